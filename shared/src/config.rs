@@ -1,0 +1,106 @@
+//! `config.json`: the roster for people and tools. Its shape, and reading it; only the daemon writes it.
+//!
+//! **Who writes**: the daemon alone, by rename: a reader sees the old roster or the new one. **Who reads**:
+//! anyone. It is a projection of the journal plus what workers last said, written anew at every start of a
+//! daemon: nothing is lost with it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::journal::Daemon;
+use crate::member::{Exit, Gate, Status};
+use crate::name::Name;
+use crate::team_dir::{DirError, TeamDir, TeamPath};
+
+/// The version that is written.
+pub const VERSION: u32 = 1;
+
+/// The whole file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Roster {
+    /// The version of the shape. A newer one is read as far as possible.
+    pub version: u32,
+    /// The last line of the journal that it shows.
+    #[serde(default)]
+    pub seq: u64,
+    /// The name of the team.
+    #[serde(default)]
+    pub team_name: String,
+    /// The daemon; null when it ended in order.
+    #[serde(default)]
+    pub daemon: Option<Daemon>,
+    /// Every member that is not forgotten, in the order of their names.
+    #[serde(default)]
+    pub members: Vec<RosterMember>,
+}
+
+/// One member.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RosterMember {
+    /// Its name.
+    pub name: Name,
+    /// What it is for.
+    #[serde(default)]
+    pub role: String,
+    /// Where it stands.
+    pub status: Status,
+    /// The process id of its worker; null when it has ended.
+    #[serde(default)]
+    pub pid: Option<u32>,
+    /// Clock ticks between the boot and the start of that process.
+    #[serde(default)]
+    pub start_ticks: Option<u64>,
+    /// Which life it is.
+    #[serde(default)]
+    pub incarnation: u32,
+    /// The model, as `PROVIDER[:MODEL]`.
+    #[serde(default)]
+    pub model: String,
+    /// The directory that it works in.
+    #[serde(default)]
+    pub workspace: String,
+    /// Whether it may change anything.
+    pub gate: Gate,
+    /// What it does, in a few words; empty when it waits.
+    #[serde(default)]
+    pub activity: String,
+    /// Seconds since 1970, when its life began.
+    #[serde(default)]
+    pub spawned_at: f64,
+    /// Seconds since 1970, when its status last changed.
+    #[serde(default)]
+    pub updated_at: f64,
+    /// How it ended; null while it lives.
+    #[serde(default)]
+    pub exit: Option<Exit>,
+}
+
+/// Why there is no roster to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    /// The file is no roster.
+    #[error("config.json is not a roster: {0}")]
+    Malformed(serde_json::Error),
+}
+
+impl Roster {
+    /// Reads the roster; none if no daemon ever ran here.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the file cannot be read or understood.
+    pub fn load(dir: &TeamDir) -> Result<Option<Self>, ConfigError> {
+        let bytes = match dir.read(&TeamPath::config()) {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        serde_json::from_slice(&bytes).map(Some).map_err(ConfigError::Malformed)
+    }
+
+    /// Returns a member by its name.
+    pub fn member(&self, name: &Name) -> Option<&RosterMember> {
+        self.members.iter().find(|member| member.name == *name)
+    }
+}

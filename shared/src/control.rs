@@ -1,0 +1,24 @@
+//! The control socket: who says what to whom, and the frames that carry it.
+//!
+//! A frame is a length (4 bytes, big endian) and as many bytes of bincode. Both are limited to
+//! [`MAX_FRAME`]: a hostile length costs nothing. The first frame of a connection is a [`Greeting`]; after
+//! it a client sends [`Request`]s and gets one [`Reply`] for each, and a worker sends [`FromWorker`] and
+//! gets [`ToWorker`].
+//!
+//! bincode and interprocess are used in this module alone. bincode cannot carry internally tagged, untagged
+//! or flattened types: what stands in the files has types of its own.
+
+mod types;
+mod wire;
+
+pub use types::{
+    Await, Command, Done, FromWorker, Greeting, Peer, PlanVerdict, Refusal, RefusalCode, Reply, Request, ShutdownOrder,
+    ShutdownWord, SpawnOrder, StopOutcome, ToWorker, Welcome, Word, WorkerState,
+};
+pub use wire::{Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair};
+
+/// The largest frame, in bytes (4 MiB): an environment (2 MiB at most, `execve(2)`) and a prompt (1 MiB) fit.
+pub const MAX_FRAME: usize = 4 << 20;
+
+/// The version of what is said on the socket. The daemon refuses another one, with a hint.
+pub const PROTOCOL: u16 = 1;

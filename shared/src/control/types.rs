@@ -1,0 +1,397 @@
+//! What is said on the control socket.
+
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Environment;
+use crate::id::RequestId;
+use crate::member::{ApproveBy, Doing, Gate, Restart, Status};
+use crate::name::Name;
+use crate::position::Position;
+
+/// The first frame of every connection.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Greeting {
+    /// [`super::PROTOCOL`] of the peer.
+    pub protocol: u16,
+    /// Who it is.
+    pub peer: Peer,
+}
+
+/// Who connects.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Peer {
+    /// A command.
+    Client,
+    /// A worker, which the daemon checks against the journal by its process.
+    Worker {
+        /// The member.
+        name: Name,
+        /// Its life.
+        incarnation: u32,
+        /// The environment that it was given: after a restart of the daemon nobody else knows it.
+        environment: Option<Environment>,
+        /// Where it stands.
+        state: WorkerState,
+    },
+}
+
+/// A command, with a number that its reply carries.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Chosen by the client.
+    pub tag: u32,
+    /// What it wants.
+    pub command: Command,
+}
+
+/// The answer to the request with this tag.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// As in the request.
+    pub tag: u32,
+    /// What was done, or why not.
+    pub result: Result<Done, Refusal>,
+}
+
+/// What a command wants. Names and ids are checked by the daemon.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    /// Answer. Changes nothing.
+    Ping,
+    /// Start a life. Answered with [`Done::Spawning`] once it is decided; [`Await::Ready`] waits for it.
+    Spawn(Box<SpawnOrder>),
+    /// Ask a teammate to leave. Answered with [`Done::Asked`] once it is recorded; [`Await::Ended`] waits for it.
+    Shutdown(ShutdownOrder),
+    /// Answer a plan.
+    Answer {
+        /// The whole id.
+        request_id: RequestId,
+        /// Yes or no.
+        approve: bool,
+        /// What to change, or what to mind.
+        feedback: String,
+    },
+    /// Close the gate and ask for a plan. Answered with [`Done::Recorded`]; [`Await::GateClosed`] waits for it.
+    RequestPlan {
+        /// The member.
+        name: Name,
+        /// What the plan shall be about.
+        content: String,
+    },
+    /// End the turn of a teammate.
+    Interrupt {
+        /// The member.
+        name: Name,
+    },
+    /// Move the files of a member that has ended into the archive.
+    Forget {
+        /// The member.
+        name: Name,
+    },
+    /// End the daemon. Answered with [`Done::Stop`] when all teammates are gone, or one did not want to leave.
+    Stop {
+        /// Whether a rejection is overruled.
+        force: bool,
+    },
+    /// Answered when the awaited thing has happened, or cannot happen any more.
+    Await {
+        /// The member.
+        name: Name,
+        /// Its life.
+        incarnation: u32,
+        /// What is awaited.
+        what: Await,
+    },
+}
+
+/// What can be awaited of a member's life.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Await {
+    /// Its worker has said that it is ready.
+    Ready,
+    /// It has ended, or rejected this request.
+    Ended {
+        /// The shutdown request.
+        request_id: RequestId,
+    },
+    /// Its worker has acted on the word of this `seq`: nothing that began before runs any more.
+    GateClosed {
+        /// The line of the journal.
+        seq: u64,
+    },
+}
+
+/// How to start a life.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SpawnOrder {
+    /// The member.
+    pub name: Name,
+    /// What it is for.
+    pub role: Option<String>,
+    /// What the conversation begins with.
+    pub prompt: Option<String>,
+    /// The model, as `PROVIDER[:MODEL]`.
+    pub model: Option<String>,
+    /// The directory to work in, absolute.
+    pub workspace: Option<String>,
+    /// Whether it must submit a plan first.
+    pub plan: bool,
+    /// Who answers its plans.
+    pub approve_by: Option<ApproveBy>,
+    /// When it is started again.
+    pub restart: Option<Restart>,
+    /// Whether it goes on with its last conversation.
+    pub resume: bool,
+    /// The environment and umask of the command.
+    pub environment: Environment,
+}
+
+/// How to ask a teammate to leave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShutdownOrder {
+    /// The member.
+    pub name: Name,
+    /// Why.
+    pub reason: String,
+    /// Seconds that its model has to decide.
+    pub decide_within: f64,
+    /// Seconds after which signals end it; none: never.
+    pub force_after: Option<f64>,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Done {
+    /// The daemon is there.
+    Pong {
+        /// Its process id.
+        pid: u32,
+        /// The name of the team.
+        team_name: String,
+        /// The version of the program.
+        version: String,
+    },
+    /// A life is decided.
+    Spawning {
+        /// Which one.
+        incarnation: u32,
+        /// Messages of the life before that it will not read.
+        skipped: u64,
+    },
+    /// The worker is ready.
+    Ready {
+        /// Its process id.
+        pid: u32,
+        /// Its status.
+        status: Status,
+    },
+    /// A shutdown is recorded (or was before: this one joins it).
+    Asked {
+        /// The request.
+        request_id: RequestId,
+        /// The life that is asked.
+        incarnation: u32,
+    },
+    /// The member has ended: its status says how. `exit` stands in the roster already.
+    Ended {
+        /// `shutdown`, `killed` or `crashed`.
+        status: Status,
+    },
+    /// The decision is in the journal.
+    Recorded {
+        /// At which line.
+        seq: u64,
+        /// The member's life at that time, where it concerns one.
+        incarnation: u32,
+    },
+    /// The answer stands, by this command or by an earlier one that said the same.
+    Answered {
+        /// Whether an earlier command gave it.
+        repeated: bool,
+    },
+    /// The files were moved.
+    Forgotten {
+        /// Their names in the archive.
+        files: Vec<String>,
+    },
+    /// How the attempt to stop ended.
+    Stop(StopOutcome),
+}
+
+/// How an attempt to stop ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum StopOutcome {
+    /// All are gone; the daemon ends now.
+    Stopped,
+    /// These did not want to leave, each with its reason: the daemon stays.
+    Rejected(Vec<(Name, String)>),
+}
+
+/// Why nothing was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The kind: it becomes the exit code.
+    pub code: RefusalCode,
+    /// What failed. Fits behind "error: ".
+    pub message: String,
+    /// What to do next. Fits behind "hint: ".
+    pub hint: Option<String>,
+}
+
+/// The kinds of refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RefusalCode {
+    /// The daemon could not do it.
+    Failed,
+    /// The command makes no sense.
+    Usage,
+    /// The teammate did not want to.
+    Rejected,
+    /// No such teammate or request.
+    NotFound,
+    /// Already answered, name taken, not running.
+    Conflict,
+}
+
+impl Refusal {
+    /// Makes a refusal.
+    pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: None }
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// What a worker says of itself, at every change and on every connection.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct WorkerState {
+    /// The highest word that it has acted on.
+    pub acted_on: u64,
+    /// What it does.
+    pub doing: Doing,
+    /// In a few words.
+    pub activity: String,
+    /// The plan whose verdict it waits for: any other pending plan of it expires.
+    pub plan: Option<RequestId>,
+    /// Whether the daemon must ring it when its inbox grows.
+    pub wants_ring: bool,
+}
+
+/// What a worker says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum FromWorker {
+    /// Where it stands now.
+    State(WorkerState),
+    /// It has appended an answer or a plan to the lead's inbox: this line, and only this, is meant.
+    Named {
+        /// The request.
+        request_id: RequestId,
+        /// Where the line begins.
+        offset: u64,
+        /// Its length in bytes, newline included.
+        len: u64,
+    },
+    /// SIGTERM came; it leaves.
+    Leaving,
+}
+
+/// What the daemon says to a worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ToWorker {
+    /// It is in the journal, and may begin.
+    Welcome(Box<Welcome>),
+    /// How things stand.
+    Word(Word),
+    /// The named line is in the journal, and this is where its request stands now.
+    Recorded {
+        /// The request.
+        request_id: RequestId,
+        /// Its status: an answer that came second finds the first one here.
+        status: crate::request::Status,
+    },
+    /// The named line changed nothing.
+    Refused {
+        /// The request.
+        request_id: RequestId,
+        /// Why.
+        why: String,
+        /// Whether the id belongs to another request: the asker makes another id.
+        taken: bool,
+    },
+    /// The inbox has grown.
+    Ring,
+    /// The turn shall end.
+    Interrupt,
+    /// It is not the life that the journal knows: leave.
+    Stranger {
+        /// Why.
+        why: String,
+    },
+}
+
+/// What a life begins with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// What it is for.
+    pub role: String,
+    /// The model, as `PROVIDER[:MODEL]`.
+    pub model: String,
+    /// The directory to work in.
+    pub workspace: String,
+    /// The life in which the conversation began; a fresh one equals the worker's own life.
+    pub conversation: u32,
+    /// Where the inbox stood when the conversation began.
+    pub begins_at: Position,
+    /// What the conversation begins with.
+    pub prompt: Option<String>,
+    /// Whether the worker may take an inotify instance of its own; else the daemon rings.
+    pub watch: bool,
+    /// Environment, umask and keys.
+    pub environment: Environment,
+    /// How things stand.
+    pub word: Word,
+}
+
+/// How things stand for one member. The one with the higher `seq` wins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Word {
+    /// The line of the journal that it rests on.
+    pub seq: u64,
+    /// Whether the member may change anything.
+    pub gate: Gate,
+    /// The shutdown request of this life that is pending.
+    pub shutdown: Option<ShutdownWord>,
+    /// Whether the shutdown of this life is approved and journaled: the worker may leave.
+    pub let_go: bool,
+    /// The plan of this conversation that is pending.
+    pub plan: Option<RequestId>,
+    /// The last verdict on a plan of this conversation.
+    pub verdict: Option<PlanVerdict>,
+}
+
+/// A pending shutdown request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShutdownWord {
+    /// The request.
+    pub request_id: RequestId,
+    /// Why.
+    pub reason: String,
+    /// Seconds that the model has to decide.
+    pub decide_within: f64,
+}
+
+/// A verdict on a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanVerdict {
+    /// The request.
+    pub request_id: RequestId,
+    /// `approved`, `rejected` or `expired`.
+    pub status: crate::request::Status,
+    /// What to change, or what to mind.
+    pub feedback: String,
+}

@@ -1,0 +1,82 @@
+//! The environment that a worker gets: that of the command that asked for it, less the keys.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use serde::{Deserialize, Serialize};
+
+/// Variables that hold a key: they reach a worker over its connection, never as variables, so that no tool
+/// of it inherits them.
+pub const SECRETS: [&str; 4] =
+    ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"];
+
+/// Environment and umask of a command, kept in memory and written nowhere.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Environment {
+    /// Name and value of each variable but the secret ones.
+    pub variables: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Name and value of the variables in [`SECRETS`].
+    pub secrets: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The file mode creation mask.
+    pub umask: u32,
+}
+
+impl Environment {
+    /// Takes the environment and umask of this process.
+    pub fn of_self() -> Self {
+        let all = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
+        let (secrets, variables) = all.partition(|(name, _)| is_secret(name));
+        Self { variables, secrets, umask: current_umask() }
+    }
+
+    /// Returns the variables without the secrets, as [`std::process::Command::envs`] takes them.
+    pub fn variables(&self) -> impl Iterator<Item = (OsString, OsString)> + '_ {
+        let text = |bytes: &Vec<u8>| std::ffi::OsStr::from_bytes(bytes).to_owned();
+        self.variables.iter().map(move |(name, value)| (text(name), text(value)))
+    }
+}
+
+/// Never shows values: a debug print of a command must not put a key into a log.
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Environment({} variables, {} secrets)", self.variables.len(), self.secrets.len())
+    }
+}
+
+fn is_secret(name: &[u8]) -> bool {
+    SECRETS.iter().any(|secret| secret.as_bytes() == name)
+}
+
+/// Reads the umask where the kernel shows it without changing it (Linux 4.7), else sets it and sets it back.
+fn current_umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let shown = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    if let Some(mask) = shown.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()) {
+        return mask;
+    }
+    let mask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    nix::sys::stat::umask(mask);
+    mask.bits()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_parted_from_the_variables_and_never_printed() {
+        let environment = Environment {
+            variables: vec![(b"PATH".to_vec(), b"/bin".to_vec())],
+            secrets: vec![(b"OPENAI_API_KEY".to_vec(), b"sk-secret".to_vec())],
+            umask: 0o22,
+        };
+        assert!(is_secret(b"ANTHROPIC_API_KEY") && !is_secret(b"PATH"));
+        assert!(!format!("{environment:?}").contains("sk-secret"));
+        assert_eq!(environment.variables().count(), 1);
+    }
+
+    #[test]
+    fn the_umask_is_read_and_not_changed() {
+        assert_eq!(current_umask(), current_umask());
+    }
+}

@@ -1,0 +1,245 @@
+//! The inboxes: append-only files of messages, one a line, that anyone appends and nobody locks.
+//!
+//! **Who writes**: every process of the team, and any other program (`echo … >> inbox/alice.jsonl`), each
+//! line with one `write` to a descriptor in append mode. **Who reads**: the owner's worker (for `lead` also
+//! the daemon), each with a [`Position`] of its own, which it records together with the effect of what it
+//! read; people, who consume nothing. **When a writer dies** in its one `write`, a torn tail stays behind;
+//! the next writer of ours sees it when it looks back ([`Appender`]), the reader puts it into quarantine.
+//! **When a reader dies**, its next life begins at the position that it recorded last ([`Reader`]).
+//!
+//! This module never locks an inbox (a stopped holder would block every writer), never truncates one, and
+//! never moves one.
+
+mod append;
+mod read;
+mod rejected;
+mod window;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use rustix::fs::{AtFlags, OFlags};
+use rustix::io::Errno;
+
+use uuid::Uuid;
+
+use crate::fs::end_of_last_line;
+use crate::message::MAX_LINE;
+use crate::name::Name;
+use crate::position::{Position, TAIL};
+use crate::team_dir::{DirError, TeamDir, TeamPath};
+
+pub use append::{AppendError, Appended, Appender, append};
+pub use read::{Batch, Count, Line, Reader, Rejection, Truncated, count_lines};
+pub use rejected::{Rejected, quarantine, reject};
+
+/// How much of a line that is no message is kept as text, in bytes.
+pub const MAX_TEXT: usize = 1024;
+
+/// What a message must outlive before its sender is told that it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// A loss of power: each message is synced.
+    #[default]
+    Disk,
+    /// Its process: the kernel writes it back when it likes.
+    Process,
+}
+
+/// A string is no [`Durability`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no durability: disk or process")]
+pub struct DurabilityError(String);
+
+impl FromStr for Durability {
+    type Err = DurabilityError;
+    fn from_str(s: &str) -> Result<Self, DurabilityError> {
+        match s {
+            "disk" => Ok(Self::Disk),
+            "process" => Ok(Self::Process),
+            other => Err(DurabilityError(other.to_owned())),
+        }
+    }
+}
+
+/// Why an inbox could not be read. Fits behind "error: ".
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// There is no such inbox: its owner was never spawned, or was forgotten.
+    #[error("there is no inbox at {}", .0.display())]
+    NoInbox(PathBuf),
+    /// No whole line stands at the place that was named.
+    #[error("no line of {len} bytes stands at offset {offset} of {}", .path.display())]
+    NotALine {
+        /// The inbox.
+        path: PathBuf,
+        /// Where the line was said to begin, in bytes.
+        offset: u64,
+        /// How long it was said to be, in bytes.
+        len: u64,
+    },
+    /// The system refused.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+}
+
+/// Makes an inbox for its owner; one that is there stays as it is.
+///
+/// A new one is synced with its folder: a message that was synced must not lose its file.
+///
+/// # Errors
+/// [`DirError`] if the system refuses, or something else than a file is there.
+pub fn create(dir: &TeamDir, owner: &Name) -> Result<(), DirError> {
+    let at = TeamPath::inbox(owner);
+    let flags = OFlags::RDWR | OFlags::APPEND;
+    match dir.open_file(&at, flags) {
+        Err(error) if error.is_not_found() => {}
+        other => return other.map(drop),
+    }
+    dir.open_file(&at, flags | OFlags::CREATE)?;
+    rustix::fs::fsync(dir.open_folder("inbox")?).map_err(|errno| DirError::Io {
+        verb: "sync the folder of",
+        path: dir.path(&at),
+        source: errno.into(),
+    })
+}
+
+/// Returns whose inbox a file of the folder `inbox` is; none for the other files there.
+pub fn owner_of(file_name: &str) -> Option<Name> {
+    Name::of_inbox(file_name.strip_suffix(".jsonl")?).ok()
+}
+
+/// Reads the line that a worker names over its connection, without its newline.
+///
+/// # Errors
+/// [`ReadError::NotALine`] unless exactly one whole line stands there, of at most [`MAX_LINE`] bytes.
+pub fn read_line_at(dir: &TeamDir, owner: &Name, offset: u64, len: u64) -> Result<Vec<u8>, ReadError> {
+    let at = TeamPath::inbox(owner);
+    let file = open(dir, &at)?;
+    let no_line = || ReadError::NotALine { path: dir.path(&at), offset, len };
+    let size = usize::try_from(len).ok().filter(|size| (1..=MAX_LINE).contains(size)).ok_or_else(no_line)?;
+    // The byte before the line is read with it: it must be the newline of the line before.
+    let before = usize::from(offset > 0);
+    let mut bytes = vec![0; before + size];
+    match file.read_exact_at(&mut bytes, offset - before as u64) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(no_line()),
+        other => other.map_err(|source| cannot_read(dir, &at, source))?,
+    }
+    let newlines = bytes.iter().filter(|&&byte| byte == b'\n').count();
+    if newlines != before + 1 || (before == 1 && bytes[0] != b'\n') || bytes.pop() != Some(b'\n') {
+        return Err(no_line());
+    }
+    bytes.drain(..before);
+    Ok(bytes)
+}
+
+/// How far [`holds`] looks back, in bytes.
+const LOOK_BACK: u64 = 4 << 20;
+
+/// Tells whether a message with this id stands near the end of an inbox (in its last 4 MiB): for those who
+/// repeat a line and would rather not write it twice. A reader drops the double in any case.
+///
+/// # Errors
+/// [`ReadError`] if there is no inbox, or the system refuses.
+pub fn holds(dir: &TeamDir, owner: &Name, id: Uuid) -> Result<bool, ReadError> {
+    let at = TeamPath::inbox(owner);
+    let file = open(dir, &at)?;
+    let look = || -> io::Result<bool> {
+        let length = file.metadata()?.len();
+        let mut bytes = vec![0; index(length.min(LOOK_BACK))];
+        file.read_exact_at(&mut bytes, length - length.min(LOOK_BACK))?;
+        let id = id.to_string();
+        Ok(bytes.windows(id.len()).any(|window| window == id.as_bytes()))
+    };
+    look().map_err(|source| cannot_read(dir, &at, source))
+}
+
+/// The end of an inbox, for people.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Last {
+    /// The last lines as they stand in the file, oldest first, without newlines. Of a line over
+    /// [`MAX_LINE`] only the first [`MAX_TEXT`] bytes.
+    pub lines: Vec<Vec<u8>>,
+    /// The position behind them, from which a [`Reader`] can follow.
+    pub position: Position,
+}
+
+/// Reads the last `count` lines that are not blank, from the end backwards.
+///
+/// # Errors
+/// [`ReadError`] if there is no inbox, or the system refuses.
+pub fn last_lines(dir: &TeamDir, owner: &Name, count: usize) -> Result<Last, ReadError> {
+    let at = TeamPath::inbox(owner);
+    let file = open(dir, &at)?;
+    last_lines_of(&file, count).map_err(|source| cannot_read(dir, &at, source))
+}
+
+fn last_lines_of(file: &File, count: usize) -> io::Result<Last> {
+    let mut end = end_of_last_line(file, file.metadata()?.len())?;
+    let tail = end.min(TAIL as u64);
+    let mut before = vec![0; index(tail)];
+    file.read_exact_at(&mut before, end - tail)?;
+    let position = Position::after(end, &before);
+    let mut lines = Vec::new();
+    while end > 0 && lines.len() < count {
+        let start = end_of_last_line(file, end - 1)?;
+        let line = read_cut(file, start, end)?;
+        if !is_blank(&line) {
+            lines.push(line);
+        }
+        end = start;
+    }
+    lines.reverse();
+    Ok(Last { lines, position })
+}
+
+/// Reads the line between two offsets, without its newline; a line that is too long is cut.
+fn read_cut(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
+    let length = index(end - 1 - start);
+    let mut line = vec![0; if length < MAX_LINE { length } else { MAX_TEXT }];
+    file.read_exact_at(&mut line, start)?;
+    Ok(line)
+}
+
+/// Opens an inbox for reading. A reader keeps the descriptor: opening makes events for all who watch.
+fn open(dir: &TeamDir, at: &TeamPath) -> Result<File, ReadError> {
+    dir.open_file(at, OFlags::RDONLY).map_err(|error| match error.is_not_found() {
+        true => ReadError::NoInbox(dir.path(at)),
+        false => ReadError::Dir(error),
+    })
+}
+
+fn cannot_read(dir: &TeamDir, at: &TeamPath, source: io::Error) -> ReadError {
+    ReadError::Dir(DirError::Io { verb: "read", path: dir.path(at), source })
+}
+
+/// Returns device and inode of an open file.
+fn identity_of(file: &File) -> io::Result<(u64, u64)> {
+    file.metadata().map(|it| (it.dev(), it.ino()))
+}
+
+/// Returns device and inode of what stands at the path of an inbox, if anything does, with one system call:
+/// every message pays for it. It opens nothing, so a link in the place of the folder is followed and harmless.
+fn identity_at(dir: &TeamDir, at: &TeamPath, path: &Path) -> Result<Option<(u64, u64)>, DirError> {
+    match rustix::fs::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some((stat.st_dev, stat.st_ino))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(DirError::Io { verb: "look at", path: dir.path(at), source: errno.into() }),
+    }
+}
+
+/// A look-back leaves an empty line, `echo >>` too: they say nothing.
+fn is_blank(line: &[u8]) -> bool {
+    line.trim_ascii().is_empty()
+}
+
+/// Makes an index of what is known to fit into memory.
+fn index(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! Append, then look back.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use rustix::fs::OFlags;
+
+use super::{Durability, identity_at, identity_of};
+use crate::message::{Message, TooLarge};
+use crate::name::Name;
+use crate::team_dir::{DirError, TeamDir, TeamPath};
+
+/// How often a line is written before the appender gives up. Two writes are everyday life (a torn tail);
+/// a third needs somebody who replaces the inbox at the same moment, again.
+const TRIES: usize = 8;
+
+/// Where a line stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// Where it begins, in bytes from the start of the inbox.
+    pub offset: u64,
+    /// How long it is, newline included, in bytes.
+    pub len: u64,
+}
+
+/// Why a message was not appended, or is not known to last. Fits behind "error: ".
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// Nothing was written: the line would be too long.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    /// Nothing was written: without an id a reader could not drop a line that was written twice.
+    #[error("the message has no id")]
+    NoId,
+    /// There is no such inbox: its owner was never spawned, or was forgotten.
+    #[error("there is no inbox at {}", .0.display())]
+    NoInbox(PathBuf),
+    /// Nothing that a reader would take for a message was written, and nothing more is: the rest, appended
+    /// later, could land behind another writer's line.
+    #[error("only {written} of {size} bytes of the message could be appended to {}: {source}", .path.display())]
+    Short {
+        /// The inbox.
+        path: PathBuf,
+        /// Bytes that are there: a torn tail, which the next writer sets right.
+        written: usize,
+        /// Bytes that should be there.
+        size: usize,
+        /// Why.
+        source: io::Error,
+    },
+    /// The inbox was replaced at each try. The message may be read all the same.
+    #[error("{} was replaced again and again while a message was appended", .0.display())]
+    Unsettled(PathBuf),
+    /// The message is in the inbox and will be read, but a loss of power may undo it.
+    #[error("cannot sync {}: {source}", .path.display())]
+    Unsynced {
+        /// The inbox.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system refused.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+}
+
+impl AppendError {
+    /// Returns what the user can do about it, to stand behind "hint: ".
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::TooLarge(_) => Some("write the text to a file in the workspace, and send its path"),
+            Self::Short { .. } => {
+                Some("free some space on the disk (or raise the quota), then send it again")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Appends one message to an inbox, as [`Appender::append`], which is faster for many.
+///
+/// # Errors
+/// As [`Appender::append`].
+pub fn append(
+    dir: &TeamDir,
+    owner: &Name,
+    message: &Message,
+    durability: Durability,
+) -> Result<Appended, AppendError> {
+    Appender::new(owner).append(dir, message, durability)
+}
+
+/// A writer of one inbox, which keeps it open between messages.
+///
+/// The steps, and what holds when the writer dies behind each of them:
+/// 1. *open* (append mode, regular files only): nothing has happened.
+/// 2. *write*, once: the line is there as a whole, or a torn tail is (a kill can stop a write half-way). The
+///    reader sees whole lines only, so a torn tail is nothing, until somebody appends to it.
+/// 3. *look back*, at the byte before our line: if it is no newline, our line is glued to a torn tail, or
+///    to the first piece of a writer that needs several; and at the path: if it names another file, our
+///    line is where nobody reads. Then the same bytes are appended again, at the path, led by a newline,
+///    so that a tail becomes a line of its own. A writer that dies before this lost its message, and never
+///    told anybody that it was sent. If the first line can be read after all, the id makes the second a
+///    repetition.
+/// 4. *sync*: before it, a loss of power (no kill) can undo the line.
+///
+/// No step waits for another process: a stopped or slow writer, or reader, blocks nobody.
+#[derive(Debug)]
+pub struct Appender {
+    at: TeamPath,
+    /// The same below the team directory.
+    path: PathBuf,
+    open: Option<Inbox>,
+}
+
+/// An open inbox.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub(super) file: File,
+    pub(super) identity: (u64, u64),
+}
+
+impl Appender {
+    /// Makes a writer of an inbox, which is opened at the first message.
+    pub fn new(owner: &Name) -> Self {
+        let at = TeamPath::inbox(owner);
+        Self { path: at.relative(), at, open: None }
+    }
+
+    /// Appends one message and returns where its line stands, for good.
+    ///
+    /// # Errors
+    /// [`AppendError`]; but for [`AppendError::Unsettled`] and [`AppendError::Unsynced`] no reader will see
+    /// the message.
+    pub fn append(
+        &mut self,
+        dir: &TeamDir,
+        message: &Message,
+        durability: Durability,
+    ) -> Result<Appended, AppendError> {
+        if message.id.is_none() {
+            return Err(AppendError::NoId);
+        }
+        let line = message.to_line()?;
+        let len = line.len() as u64;
+        let appended = self.append_line(dir, &line)?;
+        if durability == Durability::Disk {
+            self.sync(dir)?;
+        }
+        Ok(Appended { offset: appended, len })
+    }
+
+    /// Writes a line until it stands behind a newline in the file that the path names; returns its offset.
+    fn append_line(&mut self, dir: &TeamDir, line: &[u8]) -> Result<u64, AppendError> {
+        let mut bytes = Cow::Borrowed(line);
+        for attempt in 0..TRIES {
+            if attempt == 1 {
+                bytes = Cow::Owned([b"\n", line].concat());
+            }
+            // Whatever goes wrong below, the next message begins with a fresh descriptor.
+            let inbox = match self.open.take() {
+                Some(inbox) => inbox,
+                None => self.open(dir)?,
+            };
+            let end = inbox.write(&bytes).map_err(|short| short.at(dir.path(&self.at), bytes.len()))?;
+            let offset = end - line.len() as u64;
+            let behind_newline =
+                inbox.is_behind_newline(offset).map_err(|e| self.refused("look back in", dir, e))?;
+            if identity_at(dir, &self.at, &self.path)? == Some(inbox.identity) {
+                self.open = Some(inbox);
+                if behind_newline {
+                    return Ok(offset);
+                }
+            }
+        }
+        Err(AppendError::Unsettled(dir.path(&self.at)))
+    }
+
+    fn open(&self, dir: &TeamDir) -> Result<Inbox, AppendError> {
+        let file = dir.open_file(&self.at, OFlags::RDWR | OFlags::APPEND).map_err(|error| {
+            if error.is_not_found() { AppendError::NoInbox(dir.path(&self.at)) } else { error.into() }
+        })?;
+        let identity = identity_of(&file).map_err(|e| self.refused("look at", dir, e))?;
+        Ok(Inbox { file, identity })
+    }
+
+    fn sync(&self, dir: &TeamDir) -> Result<(), AppendError> {
+        let Some(inbox) = &self.open else { return Ok(()) };
+        inbox.file.sync_data().map_err(|source| AppendError::Unsynced { path: dir.path(&self.at), source })
+    }
+
+    fn refused(&self, verb: &'static str, dir: &TeamDir, source: io::Error) -> AppendError {
+        DirError::Io { verb, path: dir.path(&self.at), source }.into()
+    }
+}
+
+/// A write that came up short, by any number of bytes.
+#[derive(Debug)]
+pub(super) struct Short {
+    pub(super) written: usize,
+    source: io::Error,
+}
+
+impl Short {
+    pub(super) fn at(self, path: PathBuf, size: usize) -> AppendError {
+        AppendError::Short { path, written: self.written, size, source: self.source }
+    }
+}
+
+impl Inbox {
+    /// Writes all bytes with one system call, and returns where they end.
+    pub(super) fn write(&self, bytes: &[u8]) -> Result<u64, Short> {
+        let written = loop {
+            match (&self.file).write(bytes) {
+                // Interrupted means that not one byte was written.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other.map_err(|source| Short { written: 0, source })?,
+            }
+        };
+        if written < bytes.len() {
+            let source =
+                io::Error::new(io::ErrorKind::StorageFull, "the disk is full, or a limit was reached");
+            return Err(Short { written, source });
+        }
+        // In append mode the write itself moves the position to the end of what it wrote, whoever else writes.
+        (&self.file).stream_position().map_err(|source| Short { written, source })
+    }
+
+    fn is_behind_newline(&self, offset: u64) -> io::Result<bool> {
+        let mut before = [0];
+        Ok(offset == 0 || (self.file.read_at(&mut before, offset - 1)? == 1 && before == *b"\n"))
+    }
+}

@@ -1,0 +1,268 @@
+//! Reading an inbox: whole lines, each once, from a position on.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::window::{Long, Next, Window};
+use super::{MAX_TEXT, ReadError, cannot_read, identity_at, identity_of, is_blank, open};
+use crate::message::{Message, ParseError};
+use crate::name::Name;
+use crate::position::Position;
+use crate::team_dir::{TeamDir, TeamPath};
+
+/// How much one [`Reader::read_new`] reads at most, in bytes, so that a huge inbox stops nobody for long.
+const MAX_INPUT: u64 = 4 << 20;
+
+/// How many lines one [`Reader::read_new`] returns at most: short lines take more memory than their bytes.
+const MAX_LINES: usize = 4096;
+
+/// A reader of one inbox.
+///
+/// It returns whole lines in the order of the file, each with the position behind it; a line whose UUID it
+/// has met before is dropped. It consumes nothing: whoever takes a message in records the position in the
+/// same write as the effect, and begins the next life with [`Reader::open`] at the last position recorded
+/// and [`Reader::seen`] for each id recorded. So a reader that dies between any two system calls reads
+/// again what had no effect yet, and nothing else.
+///
+/// A program that truncated, rewrote or replaced the inbox is noticed by the bytes before the position; then
+/// reading starts at the new beginning. (What nobody had read is lost; the same bytes again are not noticed.)
+///
+/// The descriptor stays open, since each opening makes an event for all who watch the file. To miss
+/// nothing: open, arm the watch, then read.
+#[derive(Debug)]
+pub struct Reader {
+    dir: Arc<TeamDir>,
+    at: TeamPath,
+    /// The same below the team directory.
+    path: PathBuf,
+    file: File,
+    identity: (u64, u64),
+    position: Position,
+    seen: HashSet<Uuid>,
+    long: Option<Long>,
+}
+
+/// What one look at an inbox found.
+#[derive(Debug)]
+pub struct Batch {
+    /// The new lines. Blank ones and repetitions are left out.
+    pub lines: Vec<Line>,
+    /// The position behind all that was looked at, at least that of the last line.
+    pub position: Position,
+    /// Why reading started again at the beginning of the file, if it did.
+    pub restarted: Option<Truncated>,
+    /// Whether there may be more already: read again before waiting.
+    pub more: bool,
+}
+
+/// One line of an inbox.
+#[derive(Debug)]
+pub struct Line {
+    /// Where it begins, in bytes from the start of the inbox.
+    pub offset: u64,
+    /// The position behind it.
+    pub position: Position,
+    /// What it says, or why it is no message: then it belongs into quarantine ([`super::reject`]).
+    pub message: Result<Message, Rejection>,
+}
+
+/// A line that is no message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// What is wrong with it.
+    pub reason: ParseError,
+    /// The line, or its first [`MAX_TEXT`] bytes and an ellipsis; what is not UTF-8 replaced.
+    pub text: String,
+}
+
+/// What a foreign program did to an inbox. Fits behind "the inbox ".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Truncated {
+    /// The file is shorter than what was read.
+    #[error("was truncated")]
+    Shorter,
+    /// The file is long enough, but the bytes before the position are others.
+    #[error("was truncated and filled again")]
+    Changed,
+    /// Another file stands at the path, and it does not begin with what was read.
+    #[error("was replaced")]
+    Replaced,
+}
+
+impl Reader {
+    /// Opens an inbox, to be read from a position on.
+    ///
+    /// # Errors
+    /// [`ReadError::NoInbox`] if it is not there; [`ReadError::Dir`] if the system refuses.
+    pub fn open(dir: Arc<TeamDir>, owner: &Name, from: Position) -> Result<Self, ReadError> {
+        let at = TeamPath::inbox(owner);
+        let file = open(&dir, &at)?;
+        let identity = identity_of(&file).map_err(|e| cannot_read(&dir, &at, e))?;
+        Ok(Self {
+            dir,
+            path: at.relative(),
+            at,
+            file,
+            identity,
+            position: from,
+            seen: HashSet::new(),
+            long: None,
+        })
+    }
+
+    /// Notes that a message was taken in before (by this life, before it was resumed).
+    pub fn seen(&mut self, id: Uuid) {
+        self.seen.insert(id);
+    }
+
+    /// Returns the position behind all that was read.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Returns how much stands behind the position, in bytes, half lines included.
+    ///
+    /// # Errors
+    /// [`ReadError::Dir`] if the system refuses.
+    pub fn unread_bytes(&self) -> Result<u64, ReadError> {
+        let length = self.file.metadata().map_err(|e| cannot_read(&self.dir, &self.at, e))?.len();
+        Ok(length.saturating_sub(self.position.offset))
+    }
+
+    /// Reads what is new: whole lines, at most about 4 MiB. It never waits.
+    ///
+    /// # Errors
+    /// [`ReadError::NoInbox`] if nothing stands at the path any more; [`ReadError::Dir`] if the system
+    /// refuses. The position is then as before, or behind lines that the next call returns.
+    pub fn read_new(&mut self) -> Result<Batch, ReadError> {
+        let replaced = self.follow_path()?;
+        let (dir, at) = (Arc::clone(&self.dir), self.at.clone());
+        self.read_lines(replaced).map_err(|source| cannot_read(&dir, &at, source))
+    }
+
+    /// Opens what stands at the path now, if that is another file.
+    fn follow_path(&mut self) -> Result<bool, ReadError> {
+        match identity_at(&self.dir, &self.at, &self.path)? {
+            Some(identity) if identity == self.identity => return Ok(false),
+            Some(_) => {}
+            None => return Err(ReadError::NoInbox(self.dir.path(&self.at))),
+        }
+        let file = open(&self.dir, &self.at)?;
+        self.identity = identity_of(&file).map_err(|e| cannot_read(&self.dir, &self.at, e))?;
+        (self.file, self.long) = (file, None);
+        Ok(true)
+    }
+
+    fn read_lines(&mut self, replaced: bool) -> io::Result<Batch> {
+        let mut window = Window::open(&self.file, self.position, MAX_INPUT)?;
+        let mut batch = Batch { lines: Vec::new(), position: self.position, restarted: None, more: false };
+        if window.fits(self.position) {
+            if let Some(long) = self.long.take() {
+                window.resume(long)?;
+            }
+        } else {
+            batch.restarted = Some(match replaced {
+                true => Truncated::Replaced,
+                false if self.file.metadata()?.len() < self.position.offset => Truncated::Shorter,
+                false => Truncated::Changed,
+            });
+            batch.position = Position::START;
+            window = Window::open(&self.file, Position::START, MAX_INPUT)?;
+        }
+        take_lines(&mut window, &mut self.seen, &mut batch)?;
+        self.long = window.suspend();
+        self.position = batch.position;
+        Ok(batch)
+    }
+}
+
+/// Fills a batch from a window.
+fn take_lines(window: &mut Window<'_>, seen: &mut HashSet<Uuid>, batch: &mut Batch) -> io::Result<()> {
+    while batch.lines.len() < MAX_LINES {
+        let offset = window.offset();
+        let message = match window.next() {
+            Ok(Next::Line(range)) => read_line(window.bytes(range)),
+            Ok(Next::Long(head, length)) => Some(Err(Rejection::too_long(&head, length))),
+            Ok(Next::End) => return Ok(()),
+            // Lines that are noted as seen must reach the caller: the next call will meet the error.
+            Err(error) if batch.lines.is_empty() => return Err(error),
+            Ok(Next::Later) | Err(_) => break,
+        };
+        batch.position = window.position();
+        let Some(message) = message else { continue };
+        let id = message.as_ref().ok().and_then(|message| message.id);
+        if id.is_none_or(|id| seen.insert(id)) {
+            batch.lines.push(Line { offset, position: batch.position, message });
+        }
+    }
+    batch.more = true;
+    Ok(())
+}
+
+/// Reads one line; none if it is blank.
+fn read_line(line: &[u8]) -> Option<Result<Message, Rejection>> {
+    let reject = |reason| Rejection { reason, text: cut_text(line) };
+    (!is_blank(line)).then(|| Message::parse(line).map_err(reject))
+}
+
+impl Rejection {
+    fn too_long(head: &[u8], length: u64) -> Self {
+        let mut text = cut_text(head);
+        text.push('…');
+        Self { reason: ParseError::TooLong(length), text }
+    }
+}
+
+/// Makes text of the first [`MAX_TEXT`] bytes.
+fn cut_text(line: &[u8]) -> String {
+    if line.len() <= MAX_TEXT {
+        return String::from_utf8_lossy(line).into_owned();
+    }
+    let text = String::from_utf8_lossy(&line[..MAX_TEXT]);
+    // The cut may have gone through a character.
+    format!("{}…", text.trim_end_matches(char::REPLACEMENT_CHARACTER))
+}
+
+/// How many lines stand behind a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count {
+    /// The whole lines that are not blank, messages or not.
+    pub lines: u64,
+    /// The position behind the last whole line.
+    pub end: Position,
+}
+
+/// Counts the lines behind a position, or all lines if the file was truncated or replaced since.
+///
+/// It reads what it counts and no more, in bounded memory.
+///
+/// # Errors
+/// [`ReadError::NoInbox`] if it is not there; [`ReadError::Dir`] if the system refuses.
+pub fn count_lines(dir: &TeamDir, owner: &Name, from: Position) -> Result<Count, ReadError> {
+    let at = TeamPath::inbox(owner);
+    let file = open(dir, &at)?;
+    count_in(&file, from).map_err(|source| cannot_read(dir, &at, source))
+}
+
+fn count_in(file: &File, from: Position) -> io::Result<Count> {
+    let mut window = Window::open(file, from, u64::MAX)?;
+    let mut count = Count { lines: 0, end: from };
+    if !window.fits(from) {
+        window = Window::open(file, Position::START, u64::MAX)?;
+        count.end = Position::START;
+    }
+    loop {
+        let blank = match window.next()? {
+            Next::Line(range) => is_blank(window.bytes(range)),
+            Next::Long(..) => false,
+            Next::End | Next::Later => return Ok(count),
+        };
+        count.lines += u64::from(!blank);
+        count.end = window.position();
+    }
+}

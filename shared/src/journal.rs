@@ -1,0 +1,205 @@
+//! The lines of `journal.jsonl`: every decision of the daemon, and the fold that is its state, pure.
+//!
+//! **Who writes**: the daemon alone, one append and one sync for a batch of decisions, before any of them
+//! takes effect. **Who reads**: the daemon at its start, and anyone. **When the daemon dies** between two
+//! lines, each line that is there is a whole decision with all that follows from it; between the journal
+//! and an effect, the next start sees from `done` what is not done yet and does it again under the same ids.
+//!
+//! What a decision entails for another record (a plan that expires with its author, a gate that an approval
+//! opens) is already true with the line of the decision. A line of its own, with `because`, follows for readers
+//! that select by record; it changes nothing, and is written at the next start if a kill cut it off.
+
+mod fold;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::id::RequestId;
+use crate::member::Member;
+use crate::name::Name;
+use crate::position::Position;
+use crate::process::Identity;
+use crate::request::Request;
+
+pub use fold::{FoldError, MemberState, Team};
+
+/// The version of the journal that is written; it stands in the first line.
+pub const VERSION: u32 = 1;
+
+/// One line of the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// 1, 2, 3 …
+    pub seq: u64,
+    /// Seconds since 1970.
+    pub at: f64,
+    /// The version of the file, in its first line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// The highest `seq` whose effects are complete.
+    pub done: u64,
+    /// How far the daemon has read `inbox/lead.jsonl`, where that changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead: Option<Position>,
+    /// What was decided.
+    #[serde(flatten)]
+    pub record: Record,
+}
+
+/// What was decided, with the record as it stands after it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// Of the team as a whole.
+    Team(TeamRecord),
+    /// Of a member.
+    Member(Box<MemberRecord>),
+    /// Of a request.
+    Request(Box<RequestRecord>),
+}
+
+/// A decision about the team.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TeamRecord {
+    /// What happened.
+    pub event: TeamEvent,
+    /// The name of the team.
+    pub team_name: String,
+    /// The daemon, while one runs.
+    pub daemon: Option<Daemon>,
+    /// The lines of the lead's inbox that were no messages, in a line with the event `read`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rejected: Vec<RejectedLine>,
+    /// The inbox lines that follow from it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tell: Vec<Tell>,
+}
+
+/// A line of the lead's inbox that was no message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RejectedLine {
+    /// Where it begins.
+    pub offset: u64,
+    /// Why it is no message.
+    pub reason: String,
+    /// Its text, shortened.
+    pub line: String,
+}
+
+/// What happens to a team.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TeamEvent {
+    /// A daemon runs.
+    Started,
+    /// It is about to end: nobody is spawned or restarted.
+    Stopping,
+    /// A teammate did not want to leave: the daemon stays.
+    Staying,
+    /// It ended.
+    Stopped,
+    /// The daemon took in lines of the lead's inbox that change nothing (quarantined ones).
+    Read,
+}
+
+/// A daemon.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Daemon {
+    /// Its process.
+    #[serde(flatten)]
+    pub process: Identity,
+    /// Seconds since 1970.
+    pub started_at: f64,
+}
+
+/// A decision about a member.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemberRecord {
+    /// What happened.
+    pub event: MemberEvent,
+    /// The member after it.
+    #[serde(flatten)]
+    pub member: Member,
+    /// What the conversation begins with, in the line that begins it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// What the plan shall be about, in a line that asks for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// The life that ended, in a line whose record is the next life already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_incarnation: Option<u32>,
+    /// The requests that expire with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expired: Vec<RequestId>,
+    /// The inbox lines that follow from it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tell: Vec<Tell>,
+    /// The line that made this true already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<u64>,
+}
+
+/// What happens to a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberEvent {
+    /// A life is decided.
+    Spawning,
+    /// Its process exists.
+    Spawned,
+    /// A daemon took over its live process.
+    Adopted,
+    /// It is going to be ended by signals.
+    Ending,
+    /// Its process, and all that it started, is gone. The record may be the next life already.
+    Exited,
+    /// It may change things.
+    GateOpened,
+    /// It may not.
+    GateClosed,
+    /// Its files are in the archive, and the roster does not know it any more.
+    Forgotten,
+}
+
+/// A decision about a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestRecord {
+    /// What happened.
+    pub event: RequestEvent,
+    /// The request after it.
+    #[serde(flatten)]
+    pub request: Request,
+    /// The other requests that expire with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expired: Vec<RequestId>,
+    /// The inbox lines that follow from it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tell: Vec<Tell>,
+    /// The line that made this true already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<u64>,
+}
+
+/// What happens to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestEvent {
+    /// It is pending (or asked again, with more force).
+    Asked,
+    /// Answered with yes.
+    Approved,
+    /// Answered with no.
+    Rejected,
+    /// Nobody will answer it.
+    Expired,
+}
+
+/// An inbox line that follows from a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tell {
+    /// Whose inbox.
+    pub to: Name,
+    /// The id of the line: the same when it is written again.
+    pub id: Uuid,
+}

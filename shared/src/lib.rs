@@ -1,0 +1,24 @@
+//! What both sides of teamd must agree on: names, paths, messages, records, the inbox, the control
+//! socket. No policy, no event loop, no command line.
+//!
+//! The pure modules (`name`, `id`, `message`, `request`, `member`, `journal`) import no runtime, file
+//! system, clock or random source: times and ids come in as arguments.
+
+pub mod config;
+pub mod control;
+pub mod environment;
+pub mod fs;
+pub mod id;
+pub mod inbox;
+pub mod journal;
+pub mod logging;
+pub mod member;
+pub mod message;
+pub mod name;
+pub mod position;
+pub mod process;
+pub mod request;
+pub mod settings;
+pub mod team_dir;
+pub mod transcript;
+pub mod watch;

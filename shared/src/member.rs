@@ -1,0 +1,342 @@
+//! A member as the journal records it, and the status that people see, pure.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::RequestId;
+use crate::name::Name;
+use crate::position::Position;
+use crate::process::Identity;
+
+/// How far the life of a member's worker has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Journaled, but no pid yet.
+    Spawning,
+    /// Its pid is journaled.
+    Running,
+    /// Ended by the handshake.
+    Shutdown,
+    /// Ended by force.
+    Killed,
+    /// Ended by itself.
+    Crashed,
+}
+
+/// What can happen to the life of a member's worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LifeEvent {
+    /// A new life is decided.
+    Spawning,
+    /// Its process exists.
+    Spawned,
+    /// It ended for good.
+    Ended(End),
+    /// It ended, and the next life is decided in the same line.
+    Restarted,
+}
+
+/// How a life ended: a function of the journal alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// A shutdown of that life was approved.
+    Shutdown,
+    /// A signal was journaled before it was sent.
+    Killed,
+    /// Neither.
+    Crashed,
+}
+
+/// An event that cannot happen in a phase: a mistake of whoever decided it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{event:?} cannot happen to a life that is {phase:?}")]
+pub struct Impossible {
+    phase: Phase,
+    event: LifeEvent,
+}
+
+impl Phase {
+    /// Computes the phase after an event: every cell of (phase × event).
+    ///
+    /// # Errors
+    /// [`Impossible`] for the cells that no correct decision reaches.
+    pub fn after(self, event: LifeEvent) -> Result<Self, Impossible> {
+        match (self, event) {
+            (Self::Shutdown | Self::Killed | Self::Crashed, LifeEvent::Spawning) => Ok(Self::Spawning),
+            (Self::Spawning, LifeEvent::Spawned) => Ok(Self::Running),
+            (Self::Spawning | Self::Running, LifeEvent::Ended(end)) => Ok(match end {
+                End::Shutdown => Self::Shutdown,
+                End::Killed => Self::Killed,
+                End::Crashed => Self::Crashed,
+            }),
+            (Self::Spawning | Self::Running, LifeEvent::Restarted) => Ok(Self::Spawning),
+            (Self::Spawning | Self::Running, LifeEvent::Spawning)
+            | (Self::Running | Self::Shutdown | Self::Killed | Self::Crashed, LifeEvent::Spawned)
+            | (Self::Shutdown | Self::Killed | Self::Crashed, LifeEvent::Ended(_) | LifeEvent::Restarted) => {
+                Err(Impossible { phase: self, event })
+            }
+        }
+    }
+
+    /// Tells whether the life is over.
+    pub fn is_ended(self) -> bool {
+        matches!(self, Self::Shutdown | Self::Killed | Self::Crashed)
+    }
+}
+
+/// Whether a teammate may change anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// It may.
+    Open,
+    /// It may not.
+    Closed,
+}
+
+impl Gate {
+    /// Returns the gate as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// Who answers the plans of a teammate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApproveBy {
+    /// A person.
+    #[default]
+    Person,
+    /// The lead agent alone.
+    Lead,
+}
+
+/// When a worker that ended is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Restart {
+    /// Not at all.
+    Never,
+    /// When it crashed, at most [`MAX_RESTARTS`] times in [`RESTART_WINDOW`] seconds.
+    #[default]
+    OnFailure,
+}
+
+/// Restarts in a row, before a member counts as crashed.
+pub const MAX_RESTARTS: usize = 3;
+/// Seconds in which [`MAX_RESTARTS`] are allowed.
+pub const RESTART_WINDOW: f64 = 60.0;
+
+/// Why a worker is being ended by signals: journaled before the first one is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// `--force`.
+    Force,
+    /// It was let go, and is still there a grace period later.
+    Overdue,
+    /// Somebody sent its process SIGTERM, and it said so.
+    Sigterm,
+    /// The daemon was told by a signal to end.
+    Stop,
+}
+
+/// How a life ended, as far as anybody could see.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exit {
+    /// The exit code; null if a signal ended it, or nobody could see.
+    pub code: Option<i32>,
+    /// The signal; null if it exited, or nobody could see.
+    pub signal: Option<i32>,
+    /// Seconds since 1970, when it was seen.
+    pub at: f64,
+    /// The shutdown request that it answered with yes.
+    pub request_id: Option<RequestId>,
+    /// Messages that it had not taken in.
+    #[serde(default)]
+    pub unread: u64,
+    /// Where its inbox stood: a fresh life begins there.
+    #[serde(default)]
+    pub inbox: Position,
+    /// Why it is not (or could not be) started again, in plain words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// A member as it stands in the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its name.
+    pub name: Name,
+    /// What it is for, as the one who spawned it put it.
+    pub role: String,
+    /// The model, as `PROVIDER[:MODEL]`.
+    pub model: String,
+    /// The directory that it works in, absolute.
+    pub workspace: String,
+    /// Whether it must submit a plan first.
+    pub plan: bool,
+    /// Who answers its plans.
+    pub approve_by: ApproveBy,
+    /// When it is started again.
+    pub restart: Restart,
+    /// The life: 1, 2, 3 …
+    pub incarnation: u32,
+    /// The life in which its conversation began.
+    pub conversation: u32,
+    /// Where its inbox stood when the conversation began.
+    pub begins_at: Position,
+    /// How far the life has come.
+    pub phase: Phase,
+    /// Its process, once there is one.
+    #[serde(flatten)]
+    pub process: Option<Identity>,
+    /// Whether it may change anything.
+    pub gate: Gate,
+    /// Why it is being ended by signals, if it is.
+    pub ending: Option<Ending>,
+    /// Times of its restarts by the policy, seconds since 1970.
+    #[serde(default)]
+    pub restarts: Vec<f64>,
+    /// How the last life ended; null in a first life.
+    pub exit: Option<Exit>,
+    /// Seconds since 1970.
+    pub spawned_at: f64,
+    /// Seconds since 1970, of the last change that was journaled.
+    pub updated_at: f64,
+}
+
+/// What people see of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Spawned, and not ready yet.
+    Starting,
+    /// Waiting for messages.
+    Idle,
+    /// At work.
+    Working,
+    /// A plan of it waits for a verdict.
+    AwaitingApproval,
+    /// A shutdown is asked or agreed.
+    ShuttingDown,
+    /// Ended by the handshake.
+    Shutdown,
+    /// Ended by force.
+    Killed,
+    /// Ended by itself.
+    Crashed,
+}
+
+/// What a worker last said that it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doing {
+    /// It is not ready yet.
+    #[default]
+    Starting,
+    /// It waits for messages, or for a verdict.
+    Idle,
+    /// It works.
+    Working,
+}
+
+impl Status {
+    /// Returns the status as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Idle => "idle",
+            Self::Working => "working",
+            Self::AwaitingApproval => "awaiting_approval",
+            Self::ShuttingDown => "shutting_down",
+            Self::Shutdown => "shutdown",
+            Self::Killed => "killed",
+            Self::Crashed => "crashed",
+        }
+    }
+
+    /// Tells whether the member has ended.
+    pub const fn is_ended(self) -> bool {
+        matches!(self, Self::Shutdown | Self::Killed | Self::Crashed)
+    }
+
+    /// Computes the status; it is stored nowhere. The end counts first, then a shutdown, then a plan, then
+    /// what the worker last said.
+    pub fn of(phase: Phase, leaving: bool, plan_pending: bool, doing: Doing) -> Self {
+        match phase {
+            Phase::Shutdown => Self::Shutdown,
+            Phase::Killed => Self::Killed,
+            Phase::Crashed => Self::Crashed,
+            Phase::Spawning | Phase::Running if leaving => Self::ShuttingDown,
+            Phase::Spawning => Self::Starting,
+            Phase::Running if plan_pending => Self::AwaitingApproval,
+            Phase::Running => match doing {
+                Doing::Starting => Self::Starting,
+                Doing::Idle => Self::Idle,
+                Doing::Working => Self::Working,
+            },
+        }
+    }
+}
+
+impl std::str::FromStr for Status {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|_| {
+            "one of starting, idle, working, awaiting_approval, shutting_down, shutdown, killed, crashed is expected"
+                .to_owned()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PHASES: [Phase; 5] = [Phase::Spawning, Phase::Running, Phase::Shutdown, Phase::Killed, Phase::Crashed];
+
+    #[test]
+    fn every_cell_of_the_life_is_named() {
+        let ends = [(End::Shutdown, Phase::Shutdown), (End::Killed, Phase::Killed), (End::Crashed, Phase::Crashed)];
+        for phase in PHASES {
+            let live = !phase.is_ended();
+            assert_eq!(phase.after(LifeEvent::Spawning).ok(), (!live).then_some(Phase::Spawning));
+            assert_eq!(phase.after(LifeEvent::Restarted).ok(), live.then_some(Phase::Spawning));
+            let spawned = (phase == Phase::Spawning).then_some(Phase::Running);
+            assert_eq!(phase.after(LifeEvent::Spawned).ok(), spawned);
+            for (end, after) in ends {
+                assert_eq!(phase.after(LifeEvent::Ended(end)).ok(), live.then_some(after));
+            }
+        }
+    }
+
+    #[test]
+    fn an_end_counts_before_a_shutdown_before_a_plan_before_what_the_worker_says() {
+        for doing in [Doing::Starting, Doing::Idle, Doing::Working] {
+            for plan in [false, true] {
+                for leaving in [false, true] {
+                    assert_eq!(Status::of(Phase::Crashed, leaving, plan, doing), Status::Crashed);
+                    assert_eq!(Status::of(Phase::Shutdown, leaving, plan, doing), Status::Shutdown);
+                }
+                assert_eq!(Status::of(Phase::Running, true, plan, doing), Status::ShuttingDown);
+            }
+            assert_eq!(Status::of(Phase::Running, false, true, doing), Status::AwaitingApproval);
+        }
+        assert_eq!(Status::of(Phase::Running, false, false, Doing::Working), Status::Working);
+        assert_eq!(Status::of(Phase::Spawning, false, false, Doing::Starting), Status::Starting);
+    }
+
+    #[test]
+    fn a_status_is_read_as_it_is_written() {
+        for status in [Status::Starting, Status::AwaitingApproval, Status::ShuttingDown, Status::Crashed] {
+            assert_eq!(status.as_str().parse(), Ok(status));
+        }
+        assert!("gone".parse::<Status>().is_err());
+    }
+}

@@ -1,0 +1,235 @@
+//! One message: a JSON line in, a JSON line out.
+//!
+//! Reading is generous (other writers spell the same things differently, and add fields of their own);
+//! writing is exact: only the names of the table in `docs/protocol.md`. An unknown field is kept, an
+//! unknown type is delivered as text.
+
+mod read;
+mod write;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::id::RequestId;
+
+pub use read::ParseError;
+pub use write::{TooLarge, to_json_line};
+
+/// The longest line that is written or read, newline included, in bytes (1 MiB).
+pub const MAX_LINE: usize = 1 << 20;
+
+/// The longest `summary` of an idle notification, in characters.
+pub const MAX_SUMMARY: usize = 200;
+
+/// The sender or receiver that stands for the person.
+pub const USER: &str = "user";
+/// The sender of what the daemon itself says.
+pub const TEAMD: &str = "teamd";
+/// The receiver of a broadcast.
+pub const ALL: &str = "all";
+/// The lead, as sender and receiver.
+pub const LEAD: &str = "lead";
+
+/// One message of an inbox.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// The id, if the sender gave a UUID. Another sort of id stays in `extra` and means nothing.
+    pub id: Option<Uuid>,
+    /// Who says that it sent this. Anyone can write anything here: no decision rests on it alone.
+    pub from: String,
+    /// Whom it is for, where the sender said so.
+    pub to: Option<String>,
+    /// Seconds since 1970, where the sender said so.
+    pub timestamp: Option<f64>,
+    /// The text. It repeats the reason, plan or feedback, for readers that know only `content`.
+    pub content: String,
+    /// What the message says beyond its text.
+    pub body: Body,
+    /// The fields that this version does not know, as they were.
+    pub extra: Map<String, Value>,
+}
+
+/// What a message says beyond the common fields.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Body {
+    /// Anyone to one.
+    Message,
+    /// Anyone to all others.
+    Broadcast,
+    /// The lead asks a teammate to leave.
+    ShutdownRequest {
+        /// The request.
+        request_id: RequestId,
+        /// The life that is asked; a request for an earlier one is ignored.
+        incarnation: Option<u32>,
+        /// Why.
+        reason: String,
+        /// Seconds that the model has to decide, before the runtime approves.
+        decide_within: Option<f64>,
+    },
+    /// A teammate answers a shutdown request.
+    ShutdownResponse {
+        /// The request that is answered.
+        request_id: RequestId,
+        /// Whether it leaves.
+        approve: bool,
+        /// Why, or why not.
+        reason: String,
+        /// Who decided.
+        answered_by: Option<AnsweredBy>,
+    },
+    /// The lead asks for a plan; the gate is closed. It is no request: no id, no state.
+    PlanRequest,
+    /// A teammate submits a plan.
+    PlanApprovalRequest {
+        /// The request.
+        request_id: RequestId,
+        /// The plan.
+        plan: String,
+        /// The life that asks.
+        incarnation: Option<u32>,
+    },
+    /// The verdict on a plan.
+    PlanApprovalResponse {
+        /// The request that is answered.
+        request_id: RequestId,
+        /// Whether the gate opens.
+        approve: bool,
+        /// What to change, or what to mind.
+        feedback: String,
+    },
+    /// A teammate has ended a piece of work.
+    IdleNotification {
+        /// How it ended.
+        idle_reason: IdleReason,
+        /// The first line of the final answer, at most [`MAX_SUMMARY`] characters.
+        summary: String,
+    },
+    /// The daemon saw a teammate end. Never starts a turn.
+    TeammateTerminated {
+        /// Who ended.
+        name: String,
+        /// How: the `exit` object of `config.json`.
+        exit: Value,
+        /// Messages that it had not read.
+        unread: u64,
+    },
+    /// A type that this version does not know: delivered as text.
+    Unknown {
+        /// The type as it was written.
+        kind: String,
+    },
+}
+
+/// Who decided a shutdown request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnsweredBy {
+    /// The teammate's model, with the `shutdown_response` tool.
+    Model,
+    /// The teammate's runtime: it was idle, or the time to decide was over.
+    Runtime,
+}
+
+/// Why a teammate became idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IdleReason {
+    /// The work is done.
+    Available,
+    /// The model could not be reached, or failed.
+    Failed,
+    /// The turn limit was reached.
+    MaxTurns,
+    /// The work was interrupted.
+    Interrupted,
+}
+
+impl IdleReason {
+    /// Returns the reason as it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Failed => "failed",
+            Self::MaxTurns => "max_turns",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl Message {
+    /// Makes a message as this project writes it: with an id, a receiver and a time (seconds since 1970).
+    pub fn new(id: Uuid, from: &str, to: &str, timestamp: f64, body: Body) -> Self {
+        Self {
+            id: Some(id),
+            from: from.to_owned(),
+            to: Some(to.to_owned()),
+            timestamp: Some(timestamp),
+            content: body.text(),
+            body,
+            extra: Map::new(),
+        }
+    }
+
+    /// Sets the text.
+    #[must_use]
+    pub fn with_content(mut self, content: impl Into<String>) -> Self {
+        self.content = content.into();
+        self
+    }
+
+    /// Tells whether the message, by itself, starts a turn of an idle teammate.
+    ///
+    /// A shutdown request and a verdict act through the daemon's word, and the end of another
+    /// teammate is news for the next turn only.
+    pub fn starts_a_turn(&self) -> bool {
+        match &self.body {
+            Body::Message | Body::Broadcast | Body::PlanRequest | Body::Unknown { .. } => true,
+            Body::IdleNotification { .. } => true,
+            Body::ShutdownRequest { .. }
+            | Body::ShutdownResponse { .. }
+            | Body::PlanApprovalRequest { .. }
+            | Body::PlanApprovalResponse { .. }
+            | Body::TeammateTerminated { .. } => false,
+        }
+    }
+}
+
+impl Body {
+    /// Returns the type as it is written.
+    pub fn kind(&self) -> &str {
+        match self {
+            Self::Message => "message",
+            Self::Broadcast => "broadcast",
+            Self::ShutdownRequest { .. } => "shutdown_request",
+            Self::ShutdownResponse { .. } => "shutdown_response",
+            Self::PlanRequest => "plan_request",
+            Self::PlanApprovalRequest { .. } => "plan_approval_request",
+            Self::PlanApprovalResponse { .. } => "plan_approval_response",
+            Self::IdleNotification { .. } => "idle_notification",
+            Self::TeammateTerminated { .. } => "teammate_terminated",
+            Self::Unknown { kind } => kind,
+        }
+    }
+
+    /// Returns what `content` repeats.
+    fn text(&self) -> String {
+        match self {
+            Self::ShutdownRequest { reason, .. } | Self::ShutdownResponse { reason, .. } => reason.clone(),
+            Self::PlanApprovalRequest { plan, .. } => plan.clone(),
+            Self::PlanApprovalResponse { feedback, .. } => feedback.clone(),
+            Self::IdleNotification { summary, .. } => summary.clone(),
+            Self::TeammateTerminated { name, .. } => format!("{name} has ended"),
+            Self::Message | Self::Broadcast | Self::PlanRequest | Self::Unknown { .. } => String::new(),
+        }
+    }
+}
+
+/// Returns the first line of a text, at most [`MAX_SUMMARY`] characters.
+pub fn summary_of(text: &str) -> String {
+    text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim().chars().take(MAX_SUMMARY).collect()
+}
+
+#[cfg(test)]
+mod tests;

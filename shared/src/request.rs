@@ -1,0 +1,314 @@
+//! The one state machine of all requests, pure.
+//!
+//! ```text
+//!           approve
+//! pending ──────────▶ approved
+//!    │      reject
+//!    ├──────────────▶ rejected
+//!    │  its owner is gone
+//!    └──────────────▶ expired
+//! ```
+//!
+//! A kind of request is a row of data ([`Rules`]): who answers it, and what it belongs to. A third protocol is
+//! one more row and its message pair; the machine does not change (see the tests, which run a kind of their own).
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::id::RequestId;
+use crate::message::AnsweredBy;
+
+/// The two protocols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The lead asks a teammate to leave.
+    Shutdown,
+    /// A teammate asks the lead to approve a plan.
+    PlanApproval,
+}
+
+/// What tells one kind of request from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Who may answer.
+    pub answered_by: Party,
+    /// What the request ends with.
+    pub belongs_to: Span,
+}
+
+/// A side of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Party {
+    /// The lead: a person, or the lead agent.
+    Lead,
+    /// The member that the request is about, over its own connection.
+    Member,
+}
+
+/// How long a request can be open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Span {
+    /// One life of a worker: a restart ends it.
+    Life,
+    /// The conversation: it goes on after a restart by the policy, and ends with a fresh spawn.
+    Conversation,
+}
+
+impl Kind {
+    /// Returns the rules of this kind.
+    pub const fn rules(self) -> Rules {
+        match self {
+            Self::Shutdown => Rules { answered_by: Party::Member, belongs_to: Span::Life },
+            Self::PlanApproval => Rules { answered_by: Party::Lead, belongs_to: Span::Conversation },
+        }
+    }
+
+    /// Returns the kind as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Shutdown => "shutdown",
+            Self::PlanApproval => "plan_approval",
+        }
+    }
+}
+
+/// Where a request stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Nobody has answered.
+    Pending,
+    /// Answered with yes.
+    Approved,
+    /// Answered with no.
+    Rejected,
+    /// Whoever asked or was asked is gone, or asks for something else now.
+    Expired,
+}
+
+impl Status {
+    /// Returns the status as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Approved => "approved",
+            Self::Rejected => "rejected",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// What can happen to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A party answers.
+    Answer {
+        /// Which one.
+        by: Party,
+        /// Yes or no.
+        approve: bool,
+    },
+    /// The life that it concerns ended, and the conversation goes on in a next one.
+    LifeEnded,
+    /// The member ended and is not restarted, or was spawned afresh.
+    ConversationEnded,
+    /// The one who asked says that it does not wait for this any more.
+    Withdrawn,
+}
+
+/// Why an event changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The same answer was recorded before: whoever repeats it is told so, and it is no error.
+    #[error("this answer was given before")]
+    Repeated,
+    /// Another outcome was recorded before.
+    #[error("it is {} already", .0.as_str())]
+    Resolved(Status),
+    /// The one who answers is not the one who was asked.
+    #[error("whoever answers is not the one who was asked")]
+    WrongParty,
+}
+
+/// Computes where a request stands after an event: every cell of (status × event).
+///
+/// # Errors
+/// [`Refusal`] if the event changes nothing and whoever caused it must know.
+pub fn step(rules: Rules, status: Status, event: Event) -> Result<Status, Refusal> {
+    match (status, event) {
+        (_, Event::Answer { by, .. }) if by != rules.answered_by => Err(Refusal::WrongParty),
+        (Status::Pending, Event::Answer { approve: true, .. }) => Ok(Status::Approved),
+        (Status::Pending, Event::Answer { approve: false, .. }) => Ok(Status::Rejected),
+        (Status::Approved, Event::Answer { approve: true, .. })
+        | (Status::Rejected, Event::Answer { approve: false, .. }) => Err(Refusal::Repeated),
+        (Status::Approved | Status::Rejected | Status::Expired, Event::Answer { .. }) => {
+            Err(Refusal::Resolved(status))
+        }
+        (Status::Pending, Event::LifeEnded) => match rules.belongs_to {
+            Span::Life => Ok(Status::Expired),
+            Span::Conversation => Ok(Status::Pending),
+        },
+        (Status::Pending, Event::ConversationEnded | Event::Withdrawn) => Ok(Status::Expired),
+        // An answer outlives everybody: an end is no reason to forget it.
+        (
+            Status::Approved | Status::Rejected | Status::Expired,
+            Event::LifeEnded | Event::ConversationEnded | Event::Withdrawn,
+        ) => Ok(status),
+    }
+}
+
+/// A request as it stands in the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Its id, unique in the team for ever.
+    pub request_id: RequestId,
+    /// Which protocol.
+    pub kind: Kind,
+    /// Who asks.
+    pub from: String,
+    /// Who is asked.
+    pub to: String,
+    /// Where it stands.
+    pub status: Status,
+    /// What is asked.
+    pub payload: Payload,
+    /// The life that is asked, or that asks.
+    pub incarnation: u32,
+    /// The message that carries it.
+    pub message_id: Uuid,
+    /// Seconds since 1970.
+    pub created_at: f64,
+    /// Seconds since 1970, once it is not pending any more.
+    pub resolved_at: Option<f64>,
+    /// The reason or feedback of the answer; why it expired.
+    pub reason: Option<String>,
+    /// Who decided a shutdown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<AnsweredBy>,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Payload {
+    /// To leave.
+    Shutdown {
+        /// Why.
+        reason: String,
+        /// Seconds that the model has to decide.
+        decide_within: f64,
+        /// Seconds after which it is forced, if it is.
+        force_after: Option<f64>,
+    },
+    /// To carry out a plan.
+    Plan {
+        /// The plan.
+        plan: String,
+    },
+}
+
+impl Request {
+    /// Returns the member that the request is about: the one asked to leave, or the author of the plan.
+    pub fn member(&self) -> &str {
+        match self.kind.rules().answered_by {
+            Party::Member => &self.to,
+            Party::Lead => &self.from,
+        }
+    }
+
+    /// Tells whether nobody has answered yet.
+    pub fn is_pending(&self) -> bool {
+        self.status == Status::Pending
+    }
+
+    /// Computes the request after an event, at a time (seconds since 1970), for a reason.
+    ///
+    /// # Errors
+    /// [`Refusal`] as [`step`].
+    pub fn after(&self, event: Event, at: f64, reason: &str) -> Result<Self, Refusal> {
+        let status = step(self.kind.rules(), self.status, event)?;
+        if status == self.status {
+            return Ok(self.clone());
+        }
+        Ok(Self { status, resolved_at: Some(at), reason: Some(reason.to_owned()), ..self.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUSES: [Status; 4] = [Status::Pending, Status::Approved, Status::Rejected, Status::Expired];
+
+    fn events() -> Vec<Event> {
+        let mut events = vec![Event::LifeEnded, Event::ConversationEnded, Event::Withdrawn];
+        for by in [Party::Lead, Party::Member] {
+            events.extend([true, false].map(|approve| Event::Answer { by, approve }));
+        }
+        events
+    }
+
+    /// The whole table, written a second time, as the specification says it.
+    fn expected(rules: Rules, status: Status, event: Event) -> Result<Status, Refusal> {
+        if let Event::Answer { by, .. } = event
+            && by != rules.answered_by
+        {
+            return Err(Refusal::WrongParty);
+        }
+        let pending = status == Status::Pending;
+        match event {
+            Event::Answer { approve, .. } => {
+                let asked_for = if approve { Status::Approved } else { Status::Rejected };
+                match status {
+                    Status::Pending => Ok(asked_for),
+                    same if same == asked_for => Err(Refusal::Repeated),
+                    other => Err(Refusal::Resolved(other)),
+                }
+            }
+            Event::LifeEnded if pending && rules.belongs_to == Span::Conversation => Ok(Status::Pending),
+            _ if pending => Ok(Status::Expired),
+            _ => Ok(status),
+        }
+    }
+
+    #[test]
+    fn every_cell_of_the_table_is_as_specified() {
+        for kind in [Kind::Shutdown, Kind::PlanApproval] {
+            for status in STATUSES {
+                for event in events() {
+                    let got = step(kind.rules(), status, event);
+                    assert_eq!(got, expected(kind.rules(), status, event), "{kind:?} {status:?} {event:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_third_kind_needs_no_second_machine() {
+        // A review that a teammate asks of the lead, for this life only: a mix that neither protocol has.
+        const REVIEW: Rules = Rules { answered_by: Party::Lead, belongs_to: Span::Life };
+        let by_lead = |approve| Event::Answer { by: Party::Lead, approve };
+        assert_eq!(step(REVIEW, Status::Pending, by_lead(true)), Ok(Status::Approved));
+        assert_eq!(step(REVIEW, Status::Pending, by_lead(false)), Ok(Status::Rejected));
+        assert_eq!(step(REVIEW, Status::Pending, Event::LifeEnded), Ok(Status::Expired));
+        let own_answer = Event::Answer { by: Party::Member, approve: true };
+        assert_eq!(step(REVIEW, Status::Pending, own_answer), Err(Refusal::WrongParty));
+        for status in STATUSES {
+            for event in events() {
+                assert_eq!(step(REVIEW, status, event), expected(REVIEW, status, event));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_leaves_a_final_status() {
+        for rules in [Kind::Shutdown.rules(), Kind::PlanApproval.rules()] {
+            for status in [Status::Approved, Status::Rejected, Status::Expired] {
+                for event in events() {
+                    assert!(step(rules, status, event).map_or(true, |next| next == status));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! Where everything lies under the team directory, and the only way to open it.
+//!
+//! Every file is opened from a descriptor of the team directory, one component after the other, each with
+//! `O_NOFOLLOW`: a symbolic link planted inside is an error, never followed. The team directory itself may
+//! be reached through a link (it may live in the user's state directory).
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+
+use crate::name::Name;
+
+/// The mode of directories: only the user.
+pub const DIR_MODE: u32 = 0o700;
+/// The mode of files: only the user.
+pub const FILE_MODE: u32 = 0o600;
+
+/// A path inside the team directory, made by this module alone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TeamPath {
+    folder: Option<&'static str>,
+    file: String,
+}
+
+/// The folders of a team directory.
+pub const FOLDERS: [&str; 5] = ["inbox", "transcript", "archive", "log", "run"];
+
+impl TeamPath {
+    fn at(folder: &'static str, file: String) -> Self {
+        Self { folder: Some(folder), file }
+    }
+
+    fn top(file: &str) -> Self {
+        Self { folder: None, file: file.to_owned() }
+    }
+
+    /// `journal.jsonl`: the truth. Written by the daemon alone.
+    pub fn journal() -> Self {
+        Self::top("journal.jsonl")
+    }
+
+    /// `journal.torn`: what a killed daemon left of its last journal line.
+    pub fn journal_torn() -> Self {
+        Self::top("journal.torn")
+    }
+
+    /// `config.json`: the roster. Written by the daemon alone, by rename.
+    pub fn config() -> Self {
+        Self::top("config.json")
+    }
+
+    /// `.gitignore`.
+    pub fn gitignore() -> Self {
+        Self::top(".gitignore")
+    }
+
+    /// `inbox/NAME.jsonl`: appended by anyone.
+    pub fn inbox(name: &Name) -> Self {
+        Self::at("inbox", format!("{name}.jsonl"))
+    }
+
+    /// `inbox/NAME.rejected.jsonl`: written by the inbox's reader alone.
+    pub fn rejected(name: &Name) -> Self {
+        Self::at("inbox", format!("{name}.rejected.jsonl"))
+    }
+
+    /// `transcript/NAME.jsonl`: written by the worker alone; its lock is the life.
+    pub fn transcript(name: &Name) -> Self {
+        Self::at("transcript", format!("{name}.jsonl"))
+    }
+
+    /// `transcript/NAME.torn`: what a killed worker left of its last entry.
+    pub fn transcript_torn(name: &Name) -> Self {
+        Self::at("transcript", format!("{name}.torn"))
+    }
+
+    /// `log/NAME.log`, or `log/teamd.log`.
+    pub fn log(name: &str) -> Self {
+        Self::at("log", format!("{name}.log"))
+    }
+
+    /// `log/NAME.background-ID.log`: the output of a background command.
+    pub fn background_log(name: &Name, id: &str) -> Self {
+        Self::at("log", format!("{name}.background-{id}.log"))
+    }
+
+    /// `run/teamd.sock`: the control socket.
+    pub fn socket() -> Self {
+        Self::at("run", "teamd.sock".to_owned())
+    }
+
+    /// `run/teamd.pid`: for people; nothing here reads it.
+    pub fn pid() -> Self {
+        Self::at("run", "teamd.pid".to_owned())
+    }
+
+    /// `archive/FILE`.
+    pub fn archive(file: &str) -> Self {
+        Self::at("archive", file.to_owned())
+    }
+
+    /// The same path with a suffix after its file name.
+    #[must_use]
+    pub fn with_suffix(&self, suffix: &str) -> Self {
+        Self { folder: self.folder, file: format!("{}{suffix}", self.file) }
+    }
+
+    /// Returns the file's own name.
+    pub fn file_name(&self) -> &str {
+        &self.file
+    }
+
+    /// Returns the path below the team directory.
+    pub fn relative(&self) -> PathBuf {
+        self.folder.map(PathBuf::from).unwrap_or_default().join(&self.file)
+    }
+}
+
+impl fmt::Display for TeamPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.folder {
+            Some(folder) => write!(f, "{folder}/{}", self.file),
+            None => f.write_str(&self.file),
+        }
+    }
+}
+
+/// What could not be done in the team directory, with path and verb. Fits behind "error: ".
+#[derive(Debug, thiserror::Error)]
+pub enum DirError {
+    /// There is no team directory there.
+    #[error("there is no team directory at {}", .0.display())]
+    Missing(PathBuf),
+    /// Something else is there.
+    #[error("{} is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    /// It belongs to another user, who alone is served.
+    #[error("{} belongs to user {owner}, not to user {user}", .path.display())]
+    Foreign {
+        /// The team directory.
+        path: PathBuf,
+        /// The user id that owns it.
+        owner: u32,
+        /// The user id of this process.
+        user: u32,
+    },
+    /// A symbolic link stands where a file or folder is expected.
+    #[error("{} is a symbolic link, and links inside the team directory are not followed", .0.display())]
+    Link(PathBuf),
+    /// Something other than a regular file stands where a file is expected.
+    #[error("{} is not a regular file", .0.display())]
+    NotAFile(PathBuf),
+    /// The system refused.
+    #[error("cannot {verb} {}: {source}", .path.display())]
+    Io {
+        /// What was tried.
+        verb: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl DirError {
+    /// Returns the system's error, where there is one.
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Io { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+
+    /// Tells whether the thing is simply not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Missing(_)) || self.io_kind() == Some(io::ErrorKind::NotFound)
+    }
+}
+
+/// An open team directory.
+#[derive(Debug)]
+pub struct TeamDir {
+    root: PathBuf,
+    fd: OwnedFd,
+}
+
+impl TeamDir {
+    /// Opens an existing team directory of this user.
+    ///
+    /// # Errors
+    /// [`DirError`] if it is missing, no directory, or somebody else's.
+    pub fn open(path: &Path) -> Result<Self, DirError> {
+        let io = |source: rustix::io::Errno| match source {
+            rustix::io::Errno::NOENT => DirError::Missing(path.to_owned()),
+            rustix::io::Errno::NOTDIR => DirError::NotADirectory(path.to_owned()),
+            other => DirError::Io { verb: "open", path: path.to_owned(), source: other.into() },
+        };
+        let fd = rustix::fs::openat(CWD, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(io)?;
+        let owner = rustix::fs::fstat(&fd).map_err(io)?.st_uid;
+        let user = nix::unistd::geteuid().as_raw();
+        if owner != user {
+            return Err(DirError::Foreign { path: path.to_owned(), owner, user });
+        }
+        let root =
+            path.canonicalize().map_err(|source| DirError::Io { verb: "resolve", path: path.to_owned(), source })?;
+        Ok(Self { root, fd })
+    }
+
+    /// Opens the team directory, and makes it and its folders where they are missing.
+    ///
+    /// # Errors
+    /// [`DirError`] as [`TeamDir::open`], or if something cannot be made.
+    pub fn create(path: &Path) -> Result<Self, DirError> {
+        make_dir(CWD, path, path)?;
+        let dir = Self::open(path)?;
+        for folder in FOLDERS {
+            make_dir(dir.fd.as_fd(), Path::new(folder), &dir.root.join(folder))?;
+            drop(dir.open_folder(folder)?);
+        }
+        Ok(dir)
+    }
+
+    /// Returns the path of the team directory, without links.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns the full path of a file, for messages to people and for watches.
+    pub fn path(&self, at: &TeamPath) -> PathBuf {
+        self.root.join(at.relative())
+    }
+
+    /// Opens a regular file. `O_NOFOLLOW`, `O_CLOEXEC` and `O_NONBLOCK` are always added (a FIFO planted
+    /// there is refused, and blocks nobody); a new file gets mode 0600.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses, or something else than a regular file is there.
+    pub fn open_file(&self, at: &TeamPath, flags: OFlags) -> Result<File, DirError> {
+        let folder = self.folder_of(at)?;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd = rustix::fs::openat(&folder, at.file.as_str(), flags, Mode::from_raw_mode(FILE_MODE))
+            .map_err(|errno| self.explain("open", at, errno))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| self.explain("look at", at, errno))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(DirError::NotAFile(self.path(at)));
+        }
+        Ok(File::from(fd))
+    }
+
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// As [`TeamDir::open_file`].
+    pub fn read(&self, at: &TeamPath) -> Result<Vec<u8>, DirError> {
+        let mut file = self.open_file(at, OFlags::RDONLY)?;
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut file, &mut bytes)
+            .map_err(|source| DirError::Io { verb: "read", path: self.path(at), source })?;
+        Ok(bytes)
+    }
+
+    /// Returns device and inode of what is at the path, if anything is.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses to look.
+    pub fn identity(&self, at: &TeamPath) -> Result<Option<(u64, u64)>, DirError> {
+        let folder = self.folder_of(at)?;
+        match rustix::fs::statat(&folder, at.file.as_str(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some((stat.st_dev, stat.st_ino))),
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.explain("look at", at, errno)),
+        }
+    }
+
+    /// Moves a file inside the team directory, over whatever is there.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub fn rename(&self, from: &TeamPath, to: &TeamPath) -> Result<(), DirError> {
+        rustix::fs::renameat(self.folder_of(from)?, from.file.as_str(), self.folder_of(to)?, to.file.as_str())
+            .map_err(|errno| self.explain("rename", from, errno))
+    }
+
+    /// Removes a file; one that is not there is no error.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub fn remove(&self, at: &TeamPath) -> Result<(), DirError> {
+        match rustix::fs::unlinkat(self.folder_of(at)?, at.file.as_str(), rustix::fs::AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(errno) => Err(self.explain("remove", at, errno)),
+        }
+    }
+
+    /// Opens one of [`FOLDERS`] as a descriptor; makes it again where it was deleted.
+    ///
+    /// # Errors
+    /// [`DirError`] if it is a link, or the system refuses.
+    pub fn open_folder(&self, folder: &'static str) -> Result<OwnedFd, DirError> {
+        let open = || {
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+            rustix::fs::openat(&self.fd, folder, flags, Mode::empty())
+        };
+        let at = TeamPath::top(folder);
+        match open() {
+            Err(rustix::io::Errno::NOENT) => {
+                make_dir(self.fd.as_fd(), Path::new(folder), &self.root.join(folder))?;
+                open().map_err(|errno| self.explain("open", &at, errno))
+            }
+            other => other.map_err(|errno| self.explain("open", &at, errno)),
+        }
+    }
+
+    fn folder_of(&self, at: &TeamPath) -> Result<OwnedFd, DirError> {
+        match at.folder {
+            Some(folder) => self.open_folder(folder),
+            None => self.fd.try_clone().map_err(|source| DirError::Io {
+                verb: "open",
+                path: self.root.clone(),
+                source,
+            }),
+        }
+    }
+
+    fn explain(&self, verb: &'static str, at: &TeamPath, errno: rustix::io::Errno) -> DirError {
+        let path = self.path(at);
+        match errno {
+            rustix::io::Errno::LOOP => DirError::Link(path),
+            // O_DIRECTORY with O_NOFOLLOW on a link says ENOTDIR.
+            rustix::io::Errno::NOTDIR if path.is_symlink() => DirError::Link(path),
+            // O_NONBLOCK and O_WRONLY on a FIFO without a reader, or a socket.
+            rustix::io::Errno::NXIO => DirError::NotAFile(path),
+            other => DirError::Io { verb, path, source: other.into() },
+        }
+    }
+}
+
+impl AsFd for TeamDir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn make_dir(parent: BorrowedFd<'_>, path: &Path, shown: &Path) -> Result<(), DirError> {
+    match rustix::fs::mkdirat(parent, path, Mode::from_raw_mode(DIR_MODE)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(errno) => Err(DirError::Io { verb: "make", path: shown.to_owned(), source: errno.into() }),
+    }
+}
+
+/// Finds the team directory: the flag (or `$TEAM_DIR`), else the nearest `.team` here or above, else `./.team`.
+pub fn locate(flag: Option<&Path>, here: &Path) -> PathBuf {
+    if let Some(flag) = flag {
+        return here.join(flag);
+    }
+    let nearest = here.ancestors().map(|folder| folder.join(".team")).find(|path| path.is_dir());
+    nearest.unwrap_or_else(|| here.join(".team"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn scratch() -> (tempfile::TempDir, TeamDir) {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        (scratch, dir)
+    }
+
+    #[test]
+    fn everything_is_made_for_the_user_alone() {
+        let (_scratch, dir) = scratch();
+        let mode = |path: PathBuf| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(dir.root().to_owned()), 0o700);
+        for folder in FOLDERS {
+            assert_eq!(mode(dir.root().join(folder)), 0o700, "{folder}");
+        }
+        drop(dir.open_file(&TeamPath::journal(), OFlags::CREATE | OFlags::WRONLY).unwrap());
+        assert_eq!(mode(dir.path(&TeamPath::journal())), 0o600);
+    }
+
+    #[test]
+    fn no_link_inside_is_followed() {
+        let (scratch, dir) = scratch();
+        let inbox = TeamPath::inbox(&Name::lead());
+        symlink(scratch.path().join("elsewhere"), dir.path(&inbox)).unwrap();
+        let error = dir.open_file(&inbox, OFlags::CREATE | OFlags::WRONLY).unwrap_err();
+        assert!(matches!(error, DirError::Link(_)), "{error}");
+        std::fs::remove_dir(dir.root().join("log")).unwrap();
+        symlink(scratch.path(), dir.root().join("log")).unwrap();
+        let error = dir.open_file(&TeamPath::log("alice"), OFlags::CREATE | OFlags::WRONLY).unwrap_err();
+        assert!(matches!(error, DirError::Link(_)), "{error}");
+        assert!(!scratch.path().join("elsewhere").exists());
+    }
+
+    #[test]
+    fn a_fifo_in_the_place_of_a_file_blocks_nobody() {
+        let (_scratch, dir) = scratch();
+        let inbox = TeamPath::inbox(&Name::lead());
+        nix::unistd::mkfifo(&dir.path(&inbox), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for flags in [OFlags::WRONLY | OFlags::APPEND, OFlags::RDONLY] {
+            assert!(matches!(dir.open_file(&inbox, flags).unwrap_err(), DirError::NotAFile(_)));
+        }
+    }
+
+    #[test]
+    fn a_deleted_folder_is_made_again() {
+        let (_scratch, dir) = scratch();
+        std::fs::remove_dir_all(dir.root().join("run")).unwrap();
+        drop(dir.open_file(&TeamPath::pid(), OFlags::CREATE | OFlags::WRONLY).unwrap());
+        assert!(dir.path(&TeamPath::pid()).exists());
+    }
+
+    #[test]
+    fn the_nearest_team_directory_above_is_found() {
+        let (scratch, dir) = scratch();
+        let deep = scratch.path().join("a/b");
+        std::fs::create_dir_all(&deep).unwrap();
+        assert_eq!(locate(None, &deep).canonicalize().unwrap(), dir.root());
+        assert_eq!(locate(Some(Path::new("x")), &deep), deep.join("x"));
+    }
+}

@@ -1,0 +1,158 @@
+//! The entries of `transcript/NAME.jsonl`: the conversation with the model, and how far the inbox is taken in.
+//!
+//! **Who writes**: the worker alone, under a `flock` on the file that it holds for its whole life and that its
+//! keepers inherit: the lock *is* the life. **Who reads**: the worker when it goes on after a crash, the daemon
+//! when a life has ended (the position), people. **When the worker dies** in the middle of an entry, the torn
+//! tail is cut off (and kept) by the next life; what the entry would have recorded did not happen, or is
+//! answered "interrupted, may have run". Every entry carries the position behind the last message that was
+//! taken in: the cursor is that of the last entry, and moves with the effect.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::id::RequestId;
+use crate::message::IdleReason;
+use crate::name::Name;
+use crate::position::Position;
+use crate::team_dir::{DirError, TeamDir, TeamPath};
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Seconds since 1970.
+    pub at: f64,
+    /// How far the inbox has been taken in.
+    pub inbox: Position,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What happened in a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+pub enum Event {
+    /// A life began. It is a fresh conversation if `conversation` equals `incarnation`.
+    Life {
+        /// Which life.
+        incarnation: u32,
+        /// The life in which the conversation began.
+        conversation: u32,
+        /// What the conversation begins with, in its first life.
+        prompt: Option<String>,
+    },
+    /// Messages were taken in, as they stand in the inbox.
+    Messages {
+        /// The messages.
+        messages: Vec<Value>,
+    },
+    /// A line of the inbox was no message. The quarantine and the notice to the lead follow, both under these marks.
+    Rejected {
+        /// Where the line begins.
+        offset: u64,
+        /// Why it is no message.
+        reason: String,
+        /// The id of the notice.
+        message_id: Uuid,
+    },
+    /// A foreign program truncated or replaced the inbox; reading starts at its new beginning.
+    Restarted {
+        /// What was noticed.
+        reason: String,
+    },
+    /// A shutdown request was shown to the model.
+    Asked {
+        /// The request.
+        request_id: RequestId,
+        /// Why.
+        reason: String,
+    },
+    /// The model answered.
+    Answer {
+        /// Text and calls, in order.
+        content: Vec<Block>,
+        /// What it cost.
+        usage: Usage,
+    },
+    /// A call has its result.
+    Result {
+        /// The call.
+        tool_use_id: String,
+        /// What came out.
+        content: String,
+        /// Whether that is an error.
+        is_error: bool,
+    },
+    /// A piece of work ended; the notification to the lead follows, under this id.
+    Idle {
+        /// How it ended.
+        idle_reason: IdleReason,
+        /// All of the final answer.
+        content: String,
+        /// The id of the notification.
+        message_id: Uuid,
+    },
+    /// The life ends by its own doing: the daemon has journaled the approval, or SIGTERM came.
+    Left {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A part of a model's answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Block {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// A call of a tool.
+    ToolUse {
+        /// Its id, unique in the transcript.
+        id: String,
+        /// The tool.
+        name: String,
+        /// Its input.
+        input: Value,
+        /// The id of the message that the call sends, chosen before it runs: a repeated call repeats the id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message_id: Option<Uuid>,
+        /// The id of the request that the call asks, likewise.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_id: Option<RequestId>,
+    },
+}
+
+/// Tokens, as the model's service counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// Read.
+    pub input_tokens: u64,
+    /// Written.
+    pub output_tokens: u64,
+}
+
+/// Returns how far a member has taken its inbox in: the position in the last whole entry of its transcript.
+///
+/// None if it never wrote an entry, or the entry cannot be read.
+///
+/// # Errors
+/// [`DirError`] if the system refuses.
+pub fn position(dir: &TeamDir, name: &Name) -> Result<Option<Position>, DirError> {
+    #[derive(Deserialize)]
+    struct Cursor {
+        inbox: Position,
+    }
+    let at = TeamPath::transcript(name);
+    let file = match dir.open_file(&at, rustix::fs::OFlags::RDONLY) {
+        Ok(file) => file,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let line = crate::fs::last_line(&file)
+        .map_err(|source| DirError::Io { verb: "read", path: dir.path(&at), source })?;
+    Ok(line.and_then(|line| serde_json::from_slice::<Cursor>(&line).ok()).map(|cursor| cursor.inbox))
+}

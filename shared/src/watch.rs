@@ -1,0 +1,269 @@
+//! Wake-ups when a file grows. A wake-up carries no message: whoever is woken looks.
+//!
+//! The order that loses nothing: open the file, arm the watch, then read; after a wake-up call
+//! [`Watch::rearm_if_needed`], then read. A wake-up that is lost all the same (an overflow, a bug of the
+//! system) costs time only, if the caller also looks every [`SLOW_TICK`].
+//!
+//! A watch of one file dies when the file is renamed over or removed, so it is armed again on the path.
+//! Reading never wakes: events of that kind would make a reader wake itself for ever.
+
+mod poll;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use notify::event::ModifyKind;
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::Notify;
+
+use poll::{Poll, lacks_events};
+
+/// How often a reader looks without being woken. The reader keeps the timer.
+pub const SLOW_TICK: Duration = Duration::from_secs(10);
+
+/// How often files are looked at where the file system makes no events.
+pub const POLL_EVERY: Duration = Duration::from_millis(250);
+
+/// Above so many changed files, a folder has simply changed: what nobody takes must not grow.
+const MAX_FILES: usize = 1024;
+
+/// Why a file or folder cannot be watched. Fits behind "error: ".
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The user has no inotify instance (Linux grants 128), watch, descriptor or thread left. The caller
+    /// asks the daemon to be rung, or polls.
+    #[error("cannot watch {}: no inotify instance or watch is left for this user", .0.display())]
+    Exhausted(PathBuf),
+    /// Nothing is there.
+    #[error("cannot watch {}: it does not exist", .0.display())]
+    Missing(PathBuf),
+    /// The system refused.
+    #[error("cannot watch {}: {source}", .path.display())]
+    Refused {
+        /// What was to be watched.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// What has changed in a folder since somebody last asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changes {
+    /// The files of these names.
+    Files(BTreeSet<String>),
+    /// Any file: too much happened to tell, or events were lost.
+    Anything,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self::Files(BTreeSet::new())
+    }
+}
+
+/// A watch of one file, or of the files of one folder (not of its subfolders).
+///
+/// It belongs to one reader. It takes an inotify instance and a thread, or, where it polls, nothing but the
+/// time in [`Watch::changed`].
+#[derive(Debug)]
+pub struct Watch {
+    target: Target,
+    signal: Arc<Signal>,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Events(RecommendedWatcher),
+    Poll(Mutex<Poll>),
+}
+
+/// What is watched.
+#[derive(Debug, Clone)]
+struct Target {
+    path: PathBuf,
+    folder: bool,
+}
+
+/// Where the thread that hears events leaves them. Bounded, whatever happens.
+#[derive(Debug, Default)]
+struct Signal {
+    wake: Notify,
+    pending: Mutex<Pending>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    /// Whether the watch may be dead: the path may name another file now.
+    stale: bool,
+    changes: Changes,
+}
+
+impl Watch {
+    /// Watches one file. With `force_poll`, or on a file system without events, it looks on a timer.
+    ///
+    /// # Errors
+    /// [`WatchError`], above all [`WatchError::Exhausted`].
+    pub fn file(path: &Path, force_poll: bool) -> Result<Self, WatchError> {
+        Self::arm(Target { path: path.to_owned(), folder: false }, force_poll)
+    }
+
+    /// Watches the files of a folder. With `force_poll`, or on a file system without events, it looks on a timer.
+    ///
+    /// # Errors
+    /// As [`Watch::file`].
+    pub fn folder(path: &Path, force_poll: bool) -> Result<Self, WatchError> {
+        Self::arm(Target { path: path.to_owned(), folder: true }, force_poll)
+    }
+
+    fn arm(target: Target, force_poll: bool) -> Result<Self, WatchError> {
+        let signal = Arc::new(Signal::default());
+        let source = if force_poll || lacks_events(&target.path) {
+            std::fs::symlink_metadata(&target.path).map_err(|source| target.refused(source))?;
+            Source::Poll(Mutex::new(Poll::start(&target)))
+        } else {
+            Source::Events(target.watcher(&signal)?)
+        };
+        Ok(Self { target, signal, source })
+    }
+
+    /// Tells whether it looks on a timer, which the user should know.
+    pub fn polls(&self) -> bool {
+        matches!(self.source, Source::Poll(_))
+    }
+
+    /// Waits until something has changed since the last return, or since the watch was armed.
+    ///
+    /// It may return although nothing has changed. Dropping the future loses nothing.
+    pub async fn changed(&self) {
+        match &self.source {
+            Source::Events(_) => self.signal.wake.notified().await,
+            Source::Poll(poll) => loop {
+                let due = lock(poll).due();
+                tokio::time::sleep_until(due).await;
+                let changed = lock(poll).look(&self.target);
+                if !changed.is_empty() {
+                    return self.signal.add(false, Some(changed));
+                }
+            },
+        }
+    }
+
+    /// Takes what has changed in the folder since this was last asked.
+    pub fn take(&self) -> Changes {
+        std::mem::take(&mut lock(&self.signal.pending).changes)
+    }
+
+    /// Arms the watch on the path again if what it watched may have been moved, removed or replaced.
+    /// Returns whether it did; then the caller must read, since nothing was watched for a moment.
+    ///
+    /// # Errors
+    /// [`WatchError`]; nothing is watched then, and the next call tries again.
+    pub fn rearm_if_needed(&mut self) -> Result<bool, WatchError> {
+        let Source::Events(watcher) = &mut self.source else { return Ok(false) };
+        if !std::mem::take(&mut lock(&self.signal.pending).stale) {
+            return Ok(false);
+        }
+        // It fails if the watch is dead already: that is why we are here.
+        drop(watcher.unwatch(&self.target.path));
+        self.target.watch(watcher).inspect_err(|_| lock(&self.signal.pending).stale = true)?;
+        Ok(true)
+    }
+}
+
+/// A lock that is held for a few instructions, none of which can panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Target {
+    fn watcher(&self, signal: &Arc<Signal>) -> Result<RecommendedWatcher, WatchError> {
+        // notify 8 ignores that its thread could not be started, and panics at the next call. A thread that
+        // can be started now is no proof, but as good as one.
+        std::thread::Builder::new()
+            .spawn(|| {})
+            .map(|thread| thread.join())
+            .map_err(|_| WatchError::Exhausted(self.path.clone()))
+            .map(drop)?;
+        let (target, signal) = (self.clone(), Arc::clone(signal));
+        let mut watcher = notify::recommended_watcher(move |event| target.hear(event, &signal))
+            .map_err(|error| self.cannot_watch(error))?;
+        self.watch(&mut watcher)?;
+        Ok(watcher)
+    }
+
+    fn watch(&self, watcher: &mut RecommendedWatcher) -> Result<(), WatchError> {
+        watcher.watch(&self.path, RecursiveMode::NonRecursive).map_err(|error| self.cannot_watch(error))
+    }
+
+    fn cannot_watch(&self, error: notify::Error) -> WatchError {
+        match error.kind {
+            notify::ErrorKind::MaxFilesWatch => WatchError::Exhausted(self.path.clone()),
+            notify::ErrorKind::PathNotFound => WatchError::Missing(self.path.clone()),
+            notify::ErrorKind::Io(source) => self.refused(source),
+            _ => self.refused(io::Error::other(error)),
+        }
+    }
+
+    fn refused(&self, source: io::Error) -> WatchError {
+        use nix::errno::Errno::{EMFILE, ENFILE, ENOSPC};
+        let path = self.path.clone();
+        match source.raw_os_error() {
+            Some(code) if [EMFILE as i32, ENFILE as i32, ENOSPC as i32].contains(&code) => {
+                WatchError::Exhausted(path)
+            }
+            _ if source.kind() == io::ErrorKind::NotFound => WatchError::Missing(path),
+            _ => WatchError::Refused { path, source },
+        }
+    }
+
+    /// Hears one event, in the thread of the watcher.
+    fn hear(&self, event: notify::Result<Event>, signal: &Signal) {
+        let Ok(event) = event else { return signal.lost() };
+        if event.need_rescan() {
+            return signal.lost();
+        }
+        let itself = event.paths.contains(&self.path);
+        let (wakes, stale) = match event.kind {
+            // Reading makes these: whoever woke for them would wake itself.
+            EventKind::Access(_) => (false, false),
+            // One link less, because something was renamed over it, is told in no other way while it is open.
+            EventKind::Modify(ModifyKind::Metadata(_)) => (itself, itself),
+            EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => (true, itself),
+            EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Other => (true, false),
+        };
+        if wakes {
+            let file_name = |path: &PathBuf| Some(path.file_name()?.to_str()?.to_owned());
+            let whole = self.folder && itself;
+            signal.add(stale, (!whole).then(|| event.paths.iter().filter_map(file_name).collect()));
+        }
+    }
+}
+
+impl Signal {
+    /// Notes changed files, or with none that anything may have changed.
+    fn add(&self, stale: bool, files: Option<BTreeSet<String>>) {
+        let mut pending = lock(&self.pending);
+        pending.stale |= stale;
+        match (&mut pending.changes, files) {
+            (Changes::Files(known), Some(files)) if known.len() + files.len() <= MAX_FILES => {
+                known.extend(files)
+            }
+            (changes, _) => *changes = Changes::Anything,
+        }
+        drop(pending);
+        self.wake.notify_one();
+    }
+
+    /// Notes that events were lost.
+    fn lost(&self) {
+        self.add(true, None);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,7 @@
+//! `teamctl`: talks to the daemon, and reads the team directory.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    teamd_lead::teamctl()
+}

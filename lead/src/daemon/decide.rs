@@ -1,0 +1,167 @@
+//! Every decision of the daemon: from the state and one event to journal records and actions. Pure.
+//!
+//! Nothing here is asked of a model, a clock or a file: what must be known comes in with the event. The
+//! functions only read the state; [`Team::apply`] changes it, from the records that they return.
+
+mod ends;
+mod members;
+mod plans;
+mod shutdowns;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use teamd_shared::control::{Command, Refusal, RefusalCode};
+use teamd_shared::id::Ids;
+use teamd_shared::journal::{MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, Team, TeamEvent, TeamRecord, Tell};
+use teamd_shared::member::Member;
+use teamd_shared::name::Name;
+use teamd_shared::request::Request;
+
+use super::event::{Action, Client, Event, Life, Now};
+use super::live::Live;
+
+/// What was decided: the records go into the journal, then the actions are performed.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct Decision {
+    pub(super) records: Vec<Record>,
+    pub(super) actions: Vec<Action>,
+}
+
+/// What a decision rests on.
+pub(super) struct View<'a> {
+    pub(super) team: &'a Team,
+    pub(super) live: &'a Live,
+    pub(super) now: Now,
+    pub(super) grace: Duration,
+}
+
+/// Decides what follows from an event.
+pub(super) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decision {
+    match event {
+        Event::Command(client, command) => view.command(*client, command, ids),
+        Event::Spawn(client, order, facts) => view.spawn(*client, order, facts),
+        Event::Connected { life, state, .. } => view.connected(life, state),
+        Event::Said { life, state } => view.said(life, state),
+        Event::Named { life, request_id, line } => view.named(life, request_id, line, ids),
+        Event::Leaving { life } => view.leaving(life),
+        Event::Disconnected { .. } => Decision::default(),
+        Event::Started { life, process } => view.started(life, process, ids),
+        Event::Found { life } => view.found(life),
+        Event::Ended { life, ended } => view.ended(life, ended, ids),
+        Event::Unreadable { rejected, .. } => {
+            let tell = vec![Tell { to: Name::lead(), id: ids.message() }];
+            let record = TeamRecord { rejected: rejected.clone(), tell, ..view.team_record(TeamEvent::Read) };
+            Decision::default().record(Record::Team(record))
+        }
+        Event::Deadline => view.deadline(),
+        Event::Terminate => view.terminate(ids),
+    }
+}
+
+impl View<'_> {
+    fn command(&self, client: Client, command: &Command, ids: &mut dyn Ids) -> Decision {
+        match command {
+            Command::Shutdown(order) => self.shutdown(client, order, ids),
+            Command::Answer { request_id, approve, feedback } => {
+                self.answer(client, request_id, *approve, feedback, ids)
+            }
+            Command::RequestPlan { name, content } => self.request_plan(client, name, content, ids),
+            Command::Interrupt { name } => self.interrupt(client, name),
+            Command::Forget { name } => self.forget(client, name),
+            Command::Stop { force } => self.stop(client, *force, ids),
+            Command::Await { name, incarnation, what } => {
+                let life = Life { name: name.clone(), incarnation: *incarnation };
+                Decision::default().act(Action::Wait(client, life, what.clone()))
+            }
+            // These need facts or no decision, and never come this way.
+            Command::Ping | Command::Spawn(_) => {
+                Decision::default().refuse(client, Refusal::new(RefusalCode::Failed, "misdirected command"))
+            }
+        }
+    }
+
+    /// Returns a member that has not ended.
+    fn running(&self, name: &Name) -> Result<&Member, Refusal> {
+        let member = self.known(name)?;
+        if member.phase.is_ended() {
+            let hint = format!("start it again with `teamctl spawn {name}`, or go on with `--resume`");
+            return Err(Refusal::new(RefusalCode::Conflict, format!("{name} is not running")).hint(hint));
+        }
+        Ok(member)
+    }
+
+    /// Returns a member of the roster.
+    fn known(&self, name: &Name) -> Result<&Member, Refusal> {
+        self.team.members.get(name).map(|state| &state.record).ok_or_else(|| {
+            let known: Vec<_> = self.team.members.keys().map(Name::as_str).collect();
+            let hint = match known.as_slice() {
+                [] => "nobody was spawned yet: `teamctl spawn NAME`".to_owned(),
+                known => format!("the team has {}", known.join(", ")),
+            };
+            Refusal::new(RefusalCode::NotFound, format!("no such teammate: {name}")).hint(hint)
+        })
+    }
+
+    /// Returns the record of a life, if it is the member's present one and has not ended.
+    fn present(&self, life: &Life) -> Option<&Member> {
+        let member = &self.team.members.get(&life.name)?.record;
+        (member.incarnation == life.incarnation && !member.phase.is_ended()).then_some(member)
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &Member> {
+        self.team.members.values().map(|state| &state.record).filter(|member| !member.phase.is_ended())
+    }
+
+    fn team_record(&self, event: TeamEvent) -> TeamRecord {
+        TeamRecord {
+            event,
+            team_name: self.team.team_name.clone(),
+            daemon: self.team.daemon.clone(),
+            rejected: Vec::new(),
+            tell: Vec::new(),
+        }
+    }
+
+    fn updated(&self, member: &Member) -> Member {
+        Member { updated_at: self.now.wall, ..member.clone() }
+    }
+}
+
+impl Decision {
+    fn record(mut self, record: Record) -> Self {
+        self.records.push(record);
+        self
+    }
+
+    fn member(self, event: MemberEvent, member: Member) -> Self {
+        self.record(Record::Member(Box::new(MemberRecord::of(event, member))))
+    }
+
+    fn request(self, event: RequestEvent, request: Request, tell: Vec<Tell>) -> Self {
+        self.record(Record::Request(Box::new(RequestRecord { tell, ..RequestRecord::of(event, request) })))
+    }
+
+    fn act(mut self, action: Action) -> Self {
+        self.actions.push(action);
+        self
+    }
+
+    fn refuse(self, client: Client, refusal: Refusal) -> Self {
+        self.act(Action::Reply(client, Err(refusal)))
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        self.records.extend(other.records);
+        self.actions.extend(other.actions);
+        self
+    }
+}
+
+/// Turns a refusal into the decision that only tells it.
+fn or_refuse(client: Client, decision: Result<Decision, Refusal>) -> Decision {
+    decision.unwrap_or_else(|refusal| Decision::default().refuse(client, refusal))
+}

@@ -1,0 +1,139 @@
+//! What follows when a life has ended: its status, what expires, whether it is started again. One line.
+
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::journal::{MemberEvent, MemberRecord, Record, Tell};
+use teamd_shared::member::{
+    End, Exit, Gate, LifeEvent, MAX_RESTARTS, Member, Phase, RESTART_WINDOW, Restart,
+};
+use teamd_shared::name::Name;
+use teamd_shared::request::{Event, Kind, Status};
+
+use super::{Decision, View};
+use crate::daemon::event::{Action, Ended, Life};
+
+/// What becomes of a life that crashed.
+enum Next {
+    Restart,
+    End { note: Option<String> },
+}
+
+impl View<'_> {
+    pub(super) fn ended(&self, life: &Life, ended: &Ended, ids: &mut dyn Ids) -> Decision {
+        let Some(member) = self.present(life) else { return Decision::default() };
+        let end = self.end_of(member);
+        let next = match end {
+            End::Shutdown | End::Killed => Next::End { note: None },
+            End::Crashed if member.phase == Phase::Spawning => {
+                let note = "it was never run: the daemon ended before it had begun";
+                Next::End { note: Some(note.to_owned()) }
+            }
+            End::Crashed => self.after_crash(member),
+        };
+        self.exited(member, ended, (end, next), ids)
+    }
+
+    /// No process could be started for a life.
+    pub(super) fn never_ran(&self, life: &Life, ended: &Ended, why: &str, ids: &mut dyn Ids) -> Decision {
+        let Some(member) = self.present(life) else { return Decision::default() };
+        let note = Some(format!("it was never run: {why}"));
+        self.exited(member, ended, (End::Crashed, Next::End { note }), ids)
+    }
+
+    /// How a life ended is a function of the journal alone.
+    fn end_of(&self, member: &Member) -> End {
+        match member {
+            _ if member.ending.is_some() => End::Killed,
+            _ if self.team.let_go(&member.name).is_some() => End::Shutdown,
+            _ => End::Crashed,
+        }
+    }
+
+    fn after_crash(&self, member: &Member) -> Next {
+        let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+        let environment = self.live.of(&life).and_then(|alive| alive.environment.as_ref());
+        let recent = recent_restarts(member, self.now.wall).len();
+        let note = match member.restart {
+            _ if self.team.stopping => "not started again: the daemon is stopping".to_owned(),
+            _ if self.team.pending(&member.name, Kind::Shutdown).is_some() => {
+                "not started again: its shutdown was asked for".to_owned()
+            }
+            Restart::Never => return Next::End { note: None },
+            Restart::OnFailure if environment.is_none() => {
+                "not started again: its environment was lost with the daemon that had it".to_owned()
+            }
+            Restart::OnFailure if recent >= MAX_RESTARTS => {
+                format!("not started again: it was {recent} times in {RESTART_WINDOW} s")
+            }
+            Restart::OnFailure => return Next::Restart,
+        };
+        Next::End { note: Some(note) }
+    }
+
+    fn exited(&self, member: &Member, ended: &Ended, (end, next): (End, Next), ids: &mut dyn Ids) -> Decision {
+        let restart = matches!(next, Next::Restart);
+        let exit = Exit {
+            code: ended.code,
+            signal: ended.signal,
+            at: self.now.wall,
+            request_id: self.team.shutdown_of(&member.name).map(|request| request.request_id.clone()),
+            unread: ended.unread,
+            inbox: ended.inbox,
+            note: match next {
+                Next::End { note } => note,
+                Next::Restart => None,
+            },
+        };
+        let event = if restart { Event::LifeEnded } else { Event::ConversationEnded };
+        let expired = self.expired_by(&member.name, event);
+        let record = MemberRecord {
+            ended_incarnation: restart.then_some(member.incarnation),
+            expired,
+            tell: self.news_for(&member.name, ids),
+            ..MemberRecord::of(MemberEvent::Exited, self.after_exit(member, exit, end, restart))
+        };
+        let life = Life { name: member.name.clone(), incarnation: record.member.incarnation };
+        let decision = Decision::default().record(Record::Member(Box::new(record)));
+        if restart { decision.act(Action::Start(life)) } else { decision }
+    }
+
+    fn after_exit(&self, member: &Member, exit: Exit, end: End, restart: bool) -> Member {
+        let ended = Member { process: None, ending: None, exit: Some(exit), ..self.updated(member) };
+        if restart {
+            let mut restarts = recent_restarts(member, self.now.wall);
+            restarts.push(self.now.wall);
+            return Member {
+                phase: Phase::Spawning,
+                incarnation: member.incarnation + 1,
+                spawned_at: self.now.wall,
+                restarts,
+                ..ended
+            };
+        }
+        let phase = member.phase.after(LifeEvent::Ended(end)).unwrap_or(Phase::Crashed);
+        Member { phase, gate: if member.plan { Gate::Closed } else { member.gate }, ..ended }
+    }
+
+    fn expired_by(&self, name: &Name, event: Event) -> Vec<RequestId> {
+        let expires = |request: &&teamd_shared::request::Request| {
+            request.after(event, self.now.wall, "").is_ok_and(|after| after.status == Status::Expired)
+        };
+        self.team.pending_of(name).filter(expires).map(|request| request.request_id.clone()).collect()
+    }
+
+    /// The lead is told, and every running member that is not itself about to leave.
+    fn news_for(&self, gone: &Name, ids: &mut dyn Ids) -> Vec<Tell> {
+        let stays = |member: &&Member| {
+            member.name != *gone
+                && member.phase == Phase::Running
+                && member.ending.is_none()
+                && self.team.pending(&member.name, Kind::Shutdown).is_none()
+                && self.team.let_go(&member.name).is_none()
+        };
+        let members = self.alive().filter(stays).map(|member| member.name.clone());
+        std::iter::once(Name::lead()).chain(members).map(|to| Tell { to, id: ids.message() }).collect()
+    }
+}
+
+fn recent_restarts(member: &Member, now: f64) -> Vec<f64> {
+    member.restarts.iter().copied().filter(|&at| now - at < RESTART_WINDOW).collect()
+}

@@ -1,0 +1,152 @@
+//! Spawn, interrupt, forget: what people do to members.
+
+use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder, ToWorker};
+use teamd_shared::journal::{MemberEvent, MemberRecord, Record};
+use teamd_shared::member::{Gate, LifeEvent, Member, Phase};
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+
+use super::{Decision, View, or_refuse};
+use crate::daemon::event::{Action, Client, Life, SpawnFacts};
+
+/// The model where none is asked for.
+const DEFAULT_MODEL: &str = "script";
+
+impl View<'_> {
+    pub(super) fn spawn(&self, client: Client, order: &SpawnOrder, facts: &SpawnFacts) -> Decision {
+        or_refuse(client, self.try_spawn(client, order, facts))
+    }
+
+    fn try_spawn(&self, client: Client, order: &SpawnOrder, facts: &SpawnFacts) -> Result<Decision, Refusal> {
+        let name = Name::new(order.name.as_str()).map_err(|e| Refusal::new(RefusalCode::Usage, e.to_string()))?;
+        let before = self.team.members.get(&name).map(|state| &state.record);
+        self.may_begin(&name, before, order, facts)?;
+        let member = match before.filter(|_| order.resume) {
+            Some(before) => self.resumed(before, order),
+            None => self.fresh(&name, before, order, facts),
+        };
+        let unread = before.and_then(|member| member.exit.as_ref()).map_or(0, |exit| exit.unread);
+        let skipped = if order.resume { 0 } else { unread };
+        let incarnation = member.incarnation;
+        let prompt = if order.resume { None } else { order.prompt.clone() };
+        let record = MemberRecord { prompt, ..MemberRecord::of(MemberEvent::Spawning, member) };
+        Ok(Decision::default()
+            .record(Record::Member(Box::new(record)))
+            .act(Action::Start(Life { name, incarnation }))
+            .act(Action::Reply(client, Ok(Done::Spawning { incarnation, skipped }))))
+    }
+
+    fn may_begin(
+        &self,
+        name: &Name,
+        before: Option<&Member>,
+        order: &SpawnOrder,
+        facts: &SpawnFacts,
+    ) -> Result<(), Refusal> {
+        let refuse = |code, message: String, hint: String| Err(Refusal::new(code, message).hint(hint));
+        if self.team.stopping {
+            return refuse(RefusalCode::Conflict, "the daemon is stopping".into(), "`teamd start` again, later".into());
+        }
+        if before.is_some_and(|member| !member.phase.is_ended()) {
+            let hint = format!("take another name, or `teamctl shutdown {name}` first");
+            return refuse(RefusalCode::Conflict, format!("{name} is running already"), hint);
+        }
+        if order.resume && before.is_none() {
+            let hint = format!("`teamctl spawn {name}` without --resume begins afresh");
+            return refuse(RefusalCode::NotFound, format!("{name} has no earlier life to go on with"), hint);
+        }
+        if order.resume && order.prompt.is_some() {
+            let hint = format!("`teamctl spawn {name} --resume`, then `teamctl send {name} TEXT`");
+            return refuse(RefusalCode::Usage, "a resumed teammate takes no prompt".into(), hint);
+        }
+        if let Some(model) = order.model.as_deref().filter(|&model| model != DEFAULT_MODEL) {
+            let message = format!("no such model: {model:?}");
+            return refuse(RefusalCode::Usage, message, "this version knows `script`".into());
+        }
+        if let Some(holder) = &facts.held {
+            let message = format!("something of an earlier life of {name} is still there: {holder}");
+            return refuse(RefusalCode::Conflict, message, "wait until it has ended, or end it".into());
+        }
+        Ok(())
+    }
+
+    fn fresh(&self, name: &Name, before: Option<&Member>, order: &SpawnOrder, facts: &SpawnFacts) -> Member {
+        let incarnation = before.map_or(0, |member| member.incarnation) + 1;
+        let exit = before.and_then(|member| member.exit.clone());
+        Member {
+            name: name.clone(),
+            role: order.role.clone().or_else(|| before.map(|m| m.role.clone())).unwrap_or_default(),
+            model: order.model.clone().unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
+            workspace: order.workspace.clone().unwrap_or_else(|| facts.default_workspace.clone()),
+            plan: order.plan,
+            approve_by: order.approve_by.unwrap_or_default(),
+            restart: order.restart.unwrap_or_default(),
+            incarnation,
+            conversation: incarnation,
+            begins_at: exit.as_ref().map_or(Position::START, |exit| exit.inbox),
+            phase: next_phase(before, LifeEvent::Spawning),
+            process: None,
+            gate: if order.plan { Gate::Closed } else { Gate::Open },
+            ending: None,
+            restarts: Vec::new(),
+            exit,
+            spawned_at: self.now.wall,
+            updated_at: self.now.wall,
+        }
+    }
+
+    /// The same conversation, in another process; what the order names is changed.
+    fn resumed(&self, before: &Member, order: &SpawnOrder) -> Member {
+        let plan = before.plan || order.plan;
+        Member {
+            role: order.role.clone().unwrap_or_else(|| before.role.clone()),
+            workspace: order.workspace.clone().unwrap_or_else(|| before.workspace.clone()),
+            plan,
+            approve_by: order.approve_by.unwrap_or(before.approve_by),
+            restart: order.restart.unwrap_or(before.restart),
+            incarnation: before.incarnation + 1,
+            phase: next_phase(Some(before), LifeEvent::Spawning),
+            process: None,
+            gate: if order.plan { Gate::Closed } else { before.gate },
+            ending: None,
+            restarts: Vec::new(),
+            spawned_at: self.now.wall,
+            updated_at: self.now.wall,
+            ..before.clone()
+        }
+    }
+
+    pub(super) fn interrupt(&self, client: Client, name: &Name) -> Decision {
+        or_refuse(
+            client,
+            self.running(name).map(|member| {
+                let life = Life { name: name.clone(), incarnation: member.incarnation };
+                let done = Done::Recorded { seq: self.team.seq, incarnation: member.incarnation };
+                Decision::default().act(Action::Say(life, ToWorker::Interrupt)).act(Action::Reply(client, Ok(done)))
+            }),
+        )
+    }
+
+    pub(super) fn forget(&self, client: Client, name: &Name) -> Decision {
+        or_refuse(
+            client,
+            self.known(name).and_then(|member| {
+                if !member.phase.is_ended() {
+                    let message = format!("{name} is running");
+                    let hint = format!("`teamctl shutdown {name}` first");
+                    return Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
+                }
+                let seq = self.team.seq + 1;
+                let files = crate::daemon::perform::archive_names(name, seq);
+                Ok(Decision::default()
+                    .member(MemberEvent::Forgotten, self.updated(member))
+                    .act(Action::Reply(client, Ok(Done::Forgotten { files }))))
+            }),
+        )
+    }
+}
+
+/// The phase of a life that begins; the caller has checked that the one before has ended.
+fn next_phase(before: Option<&Member>, event: LifeEvent) -> Phase {
+    before.map_or(Phase::Spawning, |member| member.phase.after(event).unwrap_or(Phase::Spawning))
+}

@@ -1,0 +1,88 @@
+//! Plan approval: the answer of a person or of the lead, and asking for a plan.
+
+use teamd_shared::control::{Done, Refusal, RefusalCode};
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::journal::{MemberEvent, MemberRecord, Record, RequestEvent, Tell};
+use teamd_shared::member::{Gate, Member};
+use teamd_shared::name::Name;
+use teamd_shared::request::{self, Party, Request};
+
+use super::{Decision, View, or_refuse};
+use crate::daemon::event::{Action, Client};
+
+impl View<'_> {
+    pub(super) fn answer(
+        &self,
+        client: Client,
+        request_id: &RequestId,
+        approve: bool,
+        feedback: &str,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        or_refuse(client, self.try_answer(client, request_id, approve, feedback, ids))
+    }
+
+    fn try_answer(
+        &self,
+        client: Client,
+        request_id: &RequestId,
+        approve: bool,
+        feedback: &str,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        let request = self.team.requests.get(request_id).ok_or_else(|| {
+            Refusal::new(RefusalCode::NotFound, format!("no such request: {request_id}"))
+                .hint("`teamctl plans` lists what can be answered")
+        })?;
+        let event = request::Event::Answer { by: Party::Lead, approve };
+        match request.after(event, self.now.wall, feedback) {
+            Ok(answered) => {
+                let to = Name::new(request.member()).ok();
+                let tell = to.map(|to| Tell { to, id: ids.message() }).into_iter().collect();
+                let event = if approve { RequestEvent::Approved } else { RequestEvent::Rejected };
+                let done = Done::Answered { repeated: false };
+                Ok(Decision::default().request(event, answered, tell).act(Action::Reply(client, Ok(done))))
+            }
+            Err(request::Refusal::Repeated) => {
+                let done = Done::Answered { repeated: true };
+                Ok(Decision::default().act(Action::Reply(client, Ok(done))))
+            }
+            Err(why) => Err(explain(request, why)),
+        }
+    }
+
+    /// Closes the gate and asks for a plan, in one line.
+    pub(super) fn request_plan(&self, client: Client, name: &Name, content: &str, ids: &mut dyn Ids) -> Decision {
+        let asked = self.running(name).map(|member| {
+            let member = Member { gate: Gate::Closed, ..self.updated(member) };
+            let done = Done::Recorded { seq: self.team.seq + 1, incarnation: member.incarnation };
+            let record = MemberRecord {
+                content: Some(content.to_owned()),
+                tell: vec![Tell { to: name.clone(), id: ids.message() }],
+                ..MemberRecord::of(MemberEvent::GateClosed, member)
+            };
+            Decision::default().record(Record::Member(Box::new(record))).act(Action::Reply(client, Ok(done)))
+        });
+        or_refuse(client, asked)
+    }
+}
+
+fn explain(request: &Request, why: request::Refusal) -> Refusal {
+    let id = &request.request_id;
+    match why {
+        request::Refusal::WrongParty => {
+            let message = format!("{id} is a shutdown request: {} answers it", request.to);
+            Refusal::new(RefusalCode::Conflict, message).hint("`teamctl plans` lists what can be answered")
+        }
+        request::Refusal::Resolved(status) => {
+            let when = match &request.reason {
+                Some(reason) if !reason.is_empty() => format!(": {reason}"),
+                _ => String::new(),
+            };
+            let message = format!("{id} is {} already{when}", status.as_str());
+            let hint = format!("a further plan of {} gets an id of its own: `teamctl plans`", request.member());
+            Refusal::new(RefusalCode::Conflict, message).hint(hint)
+        }
+        request::Refusal::Repeated => Refusal::new(RefusalCode::Conflict, why.to_string()),
+    }
+}

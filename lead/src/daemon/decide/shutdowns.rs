@@ -1,0 +1,152 @@
+//! The shutdown handshake, the termination ladder, and the stop of the whole team.
+
+use teamd_shared::control::{Done, ShutdownOrder};
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::journal::{MemberEvent, Record, RequestEvent, TeamEvent, Tell};
+use teamd_shared::member::{Ending, Member};
+use teamd_shared::message::LEAD;
+use teamd_shared::request::{Kind, Payload, Request, Status};
+
+use super::{Decision, View, or_refuse};
+use crate::daemon::event::{Action, Client, Life};
+use crate::daemon::live::Due;
+
+/// Seconds that a model has to decide when the daemon was told by a signal to end.
+const HURRIED: f64 = 3.0;
+/// Seconds after which a teammate is forced when `teamd stop --force` asks it.
+const STOP_FORCE_AFTER: f64 = 10.0;
+
+impl View<'_> {
+    pub(super) fn shutdown(&self, client: Client, order: &ShutdownOrder, ids: &mut dyn Ids) -> Decision {
+        let asked = self.running(&order.name).cloned().map(|member| {
+            let (decision, request_id) = self.ask(&member, order, ids);
+            let done = Done::Asked { request_id, incarnation: member.incarnation };
+            decision.act(Action::Reply(client, Ok(done)))
+        });
+        or_refuse(client, asked)
+    }
+
+    /// Asks a member to leave, or joins the request that is pending (or agreed) for this life.
+    fn ask(&self, member: &Member, order: &ShutdownOrder, ids: &mut dyn Ids) -> (Decision, RequestId) {
+        let open = self.team.shutdown_of(&member.name);
+        let open = open.filter(|request| matches!(request.status, Status::Pending | Status::Approved));
+        if let Some(open) = open {
+            let decision = match with_force(open, order.force_after) {
+                Some(request) => Decision::default().request(RequestEvent::Asked, request, Vec::new()),
+                None => Decision::default(),
+            };
+            return (decision, open.request_id.clone());
+        }
+        let request = Request {
+            request_id: self.new_request_id(ids),
+            kind: Kind::Shutdown,
+            from: LEAD.to_owned(),
+            to: member.name.to_string(),
+            status: Status::Pending,
+            payload: Payload::Shutdown {
+                reason: order.reason.clone(),
+                decide_within: order.decide_within,
+                force_after: order.force_after,
+            },
+            incarnation: member.incarnation,
+            message_id: ids.message(),
+            created_at: self.now.wall,
+            resolved_at: None,
+            reason: None,
+            answered_by: None,
+        };
+        let (id, tell) = (request.request_id.clone(), Tell { to: member.name.clone(), id: request.message_id });
+        (Decision::default().request(RequestEvent::Asked, request, vec![tell]), id)
+    }
+
+    fn new_request_id(&self, ids: &mut dyn Ids) -> RequestId {
+        loop {
+            let id = ids.request();
+            if !self.team.requests.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// Takes the steps of the ladder that are due. A signal is journaled before it is sent.
+    pub(super) fn deadline(&self) -> Decision {
+        let due = self.live.due(self.now).into_iter();
+        due.fold(Decision::default(), |decision, (life, due)| match due {
+            Due::Kill => decision.act(Action::Kill(life)),
+            Due::Force => decision.and(self.terminate_life(&life, Ending::Force)),
+            Due::Overdue => decision.and(self.terminate_life(&life, Ending::Overdue)),
+        })
+    }
+
+    /// Begins to end a life by signals.
+    pub(super) fn terminate_life(&self, life: &Life, ending: Ending) -> Decision {
+        let Some(member) = self.present(life).filter(|member| member.ending.is_none()) else {
+            return Decision::default();
+        };
+        let member = Member { ending: Some(ending), ..self.updated(member) };
+        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(life.clone()))
+    }
+
+    pub(super) fn leaving(&self, life: &Life) -> Decision {
+        match self.present(life) {
+            Some(member) if member.ending.is_none() && self.team.let_go(&life.name).is_none() => {
+                let member = Member { ending: Some(Ending::Sigterm), ..self.updated(member) };
+                Decision::default().member(MemberEvent::Ending, member)
+            }
+            _ => Decision::default(),
+        }
+    }
+
+    pub(super) fn stop(&self, client: Client, force: bool, ids: &mut dyn Ids) -> Decision {
+        let force_after = force.then_some(STOP_FORCE_AFTER);
+        self.ask_all("the team is stopped", 30.0, force_after, ids).act(Action::WaitForStop(client))
+    }
+
+    /// SIGTERM and Ctrl-C cannot be refused: a short time to decide, then the ladder; a second one kills.
+    pub(super) fn terminate(&self, ids: &mut dyn Ids) -> Decision {
+        if self.live.terminations <= 1 {
+            let force_after = HURRIED + self.grace.as_secs_f64().min(HURRIED);
+            return self.ask_all("the daemon was told to end", HURRIED, Some(force_after), ids);
+        }
+        let members: Vec<_> = self.alive().cloned().collect();
+        members.iter().fold(Decision::default(), |decision, member| {
+            let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+            decision.and(self.terminate_life(&life, Ending::Stop)).act(Action::Kill(life))
+        })
+    }
+
+    fn ask_all(&self, reason: &str, decide_within: f64, force_after: Option<f64>, ids: &mut dyn Ids) -> Decision {
+        let stopping = Record::Team(self.team_record(TeamEvent::Stopping));
+        let first = if self.team.stopping { Decision::default() } else { Decision::default().record(stopping) };
+        self.alive().fold(first, |decision, member| {
+            let (name, reason) = (member.name.clone(), reason.to_owned());
+            decision.and(self.ask(member, &ShutdownOrder { name, reason, decide_within, force_after }, ids).0)
+        })
+    }
+
+    /// What follows for the team when a teammate does not want to leave.
+    pub(super) fn unwilling(&self, request: &Request, life: &Life) -> Decision {
+        if self.live.terminations > 0 {
+            return self.terminate_life(life, Ending::Stop);
+        }
+        if let Payload::Shutdown { force_after: Some(_), .. } = request.payload {
+            return self.terminate_life(life, Ending::Force);
+        }
+        if self.team.stopping {
+            return Decision::default().record(Record::Team(self.team_record(TeamEvent::Staying)));
+        }
+        Decision::default()
+    }
+}
+
+/// The request with more force, if the order brings more.
+fn with_force(request: &Request, force_after: Option<f64>) -> Option<Request> {
+    let force_after = force_after?;
+    let Payload::Shutdown { reason, decide_within, force_after: before } = &request.payload else { return None };
+    if before.is_some_and(|before| before <= force_after) {
+        return None;
+    }
+    let (reason, decide_within) = (reason.clone(), *decide_within);
+    let payload = Payload::Shutdown { reason, decide_within, force_after: Some(force_after) };
+    Some(Request { payload, ..request.clone() })
+}

@@ -1,0 +1,527 @@
+//! The dispatcher: takes every event that is ready, decides and applies each in turn, writes all records
+//! with one append and one sync, and only then performs the actions and answers.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, StopOutcome, ToWorker, Welcome};
+use teamd_shared::fs::AppendError;
+use teamd_shared::id::RandomIds;
+use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
+use teamd_shared::name::Name;
+use teamd_shared::request;
+use teamd_shared::settings::Settings;
+use teamd_shared::team_dir::TeamDir;
+use teamd_shared::watch::Changes;
+use tokio::sync::mpsc;
+
+use super::control_server::{Connections, Input, WorkerHere, serve_born};
+use super::decide::{View, decide};
+use super::event::{Action, Client, Event, Life, Now, SpawnFacts};
+use super::journal::Journal;
+use super::lead_inbox::LeadInbox;
+use super::live::Live;
+use super::perform::effects;
+use super::roster::RosterFile;
+use super::supervisor::{Supervisor, life_lock_holder, see_off};
+use super::waiters::Waiters;
+use super::word::word;
+
+/// How long events wait that could not be journaled, before they are tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Everything that the daemon owns. Only this file changes it.
+pub(super) struct Dispatcher {
+    pub(super) dir: Arc<TeamDir>,
+    pub(super) settings: Settings,
+    pub(super) journal: Journal,
+    pub(super) team: Team,
+    pub(super) live: Live,
+    pub(super) roster: RosterFile,
+    pub(super) supervisor: Supervisor,
+    pub(super) lead: LeadInbox,
+    pub(super) connections: Connections,
+    pub(super) waiters: Waiters,
+    pub(super) inputs: mpsc::Sender<Input>,
+    /// Where the leaves that see a life off report to.
+    pub(super) ends: mpsc::UnboundedSender<Event>,
+    pub(super) began: Instant,
+    /// Events of the world that could not be journaled: they happened, and are tried again.
+    pub(super) backlog: VecDeque<Event>,
+    /// When the backlog and undone effects are tried again.
+    pub(super) retry_at: Option<Instant>,
+    /// Set when the daemon shall end: by an exit in order, or because the disk cannot be trusted.
+    pub(super) exit: Option<Result<(), String>>,
+}
+
+/// What a batch of events led to.
+#[derive(Default)]
+struct Batch {
+    lines: Vec<Line>,
+    actions: Vec<Action>,
+    /// The members that something was decided or said about.
+    touched: BTreeSet<Name>,
+    events: Vec<Event>,
+}
+
+impl Dispatcher {
+    /// Returns the time now.
+    pub(super) fn now(&self) -> Now {
+        Now { wall: wall_clock(), monotonic: self.began.elapsed() }
+    }
+
+    /// Returns when something is due without any event.
+    pub(super) fn next_wake_up(&self) -> Option<Instant> {
+        let deadline = self.live.next_deadline().map(|at| self.began + at);
+        [deadline, self.roster.due(), self.retry_at].into_iter().flatten().min()
+    }
+
+    /// Does what is due, and handles events until none is left.
+    pub(super) fn handle(&mut self, events: Vec<Event>) {
+        let mut events: VecDeque<Event> = events.into();
+        if self.retry_at.is_some_and(|at| at <= Instant::now()) {
+            self.retry_at = None;
+            let mut again = std::mem::take(&mut self.backlog);
+            again.append(&mut events);
+            events = again;
+            self.complete(false);
+        }
+        if self.live.next_deadline().is_some_and(|at| at <= self.began.elapsed()) {
+            events.push_back(Event::Deadline);
+        }
+        while !events.is_empty() && self.exit.is_none() {
+            let batch = self.decide_all(events.drain(..));
+            events = self.carry_out(batch).into();
+        }
+        if self.roster.due().is_some_and(|due| due <= Instant::now()) {
+            self.write_roster();
+        }
+    }
+
+    fn decide_all(&mut self, events: impl Iterator<Item = Event>) -> Batch {
+        let mut batch = Batch::default();
+        for event in events {
+            let now = self.now();
+            self.live.wall = now.wall;
+            self.live.observe(&event);
+            let view = View { team: &self.team, live: &self.live, now, grace: self.settings.grace };
+            let decision = decide(&view, &event, &mut RandomIds);
+            for action in &decision.actions {
+                if let Action::Kill(life) = action {
+                    self.live.killed(life);
+                }
+            }
+            batch.touched.extend(concerned(&event));
+            for record in decision.records {
+                self.apply(record, now, &mut batch);
+            }
+            for record in self.team.untold() {
+                self.apply(record, now, &mut batch);
+            }
+            batch.actions.extend(decision.actions);
+            batch.events.push(event);
+        }
+        batch
+    }
+
+    /// Gives a record its line, and changes the state by it.
+    fn apply(&mut self, record: Record, now: Now, batch: &mut Batch) {
+        let lead = Some(self.lead.position()).filter(|&position| position != self.team.lead);
+        let line = Line {
+            seq: self.team.seq + 1,
+            at: now.wall,
+            version: (self.team.seq == 0).then_some(VERSION),
+            done: self.team.done,
+            lead,
+            record,
+        };
+        if let Err(error) = self.team.apply(&line) {
+            tracing::error!("a decision does not continue the journal: {error}");
+            return;
+        }
+        batch.touched.extend(subject(&line.record));
+        batch.lines.push(line);
+    }
+
+    /// Writes the batch, and does what follows from it. Returns the events that this brought about.
+    fn carry_out(&mut self, batch: Batch) -> Vec<Event> {
+        if !batch.lines.is_empty()
+            && let Err(error) = self.journal.append(&batch.lines)
+        {
+            self.not_written(batch, &error);
+            return Vec::new();
+        }
+        if !batch.lines.is_empty() {
+            self.roster.touch();
+            self.complete(true);
+        }
+        let now = self.now();
+        for name in &batch.touched {
+            self.live.arm(&self.team, name, now, self.settings.grace);
+        }
+        let mut brought = Vec::new();
+        let mut answers = Vec::new();
+        for action in batch.actions {
+            self.perform(action, &mut brought, &mut answers);
+        }
+        // The words come after what was said to a worker directly: it must know that its plan is recorded
+        // before it hears that it is pending.
+        for name in subjects(&batch.lines) {
+            self.say_word(&name);
+        }
+        for name in &batch.touched {
+            self.roster.show(&self.team, &self.live, name);
+        }
+        for name in &batch.touched {
+            answers.extend(self.waiters.answered(&self.team, &self.live, name));
+        }
+        answers.extend(self.stop_answers(&batch.lines));
+        if !answers.is_empty() {
+            self.write_roster();
+        }
+        for (client, answer) in answers {
+            self.connections.reply(client, answer);
+        }
+        self.end_if_all_are_gone();
+        brought
+    }
+
+    /// Nothing of the batch holds: the state is what the journal says, every caller is told, and what the
+    /// world did is tried again.
+    fn not_written(&mut self, batch: Batch, error: &AppendError) {
+        tracing::error!("cannot write the journal: {error}");
+        if let AppendError::Broken(error) = error {
+            self.exit = Some(Err(format!("the disk cannot be trusted any more: {error}")));
+            return;
+        }
+        match self.journal.fold() {
+            Ok(team) => self.team = team,
+            Err(error) => {
+                self.exit = Some(Err(error.to_string()));
+                return;
+            }
+        }
+        let refusal = Refusal::new(RefusalCode::Failed, format!("cannot write the journal: {error}"))
+            .hint("nothing was changed; free space on the disk, and try again");
+        for event in batch.events {
+            match event {
+                Event::Command(client, _) | Event::Spawn(client, ..) => {
+                    self.connections.reply(client, Err(refusal.clone()));
+                }
+                Event::Terminate if self.live.terminations > 1 => {
+                    self.exit = Some(Err("told to end, and the journal cannot be written".to_owned()));
+                }
+                Event::Deadline | Event::Terminate => {}
+                other => self.backlog.push_back(other),
+            }
+        }
+        self.live.postpone(self.began.elapsed() + RETRY);
+        self.retry_at = Some(Instant::now() + RETRY);
+    }
+
+    /// Does the effects of the lines that are not done yet, oldest first.
+    fn complete(&mut self, first_time: bool) {
+        while let Some(line) = self.team.undone.front() {
+            if let Err(error) = effects(&self.dir, line, self.settings.durability, !first_time) {
+                tracing::error!("cannot complete line {} of the journal (tried again): {error}", line.seq);
+                self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
+                return;
+            }
+            let seq = line.seq;
+            self.team.mark_done(seq);
+        }
+        self.team.mark_done(self.team.seq);
+    }
+
+    /// Does again what an earlier daemon may not have done.
+    pub(super) fn redo(&mut self) {
+        self.complete(false);
+    }
+
+    fn perform(&mut self, action: Action, brought: &mut Vec<Event>, answers: &mut Vec<(Client, Reply)>) {
+        match action {
+            Action::Start(life) => brought.push(self.start(life)),
+            Action::Welcome(life) => self.welcome(&life),
+            Action::Say(life, frame) => self.connections.say(&life, frame),
+            Action::Terminate(life) => self.supervisor.terminate(&life),
+            Action::Kill(life) => self.supervisor.kill(&life),
+            Action::Reply(client, answer) => answers.push((client, answer)),
+            Action::Wait(client, life, what) => {
+                let name = life.name.clone();
+                self.waiters.add(client, life, what);
+                answers.extend(self.waiters.answered(&self.team, &self.live, &name));
+            }
+            Action::WaitForStop(client) => self.waiters.add_for_stop(client),
+        }
+    }
+
+    fn start(&mut self, life: Life) -> Event {
+        let Some(member) = self.team.members.get(&life.name).map(|state| state.record.clone()) else {
+            return Event::Started { life, process: Err("it was forgotten".to_owned()) };
+        };
+        let environment = self.live.member(&life.name).and_then(|alive| alive.environment.clone());
+        let Some(environment) = environment else {
+            return Event::Started { life, process: Err("its environment was lost".to_owned()) };
+        };
+        let process = self.supervisor.start(&member, &environment).and_then(|born| {
+            let (connection, words) = serve_born(born.connection, life.clone(), &self.inputs)
+                .map_err(|e| format!("cannot serve its connection: {e}"))?;
+            self.connections.add_worker(life.clone(), connection, words);
+            Ok(born.identity)
+        });
+        if let Err(why) = &process {
+            tracing::error!("cannot start {}: {why}", life.name);
+        }
+        Event::Started { life, process }
+    }
+
+    fn welcome(&mut self, life: &Life) {
+        let Some(state) = self.team.members.get(&life.name) else { return };
+        let Some(word) = word(&self.team, &self.live, &life.name) else { return };
+        let alive = self.live.of(life);
+        let member = &state.record;
+        let welcome = Welcome {
+            role: member.role.clone(),
+            model: member.model.clone(),
+            workspace: member.workspace.clone(),
+            conversation: member.conversation,
+            begins_at: member.begins_at,
+            prompt: state.prompt.clone(),
+            watch: alive.is_some_and(|alive| alive.watches),
+            environment: alive.and_then(|alive| alive.environment.clone()).unwrap_or_default(),
+            word,
+        };
+        self.connections.say(life, ToWorker::Welcome(Box::new(welcome)));
+    }
+
+    fn say_word(&mut self, name: &Name) {
+        let Some(incarnation) = self.team.members.get(name).map(|state| state.record.incarnation) else { return };
+        let life = Life { name: name.clone(), incarnation };
+        // One that is not welcomed yet hears all in its welcome.
+        if !self.live.of(&life).is_some_and(|alive| alive.connected) {
+            return;
+        }
+        if let Some(word) = word(&self.team, &self.live, name) {
+            self.connections.say(&life, ToWorker::Word(word));
+        }
+    }
+
+    fn stop_answers(&mut self, lines: &[Line]) -> Vec<(Client, Reply)> {
+        let stays = |line: &Line| matches!(&line.record, Record::Team(team) if team.event == TeamEvent::Staying);
+        if !lines.iter().any(stays) {
+            return Vec::new();
+        }
+        let rejected = |name: &Name| {
+            let request = self.team.shutdown_of(name)?;
+            let reason = request.reason.clone().unwrap_or_default();
+            (request.status == request::Status::Rejected).then(|| (name.clone(), reason))
+        };
+        let alive = self.team.members.iter().filter(|(_, state)| !state.record.phase.is_ended());
+        let unwilling = alive.filter_map(|(name, _)| rejected(name)).collect();
+        self.waiters.stopped(&StopOutcome::Rejected(unwilling))
+    }
+
+    /// Ends the daemon once it is stopping and nobody is left.
+    fn end_if_all_are_gone(&mut self) {
+        let alive = self.team.members.values().any(|state| !state.record.phase.is_ended());
+        if !self.team.stopping || alive || self.exit.is_some() {
+            return;
+        }
+        let record = TeamRecord {
+            event: TeamEvent::Stopped,
+            team_name: self.team.team_name.clone(),
+            daemon: None,
+            rejected: Vec::new(),
+            tell: Vec::new(),
+        };
+        let mut batch = Batch::default();
+        self.apply(Record::Team(record), self.now(), &mut batch);
+        if let Err(error) = self.journal.append(&batch.lines) {
+            self.not_written(batch, &error);
+            return;
+        }
+        self.roster.touch();
+        self.write_roster();
+        for (client, answer) in self.waiters.stopped(&StopOutcome::Stopped) {
+            self.connections.reply(client, answer);
+        }
+        self.exit = Some(Ok(()));
+    }
+
+    /// Writes what every start of a daemon writes, before anybody is served.
+    pub(super) fn record_start(&mut self, record: TeamRecord) -> Result<(), AppendError> {
+        let mut batch = Batch::default();
+        let now = self.now();
+        self.apply(Record::Team(record), now, &mut batch);
+        for record in self.team.untold() {
+            self.apply(record, now, &mut batch);
+        }
+        self.journal.append(&batch.lines)?;
+        self.roster.touch();
+        let names: Vec<_> = self.team.members.keys().cloned().collect();
+        for name in names {
+            self.live.arm(&self.team, &name, now, self.settings.grace);
+            self.roster.show(&self.team, &self.live, &name);
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_roster(&mut self) {
+        if let Err(error) = self.roster.flush(&self.dir, &self.team) {
+            tracing::error!("cannot write the roster (tried again): {error}");
+            self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
+            self.roster.postpone(RETRY);
+        }
+    }
+
+    /// Turns what a connection reports into events.
+    pub(super) fn intake(&mut self, input: Input) -> Option<Event> {
+        match input {
+            Input::ClientHere { connection, replies, writer } => {
+                self.connections.add_client(connection, replies, writer);
+                None
+            }
+            Input::ClientAsks { connection, request } => {
+                let client = Client { connection, tag: request.tag };
+                self.command(client, request.command)
+            }
+            Input::WorkerHere(here) => self.worker_here(*here),
+            Input::WorkerSays { connection, life, frame } => {
+                if !self.connections.is_present(&life, connection) {
+                    return None;
+                }
+                Some(match frame {
+                    FromWorker::State(state) => Event::Said { life, state },
+                    FromWorker::Named { request_id, offset, len } => {
+                        Event::Named { life, request_id, line: self.lead.named(offset, len) }
+                    }
+                    FromWorker::Leaving => Event::Leaving { life },
+                })
+            }
+            Input::Gone { connection } => {
+                self.waiters.drop_connection(connection);
+                self.connections.remove(connection).map(|life| Event::Disconnected { life })
+            }
+        }
+    }
+
+    fn command(&mut self, client: Client, command: Command) -> Option<Event> {
+        match command {
+            Command::Ping => {
+                let (pid, team_name) = (std::process::id(), self.team.team_name.clone());
+                let version = env!("CARGO_PKG_VERSION").to_owned();
+                self.connections.reply(client, Ok(Done::Pong { pid, team_name, version }));
+                None
+            }
+            Command::Spawn(order) => {
+                let ended = |name: &Name| self.team.members.get(name).is_none_or(|m| m.record.phase.is_ended());
+                let name = Name::new(order.name.as_str()).ok().filter(ended);
+                let facts = SpawnFacts {
+                    held: name.and_then(|name| life_lock_holder(&self.dir, &name)),
+                    default_workspace: default_workspace(&self.dir),
+                };
+                Some(Event::Spawn(client, order, facts))
+            }
+            other => Some(Event::Command(client, other)),
+        }
+    }
+
+    /// A worker is who it says if its process is the one that the journal holds for that life.
+    fn worker_here(&mut self, here: WorkerHere) -> Option<Event> {
+        let WorkerHere { connection, life, process, environment, state, words } = here;
+        // Born with this connection, or a process that the supervisor holds.
+        let known = process.as_ref().is_none_or(|process| self.supervisor.identity(&life) == Some(process));
+        if !known {
+            tracing::warn!("a stranger says that it is {} (incarnation {})", life.name, life.incarnation);
+            let why = format!("the journal knows no such life of {}", life.name);
+            if words.try_send(ToWorker::Stranger { why }).is_err() {
+                tracing::debug!("the stranger does not listen");
+            }
+            return None;
+        }
+        let reconnected = process.is_some();
+        self.connections.add_worker(life.clone(), connection, words);
+        // At its birth it is greeted by its welcome.
+        reconnected.then_some(Event::Connected { life, environment, state })
+    }
+
+    /// A process has ended: a leaf waits until nothing of its life is left.
+    pub(super) fn process_gone(&mut self, life: Life) {
+        let how = self.supervisor.reap(&life);
+        self.connections.forget(&life);
+        self.see_off(life, how);
+    }
+
+    /// Reports the end of a life once its lock is free.
+    pub(super) fn see_off(&mut self, life: Life, how: (Option<i32>, Option<i32>)) {
+        let begins_at = self.team.members.get(&life.name).map(|state| state.record.begins_at).unwrap_or_default();
+        let (dir, ends) = (Arc::clone(&self.dir), self.ends.clone());
+        tokio::spawn(async move {
+            let ended = see_off(dir, life, begins_at, how).await;
+            if ends.send(ended).is_err() {
+                tracing::debug!("the daemon ended before a life was seen off");
+            }
+        });
+    }
+
+    /// Inboxes have grown: the lead's is read, the workers that do not watch theirs are rung.
+    pub(super) fn inboxes_changed(&mut self, changes: &Changes) -> Vec<Event> {
+        let owners: Vec<Name> = match changes {
+            Changes::Files(files) => files.iter().filter_map(|file| teamd_shared::inbox::owner_of(file)).collect(),
+            Changes::Anything => {
+                self.team.members.keys().cloned().chain(std::iter::once(Name::lead())).collect()
+            }
+        };
+        let mut events = Vec::new();
+        for owner in owners {
+            if owner == Name::lead() {
+                events.extend(self.lead.read());
+                continue;
+            }
+            let Some(member) = self.team.members.get(&owner).map(|state| &state.record) else { continue };
+            let life = Life { name: owner, incarnation: member.incarnation };
+            if self.live.of(&life).is_some_and(|alive| alive.said.wants_ring) {
+                self.connections.say(&life, ToWorker::Ring);
+            }
+        }
+        events
+    }
+}
+
+type Reply = Result<Done, Refusal>;
+
+/// Returns the directory that holds the team directory.
+fn default_workspace(dir: &TeamDir) -> String {
+    dir.root().parent().unwrap_or(dir.root()).to_string_lossy().into_owned()
+}
+
+/// Returns the members that an event is about, beyond those of the records that follow from it.
+fn concerned(event: &Event) -> Option<Name> {
+    match event {
+        Event::Connected { life, .. }
+        | Event::Said { life, .. }
+        | Event::Started { life, .. }
+        | Event::Found { life }
+        | Event::Ended { life, .. }
+        | Event::Disconnected { life } => Some(life.name.clone()),
+        _ => None,
+    }
+}
+
+fn subject(record: &Record) -> Option<Name> {
+    match record {
+        Record::Team(_) => None,
+        Record::Member(record) => Some(record.member.name.clone()),
+        Record::Request(record) => Name::new(record.request.member()).ok(),
+    }
+}
+
+fn subjects(lines: &[Line]) -> BTreeSet<Name> {
+    lines.iter().filter_map(|line| subject(&line.record)).collect()
+}
+
+/// Returns seconds since 1970.
+pub(super) fn wall_clock() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}

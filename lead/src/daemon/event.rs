@@ -1,0 +1,105 @@
+//! What reaches the dispatcher, and what it wants done.
+
+use std::time::Duration;
+
+use teamd_shared::control::{Await, Command, Done, Refusal, SpawnOrder, ToWorker, WorkerState};
+use teamd_shared::environment::Environment;
+use teamd_shared::id::RequestId;
+use teamd_shared::journal::RejectedLine;
+use teamd_shared::message::Message;
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::process::Identity;
+
+/// The time of an event.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Now {
+    /// Seconds since 1970: for people, and for nothing else.
+    pub(crate) wall: f64,
+    /// Since the daemon began: deadlines rest on it.
+    pub(crate) monotonic: Duration,
+}
+
+/// Which request of which connection: where the reply goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Client {
+    pub(crate) connection: u64,
+    pub(crate) tag: u32,
+}
+
+/// Which life of which member.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Life {
+    pub(crate) name: Name,
+    pub(crate) incarnation: u32,
+}
+
+/// What the dispatcher looks up before it decides a spawn.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SpawnFacts {
+    /// Why no life can begin now, if something holds the life lock.
+    pub(crate) held: Option<String>,
+    /// The workspace where none was asked for.
+    pub(crate) default_workspace: String,
+}
+
+/// How the process of a life ended, as far as it could be seen, and what it left unread.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) inbox: Position,
+    pub(crate) unread: u64,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Event {
+    /// A command that concerns the journal.
+    Command(Client, Command),
+    /// A spawn, with what must be known to decide it.
+    Spawn(Client, Box<SpawnOrder>, SpawnFacts),
+    /// A worker, checked, is on a connection.
+    Connected { life: Life, environment: Option<Environment>, state: WorkerState },
+    /// A worker says where it stands.
+    Said { life: Life, state: WorkerState },
+    /// A worker's connection names a line of the lead's inbox; it was read, or could not be.
+    Named { life: Life, request_id: RequestId, line: Result<Box<Message>, String> },
+    /// A worker leaves because of SIGTERM.
+    Leaving { life: Life },
+    /// A worker's connection is closed.
+    Disconnected { life: Life },
+    /// A process was started for a life, or could not be.
+    Started { life: Life, process: Result<Identity, String> },
+    /// At the start of the daemon a life's process was found alive.
+    Found { life: Life },
+    /// The process of a life, and all that it started, is gone.
+    Ended { life: Life, ended: Ended },
+    /// Lines of the lead's inbox were no messages.
+    Unreadable { position: Position, rejected: Vec<RejectedLine> },
+    /// A deadline has come.
+    Deadline,
+    /// SIGTERM or Ctrl-C.
+    Terminate,
+}
+
+/// What shall be done, after the journal has the decision.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Action {
+    /// Start a process for the life that the journal holds now.
+    Start(Life),
+    /// Let a started worker begin.
+    Welcome(Life),
+    /// Say something to a worker, if it is connected.
+    Say(Life, ToWorker),
+    /// Send SIGTERM (and SIGCONT: a stopped process would keep it waiting), if the life is still that one.
+    Terminate(Life),
+    /// Send SIGKILL.
+    Kill(Life),
+    /// Answer a command.
+    Reply(Client, Result<Done, Refusal>),
+    /// Answer a command when something has happened.
+    Wait(Client, Life, Await),
+    /// Answer when the attempt to stop has ended.
+    WaitForStop(Client),
+}

@@ -1,0 +1,97 @@
+//! The journal's file: loading it, and appending batches of lines.
+
+use std::io;
+
+use teamd_shared::fs::{AppendError, AppendLog};
+use teamd_shared::journal::{FoldError, Line, Team};
+use teamd_shared::message::to_json_line;
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// The journal, open for its only writer.
+#[derive(Debug)]
+pub(super) struct Journal {
+    log: AppendLog,
+}
+
+/// What opening the journal found.
+pub(super) struct Loaded {
+    pub(super) journal: Journal,
+    pub(super) team: Team,
+    /// How long the torn last line was that was set aside, in bytes.
+    pub(super) torn: Option<usize>,
+}
+
+/// Why the journal cannot be used. It is then left as it is.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JournalError {
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    #[error("cannot read journal.jsonl: {0}")]
+    Io(#[from] io::Error),
+    #[error("line {number} of journal.jsonl cannot be read: {why}")]
+    Unreadable { number: usize, why: String },
+    #[error("line {number} of journal.jsonl does not continue it: {why}")]
+    Fold { number: usize, why: FoldError },
+}
+
+impl Journal {
+    /// Opens the journal, sets a torn last line aside, and folds the rest.
+    pub(super) fn open(dir: &TeamDir) -> Result<Loaded, JournalError> {
+        let opened = AppendLog::open(dir, &TeamPath::journal(), &TeamPath::journal_torn())?;
+        let mut journal = Self { log: opened.log };
+        let team = journal.fold()?;
+        Ok(Loaded { journal, team, torn: opened.torn.map(|tail| tail.len()) })
+    }
+
+    /// Reads the state from the file: at the start, and when a batch could not be written.
+    pub(super) fn fold(&mut self) -> Result<Team, JournalError> {
+        let bytes = self.log.read_all()?;
+        let mut team = Team::default();
+        let lines = bytes.split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+        for (index, line) in lines {
+            let number = index + 1;
+            let line: Line = serde_json::from_slice(line)
+                .map_err(|e| JournalError::Unreadable { number, why: e.to_string() })?;
+            team.apply(&line).map_err(|why| JournalError::Fold { number, why })?;
+        }
+        Ok(team)
+    }
+
+    /// Appends a batch with one write and one sync: each line is a whole decision, since a kill may cut
+    /// the batch between any two of them.
+    pub(super) fn append(&mut self, lines: &[Line]) -> Result<(), AppendError> {
+        let mut bytes = Vec::new();
+        for line in lines {
+            let value = serde_json::to_value(line).map_err(|e| AppendError::Write(e.into()))?;
+            bytes.extend(to_json_line(&value));
+            bytes.push(b'\n');
+        }
+        self.log.append(&bytes)?;
+        self.log.sync()
+    }
+
+    /// Tells whether nothing was ever written.
+    pub(super) fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+}
+
+impl From<JournalError> for CommandError {
+    fn from(error: JournalError) -> Self {
+        let new = CommandError::new(ExitCode::Failed, error.to_string());
+        match error {
+            JournalError::Dir(error) => error.into(),
+            JournalError::Io(_) => new.hint("nothing was changed; look at the permissions and the disk"),
+            JournalError::Fold { why: FoldError::Newer(_), .. } => {
+                new.hint("nothing was changed; use the newer teamd that wrote it")
+            }
+            JournalError::Unreadable { .. } | JournalError::Fold { .. } => new.hint(
+                "nothing was changed; mend that line, or move journal.jsonl aside to begin with an empty roster \
+                 (workers that are still there are then told to leave)",
+            ),
+        }
+    }
+}

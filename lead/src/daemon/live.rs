@@ -1,0 +1,207 @@
+//! What only this run of the daemon knows: connections, what workers said, deadlines. Pure.
+//!
+//! Nothing in here is worth a journal line: after a restart everything is said again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use teamd_shared::control::WorkerState;
+use teamd_shared::environment::Environment;
+use teamd_shared::journal::Team;
+use teamd_shared::name::Name;
+use teamd_shared::request::Payload;
+
+use super::event::{Event, Life, Now};
+
+/// How many workers take an inotify instance of their own; the others are rung. Linux grants 128 to a user,
+/// who needs some for other programs (`inotify(7)`, `max_user_instances`).
+const WATCHERS: usize = 32;
+
+/// The volatile state.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    members: BTreeMap<Name, Alive>,
+    /// How often the daemon was told by a signal to end.
+    pub(crate) terminations: u32,
+    /// The time of the last event, seconds since 1970; 0 before the first.
+    pub(crate) wall: f64,
+}
+
+/// What is known of a live worker.
+#[derive(Debug, Default)]
+pub(crate) struct Alive {
+    pub(crate) incarnation: u32,
+    pub(crate) connected: bool,
+    pub(crate) environment: Option<Environment>,
+    pub(crate) said: WorkerState,
+    /// Whether it has said that it is ready.
+    pub(crate) ready: bool,
+    /// Whether it may take an inotify instance.
+    pub(crate) watches: bool,
+    deadlines: Deadlines,
+}
+
+/// The steps of the termination ladder that are due some time, since the daemon began.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+struct Deadlines {
+    /// `--force`: then signals end it.
+    forced: Option<Duration>,
+    /// It was let go: then it counts as overdue.
+    overdue: Option<Duration>,
+    /// SIGTERM was sent: then SIGKILL follows.
+    kill: Option<Duration>,
+}
+
+/// A step of the termination ladder that is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    Force,
+    Overdue,
+    Kill,
+}
+
+impl Live {
+    /// Takes in what an event says, before anything is decided on it.
+    pub(crate) fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Spawn(_, order, _) => {
+                if let Ok(name) = Name::new(order.name.as_str()) {
+                    let alive = self.members.entry(name).or_default();
+                    // A refused spawn must not change the environment of a running worker.
+                    if !alive.connected {
+                        alive.environment = Some(order.environment.clone());
+                    }
+                }
+            }
+            Event::Connected { life, environment, state } => {
+                let alive = self.enter(life);
+                alive.connected = true;
+                if let Some(environment) = environment {
+                    alive.environment = Some(environment.clone());
+                }
+                alive.take(state);
+            }
+            Event::Said { life, state } => {
+                if let Some(alive) = self.of_mut(life) {
+                    alive.take(state);
+                }
+            }
+            Event::Disconnected { life } => {
+                if let Some(alive) = self.of_mut(life) {
+                    alive.connected = false;
+                }
+            }
+            Event::Started { life, process: Ok(_) } => {
+                let watchers = self.members.values().filter(|alive| alive.watches).count();
+                let alive = self.enter(life);
+                alive.watches = watchers < WATCHERS;
+                alive.connected = true;
+            }
+            Event::Ended { life, .. } => {
+                if let Some(alive) = self.of_mut(life) {
+                    *alive = Alive { environment: alive.environment.take(), ..Alive::default() };
+                }
+            }
+            Event::Terminate => self.terminations += 1,
+            _ => {}
+        }
+    }
+
+    /// Returns what is known of a life; none if another one has taken its place.
+    pub(crate) fn of(&self, life: &Life) -> Option<&Alive> {
+        self.members.get(&life.name).filter(|alive| alive.incarnation == life.incarnation)
+    }
+
+    fn of_mut(&mut self, life: &Life) -> Option<&mut Alive> {
+        self.members.get_mut(&life.name).filter(|alive| alive.incarnation == life.incarnation)
+    }
+
+    /// Returns what is known of a member, whichever life it is.
+    pub(crate) fn member(&self, name: &Name) -> Option<&Alive> {
+        self.members.get(name)
+    }
+
+    fn enter(&mut self, life: &Life) -> &mut Alive {
+        let alive = self.members.entry(life.name.clone()).or_default();
+        if alive.incarnation != life.incarnation {
+            let environment = alive.environment.take();
+            *alive = Alive { incarnation: life.incarnation, environment, ..Alive::default() };
+        }
+        alive
+    }
+
+    /// Sets or clears the deadlines of a member, as the state of the team wants them now.
+    pub(crate) fn arm(&mut self, team: &Team, name: &Name, now: Now, grace: Duration) {
+        let member = team.members.get(name).map(|state| &state.record);
+        let Some(member) = member.filter(|member| !member.phase.is_ended()) else {
+            // With it goes its environment.
+            self.members.remove(name);
+            return;
+        };
+        let alive = self.enter(&Life { name: name.clone(), incarnation: member.incarnation });
+        let deadlines = &mut alive.deadlines;
+        if member.ending.is_some() {
+            deadlines.kill.get_or_insert(now.monotonic + grace);
+            (deadlines.forced, deadlines.overdue) = (None, None);
+        } else if let Some(request) = team.shutdown_of(name) {
+            if team.let_go(name).is_some() {
+                deadlines.overdue.get_or_insert(now.monotonic + grace);
+            }
+            if let Payload::Shutdown { force_after: Some(seconds), .. } = request.payload {
+                let due = now.monotonic + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 4);
+                deadlines.forced = Some(deadlines.forced.map_or(due, |before| before.min(due)));
+            }
+        }
+    }
+
+    /// Returns when the next step is due, since the daemon began.
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
+        self.members.values().filter_map(|alive| alive.deadlines.next()).min()
+    }
+
+    /// Returns the steps that are due, and takes them out.
+    pub(crate) fn due(&self, now: Now) -> Vec<(Life, Due)> {
+        let due = |alive: &Alive| {
+            let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now.monotonic);
+            let deadlines = alive.deadlines;
+            match () {
+                () if is_due(deadlines.kill) => Some(Due::Kill),
+                () if is_due(deadlines.forced) => Some(Due::Force),
+                () if is_due(deadlines.overdue) => Some(Due::Overdue),
+                () => None,
+            }
+        };
+        let life = |name: &Name, alive: &Alive| Life { name: name.clone(), incarnation: alive.incarnation };
+        self.members.iter().filter_map(|(name, alive)| Some((life(name, alive), due(alive)?))).collect()
+    }
+
+    /// Puts off what is due: it could not be journaled.
+    pub(crate) fn postpone(&mut self, until: Duration) {
+        for alive in self.members.values_mut() {
+            let deadlines = &mut alive.deadlines;
+            for at in [&mut deadlines.forced, &mut deadlines.overdue, &mut deadlines.kill].into_iter().flatten() {
+                *at = (*at).max(until);
+            }
+        }
+    }
+
+    /// Says that SIGKILL was sent: nothing more is due for this life but its end.
+    pub(crate) fn killed(&mut self, life: &Life) {
+        if let Some(alive) = self.of_mut(life) {
+            alive.deadlines = Deadlines { kill: Some(Duration::MAX), ..Deadlines::default() };
+        }
+    }
+}
+
+impl Alive {
+    fn take(&mut self, state: &WorkerState) {
+        self.ready |= state.doing != teamd_shared::member::Doing::Starting;
+        self.said = state.clone();
+    }
+}
+
+impl Deadlines {
+    fn next(self) -> Option<Duration> {
+        [self.forced, self.overdue, self.kill].into_iter().flatten().min().filter(|&at| at != Duration::MAX)
+    }
+}

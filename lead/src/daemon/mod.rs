@@ -1,0 +1,32 @@
+//! The lead daemon: one per team directory.
+//!
+//! ```text
+//! control_server ─┐
+//! supervisor ─────┤ Event            ┌▶ journal (append, one sync)
+//! lead_inbox ─────┼──────▶ dispatcher ┼▶ effects: inbox lines, words, processes
+//! signals, timers ┘   decide, apply   └▶ roster, then replies
+//! ```
+//!
+//! `dispatcher` is the only place that decides, with the pure functions of `decide`; everybody else reports
+//! events and performs actions.
+
+mod control_server;
+mod decide;
+mod dispatcher;
+mod effects;
+mod event;
+mod journal;
+mod lead_inbox;
+mod live;
+mod lock;
+mod perform;
+mod reconcile;
+mod roster;
+mod run;
+mod start;
+mod supervisor;
+mod waiters;
+mod word;
+
+pub(crate) use start::serve_detached;
+pub(crate) use start::{StartOptions, Started, start};

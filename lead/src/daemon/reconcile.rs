@@ -1,0 +1,62 @@
+//! What a starting daemon makes of the lives in the journal: it adopts those that are there, and sees the
+//! others off.
+//!
+//! A life is there if its lock is held and its process is the one of the journal: boot, pid and start. If
+//! only the lock is held, a keeper is still ending a call. A copied team directory holds no locks: nobody of
+//! the original is adopted, signalled or buried.
+
+use teamd_shared::name::Name;
+use teamd_shared::process::Identity;
+
+use super::dispatcher::Dispatcher;
+use super::event::{Event, Life};
+use super::supervisor::life_lock_holder;
+
+/// What was found, in one line for people.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Found {
+    pub(super) adopted: usize,
+    pub(super) ended: usize,
+}
+
+/// Looks at every life that has not ended in the journal. Returns the events of those that were found alive;
+/// the others report later, when nothing is left of them.
+pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> (Vec<Event>, Found) {
+    let lives: Vec<(Life, Option<Identity>)> = dispatcher
+        .team
+        .members
+        .values()
+        .filter(|state| !state.record.phase.is_ended())
+        .map(|state| {
+            let member = &state.record;
+            (Life { name: member.name.clone(), incarnation: member.incarnation }, member.process.clone())
+        })
+        .collect();
+    let mut found = Found::default();
+    let mut events = Vec::new();
+    for (life, process) in lives {
+        if adopt(dispatcher, &life, process) {
+            found.adopted += 1;
+            events.push(Event::Found { life });
+        } else {
+            found.ended += 1;
+            dispatcher.see_off(life, (None, None));
+        }
+    }
+    (events, found)
+}
+
+fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<Identity>) -> bool {
+    let Some(process) = process else { return false };
+    let name: &Name = &life.name;
+    if life_lock_holder(&dispatcher.dir, name).is_none() {
+        return false;
+    }
+    match dispatcher.supervisor.adopt(life.clone(), process) {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::info!("{name} is not there any more: {error}");
+            false
+        }
+    }
+}

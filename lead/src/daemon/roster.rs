@@ -1,0 +1,138 @@
+//! `config.json`: the projection of the state for people and tools. The only place that writes it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use teamd_shared::config::{ConfigError, Roster, RosterMember, VERSION};
+use teamd_shared::fs::replace;
+use teamd_shared::journal::Team;
+use teamd_shared::member::{Doing, Status};
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+
+use super::event::{Life, Now};
+use super::live::Live;
+use super::waiters::status;
+
+/// How long a change that nobody waits for (idle, working) may wait to be written together with others.
+const LAZY: Duration = Duration::from_millis(20);
+
+/// The roster's file. Members are kept as text: a change costs one member, not all of them.
+#[derive(Debug, Default)]
+pub(super) struct RosterFile {
+    lines: BTreeMap<Name, Shown>,
+    dirty: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Shown {
+    text: String,
+    status: Status,
+    since: f64,
+}
+
+/// What was at the place of the roster at the start.
+pub(super) enum Before {
+    /// Nothing, or a roster.
+    Usable,
+    /// Something that could not be read; it was kept under this name.
+    KeptAside(String),
+}
+
+/// A roster that a newer program wrote is never written over.
+#[derive(Debug, thiserror::Error)]
+#[error("config.json has version {0}, this program knows {VERSION}")]
+pub(super) struct Newer(pub(super) u32);
+
+impl RosterFile {
+    /// Looks at the file that is there, and moves it aside if it is no roster.
+    pub(super) fn look(dir: &TeamDir, now: Now) -> Result<Result<Before, Newer>, DirError> {
+        match Roster::load(dir) {
+            Ok(Some(roster)) if roster.version > VERSION => Ok(Err(Newer(roster.version))),
+            Ok(_) => Ok(Ok(Before::Usable)),
+            Err(ConfigError::Dir(error)) => Err(error),
+            Err(ConfigError::Malformed(_)) => {
+                let aside = TeamPath::config().with_suffix(&format!(".unreadable-{:.0}", now.wall));
+                dir.rename(&TeamPath::config(), &aside)?;
+                Ok(Ok(Before::KeptAside(aside.to_string())))
+            }
+        }
+    }
+
+    /// Takes over how a member stands now.
+    pub(super) fn show(&mut self, team: &Team, live: &Live, name: &Name) {
+        let Some(member) = team.members.get(name).map(|state| &state.record) else {
+            self.lines.remove(name);
+            self.dirty.get_or_insert_with(Instant::now);
+            return;
+        };
+        let life = Life { name: name.clone(), incarnation: member.incarnation };
+        let said = live.of(&life).map(|alive| alive.said.clone()).unwrap_or_default();
+        let doing = if member.phase.is_ended() { Doing::Starting } else { said.doing };
+        let status = status(team, member, doing);
+        let before = self.lines.get(name).filter(|shown| shown.status == status).map(|shown| shown.since);
+        let since = before.unwrap_or_else(|| if live.wall > 0.0 { live.wall } else { member.updated_at });
+        let shown = RosterMember {
+            name: name.clone(),
+            role: member.role.clone(),
+            status,
+            pid: member.process.as_ref().map(|process| process.pid),
+            start_ticks: member.process.as_ref().map(|process| process.start_ticks),
+            incarnation: member.incarnation,
+            model: member.model.clone(),
+            workspace: member.workspace.clone(),
+            gate: member.gate,
+            activity: if status.is_ended() { String::new() } else { said.activity },
+            spawned_at: member.spawned_at,
+            updated_at: since,
+            exit: member.exit.clone().filter(|_| status.is_ended()),
+        };
+        let text = serde_json::to_string(&shown).unwrap_or_default();
+        if self.lines.get(name).is_none_or(|before| before.text != text) {
+            self.dirty.get_or_insert_with(Instant::now);
+        }
+        self.lines.insert(name.clone(), Shown { text, status, since });
+    }
+
+    /// Says that something of the team itself has changed.
+    pub(super) fn touch(&mut self) {
+        self.dirty.get_or_insert_with(Instant::now);
+    }
+
+    /// Puts a write off that failed.
+    pub(super) fn postpone(&mut self, pause: Duration) {
+        self.dirty = Some(Instant::now() + pause);
+    }
+
+    /// Returns when a lazy change must be written at the latest.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.dirty.map(|since| since + LAZY)
+    }
+
+    /// Writes the file, if anything has changed.
+    pub(super) fn flush(&mut self, dir: &TeamDir, team: &Team) -> Result<(), DirError> {
+        if self.dirty.is_none() {
+            return Ok(());
+        }
+        replace(dir, &TeamPath::config(), self.render(team).as_bytes())?;
+        self.dirty = None;
+        Ok(())
+    }
+
+    /// One member a line: as easy for `grep` and `diff` as for `jq`.
+    fn render(&self, team: &Team) -> String {
+        let daemon = serde_json::to_string(&team.daemon).unwrap_or_else(|_| "null".to_owned());
+        let name = serde_json::to_string(&team.team_name).unwrap_or_else(|_| "\"\"".to_owned());
+        let members: Vec<_> = self.lines.values().map(|shown| shown.text.as_str()).collect();
+        let mut text = String::new();
+        let written = write!(
+            text,
+            "{{\"version\":{VERSION},\"seq\":{},\"team_name\":{name},\n\"daemon\":{daemon},\n\"members\":[\n{}\n]}}\n",
+            team.seq,
+            members.join(",\n")
+        );
+        debug_assert!(written.is_ok());
+        text
+    }
+}

@@ -1,0 +1,322 @@
+//! The daemon from its start to its end, readable from top to bottom.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rustix::fs::OFlags;
+use teamd_shared::control::Listener;
+use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
+use teamd_shared::process::{Identity, deny_tracing};
+use teamd_shared::settings::Settings;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::watch::{SLOW_TICK, Watch};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::control_server::{Connections, Input, accept};
+use super::dispatcher::{Dispatcher, wall_clock};
+use super::event::{Event, Life, Now};
+use super::journal::Journal;
+use super::lead_inbox::LeadInbox;
+use super::live::Live;
+use super::lock::TeamLock;
+use super::reconcile::{Found, reconcile};
+use super::roster::{Before, RosterFile};
+use super::supervisor::{Supervisor, worker_program};
+use super::waiters::Waiters;
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// How many inputs may wait for the dispatcher: connections then wait, not memory grow.
+const INPUTS: usize = 1024;
+/// How many inputs one batch takes at the most.
+const BATCH: usize = 512;
+
+/// Runs the daemon under a lock that is held already, until everybody is gone. `ready` is called once it
+/// answers on its control socket.
+pub(crate) fn serve(
+    dir: PathBuf,
+    lock: TeamLock,
+    ready: impl FnOnce() -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    deny_tracing();
+    raise_file_limit();
+    let settings = Settings::from_env()?;
+    let dir = Arc::new(TeamDir::create(&dir)?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;
+    let ended = runtime.block_on(async {
+        let mut daemon = Running::begin(Arc::clone(&dir), settings)?;
+        ready()?;
+        notify_ready();
+        daemon.run().await;
+        daemon.end(&dir).await
+    });
+    // The socket is gone before the lock is: a next daemon binds a socket that nobody unlinks.
+    drop(lock);
+    ended
+}
+
+/// A daemon that answers.
+struct Running {
+    dispatcher: Dispatcher,
+    inputs: mpsc::Receiver<Input>,
+    gone: mpsc::UnboundedReceiver<Life>,
+    ends: mpsc::UnboundedReceiver<Event>,
+    watch: Option<Watch>,
+    terminate: Signal,
+    interrupt: Signal,
+    server: JoinHandle<()>,
+}
+
+impl Running {
+    /// Reads the journal, adopts or sees off, does again what is not done, writes the roster, and listens:
+    /// in this order.
+    fn begin(dir: Arc<TeamDir>, settings: Settings) -> Result<Self, CommandError> {
+        let signals = |kind| signal(kind).map_err(|e| failed("cannot handle signals", &e));
+        let (terminate, interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
+        let loaded = Journal::open(&dir)?;
+        if let Some(length) = loaded.torn {
+            tracing::warn!("the last line of the journal was torn: {length} bytes were set aside in journal.torn");
+        }
+        look_at_roster(&dir)?;
+        write_gitignore(&dir)?;
+        let worker = worker_program().map_err(|e| failed("cannot find the worker's program", &e))?;
+        let (inputs, inputs_queue) = mpsc::channel(INPUTS);
+        let (gone_sender, gone) = mpsc::unbounded_channel();
+        let (ends, ends_queue) = mpsc::unbounded_channel();
+        let supervisor = Supervisor::new(Arc::clone(&dir), worker, gone_sender)
+            .map_err(|e| failed("cannot watch processes", &e))?;
+        let lead = LeadInbox::open(Arc::clone(&dir), loaded.team.lead)?;
+        let watch = watch_inboxes(&dir, settings.poll);
+        let mut dispatcher = Dispatcher {
+            dir: Arc::clone(&dir),
+            settings,
+            journal: loaded.journal,
+            team: loaded.team,
+            live: Live::default(),
+            roster: RosterFile::default(),
+            supervisor,
+            lead,
+            connections: Connections::default(),
+            waiters: Waiters::default(),
+            inputs: inputs.clone(),
+            ends,
+            began: Instant::now(),
+            backlog: VecDeque::new(),
+            retry_at: None,
+            exit: None,
+        };
+        let found = take_over(&mut dispatcher)?;
+        let server = listen(&dir, inputs)?;
+        tell(&dispatcher, found);
+        Ok(Self { dispatcher, inputs: inputs_queue, gone, ends: ends_queue, watch, terminate, interrupt, server })
+    }
+
+    /// Waits for events and hands them to the dispatcher, until it says that it is over.
+    async fn run(&mut self) {
+        let mut tick = tokio::time::interval(SLOW_TICK);
+        while self.dispatcher.exit.is_none() {
+            let wake_up = self.dispatcher.next_wake_up();
+            let mut events = Vec::new();
+            tokio::select! {
+                Some(input) = self.inputs.recv() => events.extend(self.dispatcher.intake(input)),
+                Some(life) = self.gone.recv() => self.dispatcher.process_gone(life),
+                Some(event) = self.ends.recv() => events.push(event),
+                () = changed(self.watch.as_ref()) => {}
+                _ = self.terminate.recv() => events.push(Event::Terminate),
+                _ = self.interrupt.recv() => events.push(Event::Terminate),
+                () = sleep_until(wake_up) => {}
+                _ = tick.tick() => events.extend(self.look_after_files()),
+            }
+            self.gather(&mut events);
+            self.dispatcher.handle(events);
+        }
+    }
+
+    /// Takes everything else that is ready.
+    fn gather(&mut self, events: &mut Vec<Event>) {
+        for _ in 0..BATCH {
+            let Ok(input) = self.inputs.try_recv() else { break };
+            events.extend(self.dispatcher.intake(input));
+        }
+        while let Ok(life) = self.gone.try_recv() {
+            self.dispatcher.process_gone(life);
+        }
+        while let Ok(event) = self.ends.try_recv() {
+            events.push(event);
+        }
+        if let Some(watch) = &self.watch {
+            events.extend(self.dispatcher.inboxes_changed(&watch.take()));
+        }
+    }
+
+    /// The slow tick: a lost event costs latency, never a message; and a deleted socket is made again.
+    fn look_after_files(&mut self) -> Vec<Event> {
+        let dir = Arc::clone(&self.dispatcher.dir);
+        if matches!(dir.identity(&TeamPath::socket()), Ok(None)) {
+            tracing::warn!("the control socket was deleted: it is made again");
+            self.server.abort();
+            match Listener::bind(&dir) {
+                Ok(listener) => self.server = tokio::spawn(accept(listener, self.dispatcher.inputs.clone())),
+                Err(error) => tracing::error!("cannot make the control socket again: {error}"),
+            }
+        }
+        if let Some(watch) = &mut self.watch
+            && let Err(error) = watch.rearm_if_needed()
+        {
+            tracing::warn!("cannot watch the inboxes: {error}");
+        }
+        self.dispatcher.inboxes_changed(&teamd_shared::watch::Changes::Anything)
+    }
+
+    /// Answers the last commands, stops listening, and takes the socket away while the lock is held.
+    async fn end(&mut self, dir: &TeamDir) -> Result<(), CommandError> {
+        if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Stopping]) {
+            tracing::debug!("cannot notify: {error}");
+        }
+        self.server.abort();
+        self.dispatcher.connections.drain().await;
+        dir.remove(&TeamPath::socket())?;
+        dir.remove(&TeamPath::pid())?;
+        match self.dispatcher.exit.take() {
+            Some(Err(why)) => {
+                tracing::error!("the daemon ends: {why}; its workers go on");
+                Err(CommandError::new(ExitCode::Failed, why).hint("`teamd start` takes the workers over again"))
+            }
+            _ => {
+                tracing::info!("the daemon ends: nobody is left");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Adopts who is there, records the start, and does again what the last daemon left undone.
+fn take_over(dispatcher: &mut Dispatcher) -> Result<Found, CommandError> {
+    let process = Identity::of_self().map_err(|e| failed("cannot read its own identity", &e))?;
+    let team_name = dispatcher.dir.root().parent().and_then(|parent| parent.file_name());
+    let team_name = team_name.map_or_else(|| "default".to_owned(), |name| name.to_string_lossy().into_owned());
+    let record = TeamRecord {
+        event: TeamEvent::Started,
+        team_name: if dispatcher.team.seq > 0 { dispatcher.team.team_name.clone() } else { team_name },
+        daemon: Some(Daemon { process, started_at: wall_clock() }),
+        rejected: Vec::new(),
+        tell: Vec::new(),
+    };
+    let (events, found) = reconcile(dispatcher);
+    let written = dispatcher.record_start(record);
+    written.map_err(|e| {
+        CommandError::new(ExitCode::Failed, format!("cannot write the journal: {e}"))
+            .hint("look at the permissions and the free space of the disk")
+    })?;
+    dispatcher.redo();
+    let mut events = events;
+    events.extend(dispatcher.lead.read());
+    dispatcher.handle(events);
+    dispatcher.write_roster();
+    Ok(found)
+}
+
+fn listen(dir: &TeamDir, inputs: mpsc::Sender<Input>) -> Result<JoinHandle<()>, CommandError> {
+    let listener = Listener::bind(dir).map_err(|e| failed("cannot make its control socket", &e))?;
+    let pid = format!("{}\n", std::process::id());
+    teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes())?;
+    Ok(tokio::spawn(accept(listener, inputs)))
+}
+
+fn tell(dispatcher: &Dispatcher, found: Found) {
+    let pending = dispatcher.team.requests.values().filter(|request| request.is_pending()).count();
+    tracing::info!(
+        "teamd {} runs for {} (pid {}): {} workers adopted, {} had ended meanwhile, {pending} requests pending",
+        env!("CARGO_PKG_VERSION"),
+        dispatcher.dir.root().display(),
+        std::process::id(),
+        found.adopted,
+        found.ended,
+    );
+}
+
+fn look_at_roster(dir: &TeamDir) -> Result<(), CommandError> {
+    let now = Now { wall: wall_clock(), monotonic: std::time::Duration::ZERO };
+    match RosterFile::look(dir, now)? {
+        Ok(Before::Usable) => Ok(()),
+        Ok(Before::KeptAside(name)) => {
+            tracing::warn!("config.json could not be read: it was kept as {name} and is written anew");
+            Ok(())
+        }
+        Err(newer) => Err(CommandError::new(ExitCode::Failed, newer.to_string())
+            .hint("nothing was changed; use the newer teamd that wrote it")),
+    }
+}
+
+fn write_gitignore(dir: &TeamDir) -> Result<(), CommandError> {
+    if dir.identity(&TeamPath::gitignore())?.is_none() {
+        teamd_shared::fs::replace(dir, &TeamPath::gitignore(), b"*\n")?;
+    }
+    Ok(())
+}
+
+/// Without events (no inotify instance left), the slow tick still finds every message.
+fn watch_inboxes(dir: &TeamDir, poll: bool) -> Option<Watch> {
+    let folder = dir.root().join("inbox");
+    match Watch::folder(&folder, poll).or_else(|_| Watch::folder(&folder, true)) {
+        Ok(watch) => {
+            if watch.polls() {
+                tracing::warn!("no events are to be had for {}: it is polled", folder.display());
+            }
+            Some(watch)
+        }
+        Err(error) => {
+            tracing::error!("cannot watch the inboxes: {error}");
+            None
+        }
+    }
+}
+
+async fn changed(watch: Option<&Watch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A thousand teammates need more descriptors than the 1,024 that a process begins with; the hard limit allows them.
+fn raise_file_limit() {
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((soft, hard)) if soft < hard => {
+            if let Err(errno) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+                tracing::warn!("cannot raise the limit of open files: {errno}");
+            }
+        }
+        Ok(_) => {}
+        Err(errno) => tracing::warn!("cannot read the limit of open files: {errno}"),
+    }
+}
+
+fn notify_ready() {
+    let status = sd_notify::NotifyState::Status("supervising");
+    if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready, status]) {
+        tracing::warn!("cannot notify that it is ready: {error}");
+    }
+}
+
+fn failed(what: &str, error: &std::io::Error) -> CommandError {
+    CommandError::new(ExitCode::Failed, format!("{what}: {error}"))
+}
+
+/// Opens the daemon's log.
+pub(super) fn open_log(dir: &TeamDir) -> Result<std::fs::File, CommandError> {
+    Ok(dir.open_file(&TeamPath::log("teamd"), OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)?)
+}

@@ -1,0 +1,180 @@
+//! `teamd start`: takes the lock, brings a detached daemon up, and returns when it answers.
+//!
+//! The lock is taken here and handed on as the daemon's standard input: of twenty starts at once one takes
+//! it, and the others wait until that one's daemon answers. The daemon says on its standard output that it is
+//! ready, or why not.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use teamd_shared::control::{self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, Request};
+use teamd_shared::logging;
+use teamd_shared::team_dir::TeamDir;
+
+use super::lock::TeamLock;
+use super::run::{open_log, serve};
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// How long a start waits for another daemon that holds the lock and does not answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How to start.
+#[derive(Debug, Clone)]
+pub(crate) struct StartOptions {
+    /// The team directory.
+    pub(crate) dir: PathBuf,
+    /// Whether this process becomes the daemon: for systemd and containers.
+    pub(crate) foreground: bool,
+}
+
+/// A daemon that answers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Started {
+    /// Its process id.
+    pub(crate) pid: u32,
+    /// Whether it ran before.
+    pub(crate) already_running: bool,
+}
+
+/// What the daemon says to the command that starts it.
+#[derive(Debug, Serialize, Deserialize)]
+enum Readiness {
+    Ready { pid: u32 },
+    Failed { message: String, hint: Option<String> },
+}
+
+/// Starts the daemon, or finds it running. In the foreground it returns when the daemon has ended.
+///
+/// # Errors
+/// [`CommandError`] with the daemon's own reason.
+pub(crate) fn start(options: &StartOptions) -> Result<Started, CommandError> {
+    let dir = TeamDir::create(&options.dir)?;
+    match lock_or_running(&dir)? {
+        Err(started) => Ok(started),
+        Ok(lock) if options.foreground => {
+            logging::to_stderr();
+            serve(dir.root().to_owned(), lock, || Ok(()))?;
+            Ok(Started { pid: std::process::id(), already_running: false })
+        }
+        Ok(lock) => detach(&dir, lock),
+    }
+}
+
+/// Takes the lock, or waits until whoever holds it answers, or gives it up.
+fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandError> {
+    let began = Instant::now();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| failed("cannot start a runtime", &e))?;
+    runtime.block_on(async {
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let lock = TeamLock::try_take(dir).map_err(|e| failed("cannot lock the team directory", &e))?;
+            if let Some(lock) = lock {
+                return Ok(Ok(lock));
+            }
+            if let Some(pid) = ping(dir).await {
+                return Ok(Err(Started { pid, already_running: true }));
+            }
+            if began.elapsed() > PATIENCE {
+                let message = format!("{} is locked, but no daemon answers there", dir.root().display());
+                return Err(CommandError::new(ExitCode::Failed, message)
+                    .hint("look for a stopped teamd (`ps`), and at log/teamd.log"));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    })
+}
+
+/// Asks the daemon for its pid; none if nobody answers.
+async fn ping(dir: &TeamDir) -> Option<u32> {
+    let ask = async {
+        let mut connection = control::connect(dir).await.ok()?;
+        connection.send(&Greeting { protocol: PROTOCOL, peer: Peer::Client }).await.ok()?;
+        connection.send(&Request { tag: 0, command: Ask::Ping }).await.ok()?;
+        match connection.receive::<Reply>().await.ok()??.result {
+            Ok(Done::Pong { pid, .. }) => Some(pid),
+            _ => None,
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(2), ask).await.ok().flatten()
+}
+
+/// Starts this program again as the daemon, with the lock as its standard input.
+fn detach(dir: &TeamDir, lock: TeamLock) -> Result<Started, CommandError> {
+    let log = open_log(dir)?;
+    let program = std::env::current_exe().map_err(|e| failed("cannot find its own program", &e))?;
+    let mut child = Command::new(program)
+        .arg("--team-dir")
+        .arg(dir.root())
+        .arg("serve")
+        .current_dir("/")
+        .stdin(lock.into_file())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(|e| failed("cannot start the daemon", &e))?;
+    let mut said = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout.read_to_string(&mut said).map_err(|e| failed("cannot hear from the daemon", &e))?;
+    }
+    match serde_json::from_str(&said) {
+        Ok(Readiness::Ready { pid }) => Ok(Started { pid, already_running: false }),
+        Ok(Readiness::Failed { message, hint }) => {
+            let error = CommandError::new(ExitCode::Failed, message);
+            Err(hint.into_iter().fold(error, CommandError::hint))
+        }
+        Err(_) => {
+            let status = child.wait().map_err(|e| failed("cannot wait for the daemon", &e))?;
+            Err(CommandError::new(ExitCode::Failed, format!("the daemon ended before it was ready ({status})"))
+                .hint(format!("see {}", dir.root().join("log/teamd.log").display())))
+        }
+    }
+}
+
+/// Runs as the detached daemon: `teamd serve`, which only `teamd start` calls.
+pub(crate) fn serve_detached(dir: PathBuf) -> Result<(), CommandError> {
+    let ended = become_daemon(&dir).and_then(|lock| {
+        serve(dir, lock, || say(&Readiness::Ready { pid: std::process::id() }))
+    });
+    if let Err(error) = &ended {
+        tracing::error!("{error}");
+        let hint = error.next_step().map(str::to_owned);
+        // Once it was ready, nobody listens any more.
+        if let Err(unheard) = say(&Readiness::Failed { message: error.message().to_owned(), hint }) {
+            tracing::debug!("{unheard}");
+        }
+    }
+    ended
+}
+
+/// A session of its own, no terminal, the log for what it says.
+fn become_daemon(dir: &std::path::Path) -> Result<TeamLock, CommandError> {
+    let lock = TeamLock::inherited().map_err(|e| failed("cannot take over the lock", &e))?;
+    let lock = lock.ok_or_else(|| {
+        CommandError::new(ExitCode::Failed, "another daemon holds the lock").hint("use `teamd start`")
+    })?;
+    if let Err(errno) = nix::unistd::setsid() {
+        tracing::debug!("it has a session of its own already: {errno}");
+    }
+    logging::to_file(open_log(&TeamDir::open(dir)?)?);
+    Ok(lock)
+}
+
+/// Tells the starting command, once: standard output is then the log.
+fn say(readiness: &Readiness) -> Result<(), CommandError> {
+    let text = serde_json::to_string(readiness).unwrap_or_default();
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|e| failed("nobody listens", &e))?;
+    let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(|e| failed("cannot keep its log", &e))?;
+    rustix::stdio::dup2_stdout(&stderr).map_err(|e| failed("cannot close its standard output", &e.into()))
+}
+
+fn failed(what: &str, error: &std::io::Error) -> CommandError {
+    CommandError::new(ExitCode::Failed, format!("{what}: {error}"))
+}

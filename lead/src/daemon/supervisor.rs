@@ -1,0 +1,269 @@
+//! The processes of the workers: starting them, seeing them end, signalling them.
+//!
+//! A worker is watched through a pidfd whether this daemon started it or found it alive: one thread waits
+//! for all of them. A life is over when its process has ended *and* its life lock is free: tool processes
+//! live under keepers that hold the lock until all they started is gone.
+
+use std::collections::HashMap;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::event::epoll;
+use rustix::fs::OFlags;
+use rustix::process::Signal;
+use teamd_shared::control;
+use teamd_shared::environment::Environment;
+use teamd_shared::inbox;
+use teamd_shared::member::Member;
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::process::{Identity, ProcessHandle};
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::transcript;
+use tokio::sync::mpsc;
+
+use super::event::{Ended, Event, Life};
+
+/// The live processes, by life.
+#[derive(Debug)]
+pub(super) struct Supervisor {
+    dir: Arc<TeamDir>,
+    worker: PathBuf,
+    processes: HashMap<Life, Process>,
+    watcher: Watcher,
+}
+
+#[derive(Debug)]
+struct Process {
+    handle: ProcessHandle,
+    /// Ours to reap; one that was found alive belongs to somebody else.
+    child: Option<Child>,
+}
+
+/// A started worker, and this end of the connection that it was born with.
+pub(super) struct Born {
+    pub(super) identity: Identity,
+    pub(super) connection: OwnedFd,
+}
+
+impl Supervisor {
+    /// Makes a supervisor; `gone` hears of each process that ends.
+    pub(super) fn new(dir: Arc<TeamDir>, worker: PathBuf, gone: mpsc::UnboundedSender<Life>) -> io::Result<Self> {
+        Ok(Self { dir, worker, processes: HashMap::new(), watcher: Watcher::new(gone)? })
+    }
+
+    /// Starts the process of a life. It waits on its connection to be welcomed.
+    pub(super) fn start(&mut self, member: &Member, environment: &Environment) -> Result<Born, String> {
+        let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+        inbox::create(&self.dir, &member.name).map_err(|e| e.to_string())?;
+        let log = self.log(&member.name)?;
+        let (ours, theirs) = control::pair().map_err(|e| format!("cannot make its connection: {e}"))?;
+        let mut command = Command::new(&self.worker);
+        command
+            .args(["run", "--name", member.name.as_str(), "--incarnation", &member.incarnation.to_string()])
+            .arg("--team-dir")
+            .arg(self.dir.root())
+            .env_clear()
+            .envs(environment.variables())
+            .current_dir(&member.workspace)
+            .process_group(0)
+            .stdin(theirs)
+            .stdout(log.try_clone().map_err(|e| format!("cannot use its log: {e}"))?)
+            .stderr(log);
+        let child = command.spawn().map_err(|error| self.explain(member, &error))?;
+        let handle = ProcessHandle::open_pid(child.id()).map_err(|e| format!("it ended at once: {e}"))?;
+        let identity = handle.identity().clone();
+        self.watch(life, Process { handle, child: Some(child) }).map_err(|e| format!("cannot watch it: {e}"))?;
+        Ok(Born { identity, connection: ours })
+    }
+
+    fn log(&self, name: &Name) -> Result<File, String> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        self.dir.open_file(&TeamPath::log(name.as_str()), flags).map_err(|e| e.to_string())
+    }
+
+    /// `spawn` says only "not found", of the program as of the directory.
+    fn explain(&self, member: &Member, error: &io::Error) -> String {
+        if !self.worker.exists() {
+            return format!("the worker's program is not at {}; install it beside teamd", self.worker.display());
+        }
+        if let Err(why) = std::fs::read_dir(&member.workspace) {
+            return format!("cannot work in {}: {why}", member.workspace);
+        }
+        format!("cannot run {}: {error}", self.worker.display())
+    }
+
+    /// Takes over a live process that an earlier daemon started.
+    pub(super) fn adopt(&mut self, life: Life, identity: Identity) -> io::Result<()> {
+        let handle = ProcessHandle::open(identity)?;
+        self.watch(life, Process { handle, child: None })
+    }
+
+    fn watch(&mut self, life: Life, process: Process) -> io::Result<()> {
+        self.watcher.add(life.clone(), process.handle.try_clone_fd()?)?;
+        self.processes.insert(life, process);
+        Ok(())
+    }
+
+    /// Asks a process to end. A stopped one is continued, or it would never see the signal.
+    pub(super) fn terminate(&self, life: &Life) {
+        self.signal(life, Signal::TERM);
+        self.signal(life, Signal::CONT);
+    }
+
+    /// Ends a process; its keepers end what it had started.
+    pub(super) fn kill(&self, life: &Life) {
+        self.signal(life, Signal::KILL);
+    }
+
+    fn signal(&self, life: &Life, signal: Signal) {
+        let Some(process) = self.processes.get(life) else { return };
+        if let Err(error) = process.handle.signal(signal) {
+            tracing::error!("cannot signal {} (pid {}): {error}", life.name, process.handle.identity().pid);
+        }
+    }
+
+    /// Returns the process of a life.
+    pub(super) fn identity(&self, life: &Life) -> Option<&Identity> {
+        self.processes.get(life).map(|process| process.handle.identity())
+    }
+
+    /// Reaps a process that has ended; exit code and signal, as far as they can be seen.
+    pub(super) fn reap(&mut self, life: &Life) -> (Option<i32>, Option<i32>) {
+        let Some(mut process) = self.processes.remove(life) else { return (None, None) };
+        match process.child.as_mut().map(Child::try_wait) {
+            Some(Ok(Some(status))) => (status.code(), status.signal()),
+            Some(Ok(None)) => (None, None),
+            Some(Err(error)) => {
+                tracing::warn!("cannot reap {}: {error}", life.name);
+                (None, None)
+            }
+            None => (None, None),
+        }
+    }
+}
+
+/// Waits until nothing of a life is left, and looks at what it had not read.
+///
+/// The lock is tried, never waited for: somebody else's lock on the file must not hang anything.
+pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, begins_at: Position, how: (Option<i32>, Option<i32>)) -> Event {
+    let mut pause = Duration::from_micros(200);
+    while let Some(holder) = life_lock_holder(&dir, &life.name) {
+        if pause > Duration::from_secs(1) {
+            tracing::warn!("{} has ended, but its life lock is still held: {holder}", life.name);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(2));
+    }
+    let (inbox, unread) = unread(&dir, &life.name, begins_at);
+    let (code, signal) = how;
+    Event::Ended { life, ended: Ended { code, signal, inbox, unread } }
+}
+
+/// Tells who holds the life lock of a member, if anybody does.
+pub(super) fn life_lock_holder(dir: &TeamDir, name: &Name) -> Option<String> {
+    let file = match dir.open_file(&TeamPath::transcript(name), OFlags::RDWR) {
+        Ok(file) => file,
+        Err(error) if error.is_not_found() => return None,
+        Err(error) => return Some(error.to_string()),
+    };
+    match file.try_lock() {
+        Ok(()) => None,
+        Err(TryLockError::WouldBlock) => Some(holder_in_proc_locks(&file)),
+        Err(TryLockError::Error(error)) => Some(format!("cannot try its lock: {error}")),
+    }
+}
+
+/// Looks the holder of a lock up in `/proc/locks` (`proc_locks(5)`), for people.
+fn holder_in_proc_locks(file: &File) -> String {
+    use std::os::unix::fs::MetadataExt;
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let inode = file.metadata().map(|meta| format!(":{}", meta.ino())).unwrap_or_default();
+    let line = locks.lines().find(|line| line.split_whitespace().any(|field| field.ends_with(&inode)));
+    match line.and_then(|line| line.split_whitespace().nth(4)) {
+        Some(pid) => format!("process {pid} holds its life lock"),
+        None => "its life lock is held".to_owned(),
+    }
+}
+
+/// Counts what a member has not taken in, and says where its inbox stands.
+fn unread(dir: &TeamDir, name: &Name, begins_at: Position) -> (Position, u64) {
+    let cursor = transcript::position(dir, name).ok().flatten().unwrap_or(begins_at);
+    let cursor = if cursor.offset < begins_at.offset { begins_at } else { cursor };
+    match inbox::count_lines(dir, name, cursor) {
+        Ok(count) => (count.end, count.lines),
+        Err(error) => {
+            tracing::warn!("cannot count what {name} has not read: {error}");
+            (cursor, 0)
+        }
+    }
+}
+
+/// One thread that waits for all pidfds. (tokio's `AsyncFd` takes foreign descriptors by `unsafe` only.)
+#[derive(Debug)]
+struct Watcher {
+    epoll: Arc<OwnedFd>,
+    watched: Arc<Mutex<Watched>>,
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    next: u64,
+    lives: HashMap<u64, (Life, OwnedFd)>,
+}
+
+impl Watcher {
+    fn new(gone: mpsc::UnboundedSender<Life>) -> io::Result<Self> {
+        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let watched = Arc::new(Mutex::new(Watched::default()));
+        let watcher = Self { epoll: Arc::clone(&epoll), watched: Arc::clone(&watched) };
+        std::thread::Builder::new().name("reaper".to_owned()).spawn(move || wait_for_ends(&epoll, &watched, &gone))?;
+        Ok(watcher)
+    }
+
+    fn add(&self, life: Life, pidfd: OwnedFd) -> io::Result<()> {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.next += 1;
+        let token = watched.next;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        epoll::add(&*self.epoll, &pidfd, epoll::EventData::new_u64(token), flags)?;
+        watched.lives.insert(token, (life, pidfd));
+        Ok(())
+    }
+}
+
+fn wait_for_ends(epoll: &OwnedFd, watched: &Mutex<Watched>, gone: &mpsc::UnboundedSender<Life>) {
+    let mut events = Vec::with_capacity(64);
+    loop {
+        events.clear();
+        match epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => {
+                tracing::error!("cannot wait for processes: {errno}");
+                return;
+            }
+        }
+        for event in &events {
+            let token = event.data.u64();
+            let ended = watched.lock().unwrap_or_else(PoisonError::into_inner).lives.remove(&token);
+            let Some((life, _pidfd)) = ended else { continue };
+            if gone.send(life).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Returns where the worker's program is: beside this one, or where a test says.
+pub(super) fn worker_program() -> io::Result<PathBuf> {
+    match std::env::var_os("TEAM_WORKER") {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => Ok(std::env::current_exe()?.with_file_name("team-worker")),
+    }
+}

@@ -1,0 +1,44 @@
+//! The daemon's word to a worker: how things stand for it, composed from the state. Pure.
+
+use teamd_shared::control::{PlanVerdict, ShutdownWord, Word};
+use teamd_shared::journal::Team;
+use teamd_shared::name::Name;
+use teamd_shared::request::{Kind, Payload, Request};
+
+use super::live::Live;
+
+/// Composes the word for a member; none if the roster does not know it.
+pub(crate) fn word(team: &Team, live: &Live, name: &Name) -> Option<Word> {
+    let member = team.members.get(name)?;
+    let pending = team.pending(name, Kind::Shutdown);
+    let shutdown = pending.filter(|request| request.incarnation == member.record.incarnation);
+    Some(Word {
+        seq: member.seq,
+        gate: member.record.gate,
+        shutdown: shutdown.and_then(shutdown_word),
+        let_go: team.let_go(name).is_some(),
+        plan: team.pending(name, Kind::PlanApproval).map(|request| request.request_id.clone()),
+        verdict: verdict(team, live, name),
+    })
+}
+
+fn shutdown_word(request: &Request) -> Option<ShutdownWord> {
+    let Payload::Shutdown { reason, decide_within, .. } = &request.payload else { return None };
+    Some(ShutdownWord {
+        request_id: request.request_id.clone(),
+        reason: reason.clone(),
+        decide_within: *decide_within,
+    })
+}
+
+/// The verdict on the plan that the worker says it waits for, else on its last one.
+fn verdict(team: &Team, live: &Live, name: &Name) -> Option<PlanVerdict> {
+    let awaited = live.member(name).and_then(|alive| alive.said.plan.as_ref());
+    let awaited = awaited.and_then(|id| team.requests.get(id)).filter(|request| request.member() == name.as_str());
+    let request = awaited.or_else(|| team.plan_of(name)).filter(|request| !request.is_pending())?;
+    Some(PlanVerdict {
+        request_id: request.request_id.clone(),
+        status: request.status,
+        feedback: request.reason.clone().unwrap_or_default(),
+    })
+}

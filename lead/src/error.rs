@@ -1,0 +1,185 @@
+//! The error that ends a command: its kind becomes the exit code, its hint says what to do next.
+//!
+//! The modules below have error enums of their own; here, at the edge, they become one shape for people
+//! (`error: …`, `hint: …`) and for programs (`{"error":{"code","message","hint"}}`). Nothing here prints.
+
+use serde_json::{Value, json};
+use teamd_shared::config::ConfigError;
+use teamd_shared::control::Refusal;
+use teamd_shared::inbox::{AppendError, ReadError};
+use teamd_shared::settings::SettingError;
+use teamd_shared::team_dir::DirError;
+
+use crate::exit_code::ExitCode;
+
+/// What a command returns.
+pub(crate) type CommandResult = Result<ExitCode, CommandError>;
+
+/// Why a command was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct CommandError {
+    code: ExitCode,
+    message: String,
+    hint: Option<String>,
+    candidates: Vec<String>,
+}
+
+impl CommandError {
+    /// Makes an error. The message is a lower-case fragment that fits behind "error: ".
+    pub(crate) fn new(code: ExitCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: None, candidates: Vec::new() }
+    }
+
+    /// Says what to do next; a second hint stands behind the first.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        let hint = hint.into();
+        self.hint = Some(match self.hint {
+            Some(first) => format!("{first}; {hint}"),
+            None => hint,
+        });
+        self
+    }
+
+    /// Says what an ambiguous word could mean, one candidate each.
+    #[must_use]
+    pub(crate) fn candidates(mut self, candidates: Vec<String>) -> Self {
+        self.candidates = candidates;
+        self
+    }
+
+    /// Returns the kind.
+    pub(crate) fn code(&self) -> ExitCode {
+        self.code
+    }
+
+    /// Returns what failed.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns what to do next.
+    pub(crate) fn next_step(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// Returns what an ambiguous word could mean.
+    pub(crate) fn choices(&self) -> &[String] {
+        &self.candidates
+    }
+
+    /// Returns what stands under `error` in the JSON form.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut error = json!({"code": self.code.as_str(), "message": self.message, "hint": self.hint});
+        if !self.candidates.is_empty() {
+            error["candidates"] = json!(self.candidates);
+        }
+        error
+    }
+}
+
+impl From<DirError> for CommandError {
+    fn from(error: DirError) -> Self {
+        let message = error.to_string();
+        match error {
+            DirError::Missing(_) => Self::new(ExitCode::NotRunning, message)
+                .hint("`teamd start` makes one here, `--team-dir DIR` names another one"),
+            DirError::Foreign { .. } => {
+                Self::new(ExitCode::Failed, message).hint("only the user who owns a team directory is served")
+            }
+            DirError::Link(_) | DirError::NotAFile(_) => Self::new(ExitCode::Failed, message)
+                .hint("find out who put it there, and move it out of the team directory"),
+            DirError::NotADirectory(_) => {
+                Self::new(ExitCode::Failed, message).hint("`--team-dir DIR` names the team directory")
+            }
+            DirError::Io { .. } => Self::new(ExitCode::Failed, message),
+        }
+    }
+}
+
+impl From<ConfigError> for CommandError {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::Dir(error) => error.into(),
+            ConfigError::Malformed(_) => Self::new(ExitCode::Failed, error.to_string())
+                .hint("`teamd start` writes it anew from the journal, and keeps the old one"),
+        }
+    }
+}
+
+impl From<ReadError> for CommandError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Dir(error) => error.into(),
+            ReadError::NoInbox(_) => Self::new(ExitCode::NotFound, error.to_string())
+                .hint("`teamctl status` shows who is on the roster"),
+            ReadError::NotALine { .. } => Self::new(ExitCode::Failed, error.to_string()),
+        }
+    }
+}
+
+impl From<AppendError> for CommandError {
+    fn from(error: AppendError) -> Self {
+        let (message, hint) = (error.to_string(), error.hint());
+        let error = match error {
+            AppendError::Dir(error) => error.into(),
+            AppendError::NoInbox(_) => Self::new(ExitCode::NotFound, message)
+                .hint("`teamctl status` shows who is on the roster"),
+            _ => Self::new(ExitCode::Failed, message),
+        };
+        hint.into_iter().fold(error, Self::hint)
+    }
+}
+
+impl From<SettingError> for CommandError {
+    fn from(error: SettingError) -> Self {
+        let hint = format!("set {} to another value, or unset it", error.variable);
+        Self::new(ExitCode::Usage, error.to_string()).hint(hint)
+    }
+}
+
+impl From<Refusal> for CommandError {
+    fn from(refusal: Refusal) -> Self {
+        Self { code: refusal.code.into(), message: refusal.message, hint: refusal.hint, candidates: Vec::new() }
+    }
+}
+
+impl From<anyhow::Error> for CommandError {
+    fn from(error: anyhow::Error) -> Self {
+        match error.downcast::<Self>() {
+            Ok(error) => error,
+            Err(other) => Self::new(ExitCode::Failed, format!("{other:#}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use teamd_shared::control::RefusalCode;
+
+    #[test]
+    fn a_refusal_keeps_its_kind_and_its_hint() {
+        let refusal = Refusal::new(RefusalCode::Conflict, "alice runs already").hint("`teamctl status alice`");
+        let error = CommandError::from(refusal);
+        assert_eq!(error.code(), ExitCode::Conflict);
+        let json = r#"{"code":"conflict","message":"alice runs already","hint":"`teamctl status alice`"}"#;
+        assert_eq!(error.to_json().to_string(), json);
+    }
+
+    #[test]
+    fn an_error_that_passed_through_anyhow_is_still_itself() {
+        let error = CommandError::new(ExitCode::TimedOut, "too late").hint("wait longer");
+        assert_eq!(CommandError::from(anyhow::Error::new(error.clone())), error);
+        let other = anyhow::anyhow!("no such file").context("cannot read it");
+        assert_eq!(CommandError::from(other).message(), "cannot read it: no such file");
+    }
+
+    #[test]
+    fn candidates_stand_in_the_json_where_there_are_some() {
+        let error = CommandError::new(ExitCode::NotFound, "ambiguous").candidates(vec!["a1".into(), "a2".into()]);
+        let json = r#"{"code":"not_found","message":"ambiguous","hint":null,"candidates":["a1","a2"]}"#;
+        assert_eq!(error.to_json().to_string(), json);
+    }
+}

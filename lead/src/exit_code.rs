@@ -1,0 +1,127 @@
+//! The exit codes of `teamd` and `teamctl`: scripts rest on them, so a number never changes its meaning.
+
+use teamd_shared::control::RefusalCode;
+
+/// How a program ended. Each error belongs to one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum ExitCode {
+    /// 0: done. For a shutdown: the process is gone, however it ended.
+    Done,
+    /// 1: failed.
+    Failed,
+    /// 2: the command line, or a setting, makes no sense.
+    Usage,
+    /// 3: the teammate did not want to.
+    Rejected,
+    /// 4: no such teammate or request, or an ambiguous prefix.
+    NotFound,
+    /// 5: timed out.
+    TimedOut,
+    /// 6: the daemon is not running.
+    NotRunning,
+    /// 7: conflict: already answered, name taken, not running.
+    Conflict,
+    /// 130: Ctrl-C while waiting. It ends the waiting, not the request.
+    Interrupted,
+}
+
+/// For several names the code of the first kind that occurs, in this order. Of the kinds that the
+/// specification ranks, 1, 5, 3, 4, 7, 0; the others concern the command as a whole and go before.
+const RANKING: [ExitCode; 9] = [
+    ExitCode::Interrupted,
+    ExitCode::Usage,
+    ExitCode::NotRunning,
+    ExitCode::Failed,
+    ExitCode::TimedOut,
+    ExitCode::Rejected,
+    ExitCode::NotFound,
+    ExitCode::Conflict,
+    ExitCode::Done,
+];
+
+impl ExitCode {
+    /// Returns the number that the shell sees.
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Rejected => 3,
+            Self::NotFound => 4,
+            Self::TimedOut => 5,
+            Self::NotRunning => 6,
+            Self::Conflict => 7,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// Returns the kind as it stands in the `code` of a JSON error.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::Rejected => "rejected",
+            Self::NotFound => "not_found",
+            Self::TimedOut => "timed_out",
+            Self::NotRunning => "not_running",
+            Self::Conflict => "conflict",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// Returns the highest-ranking of several codes; done if there is none.
+    pub(crate) fn highest(codes: impl IntoIterator<Item = Self>) -> Self {
+        let rank = |code: &Self| RANKING.iter().position(|ranked| ranked == code);
+        codes.into_iter().min_by_key(rank).unwrap_or(Self::Done)
+    }
+}
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> Self {
+        Self::from(code.number())
+    }
+}
+
+impl From<RefusalCode> for ExitCode {
+    fn from(code: RefusalCode) -> Self {
+        match code {
+            RefusalCode::Failed => Self::Failed,
+            RefusalCode::Usage => Self::Usage,
+            RefusalCode::Rejected => Self::Rejected,
+            RefusalCode::NotFound => Self::NotFound,
+            RefusalCode::Conflict => Self::Conflict,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ExitCode::{Conflict, Done, Failed, Interrupted, NotFound, Rejected, TimedOut, Usage};
+
+    #[test]
+    fn of_several_names_the_highest_ranking_code_counts() {
+        assert_eq!(ExitCode::highest([]), Done);
+        let ranked = [Failed, TimedOut, Rejected, NotFound, Conflict, Done];
+        for (rank, code) in ranked.into_iter().enumerate() {
+            let mut reversed = ranked[rank..].to_vec();
+            reversed.reverse();
+            assert_eq!(ExitCode::highest(reversed), code);
+            assert_eq!(ExitCode::highest([code, Interrupted]), Interrupted);
+        }
+    }
+
+    #[test]
+    fn every_code_has_a_rank_a_number_and_a_name_of_its_own() {
+        let numbers: Vec<u8> = [Done, Failed, Usage, Rejected, NotFound, TimedOut, ExitCode::NotRunning, Conflict]
+            .map(ExitCode::number)
+            .to_vec();
+        assert_eq!(numbers, (0..=7).collect::<Vec<u8>>());
+        assert_eq!(Interrupted.number(), 130);
+        let mut names = RANKING.map(ExitCode::as_str).to_vec();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 9);
+    }
+}

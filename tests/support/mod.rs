@@ -1,0 +1,351 @@
+//! A hermetic team for one test: a scratch directory, a cleared environment, the three real programs.
+//!
+//! Everything that a test starts carries a mark in its environment. A test that ends, however it ends, leaves
+//! nothing behind; and a test can ask whether anything is left.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// The one timeout: far longer than anything takes, so that only a hang reaches it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The mark in the environment of everything that a test starts.
+const MARK: &str = "TEAMD_TEST_MARK";
+
+/// A team of a test.
+pub(crate) struct Team {
+    scratch: tempfile::TempDir,
+    root: PathBuf,
+    mark: String,
+    env: Vec<(String, String)>,
+}
+
+impl Team {
+    /// A workspace without a team yet.
+    pub(crate) fn new() -> Self {
+        Self::below("")
+    }
+
+    /// A workspace without a team yet, at a path below the scratch directory.
+    pub(crate) fn below(path: &str) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().join(path).join("work");
+        std::fs::create_dir_all(&root).unwrap();
+        std::fs::create_dir_all(scratch.path().join("home")).unwrap();
+        let mark = uuid::Uuid::new_v4().simple().to_string();
+        Self { scratch, root, mark, env: Vec::new() }
+    }
+
+    /// A team whose daemon runs.
+    pub(crate) fn started() -> Self {
+        let team = Self::new();
+        team.teamd(["start"]).ok();
+        team
+    }
+
+    /// Adds a variable to the environment of everything that is started from now on.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The workspace.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A path in the team directory.
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.root.join(".team").join(relative)
+    }
+
+    pub(crate) fn teamd<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Run {
+        self.run(env!("CARGO_BIN_EXE_teamd"), args, "")
+    }
+
+    pub(crate) fn teamctl<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Run {
+        self.run(env!("CARGO_BIN_EXE_teamctl"), args, "")
+    }
+
+    /// Runs `teamctl` with something on its standard input.
+    pub(crate) fn teamctl_with<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I, stdin: &str) -> Run {
+        self.run(env!("CARGO_BIN_EXE_teamctl"), args, stdin)
+    }
+
+    /// Runs `teamctl --json`, which must end with 0, and reads its result.
+    pub(crate) fn json<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Value {
+        let args: Vec<_> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
+        self.teamctl([OsStr::new("--json").to_owned()].into_iter().chain(args)).ok().json()
+    }
+
+    /// A command that will run in the workspace, in the cleared environment.
+    pub(crate) fn command<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, program: &str, args: I) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .current_dir(&self.root)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.scratch.path().join("home"))
+            .env("LC_ALL", "C.UTF-8")
+            .env(MARK, &self.mark)
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Starts `teamctl` and leaves it running.
+    pub(crate) fn start_teamctl<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Running {
+        Running::start(self.command(env!("CARGO_BIN_EXE_teamctl"), args))
+    }
+
+    /// Starts `teamd` and leaves it running.
+    pub(crate) fn start_teamd<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Running {
+        Running::start(self.command(env!("CARGO_BIN_EXE_teamd"), args))
+    }
+
+    fn run<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, program: &str, args: I, stdin: &str) -> Run {
+        let mut running = Running::start(self.command(program, args));
+        running.feed(stdin);
+        running.finish()
+    }
+
+    /// Spawns a teammate that is ready when this returns.
+    pub(crate) fn spawn(&self, name: &str, prompt: &str) -> Value {
+        let mut args = vec!["--json", "spawn", name];
+        if !prompt.is_empty() {
+            args.extend(["--prompt", prompt]);
+        }
+        self.teamctl(args).ok().json()
+    }
+
+    /// `config.json` as it stands.
+    pub(crate) fn roster(&self) -> Value {
+        serde_json::from_slice(&std::fs::read(self.path("config.json")).unwrap()).unwrap()
+    }
+
+    /// A member as it stands in `config.json`; null if it is not there.
+    pub(crate) fn member(&self, name: &str) -> Value {
+        let members = self.roster()["members"].as_array().unwrap().clone();
+        members.into_iter().find(|member| member["name"] == name).unwrap_or(Value::Null)
+    }
+
+    pub(crate) fn status(&self, name: &str) -> String {
+        self.member(name)["status"].as_str().unwrap_or_default().to_owned()
+    }
+
+    pub(crate) fn pid(&self, name: &str) -> i32 {
+        i32::try_from(self.member(name)["pid"].as_i64().unwrap_or_default()).unwrap()
+    }
+
+    pub(crate) fn daemon_pid(&self) -> i32 {
+        i32::try_from(self.roster()["daemon"]["pid"].as_i64().unwrap()).unwrap()
+    }
+
+    /// The whole lines of a JSONL file of the team directory; none if there is no such file.
+    pub(crate) fn lines(&self, relative: &str) -> Vec<Value> {
+        let bytes = std::fs::read(self.path(relative)).unwrap_or_default();
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let lines = bytes[..whole].split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+        lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
+
+    pub(crate) fn inbox(&self, name: &str) -> Vec<Value> {
+        self.lines(&format!("inbox/{name}.jsonl"))
+    }
+
+    pub(crate) fn transcript(&self, name: &str) -> Vec<Value> {
+        self.lines(&format!("transcript/{name}.jsonl"))
+    }
+
+    pub(crate) fn journal(&self) -> Vec<Value> {
+        self.lines("journal.jsonl")
+    }
+
+    /// A request as the last line of its id in the journal says.
+    pub(crate) fn request(&self, id: &str) -> Value {
+        let of_id = |line: &Value| line["record"] == "request" && line["request_id"] == id;
+        self.journal().into_iter().rfind(of_id).unwrap_or(Value::Null)
+    }
+
+    /// The id of the newest request of a kind.
+    pub(crate) fn last_request(&self, kind: &str) -> String {
+        let of_kind = |line: &Value| line["record"] == "request" && line["kind"] == kind;
+        let line = self.journal().into_iter().rfind(of_kind).unwrap_or_else(|| panic!("no {kind} in the journal"));
+        line["request_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Appends a line to an inbox, as a shell does: one write.
+    pub(crate) fn echo(&self, name: &str, line: &str) {
+        let mut inbox = std::fs::OpenOptions::new().append(true).open(self.path(&format!("inbox/{name}.jsonl"))).unwrap();
+        assert_eq!(inbox.write(format!("{line}\n").as_bytes()).unwrap(), line.len() + 1);
+    }
+
+    /// Waits until a member has a status.
+    pub(crate) fn wait_for(&self, name: &str, status: &str) {
+        self.until(&format!("{name} to be {status}"), || self.status(name) == status);
+    }
+
+    /// Waits until a condition holds; shows the roster and the daemon's log when it never does.
+    pub(crate) fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        if !poll_until(&mut holds) {
+            let roster = std::fs::read_to_string(self.path("config.json")).unwrap_or_default();
+            let log = std::fs::read_to_string(self.path("log/teamd.log")).unwrap_or_default();
+            let journal = std::fs::read_to_string(self.path("journal.jsonl")).unwrap_or_default();
+            panic!("waited in vain for {what}\n--- config.json\n{roster}\n--- journal\n{journal}\n--- teamd.log\n{log}");
+        }
+    }
+
+    /// Kills the daemon with SIGKILL and waits until it is gone.
+    pub(crate) fn kill_daemon(&self) {
+        let pid = self.daemon_pid();
+        signal(pid, Signal::SIGKILL);
+        self.until("the daemon to be gone", || !is_alive(pid));
+    }
+
+    /// Every live process that this test has started, directly or not.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let wanted = format!("{MARK}={}", self.mark);
+        let marked = |pid: &i32| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
+        };
+        let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(|&pid| is_alive(pid)).filter(marked).collect()
+    }
+
+    /// Waits until nothing that this test has started is left.
+    pub(crate) fn until_nobody_is_left(&self) {
+        self.until("every process to be gone", || self.processes().is_empty());
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        // A daemon could start a worker between two looks: look until nobody is there.
+        poll_until(&mut || {
+            let left = self.processes();
+            left.iter().for_each(|&pid| signal(pid, Signal::SIGKILL));
+            left.is_empty()
+        });
+    }
+}
+
+/// A program that runs.
+pub(crate) struct Running {
+    child: Child,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        Self { child: command.spawn().unwrap() }
+    }
+
+    fn feed(&mut self, stdin: &str) {
+        let mut pipe = self.child.stdin.take().unwrap();
+        let text = stdin.to_owned();
+        std::thread::spawn(move || drop(pipe.write_all(text.as_bytes())));
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    pub(crate) fn signal(&self, which: Signal) {
+        signal(self.pid(), which);
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    pub(crate) fn stdout(&mut self) -> std::process::ChildStdout {
+        self.child.stdout.take().unwrap()
+    }
+
+    /// Waits until it ends; kills it, and fails, if it does not.
+    pub(crate) fn finish(mut self) -> Run {
+        drop(self.child.stdin.take());
+        let stdout = self.child.stdout.take().map(read_all);
+        let stderr = self.child.stderr.take().map(read_all);
+        let ended = poll_until(&mut || self.child.try_wait().unwrap().is_some());
+        if !ended {
+            self.child.kill().unwrap();
+        }
+        let status = self.child.wait().unwrap();
+        let text = |reader: Option<std::thread::JoinHandle<String>>| reader.map(|r| r.join().unwrap()).unwrap_or_default();
+        let run = Run { code: status.code(), stdout: text(stdout), stderr: text(stderr) };
+        assert!(ended, "it did not end: {run:?}");
+        run
+    }
+}
+
+fn read_all(mut pipe: impl std::io::Read + Send + 'static) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// How a program ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    /// It must have ended with 0.
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        self.exits(0)
+    }
+
+    /// It must have ended with this code.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+}
+
+/// Waits until a condition holds, or [`PATIENCE`] is over.
+pub(crate) fn poll_until(holds: &mut dyn FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    while !holds() {
+        if began.elapsed() > PATIENCE {
+            return false;
+        }
+        std::thread::park_timeout(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+    true
+}
+
+pub(crate) fn signal(pid: i32, which: Signal) {
+    // One that is gone already is no failure of the test.
+    drop(kill(Pid::from_raw(pid), which));
+}
+
+/// Whether a process runs; a zombie does not.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}

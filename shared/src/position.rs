@@ -9,7 +9,7 @@ pub const TAIL: usize = 64;
 ///
 /// The fingerprint is how a reader notices that a foreign program truncated or replaced the file: the file
 /// is shorter than `offset`, or the bytes before it are others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// Bytes from the start of the file; always just behind a newline, or 0.
     pub offset: u64,
@@ -26,6 +26,12 @@ impl Position {
     pub fn after(offset: u64, before: &[u8]) -> Self {
         let tail = &before[before.len().saturating_sub(TAIL)..];
         Self { offset, tail: fnv1a(tail) }
+    }
+}
+
+impl Default for Position {
+    fn default() -> Self {
+        Self::START
     }
 }
 

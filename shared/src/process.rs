@@ -142,6 +142,15 @@ pub fn deny_tracing() {
     }
 }
 
+/// Makes a write beyond the limit of a file's size (`RLIMIT_FSIZE`) an error instead of the end of the process.
+///
+/// # Errors
+/// The system's error, or that no runtime runs.
+pub fn survive_file_limit() -> io::Result<()> {
+    let raw = nix::sys::signal::Signal::SIGXFSZ as i32;
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(raw)).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

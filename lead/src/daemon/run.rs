@@ -9,7 +9,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::fs::OFlags;
 use teamd_shared::control::Listener;
 use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
-use teamd_shared::process::{Identity, deny_tracing};
+use teamd_shared::process::{Identity, deny_tracing, survive_file_limit};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{SLOW_TICK, Watch};
@@ -77,6 +77,7 @@ impl Running {
     /// Reads the journal, adopts or sees off, does again what is not done, writes the roster, and listens:
     /// in this order.
     fn begin(dir: Arc<TeamDir>, settings: Settings) -> Result<Self, CommandError> {
+        survive_file_limit().map_err(|e| failed("cannot handle signals", &e))?;
         let signals = |kind| signal(kind).map_err(|e| failed("cannot handle signals", &e));
         let (terminate, interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
         let loaded = Journal::open(&dir)?;

@@ -79,6 +79,7 @@ impl Connection {
     /// # Errors
     /// The system's error if it is no stream socket, or no runtime runs.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&fd, true)?;
         Ok(Self::new(Stream::from(UnixStream::try_from(fd)?)))
     }
 

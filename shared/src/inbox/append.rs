@@ -133,8 +133,8 @@ impl Appender {
     /// Appends one message and returns where its line stands, for good.
     ///
     /// # Errors
-    /// [`AppendError`]; but for [`AppendError::Unsettled`] and [`AppendError::Unsynced`] no reader will see
-    /// the message.
+    /// [`AppendError`]. No reader sees the message then, except that it will be read after
+    /// [`AppendError::Unsynced`], and may be after [`AppendError::Unsettled`] and [`AppendError::Dir`].
     pub fn append(
         &mut self,
         dir: &TeamDir,

@@ -88,7 +88,7 @@ impl Body {
 /// (Python's `splitlines` among them), so they are escaped.
 pub fn to_json_line(value: &Value) -> Vec<u8> {
     let text = value.to_string();
-    if text.contains(['\u{85}', '\u{2028}', '\u{2029}']) {
+    if !text.is_ascii() && text.contains(['\u{85}', '\u{2028}', '\u{2029}']) {
         let text = text.replace('\u{85}', "\\u0085").replace('\u{2028}', "\\u2028");
         return text.replace('\u{2029}', "\\u2029").into_bytes();
     }

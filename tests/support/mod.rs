@@ -3,6 +3,8 @@
 //! Everything that a test starts carries a mark in its environment. A test that ends, however it ends, leaves
 //! nothing behind; and a test can ask whether anything is left.
 
+pub(crate) mod process;
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -124,6 +126,22 @@ impl Team {
             args.extend(["--prompt", prompt]);
         }
         self.teamctl(args).ok().json()
+    }
+
+    /// Spawns a teammate that is at work for half a minute, and rejects the next shutdown request with a reason.
+    pub(crate) fn spawn_rejecting(&self, name: &str, reason: &str) {
+        self.spawn(name, &format!("/reject_shutdown {reason}\n{}", "/sleep 0.1\n".repeat(300)));
+        self.wait_for(name, "working");
+    }
+
+    /// A file of the team directory as text; empty if it is not there.
+    pub(crate) fn file(&self, relative: &str) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.path(relative)).unwrap_or_default()).into_owned()
+    }
+
+    /// Replaces a file of the team directory.
+    pub(crate) fn put(&self, relative: &str, content: &str) {
+        std::fs::File::create(self.path(relative)).unwrap().write_all(content.as_bytes()).unwrap();
     }
 
     /// `config.json` as it stands.
@@ -316,6 +334,13 @@ impl Run {
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
+
+    /// It must have failed, with whatever code.
+    #[track_caller]
+    pub(crate) fn run_failed(self) -> Self {
+        assert!(self.code.is_some_and(|code| code != 0), "{self:?}");
         self
     }
 

@@ -1,0 +1,106 @@
+//! Force: what does not leave by itself is ended, with all that it started.
+//!
+//! Evidence 4: no force and no timeout, so that one stuck teammate blocks the team.
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::support::{HELD, Team, signal};
+
+/// A team that waits 300 ms between two steps of the ladder.
+fn hurried() -> Team {
+    let team = Team::new().with("TEAM_GRACE", "300ms");
+    team.teamd(["start"]).ok();
+    team
+}
+
+fn nobody_but_the_daemon(team: &Team) {
+    team.until("all of it to be gone", || team.processes() == [team.daemon_pid()]);
+}
+
+#[test]
+fn a_stopped_worker_is_killed() {
+    let team = hurried();
+    team.spawn("alice", "");
+    let pid = team.pid("alice");
+    signal(pid, Signal::SIGSTOP);
+    let result = team.shutdown("alice", &["--force", "--timeout", "200ms"], 0);
+    assert_eq!(result["outcome"], "killed", "{result}");
+    assert!(!crate::support::is_alive(pid));
+    assert_eq!(team.status("alice"), "killed");
+}
+
+#[test]
+fn a_busy_worker_is_ended_with_all_that_it_runs() {
+    let team = hurried();
+    team.spawn("alice", "/bash trap '' TERM HUP; setsid sleep 300 & touch held; while :; do sleep 301; done");
+    team.until_held();
+    let result = team.shutdown("alice", &["--force", "--timeout", "0"], 0);
+    assert_eq!(result["outcome"], "killed", "{result}");
+    nobody_but_the_daemon(&team);
+    // What the user ended is not started again.
+    assert_eq!((team.status("alice"), team.member("alice")["incarnation"].clone()), ("killed".to_owned(), json!(1)));
+}
+
+#[test]
+fn force_that_is_not_needed_is_not_used() {
+    let team = hurried();
+    team.spawn("alice", "");
+    assert_eq!(team.shutdown("alice", &["--force"], 0)["outcome"], "shutdown");
+}
+
+#[test]
+fn a_rejection_is_overruled() {
+    let team = hurried();
+    team.spawn("alice", &format!("/reject_shutdown no\n{HELD}\n/bash sleep 300"));
+    team.until_held();
+    let asking = team.start_teamctl(["--json", "shutdown", "alice", "--force", "--timeout", "20s"]);
+    team.until("the request", || !team.requests("shutdown").is_empty());
+    team.release();
+    assert_eq!(asking.finish().ok().json()["results"][0]["outcome"], "killed");
+    nobody_but_the_daemon(&team);
+}
+
+#[test]
+fn a_joining_command_brings_its_force() {
+    let team = hurried();
+    team.spawn("alice", HELD);
+    team.until_held();
+    let patient = team.start_teamctl(["--json", "shutdown", "alice"]);
+    team.until("the request", || !team.requests("shutdown").is_empty());
+    let forced = team.shutdown("alice", &["--force", "--timeout", "100ms"], 0);
+    assert_eq!(forced["outcome"], "killed");
+    assert_eq!(patient.finish().ok().json()["results"][0]["outcome"], "killed");
+    assert_eq!(team.requests("shutdown").len(), 1);
+}
+
+#[test]
+fn a_worker_that_was_let_go_and_stays_is_ended_without_force() {
+    // Evidence 2: approved, but the process lives on.
+    let team = hurried();
+    team.spawn("alice", "");
+    let pid = team.pid("alice");
+    let asking = team.start_teamctl(["--json", "shutdown", "alice"]);
+    // Stopped in the moment in which its answer is journaled, if that can be caught.
+    team.until("the approval", || {
+        let approved = team.requests("shutdown").iter().any(|request| request["status"] == "approved");
+        if approved {
+            signal(pid, Signal::SIGSTOP);
+        }
+        approved
+    });
+    let result = asking.finish().ok().json()["results"][0].clone();
+    assert!(["shutdown", "killed"].contains(&result["outcome"].as_str().unwrap()), "{result}");
+    assert!(!crate::support::is_alive(pid));
+}
+
+#[test]
+fn a_pid_that_a_stranger_has_now_is_not_signalled() {
+    // Evidence 19: killing by a reused pid hits strangers. Nothing here holds a pid that is not pinned: after the
+    // end of a worker its number stands nowhere that a command would act on.
+    let team = hurried();
+    team.spawn("alice", "");
+    team.shutdown("alice", &[], 0);
+    assert!(team.member("alice")["pid"].is_null());
+    team.teamctl(["shutdown", "alice", "--force", "--timeout", "0"]).exits(7);
+}

@@ -1,0 +1,444 @@
+//! The lives of workers: spawn, crash, restart, resume, forget.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::support::process::let_pass;
+use crate::support::{Team, is_alive, signal};
+
+/// How often each `content` was taken in by a member, over all its lives.
+fn taken_in(team: &Team, name: &str) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for entry in team.transcript(name) {
+        for message in entry["messages"].as_array().into_iter().flatten() {
+            *counts.entry(message["content"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// The life entries of a transcript: incarnation and conversation.
+fn lives(team: &Team, name: &str) -> Vec<(i64, i64)> {
+    let entries = team.transcript(name).into_iter().filter(|entry| entry["entry"] == "life");
+    entries.map(|life| (life["incarnation"].as_i64().unwrap(), life["conversation"].as_i64().unwrap())).collect()
+}
+
+/// What an inbox says of the end of a member, the last one.
+fn terminated(team: &Team, inbox: &str, name: &str) -> Option<Value> {
+    team.inbox(inbox).into_iter().rfind(|line| line["type"] == "teammate_terminated" && line["name"] == name)
+}
+
+fn incarnation(team: &Team, name: &str) -> i64 {
+    team.member(name)["incarnation"].as_i64().unwrap_or_default()
+}
+
+/// Kills a worker, and waits until its next life is idle.
+fn kill_and_wait_for_the_next_life(team: &Team, name: &str) {
+    let before = incarnation(team, name);
+    signal(team.pid(name), Signal::SIGKILL);
+    team.until("the next life to be idle", || {
+        incarnation(team, name) == before + 1 && team.status(name) == "idle"
+    });
+}
+
+#[test]
+fn spawn_returns_when_the_worker_is_ready() {
+    let team = Team::started();
+    let spawned = team.spawn("alice", "");
+    assert_eq!(spawned["name"], "alice");
+    assert_eq!(spawned["incarnation"], 1);
+    assert_eq!(spawned["status"], "idle");
+    let pid = i32::try_from(spawned["pid"].as_i64().unwrap()).unwrap();
+    assert!(is_alive(pid));
+    let member = team.member("alice");
+    assert_eq!((&member["pid"], &member["status"]), (&spawned["pid"], &spawned["status"]), "config.json shows it");
+    assert_eq!(member["gate"], "open");
+    assert_eq!(member["workspace"], team.root().canonicalize().unwrap().to_str().unwrap());
+    assert!(member["exit"].is_null());
+}
+
+#[test]
+fn a_prompt_comes_from_the_command_line_a_file_or_standard_input() {
+    let team = Team::started();
+    std::fs::File::create(team.root().join("prompt")).unwrap();
+    let fill = team.command("sh", ["-c", "echo '/write_file bob.txt hi' > prompt"]).status().unwrap();
+    assert!(fill.success());
+    team.teamctl(["spawn", "alice", "--prompt", "/write_file alice.txt hi"]).ok();
+    team.teamctl(["spawn", "bob", "--prompt-file", "prompt"]).ok();
+    team.teamctl_with(["spawn", "carol", "--prompt-file", "-"], "/write_file carol.txt hi\n").ok();
+    for name in ["alice", "bob", "carol"] {
+        team.until("its file", || team.root().join(format!("{name}.txt")).exists());
+    }
+}
+
+/// kill -9 of a teammate goes unnoticed for minutes (a current vendor CLI); no resume after a crash (CC#23620).
+#[test]
+fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
+    let team = Team::started();
+    team.spawn("bob", "");
+    team.spawn("alice", "/bash echo once >> prompt-ran");
+    team.until("alice to have answered", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
+    let (first, began) = (team.pid("alice"), Instant::now());
+    kill_and_wait_for_the_next_life(&team, "alice");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_ne!(team.pid("alice"), first);
+    for inbox in ["lead", "bob"] {
+        team.until("the end to be told", || terminated(&team, inbox, "alice").is_some());
+        let told = terminated(&team, inbox, "alice").unwrap();
+        assert_eq!(told["exit"]["signal"], 9, "{told}");
+        assert_eq!(told["exit"]["code"], Value::Null);
+        assert_eq!(told["incarnation"], 1);
+        assert_eq!(told["from"], "teamd");
+    }
+    assert_eq!(team.status("bob"), "idle", "the news start no turn");
+    assert_eq!(lives(&team, "alice"), [(1, 1), (2, 1)], "the same conversation");
+    team.send("alice", "/bash echo again >> prompt-ran");
+    team.until("alice to go on", || std::fs::read_to_string(team.root().join("prompt-ran")).unwrap() == "once\nagain\n");
+}
+
+/// Messages are lost or doubled when a reader dies (CC#25383, CC#76500, CC#57487).
+#[test]
+fn no_message_is_lost_or_taken_in_twice_whoever_is_killed() {
+    const MESSAGES: usize = 30;
+    let team = Team::started();
+    team.spawn("alice", "");
+    let done = || std::fs::read_to_string(team.root().join("out")).unwrap_or_default();
+    for number in 0..MESSAGES {
+        // Some with the command, some as a foreign program does it: without id.
+        if number % 2 == 0 {
+            team.send("alice", &format!("/bash echo {number} >> out"));
+        } else {
+            team.echo("alice", &format!(r#"{{"type":"message","from":"user","content":"/bash echo {number} >> out"}}"#));
+        }
+        if number == 10 || number == 20 {
+            team.until("some of it to be done", || done().lines().count() >= number / 2);
+            signal(team.pid("alice"), Signal::SIGKILL);
+        }
+    }
+    team.until("all to be taken in", || taken_in(&team, "alice").len() == MESSAGES);
+    team.wait_for("alice", "idle");
+    assert!(taken_in(&team, "alice").values().all(|&count| count == 1), "{:?}", taken_in(&team, "alice"));
+    // What was being done when it died is not done again, and its result says so.
+    let done = done();
+    let lines: Vec<usize> = done.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(lines.is_sorted_by(|a, b| a < b), "each at most once, in order: {lines:?}");
+    let interrupted = team.transcript("alice").into_iter().filter(|entry| {
+        entry["entry"] == "result" && entry["content"].as_str().unwrap().contains("interrupted")
+    });
+    let missing = MESSAGES - lines.len();
+    assert!(missing <= interrupted.count(), "{missing} were not done: {lines:?}");
+    assert_eq!(lives(&team, "alice").len(), 3);
+}
+
+#[test]
+fn with_restart_never_a_killed_worker_stays_crashed() {
+    let team = Team::started();
+    team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
+    let pid = team.pid("alice");
+    signal(pid, Signal::SIGKILL);
+    team.wait_for("alice", "crashed");
+    let member = team.member("alice");
+    assert_eq!(member["exit"]["signal"], 9, "{member}");
+    assert_eq!(member["exit"]["code"], Value::Null);
+    assert_eq!(member["pid"], Value::Null);
+    assert_eq!(member["incarnation"], 1);
+    let lines = team.inbox("alice").len();
+    // Success reported for a message to a dead name (CC#68410, CC#32276, CC#25694): here nothing is sent.
+    team.teamctl(["send", "alice", "hello"]).exits(7);
+    assert_eq!(team.inbox("alice").len(), lines);
+    team.teamctl(["shutdown", "alice"]).exits(7);
+}
+
+#[test]
+fn after_three_restarts_in_a_minute_it_gives_up() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    for _ in 0..3 {
+        kill_and_wait_for_the_next_life(&team, "alice");
+    }
+    signal(team.pid("alice"), Signal::SIGKILL);
+    team.wait_for("alice", "crashed");
+    let member = team.member("alice");
+    assert_eq!(member["incarnation"], 4, "{member}");
+    assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("3 times"), "it says why");
+    // A person starts it again, with the same conversation.
+    let resumed = team.json(["spawn", "alice", "--resume"]);
+    assert_eq!(resumed["incarnation"], 5);
+    assert_eq!(lives(&team, "alice").last(), Some(&(5, 1)));
+}
+
+/// An old request kills the respawned teammate (CC#45874; a teaching system likewise).
+#[test]
+fn an_old_shutdown_request_cannot_end_a_later_life() {
+    let team = Team::new().with("TEAM_GRACE", "300ms");
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "/bash trap '' TERM; sleep 600");
+    team.wait_for("alice", "working");
+    team.teamctl(["shutdown", "alice", "--no-wait"]).ok();
+    let id = team.last_request("shutdown");
+    team.until("the request to be in the inbox", || team.inbox("alice").iter().any(|line| line["request_id"] == *id));
+    signal(team.pid("alice"), Signal::SIGKILL);
+    // Its shutdown was asked for: it is not started again.
+    team.wait_for("alice", "crashed");
+    assert_eq!(team.request(&id)["status"], "expired");
+    let resumed = team.json(["spawn", "alice", "--resume"]);
+    assert_eq!(resumed["incarnation"], 2);
+    // It has read the old line, and a copy that names no life at all.
+    let old = team.inbox("alice").into_iter().find(|line| line["request_id"] == *id).unwrap();
+    let mut forged = old.clone();
+    forged.as_object_mut().unwrap().retain(|field, _| field != "incarnation" && field != "id");
+    team.echo("alice", &old.to_string());
+    team.echo("alice", &forged.to_string());
+    team.send("alice", "/write_file alive.txt yes");
+    team.until("alice to go on", || team.root().join("alive.txt").exists());
+    team.wait_for("alice", "idle");
+    assert_eq!(team.pid("alice"), resumed["pid"].as_i64().unwrap() as i32);
+    assert_eq!(team.request(&id)["status"], "expired");
+    // A request for this life does.
+    team.teamctl(["shutdown", "alice"]).ok();
+    assert_eq!(team.status("alice"), "shutdown");
+}
+
+/// Ends alice by force while `count` messages of hers are unread; one more is queued after her end.
+fn end_with_unread(count: usize) -> Team {
+    let team = Team::new().with("TEAM_GRACE", "300ms");
+    team.teamd(["start"]).ok();
+    team.spawn("bob", "");
+    team.spawn("alice", "/sleep 600");
+    team.wait_for("alice", "working");
+    for number in 0..count {
+        team.send("alice", &format!("/write_file old-{number}.txt x"));
+    }
+    let ended = team.json(["shutdown", "alice", "--force", "--timeout", "0"]);
+    assert_eq!(ended["results"][0]["outcome"], "killed", "{ended}");
+    let told = terminated(&team, "bob", "alice").unwrap();
+    assert_eq!(told["unread"], count, "{told}");
+    team.teamctl(["send", "alice", "--queue", "/write_file queued.txt x"]).ok();
+    team
+}
+
+#[test]
+fn a_fresh_life_skips_the_mail_of_the_old_one_and_tells_how_much() {
+    let team = end_with_unread(3);
+    let said = team.teamctl(["spawn", "alice"]).ok();
+    assert!(format!("{}{}", said.stdout, said.stderr).contains('3'), "it tells the number: {said:?}");
+    team.until("what was sent since then to be read", || team.root().join("queued.txt").exists());
+    team.wait_for("alice", "idle");
+    assert!(!team.root().join("old-0.txt").exists());
+    assert_eq!(lives(&team, "alice"), [(1, 1), (2, 2)]);
+    assert_eq!(taken_in(&team, "alice").len(), 1);
+    assert_eq!(team.json(["status", "alice"])["members"][0]["unread"], 0);
+}
+
+#[test]
+fn a_resumed_life_reads_all_that_is_unread() {
+    let team = end_with_unread(3);
+    team.teamctl(["spawn", "alice", "--resume"]).ok();
+    for file in ["old-0.txt", "old-1.txt", "old-2.txt", "queued.txt"] {
+        team.until(file, || team.root().join(file).exists());
+    }
+    assert_eq!(lives(&team, "alice"), [(1, 1), (2, 1)]);
+    assert_eq!(taken_in(&team, "alice").len(), 4);
+    // The call that was cut off is answered, so that the model can be asked again.
+    let results = team.transcript("alice").into_iter().filter(|entry| entry["entry"] == "result");
+    assert!(results.clone().any(|result| result["content"].as_str().unwrap().contains("interrupted")));
+}
+
+#[test]
+fn a_spawn_with_resume_needs_an_earlier_life() {
+    let team = Team::started();
+    let said = team.teamctl(["spawn", "alice", "--resume"]).exits(4);
+    assert!(said.stderr.contains("hint: "), "{said:?}");
+    assert!(team.member("alice").is_null());
+}
+
+#[test]
+fn a_member_that_has_ended_can_be_forgotten_and_its_name_is_free() {
+    let team = Team::started();
+    team.spawn("alice", "remember this");
+    team.until("alice to have answered", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
+    team.teamctl(["forget", "alice"]).exits(7);
+    team.teamctl(["forget", "nobody"]).exits(4);
+    team.teamctl(["shutdown", "alice"]).ok();
+    let transcript = team.file("transcript/alice.jsonl");
+    team.teamctl(["forget", "alice"]).ok();
+    assert!(team.member("alice").is_null());
+    for file in ["inbox/alice.jsonl", "transcript/alice.jsonl", "log/alice.log"] {
+        assert!(!team.path(file).exists(), "{file}");
+    }
+    let kept = std::fs::read_dir(team.path("archive")).unwrap().map(|entry| entry.unwrap().path());
+    let kept: Vec<_> = kept.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    assert!(kept.contains(&transcript), "{kept:?}");
+    team.teamctl(["send", "alice", "hello"]).exits(4);
+    assert!(!team.path("inbox/alice.jsonl").exists());
+    // Another alice, who knows nothing of the first.
+    team.spawn("alice", "");
+    assert_eq!(lives(&team, "alice").len(), 1);
+    assert!(taken_in(&team, "alice").is_empty());
+    team.teamctl(["shutdown", "alice"]).ok();
+}
+
+#[test]
+fn sigterm_to_a_worker_ends_it_and_nobody_starts_it_again() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.spawn("bob", "/sleep 0.1\n".repeat(300).as_str());
+    team.wait_for("bob", "working");
+    for name in ["alice", "bob"] {
+        let pid = team.pid(name);
+        signal(pid, Signal::SIGTERM);
+        team.wait_for(name, "killed");
+        assert!(!is_alive(pid));
+        assert_eq!(incarnation(&team, name), 1);
+        assert_eq!(terminated(&team, "lead", name).unwrap()["exit"]["code"], 0, "it left at a safe point");
+    }
+    // Bob can go on where he was.
+    team.teamctl(["spawn", "bob", "--resume"]).ok();
+    team.wait_for("bob", "working");
+}
+
+/// API keys inherited by tool children (a current vendor CLI).
+#[test]
+fn environment_and_umask_of_the_spawning_command_reach_the_tools_and_keys_do_not() {
+    let team = Team::started();
+    let spawn = format!(
+        "umask 027; export COLOUR=turquoise-7f3a ANTHROPIC_API_KEY=sk-ant-secret OPENAI_API_KEY=sk-oai-secret; \
+         exec {} spawn alice --prompt '/bash env > env.txt; umask > umask.txt; : > made'",
+        env!("CARGO_BIN_EXE_teamctl")
+    );
+    assert!(team.command("sh", ["-c", &spawn]).status().unwrap().success());
+    let read = |file: &str| std::fs::read_to_string(team.root().join(file)).unwrap_or_default();
+    let check = || {
+        team.until("the tool to have run", || team.root().join("made").exists());
+        let env = read("env.txt");
+        assert!(env.lines().any(|line| line == "COLOUR=turquoise-7f3a"), "{env}");
+        assert!(!env.contains("secret"), "{env}");
+        assert_eq!(read("umask.txt").trim(), "0027");
+    };
+    check();
+    // The worker itself has no key in its environment either, where the kernel shows it.
+    let environment = std::fs::read(format!("/proc/{}/environ", team.pid("alice"))).unwrap_or_default();
+    assert!(!String::from_utf8_lossy(&environment).contains("secret"));
+    // A restart by the policy has the same, and so has one after the daemon was restarted in between.
+    for daemon_too in [false, true] {
+        team.wait_for("alice", "idle");
+        if daemon_too {
+            team.kill_daemon();
+            team.teamd(["start"]).ok();
+            team.until("alice to be connected", || team.status("alice") == "idle");
+        }
+        kill_and_wait_for_the_next_life(&team, "alice");
+        std::fs::remove_file(team.root().join("made")).unwrap();
+        team.send("alice", "/bash env > env.txt; umask > umask.txt; : > made");
+        check();
+    }
+    let mut folders = vec![team.path("")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default()).into_owned();
+            assert!(!text.contains("secret"), "a key stands in {}", path.display());
+            assert!(!text.contains("turquoise-7f3a"), "the environment stands in {}", path.display());
+        }
+    }
+}
+
+/// Names like `../../x`, `a/b`, the empty one and `lead` are accepted (two teaching systems).
+#[test]
+fn a_name_that_is_ill_formed_or_reserved_is_refused_and_makes_nothing() {
+    let team = Team::started();
+    let before = (team.file("journal.jsonl"), std::fs::read_dir(team.path("inbox")).unwrap().count());
+    let long = "x".repeat(33);
+    let names =
+        ["../../x", "a/b", "", "lead", "user", "all", "teamd", "Alice", "a b", ".", "a.jsonl", "ä", "_a", "a\n", &long];
+    for name in names {
+        let said = team.teamctl(["spawn", "--", name]).exits(2);
+        assert!(said.stderr.contains("error: "), "{said:?}");
+    }
+    team.teamctl(["spawn", "-x"]).exits(2);
+    assert_eq!(before, (team.file("journal.jsonl"), std::fs::read_dir(team.path("inbox")).unwrap().count()));
+    assert_eq!(team.roster()["members"], serde_json::json!([]));
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_and_the_taker_goes_on() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let pid = team.pid("alice");
+    let said = team.teamctl(["--json", "spawn", "alice"]).exits(7);
+    let error: Value = serde_json::from_str(&said.stderr).unwrap_or_else(|e| panic!("{e}: {said:?}"));
+    assert_eq!(error["error"]["code"], "conflict");
+    assert!(error["error"]["message"].as_str().unwrap().contains("alice"), "{error}");
+    assert!(!error["error"]["hint"].as_str().unwrap().is_empty());
+    assert_eq!((team.pid("alice"), incarnation(&team, "alice")), (pid, 1));
+}
+
+#[test]
+fn a_missing_worker_program_is_said() {
+    let team = Team::new().with("TEAM_WORKER", "/nowhere/team-worker");
+    team.teamd(["start"]).ok();
+    let said = team.teamctl(["spawn", "alice"]).exits(1);
+    assert!(said.stderr.contains("/nowhere/team-worker"), "{said:?}");
+    assert_eq!(team.status("alice"), "crashed");
+    assert_eq!(team.member("alice")["pid"], Value::Null);
+    assert_eq!(team.json(["status"])["daemon"]["running"], true);
+}
+
+#[test]
+fn a_worker_that_ends_before_it_is_ready_is_given_up_and_the_spawn_fails() {
+    let team = Team::new().with("TEAM_WORKER", "/bin/false");
+    team.teamd(["start"]).ok();
+    let said = team.teamctl(["spawn", "alice"]).exits(1);
+    assert!(said.stderr.contains("alice"), "{said:?}");
+    team.wait_for("alice", "crashed");
+    team.teamd(["stop"]).ok();
+}
+
+#[test]
+fn a_missing_workspace_is_said() {
+    let team = Team::started();
+    let said = team.teamctl(["spawn", "alice", "--workspace", "/nowhere/at/all"]).run_failed();
+    assert!(said.stderr.contains("/nowhere/at/all"), "{said:?}");
+    assert_ne!(team.status("alice"), "idle");
+    // One that goes away later: the restart fails, and says so.
+    let workspace = team.root().join("there");
+    std::fs::create_dir(&workspace).unwrap();
+    team.teamctl(["spawn", "bob", "--workspace", "there"]).ok();
+    assert_eq!(team.member("bob")["workspace"], workspace.canonicalize().unwrap().to_str().unwrap());
+    std::fs::remove_dir(&workspace).unwrap();
+    signal(team.pid("bob"), Signal::SIGKILL);
+    team.wait_for("bob", "crashed");
+    assert!(team.teamctl(["status", "bob"]).ok().stdout.contains("there"), "it says why");
+}
+
+#[test]
+fn a_stopped_worker_holds_nobody_up() {
+    let team = Team::new().with("TEAM_GRACE", "300ms");
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "");
+    team.spawn("bob", "");
+    let pid = team.pid("alice");
+    signal(pid, Signal::SIGSTOP);
+    for number in 0..20 {
+        team.send("alice", &format!("message {number}"));
+    }
+    // Bob works, and is shut down, as if nothing were.
+    team.send("bob", "/write_file bob.txt hi");
+    team.until("bob to have worked", || team.root().join("bob.txt").exists());
+    team.teamctl(["shutdown", "bob"]).ok();
+    // Alice cannot answer: the shutdown times out, and then it is forced.
+    team.teamctl(["shutdown", "alice", "--timeout", "200ms"]).exits(5);
+    assert_eq!(team.status("alice"), "shutting_down");
+    let forced = team.json(["shutdown", "alice", "--force", "--timeout", "0"]);
+    assert_eq!(forced["results"][0]["outcome"], "killed", "{forced}");
+    assert!(!is_alive(pid));
+    let_pass(Duration::from_millis(50));
+    assert_eq!(incarnation(&team, "alice"), 1);
+}

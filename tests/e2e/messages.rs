@@ -1,0 +1,392 @@
+//! Messages: each one arrives, once, in order, whoever writes, is killed, or writes nonsense in between.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{HELD, Team, signal};
+
+/// A message that nobody's orders are in: the script model takes what other members send as text.
+fn text(from: &str, content: &str) -> String {
+    json!({ "type": "message", "from": from, "content": content }).to_string()
+}
+
+/// What a teammate has taken in from one sender, in order.
+fn contents_from(team: &Team, name: &str, from: &str) -> Vec<String> {
+    let messages = team.taken_in(name).into_iter().filter(|message| message["from"] == from);
+    messages.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Starts a shell that appends lines 0, 1, 2 … to an inbox, each with one write.
+fn foreign_writer(team: &Team, name: &str, from: &str, count: usize) -> std::process::Child {
+    let script = r#"for ((i = 0; i < $3; i++)); do
+        echo '{"type":"message","from":"'"$2"'","content":"'"$i"'"}' >> ".team/inbox/$1.jsonl"
+    done"#;
+    let count = count.to_string();
+    team.command("bash", ["-c", script, "writer", name, from, &count]).spawn().unwrap()
+}
+
+fn numbers(count: usize) -> Vec<String> {
+    (0..count).map(|number| number.to_string()).collect()
+}
+
+#[test]
+fn a_line_that_a_shell_echoed_is_carried_out() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let echo = r#"echo '{"type":"message","from":"user","content":"/bash echo hi > out"}' >> .team/inbox/alice.jsonl"#;
+    assert!(team.command("sh", ["-c", echo]).status().unwrap().success());
+    team.until_finished("alice", 1);
+    assert_eq!(team.text("out"), "hi\n");
+}
+
+#[test]
+fn a_foreign_line_needs_no_id_receiver_or_time_and_keeps_what_it_has() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.echo("alice", r#"{"type":"message","from":"bob","content":"bare"}"#);
+    team.echo("alice", r#"{"id":"7","type":"message","from":"bob","content":"numbered"}"#);
+    team.echo("alice", r#"{"id":"7","type":"message","from":"bob","content":"numbered again"}"#);
+    let full = json!({ "id": uuid::Uuid::now_v7(), "type": "message", "from": "bob", "to": "alice",
+        "timestamp": 12.5, "content": "full", "mood": {"good": true} });
+    team.echo("alice", &full.to_string());
+    // The same line again is the same message.
+    team.echo("alice", &full.to_string());
+    team.echo("alice", &text("bob", "last"));
+    team.until("the last one", || team.has_taken_in("alice", "last"));
+    assert_eq!(contents_from(&team, "alice", "bob"), ["bare", "numbered", "numbered again", "full", "last"]);
+    assert!(team.taken_in("alice").contains(&full));
+}
+
+#[test]
+fn a_line_in_another_spelling_is_carried_out() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.echo("alice", r#"{"type":"message","from":"user","text":"/bash echo spelled > out","ts":12}"#);
+    team.until_finished("alice", 1);
+    assert_eq!(team.text("out"), "spelled\n");
+    assert_eq!(team.taken_in("alice")[0]["timestamp"], 12.0);
+}
+
+#[test]
+fn an_unknown_type_is_delivered_as_text() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let poll = json!({ "type": "poll", "from": "bob", "content": "tea?", "options": ["yes", "no"] });
+    team.echo("alice", &poll.to_string());
+    team.until_finished("alice", 1);
+    assert_eq!(team.taken_in("alice"), [poll]);
+    assert_eq!(team.status("alice"), "idle");
+}
+
+#[test]
+fn sixteen_writers_lose_nothing_and_keep_their_order() {
+    // Evidence 6: concurrent writers lose 14 to 72 % elsewhere.
+    const WRITERS: usize = 16;
+    const LINES: usize = 2000;
+    let team = Team::started();
+    team.spawn("alice", "");
+    let names: Vec<String> = (0..WRITERS).map(|number| format!("w{number}")).collect();
+    let writers: Vec<_> = names.iter().map(|name| foreign_writer(&team, "alice", name, LINES)).collect();
+    for mut writer in writers {
+        assert!(writer.wait().unwrap().success());
+    }
+    team.until_caught_up("alice");
+    let taken_in = team.taken_in("alice");
+    assert_eq!(taken_in.len(), WRITERS * LINES);
+    for name in names {
+        let of_one = taken_in.iter().filter(|message| message["from"] == name.as_str());
+        let contents: Vec<&str> = of_one.map(|message| message["content"].as_str().unwrap()).collect();
+        assert_eq!(contents, numbers(LINES), "{name}");
+    }
+}
+
+#[test]
+fn a_torn_tail_takes_no_line_of_ours_with_it() {
+    // A writer that is killed in its one write leaves half a line behind; ours would be glued to it.
+    let team = Team::started();
+    team.spawn("alice", "");
+    let mut inbox = std::fs::OpenOptions::new().append(true).open(team.path("inbox/alice.jsonl")).unwrap();
+    let sent: Vec<String> = (0..20).map(|number| format!("message {number}")).collect();
+    for content in &sent {
+        inbox.write_all(br#"{"type":"message","from":"bob","con"#).unwrap();
+        team.send("alice", content);
+    }
+    team.until("the last one", || team.has_taken_in("alice", "message 19"));
+    let taken_in = team.taken_in("alice");
+    let contents: Vec<&str> = taken_in.iter().map(|message| message["content"].as_str().unwrap()).collect();
+    assert_eq!(contents, sent);
+    assert_eq!(team.lines("inbox/alice.rejected.jsonl").len(), 20);
+}
+
+#[test]
+fn a_worker_that_is_killed_while_it_reads_takes_every_line_in_once() {
+    // Evidence 7: marked as read before it was delivered, then lost. Evidence 28: no resume after a crash.
+    const LINES: usize = 1500;
+    let team = Team::started();
+    team.spawn("alice", "");
+    for life in 1..=3 {
+        let from = format!("w{life}");
+        let mut writer = foreign_writer(&team, "alice", &from, LINES);
+        team.until("alice to read", || !contents_from(&team, "alice", &from).is_empty());
+        signal(team.pid("alice"), Signal::SIGKILL);
+        team.until("the next life", || team.member("alice")["incarnation"] == life + 1);
+        assert!(writer.wait().unwrap().success());
+        team.until_caught_up("alice");
+    }
+    for life in 1..=3 {
+        assert_eq!(contents_from(&team, "alice", &format!("w{life}")), numbers(LINES), "life {life}");
+    }
+}
+
+#[test]
+fn an_inbox_that_a_foreign_reader_empties_is_read_from_its_new_beginning() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.echo("alice", &text("bob", "a long message that will be cut away"));
+    team.until_finished("alice", 1);
+    std::fs::File::create(team.path("inbox/alice.jsonl")).unwrap();
+    team.echo("alice", &text("bob", "short"));
+    team.until("the new beginning", || team.has_taken_in("alice", "short"));
+    assert_eq!(contents_from(&team, "alice", "bob").len(), 2);
+    let told = team.entries("alice", "restarted");
+    assert!(told.len() == 1 && told[0]["reason"].as_str().unwrap().contains("truncated"), "{told:?}");
+}
+
+#[test]
+fn an_inbox_that_was_emptied_and_filled_again_is_read_from_its_new_beginning() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.echo("alice", &text("bob", "old"));
+    team.until_finished("alice", 1);
+    // Stopped: she looks only when the file is longer than before again.
+    signal(team.pid("alice"), Signal::SIGSTOP);
+    std::fs::File::create(team.path("inbox/alice.jsonl")).unwrap();
+    for content in ["new one", "new two", "new three"] {
+        team.echo("alice", &text("bob", content));
+    }
+    signal(team.pid("alice"), Signal::SIGCONT);
+    team.until("the new lines", || team.has_taken_in("alice", "new three"));
+    assert_eq!(contents_from(&team, "alice", "bob"), ["old", "new one", "new two", "new three"]);
+}
+
+#[test]
+fn a_stopped_reader_blocks_no_sender() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    signal(team.pid("alice"), Signal::SIGSTOP);
+    for _ in 0..5 {
+        team.send("alice", "hello");
+    }
+    signal(team.pid("alice"), Signal::SIGCONT);
+    team.until("all of them", || team.taken_in("alice").len() == 5);
+}
+
+#[test]
+fn a_message_to_a_name_that_is_not_on_the_roster_is_refused_and_makes_no_file() {
+    // Evidence 8: success reported for a message to a dead or unknown name.
+    let team = Team::started();
+    team.spawn("alice", "");
+    let refused = team.teamctl(["send", "ghost", "hello"]).exits(4);
+    assert!(refused.stderr.contains("error: ") && refused.stderr.contains("ghost"), "{refused:?}");
+    assert!(refused.stderr.contains("hint: ") && refused.stdout.is_empty(), "{refused:?}");
+    team.teamctl(["send", "--queue", "ghost", "hello"]).exits(4);
+    for bad in ["../../x", "a/b", "", "Alice", "lead.rejected"] {
+        assert_ne!(team.teamctl(["send", bad, "hello"]).code, Some(0), "{bad:?}");
+    }
+    let mut files: Vec<_> = std::fs::read_dir(team.path("inbox")).unwrap().map(|file| file.unwrap().file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["alice.jsonl", "lead.jsonl"]);
+    assert!(!team.root().join("x.jsonl").exists() && !team.path("x.jsonl").exists());
+}
+
+#[test]
+fn a_message_to_an_ended_member_is_refused_unless_it_may_wait_for_the_next_life() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.shutdown("alice", &[], 0);
+    let before = team.inbox("alice").len();
+    team.teamctl(["send", "alice", "too late"]).exits(7);
+    assert_eq!(team.inbox("alice").len(), before);
+    team.teamctl(["send", "--queue", "alice", "/bash echo later > out"]).ok();
+    assert_eq!(team.inbox("alice").len(), before + 1);
+    team.spawn("alice", "");
+    team.until_finished("alice", 1);
+    assert_eq!(team.text("out"), "later\n");
+}
+
+#[test]
+fn a_fresh_life_skips_what_the_old_one_left_unread_and_says_so() {
+    let team = Team::started();
+    team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
+    signal(team.pid("alice"), Signal::SIGSTOP);
+    team.echo("alice", &text("bob", "old mail"));
+    signal(team.pid("alice"), Signal::SIGKILL);
+    team.wait_for("alice", "crashed");
+    let told = team.inbox("lead").into_iter().rfind(|line| line["type"] == "teammate_terminated").unwrap();
+    assert_eq!(told["unread"], 1, "{told}");
+    team.teamctl(["send", "--queue", "alice", "new mail"]).ok();
+    let spawned = team.teamctl(["spawn", "alice"]).ok();
+    assert!((spawned.stdout + &spawned.stderr).contains("1 "), "the number of skipped messages is told");
+    team.until_finished("alice", 1);
+    assert!(!team.has_taken_in("alice", "old mail") && team.has_taken_in("alice", "new mail"));
+}
+
+#[test]
+fn five_thousand_messages_are_delivered_and_the_next_costs_what_the_first_did() {
+    // Evidence 9: the inbox grows for ever, and delivery stalls at 1,000 messages.
+    let team = Team::started();
+    team.spawn("alice", "");
+    let median_of_deliveries = || {
+        let mut times: Vec<Duration> = (0..11)
+            .map(|_| {
+                let began = Instant::now();
+                team.echo("alice", &text("probe", "x"));
+                team.until_caught_up("alice");
+                began.elapsed()
+            })
+            .collect();
+        times.sort();
+        times[5]
+    };
+    let before = median_of_deliveries();
+    assert!(foreign_writer(&team, "alice", "bulk", 5000).wait().unwrap().success());
+    team.until_caught_up("alice");
+    assert_eq!(contents_from(&team, "alice", "bulk"), numbers(5000));
+    let after = median_of_deliveries();
+    assert!(after < before * 5 + Duration::from_millis(50), "{before:?} before, {after:?} after");
+}
+
+#[test]
+fn a_message_over_the_limit_is_refused_with_its_size_and_the_limit() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let refused = team.teamctl_with(["send", "alice", "-"], &"x".repeat(1 << 20)).exits(1);
+    assert!(refused.stderr.contains("the limit is 1048576"), "{refused:?}");
+    let size: Vec<u64> = refused.stderr.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    assert!(size.iter().any(|&size| size > 1 << 20 && size < (1 << 20) + 1000), "{refused:?}");
+    assert_eq!(std::fs::read(team.path("inbox/alice.jsonl")).unwrap(), b"");
+    // One that fits arrives whole.
+    let fits = "y".repeat(1_000_000);
+    team.teamctl_with(["send", "alice", "-"], &fits).ok();
+    team.until("the long message", || team.has_taken_in("alice", &fits));
+}
+
+#[test]
+fn a_message_reaches_the_model_between_two_tool_calls() {
+    // Evidence 11: messages wait for the end of a long turn (5 to 62 minutes).
+    let team = Team::started();
+    team.spawn("alice", &format!("{HELD}\n/bash echo second\n/bash echo third"));
+    team.until_held();
+    team.echo("alice", &text("bob", "news"));
+    team.send("alice", "/bash echo fourth");
+    team.release();
+    team.until_finished("alice", 1);
+    let kinds: Vec<String> = team
+        .transcript("alice")
+        .iter()
+        .map(|entry| entry["entry"].as_str().unwrap().to_owned())
+        .filter(|kind| ["answer", "result", "messages"].contains(&kind.as_str()))
+        .collect();
+    assert_eq!(kinds[..4], ["answer", "result", "messages", "answer"]);
+    assert!(team.has_taken_in("alice", "news"));
+    // What was ordered in the middle belongs to the same piece of work.
+    assert_eq!(team.results("alice")[3]["content"].as_str().unwrap().trim(), "fourth");
+    assert_eq!(team.notices("alice").len(), 1);
+}
+
+#[test]
+fn a_broadcast_reaches_everybody_who_runs_once() {
+    let team = Team::started();
+    for name in ["alice", "bob", "carol"] {
+        team.spawn(name, "");
+    }
+    team.shutdown("carol", &[], 0);
+    let of_carol = team.inbox("carol").len();
+    team.teamctl(["broadcast", "stand up"]).ok();
+    for name in ["alice", "bob"] {
+        team.until("the broadcast", || team.has_taken_in(name, "stand up"));
+        let mut all = team.inbox(name);
+        all.retain(|line| line["type"] == "broadcast");
+        assert!(all.len() == 1 && all[0]["to"] == "all", "{all:?}");
+    }
+    assert_eq!(team.inbox("carol").len(), of_carol);
+}
+
+#[test]
+fn a_teammate_sends_to_others_and_learns_when_it_cannot() {
+    // Evidence 8, for the tool.
+    let team = Team::started();
+    for name in ["alice", "bob", "carol"] {
+        team.spawn(name, "");
+    }
+    team.shutdown("carol", &[], 0);
+    let of_carol = team.inbox("carol").len();
+    let results = team.does(
+        "alice",
+        "/send_message bob one\\ntwo\n/send_message ghost hi\n/send_message carol hi\n/send_message ../x hi\n\
+         /send_message lead report\n/send_message user for you",
+    );
+    let errors: Vec<bool> = results.iter().map(|result| result["is_error"].as_bool().unwrap()).collect();
+    assert_eq!(errors, [false, true, true, true, false, false], "{results:?}");
+    assert!(results[1]["content"].as_str().unwrap().contains("ghost"), "{results:?}");
+    assert!(results[2]["content"].as_str().unwrap().contains("not running"), "{results:?}");
+    team.until("the message", || team.has_taken_in("bob", "one\ntwo"));
+    assert_eq!(team.taken_in("bob").iter().filter(|message| message["from"] == "alice").count(), 1);
+    assert!(!team.path("inbox/ghost.jsonl").exists());
+    assert_eq!(team.inbox("carol").len(), of_carol);
+    let mut to_lead = team.inbox("lead");
+    to_lead.retain(|line| line["type"] == "message" && line["from"] == "alice");
+    let told: Vec<(&Value, &Value)> = to_lead.iter().map(|line| (&line["to"], &line["content"])).collect();
+    assert_eq!(told, [(&json!("lead"), &json!("report")), (&json!("user"), &json!("for you"))]);
+}
+
+#[test]
+fn what_some_readers_take_for_the_end_of_a_line_is_escaped() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let text = "a\u{85}b\u{2028}c\u{2029}d\ne";
+    team.teamctl_with(["send", "alice", "-"], text).ok();
+    team.until("the message", || team.has_taken_in("alice", text));
+    for file in ["inbox/alice.jsonl", "transcript/alice.jsonl", "inbox/lead.jsonl"] {
+        let raw = std::fs::read_to_string(team.path(file)).unwrap();
+        assert!(!raw.contains(['\u{85}', '\u{2028}', '\u{2029}']), "{file}: {raw}");
+    }
+    assert!(std::fs::read_to_string(team.path("inbox/alice.jsonl")).unwrap().contains("\\u2028"));
+}
+
+#[test]
+fn each_piece_of_work_ends_with_one_notice() {
+    let team = Team::started();
+    team.spawn("alice", "first line\nsecond line");
+    team.until_finished("alice", 1);
+    team.does("alice", &"ä".repeat(300));
+    let notices = team.notices("alice");
+    assert_eq!(notices[0]["idle_reason"], "available");
+    assert_eq!(notices[0]["summary"], "first line");
+    assert_eq!(notices[0]["content"], "first line\nsecond line");
+    assert_eq!(notices[1]["summary"], "ä".repeat(200));
+    // A life that begins with all work done says nothing.
+    signal(team.pid("alice"), Signal::SIGKILL);
+    team.until("the next life", || team.member("alice")["incarnation"] == 2 && team.status("alice") == "idle");
+    team.does("alice", "third");
+    assert_eq!(team.notices("alice").len(), 3);
+}
+
+#[test]
+fn the_end_of_a_teammate_is_told_to_all_and_starts_no_turn() {
+    // Evidence 16: a death goes unnoticed. Evidence 27: notifications eat tokens.
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.teamctl(["spawn", "bob", "--restart", "never"]).ok();
+    signal(team.pid("bob"), Signal::SIGKILL);
+    let told = |message: &Value| message["type"] == "teammate_terminated" && message["name"] == "bob";
+    team.until("alice to take it in", || team.taken_in("alice").iter().any(told));
+    team.until("the lead to be told", || team.inbox("lead").iter().any(told));
+    let line = team.inbox("lead").into_iter().find(told).unwrap();
+    assert_eq!((&line["from"], &line["exit"]["signal"]), (&json!("teamd"), &json!(9)), "{line}");
+    assert_eq!((team.answers("alice"), team.notices("alice").len()), (0, 0));
+    assert_eq!(team.status("alice"), "idle");
+}

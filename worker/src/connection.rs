@@ -1,0 +1,295 @@
+//! The connection to the daemon: the one that the worker is born with, and every later one.
+//!
+//! A task of its own reads and writes, so that a daemon that is stopped or gone holds nobody up. What is to be
+//! said is not a queue but what holds now (the state, the lines not yet recorded): it is said again whole on each
+//! new connection. The task decides nothing; what it hears goes to the session.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use teamd_shared::control::{
+    self, Connection, FromWorker, Greeting, Incoming, Outgoing, PROTOCOL, Peer, ToWorker, Welcome, WireError,
+    WorkerState,
+};
+use teamd_shared::environment::Environment;
+use teamd_shared::id::RequestId;
+use teamd_shared::inbox::Appended;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+/// The pauses between attempts to reach the daemon: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// How long a life that ends waits for its last words to be sent.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How many frames may wait for the session.
+const HEARD: usize = 64;
+
+/// Who this worker is.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    /// The member.
+    pub(crate) name: Name,
+    /// Its life.
+    pub(crate) incarnation: u32,
+}
+
+impl Identity {
+    fn greeting(&self, environment: Option<Environment>, state: WorkerState) -> Greeting {
+        let (name, incarnation) = (self.name.clone(), self.incarnation);
+        Greeting { protocol: PROTOCOL, peer: Peer::Worker { name, incarnation, environment, state } }
+    }
+}
+
+/// Greets on the connection that the worker was born with, and waits to be welcomed.
+///
+/// None if the daemon does not welcome it: then nothing has begun, and nothing may.
+pub(crate) async fn be_born(
+    connection: &mut Connection,
+    identity: &Identity,
+) -> Result<Option<Welcome>, WireError> {
+    connection.send(&identity.greeting(None, WorkerState::default())).await?;
+    loop {
+        match connection.receive().await? {
+            Some(ToWorker::Welcome(welcome)) => return Ok(Some(*welcome)),
+            Some(ToWorker::Stranger { why }) => {
+                tracing::info!("not welcome: {why}");
+                return Ok(None);
+            }
+            Some(_) => {}
+            None => return Ok(None),
+        }
+    }
+}
+
+/// A line of the lead's inbox that this worker means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Named {
+    request_id: RequestId,
+    line: Appended,
+}
+
+/// What holds now, and is said.
+#[derive(Debug, Clone, Default)]
+struct Said {
+    state: WorkerState,
+    /// The lines that are not recorded yet.
+    named: Vec<Named>,
+    leaving: bool,
+}
+
+/// What the session hears.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// The daemon says something.
+    Daemon(ToWorker),
+    /// The team directory was deleted: there is no team any more.
+    NoTeam,
+}
+
+/// The session's end.
+#[derive(Debug)]
+pub(crate) struct Link {
+    said: watch::Sender<Said>,
+    heard: mpsc::Receiver<Heard>,
+    task: JoinHandle<()>,
+}
+
+impl Link {
+    /// Starts the task, with the connection that the worker was born with.
+    pub(crate) fn start(
+        connection: Connection,
+        dir: Arc<TeamDir>,
+        identity: Identity,
+        environment: Environment,
+    ) -> Self {
+        let (said, listens) = watch::channel(Said::default());
+        let (hears, heard) = mpsc::channel(HEARD);
+        let task = Task { dir, identity, environment, said: listens, hears, pause: PAUSES.0 };
+        Self { said, heard, task: tokio::spawn(task.run(connection)) }
+    }
+
+    /// Says where the worker stands, if that has changed.
+    pub(crate) fn say(&self, state: WorkerState) {
+        self.said.send_if_modified(|said| {
+            let changed = said.state != state;
+            said.state = state;
+            changed
+        });
+    }
+
+    /// Names a line, until it is settled.
+    pub(crate) fn name(&self, request_id: &RequestId, line: Appended) {
+        let request_id = request_id.clone();
+        self.said.send_modify(|said| said.named.push(Named { request_id, line }));
+    }
+
+    /// Names the lines of a request no more: the daemon has recorded or refused them, or nobody waits for them.
+    pub(crate) fn settle(&self, request_id: &RequestId) {
+        self.said.send_modify(|said| said.named.retain(|named| named.request_id != *request_id));
+    }
+
+    /// Says that SIGTERM came.
+    pub(crate) fn say_leaving(&self) {
+        self.said.send_modify(|said| said.leaving = true);
+    }
+
+    /// Waits for what is heard next. Dropping the future loses nothing.
+    pub(crate) async fn hear(&mut self) -> Heard {
+        match self.heard.recv().await {
+            Some(heard) => heard,
+            // The task ends after this link alone.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Sends what is still unsaid, if the daemon takes it, and ends the connection.
+    pub(crate) async fn close(self) {
+        let Self { said, heard, task } = self;
+        drop((said, heard));
+        // A daemon that does not read is no reason to stay.
+        drop(tokio::time::timeout(LAST_WORDS, task).await);
+    }
+}
+
+/// Why a connection ended.
+enum End {
+    /// The daemon closed it, or it broke.
+    Closed,
+    /// The session has nothing more to say.
+    Done,
+}
+
+struct Task {
+    dir: Arc<TeamDir>,
+    identity: Identity,
+    environment: Environment,
+    said: watch::Receiver<Said>,
+    hears: mpsc::Sender<Heard>,
+    /// How long to wait before the next attempt; only a daemon that says something makes it short again.
+    pause: Duration,
+}
+
+/// What was said on the present connection.
+struct Told {
+    state: WorkerState,
+    named: Vec<Named>,
+    leaving: bool,
+}
+
+impl Task {
+    async fn run(mut self, born_with: Connection) {
+        let mut told = Told { state: WorkerState::default(), named: Vec::new(), leaving: false };
+        let mut connection = born_with;
+        loop {
+            match self.serve(connection, told).await {
+                End::Done => return,
+                End::Closed => tracing::info!("the daemon is gone; going on without it"),
+            }
+            match self.reconnect().await {
+                Some(again) => (connection, told) = again,
+                None => return,
+            }
+            tracing::info!("the daemon is back");
+        }
+    }
+
+    async fn serve(&mut self, connection: Connection, mut told: Told) -> End {
+        let (mut outgoing, mut incoming): (Outgoing<FromWorker>, Incoming<ToWorker>) = connection.split();
+        self.said.mark_changed();
+        loop {
+            tokio::select! {
+                changed = self.said.changed() => {
+                    let done = changed.is_err();
+                    if let Err(error) = self.tell(&mut outgoing, &mut told).await {
+                        tracing::debug!("the daemon cannot be told: {error}");
+                        return End::Closed;
+                    }
+                    if done {
+                        return End::Done;
+                    }
+                }
+                heard = incoming.receive() => match heard {
+                    Ok(Some(heard)) => {
+                        self.pause = PAUSES.0;
+                        if self.hears.send(Heard::Daemon(heard)).await.is_err() {
+                            // The session ends: its last words follow.
+                            drop(self.tell(&mut outgoing, &mut told).await);
+                            return End::Done;
+                        }
+                    }
+                    Ok(None) => return End::Closed,
+                    Err(error) => {
+                        tracing::warn!("the connection to the daemon broke: {error}");
+                        return End::Closed;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Says what holds now and was not said on this connection; the state first, since it says what a named plan is.
+    async fn tell(&mut self, outgoing: &mut Outgoing<FromWorker>, told: &mut Told) -> Result<(), WireError> {
+        let said = self.said.borrow_and_update().clone();
+        if said.state != told.state {
+            told.state = said.state.clone();
+            outgoing.send(&FromWorker::State(said.state)).await?;
+        }
+        told.named.retain(|named| said.named.contains(named));
+        for named in said.named {
+            if !told.named.contains(&named) {
+                told.named.push(named.clone());
+                let Named { request_id, line: Appended { offset, len } } = named;
+                outgoing.send(&FromWorker::Named { request_id, offset, len }).await?;
+            }
+        }
+        if said.leaving && !told.leaving {
+            told.leaving = true;
+            outgoing.send(&FromWorker::Leaving).await?;
+        }
+        Ok(())
+    }
+
+    /// Tries until the daemon is there; none if the session ends first, or the team.
+    async fn reconnect(&mut self) -> Option<(Connection, Told)> {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(self.pause) => {}
+                () = self.hears.closed() => return None,
+            }
+            if self.team_is_deleted() {
+                drop(self.hears.send(Heard::NoTeam).await);
+                return None;
+            }
+            self.pause = (self.pause * 2).min(PAUSES.1);
+            let state = self.said.borrow().state.clone();
+            match self.connect(state.clone()).await {
+                Ok(connection) => return Some((connection, Told { state, named: Vec::new(), leaving: false })),
+                Err(error) => tracing::debug!("the daemon cannot be reached: {error}"),
+            }
+        }
+    }
+
+    async fn connect(&self, state: WorkerState) -> Result<Connection, WireError> {
+        let mut connection = control::connect(&self.dir).await?;
+        connection.send(&self.identity.greeting(Some(self.environment.clone()), state)).await?;
+        Ok(connection)
+    }
+
+    /// A directory without a name: nobody will ever listen there again.
+    fn team_is_deleted(&self) -> bool {
+        rustix::fs::fstat(&*self.dir).is_ok_and(|it| it.st_nlink == 0)
+    }
+}
+
+/// Takes the connection that the worker was born with from descriptor 0, and puts `/dev/null` there, so that no
+/// tool inherits it.
+pub(crate) fn take_from_stdin() -> io::Result<std::os::fd::OwnedFd> {
+    let taken = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    Ok(taken)
+}

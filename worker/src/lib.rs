@@ -1,0 +1,39 @@
+//! The process of one teammate: it reads its inbox, asks its model, runs the tools, and keeps the protocol.
+//!
+//! It never decides alone that it may leave or that its gate is open: only the daemon's word on its connection does.
+
+mod args;
+mod connection;
+mod gate;
+mod keeper;
+mod mailbox;
+mod model;
+mod outbox;
+mod plan;
+mod replay;
+mod run;
+mod session;
+mod state;
+mod strays;
+mod tools;
+mod transcript;
+mod turn;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Runs `team-worker`: a life of a teammate, or the keeper of one of its commands.
+pub fn team_worker() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|first| first == keeper::SUBCOMMAND) {
+        return keeper::keeper_main();
+    }
+    match args::Args::try_parse() {
+        Ok(args::Args { command: args::Command::Run(life) }) => run::run(&life),
+        Err(error) => {
+            // Nobody reads it if that fails.
+            drop(error.print());
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The worker's own inbox: what has arrived and is not taken in.
+//!
+//! Fetched lines wait here, in order, until the session takes them into the transcript: the cursor moves then
+//! and not before. This module decides nothing, and writes nothing but the quarantine of its inbox.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::Arc;
+
+use teamd_shared::inbox::{self, Line, ReadError, Reader, Rejection};
+use teamd_shared::message::Message;
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::watch::{Watch, WatchError};
+use uuid::Uuid;
+
+use crate::state::Mail;
+use crate::transcript::unix_now;
+
+/// How many lines wait in memory at most; the rest waits in the file.
+const MAX_WAITING: usize = 4096;
+
+/// How the inbox is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waking {
+    /// By events of the file system.
+    Events,
+    /// On a timer.
+    Poll,
+    /// Not at all: the daemon rings.
+    Ring,
+}
+
+/// The inbox of this member.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    dir: Arc<TeamDir>,
+    name: Name,
+    reader: Reader,
+    watch: Option<Watch>,
+    waiting: VecDeque<Item>,
+    /// Whether more may stand in the file already.
+    rest: bool,
+    /// Whether the last look failed: one line in the log is enough.
+    failing: bool,
+}
+
+#[derive(Debug)]
+enum Item {
+    Line(Line),
+    Restarted(String),
+}
+
+/// What is taken in with one entry of the transcript.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// Messages.
+    Messages {
+        /// The messages.
+        messages: Vec<Message>,
+        /// The position behind them.
+        behind: Position,
+    },
+    /// A line that is no message.
+    Rejected {
+        /// Where it begins.
+        offset: u64,
+        /// What is wrong with it.
+        rejection: Rejection,
+        /// The position behind it.
+        behind: Position,
+    },
+    /// A foreign program truncated or replaced the inbox.
+    Restarted {
+        /// What was noticed.
+        reason: String,
+    },
+}
+
+impl Mailbox {
+    /// Opens the inbox at the cursor, arms the watch, and only then looks for the first time.
+    ///
+    /// An inbox that somebody deleted is made again: senders find none otherwise.
+    pub(crate) fn open(
+        dir: Arc<TeamDir>,
+        name: &Name,
+        cursor: Position,
+        seen: Vec<Uuid>,
+        waking: Waking,
+    ) -> Result<Self, ReadError> {
+        let opened = Reader::open(Arc::clone(&dir), name, cursor);
+        let mut reader = match opened {
+            Err(ReadError::NoInbox(_)) => {
+                inbox::create(&dir, name)?;
+                Reader::open(Arc::clone(&dir), name, cursor)?
+            }
+            other => other?,
+        };
+        seen.into_iter().for_each(|id| reader.seen(id));
+        let watch = arm(&dir, name, waking);
+        let (name, waiting) = (name.clone(), VecDeque::new());
+        let mut mailbox = Self { dir, name, reader, watch, waiting, rest: false, failing: false };
+        mailbox.fetch();
+        Ok(mailbox)
+    }
+
+    /// Tells whether the daemon must ring.
+    pub(crate) fn wants_ring(&self) -> bool {
+        self.watch.is_none()
+    }
+
+    /// Waits until there may be something new. Dropping the future loses nothing.
+    pub(crate) async fn changed(&self) {
+        match &self.watch {
+            Some(watch) => watch.changed().await,
+            None => pending().await,
+        }
+    }
+
+    /// Fetches what is new, without taking it in.
+    pub(crate) fn fetch(&mut self) {
+        if let Some(Err(error)) = self.watch.as_mut().map(Watch::rearm_if_needed) {
+            self.complain(&error);
+        }
+        while self.waiting.len() < MAX_WAITING {
+            match self.reader.read_new() {
+                Ok(batch) => {
+                    self.failing = false;
+                    let restarted = batch.restarted.map(|why| Item::Restarted(format!("the inbox {why}")));
+                    self.waiting.extend(restarted);
+                    self.waiting.extend(batch.lines.into_iter().map(Item::Line));
+                    self.rest = batch.more;
+                }
+                Err(error) => {
+                    self.rest = false;
+                    self.complain(&error);
+                    self.make_again(&error);
+                }
+            }
+            if !self.rest {
+                return;
+            }
+        }
+    }
+
+    /// Tells what has arrived and is not taken in.
+    pub(crate) fn mail(&self) -> Mail {
+        let mail = |item: &Item| match item {
+            Item::Line(Line { message: Ok(message), .. }) if message.starts_a_turn() => Mail::Work,
+            Item::Line(_) | Item::Restarted(_) => Mail::News,
+        };
+        self.waiting.iter().map(mail).max().unwrap_or(Mail::None)
+    }
+
+    /// Tells whether more stands in the file than was fetched.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.rest
+    }
+
+    /// Takes what was fetched, an item for each entry of the transcript.
+    pub(crate) fn take(&mut self) -> Vec<Taken> {
+        let mut taken = Vec::new();
+        for item in self.waiting.drain(..) {
+            match item {
+                Item::Restarted(reason) => taken.push(Taken::Restarted { reason }),
+                Item::Line(Line { offset, position: behind, message: Err(rejection) }) => {
+                    taken.push(Taken::Rejected { offset, rejection, behind });
+                }
+                Item::Line(Line { position, message: Ok(message), .. }) => match taken.last_mut() {
+                    Some(Taken::Messages { messages, behind }) => {
+                        messages.push(message);
+                        *behind = position;
+                    }
+                    _ => taken.push(Taken::Messages { messages: vec![message], behind: position }),
+                },
+            }
+        }
+        taken
+    }
+
+    /// Puts a line that is no message into quarantine; a second time changes nothing.
+    pub(crate) fn reject(&self, offset: u64, rejection: &Rejection) {
+        if let Err(error) = inbox::reject(&self.dir, &self.name, offset, rejection, unix_now()) {
+            tracing::error!("a line that is no message could not be kept: {error}");
+        }
+    }
+
+    fn make_again(&self, error: &ReadError) {
+        let ReadError::NoInbox(_) = error else { return };
+        if let Err(error) = inbox::create(&self.dir, &self.name) {
+            tracing::error!("the inbox is gone: {error}");
+        }
+    }
+
+    fn complain(&mut self, error: &dyn std::error::Error) {
+        if !std::mem::replace(&mut self.failing, true) {
+            tracing::warn!("{error}; looking again on a slow timer");
+        }
+    }
+}
+
+/// Arms the watch; without one the daemon rings.
+fn arm(dir: &TeamDir, name: &Name, waking: Waking) -> Option<Watch> {
+    let poll = match waking {
+        Waking::Ring => return None,
+        Waking::Poll => true,
+        Waking::Events => false,
+    };
+    match Watch::file(&dir.path(&TeamPath::inbox(name)), poll) {
+        Ok(watch) => {
+            if watch.polls() {
+                tracing::info!("the inbox is looked at on a timer: there are no events here");
+            }
+            Some(watch)
+        }
+        Err(error @ WatchError::Exhausted(_)) => {
+            tracing::info!("{error}: the daemon is asked to ring");
+            None
+        }
+        Err(error) => {
+            tracing::warn!("{error}: the daemon is asked to ring");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use std::io::Write;
+
+use super::*;
+
+struct Scene {
+    _scratch: tempfile::TempDir,
+    dir: Arc<TeamDir>,
+    name: Name,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+        let name = Name::new("alice").unwrap();
+        inbox::create(&dir, &name).unwrap();
+        Self { _scratch: scratch, dir, name }
+    }
+
+    fn open(&self, cursor: Position) -> Mailbox {
+        Mailbox::open(Arc::clone(&self.dir), &self.name, cursor, Vec::new(), Waking::Ring).unwrap()
+    }
+
+    fn write(&self, lines: &str) {
+        let path = self.dir.path(&TeamPath::inbox(&self.name));
+        std::fs::OpenOptions::new().append(true).open(path).unwrap().write_all(lines.as_bytes()).unwrap();
+    }
+}
+
+const HI: &str = "{\"type\":\"message\",\"from\":\"user\",\"content\":\"hi\"}\n";
+const GONE: &str = "{\"type\":\"teammate_terminated\",\"from\":\"teamd\",\"name\":\"bob\"}\n";
+
+#[test]
+fn what_is_fetched_waits_until_it_is_taken() {
+    let scene = Scene::new();
+    scene.write(HI);
+    let mut mailbox = scene.open(Position::START);
+    assert_eq!(mailbox.mail(), Mail::Work);
+    mailbox.fetch();
+    let taken = mailbox.take();
+    let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
+    assert_eq!((messages.len(), behind.offset), (1, HI.len() as u64));
+    assert_eq!(mailbox.mail(), Mail::None);
+    assert!(scene.open(*behind).take().is_empty());
+}
+
+#[test]
+fn news_are_told_from_work() {
+    let scene = Scene::new();
+    scene.write(GONE);
+    let mut mailbox = scene.open(Position::START);
+    assert_eq!(mailbox.mail(), Mail::News);
+    scene.write(HI);
+    mailbox.fetch();
+    assert_eq!(mailbox.mail(), Mail::Work);
+}
+
+#[test]
+fn a_line_that_is_no_message_parts_the_messages_around_it() {
+    let scene = Scene::new();
+    scene.write(&[HI, "nonsense\n", HI, GONE].concat());
+    let taken = scene.open(Position::START).take();
+    let [Taken::Messages { messages: first, .. }, Taken::Rejected { offset, behind, .. }, Taken::Messages { messages, .. }] =
+        &taken[..]
+    else {
+        panic!("{taken:?}")
+    };
+    assert_eq!((first.len(), messages.len()), (1, 2));
+    assert_eq!((*offset, behind.offset), (HI.len() as u64, (HI.len() + 9) as u64));
+}
+
+#[test]
+fn a_truncated_inbox_is_told_and_read_from_its_beginning() {
+    let scene = Scene::new();
+    scene.write(&HI.repeat(3));
+    let mut mailbox = scene.open(Position::START);
+    drop(mailbox.take());
+    let path = scene.dir.path(&TeamPath::inbox(&scene.name));
+    std::fs::OpenOptions::new().write(true).truncate(true).open(path).unwrap();
+    scene.write(HI);
+    mailbox.fetch();
+    let taken = mailbox.take();
+    assert!(matches!(&taken[..], [Taken::Restarted { .. }, Taken::Messages { .. }]), "{taken:?}");
+}
+
+#[test]
+fn a_deleted_inbox_is_made_again() {
+    let scene = Scene::new();
+    let mut mailbox = scene.open(Position::START);
+    let path = scene.dir.path(&TeamPath::inbox(&scene.name));
+    std::fs::remove_file(&path).unwrap();
+    mailbox.fetch();
+    scene.write(HI);
+    mailbox.fetch();
+    assert_eq!(mailbox.mail(), Mail::Work);
+    std::fs::remove_file(&path).unwrap();
+    scene.open(Position::START);
+    assert!(path.exists());
+}
+
+#[test]
+fn an_inbox_that_is_not_watched_wants_the_daemon_to_ring() {
+    let scene = Scene::new();
+    assert!(scene.open(Position::START).wants_ring());
+    let open = |waking| Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), waking);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mailbox = open(Waking::Poll).unwrap();
+        assert!(!mailbox.wants_ring());
+        scene.write(HI);
+        tokio::time::timeout(std::time::Duration::from_secs(20), mailbox.changed()).await.unwrap();
+    });
+}

@@ -1,0 +1,226 @@
+//! The lines that the script model understands. Pure.
+//!
+//! | line | what it is |
+//! |---|---|
+//! | `/bash COMMAND` | the rest of the line is the command |
+//! | `/bash& COMMAND` | the same, in the background |
+//! | `/read_file PATH` | |
+//! | `/write_file PATH CONTENT` | in CONTENT `\n`, `\t` and `\\` stand for newline, tab and backslash |
+//! | `/send_message NAME TEXT` | the same in TEXT |
+//! | `/plan_approval PLAN` | the same in PLAN |
+//! | `/read_inbox` | |
+//! | `/sleep SECONDS` | |
+//! | `/shutdown_response ID approve\|reject REASON` | |
+//! | `/reject_shutdown REASON` | no call: the next shutdown request is rejected with this reason |
+//! | `/TOOL {…}` | any tool with its input as a JSON object |
+//! | `//…` | text that begins with `/` |
+//! | any other line that is not empty | text |
+
+use serde_json::{Map, Value, json};
+
+/// One line.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Line {
+    /// A call of a tool, which need not exist.
+    Call {
+        /// The tool.
+        name: String,
+        /// Its input.
+        input: Value,
+    },
+    /// Text of the final answer.
+    Text(String),
+    /// How to answer the next shutdown request.
+    RejectShutdown(String),
+}
+
+/// Reads the lines of a text; empty ones are left out.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = Line> + '_ {
+    text.lines().filter(|line| !line.trim().is_empty()).map(read)
+}
+
+fn read(line: &str) -> Line {
+    let Some(command) = line.strip_prefix('/') else { return Line::Text(line.to_owned()) };
+    let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+    let rest = rest.trim();
+    if name.is_empty() {
+        // A slash alone names no tool.
+        return Line::Text(line.to_owned());
+    }
+    if command.starts_with('/') {
+        return Line::Text(command.to_owned());
+    }
+    if name == "reject_shutdown" {
+        let reason = if rest.is_empty() { "no reason given" } else { rest };
+        return Line::RejectShutdown(reason.to_owned());
+    }
+    let (name, background) = if name == "bash&" { ("bash", true) } else { (name, false) };
+    let mut input = json_object(rest).unwrap_or_else(|| arguments(name, rest));
+    if background {
+        input.insert("run_in_background".to_owned(), Value::Bool(true));
+    }
+    Line::Call { name: name.to_owned(), input: Value::Object(input) }
+}
+
+/// A command such as `{ date; }` begins like an object and is none.
+fn json_object(rest: &str) -> Option<Map<String, Value>> {
+    rest.starts_with('{').then(|| serde_json::from_str(rest).ok()).flatten()
+}
+
+/// What the rest of a line means for a tool.
+fn arguments(name: &str, rest: &str) -> Map<String, Value> {
+    let (first, second) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let input = match name {
+        "bash" => json!({ "command": rest }),
+        "read_file" => json!({ "path": rest }),
+        "write_file" => json!({ "path": first, "content": unescape(second) }),
+        "send_message" => json!({ "to": first, "content": unescape(second.trim_start()) }),
+        "plan_approval" => json!({ "plan": unescape(rest) }),
+        "sleep" => json!({ "seconds": number(rest) }),
+        "shutdown_response" => {
+            let (verdict, reason) = second.trim_start().split_once(char::is_whitespace).unwrap_or((second.trim(), ""));
+            json!({ "request_id": first, "approve": approval(verdict), "reason": reason.trim_start() })
+        }
+        // What the rest means is for the tool to say: it names the fields that it misses.
+        _ if rest.is_empty() => json!({}),
+        _ => json!({ "input": rest }),
+    };
+    match input {
+        Value::Object(input) => input,
+        _ => Map::new(),
+    }
+}
+
+/// A word that is no number goes on as it is, so that the tool can say so.
+fn number(word: &str) -> Value {
+    word.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map_or_else(|| json!(word), Value::Number)
+}
+
+fn approval(word: &str) -> Value {
+    match word {
+        "approve" | "true" | "yes" => Value::Bool(true),
+        "reject" | "false" | "no" => Value::Bool(false),
+        other => json!(other),
+    }
+}
+
+/// Reads `\n`, `\t` and `\\`; any other backslash stands for itself.
+fn unescape(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        if c != '\\' {
+            plain.push(c);
+            continue;
+        }
+        match rest.clone().next() {
+            Some('n') => plain.push('\n'),
+            Some('t') => plain.push('\t'),
+            Some('\\') => plain.push('\\'),
+            _ => {
+                plain.push('\\');
+                continue;
+            }
+        }
+        rest.next();
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn call(line: &str) -> (String, Value) {
+        match read(line) {
+            Line::Call { name, input } => (name, input),
+            other => panic!("{line:?} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_tool_reads_the_rest_of_its_line() {
+        for (line, name, input) in [
+            ("/bash cargo test | head -3", "bash", json!({"command": "cargo test | head -3"})),
+            ("/bash { date; }", "bash", json!({"command": "{ date; }"})),
+            (r"/bash printf 'a\n'", "bash", json!({"command": r"printf 'a\n'"})),
+            ("/bash& sleep 9", "bash", json!({"command": "sleep 9", "run_in_background": true})),
+            (
+                r#"/bash& {"command":"x"}"#,
+                "bash",
+                json!({"command": "x", "run_in_background": true}),
+            ),
+            (r#"/bash {"command":"x","timeout":3}"#, "bash", json!({"command": "x", "timeout": 3})),
+            ("/read_file a b.txt", "read_file", json!({"path": "a b.txt"})),
+            ("/write_file notes.txt hello", "write_file", json!({"path": "notes.txt", "content": "hello"})),
+            (
+                r"/write_file n.txt a\nb\tc\\n\d\",
+                "write_file",
+                json!({"path": "n.txt", "content": "a\nb\tc\\n\\d\\"}),
+            ),
+            ("/write_file empty", "write_file", json!({"path": "empty", "content": ""})),
+            ("/write_file n   indented", "write_file", json!({"path": "n", "content": "  indented"})),
+            ("/send_message bob done, go on", "send_message", json!({"to": "bob", "content": "done, go on"})),
+            (r"/plan_approval 1. Drop\n2. Build", "plan_approval", json!({"plan": "1. Drop\n2. Build"})),
+            ("/read_inbox", "read_inbox", json!({})),
+            ("/sleep 0.5", "sleep", json!({"seconds": 0.5})),
+            ("/sleep long", "sleep", json!({"seconds": "long"})),
+            (
+                "/shutdown_response a1b2 reject not now, please",
+                "shutdown_response",
+                json!({"request_id": "a1b2", "approve": false, "reason": "not now, please"}),
+            ),
+            (
+                "/shutdown_response a1b2 approve",
+                "shutdown_response",
+                json!({"request_id": "a1b2", "approve": true, "reason": ""}),
+            ),
+            (
+                r#"/edit_file {"path":"a","old_text":"x","new_text":"y"}"#,
+                "edit_file",
+                json!({"path": "a", "old_text": "x", "new_text": "y"}),
+            ),
+            ("/dance wildly", "dance", json!({"input": "wildly"})),
+            ("/dance", "dance", json!({})),
+        ] {
+            assert_eq!(call(line), (name.to_owned(), input), "{line}");
+        }
+    }
+
+    #[test]
+    fn other_lines_are_text() {
+        for (line, text) in [
+            ("hello", "hello"),
+            ("  /bash no", "  /bash no"),
+            ("//usr/bin is a path", "/usr/bin is a path"),
+            ("//", "/"),
+            ("// comment", "/ comment"),
+            ("/", "/"),
+            ("/ alone", "/ alone"),
+        ] {
+            assert_eq!(read(line), Line::Text(text.to_owned()), "{line}");
+        }
+        assert_eq!(lines("\n  \n\t\r\n").count(), 0);
+        assert_eq!(lines("a\r\n\r\nb").collect::<Vec<_>>(), [Line::Text("a".into()), Line::Text("b".into())]);
+    }
+
+    #[test]
+    fn a_rejection_has_a_reason() {
+        assert_eq!(read("/reject_shutdown still writing"), Line::RejectShutdown("still writing".to_owned()));
+        assert_eq!(read("/reject_shutdown"), Line::RejectShutdown("no reason given".to_owned()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_can_be_read(text in "(?s).{0,80}") {
+            prop_assert!(lines(&text).count() <= text.lines().count());
+        }
+
+        #[test]
+        fn an_escaped_text_is_read_back(text in "[a-z\\\\\n\t ]{0,20}") {
+            let escaped = text.replace('\\', "\\\\").replace('\n', "\\n").replace('\t', "\\t");
+            prop_assert_eq!(unescape(&escaped), text);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What the worker writes into other inboxes, under its own name.
+//!
+//! Ids are chosen by the caller, before the line is written: a line that is written again carries the same.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use teamd_shared::inbox::{self, AppendError, Appended, Durability};
+use teamd_shared::message::{Body, IdleReason, LEAD, Message, summary_of};
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use uuid::Uuid;
+
+use crate::replay::Owed;
+use crate::transcript::unix_now;
+
+/// How much of an answer that does not fit into a message is sent, in bytes.
+const CUT: usize = 64 << 10;
+
+/// How far back the lead's inbox is searched for a notice, in bytes.
+const LOOK_BACK: u64 = 1 << 20;
+
+/// The writer.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    dir: Arc<TeamDir>,
+    from: Name,
+    durability: Durability,
+}
+
+impl Outbox {
+    /// Makes the writer of this member.
+    pub(crate) fn new(dir: Arc<TeamDir>, from: Name, durability: Durability) -> Self {
+        Self { dir, from, durability }
+    }
+
+    /// Returns the team directory.
+    pub(crate) fn dir(&self) -> &TeamDir {
+        &self.dir
+    }
+
+    /// Returns who writes.
+    pub(crate) fn from(&self) -> &Name {
+        &self.from
+    }
+
+    /// Makes a message of this member; `to` is what stands in it (what is for `user`, the lead's inbox holds).
+    pub(crate) fn message(&self, id: Uuid, to: &str, body: Body) -> Message {
+        Message::new(id, self.from.as_str(), to, unix_now(), body)
+    }
+
+    /// Writes a message into an inbox.
+    pub(crate) fn send(&self, owner: &Name, message: &Message) -> Result<Appended, AppendError> {
+        inbox::append(&self.dir, owner, message, self.durability)
+    }
+
+    /// Writes a message to the lead.
+    pub(crate) fn to_lead(&self, id: Uuid, body: Body) -> Result<Appended, AppendError> {
+        self.send(&Name::lead(), &self.message(id, LEAD, body))
+    }
+
+    /// Tells the lead what follows from an entry of the transcript. A failure is logged: the next life repeats it.
+    pub(crate) fn notify(&self, notice: &Owed) {
+        let sent = match notice {
+            Owed::Idle { idle_reason, content, message_id } => self.idle(*idle_reason, content, *message_id),
+            Owed::Rejected { offset, reason, message_id } => {
+                let message = self.message(*message_id, LEAD, Body::Message);
+                self.send(&Name::lead(), &message.with_content(self.about(*offset, reason)))
+            }
+        };
+        if let Err(error) = sent {
+            tracing::error!("the lead could not be told: {error}");
+        }
+    }
+
+    /// As [`Outbox::notify`], unless the lead's inbox holds the notice already.
+    pub(crate) fn notify_once(&self, notice: &Owed) {
+        let (Owed::Idle { message_id, .. } | Owed::Rejected { message_id, .. }) = notice;
+        // An inbox that cannot be read holds nothing: a second line with the same id is dropped by its reader.
+        if !self.lead_holds(*message_id).unwrap_or(false) {
+            self.notify(notice);
+        }
+    }
+
+    fn idle(&self, idle_reason: IdleReason, content: &str, id: Uuid) -> Result<Appended, AppendError> {
+        let body = Body::IdleNotification { idle_reason, summary: summary_of(content) };
+        let message = self.message(id, LEAD, body);
+        match self.send(&Name::lead(), &message.clone().with_content(content)) {
+            Err(AppendError::TooLarge(_)) => {
+                let cut = format!("{}…\n(cut: all of it is in the transcript)", head(content, CUT));
+                self.send(&Name::lead(), &message.with_content(cut))
+            }
+            other => other,
+        }
+    }
+
+    fn about(&self, offset: u64, reason: &str) -> String {
+        let (inbox, kept) = (TeamPath::inbox(&self.from), TeamPath::rejected(&self.from));
+        format!("a line of {inbox} (at offset {offset}) is no message: {reason}; it is kept in {kept}")
+    }
+
+    fn lead_holds(&self, id: Uuid) -> io::Result<bool> {
+        let file = self
+            .dir
+            .open_file(&TeamPath::inbox(&Name::lead()), OFlags::RDONLY)
+            .map_err(io::Error::other)?;
+        let length = file.metadata()?.len();
+        let start = length.saturating_sub(LOOK_BACK);
+        let mut bytes = vec![0; usize::try_from(length - start).map_err(io::Error::other)?];
+        file.read_exact_at(&mut bytes, start)?;
+        let id = id.to_string();
+        Ok(bytes.windows(id.len()).any(|window| window == id.as_bytes()))
+    }
+}
+
+/// Returns the first bytes of a text, whole characters only.
+fn head(text: &str, limit: usize) -> &str {
+    let end = (0..=limit.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
+    &text[..end.unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests;

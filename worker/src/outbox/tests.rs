@@ -1,0 +1,63 @@
+use serde_json::Value;
+
+use super::*;
+
+fn scene() -> (tempfile::TempDir, Outbox) {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+    inbox::create(&dir, &Name::lead()).unwrap();
+    let outbox = Outbox::new(dir, Name::new("alice").unwrap(), Durability::Process);
+    (scratch, outbox)
+}
+
+fn lines(outbox: &Outbox) -> Vec<Value> {
+    let bytes = outbox.dir().read(&TeamPath::inbox(&Name::lead())).unwrap();
+    bytes.split(|&b| b == b'\n').filter(|l| !l.is_empty()).map(|l| serde_json::from_slice(l).unwrap()).collect()
+}
+
+fn idle(content: &str) -> Owed {
+    Owed::Idle {
+        idle_reason: IdleReason::Available,
+        content: content.to_owned(),
+        message_id: Uuid::from_u128(1 << 70),
+    }
+}
+
+#[test]
+fn a_notice_carries_the_whole_answer_and_its_first_line() {
+    let (_scratch, outbox) = scene();
+    outbox.notify(&idle("\nfixed it\nin three files"));
+    let line = &lines(&outbox)[0];
+    assert_eq!(line["type"], "idle_notification");
+    assert_eq!((&line["summary"], &line["content"]), (&"fixed it".into(), &"\nfixed it\nin three files".into()));
+    assert_eq!((&line["from"], &line["idle_reason"]), (&"alice".into(), &"available".into()));
+}
+
+#[test]
+fn a_notice_that_is_there_is_not_written_again() {
+    let (_scratch, outbox) = scene();
+    outbox.notify_once(&idle("done"));
+    outbox.notify_once(&idle("done"));
+    assert_eq!(lines(&outbox).len(), 1);
+}
+
+#[test]
+fn an_answer_that_is_too_long_for_a_message_is_cut_and_said_so() {
+    let (_scratch, outbox) = scene();
+    outbox.notify(&idle(&"→".repeat(1 << 20)));
+    let content = lines(&outbox)[0]["content"].as_str().unwrap().to_owned();
+    assert!(content.starts_with("→→") && content.contains("transcript") && content.len() < CUT + 100);
+}
+
+#[test]
+fn a_rejected_line_is_told_with_file_offset_and_reason() {
+    let (_scratch, outbox) = scene();
+    let (reason, message_id) = ("not JSON: expected value".to_owned(), Uuid::from_u128(7));
+    outbox.notify(&Owed::Rejected { offset: 42, reason, message_id });
+    let line = &lines(&outbox)[0];
+    let content = line["content"].as_str().unwrap();
+    for part in ["inbox/alice.jsonl", "offset 42", "not JSON", "inbox/alice.rejected.jsonl"] {
+        assert!(content.contains(part), "{content}");
+    }
+    assert_eq!((&line["type"], &line["from"]), (&"message".into(), &"alice".into()));
+}

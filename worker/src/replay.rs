@@ -1,0 +1,204 @@
+//! Where a conversation stands, pure: the fold of its transcript when a life begins.
+//!
+//! The answer of the model is in the transcript before its first call runs, and each result before the next call
+//! begins. So of the calls without a result only the first can have begun when the earlier life ended. It is not
+//! run again: nobody knows what it did. But what sends a message is repeated under the ids that the answer holds,
+//! and then the calls behind it, which never began, simply follow.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+use teamd_shared::id::RequestId;
+use teamd_shared::message::{IdleReason, Message};
+use teamd_shared::position::Position;
+use teamd_shared::transcript::{Block, Entry, Event};
+use uuid::Uuid;
+
+use crate::state::At;
+
+/// A call that the model asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ToolUse {
+    /// Its id, unique in the transcript.
+    pub(crate) id: String,
+    /// The tool.
+    pub(crate) name: String,
+    /// Its input.
+    pub(crate) input: Value,
+    /// The id of the message that it sends, if it sends one.
+    pub(crate) message_id: Option<Uuid>,
+    /// The id of the request that it asks, if it asks one.
+    pub(crate) request_id: Option<RequestId>,
+}
+
+/// Tells whether a tool sends a message: its ids are chosen before it runs, and it can be repeated under them.
+pub(crate) fn sends(tool: &str) -> bool {
+    matches!(tool, "send_message" | "plan_approval" | "shutdown_response")
+}
+
+/// Where a conversation stands.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Standing {
+    /// Where the work stands.
+    pub(crate) at: At,
+    /// Model calls of that work.
+    pub(crate) turns: u32,
+    /// The calls without a result, in order.
+    pub(crate) calls: VecDeque<ToolUse>,
+    /// The text of the last answer.
+    pub(crate) text: String,
+    /// How far the inbox is taken in.
+    pub(crate) cursor: Position,
+    /// The messages that were taken in.
+    pub(crate) seen: Vec<Uuid>,
+    /// The notice to the lead that follows from the last entry, and may be missing.
+    pub(crate) owed: Option<Owed>,
+}
+
+/// A notice to the lead.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Owed {
+    /// A piece of work ended.
+    Idle {
+        /// How.
+        idle_reason: IdleReason,
+        /// All of the final answer.
+        content: String,
+        /// The id of the notice.
+        message_id: Uuid,
+    },
+    /// A line of the inbox is no message.
+    Rejected {
+        /// Where the line begins.
+        offset: u64,
+        /// Why it is no message.
+        reason: String,
+        /// The id of the notice.
+        message_id: Uuid,
+    },
+}
+
+/// A result that a call gets because its life ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Interrupted {
+    /// The call.
+    pub(crate) tool_use_id: String,
+    /// What the model is told.
+    pub(crate) content: &'static str,
+}
+
+impl Standing {
+    /// Folds the entries of a conversation.
+    pub(crate) fn of(entries: &[Entry]) -> Self {
+        let mut standing = Self {
+            at: At::Idle,
+            turns: 0,
+            calls: VecDeque::new(),
+            text: String::new(),
+            cursor: entries.last().map_or(Position::START, |entry| entry.inbox),
+            seen: Vec::new(),
+            owed: None,
+        };
+        entries.iter().for_each(|entry| standing.follow(&entry.event));
+        standing
+    }
+
+    /// Follows one more entry.
+    pub(crate) fn follow(&mut self, event: &Event) {
+        if !matches!(event, Event::Life { .. }) {
+            self.owed = None;
+        }
+        match event {
+            Event::Life { prompt, .. } if prompt.is_some() => self.work(),
+            Event::Messages { messages } => self.messages(messages),
+            Event::Answer { content, .. } => self.answer(content),
+            Event::Result { tool_use_id, .. } => {
+                self.calls.retain(|call| call.id != *tool_use_id);
+                self.at = if self.calls.is_empty() { At::Turn { results: true } } else { At::Call };
+            }
+            Event::Idle { idle_reason, content, message_id } => {
+                let (idle_reason, content, message_id) = (*idle_reason, content.clone(), *message_id);
+                self.owed = Some(Owed::Idle { idle_reason, content, message_id });
+                self.at = At::Idle;
+            }
+            Event::Rejected { offset, reason, message_id } => {
+                let (offset, reason, message_id) = (*offset, reason.clone(), *message_id);
+                self.owed = Some(Owed::Rejected { offset, reason, message_id });
+            }
+            // A life that left by its own doing gave its work up; only a crash is gone on from.
+            Event::Left { .. } => {
+                self.calls.clear();
+                self.at = At::Idle;
+            }
+            Event::Life { .. } | Event::Restarted { .. } | Event::Asked { .. } => {}
+        }
+    }
+
+    fn work(&mut self) {
+        if self.at == At::Idle {
+            self.at = At::Turn { results: false };
+            self.turns = 0;
+        }
+    }
+
+    fn messages(&mut self, messages: &[Value]) {
+        for value in messages {
+            let Ok(message) = Message::parse(value.to_string().as_bytes()) else { continue };
+            self.seen.extend(message.id);
+            if message.starts_a_turn() {
+                self.work();
+            }
+        }
+    }
+
+    fn answer(&mut self, content: &[Block]) {
+        self.turns += 1;
+        self.text = text_of(content);
+        self.calls = calls_of(content);
+        self.at = if self.calls.is_empty() { At::Done(IdleReason::Available) } else { At::Call };
+    }
+
+    /// Takes out the calls that are not run in this life, and returns their results.
+    pub(crate) fn interrupted(&mut self) -> Vec<Interrupted> {
+        if self.calls.front().is_none_or(|first| sends(&first.name)) {
+            return Vec::new();
+        }
+        let mut results = Vec::new();
+        let mut content = "interrupted: the worker was restarted; the command may have run";
+        for call in std::mem::take(&mut self.calls) {
+            if sends(&call.name) {
+                self.calls.push_back(call);
+                continue;
+            }
+            results.push(Interrupted { tool_use_id: call.id, content });
+            content = "not run: the worker was restarted before it";
+        }
+        if self.calls.is_empty() {
+            self.at = At::Turn { results: true };
+        }
+        results
+    }
+}
+
+/// Returns the text of an answer.
+pub(crate) fn text_of(content: &[Block]) -> String {
+    let texts = content.iter().filter_map(|block| match block {
+        Block::Text { text } => Some(text.as_str()),
+        Block::ToolUse { .. } => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the calls of an answer, in order.
+pub(crate) fn calls_of(content: &[Block]) -> VecDeque<ToolUse> {
+    let call = |block: &Block| match block.clone() {
+        Block::ToolUse { id, name, input, message_id, request_id } => {
+            Some(ToolUse { id, name, input, message_id, request_id })
+        }
+        Block::Text { .. } => None,
+    };
+    content.iter().filter_map(call).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! How a life begins, in order: connection, lock, welcome, transcript, inbox, and only then the session.
+//!
+//! Before the welcome nothing is done that anybody could notice, but for the lock that proves the life.
+
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use teamd_shared::control::{Connection, FromWorker, Welcome};
+use teamd_shared::id::RandomIds;
+use teamd_shared::inbox::Durability;
+use teamd_shared::logging;
+use teamd_shared::process::deny_tracing;
+use teamd_shared::settings::Settings;
+use teamd_shared::team_dir::TeamDir;
+use teamd_shared::transcript::Event;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+
+use crate::args::RunArgs;
+use crate::connection::{Identity, Link, be_born, take_from_stdin};
+use crate::mailbox::{Mailbox, Waking};
+use crate::model::Model;
+use crate::outbox::Outbox;
+use crate::replay::Standing;
+use crate::session::{Desk, Session};
+use crate::state::{Beginning, State};
+use crate::strays;
+use crate::tools::{Toolbox, ToolboxConfig};
+use crate::transcript::{Transcript, TranscriptError};
+
+/// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
+pub(crate) fn run(args: &RunArgs) -> ExitCode {
+    logging::to_stderr();
+    match start(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{} cannot go on: {error:#}", args.name);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(args: &RunArgs) -> anyhow::Result<()> {
+    let inherited = take_from_stdin().context("cannot take the connection from descriptor 0")?;
+    // It fails in a process that leads its group already: then whoever started it has seen to that.
+    if let Err(errno) = nix::unistd::setsid() {
+        tracing::debug!("no session of its own: {errno}");
+    }
+    deny_tracing();
+    strays::adopt();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot make the runtime")?.block_on(live(args, inherited))
+}
+
+async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
+    let mut terminate = catch(SignalKind::terminate())?;
+    // A session of its own is told neither by anybody who means it; caught and not ignored, since what is ignored
+    // stays so in every command that is started.
+    let _ignored = [catch(SignalKind::interrupt())?, catch(SignalKind::hangup())?];
+    let dir = Arc::new(TeamDir::open(&args.team_dir)?);
+    let transcript = Transcript::lock(&dir, &args.name)?;
+    let mut connection = Connection::from_fd(inherited).context("descriptor 0 is no connection to teamd")?;
+    let identity = Identity { name: args.name.clone(), incarnation: args.incarnation };
+    let welcome = tokio::select! {
+        welcome = be_born(&mut connection, &identity) => welcome,
+        _ = terminate.recv() => {
+            connection.send(&FromWorker::Leaving).await?;
+            return Ok(());
+        }
+    };
+    match welcome {
+        Ok(Some(welcome)) => {
+            let life = Life { dir, identity, transcript, terminate };
+            let session = life.begin(welcome, connection)?;
+            Ok(session.run().await?)
+        }
+        Ok(None) => Ok(()),
+        Err(error) => {
+            tracing::info!("not welcomed: {error}");
+            Ok(())
+        }
+    }
+}
+
+fn catch(kind: SignalKind) -> anyhow::Result<Signal> {
+    signal(kind).context("cannot catch a signal")
+}
+
+/// What a life has before it is welcomed.
+struct Life {
+    dir: Arc<TeamDir>,
+    identity: Identity,
+    transcript: Transcript,
+    terminate: Signal,
+}
+
+impl Life {
+    fn begin(mut self, welcome: Welcome, connection: Connection) -> anyhow::Result<Session> {
+        let settings = Settings::from_env()?;
+        set_umask(welcome.environment.umask);
+        let mut model = Model::from_spec(&welcome.model).map_err(|error| anyhow!("{error} ({})", error.hint()))?;
+        self.transcript.set_durable(settings.durability == Durability::Disk);
+        let mut standing = resume(&mut self.transcript, &mut model, &welcome, self.identity.incarnation)?;
+        let Identity { name, incarnation } = self.identity.clone();
+        let outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
+        if let Some(owed) = &standing.owed {
+            outbox.notify_once(owed);
+        }
+        let waking = match (welcome.watch, settings.poll) {
+            (_, true) => Waking::Poll,
+            (true, false) => Waking::Events,
+            (false, false) => Waking::Ring,
+        };
+        let seen = std::mem::take(&mut standing.seen);
+        let mailbox = Mailbox::open(Arc::clone(&self.dir), &name, self.transcript.cursor(), seen, waking)?;
+        let beginning = Beginning {
+            at: standing.at,
+            turns: standing.turns,
+            max_turns: settings.max_turns,
+            mail: mailbox.mail(),
+        };
+        let began = Instant::now();
+        let state = State::new(beginning, welcome.word, began.elapsed());
+        let toolbox = Toolbox::new(ToolboxConfig {
+            workspace: welcome.workspace.into(),
+            team_dir: Arc::clone(&self.dir),
+            name,
+            life_lock: self.transcript.life_lock()?,
+            environment: welcome.environment.clone(),
+        })?;
+        let link = Link::start(connection, self.dir, self.identity, welcome.environment);
+        let desk = Desk { state, link, mailbox, toolbox, terminate: self.terminate, began, tick: began };
+        Ok(Session {
+            desk,
+            model,
+            transcript: self.transcript,
+            outbox,
+            ids: RandomIds,
+            incarnation,
+            calls: standing.calls,
+            closing: standing.text,
+            submission: None,
+            approval: None,
+        })
+    }
+}
+
+/// The umask of whoever asked for the teammate: it holds for what its tools make.
+fn set_umask(mask: u32) {
+    let mask = nix::sys::stat::Mode::from_bits_truncate(mask);
+    nix::sys::stat::umask(mask);
+}
+
+/// Goes on with a conversation, or begins it: writes the entry of this life, and the results of calls that the
+/// life before did not end. The model sees every entry.
+fn resume(
+    transcript: &mut Transcript,
+    model: &mut Model,
+    welcome: &Welcome,
+    incarnation: u32,
+) -> Result<Standing, TranscriptError> {
+    let conversation = welcome.conversation;
+    let entries = match conversation == incarnation {
+        true => Vec::new(),
+        false => transcript.conversation(conversation)?,
+    };
+    let mut standing = Standing::of(&entries);
+    entries.iter().for_each(|entry| model.observe(&entry.event));
+    transcript.set_cursor(if entries.is_empty() { welcome.begins_at } else { standing.cursor });
+    let mut record = |standing: &mut Standing, event: Event| {
+        transcript.append(&event)?;
+        model.observe(&event);
+        standing.follow(&event);
+        Ok::<(), TranscriptError>(())
+    };
+    if entries.is_empty() {
+        // Also for an earlier life that ended before it could: a conversation begins with the entry of its first life.
+        let prompt = welcome.prompt.clone();
+        record(&mut standing, Event::Life { incarnation: conversation, conversation, prompt })?;
+    }
+    if !entries.is_empty() || conversation != incarnation {
+        record(&mut standing, Event::Life { incarnation, conversation, prompt: None })?;
+    }
+    for result in standing.interrupted() {
+        let event = Event::Result {
+            tool_use_id: result.tool_use_id,
+            content: result.content.to_owned(),
+            is_error: true,
+        };
+        record(&mut standing, event)?;
+    }
+    Ok(standing)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! Finding a file beneath the workspace, and never outside it or in the team directory.
+//!
+//! A path is walked one component after the other, each opened from the directory before it with `openat2` and no
+//! link followed by the kernel; `..` goes back to the directory that the walk came from. A link is read and walked
+//! in its turn. So nothing that is renamed or swapped during the walk leads out, and each directory is compared, by
+//! device and inode, with those of the team directory: no link and no bind mount hides it.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, readlinkat, statat};
+use rustix::io::Errno;
+use teamd_shared::team_dir::{FOLDERS, TeamDir};
+
+/// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
+const MAX_LINKS: u32 = 40;
+
+/// How a single component is opened: never out of its directory, never through a link.
+const RESOLVE: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS).union(ResolveFlags::NO_SYMLINKS);
+
+/// What could not be done with a file. Fits behind "error: ", and is told to the model.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    /// The path leads out of the workspace.
+    #[error("{path} leads out of the workspace {}", .workspace.display())]
+    Outside {
+        /// As it was given.
+        path: String,
+        /// The workspace.
+        workspace: PathBuf,
+    },
+    /// The path leads into the team directory.
+    #[error("{0} leads into the team directory, which tools do not touch")]
+    TeamDir(String),
+    /// Links lead in a circle.
+    #[error("{0} leads through more than {MAX_LINKS} links")]
+    Circle(String),
+    /// A directory is there.
+    #[error("{0} is a directory: list it with bash, or name a file in it")]
+    Directory(String),
+    /// A pipe, socket or device is there.
+    #[error("{0} is not a regular file")]
+    NotAFile(String),
+    /// The file holds something else than text.
+    #[error("{path} is not text ({size} bytes)")]
+    NotText {
+        /// As it was given.
+        path: String,
+        /// Bytes.
+        size: u64,
+    },
+    /// The call makes no sense for this file.
+    #[error("{0}")]
+    Useless(String),
+    /// The system refused.
+    #[error("cannot {verb} {path}: {source}")]
+    Io {
+        /// What was tried.
+        verb: &'static str,
+        /// As it was given.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl FileError {
+    /// Makes an error of the system's one.
+    pub(super) fn io(verb: &'static str, path: &str, source: impl Into<io::Error>) -> Self {
+        Self::Io { verb, path: path.to_owned(), source: source.into() }
+    }
+}
+
+/// An open workspace.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    /// As it was given, for messages.
+    path: PathBuf,
+    /// Without links.
+    real: PathBuf,
+    fd: OwnedFd,
+    team_dir: Arc<TeamDir>,
+}
+
+/// Where a path leads: a name in an open directory, and what is there.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) parent: OwnedFd,
+    pub(super) name: OsString,
+    /// None if nothing is there.
+    pub(super) stat: Option<Stat>,
+}
+
+impl Workspace {
+    /// Opens a workspace.
+    ///
+    /// # Errors
+    /// [`FileError`] if it is no directory that can be opened, or lies in the team directory.
+    pub(crate) fn open(path: &Path, team_dir: Arc<TeamDir>) -> Result<Self, FileError> {
+        let shown = path.display().to_string();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|errno| FileError::io("open the workspace", &shown, errno))?;
+        let real = path.canonicalize().map_err(|error| FileError::io("resolve the workspace", &shown, error))?;
+        if real.starts_with(team_dir.root()) {
+            return Err(FileError::TeamDir(shown));
+        }
+        Ok(Self { path: path.to_owned(), real, fd, team_dir })
+    }
+
+    /// Finds where a path leads. With `make`, directories that are missing on the way are made.
+    pub(super) fn find(&self, path: &str, make: bool) -> Result<Place, FileError> {
+        let mut walk = Walk { workspace: self, path, ahead: Vec::new(), behind: Vec::new(), links: 0 };
+        walk.enter(Path::new(path))?;
+        walk.run(make)
+    }
+
+    fn outside(&self, path: &str) -> FileError {
+        FileError::Outside { path: path.to_owned(), workspace: self.path.clone() }
+    }
+
+    /// Tells whether a directory is the team directory or one of its folders. Those are looked at anew each time:
+    /// a folder that was deleted is made again, as another inode.
+    fn is_forbidden(&self, directory: &Stat) -> rustix::io::Result<bool> {
+        let same = |stat: &Stat| (stat.st_dev, stat.st_ino) == (directory.st_dev, directory.st_ino);
+        let team_dir = self.team_dir.as_fd();
+        if same(&fstat(team_dir)?) {
+            return Ok(true);
+        }
+        let folder_is = |folder| statat(team_dir, folder, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| same(&stat));
+        Ok(FOLDERS.into_iter().any(folder_is))
+    }
+}
+
+/// The way to a file.
+struct Walk<'a> {
+    workspace: &'a Workspace,
+    /// As it was given, for messages.
+    path: &'a str,
+    /// The components that are still to be walked, the next one last.
+    ahead: Vec<OsString>,
+    /// The directories below the workspace that the walk has come through.
+    behind: Vec<OwnedFd>,
+    links: u32,
+}
+
+impl Walk<'_> {
+    /// Puts the components of a path, given by the caller or by a link, before those that are still ahead.
+    fn enter(&mut self, path: &Path) -> Result<(), FileError> {
+        let mut relative = path;
+        if path.is_absolute() {
+            if path.starts_with(self.workspace.team_dir.root()) {
+                return Err(FileError::TeamDir(self.path.to_owned()));
+            }
+            let inside = [&self.workspace.path, &self.workspace.real].into_iter().find_map(|root| path.strip_prefix(root).ok());
+            relative = inside.ok_or_else(|| self.workspace.outside(self.path))?;
+            self.behind.clear();
+        }
+        let named = relative.components().filter(|component| *component != Component::CurDir);
+        self.ahead.extend(named.map(|component| component.as_os_str().to_owned()).rev());
+        Ok(())
+    }
+
+    fn here(&self) -> BorrowedFd<'_> {
+        self.behind.last().unwrap_or(&self.workspace.fd).as_fd()
+    }
+
+    fn run(mut self, make: bool) -> Result<Place, FileError> {
+        while let Some(name) = self.ahead.pop() {
+            if name == ".." {
+                // From the workspace itself, there is no way up.
+                self.behind.pop().ok_or_else(|| self.workspace.outside(self.path))?;
+                continue;
+            }
+            let is_last = self.ahead.is_empty();
+            let found = match self.open(&name) {
+                Err(Errno::NOENT) if is_last => return self.place(name, None),
+                Err(Errno::NOENT) if make => self.make(&name).and_then(|()| self.open(&name)),
+                other => other,
+            };
+            let found = found.map_err(|errno| self.io("open", errno))?;
+            let stat = fstat(&found).map_err(|errno| self.io("look at", errno))?;
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Symlink => self.follow(&found)?,
+                FileType::Directory => {
+                    if self.workspace.is_forbidden(&stat).map_err(|errno| self.io("look at", errno))? {
+                        return Err(FileError::TeamDir(self.path.to_owned()));
+                    }
+                    self.behind.push(found);
+                }
+                _ if is_last => return self.place(name, Some(stat)),
+                _ => return Err(self.io("open", Errno::NOTDIR)),
+            }
+        }
+        Err(FileError::Directory(self.path.to_owned()))
+    }
+
+    fn open(&self, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat2(self.here(), name, flags, Mode::empty(), RESOLVE)
+    }
+
+    fn make(&self, name: &OsStr) -> rustix::io::Result<()> {
+        match mkdirat(self.here(), name, Mode::from_raw_mode(0o777)) {
+            Err(Errno::EXIST) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn follow(&mut self, link: &OwnedFd) -> Result<(), FileError> {
+        self.links += 1;
+        if self.links > MAX_LINKS {
+            return Err(FileError::Circle(self.path.to_owned()));
+        }
+        let target = readlinkat(link, "", Vec::new()).map_err(|errno| self.io("read the link", errno))?;
+        self.enter(&PathBuf::from(OsString::from_vec(target.into_bytes())))
+    }
+
+    fn place(mut self, name: OsString, stat: Option<Stat>) -> Result<Place, FileError> {
+        let parent = match self.behind.pop() {
+            Some(parent) => parent,
+            None => self.workspace.fd.try_clone().map_err(|error| self.io("open", error))?,
+        };
+        Ok(Place { parent, name, stat })
+    }
+
+    fn io(&self, verb: &'static str, source: impl Into<io::Error>) -> FileError {
+        FileError::io(verb, self.path, source)
+    }
+}
+
+impl Place {
+    /// Opens the file that is there, unless it has become a link; does not wait for a pipe that has become it.
+    pub(super) fn open(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        openat2(&self.parent, &self.name, flags, Mode::empty(), RESOLVE)
+    }
+}

@@ -1,0 +1,210 @@
+//! The worker's side of a keeper: starts it, hears its report, ends it, and sweeps up when it was killed.
+//!
+//! Nothing here waits in a system call. Every keeper is known by its pid while it is not reaped: any other child of
+//! this process is what a killed keeper has left, and is ended.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::net::Shutdown;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process};
+use teamd_shared::environment::Environment;
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
+
+use crate::keeper::{Report, SUBCOMMAND, sweep};
+
+/// How long a report may be, in bytes: a keeper writes one short line.
+const MAX_REPORT: usize = 64 << 10;
+
+/// The keepers of this process that are not reaped.
+static KEEPERS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+fn keepers() -> MutexGuard<'static, Vec<Pid>> {
+    KEEPERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a command runs with.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    pub(super) workspace: PathBuf,
+    pub(super) environment: Environment,
+    /// The transcript, locked: each keeper shares the lock.
+    pub(super) life_lock: File,
+}
+
+/// What a keeper is asked to do.
+#[derive(Debug)]
+pub(super) struct Order<'a> {
+    pub(super) command: &'a str,
+    pub(super) timeout: Option<Duration>,
+    /// Where the output goes.
+    pub(super) output: OwnedFd,
+    /// Whether that is a log, which shall tell how the command ended.
+    pub(super) log: bool,
+}
+
+/// How a kept command ended. Nothing of it is left either way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// As the keeper says.
+    Reported(Report),
+    /// The keeper was killed, by the command or by the worker.
+    KeeperLost,
+}
+
+/// A keeper that is not reaped. If it is dropped, the lifeline closes and the keeper ends the command.
+#[derive(Debug)]
+pub(super) struct Kept {
+    child: Child,
+    channel: UnixStream,
+    heard: Vec<u8>,
+    /// Whether the keeper has closed its end: it does so only by exiting.
+    closed: bool,
+    reaped: bool,
+    /// Made before the keeper, so that no child's end is missed.
+    child_ended: SignalStream,
+}
+
+impl Kept {
+    /// Starts a keeper and its command.
+    pub(super) fn start(surroundings: &Surroundings, order: Order<'_>) -> io::Result<Self> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let channel = UnixStream::from_std(ours)?;
+        let child_ended = signal(SignalKind::child())?;
+        let (program, mut arguments) = keeper_program();
+        if let Some(timeout) = order.timeout {
+            arguments.extend(["--timeout-ms".into(), timeout.as_millis().to_string().into()]);
+        }
+        arguments.extend(order.log.then(|| "--log".into()));
+        arguments.extend(["--".into(), order.command.into()]);
+        let mut command = Command::new(program);
+        command.arg0("team-worker").args(arguments).current_dir(&surroundings.workspace);
+        command.env_clear().envs(surroundings.environment.variables());
+        command.stdin(Stdio::from(surroundings.life_lock.try_clone()?));
+        command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(order.output));
+        // Held until the pid is known: a sweep between the two would take the keeper for a stray.
+        let mut keepers = keepers();
+        let child = command.spawn()?;
+        keepers.push(Pid::from_child(&child));
+        Ok(Self { child, channel, heard: Vec::new(), closed: false, reaped: false, child_ended })
+    }
+
+    /// Asks the keeper to end the command; wakes it if the command has stopped it.
+    pub(super) fn end(&self) {
+        // An error means that it has ended already.
+        drop(rustix::net::shutdown(&self.channel, Shutdown::Write));
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills a keeper that does not end its command. What it leaves is swept up by [`Kept::ended`].
+    pub(super) fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // A process that is not reaped keeps its pid.
+        if !self.reaped {
+            drop(kill_process(Pid::from_child(&self.child), signal));
+        }
+    }
+
+    /// Waits until the command and all that it started is gone. May be dropped and called again.
+    pub(super) async fn ended(&mut self) -> Ended {
+        while !self.closed {
+            let mut bytes = [0; 1024];
+            match self.channel.read(&mut bytes).await {
+                Ok(0) | Err(_) => self.closed = true,
+                Ok(read) if self.heard.len() < MAX_REPORT => self.heard.extend_from_slice(&bytes[..read]),
+                Ok(_) => {}
+            }
+        }
+        // A process leaves its children to the next one after it has closed its descriptors: reap it before
+        // looking for strays.
+        while !self.try_reap() {
+            self.child_ended.recv().await;
+        }
+        let mut lines = self.heard.split(|&byte| byte == b'\n').rev();
+        if let Some(report) = lines.find_map(|line| serde_json::from_slice(line).ok()) {
+            return Ended::Reported(report);
+        }
+        while sweep_strays() > 0 {
+            self.child_ended.recv().await;
+        }
+        Ended::KeeperLost
+    }
+
+    fn try_reap(&mut self) -> bool {
+        if !self.reaped {
+            let mut keepers = keepers();
+            // An error means that somebody else has reaped it.
+            self.reaped = !matches!(self.child.try_wait(), Ok(None));
+            if self.reaped {
+                keepers.retain(|&keeper| keeper != Pid::from_child(&self.child));
+            }
+        }
+        self.reaped
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // A keeper that nobody waits for any more is reaped, and if need be killed, as a stray.
+        if !self.try_reap() {
+            keepers().retain(|&keeper| keeper != Pid::from_child(&self.child));
+        }
+    }
+}
+
+/// Kills and reaps, in one round, the children of this process that are no keepers, and what descends from them.
+/// Returns how many are not gone yet; the end of each is announced by SIGCHLD.
+pub(super) fn sweep_strays() -> usize {
+    let keepers = keepers();
+    let strays = match sweep::kill_children(|child| keepers.contains(&child)) {
+        Ok(strays) => strays,
+        Err(error) => {
+            tracing::error!("cannot look for what a keeper left: {error}");
+            return 0;
+        }
+    };
+    let gone = |&stray: &Pid| !matches!(rustix::process::waitpid(Some(stray), WaitOptions::NOHANG), Ok(None));
+    strays.len() - strays.iter().filter(|stray| gone(stray)).count()
+}
+
+/// Returns program and first arguments of a keeper: this binary, whatever stands at its path meanwhile.
+#[cfg(not(test))]
+fn keeper_program() -> (PathBuf, Vec<OsString>) {
+    let running = Path::new("/proc/self/exe");
+    let program = if running.exists() {
+        running.to_owned()
+    } else {
+        std::env::current_exe().unwrap_or_else(|_| "team-worker".into())
+    };
+    (program, vec![SUBCOMMAND.into()])
+}
+
+/// In unit tests, this binary is the test harness, and one of its tests is the keeper.
+#[cfg(test)]
+fn keeper_program() -> (PathBuf, Vec<OsString>) {
+    let arguments = [crate::keeper::tests::ENTRY, "--exact", "--quiet", "--nocapture", "--test-threads=1", "--"];
+    let arguments = arguments.into_iter().chain([crate::keeper::tests::AS_KEEPER, SUBCOMMAND]);
+    (Path::new("/proc/self/exe").to_owned(), arguments.map(OsString::from).collect())
+}
+
+/// Starts a process of a test that a sweep must spare, although it is no keeper.
+#[cfg(test)]
+pub(super) fn spawn_spared(mut command: Command) -> io::Result<Child> {
+    let mut keepers = keepers();
+    let child = command.spawn()?;
+    keepers.push(Pid::from_child(&child));
+    Ok(child)
+}

@@ -1,0 +1,191 @@
+//! The tools of a teammate: what a model may call, and the ones that work on the machine.
+//!
+//! Owns every process that a tool starts. Nothing here decides whether a call may run, or speaks to another member:
+//! `bash`, the file tools and `sleep` are run here, the others by whoever keeps the protocol.
+
+mod bash;
+mod call;
+mod files;
+mod kept;
+mod output;
+pub(crate) mod team;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use teamd_shared::environment::Environment;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
+use tokio::time::{Duration, Instant, sleep_until};
+
+use bash::{Background, Foreground};
+pub(crate) use call::{Call, TOOLS};
+use files::{FileError, Workspace};
+use kept::Surroundings;
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// The text for the model.
+    pub(crate) content: String,
+    /// Whether that is an error.
+    pub(crate) is_error: bool,
+}
+
+impl Outcome {
+    /// Makes the outcome of a call that did what was asked.
+    pub(crate) fn ok(content: impl Into<String>) -> Self {
+        Self { content: content.into(), is_error: false }
+    }
+
+    /// Makes the outcome of a call that did not.
+    pub(crate) fn error(content: impl Into<String>) -> Self {
+        Self { content: content.into(), is_error: true }
+    }
+}
+
+impl<E: std::fmt::Display> From<Result<String, E>> for Outcome {
+    fn from(result: Result<String, E>) -> Self {
+        match result {
+            Ok(content) => Self::ok(content),
+            Err(error) => Self::error(error.to_string()),
+        }
+    }
+}
+
+/// What a toolbox needs.
+#[derive(Debug)]
+pub(crate) struct ToolboxConfig {
+    /// The directory that the tools work in.
+    pub(crate) workspace: PathBuf,
+    /// The team directory: logs go there, and no file tool reaches into it.
+    pub(crate) team_dir: Arc<TeamDir>,
+    /// Whose tools they are.
+    pub(crate) name: Name,
+    /// The transcript, as the worker has locked it: each keeper shares the lock.
+    pub(crate) life_lock: File,
+    /// The variables of every command. Its secrets are given to none.
+    pub(crate) environment: Environment,
+}
+
+/// Why there are no tools. Fits behind "error: ".
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ToolboxError {
+    /// The workspace cannot be used.
+    #[error(transparent)]
+    Workspace(#[from] FileError),
+    /// The kernel does not let this process look after its orphans.
+    #[error("cannot become a subreaper: {0}")]
+    Subreaper(nix::errno::Errno),
+}
+
+/// The tools that work on the machine.
+#[derive(Debug)]
+pub(crate) struct Toolbox {
+    surroundings: Surroundings,
+    workspace: Workspace,
+    background: Background,
+}
+
+impl Toolbox {
+    /// Opens the workspace, and makes this process the subreaper of what its tools start.
+    ///
+    /// # Errors
+    /// [`ToolboxError`] if the system refuses, or the workspace lies in the team directory.
+    pub(crate) fn new(config: ToolboxConfig) -> Result<Self, ToolboxError> {
+        let workspace = Workspace::open(&config.workspace, Arc::clone(&config.team_dir))?;
+        nix::sys::prctl::set_child_subreaper(true).map_err(ToolboxError::Subreaper)?;
+        let surroundings = Surroundings {
+            workspace: config.workspace,
+            environment: config.environment,
+            life_lock: config.life_lock,
+        };
+        Ok(Self { surroundings, workspace, background: Background::new(config.team_dir, config.name) })
+    }
+
+    /// Starts a call. Must be called within the runtime.
+    ///
+    /// File tools are done when this returns. A call of the protocol is none of this module's: its outcome is an error.
+    pub(crate) fn start(&mut self, call: Call) -> Running {
+        let outcome = match call {
+            Call::Bash { command, timeout, background: false } => {
+                match Foreground::start(&self.surroundings, &command, timeout) {
+                    Ok(started) => return Running(State::Bash(Box::new(started))),
+                    Err(error) => Outcome::error(error),
+                }
+            }
+            Call::Bash { command, timeout, background: true } => {
+                let started = self.background.start(&self.surroundings, &command, timeout);
+                started.unwrap_or_else(Outcome::error)
+            }
+            Call::ReadFile { path, limit, offset } => self.workspace.read(&path, offset, limit).into(),
+            Call::WriteFile { path, content } => self.workspace.write(&path, &content).into(),
+            Call::EditFile { path, old_text, new_text } => self.workspace.edit(&path, &old_text, &new_text).into(),
+            Call::Sleep { seconds } => {
+                let until = Instant::now() + Duration::from_secs_f64(seconds);
+                return Running(State::Sleep { until, seconds });
+            }
+            Call::SendMessage { .. } | Call::ReadInbox | Call::ShutdownResponse { .. } | Call::PlanApproval { .. } => {
+                Outcome::error("this tool is not run here")
+            }
+        };
+        Running(State::Done(outcome))
+    }
+
+    /// Ends the commands in the background and all that they started; returns when that is gone.
+    pub(crate) async fn end_background(&mut self) {
+        self.background.end().await;
+    }
+
+    /// Tells whether a command runs in the background.
+    pub(crate) fn has_background(&self) -> bool {
+        self.background.is_running()
+    }
+
+    /// Kills and reaps, in one round, what killed keepers have left. Calls do so themselves: this is for the
+    /// moments between them.
+    pub(crate) fn reap_strays(&mut self) {
+        kept::sweep_strays();
+    }
+}
+
+/// A call that has been started. If it is dropped, it is ended, but nobody waits for that.
+#[derive(Debug)]
+pub(crate) struct Running(State);
+
+#[derive(Debug)]
+enum State {
+    Done(Outcome),
+    Sleep { until: Instant, seconds: f64 },
+    Bash(Box<Foreground>),
+}
+
+impl Running {
+    /// Waits for the outcome; all that the call started (but in the background) is gone then.
+    ///
+    /// Cancel safe: may be dropped halfway and called again.
+    pub(crate) async fn finish(&mut self) -> Outcome {
+        let outcome = match &mut self.0 {
+            State::Done(outcome) => return outcome.clone(),
+            State::Sleep { until, seconds } => {
+                sleep_until(*until).await;
+                Outcome::ok(format!("slept {seconds} s"))
+            }
+            State::Bash(command) => command.finish().await,
+        };
+        self.0 = State::Done(outcome.clone());
+        outcome
+    }
+
+    /// Ends the call; all that it started is gone when this returns.
+    ///
+    /// The outcome tells why, unless the call had ended by itself.
+    pub(crate) async fn cancel(self, why: &str) -> Outcome {
+        match self.0 {
+            State::Done(outcome) => outcome,
+            State::Sleep { .. } => Outcome::error(format!("[{why}]")),
+            State::Bash(command) => command.cancel(why).await,
+        }
+    }
+}

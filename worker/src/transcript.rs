@@ -1,0 +1,230 @@
+//! The transcript file: its lock, which is the life; its entries, read once and appended.
+//!
+//! **Who writes**: this process alone, an entry a line, each with the cursor (how far the inbox is taken in).
+//! **When it dies** in the middle of an entry, the next life cuts the torn tail off. An entry that cannot be
+//! written ends the process: nothing may happen that is not in the transcript.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::OFlags;
+use teamd_shared::fs::{AppendError, AppendLog};
+use teamd_shared::message::to_json_line;
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use teamd_shared::transcript::{Entry, Event};
+
+/// What every line that begins a life holds, and hardly any other.
+const LIFE: &[u8] = b"\"entry\":\"life\"";
+
+/// Why the transcript cannot be used. Fits behind "error: ".
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TranscriptError {
+    /// Another process lives this life, or still ends a call of it.
+    #[error("{} is locked: this teammate (or a tool call of it) still runs", .0.display())]
+    Locked(PathBuf),
+    /// The system refused.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    /// The system refused to read, lock or sync it.
+    #[error("cannot {verb} {}: {source}", .path.display())]
+    Io {
+        /// What was tried.
+        verb: &'static str,
+        /// The transcript.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// An entry could not be written.
+    #[error("cannot write the transcript {}: {source}", .path.display())]
+    Write {
+        /// The transcript.
+        path: PathBuf,
+        /// Why not.
+        source: AppendError,
+    },
+}
+
+/// The transcript of this member, open and locked.
+#[derive(Debug)]
+pub(crate) struct Transcript {
+    log: AppendLog,
+    path: PathBuf,
+    cursor: Position,
+    /// Whether entries that must outlive a loss of power are synced.
+    durable: bool,
+}
+
+impl Transcript {
+    /// Takes the life lock and repairs the end of the file. Nothing is read yet.
+    pub(crate) fn lock(dir: &TeamDir, name: &Name) -> Result<Self, TranscriptError> {
+        let (at, aside) = (TeamPath::transcript(name), TeamPath::transcript_torn(name));
+        let path = dir.path(&at);
+        let file = dir.open_file(&at, OFlags::RDWR | OFlags::CREATE | OFlags::APPEND)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(TranscriptError::Locked(path)),
+            Err(TryLockError::Error(source)) => return Err(TranscriptError::Io { verb: "lock", path, source }),
+        }
+        let opened = AppendLog::repair(file, dir, &at, &aside)?;
+        if let Some(torn) = opened.torn {
+            tracing::warn!("{} bytes of a torn entry were moved to {}", torn.len(), dir.path(&aside).display());
+        }
+        Ok(Self { log: opened.log, path, cursor: Position::START, durable: true })
+    }
+
+    /// Sets whether [`Transcript::sync`] syncs.
+    pub(crate) fn set_durable(&mut self, durable: bool) {
+        self.durable = durable;
+    }
+
+    /// Returns another descriptor of the file: whoever holds it holds the life lock.
+    pub(crate) fn life_lock(&self) -> Result<File, TranscriptError> {
+        let clone = self.log.file().try_clone();
+        clone.map_err(|source| TranscriptError::Io { verb: "open", path: self.path.clone(), source })
+    }
+
+    /// Reads a conversation: the entries from the life in which it began; none if it never began.
+    ///
+    /// Earlier conversations in the same file are passed over without being understood.
+    pub(crate) fn conversation(&mut self, conversation: u32) -> Result<Vec<Entry>, TranscriptError> {
+        let bytes = self.log.read_all().map_err(|source| TranscriptError::Io {
+            verb: "read",
+            path: self.path.clone(),
+            source,
+        })?;
+        let begins = |line: &[u8]| {
+            contains(line, LIFE)
+                && serde_json::from_slice::<Entry>(line).is_ok_and(
+                    |entry| matches!(entry.event, Event::Life { conversation: of, .. } if of == conversation),
+                )
+        };
+        let lines = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+        let mut entries = Vec::new();
+        for line in lines.skip_while(|line| !begins(line)) {
+            match serde_json::from_slice::<Entry>(line) {
+                Ok(entry) => entries.push(entry),
+                // A foreign hand was in the file: the rest of the conversation is worth more than this entry.
+                Err(error) => tracing::error!("an entry of {} cannot be read: {error}", self.path.display()),
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Returns how far the inbox is taken in.
+    pub(crate) fn cursor(&self) -> Position {
+        self.cursor
+    }
+
+    /// Sets how far the inbox is taken in: it stands in the next entry.
+    pub(crate) fn set_cursor(&mut self, cursor: Position) {
+        self.cursor = cursor;
+    }
+
+    /// Appends an entry.
+    pub(crate) fn append(&mut self, event: &Event) -> Result<(), TranscriptError> {
+        let entry = Entry { at: unix_now(), inbox: self.cursor, event: event.clone() };
+        let value = serde_json::to_value(&entry).map_err(|error| self.unwritten(AppendError::Write(error.into())))?;
+        let mut line = to_json_line(&value);
+        line.push(b'\n');
+        self.log.append(&line).map_err(|source| self.unwritten(source))
+    }
+
+    /// Makes the entries outlive a loss of power.
+    pub(crate) fn sync(&self) -> Result<(), TranscriptError> {
+        if !self.durable {
+            return Ok(());
+        }
+        self.log.sync().map_err(|source| self.unwritten(source))
+    }
+
+    fn unwritten(&self, source: AppendError) -> TranscriptError {
+        TranscriptError::Write { path: self.path.clone(), source }
+    }
+}
+
+/// Returns the time of day, in seconds since 1970. Nothing is decided by it.
+pub(crate) fn unix_now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+fn contains(line: &[u8], part: &[u8]) -> bool {
+    // The key stands near the beginning: `at`, `inbox`, `entry`.
+    line[..line.len().min(256)].windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn scratch() -> (tempfile::TempDir, TeamDir, Name) {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        (scratch, dir, Name::new("alice").unwrap())
+    }
+
+    fn life(incarnation: u32, conversation: u32) -> Event {
+        Event::Life { incarnation, conversation, prompt: None }
+    }
+
+    fn text(content: &str) -> Event {
+        Event::Left { reason: content.to_owned() }
+    }
+
+    #[test]
+    fn a_life_is_locked_until_every_descriptor_of_it_is_closed() {
+        let (_scratch, dir, alice) = scratch();
+        let transcript = Transcript::lock(&dir, &alice).unwrap();
+        let keeper = transcript.life_lock().unwrap();
+        drop(transcript);
+        let error = Transcript::lock(&dir, &alice).unwrap_err();
+        assert!(matches!(error, TranscriptError::Locked(_)), "{error}");
+        drop(keeper);
+        Transcript::lock(&dir, &alice).unwrap();
+    }
+
+    #[test]
+    fn only_the_conversation_that_is_asked_for_is_read() {
+        let (_scratch, dir, alice) = scratch();
+        let mut transcript = Transcript::lock(&dir, &alice).unwrap();
+        for event in [life(1, 1), text("old"), life(2, 2), text("new"), life(3, 2), text("newer")] {
+            transcript.append(&event).unwrap();
+        }
+        let events = |entries: Vec<Entry>| entries.into_iter().map(|entry| entry.event).collect::<Vec<_>>();
+        let read = events(transcript.conversation(2).unwrap());
+        assert_eq!(read, [life(2, 2), text("new"), life(3, 2), text("newer")]);
+        assert!(transcript.conversation(4).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_cursor_stands_in_every_entry() {
+        let (_scratch, dir, alice) = scratch();
+        let mut transcript = Transcript::lock(&dir, &alice).unwrap();
+        transcript.append(&life(1, 1)).unwrap();
+        let cursor = Position::after(5, b"abcd\n");
+        transcript.set_cursor(cursor);
+        transcript.append(&text("later")).unwrap();
+        let cursors: Vec<_> = transcript.conversation(1).unwrap().iter().map(|entry| entry.inbox).collect();
+        assert_eq!(cursors, [Position::START, cursor]);
+        assert_eq!(teamd_shared::transcript::position(&dir, &alice).unwrap(), Some(cursor));
+    }
+
+    #[test]
+    fn a_torn_or_unreadable_entry_does_not_take_the_others_with_it() {
+        let (_scratch, dir, alice) = scratch();
+        let mut transcript = Transcript::lock(&dir, &alice).unwrap();
+        transcript.append(&life(1, 1)).unwrap();
+        drop(transcript);
+        let path = dir.path(&TeamPath::transcript(&alice));
+        let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all(b"not an entry\n{\"at\":1,\"inb").unwrap();
+        let mut transcript = Transcript::lock(&dir, &alice).unwrap();
+        transcript.append(&text("after")).unwrap();
+        assert_eq!(transcript.conversation(1).unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,213 @@
+//! The steps of a turn: the model is asked, its calls run one after the other, each result is recorded before
+//! the next call begins. What a step does next is not decided here.
+
+use teamd_shared::id::Ids;
+use teamd_shared::message::{AnsweredBy, Body, Message};
+use teamd_shared::request::Status;
+use teamd_shared::transcript::{Block, Event as Entry};
+
+use crate::gate;
+use crate::model::Answer as ModelAnswer;
+use crate::plan::{self, Submission};
+use crate::replay::{calls_of, sends, text_of};
+use crate::session::{Session, stands};
+use crate::state::{Answer, End, Outcome as Made, Verdict, Why};
+use crate::tools::{Call, Outcome, team};
+use crate::transcript::TranscriptError;
+
+impl Session {
+    /// Asks the model. A call that is dropped leaves nothing behind.
+    pub(crate) async fn think(&mut self) -> Result<(), TranscriptError> {
+        self.desk.state.thinking();
+        match self.desk.attend(self.model.answer()).await {
+            Ok(Ok(answer)) => self.answered(answer)?,
+            Ok(Err(error)) => {
+                tracing::error!("the model failed: {error}");
+                self.closing = error.to_string();
+                self.desk.state.failed();
+            }
+            Err(_) => self.desk.state.dropped(),
+        }
+        Ok(())
+    }
+
+    /// Records an answer with the ids of what its calls will send, before the first of them runs.
+    fn answered(&mut self, answer: ModelAnswer) -> Result<(), TranscriptError> {
+        let ModelAnswer { mut content, usage } = answer;
+        for block in &mut content {
+            if let Block::ToolUse { name, message_id, request_id, .. } = block
+                && sends(name)
+            {
+                *message_id = Some(self.ids.message());
+                *request_id = (name == "plan_approval").then(|| self.ids.request());
+            }
+        }
+        self.closing = text_of(&content);
+        self.calls = calls_of(&content);
+        self.record(&Entry::Answer { content, usage })?;
+        if !self.calls.is_empty() {
+            self.transcript.sync()?;
+        }
+        self.desk.state.answered(!self.calls.is_empty());
+        Ok(())
+    }
+
+    /// Runs the next call.
+    pub(crate) async fn call(&mut self) -> Result<(), TranscriptError> {
+        let Some(next) = self.calls.front() else { return Ok(()) };
+        let (message_id, request_id) = (next.message_id, next.request_id.clone());
+        let call = match Call::parse(&next.name, &next.input) {
+            Ok(call) => call,
+            Err(why) => return self.end_call(Outcome::error(why)),
+        };
+        let message_id = message_id.unwrap_or_else(|| self.ids.message());
+        if let Err(refused) = gate::admit(self.desk.state.gate(), call.needs_open_gate()) {
+            return self.end_call(Outcome::error(refused));
+        }
+        match call {
+            Call::SendMessage { to, content } => {
+                let outcome = team::send_message(&self.outbox, message_id, &to, &content);
+                self.end_call(outcome)
+            }
+            Call::ReadInbox => self.read_inbox(),
+            Call::PlanApproval { plan } => {
+                let request_id = request_id.unwrap_or_else(|| self.ids.request());
+                self.desk.state.planning(request_id.clone());
+                self.submission = Some(Submission { plan, message_id, request_id });
+                Ok(())
+            }
+            Call::ShutdownResponse { request_id, approve, reason } => {
+                if self.desk.state.pending_shutdown() != Some(&request_id) {
+                    return self.end_call(Outcome::error(format!("no shutdown request {request_id} is pending")));
+                }
+                self.desk.state.calling("answering a shutdown".to_owned(), false);
+                match self.respond(&request_id, message_id, (approve, reason), AnsweredBy::Model) {
+                    Ok(()) => Ok(()),
+                    Err(error) => self.end_call(Outcome::error(error.to_string())),
+                }
+            }
+            call => self.run_tool(call).await,
+        }
+    }
+
+    async fn run_tool(&mut self, call: Call) -> Result<(), TranscriptError> {
+        self.desk.state.calling(call.activity(), call.needs_open_gate());
+        let mut running = self.desk.toolbox.start(call);
+        let outcome = match self.desk.attend(running.finish()).await {
+            Ok(outcome) => outcome,
+            Err(why) => self.desk.attend_to_its_end(running.cancel(&broken_off(&why))).await,
+        };
+        self.end_call(outcome)
+    }
+
+    /// Records the result of the call that is next, or runs.
+    fn end_call(&mut self, outcome: Outcome) -> Result<(), TranscriptError> {
+        if let Some(ended) = self.calls.pop_front() {
+            let Outcome { content, is_error } = outcome;
+            self.record(&Entry::Result { tool_use_id: ended.id, content, is_error })?;
+        }
+        self.desk.state.background(self.desk.toolbox.has_background());
+        self.desk.state.call_ended(!self.calls.is_empty());
+        Ok(())
+    }
+
+    /// Gives every call without a result one that says why it does not run.
+    pub(crate) fn skip(&mut self, why: &Why) -> Result<(), TranscriptError> {
+        let submission = self.submission.take();
+        if let Some(submission) = &submission {
+            self.desk.link.settle(&submission.request_id);
+        }
+        if submission.is_some() || self.desk.state.is_answering() {
+            self.end_call(Outcome::error(format!("no reply: {}", broken_off(why))))?;
+        }
+        while !self.calls.is_empty() {
+            self.end_call(Outcome::error(format!("not run: {}", broken_off(why))))?;
+        }
+        self.desk.state.skipped();
+        Ok(())
+    }
+
+    /// Delivers what has arrived, and lists it.
+    fn read_inbox(&mut self) -> Result<(), TranscriptError> {
+        self.desk.fetch();
+        let delivered = self.take_in()?;
+        self.end_call(Outcome::ok(listed(&delivered)))
+    }
+
+    /// Writes the line of the plan, and names it.
+    pub(crate) fn name_plan(&mut self) -> Result<(), TranscriptError> {
+        let Some(Submission { plan, message_id, request_id }) = self.submission.clone() else { return Ok(()) };
+        let incarnation = Some(self.incarnation);
+        let body = Body::PlanApprovalRequest { request_id: request_id.clone(), plan, incarnation };
+        match self.outbox.to_lead(message_id, body) {
+            Ok(line) => {
+                self.desk.state.named();
+                self.desk.link.name(&request_id, line);
+                Ok(())
+            }
+            Err(error) => self.resolve(&Verdict::Refused(error.to_string())),
+        }
+    }
+
+    /// Chooses other ids: those of the plan belong to another request.
+    pub(crate) fn rename_plan(&mut self) {
+        if let Some(submission) = self.submission.take().map(Submission::renamed) {
+            self.desk.state.planning(submission.request_id.clone());
+            self.submission = Some(submission);
+        }
+    }
+
+    /// Tells the model what became of its plan; the calls behind one that was not approved are refused.
+    pub(crate) fn resolve(&mut self, verdict: &Verdict) -> Result<(), TranscriptError> {
+        if let Some(submission) = self.submission.take() {
+            self.desk.link.settle(&submission.request_id);
+        }
+        self.end_call(plan::told(verdict))?;
+        if !matches!(verdict, Verdict::Decided { status: Status::Approved, .. }) {
+            while !self.calls.is_empty() {
+                self.end_call(Outcome::error(plan::BEHIND_A_REJECTED))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with what the daemon made of an answer to a shutdown; the model is told of its own.
+    pub(crate) fn settle(&mut self, answer: &Answer) -> Result<(), TranscriptError> {
+        self.desk.state.settled();
+        if answer.by == AnsweredBy::Runtime {
+            return Ok(());
+        }
+        self.end_call(match &answer.outcome {
+            Some(Made::Recorded(status)) if stands(answer.approve, *status) => Outcome::ok(match status {
+                Status::Approved => "approved: you leave when the calls of this answer have run",
+                _ => "rejected: the lead has your reason; go on with your work",
+            }),
+            Some(Made::Recorded(status)) => {
+                Outcome::error(format!("your answer does not count: the request is {} already", status.as_str()))
+            }
+            Some(Made::Refused(why)) => Outcome::error(format!("your answer does not count: {why}")),
+            None => Outcome::error("your answer was not recorded"),
+        })
+    }
+}
+
+/// Says why something is broken off, or does not begin.
+fn broken_off(why: &Why) -> String {
+    match why {
+        Why::Interrupted => "interrupted by the lead",
+        Why::LetGo => "the shutdown is approved",
+        Why::Overdue => "the shutdown was not answered in time",
+        Why::Ends(End::Terminated) => "interrupted: SIGTERM ends the worker",
+        Why::Ends(End::Approved | End::Unknown(_)) => "interrupted: the worker ends",
+    }
+    .to_owned()
+}
+
+/// Lists messages for the model.
+fn listed(messages: &[Message]) -> String {
+    if messages.is_empty() {
+        return "no new messages".to_owned();
+    }
+    let line = |message: &Message| format!("{} from {}: {}", message.body.kind(), message.from, message.content);
+    messages.iter().map(line).collect::<Vec<_>>().join("\n")
+}

@@ -124,8 +124,9 @@ impl From<AppendError> for CommandError {
         let (message, hint) = (error.to_string(), error.hint());
         let error = match error {
             AppendError::Dir(error) => error.into(),
-            AppendError::NoInbox(_) => Self::new(ExitCode::NotFound, message)
-                .hint("`teamctl status` shows who is on the roster"),
+            AppendError::NoInbox(_) => {
+                Self::new(ExitCode::NotFound, message).hint("`teamctl status` shows who is on the roster")
+            }
             _ => Self::new(ExitCode::Failed, message),
         };
         hint.into_iter().fold(error, Self::hint)
@@ -141,7 +142,12 @@ impl From<SettingError> for CommandError {
 
 impl From<Refusal> for CommandError {
     fn from(refusal: Refusal) -> Self {
-        Self { code: refusal.code.into(), message: refusal.message, hint: refusal.hint, candidates: Vec::new() }
+        Self {
+            code: refusal.code.into(),
+            message: refusal.message,
+            hint: refusal.hint,
+            candidates: Vec::new(),
+        }
     }
 }
 
@@ -161,7 +167,8 @@ mod tests {
 
     #[test]
     fn a_refusal_keeps_its_kind_and_its_hint() {
-        let refusal = Refusal::new(RefusalCode::Conflict, "alice runs already").hint("`teamctl status alice`");
+        let refusal =
+            Refusal::new(RefusalCode::Conflict, "alice runs already").hint("`teamctl status alice`");
         let error = CommandError::from(refusal);
         assert_eq!(error.code(), ExitCode::Conflict);
         let json = r#"{"code":"conflict","message":"alice runs already","hint":"`teamctl status alice`"}"#;
@@ -178,7 +185,8 @@ mod tests {
 
     #[test]
     fn candidates_stand_in_the_json_where_there_are_some() {
-        let error = CommandError::new(ExitCode::NotFound, "ambiguous").candidates(vec!["a1".into(), "a2".into()]);
+        let error =
+            CommandError::new(ExitCode::NotFound, "ambiguous").candidates(vec!["a1".into(), "a2".into()]);
         let json = r#"{"code":"not_found","message":"ambiguous","hint":null,"candidates":["a1","a2"]}"#;
         assert_eq!(error.to_json().to_string(), json);
     }

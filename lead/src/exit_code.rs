@@ -114,9 +114,10 @@ mod tests {
 
     #[test]
     fn every_code_has_a_rank_a_number_and_a_name_of_its_own() {
-        let numbers: Vec<u8> = [Done, Failed, Usage, Rejected, NotFound, TimedOut, ExitCode::NotRunning, Conflict]
-            .map(ExitCode::number)
-            .to_vec();
+        let numbers: Vec<u8> =
+            [Done, Failed, Usage, Rejected, NotFound, TimedOut, ExitCode::NotRunning, Conflict]
+                .map(ExitCode::number)
+                .to_vec();
         assert_eq!(numbers, (0..=7).collect::<Vec<u8>>());
         assert_eq!(Interrupted.number(), 130);
         let mut names = RANKING.map(ExitCode::as_str).to_vec();

@@ -1,18 +1,21 @@
 //! The lead: `teamd`, the daemon of a team, and `teamctl`, which talks to it.
 //!
 //! The two sides of this crate meet on the control socket and in the files of the team directory: `ctl`
-//! uses nothing of `daemon`, and `daemon` nothing of `ctl`.
+//! uses nothing of `daemon`, and `daemon` nothing of `ctl`. Only the front of `teamd` knows both.
 
+mod client;
+mod ctl;
 mod daemon;
 mod error;
 mod exit_code;
+mod teamd;
 
-/// Runs `teamd`.
+/// Runs `teamd`, from its command line to its exit code.
 pub fn teamd() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    teamd::run()
 }
 
-/// Runs `teamctl`.
+/// Runs `teamctl`, from its command line to its exit code.
 pub fn teamctl() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    ctl::run()
 }

@@ -115,6 +115,7 @@ impl Job {
 
     fn keep(&self) -> Result<Report, String> {
         let begun = Instant::now();
+        close_inherited().map_err(|error| format!("cannot close what it has inherited: {error}"))?;
         teamd_shared::process::deny_tracing();
         leave_the_terminal().map_err(|error| format!("cannot leave the terminal: {error}"))?;
         nix::sys::prctl::set_child_subreaper(true).map_err(|error| format!("cannot become a subreaper: {error}"))?;
@@ -161,6 +162,19 @@ fn last_line_of_a_log(report: &Report) -> String {
         (Because::TimedOut, ..) => "[timed out]".to_owned(),
         _ => "[ended]".to_owned(),
     }
+}
+
+/// Closes all but the three descriptors: what the shell that once started the daemon had left open (a lock, a
+/// jobserver) is no business of a command. Comes before anything else is opened.
+fn close_inherited() -> io::Result<()> {
+    let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for descriptor in open.into_iter().filter(|&descriptor| descriptor > 2) {
+        // One of them was that of the listing, and is closed already.
+        drop(nix::unistd::close(descriptor));
+    }
+    Ok(())
 }
 
 /// Makes sure that a command cannot reach a terminal, and that no key pressed there reaches the keeper.

@@ -26,7 +26,6 @@ use crate::outbox::Outbox;
 use crate::replay::Standing;
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, State};
-use crate::strays;
 use crate::tools::{Toolbox, ToolboxConfig};
 use crate::transcript::{Transcript, TranscriptError};
 
@@ -49,7 +48,6 @@ fn start(args: &RunArgs) -> anyhow::Result<()> {
         tracing::debug!("no session of its own: {errno}");
     }
     deny_tracing();
-    strays::adopt();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot make the runtime")?.block_on(live(args, inherited))
 }

@@ -312,6 +312,7 @@ impl Session {
         self.record(&Entry::Idle { idle_reason, content: content.clone(), message_id })?;
         self.transcript.sync()?;
         self.outbox.notify(&Owed::Idle { idle_reason, content, message_id });
+        self.desk.toolbox.reap_strays();
         self.desk.state.finished();
         Ok(())
     }

@@ -6,14 +6,6 @@ use rustix::process::{WaitOptions, waitpid};
 
 use crate::keeper::sweep;
 
-/// Makes this process the one that inherits what its children leave behind.
-pub(crate) fn adopt() {
-    #[cfg(target_os = "linux")]
-    if let Err(errno) = nix::sys::prctl::set_child_subreaper(true) {
-        tracing::warn!("cannot adopt the processes that a command leaves behind: {errno}");
-    }
-}
-
 /// Ends every child, and those that come to light with its end. To be called when no keeper runs any more.
 pub(crate) fn end() {
     if let Err(error) = try_end() {

@@ -99,7 +99,8 @@ impl Live {
             }
             Event::Ended { life, .. } => {
                 if let Some(alive) = self.of_mut(life) {
-                    *alive = Alive { environment: alive.environment.take(), ..Alive::default() };
+                    let (incarnation, environment) = (alive.incarnation, alive.environment.take());
+                    *alive = Alive { incarnation, environment, ..Alive::default() };
                 }
             }
             Event::Terminate => self.terminations += 1,

@@ -28,5 +28,4 @@ mod supervisor;
 mod waiters;
 mod word;
 
-pub(crate) use start::serve_detached;
-pub(crate) use start::{StartOptions, Started, start};
+pub(crate) use start::{StartOptions, Started, serve, start};

@@ -1,7 +1,7 @@
 //! The daemon from its start to its end, readable from top to bottom.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -38,15 +38,15 @@ const BATCH: usize = 512;
 
 /// Runs the daemon under a lock that is held already, until everybody is gone. `ready` is called once it
 /// answers on its control socket.
-pub(crate) fn serve(
-    dir: PathBuf,
+pub(super) fn serve(
+    dir: &Path,
     lock: TeamLock,
     ready: impl FnOnce() -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     deny_tracing();
     raise_file_limit();
     let settings = Settings::from_env()?;
-    let dir = Arc::new(TeamDir::create(&dir)?);
+    let dir = Arc::new(TeamDir::create(dir)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {

@@ -6,7 +6,7 @@
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use teamd_shared::logging;
 use teamd_shared::team_dir::TeamDir;
 
 use super::lock::TeamLock;
-use super::run::{open_log, serve};
+use super::run::{self, open_log};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
@@ -52,13 +52,13 @@ enum Readiness {
 ///
 /// # Errors
 /// [`CommandError`] with the daemon's own reason.
-pub(crate) fn start(options: &StartOptions) -> Result<Started, CommandError> {
+pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
     let dir = TeamDir::create(&options.dir)?;
     match lock_or_running(&dir)? {
         Err(started) => Ok(started),
         Ok(lock) if options.foreground => {
             logging::to_stderr();
-            serve(dir.root().to_owned(), lock, || Ok(()))?;
+            run::serve(dir.root(), lock, || Ok(()))?;
             Ok(Started { pid: std::process::id(), already_running: false })
         }
         Ok(lock) => detach(&dir, lock),
@@ -138,23 +138,21 @@ fn detach(dir: &TeamDir, lock: TeamLock) -> Result<Started, CommandError> {
 }
 
 /// Runs as the detached daemon: `teamd serve`, which only `teamd start` calls.
-pub(crate) fn serve_detached(dir: PathBuf) -> Result<(), CommandError> {
-    let ended = become_daemon(&dir).and_then(|lock| {
-        serve(dir, lock, || say(&Readiness::Ready { pid: std::process::id() }))
-    });
-    if let Err(error) = &ended {
-        tracing::error!("{error}");
-        let hint = error.next_step().map(str::to_owned);
-        // Once it was ready, nobody listens any more.
-        if let Err(unheard) = say(&Readiness::Failed { message: error.message().to_owned(), hint }) {
-            tracing::debug!("{unheard}");
-        }
+pub(crate) fn serve(dir: &Path) -> ExitCode {
+    let ended = become_daemon(dir)
+        .and_then(|lock| run::serve(dir, lock, || say(&Readiness::Ready { pid: std::process::id() })));
+    let Err(error) = ended else { return ExitCode::Done };
+    tracing::error!("{error}");
+    let hint = error.next_step().map(str::to_owned);
+    // Once it was ready, nobody listens any more.
+    if let Err(unheard) = say(&Readiness::Failed { message: error.message().to_owned(), hint }) {
+        tracing::debug!("{unheard}");
     }
-    ended
+    error.code()
 }
 
 /// A session of its own, no terminal, the log for what it says.
-fn become_daemon(dir: &std::path::Path) -> Result<TeamLock, CommandError> {
+fn become_daemon(dir: &Path) -> Result<TeamLock, CommandError> {
     let lock = TeamLock::inherited().map_err(|e| failed("cannot take over the lock", &e))?;
     let lock = lock.ok_or_else(|| {
         CommandError::new(ExitCode::Failed, "another daemon holds the lock").hint("use `teamd start`")

@@ -1,0 +1,206 @@
+//! The client's end of the control socket: commands out, replies in. It decides nothing and prints nothing.
+
+use std::io;
+
+use teamd_shared::control::{
+    Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, Request, WireError, connect,
+};
+use teamd_shared::team_dir::TeamDir;
+
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// The tag of a reply that answers no request: the daemon refuses the connection as a whole.
+const CONNECTION: u32 = 0;
+
+/// A connection to the daemon of a team directory.
+#[derive(Debug)]
+pub(crate) struct Client {
+    connection: Connection,
+    last_tag: u32,
+}
+
+/// Why there is no result.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum CallError {
+    /// The daemon said no.
+    Refused(Refusal),
+    /// The connection ended before the reply: what became of the command is not known.
+    Lost(String),
+}
+
+impl From<CallError> for CommandError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Refused(refusal) => refusal.into(),
+            CallError::Lost(why) => Self::new(
+                ExitCode::Failed,
+                format!("the daemon was lost before it answered: {why}"),
+            )
+            .hint(
+                "`teamctl events --last 5` shows whether it was done, `teamd start` starts the daemon again",
+            ),
+        }
+    }
+}
+
+impl From<WireError> for CallError {
+    fn from(error: WireError) -> Self {
+        Self::Lost(error.to_string())
+    }
+}
+
+/// Makes the error of every command that needs a daemon where none runs.
+pub(crate) fn not_running(dir: &TeamDir) -> CommandError {
+    let message = format!("the daemon of {} is not running", dir.root().display());
+    CommandError::new(ExitCode::NotRunning, message).hint("`teamd start` starts it")
+}
+
+impl Client {
+    /// Connects to the daemon, and greets it.
+    ///
+    /// # Errors
+    /// [`ExitCode::NotRunning`] if none runs there, else [`ExitCode::Failed`].
+    pub(crate) async fn connect(dir: &TeamDir) -> Result<Self, CommandError> {
+        let mut connection = connect(dir).await.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => not_running(dir),
+            _ => {
+                let message = format!("cannot connect to the daemon of {}: {error}", dir.root().display());
+                CommandError::new(ExitCode::Failed, message)
+            }
+        })?;
+        let greeting = Greeting { protocol: PROTOCOL, peer: Peer::Client };
+        connection.send(&greeting).await.map_err(|error| CommandError::from(CallError::from(error)))?;
+        Ok(Self { connection, last_tag: CONNECTION })
+    }
+
+    /// Sends a command, and returns the tag that its reply will carry.
+    ///
+    /// # Errors
+    /// [`CallError`] if the daemon refuses the connection, or is gone.
+    pub(crate) async fn send(&mut self, command: Command) -> Result<u32, CallError> {
+        let tag = self.last_tag + 1;
+        if let Err(error) = self.connection.send(&Request { tag, command }).await {
+            // Whoever closes the connection may have said why before.
+            self.reply().await?;
+            return Err(error.into());
+        }
+        self.last_tag = tag;
+        Ok(tag)
+    }
+
+    /// Receives the next reply, to whatever request.
+    ///
+    /// # Errors
+    /// [`CallError`] if the daemon refuses the connection, or is gone.
+    pub(crate) async fn reply(&mut self) -> Result<Reply, CallError> {
+        match self.connection.receive::<Reply>().await? {
+            Some(Reply { tag: CONNECTION, result: Err(refusal) }) => Err(CallError::Refused(refusal)),
+            Some(reply) => Ok(reply),
+            None => Err(CallError::Lost("it closed the connection".to_owned())),
+        }
+    }
+
+    /// Sends a command and waits for its reply.
+    ///
+    /// # Errors
+    /// [`CallError`] if the daemon refuses the command, or is gone.
+    pub(crate) async fn call(&mut self, command: Command) -> Result<Done, CallError> {
+        let tag = self.send(command).await?;
+        loop {
+            let reply = self.reply().await?;
+            if reply.tag == tag {
+                return reply.result.map_err(CallError::Refused);
+            }
+        }
+    }
+
+    /// Waits until the daemon closes the connection: it does so last, when it ends.
+    pub(crate) async fn closed(&mut self) {
+        while self.reply().await.is_ok() {}
+    }
+}
+
+/// Makes the error of a reply that answers another question.
+pub(crate) fn unexpected(done: &Done) -> CommandError {
+    CommandError::new(ExitCode::Failed, format!("the daemon answered something else: {done:?}")).hint(
+        "teamd and teamctl are of different versions: install both anew, then `teamd stop` and `teamd start`",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use teamd_shared::control::{Listener, RefusalCode};
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    fn scratch() -> (tempfile::TempDir, TeamDir) {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        (scratch, dir)
+    }
+
+    #[test]
+    fn where_no_daemon_listens_the_exit_code_says_so() {
+        let (_scratch, dir) = scratch();
+        runtime().block_on(async {
+            let error = Client::connect(&dir).await.unwrap_err();
+            assert_eq!(error.code(), ExitCode::NotRunning);
+            drop(Listener::bind(&dir).unwrap());
+            let error = Client::connect(&dir).await.unwrap_err();
+            assert_eq!(error.code(), ExitCode::NotRunning, "a stale socket");
+            assert_eq!(error.next_step(), Some("`teamd start` starts it"));
+        });
+    }
+
+    #[test]
+    fn a_reply_is_found_by_its_tag_in_any_order() {
+        let (_scratch, dir) = scratch();
+        runtime().block_on(async {
+            let listener = Listener::bind(&dir).unwrap();
+            let daemon = async {
+                let mut peer = listener.accept().await.unwrap();
+                let greeting: Greeting = peer.receive().await.unwrap().unwrap();
+                assert_eq!(greeting, Greeting { protocol: PROTOCOL, peer: Peer::Client });
+                let first: Request = peer.receive().await.unwrap().unwrap();
+                let second: Request = peer.receive().await.unwrap().unwrap();
+                for (tag, repeated) in [(second.tag, true), (first.tag, false)] {
+                    let result = Ok(Done::Answered { repeated });
+                    peer.send(&Reply { tag, result }).await.unwrap();
+                }
+            };
+            let client = async {
+                let mut client = Client::connect(&dir).await.unwrap();
+                let first = client.send(Command::Ping).await.unwrap();
+                assert_eq!(client.call(Command::Ping).await, Ok(Done::Answered { repeated: true }));
+                let reply = client.reply().await.unwrap();
+                assert_eq!(reply, Reply { tag: first, result: Ok(Done::Answered { repeated: false }) });
+                assert!(matches!(client.reply().await, Err(CallError::Lost(_))));
+            };
+            tokio::join!(daemon, client);
+        });
+    }
+
+    #[test]
+    fn a_daemon_that_refuses_the_connection_is_heard() {
+        let (_scratch, dir) = scratch();
+        runtime().block_on(async {
+            let listener = Listener::bind(&dir).unwrap();
+            let refusal = Refusal::new(RefusalCode::Failed, "this daemon speaks version 2").hint("update");
+            let daemon = async {
+                let mut peer = listener.accept().await.unwrap();
+                peer.receive::<Greeting>().await.unwrap();
+                peer.send(&Reply { tag: 0, result: Err(refusal.clone()) }).await.unwrap();
+            };
+            let client = async {
+                let mut client = Client::connect(&dir).await.unwrap();
+                client.call(Command::Ping).await
+            };
+            let ((), answer) = tokio::join!(daemon, client);
+            assert_eq!(answer, Err(CallError::Refused(refusal)));
+        });
+    }
+}

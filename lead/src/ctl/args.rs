@@ -1,0 +1,398 @@
+//! The command line of `teamctl`, and what it shares with that of `teamd`.
+//!
+//! What can be checked without looking at the team is checked here: names, times, ids. A wrong one is exit
+//! code 2 before anything happens.
+
+mod value;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+use teamd_shared::member::{ApproveBy, Restart, Status};
+use teamd_shared::name::Name;
+
+pub(crate) use value::{LogName, Mailbox};
+use value::{approve_by, duration, log_name, mailbox, restart, status};
+
+/// What every command of both programs takes.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Global {
+    /// The team directory [default: the nearest .team here or above, else ./.team]
+    #[arg(long, value_name = "DIR", global = true, env = "TEAM_DIR", hide_env_values = true)]
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) team_dir: Option<PathBuf>,
+
+    /// Print JSON: one object, or one a line with --follow; errors as JSON on stderr
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// Lead a team of agent processes.
+///
+/// Each teammate is a process of its own, which the daemon of the team (`teamd`) supervises. Everything that
+/// they say and do stands in plain files under the team directory.
+#[derive(Debug, Parser)]
+#[command(name = "teamctl", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "First steps:\n  teamd start\n  teamctl spawn alice --prompt '/bash cargo test'\n  \
+    teamctl inbox\n  teamctl shutdown alice\n\nExit codes:\n  0 done                1 failed       2 usage\n  \
+    3 rejected            4 not found    5 timed out\n  6 daemon not running  7 conflict     130 interrupted")]
+pub(crate) struct Cli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// The command.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands, in the order in which a person meets them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Spawn(Box<Spawn>),
+    Shutdown(Shutdown),
+    Status(StatusArgs),
+    Send(Send),
+    Broadcast(Broadcast),
+    Interrupt(Interrupt),
+    Inbox(Inbox),
+    Transcript(Transcript),
+    Log(Log),
+    Events(Events),
+    Requests(Requests),
+    Plans(Plans),
+    Approve(Approve),
+    Reject(Reject),
+    RequestPlan(RequestPlan),
+    Wait(Wait),
+    Forget(Forget),
+    Completions(Completions),
+}
+
+/// Start a teammate
+///
+/// Returns when its worker is ready. It works in the environment of this command.
+#[derive(Debug, Args)]
+pub(crate) struct Spawn {
+    /// Its name: 1 to 32 of a-z, 0-9, _ and -
+    pub(crate) name: Name,
+    /// What it is for, such as "reviewer"
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) role: Option<String>,
+    /// What it shall do first
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
+    /// Read the prompt from a file, or from stdin (-)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) prompt_file: Option<PathBuf>,
+    /// The model: script, anthropic[:MODEL] or openai[:MODEL]
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// The directory to work in [default: the one that holds the team directory]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) workspace: Option<PathBuf>,
+    /// It must submit a plan, and change nothing before the plan is approved
+    #[arg(long)]
+    pub(crate) plan: bool,
+    /// Who answers its plans [default: person]
+    #[arg(long, value_name = "WHO", value_parser = approve_by())]
+    pub(crate) approve_by: Option<ApproveBy>,
+    /// When it is started again after its worker ended [default: on-failure]
+    #[arg(long, value_name = "POLICY", value_parser = restart())]
+    pub(crate) restart: Option<Restart>,
+    /// Go on with the conversation of its last life, and read all mail that it had not read
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// How long to wait until it is ready
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) timeout: Duration,
+}
+
+/// Ask teammates to leave, and wait until their processes are gone
+///
+/// An idle teammate leaves at once. A working one may reject; what it says is shown, and it goes on.
+#[derive(Debug, Args)]
+pub(crate) struct Shutdown {
+    /// Whom to ask
+    #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) names: Vec<Name>,
+    /// Ask every teammate that runs
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Why, for its model to weigh
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) reason: String,
+    /// How long to wait [default: 120s, with --force 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// How long its model has to decide, before its runtime says yes
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) decide_within: Duration,
+    /// End it with signals after the timeout, whatever it says (0: at once)
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Return when the request is recorded
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+}
+
+/// Show who is on the roster, and what everybody does
+///
+/// Reads files only: it works without a daemon too.
+#[derive(Debug, Args)]
+#[command(visible_alias = "ls")]
+pub(crate) struct StatusArgs {
+    /// Show everything about one teammate
+    pub(crate) name: Option<Name>,
+}
+
+/// Send a message to a teammate
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// To whom: a teammate, lead or user
+    #[arg(value_parser = mailbox)]
+    pub(crate) name: Mailbox,
+    /// The message; - reads it from stdin
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) text: String,
+    /// Send it although the teammate does not run: its next life reads it
+    #[arg(long)]
+    pub(crate) queue: bool,
+}
+
+/// Send a message to every teammate that runs
+#[derive(Debug, Args)]
+pub(crate) struct Broadcast {
+    /// The message; - reads it from stdin
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) text: String,
+}
+
+/// End what a teammate is doing, but not the teammate
+#[derive(Debug, Args)]
+pub(crate) struct Interrupt {
+    /// The teammate
+    pub(crate) name: Name,
+}
+
+/// Which records of a file to show.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Range {
+    /// Show only the last N
+    #[arg(long, value_name = "N")]
+    pub(crate) last: Option<usize>,
+    /// Go on with what is added, until Ctrl-C
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+}
+
+/// Show the last messages of an inbox; nothing is consumed
+#[derive(Debug, Args)]
+pub(crate) struct Inbox {
+    /// Whose inbox
+    #[arg(default_value = "lead", value_parser = mailbox)]
+    pub(crate) name: Mailbox,
+    /// Show the last N
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) last: usize,
+    /// Go on with what arrives, until Ctrl-C
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+}
+
+/// Show a teammate's conversation with its model
+#[derive(Debug, Args)]
+pub(crate) struct Transcript {
+    /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
+    pub(crate) name: Name,
+    /// Which entries.
+    #[command(flatten)]
+    pub(crate) range: Range,
+}
+
+/// Show the log of a worker, or of the daemon
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    /// A teammate, or teamd
+    #[arg(value_parser = log_name)]
+    pub(crate) name: LogName,
+    /// Which lines.
+    #[command(flatten)]
+    pub(crate) range: Range,
+}
+
+/// Show what the daemon has decided, from its journal
+#[derive(Debug, Args)]
+pub(crate) struct Events {
+    /// Which events.
+    #[command(flatten)]
+    pub(crate) range: Range,
+}
+
+/// Show requests, and where they stand
+#[derive(Debug, Args)]
+pub(crate) struct Requests {
+    /// Show everything about one: its id, or the beginning of it
+    pub(crate) id: Option<String>,
+}
+
+/// Show the plans that wait for an answer
+#[derive(Debug, Args)]
+pub(crate) struct Plans {
+    /// Show the whole of one: its id, or the beginning of it
+    pub(crate) id: Option<String>,
+}
+
+/// Approve a plan: its teammate may change things until the next one
+#[derive(Debug, Args)]
+pub(crate) struct Approve {
+    /// The plan: its id, or the beginning of it
+    pub(crate) id: String,
+    /// What to mind; - reads it from stdin
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) feedback: String,
+}
+
+/// Reject a plan: its teammate changes nothing, and may submit another one
+#[derive(Debug, Args)]
+pub(crate) struct Reject {
+    /// The plan: its id, or the beginning of it
+    pub(crate) id: String,
+    /// What to change; - reads it from stdin
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) feedback: String,
+}
+
+/// Ask a teammate for a plan: from now on it changes nothing until one is approved
+#[derive(Debug, Args)]
+pub(crate) struct RequestPlan {
+    /// The teammate
+    pub(crate) name: Name,
+    /// What the plan shall be about; - reads it from stdin
+    #[arg(default_value = "Submit a plan before you change anything else.", allow_hyphen_values = true)]
+    pub(crate) text: String,
+    /// How long to wait until nothing that began before runs any more
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
+    pub(crate) timeout: Duration,
+}
+
+/// Wait until a teammate has a status
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// The teammate
+    pub(crate) name: Name,
+    /// Which one, or several with commas
+    #[arg(long = "for", value_name = "STATUS", required = true, value_delimiter = ',', value_parser = status())]
+    pub(crate) status: Vec<Status>,
+    /// How long to wait [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// Take a teammate that has ended off the roster; its files go into the archive
+#[derive(Debug, Args)]
+pub(crate) struct Forget {
+    /// The teammate
+    pub(crate) name: Name,
+}
+
+/// Print a completion script for a shell
+///
+/// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Command, clap::Error> {
+        Cli::try_parse_from(line.split(' ')).map(|cli| cli.command)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_says_what_it_does() {
+        for command in Cli::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn global_flags_stand_before_or_behind_the_command() {
+        for line in ["teamctl --json --team-dir x ls", "teamctl ls --json --team-dir x"] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert!(cli.global.json && cli.global.team_dir == Some("x".into()), "{line}");
+        }
+    }
+
+    #[test]
+    fn text_may_look_like_a_flag_and_flags_may_follow_it() {
+        let Command::Send(send) = parse("teamctl send alice -").unwrap() else { panic!() };
+        assert_eq!(send.text, "-");
+        let line = ["teamctl", "send", "user", "--no, not that", "--queue"];
+        let Command::Send(send) = Cli::try_parse_from(line).unwrap().command else { panic!() };
+        assert_eq!((send.text.as_str(), send.queue), ("--no, not that", true));
+        assert_eq!(send.name, Mailbox { to: "user".into(), owner: Name::lead() });
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_a_usage_error() {
+        for line in [
+            "teamctl",
+            "teamctl spawn",
+            "teamctl spawn Alice",
+            "teamctl spawn lead",
+            "teamctl spawn a --prompt x --prompt-file y",
+            "teamctl spawn a --restart always",
+            "teamctl spawn a --timeout soon",
+            "teamctl shutdown",
+            "teamctl shutdown a --all",
+            "teamctl send ../x hi",
+            "teamctl wait a",
+            "teamctl wait a --for gone",
+            "teamctl log all",
+            "teamctl completions tcsh",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn times_names_and_policies_are_read() {
+        let line = "teamctl spawn a --timeout 2m --restart never --approve-by lead";
+        let Command::Spawn(spawn) = parse(line).unwrap() else { panic!() };
+        assert_eq!(spawn.timeout, Duration::from_secs(120));
+        assert_eq!((spawn.restart, spawn.approve_by), (Some(Restart::Never), Some(ApproveBy::Lead)));
+        let Command::Shutdown(shutdown) = parse("teamctl shutdown a b").unwrap() else { panic!() };
+        assert_eq!((shutdown.names.len(), shutdown.timeout), (2, None));
+        assert_eq!(shutdown.decide_within, Duration::from_secs(30));
+        let Command::Wait(wait) = parse("teamctl wait a --for idle,shutdown").unwrap() else { panic!() };
+        assert_eq!(wait.status, [Status::Idle, Status::Shutdown]);
+    }
+}

@@ -1,0 +1,74 @@
+//! How single values of the command line are read.
+
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use teamd_shared::member::{ApproveBy, Restart, Status};
+use teamd_shared::message::{TEAMD, USER};
+use teamd_shared::name::{Name, NameError};
+use teamd_shared::settings::parse_duration;
+
+const STATUSES: [Status; 8] = [
+    Status::Starting,
+    Status::Idle,
+    Status::Working,
+    Status::AwaitingApproval,
+    Status::ShuttingDown,
+    Status::Shutdown,
+    Status::Killed,
+    Status::Crashed,
+];
+
+/// Whom a message can be sent to, or whose messages can be shown: `user` shares the inbox of the lead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mailbox {
+    /// The name as it stands in `to`.
+    pub(crate) to: String,
+    /// Whose inbox it is.
+    pub(crate) owner: Name,
+}
+
+/// Whose log: a member's, the lead's, or the daemon's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogName(pub(crate) String);
+
+/// Reads whom a message is for, or whose messages are meant.
+pub(super) fn mailbox(text: &str) -> Result<Mailbox, NameError> {
+    let owner = if text == USER { Name::lead() } else { Name::of_inbox(text)? };
+    Ok(Mailbox { to: text.to_owned(), owner })
+}
+
+/// Reads whose log is meant.
+pub(super) fn log_name(text: &str) -> Result<LogName, NameError> {
+    if text != TEAMD {
+        Name::of_inbox(text)?;
+    }
+    Ok(LogName(text.to_owned()))
+}
+
+/// Reads a time.
+pub(super) fn duration(text: &str) -> Result<Duration, &'static str> {
+    parse_duration(text).ok_or("a time such as 500ms, 30s, 2m or 1h is expected")
+}
+
+/// Reads a status; a shell completes it.
+pub(super) fn status() -> impl TypedValueParser<Value = Status> {
+    PossibleValuesParser::new(STATUSES.map(Status::as_str)).try_map(|text| text.parse::<Status>())
+}
+
+/// Reads who answers plans; a shell completes it.
+pub(super) fn approve_by() -> impl TypedValueParser<Value = ApproveBy> {
+    one_of(&[("person", ApproveBy::Person), ("lead", ApproveBy::Lead)])
+}
+
+/// Reads when a worker is started again; a shell completes it.
+pub(super) fn restart() -> impl TypedValueParser<Value = Restart> {
+    one_of(&[("never", Restart::Never), ("on-failure", Restart::OnFailure)])
+}
+
+fn one_of<T: Copy + Send + Sync>(values: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(values.iter().map(|(text, _)| *text)).try_map(move |given| {
+        let value = values.iter().find(|(text, _)| *text == given);
+        value.map(|(_, value)| *value).ok_or("not one of the possible values")
+    })
+}

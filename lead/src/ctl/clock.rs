@@ -1,0 +1,79 @@
+//! Times for people: ages, and the time of day where the user is. It reads the clock and the time zone,
+//! nothing rests on either.
+
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::calendar::{DAY, date_of};
+use super::timezone::TimeZone;
+
+/// Returns the time, in seconds since 1970.
+pub(crate) fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Returns how long ago a time (seconds since 1970) was, such as `3s`, `5m`, `2h` or `4d`.
+pub(crate) fn age(since: f64) -> String {
+    span(now() - since)
+}
+
+/// Returns a number of seconds as a person would say it.
+pub(crate) fn span(seconds: f64) -> String {
+    let seconds = whole(seconds.max(0.0));
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..DAY => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / DAY),
+    }
+}
+
+/// Returns the local time of day of a time (seconds since 1970), with the date where that is not today.
+pub(crate) fn time_of_day(at: f64) -> String {
+    static ZONE: OnceLock<TimeZone> = OnceLock::new();
+    let zone = ZONE.get_or_init(TimeZone::local);
+    let local = |utc: i64| utc + zone.offset_at(utc);
+    show(local(whole(at)), local(whole(now())))
+}
+
+fn show(local: i64, now: i64) -> String {
+    let (day, second) = (local.div_euclid(DAY), local.rem_euclid(DAY));
+    let time = format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60);
+    if day == now.div_euclid(DAY) {
+        return time;
+    }
+    let (year, month, day) = date_of(day);
+    format!("{year:04}-{month:02}-{day:02} {time}")
+}
+
+/// Rounds down to whole seconds; a time beyond all calendars is no reason to panic.
+fn whole(seconds: f64) -> i64 {
+    const LATEST: f64 = 253_402_300_799.0; // The end of the year 9999.
+    let bounded = if seconds.is_finite() { seconds.floor().clamp(-LATEST, LATEST) } else { 0.0 };
+    #[expect(clippy::cast_possible_truncation, reason = "whole and within the bounds above")]
+    let whole = bounded as i64;
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_has_one_unit() {
+        let ages =
+            [(-5.0, "0s"), (3.9, "3s"), (60.0, "1m"), (7300.0, "2h"), (400_000.0, "4d"), (f64::NAN, "0s")];
+        for (seconds, shown) in ages {
+            assert_eq!(span(seconds), shown);
+        }
+    }
+
+    #[test]
+    fn the_date_is_shown_where_it_is_not_today() {
+        let noon = 1_763_726_585; // 2025-11-21 12:03:05
+        assert_eq!(show(noon, noon + 3600), "12:03:05");
+        assert_eq!(show(noon, noon + DAY), "2025-11-21 12:03:05");
+        assert_eq!(show(-1, noon), "1969-12-31 23:59:59");
+        assert_eq!(show(951_782_400, noon), "2000-02-29 00:00:00");
+    }
+}

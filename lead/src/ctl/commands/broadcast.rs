@@ -1,0 +1,48 @@
+//! `teamctl broadcast`: appends one message to the inbox of every teammate that runs.
+
+use serde_json::json;
+use teamd_shared::id::{Ids, RandomIds};
+use teamd_shared::inbox::append;
+use teamd_shared::message::{ALL, Body, LEAD, Message};
+use teamd_shared::name::Name;
+
+use super::send::{check_again, runs};
+use crate::ctl::args::Broadcast;
+use crate::ctl::context::Context;
+use crate::ctl::{clock, roster, text};
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult {
+    let dir = context.dir()?;
+    let content = text::not_blank(text::given(&args.text)?, "message")?;
+    let roster = roster::load(&dir)?;
+    let running: Vec<&Name> =
+        roster.members.iter().filter(|member| runs(&roster, member)).map(|member| &member.name).collect();
+    let id = RandomIds.message();
+    let message = Message::new(id, LEAD, ALL, clock::now(), Body::Broadcast).with_content(content);
+    let (mut sent, mut codes) = (Vec::new(), Vec::new());
+    // It is the lead that says this, and nobody writes to itself.
+    for name in running.into_iter().filter(|name| **name != Name::lead()) {
+        let outcome = append(&dir, name, &message, context.settings.durability)
+            .map_err(CommandError::from)
+            .and_then(|appended| check_again(&dir, &roster::load(&dir)?, name, appended));
+        match outcome {
+            Ok(()) => sent.push(name),
+            Err(error) => {
+                context.out.error(&error);
+                codes.push(error.code());
+            }
+        }
+    }
+    if context.out.is_json() {
+        context.out.json(&json!({"id": id, "to": sent}))?;
+    } else if !sent.is_empty() {
+        let names: Vec<&str> = sent.iter().map(|name| name.as_str()).collect();
+        context.out.text(format_args!("sent to {} ({id})", names.join(", ")))?;
+    } else if codes.is_empty() {
+        context.out.note("nobody runs: the message was sent to nobody");
+    }
+    Ok(ExitCode::highest(codes))
+}

@@ -1,0 +1,37 @@
+//! `teamctl forget`: takes a teammate that has ended off the roster.
+
+use serde_json::json;
+use teamd_shared::control::{Command, Done};
+
+use crate::client::{Client, unexpected};
+use crate::ctl::args::Forget;
+use crate::ctl::context::{Context, block_on};
+use crate::ctl::escape;
+use crate::error::CommandResult;
+use crate::exit_code::ExitCode;
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context, args: Forget) -> CommandResult {
+    let dir = context.dir()?;
+    block_on(async {
+        let mut client = Client::connect(&dir).await?;
+        let files = match client.call(Command::Forget { name: args.name.clone() }).await? {
+            Done::Forgotten { files } => files,
+            other => return Err(unexpected(&other)),
+        };
+        if context.out.is_json() {
+            context.out.json(&json!({"name": args.name, "files": files}))?;
+            return Ok(ExitCode::Done);
+        }
+        let archive = dir.root().join("archive");
+        let mut text = format!("{} is forgotten", args.name);
+        if !files.is_empty() {
+            text.push_str(&format!("; its files are in {}:", archive.display()));
+        }
+        for file in &files {
+            text.push_str(&format!("\n  {}", escape::line(file)));
+        }
+        context.out.text(text)?;
+        Ok(ExitCode::Done)
+    })
+}

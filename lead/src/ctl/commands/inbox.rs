@@ -1,0 +1,25 @@
+//! `teamctl inbox`: the last messages of an inbox. It consumes nothing: readers remember for themselves how
+//! far they are.
+
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamPath;
+
+use crate::ctl::args::{Inbox, Range};
+use crate::ctl::context::Context;
+use crate::ctl::render::message::message;
+use crate::ctl::roster;
+use crate::ctl::stream::{Stream, as_it_stands};
+use crate::error::CommandResult;
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context, args: &Inbox) -> CommandResult {
+    let dir = context.dir()?;
+    let owner = &args.name.owner;
+    let at = TeamPath::inbox(owner);
+    let missing = match *owner == Name::lead() {
+        true => None,
+        false => roster::find(&roster::load(&dir)?, owner).err(),
+    };
+    let range = Range { last: Some(args.last), follow: args.follow };
+    Stream { at, human: message, json: as_it_stands, plain: false }.show(context, &dir, &range, missing)
+}

@@ -1,0 +1,24 @@
+//! `teamctl interrupt`: ends the turn of a teammate, and not the teammate.
+
+use serde_json::json;
+use teamd_shared::control::Command;
+
+use crate::client::Client;
+use crate::ctl::args::Interrupt;
+use crate::ctl::context::{Context, block_on};
+use crate::error::CommandResult;
+use crate::exit_code::ExitCode;
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context, args: Interrupt) -> CommandResult {
+    let dir = context.dir()?;
+    block_on(async {
+        let mut client = Client::connect(&dir).await?;
+        client.call(Command::Interrupt { name: args.name.clone() }).await?;
+        match context.out.is_json() {
+            true => context.out.json(&json!({"name": args.name}))?,
+            false => context.out.text(format_args!("{} is told to stop what it is doing", args.name))?,
+        }
+        Ok(ExitCode::Done)
+    })
+}

@@ -1,0 +1,19 @@
+//! The commands of `teamctl`, one file each.
+
+pub(super) mod answer;
+pub(super) mod broadcast;
+pub(super) mod completions;
+pub(super) mod events;
+pub(super) mod forget;
+pub(super) mod inbox;
+pub(super) mod interrupt;
+pub(super) mod log;
+pub(super) mod plans;
+pub(super) mod request_plan;
+pub(super) mod requests;
+pub(super) mod send;
+pub(super) mod shutdown;
+pub(super) mod spawn;
+pub(super) mod status;
+pub(super) mod transcript;
+pub(super) mod wait;

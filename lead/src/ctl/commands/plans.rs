@@ -1,0 +1,48 @@
+//! `teamctl plans`: the plans that wait for an answer, or the whole of one.
+
+use teamd_shared::request::{Kind, Payload, Request};
+
+use super::requests::details;
+use crate::ctl::args::Plans;
+use crate::ctl::context::Context;
+use crate::ctl::table::{Cell, Table};
+use crate::ctl::{clock, requests};
+use crate::error::CommandResult;
+use crate::exit_code::ExitCode;
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context, args: &Plans) -> CommandResult {
+    let team = requests::fold(&context.dir()?)?;
+    let plans: Vec<&Request> = match &args.id {
+        Some(prefix) => vec![requests::resolve(&team, prefix, Some(Kind::PlanApproval))?],
+        None => requests::in_order(&team).into_iter().filter(is_open).collect(),
+    };
+    if context.out.is_json() {
+        context.out.json(&plans)?;
+    } else if args.id.is_some() {
+        context.out.text(plans.into_iter().map(details).collect::<String>())?;
+    } else if plans.is_empty() {
+        context.out.note("no plan waits for an answer");
+    } else {
+        let mut table = Table::new(&["ID", "TEAMMATE", "ASKED", "PLAN"]);
+        for plan in &plans {
+            let cells =
+                [plan.request_id.as_str(), &plan.from, &clock::age(plan.created_at), first_line(plan)];
+            table.row(cells.map(Cell::new).to_vec());
+        }
+        context.out.text(table.render(context.out.width()))?;
+        context.out.hint("`teamctl plans ID` shows the whole of one; `teamctl approve ID` or `reject ID --feedback TEXT` answers");
+    }
+    Ok(ExitCode::Done)
+}
+
+fn is_open(request: &&Request) -> bool {
+    request.kind == Kind::PlanApproval && request.is_pending()
+}
+
+fn first_line(plan: &Request) -> &str {
+    match &plan.payload {
+        Payload::Plan { plan } => plan.lines().find(|line| !line.trim().is_empty()).unwrap_or_default(),
+        Payload::Shutdown { .. } => "",
+    }
+}

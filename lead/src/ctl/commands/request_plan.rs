@@ -1,0 +1,50 @@
+//! `teamctl request-plan`: closes the gate of a teammate and asks it for a plan. It returns when nothing that
+//! began before runs any more.
+
+use serde_json::json;
+use teamd_shared::control::{Await, Command, Done};
+
+use crate::client::{Client, unexpected};
+use crate::ctl::args::RequestPlan;
+use crate::ctl::context::{Context, block_on};
+use crate::ctl::text;
+use crate::ctl::waiting::{One, Waiting};
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context, args: RequestPlan) -> CommandResult {
+    let dir = context.dir()?;
+    let name = args.name;
+    let content = text::not_blank(text::given(&args.text)?, "text")?;
+    block_on(async {
+        let mut client = Client::connect(&dir).await?;
+        let (seq, incarnation) =
+            match client.call(Command::RequestPlan { name: name.clone(), content }).await? {
+                Done::Recorded { seq, incarnation } => (seq, incarnation),
+                other => return Err(unexpected(&other)),
+            };
+        let waiting = Waiting { dir: &dir, out: &context.out, timeout: Some(args.timeout) };
+        let what = Await::GateClosed { seq };
+        match waiting.one(client, Command::Await { name: name.clone(), incarnation, what }).await {
+            One::Done(_) => {}
+            One::Refused(refusal) => return Err(refusal.into()),
+            One::TimedOut => {
+                let message = format!("{name} has not yet said that everything it began before has ended");
+                return Err(CommandError::new(ExitCode::TimedOut, message)
+                    .hint("the gate stays closed and a plan is asked for; a running tool call may still write until it ends"));
+            }
+            One::Interrupted => {
+                return Err(CommandError::new(ExitCode::Interrupted, "the waiting was ended")
+                    .hint("the gate stays closed and a plan is asked for"));
+            }
+        }
+        match context.out.is_json() {
+            true => context.out.json(&json!({"name": name, "incarnation": incarnation, "gate": "closed"}))?,
+            false => context.out.text(format_args!(
+                "{name} is asked for a plan and may change nothing until one is approved"
+            ))?,
+        }
+        Ok(ExitCode::Done)
+    })
+}

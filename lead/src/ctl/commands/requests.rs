@@ -1,0 +1,87 @@
+//! `teamctl requests`: all requests that were ever asked, or everything about one.
+
+use anstyle::{AnsiColor, Style};
+use teamd_shared::request::{Payload, Request, Status};
+
+use crate::ctl::args::Requests;
+use crate::ctl::context::Context;
+use crate::ctl::output::paint;
+use crate::ctl::render::{BAD, BOLD, DIM, under};
+use crate::ctl::table::{Cell, Table};
+use crate::ctl::{clock, requests};
+use crate::error::CommandResult;
+use crate::exit_code::ExitCode;
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context, args: &Requests) -> CommandResult {
+    let team = requests::fold(&context.dir()?)?;
+    let shown = match &args.id {
+        Some(prefix) => vec![requests::resolve(&team, prefix, None)?],
+        None => requests::in_order(&team),
+    };
+    if context.out.is_json() {
+        context.out.json(&shown)?;
+    } else if args.id.is_some() {
+        context.out.text(shown.into_iter().map(details).collect::<String>())?;
+    } else if shown.is_empty() {
+        context.out.note("nothing was ever asked in this team");
+    } else {
+        context.out.text(table(&shown).render(context.out.width()))?;
+    }
+    Ok(ExitCode::Done)
+}
+
+/// Shows everything about one request.
+pub(super) fn details(request: &Request) -> String {
+    let label = |name: &str| format!("  {} ", paint(DIM, format_args!("{name:<9}")));
+    let status = paint(style(request.status), request.status.as_str());
+    let what = format!("{} of {}", request.kind.as_str(), request.member());
+    let mut lines = vec![format!("{}  {what}  {status}", paint(BOLD, &request.request_id))];
+    lines.push(format!(
+        "{}{}, incarnation {}",
+        label("asked"),
+        clock::time_of_day(request.created_at),
+        request.incarnation
+    ));
+    match &request.payload {
+        Payload::Shutdown { reason, decide_within, force_after } => {
+            lines.push(under(&label("reason"), reason));
+            lines.push(format!("{}{} to decide", label("time"), clock::span(*decide_within)));
+            if let Some(after) = force_after {
+                lines.push(format!("{}after {}", label("forced"), clock::span(*after)));
+            }
+        }
+        Payload::Plan { plan } => lines.push(under(&label("plan"), plan)),
+    }
+    if let Some(at) = request.resolved_at {
+        lines.push(format!("{}{}", label("resolved"), clock::time_of_day(at)));
+    }
+    if let Some(reason) = request.reason.as_deref().filter(|reason| !reason.is_empty()) {
+        lines.push(under(&label("answer"), reason));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn table(requests: &[&Request]) -> Table {
+    let mut table = Table::new(&["ID", "KIND", "TEAMMATE", "STATUS", "ASKED", "ANSWER"]);
+    for request in requests {
+        table.row(vec![
+            Cell::new(request.request_id.as_str()),
+            Cell::new(request.kind.as_str()),
+            Cell::new(request.member()),
+            Cell::styled(request.status.as_str(), style(request.status)),
+            Cell::new(clock::age(request.created_at)),
+            Cell::new(request.reason.as_deref().unwrap_or_default()),
+        ]);
+    }
+    table
+}
+
+fn style(status: Status) -> Style {
+    match status {
+        Status::Pending => AnsiColor::Yellow.on_default().bold(),
+        Status::Approved => AnsiColor::Green.on_default(),
+        Status::Rejected => BAD,
+        Status::Expired => DIM,
+    }
+}

@@ -1,0 +1,412 @@
+//! `teamctl shutdown`: asks teammates to leave, and waits until their processes are gone. Every name is tried,
+//! whatever becomes of the others.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use teamd_shared::control::{Await, Command, Done, Refusal, ShutdownOrder};
+use teamd_shared::id::RequestId;
+use teamd_shared::member::{Exit, Status};
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
+
+use super::send::runs;
+use crate::client::{CallError, Client, unexpected};
+use crate::ctl::args::Shutdown;
+use crate::ctl::context::{Context, block_on};
+use crate::ctl::render;
+use crate::ctl::waiting::{Waited, Waiting};
+use crate::ctl::{clock, roster};
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+/// How long to wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long to wait before signals are sent.
+const PATIENCE_BEFORE_FORCE: Duration = Duration::from_secs(10);
+/// Beyond what the signals are given: time to end what a worker started, on a slow machine.
+const MARGIN: Duration = Duration::from_secs(30);
+
+/// One name, and how far it has come.
+struct Target {
+    name: Name,
+    asked: Option<(RequestId, u32)>,
+    end: Option<End>,
+}
+
+/// What became of a request.
+enum End {
+    /// The process is gone.
+    Gone(Status, Option<Exit>),
+    /// The teammate did not want to.
+    Rejected(String),
+    /// It still runs.
+    Pending(Option<CommandError>),
+    /// It could not be asked, or not be waited for.
+    Failed(CommandError),
+}
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
+    let dir = context.dir()?;
+    let mut targets = targets(&dir, &args)?;
+    if targets.is_empty() {
+        context.out.note("nobody runs");
+    } else {
+        block_on(async {
+            let client = ask(&dir, &args, &mut targets).await?;
+            if args.no_wait {
+                targets
+                    .iter_mut()
+                    .filter(|target| target.end.is_none())
+                    .for_each(|it| it.end = Some(End::Pending(None)));
+            }
+            for target in &targets {
+                tell(context, target)?;
+            }
+            wait(context, &dir, &args, client, &mut targets).await
+        })?;
+    }
+    if context.out.is_json() {
+        let results: Vec<Value> = targets.iter().map(Target::to_json).collect();
+        context.out.json(&json!({"results": results}))?;
+    }
+    Ok(ExitCode::highest(targets.iter().map(Target::code)))
+}
+
+fn targets(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Target>, CommandError> {
+    let mut names = args.names.clone();
+    if args.all {
+        let roster = roster::load(dir)?;
+        names =
+            roster.members.iter().filter(|member| runs(&roster, member)).map(|it| it.name.clone()).collect();
+    }
+    let mut targets: Vec<Target> = Vec::new();
+    for name in names {
+        if targets.iter().all(|target| target.name != name) {
+            targets.push(Target { name, asked: None, end: None });
+        }
+    }
+    Ok(targets)
+}
+
+/// Asks everybody, before anybody is waited for.
+async fn ask(dir: &TeamDir, args: &Shutdown, targets: &mut [Target]) -> Result<Client, CommandError> {
+    let mut client = Client::connect(dir).await?;
+    let patience = args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE);
+    for target in targets {
+        let order = ShutdownOrder {
+            name: target.name.clone(),
+            reason: args.reason.clone(),
+            decide_within: args.decide_within.as_secs_f64(),
+            force_after: args.force.then_some(patience.as_secs_f64()),
+        };
+        match client.call(Command::Shutdown(order)).await {
+            Ok(Done::Asked { request_id, incarnation }) => target.asked = Some((request_id, incarnation)),
+            Ok(other) => target.end = Some(End::Failed(unexpected(&other))),
+            Err(CallError::Refused(refusal)) => target.end = Some(target.refused(dir, args, refusal)?),
+            Err(lost) => return Err(lost.into()),
+        }
+    }
+    Ok(client)
+}
+
+async fn wait(
+    context: &Context,
+    dir: &TeamDir,
+    args: &Shutdown,
+    client: Client,
+    targets: &mut [Target],
+) -> Result<(), CommandError> {
+    let waiting = Waiting { dir, out: &context.out, timeout: Some(timeout(context, args)) };
+    let mut open = Vec::new();
+    for (index, target) in targets.iter().enumerate().filter(|(_, target)| target.end.is_none()) {
+        if let Some((request_id, incarnation)) = target.asked.clone() {
+            let what = Await::Ended { request_id };
+            open.push((index, Command::Await { name: target.name.clone(), incarnation, what }));
+        }
+    }
+    let (indices, commands): (Vec<usize>, Vec<Command>) = open.into_iter().unzip();
+    let mut failure = Ok(());
+    let waited = waiting
+        .all(client, commands, |answered, result| {
+            let target = &mut targets[indices[answered]];
+            let told = target.answered(dir, args, result).and_then(|end| {
+                target.end = Some(end);
+                tell(context, target)
+            });
+            if let Err(error) = told {
+                failure = Err(error);
+            }
+        })
+        .await;
+    failure?;
+    for target in targets.iter_mut().filter(|target| target.end.is_none()) {
+        target.end = Some(End::Pending(target.unanswered(waited, args)));
+        tell(context, target)?;
+    }
+    Ok(())
+}
+
+/// With `--force` the daemon keeps the time and sends the signals. Waiting goes on until they must have worked.
+fn timeout(context: &Context, args: &Shutdown) -> Duration {
+    match args.force {
+        true => args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE) + 2 * context.settings.grace + MARGIN,
+        false => args.timeout.unwrap_or(PATIENCE),
+    }
+}
+
+impl Target {
+    fn answered(
+        &self,
+        dir: &TeamDir,
+        args: &Shutdown,
+        result: Result<Done, Refusal>,
+    ) -> Result<End, CommandError> {
+        match result {
+            Ok(Done::Ended { status }) => self.gone(dir, status),
+            Ok(other) => Ok(End::Failed(unexpected(&other))),
+            Err(refusal) => self.refused(dir, args, refusal),
+        }
+    }
+
+    fn refused(&self, dir: &TeamDir, args: &Shutdown, refusal: Refusal) -> Result<End, CommandError> {
+        let error = CommandError::from(refusal);
+        match error.code() {
+            ExitCode::Rejected => Ok(End::Rejected(error.message().to_owned())),
+            // Whoever ended between the look at the roster and the request is what was wanted.
+            ExitCode::Conflict if args.all => {
+                let roster = roster::load(dir)?;
+                let ended =
+                    roster.member(&self.name).map(|member| member.status).filter(|status| status.is_ended());
+                ended.map_or(Ok(End::Failed(error)), |status| self.gone(dir, status))
+            }
+            _ => Ok(End::Failed(error)),
+        }
+    }
+
+    /// How it ended stands in the roster before the daemon says that it ended.
+    fn gone(&self, dir: &TeamDir, status: Status) -> Result<End, CommandError> {
+        let roster = roster::load(dir)?;
+        Ok(End::Gone(status, roster.member(&self.name).and_then(|member| member.exit.clone())))
+    }
+
+    fn unanswered(&self, waited: Waited, args: &Shutdown) -> Option<CommandError> {
+        let name = &self.name;
+        let pending = match &self.asked {
+            Some((request_id, _)) => format!("the request {request_id} stays pending"),
+            None => "the request stays pending".to_owned(),
+        };
+        let error = match waited {
+            Waited::Interrupted => {
+                CommandError::new(ExitCode::Interrupted, format!("the waiting for {name} was ended"))
+                    .hint(format!("{pending}; `teamctl wait {name} --for shutdown` waits again"))
+            }
+            Waited::TimedOut | Waited::Answered if args.force => CommandError::new(
+                ExitCode::TimedOut,
+                format!("{name} is not gone, although signals were sent"),
+            )
+            .hint(format!("{pending}; `teamctl log teamd` tells what holds it")),
+            Waited::TimedOut | Waited::Answered => {
+                let time = clock::span(args.timeout.unwrap_or(PATIENCE).as_secs_f64());
+                CommandError::new(ExitCode::TimedOut, format!("{name} has not left within {time}")).hint(
+                    format!("{pending}, it leaves when it can; `teamctl shutdown {name} --force` ends it"),
+                )
+            }
+        };
+        Some(error)
+    }
+
+    fn error(&self) -> Option<CommandError> {
+        match self.end.as_ref()? {
+            End::Gone(..) => None,
+            End::Rejected(reason) => {
+                let said = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+                let message = format!("{} does not want to leave{said}", self.name);
+                let hint = format!("ask again later, or end it: `teamctl shutdown {} --force`", self.name);
+                Some(CommandError::new(ExitCode::Rejected, message).hint(hint))
+            }
+            End::Pending(error) => error.clone(),
+            End::Failed(error) => Some(error.clone()),
+        }
+    }
+
+    fn code(&self) -> ExitCode {
+        self.error().map_or(ExitCode::Done, |error| error.code())
+    }
+
+    fn to_json(&self) -> Value {
+        let (outcome, reason, exit) = match &self.end {
+            Some(End::Gone(status, exit)) => (Some(status.as_str()), None, exit.as_ref()),
+            Some(End::Rejected(reason)) => (Some("rejected"), Some(reason), None),
+            Some(End::Pending(_)) | None => (Some("pending"), None, None),
+            Some(End::Failed(_)) => (None, None, None),
+        };
+        let request_id = self.asked.as_ref().map(|(id, _)| id);
+        let mut result = json!({"name": self.name, "request_id": request_id, "outcome": outcome, "reason": reason, "exit": exit});
+        if let Some(End::Failed(error)) = &self.end {
+            result["error"] = error.to_json();
+        }
+        result
+    }
+}
+
+/// Tells what became of one name as soon as it is known.
+fn tell(context: &Context, target: &Target) -> Result<(), CommandError> {
+    if let Some(error) = target.error() {
+        context.out.error(&error);
+        return Ok(());
+    }
+    if context.out.is_json() {
+        return Ok(());
+    }
+    let name = &target.name;
+    match (&target.end, &target.asked) {
+        (Some(End::Gone(status, Some(exit))), _) => {
+            context.out.text(format_args!("{name} is gone: {} ({})", status.as_str(), render::exit(exit)))
+        }
+        (Some(End::Gone(status, None)), _) => {
+            context.out.text(format_args!("{name} is gone: {}", status.as_str()))
+        }
+        (Some(_), Some((request_id, _))) => {
+            context.out.text(format_args!("{name} is asked to leave ({request_id})"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ctl::args::Cli;
+    use crate::ctl::output::tests::{Captured, captured};
+    use crate::ctl::roster::tests::{member, team};
+    use clap::Parser;
+    use teamd_shared::control::{Greeting, Listener, RefusalCode, Reply, Request};
+    use teamd_shared::settings::Settings;
+
+    fn args(line: &str) -> Shutdown {
+        let cli = Cli::try_parse_from(format!("teamctl shutdown {line}").split(' ')).unwrap();
+        let crate::ctl::args::Command::Shutdown(args) = cli.command else { panic!() };
+        args
+    }
+
+    fn context(dir: &TeamDir, json: bool) -> (Context, Captured, Captured) {
+        let (out, stdout, stderr) = captured(json);
+        (Context { out, path: dir.root().to_owned(), settings: Settings::default() }, stdout, stderr)
+    }
+
+    /// A daemon that says what it is told to, in a thread of its own.
+    fn daemon(
+        dir: &TeamDir,
+        answer: fn(&Command) -> Option<Result<Done, Refusal>>,
+    ) -> std::thread::JoinHandle<()> {
+        let dir = TeamDir::open(dir.root()).unwrap();
+        let (bound, is_bound) = std::sync::mpsc::channel();
+        let daemon = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = Listener::bind(&dir).unwrap();
+                bound.send(()).unwrap();
+                let mut peer = listener.accept().await.unwrap();
+                peer.receive::<Greeting>().await.unwrap().unwrap();
+                while let Some(Request { tag, command }) = peer.receive().await.unwrap() {
+                    if let Some(result) = answer(&command) {
+                        peer.send(&Reply { tag, result }).await.unwrap();
+                    }
+                }
+            });
+        });
+        is_bound.recv().unwrap();
+        daemon
+    }
+
+    fn answer(command: &Command) -> Option<Result<Done, Refusal>> {
+        match command {
+            Command::Shutdown(order) if order.name.as_str() == "nobody" => {
+                Some(Err(Refusal::new(RefusalCode::NotFound, "there is no teammate named nobody")))
+            }
+            Command::Shutdown(order) => {
+                let bits = order.name.as_str().len();
+                Some(Ok(Done::Asked {
+                    request_id: RequestId::from_bits(u32::try_from(bits).unwrap()),
+                    incarnation: 1,
+                }))
+            }
+            Command::Await { name, .. } if name.as_str() == "alice" => {
+                Some(Ok(Done::Ended { status: Status::Shutdown }))
+            }
+            Command::Await { name, .. } if name.as_str() == "bob" => {
+                Some(Err(Refusal::new(RefusalCode::Rejected, "still writing")))
+            }
+            _ => None,
+        }
+    }
+
+    fn roster() -> Value {
+        let mut alice = member("alice", "shutdown");
+        alice["exit"] = json!({"code": 0, "signal": null, "at": 2.5, "request_id": "00000005"});
+        json!([alice, member("bob", "idle"), member("stuck", "working")])
+    }
+
+    #[test]
+    fn every_name_is_tried_and_the_highest_ranking_code_counts() {
+        let (_scratch, dir) = team(&roster());
+        let daemon = daemon(&dir, answer);
+        let (context, stdout, stderr) = context(&dir, false);
+        let code = run(&context, args("nobody alice bob alice stuck --timeout 100ms")).unwrap();
+        assert_eq!(code, ExitCode::TimedOut);
+        assert_eq!(stdout.text(), "alice is gone: shutdown (exit code 0)\n");
+        insta::assert_snapshot!(stderr.text(), @r"
+        error: there is no teammate named nobody
+        error: bob does not want to leave: still writing
+        hint: ask again later, or end it: `teamctl shutdown bob --force`
+        error: stuck has not left within 0s
+        hint: the request 00000005 stays pending, it leaves when it can; `teamctl shutdown stuck --force` ends it
+        ");
+        daemon.join().unwrap();
+    }
+
+    #[test]
+    fn the_json_result_has_one_entry_a_name() {
+        let (_scratch, dir) = team(&roster());
+        let daemon = daemon(&dir, answer);
+        let (context, stdout, _) = context(&dir, true);
+        assert_eq!(run(&context, args("alice bob")).unwrap(), ExitCode::Rejected);
+        let expected = json!({"results": [
+            {"name": "alice", "request_id": "00000005", "outcome": "shutdown", "reason": null,
+             "exit": {"code": 0, "signal": null, "at": 2.5, "request_id": "00000005", "unread": 0, "inbox": {"offset": 0, "tail": "0000000000000000"}}},
+            {"name": "bob", "request_id": "00000003", "outcome": "rejected", "reason": "still writing", "exit": null}]});
+        assert_eq!(serde_json::from_str::<Value>(&stdout.text()).unwrap(), expected);
+        daemon.join().unwrap();
+    }
+
+    #[test]
+    fn without_waiting_the_outcome_is_pending() {
+        let (_scratch, dir) = team(&roster());
+        let daemon = daemon(&dir, answer);
+        let (context, stdout, _) = context(&dir, false);
+        assert_eq!(run(&context, args("stuck --no-wait")).unwrap(), ExitCode::Done);
+        assert_eq!(stdout.text(), "stuck is asked to leave (00000005)\n");
+        daemon.join().unwrap();
+    }
+
+    #[test]
+    fn all_of_nobody_is_done_without_a_daemon_and_a_name_is_not() {
+        let (_scratch, dir) = team(&json!([member("alice", "shutdown")]));
+        let (context, ..) = context(&dir, false);
+        assert_eq!(run(&context, args("--all")), Ok(ExitCode::Done));
+        assert_eq!(run(&context, args("alice")).unwrap_err().code(), ExitCode::NotRunning);
+    }
+
+    #[test]
+    fn force_has_its_own_patience() {
+        let (_scratch, dir) = team(&json!([]));
+        let (context, ..) = context(&dir, false);
+        for (line, seconds) in
+            [("a", 120), ("a --timeout 5s", 5), ("a --force", 60), ("a --force --timeout 0", 50)]
+        {
+            assert_eq!(timeout(&context, &args(line)), Duration::from_secs(seconds), "{line}");
+        }
+    }
+}

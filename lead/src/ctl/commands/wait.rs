@@ -1,0 +1,144 @@
+//! `teamctl wait`: returns when a teammate has a status, or can no longer come to have it.
+
+use serde_json::json;
+use teamd_shared::config::{Roster, RosterMember};
+use teamd_shared::member::Status;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+use crate::client::not_running;
+use crate::ctl::args::Wait;
+use crate::ctl::context::{Context, block_on};
+use crate::ctl::wake::Wake;
+use crate::ctl::{clock, roster};
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
+    let dir = context.dir()?;
+    let deadline = async {
+        match args.timeout {
+            Some(timeout) => tokio::time::sleep(timeout).await,
+            None => std::future::pending().await,
+        }
+    };
+    block_on(async {
+        let reached = tokio::select! {
+            biased;
+            reached = watch(context, &dir, args) => reached?,
+            Ok(()) = tokio::signal::ctrl_c() => {
+                let message = format!("the waiting for {} was ended", args.name);
+                return Err(CommandError::new(ExitCode::Interrupted, message).hint("nothing else was changed"));
+            }
+            () = deadline => return Err(timed_out(&dir, args)?),
+        };
+        match context.out.is_json() {
+            true => context.out.json(&json!({"name": args.name, "status": reached}))?,
+            false => context.out.text(format_args!("{} is {}", args.name, reached.as_str()))?,
+        }
+        Ok(ExitCode::Done)
+    })
+}
+
+async fn watch(context: &Context, dir: &TeamDir, args: &Wait) -> Result<Status, CommandError> {
+    let mut wake = Wake::new(dir.root(), context.settings.poll);
+    loop {
+        let roster = roster::load(dir)?;
+        let member = roster::find(&roster, &args.name)?;
+        if let Some(reached) = look(dir, &roster, member, &args.status)? {
+            return Ok(reached);
+        }
+        wake.changed(TeamPath::config().file_name()).await;
+    }
+}
+
+/// Returns the status if it is one of those, and none if it still can become one.
+fn look(
+    dir: &TeamDir,
+    roster: &Roster,
+    member: &RosterMember,
+    wanted: &[Status],
+) -> Result<Option<Status>, CommandError> {
+    let unnoticed = roster::ended_unnoticed(roster, member);
+    if wanted.contains(&member.status) && !unnoticed {
+        return Ok(Some(member.status));
+    }
+    if member.status.is_ended() {
+        let message =
+            format!("{} has ended ({}) and will not be {}", member.name, member.status.as_str(), any(wanted));
+        return Err(CommandError::new(ExitCode::Conflict, message)
+            .hint(format!("`teamctl spawn {}` begins its next life", member.name)));
+    }
+    if roster::daemon_pid(roster).is_none() {
+        return Err(not_running(dir));
+    }
+    Ok(None)
+}
+
+fn timed_out(dir: &TeamDir, args: &Wait) -> Result<CommandError, CommandError> {
+    let roster = roster::load(dir)?;
+    let status = roster.member(&args.name).map_or("not there", |member| member.status.as_str());
+    let time = clock::span(args.timeout.unwrap_or_default().as_secs_f64());
+    let message = format!("{} is {status} after {time}, not {}", args.name, any(&args.status));
+    Ok(CommandError::new(ExitCode::TimedOut, message)
+        .hint(format!("`teamctl status {}` shows what it does", args.name)))
+}
+
+fn any(wanted: &[Status]) -> String {
+    wanted.iter().map(|status| status.as_str()).collect::<Vec<_>>().join(" or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ctl::output::tests::captured;
+    use crate::ctl::roster::tests::{member, team};
+    use serde_json::{Value, json};
+    use std::time::Duration;
+    use teamd_shared::name::Name;
+    use teamd_shared::process::Identity;
+    use teamd_shared::settings::Settings;
+
+    fn with_daemon(dir: &TeamDir, members: &Value) {
+        let me = Identity::of_self().unwrap();
+        let daemon =
+            json!({"pid": me.pid, "start_ticks": me.start_ticks, "boot_id": me.boot_id, "started_at": 1.0});
+        let roster =
+            json!({"version": 1, "seq": 1, "team_name": "default", "daemon": daemon, "members": members});
+        teamd_shared::fs::replace(dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+    }
+
+    fn wait(dir: &TeamDir, status: &[Status], timeout: u64) -> CommandResult {
+        let (out, ..) = captured(false);
+        let context = Context { out, path: dir.root().to_owned(), settings: Settings::default() };
+        let name = Name::new("alice").unwrap();
+        run(&context, &Wait { name, status: status.to_vec(), timeout: Some(Duration::from_millis(timeout)) })
+    }
+
+    fn code(result: CommandResult) -> ExitCode {
+        result.unwrap_or_else(|error| error.code())
+    }
+
+    #[test]
+    fn it_returns_when_the_status_is_reached() {
+        let (_scratch, dir) = team(&json!([]));
+        with_daemon(&dir, &json!([member("alice", "working")]));
+        let writer = TeamDir::open(dir.root()).unwrap();
+        let later = std::thread::spawn(move || with_daemon(&writer, &json!([member("alice", "idle")])));
+        assert_eq!(code(wait(&dir, &[Status::Idle, Status::Crashed], 20_000)), ExitCode::Done);
+        later.join().unwrap();
+    }
+
+    #[test]
+    fn it_says_why_the_status_cannot_be_reached() {
+        let (_scratch, dir) = team(&json!([member("alice", "working")]));
+        assert_eq!(code(wait(&dir, &[Status::Idle], 20_000)), ExitCode::NotRunning);
+        with_daemon(&dir, &json!([member("alice", "working")]));
+        assert_eq!(code(wait(&dir, &[Status::Idle], 50)), ExitCode::TimedOut);
+        with_daemon(&dir, &json!([member("alice", "killed")]));
+        assert_eq!(code(wait(&dir, &[Status::Shutdown], 20_000)), ExitCode::Conflict);
+        assert_eq!(code(wait(&dir, &[Status::Killed], 20_000)), ExitCode::Done);
+        with_daemon(&dir, &json!([]));
+        assert_eq!(code(wait(&dir, &[Status::Idle], 20_000)), ExitCode::NotFound);
+    }
+}

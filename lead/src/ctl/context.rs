@@ -1,0 +1,138 @@
+//! What every command starts from: where to print, which team, which settings. And the way from `main` into a
+//! command and out again, the same for both programs.
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use teamd_shared::settings::Settings;
+use teamd_shared::team_dir::{TeamDir, locate};
+
+use super::args::Global;
+use super::output::Output;
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+/// What a command starts from.
+pub(crate) struct Context {
+    /// Where it prints.
+    pub(crate) out: Output,
+    /// The team directory, whether it is there or not.
+    pub(crate) path: PathBuf,
+    /// The settings of this process.
+    pub(crate) settings: Settings,
+}
+
+impl Context {
+    /// Opens the team directory.
+    ///
+    /// # Errors
+    /// [`ExitCode::NotRunning`] if there is none, else as [`TeamDir::open`].
+    pub(crate) fn dir(&self) -> Result<TeamDir, CommandError> {
+        Ok(TeamDir::open(&self.path)?)
+    }
+}
+
+/// Runs a program from its command line to its exit code.
+pub(crate) fn run<P: Parser>(
+    global: impl Fn(&P) -> &Global,
+    command: impl FnOnce(P, &Context) -> CommandResult,
+) -> std::process::ExitCode {
+    let parsed = match P::try_parse() {
+        Ok(parsed) => parsed,
+        Err(error) => return usage(&error).into(),
+    };
+    let global = global(&parsed).clone();
+    let out = Output::new(global.json);
+    match find(&global) {
+        Ok((path, settings)) => {
+            let context = Context { out, path, settings };
+            end(command(parsed, &context), &context.out).into()
+        }
+        Err(error) => end(Err(error), &out).into(),
+    }
+}
+
+/// Runs what waits for sockets, timers or Ctrl-C.
+///
+/// # Errors
+/// As what is run, or [`ExitCode::Failed`] if the system has nothing left to wait with.
+pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        CommandError::new(ExitCode::Failed, format!("cannot start the event loop: {error}"))
+    })?;
+    runtime.block_on(command)
+}
+
+/// Finds the team directory and the settings.
+fn find(global: &Global) -> Result<(PathBuf, Settings), CommandError> {
+    let here = std::env::current_dir().map_err(|error| {
+        CommandError::new(ExitCode::Failed, format!("cannot find the current directory: {error}"))
+            .hint("change to a directory that exists")
+    })?;
+    // An empty variable is as good as none.
+    let flag = global.team_dir.as_deref().filter(|path| !path.as_os_str().is_empty());
+    Ok((locate(flag, &here), Settings::from_env()?))
+}
+
+fn end(result: CommandResult, out: &Output) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        out.error(&error);
+        error.code()
+    })
+}
+
+/// Ends where the command line makes no sense, or asks for help or the version.
+fn usage(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
+    let out = Output::new(json);
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            end(out.text(error.render()).map(|()| ExitCode::Done), &out)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if !json => {
+            out.help(error.render());
+            ExitCode::Usage
+        }
+        _ => end(Err(explain(&error.render().to_string())), &out),
+    }
+}
+
+/// Turns what clap says into an error as all others are: what is wrong, then what to do.
+fn explain(rendered: &str) -> CommandError {
+    let message = rendered.strip_prefix("error: ").unwrap_or(rendered);
+    let message = message.split("\n\n").next().unwrap_or_default().trim_end();
+    let error = CommandError::new(ExitCode::Usage, message);
+    let tips = rendered.lines().filter_map(|line| line.trim_start().strip_prefix("tip: "));
+    let usage = rendered.lines().find_map(|line| line.strip_prefix("Usage: "));
+    let error = tips.fold(error, CommandError::hint);
+    let error = usage.into_iter().fold(error, |error, usage| error.hint(format!("usage: {usage}")));
+    error.hint("`--help` tells more")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::Cli;
+    use super::*;
+
+    fn explained(line: &str) -> (String, String) {
+        let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+        let error = explain(&error.render().to_string());
+        assert_eq!(error.code(), ExitCode::Usage);
+        (error.message().to_owned(), error.next_step().unwrap().to_owned())
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_explained_like_every_other_error() {
+        let (message, hint) = explained("teamctl send alice hi --quue");
+        assert_eq!(message, "unexpected argument '--quue' found");
+        let similar = "a similar argument exists: '--queue'; usage: teamctl send --queue <NAME> <TEXT>; `--help` tells more";
+        assert_eq!(hint, similar);
+        let (message, _) = explained("teamctl spawn Alice");
+        assert!(message.contains("\"Alice\" is not a name: 1 to 32 of a-z"), "{message}");
+        let (_, hint) = explained("teamctl spwan alice");
+        assert!(hint.contains("'spawn'"), "{hint}");
+    }
+}

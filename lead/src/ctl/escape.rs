@@ -1,0 +1,72 @@
+//! Text that others wrote, made safe for a terminal.
+//!
+//! A message can hold anything: sequences that move the cursor, change the title or fill the clipboard, and
+//! marks that show text in another order than it has. What people read shows them as visible text; JSON holds
+//! them as `\u` escapes, which every parser takes back.
+
+use std::borrow::Cow;
+
+/// Escapes what a terminal would act on, but for newline and tab.
+pub(crate) fn text(text: &str) -> Cow<'_, str> {
+    escape(text, |c| c != '\n' && c != '\t' && is_active(c), |c, safe| safe.extend(c.escape_default()))
+}
+
+/// Escapes what a terminal would act on, newline and tab included: the result is one line.
+pub(crate) fn line(text: &str) -> Cow<'_, str> {
+    escape(text, is_active, |c, safe| safe.extend(c.escape_default()))
+}
+
+/// Escapes in JSON what its own rules leave as it is, and a terminal would act on.
+pub(crate) fn json(text: &str) -> Cow<'_, str> {
+    // Outside of its strings JSON holds no such characters.
+    escape(text, is_active, |c, safe| safe.push_str(&format!("\\u{:04x}", u32::from(c))))
+}
+
+/// Tells whether a terminal acts on a character instead of showing it: C0, DEL and C1 controls, and the marks
+/// that embed, override or isolate a direction.
+fn is_active(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn escape(text: &str, bad: impl Fn(char) -> bool, put: impl Fn(char, &mut String)) -> Cow<'_, str> {
+    let Some(first) = text.find(&bad) else { return Cow::Borrowed(text) };
+    let mut safe = String::with_capacity(text.len() + 16);
+    safe.push_str(&text[..first]);
+    for c in text[first..].chars() {
+        if bad(c) {
+            put(c, &mut safe);
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_act_on_becomes_visible() {
+        assert_eq!(text("a\tb\nc"), "a\tb\nc");
+        assert_eq!(text("\x1b]0;pwned\x07"), "\\u{1b}]0;pwned\\u{7}");
+        assert_eq!(text("done\rfail"), "done\\rfail");
+        assert_eq!(text("\u{9b}2J \u{7f}"), "\\u{9b}2J \\u{7f}");
+        assert_eq!(text("\u{202e}txt.exe\u{2066}"), "\\u{202e}txt.exe\\u{2066}");
+        assert_eq!(text("Grüße, 你好 🎉"), "Grüße, 你好 🎉");
+    }
+
+    #[test]
+    fn a_cell_stays_on_its_line() {
+        assert_eq!(line("one\ntwo\tthree"), "one\\ntwo\\tthree");
+    }
+
+    #[test]
+    fn json_stays_json_and_means_the_same() {
+        let value = serde_json::json!({"text": "\u{9b}2J\u{202e}\x1b\u{85}x"});
+        let written = value.to_string();
+        let safe = json(&written);
+        assert!(safe.chars().all(|c| c.is_ascii_graphic()), "{safe}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
+    }
+}

@@ -1,0 +1,56 @@
+//! `teamctl`: one command, one answer, then it ends.
+//!
+//! What the files of the team directory tell is read there; what needs a decision is asked of the daemon. It
+//! writes nothing but messages into inboxes, and uses nothing of the daemon's own modules.
+
+mod calendar;
+mod clock;
+mod commands;
+mod escape;
+mod render;
+mod requests;
+mod roster;
+mod stream;
+mod table;
+mod tail;
+mod text;
+mod timezone;
+mod waiting;
+mod wake;
+
+pub(crate) mod args;
+pub(crate) mod context;
+pub(crate) mod output;
+
+use args::{Cli, Command};
+use context::Context;
+
+use crate::error::CommandResult;
+
+/// Runs the program.
+pub(crate) fn run() -> std::process::ExitCode {
+    context::run(|cli: &Cli| &cli.global, |cli, context| dispatch(cli.command, context))
+}
+
+fn dispatch(command: Command, context: &Context) -> CommandResult {
+    match command {
+        Command::Spawn(args) => commands::spawn::run(context, *args),
+        Command::Shutdown(args) => commands::shutdown::run(context, args),
+        Command::Status(args) => commands::status::run(context, &args),
+        Command::Send(args) => commands::send::run(context, &args),
+        Command::Broadcast(args) => commands::broadcast::run(context, &args),
+        Command::Interrupt(args) => commands::interrupt::run(context, args),
+        Command::Inbox(args) => commands::inbox::run(context, &args),
+        Command::Transcript(args) => commands::transcript::run(context, &args),
+        Command::Log(args) => commands::log::run(context, &args),
+        Command::Events(args) => commands::events::run(context, &args),
+        Command::Requests(args) => commands::requests::run(context, &args),
+        Command::Plans(args) => commands::plans::run(context, &args),
+        Command::Approve(args) => commands::answer::run(context, &args.id, true, &args.feedback),
+        Command::Reject(args) => commands::answer::run(context, &args.id, false, &args.feedback),
+        Command::RequestPlan(args) => commands::request_plan::run(context, args),
+        Command::Wait(args) => commands::wait::run(context, &args),
+        Command::Forget(args) => commands::forget::run(context, args),
+        Command::Completions(args) => commands::completions::run(context, &args),
+    }
+}

@@ -1,0 +1,250 @@
+//! The only place that prints: results to stdout, everything else to stderr.
+//!
+//! With `--json` stdout carries one JSON object (or one a line), stderr carries errors as JSON, and notes
+//! for people are left out. Colours are written as escape sequences and taken out again where stdout or
+//! stderr is no terminal, or `NO_COLOR` is set. Everything that others wrote is escaped before it gets here.
+
+use std::cell::{Cell, RefCell};
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+use serde_json::json;
+
+use super::escape;
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// The style of "error:".
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+/// The style of "hint:" and "note:".
+const HINT: Style = AnsiColor::Cyan.on_default().bold();
+
+/// Where a command prints.
+pub(crate) struct Output {
+    json: bool,
+    width: Option<usize>,
+    stdout: RefCell<Box<dyn Write>>,
+    stderr: RefCell<Box<dyn Write>>,
+    closed: Cell<bool>,
+}
+
+impl Output {
+    /// Prints to the process's stdout and stderr.
+    pub(crate) fn new(json: bool) -> Self {
+        Self::to(json, terminal_width(), Box::new(anstream::stdout()), Box::new(anstream::stderr()))
+    }
+
+    fn to(json: bool, width: Option<usize>, stdout: Box<dyn Write>, stderr: Box<dyn Write>) -> Self {
+        Self {
+            json,
+            width,
+            stdout: RefCell::new(stdout),
+            stderr: RefCell::new(stderr),
+            closed: Cell::new(false),
+        }
+    }
+
+    /// Tells whether the result is printed as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Returns the columns of the terminal that shows the result; none if none does.
+    pub(crate) fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    /// Prints a result for people: one or more lines, escaped by the caller.
+    ///
+    /// # Errors
+    /// [`ExitCode::Failed`] if stdout cannot be written. A reader that went away is no error: see [`Output::closed`].
+    pub(crate) fn text(&self, text: impl Display) -> Result<(), CommandError> {
+        let mut text = text.to_string();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        self.write(text.as_bytes())
+    }
+
+    /// Prints a result for programs: one object, on one line.
+    ///
+    /// # Errors
+    /// As [`Output::text`].
+    pub(crate) fn json(&self, value: &impl Serialize) -> Result<(), CommandError> {
+        let text = serde_json::to_string(value).map_err(|error| {
+            CommandError::new(ExitCode::Failed, format!("cannot write the result: {error}"))
+        })?;
+        self.write(format!("{}\n", escape::json(&text)).as_bytes())
+    }
+
+    /// Prints what a generator wrote, as it is (completion scripts).
+    ///
+    /// # Errors
+    /// As [`Output::text`].
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), CommandError> {
+        if self.closed.get() {
+            return Ok(());
+        }
+        let mut stdout = self.stdout.borrow_mut();
+        match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+            // `teamctl events | head`: the reader has what it wanted.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.closed.set(true),
+            Err(error) => {
+                let message = format!("cannot write the result to stdout: {error}");
+                return Err(CommandError::new(ExitCode::Failed, message));
+            }
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    /// Tells whether nobody reads the result any more: a command that prints for ever ends then.
+    pub(crate) fn closed(&self) -> bool {
+        self.closed.get() || stdout_is_hung_up()
+    }
+
+    /// Tells people something beside the result. Programs do not get it.
+    pub(crate) fn note(&self, text: impl Display) {
+        if !self.json {
+            self.say(&format!("{HINT}note:{HINT:#} {text}\n"));
+        }
+    }
+
+    /// Tells people what to do next. Programs do not get it.
+    pub(crate) fn hint(&self, text: impl Display) {
+        if !self.json {
+            self.say(&format!("{HINT}hint:{HINT:#} {text}\n"));
+        }
+    }
+
+    /// Tells what went wrong.
+    pub(crate) fn error(&self, error: &CommandError) {
+        if self.json {
+            let text = json!({"error": error.to_json()}).to_string();
+            return self.say(&format!("{}\n", escape::json(&text)));
+        }
+        let mut text = format!("{ERROR}error:{ERROR:#} {}\n", escape::text(error.message()));
+        for choice in error.choices() {
+            text.push_str(&format!("  {}\n", escape::line(choice)));
+        }
+        if let Some(hint) = error.next_step() {
+            text.push_str(&format!("{HINT}hint:{HINT:#} {}\n", escape::text(hint)));
+        }
+        self.say(&text);
+    }
+
+    /// Prints the help of a command line that says nothing.
+    pub(crate) fn help(&self, text: impl Display) {
+        self.say(&text.to_string());
+    }
+
+    fn say(&self, text: &str) {
+        let mut stderr = self.stderr.borrow_mut();
+        // Where stderr cannot be written there is nowhere left to say so; the exit code still tells.
+        drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
+    }
+}
+
+/// Puts a text into a style. Where colours are not wanted, the stream takes them out again.
+pub(crate) fn paint(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+fn terminal_width() -> Option<usize> {
+    let stdout = io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    let columns = rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| usize::from(size.ws_col));
+    (columns > 0).then_some(columns)
+}
+
+/// A pipe whose reader is gone hangs up, also while nothing is written.
+fn stdout_is_hung_up() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let stdout = io::stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().contains(PollFlags::ERR)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    /// What a command printed.
+    #[derive(Clone, Default)]
+    pub(crate) struct Captured(Rc<RefCell<Vec<u8>>>);
+
+    impl Captured {
+        pub(crate) fn text(&self) -> String {
+            anstream::adapter::strip_bytes(&self.0.borrow()).into_vec().try_into().unwrap()
+        }
+    }
+
+    impl Write for Captured {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// An output that keeps stdout and stderr for a test.
+    pub(crate) fn captured(json: bool) -> (Output, Captured, Captured) {
+        let (stdout, stderr) = (Captured::default(), Captured::default());
+        let output = Output::to(json, None, Box::new(stdout.clone()), Box::new(stderr.clone()));
+        (output, stdout, stderr)
+    }
+
+    struct Broken(io::ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn broken(kind: io::ErrorKind) -> Output {
+        Output::to(false, None, Box::new(Broken(kind)), Box::new(Captured::default()))
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_error_and_a_full_disk_is_one() {
+        let output = broken(io::ErrorKind::BrokenPipe);
+        assert_eq!(output.text("x"), Ok(()));
+        assert!(output.closed());
+        assert_eq!(broken(io::ErrorKind::StorageFull).text("x").unwrap_err().code(), ExitCode::Failed);
+    }
+
+    #[test]
+    fn an_error_names_what_failed_and_what_to_do_next() {
+        let error = CommandError::new(ExitCode::NotFound, "\"a\" is \x1bambiguous")
+            .hint("give more of it")
+            .candidates(vec!["a1  alice".into(), "a2  bob".into()]);
+        let (output, stdout, stderr) = captured(false);
+        output.error(&error);
+        let expected = "error: \"a\" is \\u{1b}ambiguous\n  a1  alice\n  a2  bob\nhint: give more of it\n";
+        assert_eq!((stdout.text().as_str(), stderr.text().as_str()), ("", expected));
+    }
+
+    #[test]
+    fn with_json_errors_are_json_and_notes_are_left_out() {
+        let (output, stdout, stderr) = captured(true);
+        output.note("for people");
+        output.hint("for people");
+        output.json(&json!({"a": "\u{9b}"})).unwrap();
+        output.error(&CommandError::new(ExitCode::TimedOut, "too late"));
+        assert_eq!(stdout.text(), "{\"a\":\"\\u009b\"}\n");
+        let expected = r#"{"error":{"code":"timed_out","message":"too late","hint":null}}"#;
+        assert_eq!(stderr.text(), format!("{expected}\n"));
+    }
+}

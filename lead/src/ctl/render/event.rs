@@ -1,0 +1,144 @@
+//! A line of the journal as people read it: `12:03:05  41  alice spawned (pid 4242, incarnation 1)`.
+
+use teamd_shared::journal::{
+    Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, TeamEvent, TeamRecord,
+};
+use teamd_shared::member::{Ending, Member, Phase};
+use teamd_shared::message::AnsweredBy;
+use teamd_shared::request::{Kind, Payload, Request};
+
+use super::{DIM, exit, under};
+use crate::ctl::output::paint;
+use crate::ctl::{clock, escape};
+
+/// Shows one line of the journal; as it is, if a newer program wrote it.
+pub(in crate::ctl) fn event(line: &[u8]) -> String {
+    let Ok(line) = serde_json::from_slice::<Line>(line) else {
+        return escape::text(&String::from_utf8_lossy(line)).into_owned();
+    };
+    let (heading, text) = match &line.record {
+        Record::Team(record) => (team(record), String::new()),
+        Record::Member(record) => (member(record), String::new()),
+        Record::Request(record) => request(record),
+    };
+    let text_follows = if text.is_empty() { "" } else { ": " };
+    let front = paint(DIM, format_args!("{} {:>4}", clock::time_of_day(line.at), line.seq));
+    under(&format!("{front}  {}{text_follows}", escape::line(&heading)), &text)
+}
+
+fn team(record: &TeamRecord) -> String {
+    let pid = record.daemon.as_ref().map_or(String::new(), |daemon| format!(" (pid {})", daemon.process.pid));
+    match record.event {
+        TeamEvent::Started => format!("the daemon runs{pid}"),
+        TeamEvent::Stopping => "the daemon is about to end".to_owned(),
+        TeamEvent::Staying => "the daemon stays: a teammate did not want to leave".to_owned(),
+        TeamEvent::Stopped => "the daemon ended".to_owned(),
+        TeamEvent::Read => "lines of the lead's inbox were taken in".to_owned(),
+    }
+}
+
+fn member(record: &MemberRecord) -> String {
+    let member = &record.member;
+    let (name, life) = (&member.name, member.incarnation);
+    let pid = member.process.as_ref().map_or(String::new(), |process| format!("pid {}, ", process.pid));
+    let because = record.because.map_or(String::new(), |seq| format!(" (by {seq})"));
+    match record.event {
+        MemberEvent::Spawning if member.conversation < life => {
+            format!("{name} is spawned, to go on with life {} (incarnation {life})", member.conversation)
+        }
+        MemberEvent::Spawning => format!("{name} is spawned (incarnation {life})"),
+        MemberEvent::Spawned => format!("{name} runs ({pid}incarnation {life})"),
+        MemberEvent::Adopted => format!("{name} is adopted ({pid}incarnation {life})"),
+        MemberEvent::Ending => format!("{name} is ended by signals: {}", ending(member)),
+        MemberEvent::Exited => exited(record),
+        MemberEvent::GateOpened => format!("{name} may change things: gate open{because}"),
+        MemberEvent::GateClosed => format!("{name} may change nothing: gate closed{because}"),
+        MemberEvent::Forgotten => format!("{name} is forgotten"),
+    }
+}
+
+fn ending(member: &Member) -> &'static str {
+    match member.ending {
+        Some(Ending::Force) => "it was forced",
+        Some(Ending::Overdue) => "it was let go and is still there",
+        Some(Ending::Sigterm) => "somebody sent it SIGTERM",
+        Some(Ending::Stop) => "the daemon was told to end",
+        None => "nobody said why",
+    }
+}
+
+fn exited(record: &MemberRecord) -> String {
+    let member = &record.member;
+    let how = member.exit.as_ref().map_or(String::new(), |it| format!(" ({})", exit(it)));
+    let name = &member.name;
+    match member.phase {
+        Phase::Shutdown => format!("{name} left{how}"),
+        Phase::Killed => format!("{name} was killed{how}"),
+        Phase::Crashed => format!("{name} crashed{how}"),
+        Phase::Spawning | Phase::Running => {
+            format!("{name} crashed{how} and is started again (incarnation {})", member.incarnation)
+        }
+    }
+}
+
+fn request(record: &RequestRecord) -> (String, String) {
+    let request = &record.request;
+    let what = match request.kind {
+        Kind::Shutdown => format!("shutdown of {} ({})", request.to, request.request_id),
+        Kind::PlanApproval => format!("plan of {} ({})", request.from, request.request_id),
+    };
+    let by = match request.answered_by {
+        Some(AnsweredBy::Model) => " by its model",
+        Some(AnsweredBy::Runtime) => " by its runtime",
+        None => "",
+    };
+    let reason = request.reason.clone().unwrap_or_default();
+    match record.event {
+        RequestEvent::Asked => (format!("{what} asked"), asked(request)),
+        RequestEvent::Approved => (format!("{what} approved{by}"), reason),
+        RequestEvent::Rejected => (format!("{what} rejected{by}"), reason),
+        RequestEvent::Expired => {
+            let because = record.because.map_or(String::new(), |seq| format!(" (by {seq})"));
+            (format!("{what} expired{because}"), reason)
+        }
+    }
+}
+
+fn asked(request: &Request) -> String {
+    match &request.payload {
+        Payload::Shutdown { reason, .. } => reason.clone(),
+        Payload::Plan { plan } => plan.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ctl::requests::tests::asked;
+
+    fn shown(line: &str) -> String {
+        let shown = anstream::adapter::strip_str(&event(line.as_bytes())).to_string();
+        // The time of day depends on where the test runs.
+        shown.split_once("  ").map_or(shown.clone(), |(_, rest)| rest.trim_start().to_owned())
+    }
+
+    #[test]
+    fn an_event_says_who_and_what() {
+        assert_eq!(
+            shown(asked(41, "a1b2c3d4", "shutdown").trim_end()),
+            "41  shutdown of alice (a1b2c3d4) asked: done"
+        );
+        let plan = asked(42, "a1b2c3d4", "plan_approval");
+        assert_eq!(
+            shown(plan.trim_end()),
+            "42  plan of alice (a1b2c3d4) asked:\n    Drop the cache.\n    Then rebuild."
+        );
+        let started = r#"{"seq":1,"at":1.0,"version":1,"done":0,"record":"team","event":"started","team_name":"t","daemon":{"pid":7,"start_ticks":1,"boot_id":"b","started_at":1.0}}"#;
+        assert_eq!(shown(started), "1  the daemon runs (pid 7)");
+    }
+
+    #[test]
+    fn a_line_of_a_newer_program_is_shown_as_it_is() {
+        assert_eq!(event(b"{\"seq\":1,\"record\":\"moon\x1b\"}"), "{\"seq\":1,\"record\":\"moon\\u{1b}\"}");
+    }
+}

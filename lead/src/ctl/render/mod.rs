@@ -1,0 +1,55 @@
+//! Records as people read them. Pure: bytes of a file in, escaped text out.
+
+pub(super) mod entry;
+pub(super) mod event;
+pub(super) mod message;
+
+use anstyle::{AnsiColor, Style};
+use teamd_shared::member::{Exit, Status};
+
+use super::escape;
+
+/// The style of what is less important.
+pub(super) const DIM: Style = Style::new().dimmed();
+/// The style of what something is called.
+pub(super) const BOLD: Style = Style::new().bold();
+/// The style of what went wrong.
+pub(super) const BAD: Style = AnsiColor::Red.on_default();
+
+/// Returns the style of a status.
+pub(super) fn status_style(status: Status) -> Style {
+    match status {
+        Status::Idle => AnsiColor::Green.on_default(),
+        Status::Working => AnsiColor::Cyan.on_default(),
+        Status::AwaitingApproval => AnsiColor::Yellow.on_default().bold(),
+        Status::Starting | Status::ShuttingDown => AnsiColor::Yellow.on_default(),
+        Status::Shutdown => DIM,
+        Status::Killed | Status::Crashed => BAD,
+    }
+}
+
+/// Says how a life ended, as far as anybody could see.
+pub(super) fn exit(exit: &Exit) -> String {
+    match (exit.code, exit.signal) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "nobody saw the exit code".to_owned(),
+    }
+}
+
+/// Puts a text of any length behind a heading: on its line if it has one line, else indented below it.
+pub(super) fn under(heading: &str, text: &str) -> String {
+    let text = escape::text(text.trim_end_matches('\n'));
+    if text.is_empty() {
+        return heading.trim_end().to_owned();
+    }
+    if !text.contains('\n') {
+        return format!("{heading}{text}");
+    }
+    let mut shown = heading.trim_end().to_owned();
+    for line in text.lines() {
+        shown.push_str(if line.is_empty() { "\n" } else { "\n    " });
+        shown.push_str(line);
+    }
+    shown
+}

@@ -1,0 +1,120 @@
+//! What `config.json` says of the team, and whether it still holds. Reads files and `/proc` only.
+
+use teamd_shared::config::{Roster, RosterMember};
+use teamd_shared::inbox::{ReadError, count_lines};
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::process::{Identity, boot_id};
+use teamd_shared::team_dir::TeamDir;
+use teamd_shared::transcript;
+
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// Reads the roster; an empty one if no daemon ever ran here.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if it cannot be read or understood.
+pub(crate) fn load(dir: &TeamDir) -> Result<Roster, CommandError> {
+    let empty = Roster { version: 1, seq: 0, team_name: String::new(), daemon: None, members: Vec::new() };
+    Ok(Roster::load(dir)?.unwrap_or(empty))
+}
+
+/// Finds a member.
+///
+/// # Errors
+/// [`ExitCode::NotFound`] if it is not on the roster.
+pub(crate) fn find<'r>(roster: &'r Roster, name: &Name) -> Result<&'r RosterMember, CommandError> {
+    roster.member(name).ok_or_else(|| unknown(name))
+}
+
+/// Makes the error of a name that is not on the roster.
+pub(crate) fn unknown(name: &Name) -> CommandError {
+    CommandError::new(ExitCode::NotFound, format!("there is no teammate named {name}"))
+        .hint(format!("`teamctl status` shows who is there, `teamctl spawn {name}` starts one"))
+}
+
+/// Returns the pid of the daemon, if it runs.
+pub(crate) fn daemon_pid(roster: &Roster) -> Option<u32> {
+    roster.daemon.as_ref().filter(|daemon| daemon.process.is_alive()).map(|daemon| daemon.process.pid)
+}
+
+/// Tells whether a member has ended and nobody has recorded it: no daemon runs, and its process is gone.
+pub(crate) fn ended_unnoticed(roster: &Roster, member: &RosterMember) -> bool {
+    if member.status.is_ended() || daemon_pid(roster).is_some() {
+        return false;
+    }
+    // A worker began in the same boot as the daemon that last ran, or it would have been buried by that one.
+    let boot_id = match &roster.daemon {
+        Some(daemon) => Ok(daemon.process.boot_id.clone()),
+        None => boot_id(),
+    };
+    match (member.pid, member.start_ticks, boot_id) {
+        (Some(pid), Some(start_ticks), Ok(boot_id)) => !Identity { pid, start_ticks, boot_id }.is_alive(),
+        _ => true,
+    }
+}
+
+/// Counts the lines of a member's inbox that it has not taken in.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if inbox or transcript cannot be read.
+pub(crate) fn unread(dir: &TeamDir, member: &RosterMember) -> Result<u64, CommandError> {
+    let recorded = transcript::position(dir, &member.name)?;
+    let ended = member.exit.as_ref().map(|exit| exit.inbox);
+    let from = recorded.or(ended).unwrap_or(Position::START);
+    match count_lines(dir, &member.name, from) {
+        Ok(count) => Ok(count.lines),
+        Err(ReadError::NoInbox(_)) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use serde_json::json;
+    use teamd_shared::team_dir::TeamPath;
+
+    /// A team directory with this roster.
+    pub(crate) fn team(members: &serde_json::Value) -> (tempfile::TempDir, TeamDir) {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        write(&dir, members);
+        (scratch, dir)
+    }
+
+    /// Writes another roster.
+    pub(crate) fn write(dir: &TeamDir, members: &serde_json::Value) {
+        let roster =
+            json!({"version": 1, "seq": 1, "team_name": "default", "daemon": null, "members": members});
+        teamd_shared::fs::replace(dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+    }
+
+    /// A member whose process is this one.
+    pub(crate) fn member(name: &str, status: &str) -> serde_json::Value {
+        let me = Identity::of_self().unwrap();
+        json!({"name": name, "status": status, "pid": me.pid, "start_ticks": me.start_ticks, "gate": "open",
+            "incarnation": 1, "model": "script"})
+    }
+
+    #[test]
+    fn a_roster_that_was_never_written_is_empty() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let roster = load(&dir).unwrap();
+        assert!(roster.members.is_empty() && daemon_pid(&roster).is_none());
+        assert_eq!(find(&roster, &Name::new("bob").unwrap()).unwrap_err().code(), ExitCode::NotFound);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_without_a_daemon_is_noticed() {
+        let mut gone = member("gone", "working");
+        gone["start_ticks"] = json!(1);
+        let (_scratch, dir) = team(&json!([member("here", "idle"), gone, member("ended", "shutdown")]));
+        let roster = load(&dir).unwrap();
+        let unnoticed: Vec<bool> =
+            roster.members.iter().map(|member| ended_unnoticed(&roster, member)).collect();
+        assert_eq!(unnoticed, [false, true, false]);
+    }
+}

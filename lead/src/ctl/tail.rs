@@ -1,0 +1,238 @@
+//! The lines of a file that grows, as `tail -F` has them: whole lines, and the next file when it was replaced.
+//! It changes nothing and remembers nothing beyond its own life.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use rustix::fs::OFlags;
+use teamd_shared::fs::end_of_last_line;
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+
+/// How much is read at a time, in bytes.
+const CHUNK: usize = 256 << 10;
+/// A line that is longer is shown in pieces of this length, in bytes.
+const LONGEST: usize = 4 << 20;
+
+/// A reader of the lines of one file.
+pub(super) struct Tail<'d> {
+    dir: &'d TeamDir,
+    at: TeamPath,
+    open: Option<Open>,
+}
+
+struct Open {
+    file: File,
+    identity: (u64, u64),
+    /// Where the next line begins, in bytes.
+    offset: u64,
+}
+
+impl<'d> Tail<'d> {
+    /// Makes a reader of a file, which may not be there yet.
+    pub(super) fn new(dir: &'d TeamDir, at: TeamPath) -> Self {
+        Self { dir, at, open: None }
+    }
+
+    /// Opens the file as it is, to be read from its last `count` lines on, or from its start. Returns whether
+    /// it is there. Lines for which `counts` is false are not counted.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub(super) fn begin(
+        &mut self,
+        count: Option<usize>,
+        counts: fn(&[u8]) -> bool,
+    ) -> Result<bool, DirError> {
+        self.reopen()?;
+        let Some(open) = &mut self.open else { return Ok(false) };
+        if let Some(count) = count {
+            open.offset = start_of_last(&open.file, count, counts).map_err(|source| DirError::Io {
+                verb: "read",
+                path: self.dir.path(&self.at),
+                source,
+            })?;
+        }
+        Ok(true)
+    }
+
+    /// Reads the next whole lines, without newlines, some at a time; nothing if there are no further ones now.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub(super) fn read(&mut self) -> Result<Vec<Vec<u8>>, DirError> {
+        loop {
+            if let Some(open) = &mut self.open {
+                let read = open.read();
+                let lines = read.map_err(|source| DirError::Io {
+                    verb: "read",
+                    path: self.dir.path(&self.at),
+                    source,
+                })?;
+                if !lines.is_empty() {
+                    return Ok(lines);
+                }
+            }
+            // Only when all of the old file is read: what was written before the change comes first.
+            let there = self.dir.identity(&self.at)?;
+            if there.is_none() || there == self.open.as_ref().map(|open| open.identity) {
+                return Ok(Vec::new());
+            }
+            self.reopen()?;
+        }
+    }
+
+    /// Reads what stands behind the last newline.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub(super) fn rest(&self) -> Result<Vec<u8>, DirError> {
+        let Some(open) = &self.open else { return Ok(Vec::new()) };
+        let mut bytes = vec![0; LONGEST];
+        let read = open.file.read_at(&mut bytes, open.offset).map_err(|source| DirError::Io {
+            verb: "read",
+            path: self.dir.path(&self.at),
+            source,
+        })?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    fn reopen(&mut self) -> Result<(), DirError> {
+        self.open = match self.dir.open_file(&self.at, OFlags::RDONLY) {
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error),
+            Ok(file) => {
+                let looked = file.metadata();
+                let it = looked.map_err(|source| DirError::Io {
+                    verb: "look at",
+                    path: self.dir.path(&self.at),
+                    source,
+                })?;
+                Some(Open { file, identity: (it.dev(), it.ino()), offset: 0 })
+            }
+        };
+        Ok(())
+    }
+}
+
+impl Open {
+    fn read(&mut self) -> io::Result<Vec<Vec<u8>>> {
+        if self.file.metadata()?.len() < self.offset {
+            // Somebody truncated it: what is there now is new.
+            self.offset = 0;
+        }
+        let mut bytes = Vec::new();
+        loop {
+            let kept = bytes.len();
+            bytes.resize(kept + CHUNK, 0);
+            let read = self.file.read_at(&mut bytes[kept..], self.offset + kept as u64)?;
+            bytes.truncate(kept + read);
+            if let Some(newline) = bytes.iter().rposition(|&byte| byte == b'\n') {
+                self.offset += newline as u64 + 1;
+                return Ok(bytes[..newline].split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect());
+            }
+            if bytes.len() >= LONGEST {
+                self.offset += bytes.len() as u64;
+                return Ok(vec![bytes]);
+            }
+            if read == 0 {
+                return Ok(Vec::new());
+            }
+        }
+    }
+}
+
+fn start_of_last(file: &File, count: usize, counts: fn(&[u8]) -> bool) -> io::Result<u64> {
+    let mut start = end_of_last_line(file, file.metadata()?.len())?;
+    let mut found = 0;
+    while start > 0 && found < count {
+        let end = start - 1;
+        start = end_of_last_line(file, end)?;
+        // The beginning of a line tells whether it counts.
+        let mut line = vec![0; usize::try_from(end - start).unwrap_or(CHUNK).min(CHUNK)];
+        let read = file.read_at(&mut line, start)?;
+        found += usize::from(counts(&line[..read]));
+    }
+    Ok(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn scratch() -> (tempfile::TempDir, TeamDir, TeamPath) {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        (scratch, dir, TeamPath::log("alice"))
+    }
+
+    fn append(dir: &TeamDir, at: &TeamPath, bytes: &[u8]) {
+        let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY;
+        dir.open_file(at, flags).unwrap().write_all(bytes).unwrap();
+    }
+
+    fn read(tail: &mut Tail<'_>) -> String {
+        let lines = tail.read().unwrap().into_iter().map(|line| String::from_utf8(line).unwrap());
+        lines.collect::<Vec<_>>().join("|")
+    }
+
+    const ALL: fn(&[u8]) -> bool = |_| true;
+
+    #[test]
+    fn a_file_is_followed_from_before_it_is_there() {
+        let (_scratch, dir, at) = scratch();
+        let mut tail = Tail::new(&dir, at.clone());
+        assert!(!tail.begin(None, ALL).unwrap());
+        assert_eq!(read(&mut tail), "");
+        append(&dir, &at, b"one\ntw");
+        assert_eq!(read(&mut tail), "one", "whole lines only");
+        append(&dir, &at, b"o\n\nthree\n");
+        assert_eq!(read(&mut tail), "two||three");
+        assert_eq!(read(&mut tail), "");
+    }
+
+    #[test]
+    fn a_truncated_and_a_replaced_file_are_read_from_their_start() {
+        let (_scratch, dir, at) = scratch();
+        append(&dir, &at, b"one\ntwo\n");
+        let mut tail = Tail::new(&dir, at.clone());
+        assert!(tail.begin(Some(1), ALL).unwrap());
+        assert_eq!(read(&mut tail), "two");
+        dir.open_file(&at, OFlags::WRONLY | OFlags::TRUNC).unwrap();
+        append(&dir, &at, b"new\n");
+        assert_eq!(read(&mut tail), "new");
+        append(&dir, &at, b"last of the old\n");
+        teamd_shared::fs::replace(&dir, &at, b"replaced\n").unwrap();
+        assert_eq!(read(&mut tail), "last of the old");
+        assert_eq!(read(&mut tail), "replaced");
+        dir.remove(&at).unwrap();
+        assert_eq!(read(&mut tail), "");
+        append(&dir, &at, b"again\n");
+        assert_eq!(read(&mut tail), "again");
+    }
+
+    #[test]
+    fn the_last_lines_are_counted_without_blank_ones_and_the_torn_tail_comes_after() {
+        let (_scratch, dir, at) = scratch();
+        append(&dir, &at, b"one\n\ntwo\n\n\nthree\ntorn");
+        let not_blank: fn(&[u8]) -> bool = |line| !line.is_empty();
+        for (count, lines) in [(0, ""), (1, "three"), (2, "two|||three"), (9, "one||two|||three")] {
+            let mut tail = Tail::new(&dir, at.clone());
+            tail.begin(Some(count), not_blank).unwrap();
+            assert_eq!(read(&mut tail), lines);
+            assert_eq!(tail.rest().unwrap(), b"torn");
+        }
+    }
+
+    #[test]
+    fn lines_longer_than_a_chunk_stay_whole() {
+        let (_scratch, dir, at) = scratch();
+        let long = vec![b'x'; CHUNK * 2 + 7];
+        append(&dir, &at, &[&long[..], b"\nend\n"].concat());
+        let mut tail = Tail::new(&dir, at);
+        tail.begin(None, ALL).unwrap();
+        assert_eq!(tail.read().unwrap(), [long, b"end".to_vec()]);
+    }
+}

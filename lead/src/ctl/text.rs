@@ -1,0 +1,91 @@
+//! Text that the user gives: on the command line, in a file, or on stdin.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use teamd_shared::message::MAX_LINE;
+
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// Stands for stdin.
+const STDIN: &str = "-";
+
+/// Returns a text of the command line, or what stdin says where the text is `-`.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if stdin cannot be read, is no text, or says too much.
+pub(super) fn given(text: &str) -> Result<String, CommandError> {
+    if text == STDIN { read("stdin", io::stdin().lock()) } else { Ok(text.to_owned()) }
+}
+
+/// Returns what a file says, or stdin where the file is `-`.
+///
+/// # Errors
+/// As [`given`], and if the file cannot be opened.
+pub(super) fn from_file(path: &Path) -> Result<String, CommandError> {
+    if path.as_os_str() == STDIN {
+        return given(STDIN);
+    }
+    let shown = path.display().to_string();
+    let file = File::open(path).map_err(|error| {
+        CommandError::new(ExitCode::Failed, format!("cannot open {shown}: {error}")).hint("check the path")
+    })?;
+    read(&shown, file)
+}
+
+/// Refuses a text that says nothing.
+///
+/// # Errors
+/// [`ExitCode::Usage`] if the text is blank.
+pub(super) fn not_blank(text: String, what: &str) -> Result<String, CommandError> {
+    if text.trim().is_empty() {
+        return Err(CommandError::new(ExitCode::Usage, format!("the {what} is empty")));
+    }
+    Ok(text)
+}
+
+fn read(from: &str, mut input: impl Read) -> Result<String, CommandError> {
+    let cannot =
+        |error: io::Error| CommandError::new(ExitCode::Failed, format!("cannot read {from}: {error}"));
+    let mut bytes = Vec::new();
+    input.by_ref().take(MAX_LINE as u64 + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    if bytes.len() > MAX_LINE {
+        let size = bytes.len() as u64 + io::copy(&mut input, &mut io::sink()).map_err(cannot)?;
+        let message = format!("{from} has {size} bytes, the limit is {MAX_LINE}");
+        return Err(CommandError::new(ExitCode::Failed, message)
+            .hint("write the text to a file in the workspace, and send its path"));
+    }
+    let mut text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        CommandError::new(ExitCode::Failed, format!("{from} is not UTF-8 text: invalid byte at {at}"))
+    })?;
+    // `echo hi | teamctl send alice -` means "hi".
+    if text.ends_with('\n') {
+        text.truncate(text.trim_end_matches(['\n', '\r']).len());
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_comes_without_its_last_line_end() {
+        assert_eq!(read("stdin", &b"a\n b\r\n"[..]).unwrap(), "a\n b");
+        assert_eq!(read("stdin", &b""[..]).unwrap(), "");
+        assert_eq!(not_blank(" \n".to_owned(), "message").unwrap_err().code(), ExitCode::Usage);
+    }
+
+    #[test]
+    fn what_is_too_long_or_no_text_is_refused_with_the_reason() {
+        let error = read("stdin", io::repeat(b'x').take(MAX_LINE as u64 + 7)).unwrap_err();
+        assert_eq!(error.message(), "stdin has 1048583 bytes, the limit is 1048576");
+        assert_eq!(
+            read("f", &b"ab\xff"[..]).unwrap_err().message(),
+            "f is not UTF-8 text: invalid byte at 2"
+        );
+    }
+}

@@ -1,0 +1,231 @@
+//! Waiting for what the daemon has recorded already, also if the daemon dies meanwhile: what is awaited is
+//! asked for again, by its id, from the next daemon. Ends with a timeout and with Ctrl-C; neither ends the
+//! request.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use teamd_shared::control::{Command, Done, Refusal};
+use teamd_shared::team_dir::TeamDir;
+
+use super::output::Output;
+use crate::client::{CallError, Client};
+
+/// Between two attempts to reach the next daemon, at first and at last.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// How to wait.
+pub(super) struct Waiting<'a> {
+    /// The team.
+    pub(super) dir: &'a TeamDir,
+    /// Where to say that the daemon is gone.
+    pub(super) out: &'a Output,
+    /// How long; none: for ever.
+    pub(super) timeout: Option<Duration>,
+}
+
+/// How the waiting ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// Everything is answered.
+    Answered,
+    /// The time is over.
+    TimedOut,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// How the waiting for one thing ended.
+#[derive(Debug, PartialEq)]
+pub(super) enum One {
+    /// It has happened.
+    Done(Done),
+    /// It cannot happen any more.
+    Refused(Refusal),
+    /// The time is over.
+    TimedOut,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl Waiting<'_> {
+    /// Waits for one thing.
+    pub(super) async fn one(&self, client: Client, command: Command) -> One {
+        let mut answer = None;
+        let waited = self.all(client, vec![command], |_, result| answer = Some(result)).await;
+        match (answer, waited) {
+            (Some(Ok(done)), _) => One::Done(done),
+            (Some(Err(refusal)), _) => One::Refused(refusal),
+            (None, Waited::Interrupted) => One::Interrupted,
+            (None, Waited::TimedOut | Waited::Answered) => One::TimedOut,
+        }
+    }
+
+    /// Waits for several things, and hands over each answer, with the index of its command, when it comes.
+    pub(super) async fn all(
+        &self,
+        client: Client,
+        commands: Vec<Command>,
+        answered: impl FnMut(usize, Result<Done, Refusal>),
+    ) -> Waited {
+        tokio::select! {
+            // An answer that is there already counts, whatever else is.
+            biased;
+            () = self.follow(client, commands, answered) => Waited::Answered,
+            // Without a handler Ctrl-C ends the process: then nothing is said, and 130 is the shell's.
+            Ok(()) = tokio::signal::ctrl_c() => Waited::Interrupted,
+            () = elapsed(self.timeout) => Waited::TimedOut,
+        }
+    }
+
+    async fn follow(
+        &self,
+        client: Client,
+        commands: Vec<Command>,
+        mut answered: impl FnMut(usize, Result<Done, Refusal>),
+    ) {
+        let mut open: BTreeMap<usize, Command> = commands.into_iter().enumerate().collect();
+        let mut client = Some(client);
+        let mut told = false;
+        while !open.is_empty() {
+            let live = match client.take() {
+                Some(client) => client,
+                None => self.reconnect().await,
+            };
+            match ask(live, &mut open, &mut answered).await {
+                Ok(()) => {}
+                Err(CallError::Refused(refusal)) => {
+                    for index in std::mem::take(&mut open).into_keys() {
+                        answered(index, Err(refusal.clone()));
+                    }
+                }
+                Err(CallError::Lost(_)) if !told => {
+                    told = true;
+                    self.out.note("the daemon is gone; what it has recorded goes on, still waiting");
+                    self.out.hint("`teamd start` in another terminal starts it again");
+                }
+                Err(CallError::Lost(_)) => {}
+            }
+        }
+    }
+
+    async fn reconnect(&self) -> Client {
+        let mut pause = PAUSE.0;
+        loop {
+            tokio::time::sleep(pause).await;
+            if let Ok(client) = Client::connect(self.dir).await {
+                return client;
+            }
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+}
+
+/// Asks for everything that is open, and takes the answers as they come.
+async fn ask(
+    mut client: Client,
+    open: &mut BTreeMap<usize, Command>,
+    answered: &mut impl FnMut(usize, Result<Done, Refusal>),
+) -> Result<(), CallError> {
+    let mut tags = HashMap::new();
+    for (index, command) in open.iter() {
+        tags.insert(client.send(command.clone()).await?, *index);
+    }
+    while !open.is_empty() {
+        let reply = client.reply().await?;
+        if let Some(index) = tags.remove(&reply.tag) {
+            open.remove(&index);
+            answered(index, reply.result);
+        }
+    }
+    Ok(())
+}
+
+async fn elapsed(timeout: Option<Duration>) {
+    match timeout {
+        Some(timeout) => tokio::time::sleep(timeout).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::output::tests::captured;
+    use super::*;
+    use teamd_shared::control::{Await, Connection, Greeting, Listener, RefusalCode, Reply, Request};
+    use teamd_shared::id::RequestId;
+    use teamd_shared::member::Status;
+    use teamd_shared::name::Name;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    fn scratch() -> (tempfile::TempDir, TeamDir) {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        (scratch, dir)
+    }
+
+    fn await_end(name: &str) -> Command {
+        let what = Await::Ended { request_id: RequestId::from_bits(7) };
+        Command::Await { name: Name::new(name).unwrap(), incarnation: 1, what }
+    }
+
+    async fn accept(listener: &Listener) -> Connection {
+        let mut peer = listener.accept().await.unwrap();
+        peer.receive::<Greeting>().await.unwrap().unwrap();
+        peer
+    }
+
+    const ENDED: Done = Done::Ended { status: Status::Shutdown };
+
+    #[test]
+    fn a_request_is_followed_from_one_daemon_to_the_next() {
+        let (_scratch, dir) = scratch();
+        let (out, _, stderr) = captured(false);
+        let waiting = Waiting { dir: &dir, out: &out, timeout: Some(Duration::from_secs(20)) };
+        runtime().block_on(async {
+            let first = Listener::bind(&dir).unwrap();
+            let (client, mut peer) = tokio::join!(Client::connect(&dir), accept(&first));
+            let daemons = async {
+                let mut asked = vec![];
+                for _ in 0..2 {
+                    asked.push(peer.receive::<Request>().await.unwrap().unwrap());
+                }
+                peer.send(&Reply { tag: asked[1].tag, result: Ok(ENDED) }).await.unwrap();
+                drop((peer, first));
+                let second = Listener::bind(&dir).unwrap();
+                let mut peer = accept(&second).await;
+                let again: Request = peer.receive().await.unwrap().unwrap();
+                assert_eq!(again.command, await_end("alice"), "only what is still open");
+                let refusal = Refusal::new(RefusalCode::Rejected, "still writing");
+                peer.send(&Reply { tag: again.tag, result: Err(refusal) }).await.unwrap();
+            };
+            let mut answers = vec![];
+            let commands = vec![await_end("alice"), await_end("bob")];
+            let wait = waiting.all(client.unwrap(), commands, |index, answer| answers.push((index, answer)));
+            let ((), waited) = tokio::join!(daemons, wait);
+            assert_eq!(waited, Waited::Answered);
+            let refusal = Refusal::new(RefusalCode::Rejected, "still writing");
+            assert_eq!(answers, [(1, Ok(ENDED)), (0, Err(refusal))]);
+        });
+        assert_eq!(stderr.text().matches("the daemon is gone").count(), 1);
+    }
+
+    #[test]
+    fn a_timeout_ends_the_waiting_with_a_daemon_that_is_silent_and_with_none() {
+        let (_scratch, dir) = scratch();
+        let (out, ..) = captured(false);
+        let waiting = Waiting { dir: &dir, out: &out, timeout: Some(Duration::from_millis(50)) };
+        runtime().block_on(async {
+            let listener = Listener::bind(&dir).unwrap();
+            let (client, peer) = tokio::join!(Client::connect(&dir), accept(&listener));
+            assert_eq!(waiting.one(client.unwrap(), await_end("alice")).await, One::TimedOut);
+            drop(peer);
+            let (client, peer) = tokio::join!(Client::connect(&dir), accept(&listener));
+            drop((peer, listener));
+            assert_eq!(waiting.one(client.unwrap(), await_end("alice")).await, One::TimedOut);
+        });
+    }
+}

@@ -1,0 +1,243 @@
+//! `teamd`: starts, stops and shows the daemon of a team. The only module that knows both sides of the crate.
+
+use std::fs::{File, TryLockError};
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use serde_json::json;
+use teamd_shared::control::{Command as Order, Done, StopOutcome};
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
+
+use crate::client::{CallError, Client, unexpected};
+use crate::ctl::args::Global;
+use crate::ctl::context::{self, Context, block_on};
+use crate::daemon;
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+/// Between two looks whether the daemon has given up its lock, at first and at last.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+/// How long a daemon that runs may take to say so.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// The daemon of a team of agent processes: it supervises the teammates and keeps their requests.
+#[derive(Debug, Parser)]
+#[command(name = "teamd", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "`teamctl` talks to the team: `teamctl --help` shows how.")]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Start(Start),
+    Stop(Stop),
+    /// Show whether the daemon runs
+    Status,
+    /// Be the daemon: what `start` starts
+    #[command(hide = true)]
+    Serve,
+}
+
+/// Start the daemon, and return when it answers
+///
+/// It detaches from the terminal and writes to log/teamd.log in the team directory. A team directory that is
+/// not there is made. Teammates that are still alive from before are adopted.
+#[derive(Debug, Args)]
+struct Start {
+    /// Stay in the foreground, for systemd and containers; log to stderr
+    #[arg(long)]
+    foreground: bool,
+}
+
+/// Ask every teammate to leave, then end the daemon
+#[derive(Debug, Args)]
+struct Stop {
+    /// End the teammates that do not want to leave
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs the program.
+pub(crate) fn run() -> std::process::ExitCode {
+    context::run(
+        |cli: &Cli| &cli.global,
+        |cli, context| match cli.command {
+            Command::Start(args) => start(context, &args),
+            Command::Stop(args) => stop(context, &args),
+            Command::Status => status(context),
+            Command::Serve => Ok(daemon::serve(&context.path)),
+        },
+    )
+}
+
+fn start(context: &Context, args: &Start) -> CommandResult {
+    let options = daemon::StartOptions { dir: context.path.clone(), foreground: args.foreground };
+    let started = daemon::start(options)?;
+    // In the foreground it has run and ended by now: there is nothing to tell.
+    if args.foreground && !started.already_running {
+        return Ok(ExitCode::Done);
+    }
+    let (pid, path) = (started.pid, context.path.display());
+    if context.out.is_json() {
+        let already = started.already_running;
+        context.out.json(&json!({"pid": pid, "already_running": already, "team_dir": context.path}))?;
+    } else if started.already_running {
+        context.out.text(format_args!("teamd is already running for {path} (pid {pid})"))?;
+    } else {
+        context.out.text(format_args!("teamd is running for {path} (pid {pid})"))?;
+    }
+    Ok(ExitCode::Done)
+}
+
+fn stop(context: &Context, args: &Stop) -> CommandResult {
+    let dir = context.dir()?;
+    block_on(async {
+        let mut client = Client::connect(&dir).await?;
+        let stopped = tokio::select! {
+            stopped = request_stop(&dir, &mut client, args) => stopped?,
+            Ok(()) = tokio::signal::ctrl_c() => {
+                return Err(CommandError::new(ExitCode::Interrupted, "the waiting was ended")
+                    .hint("the daemon goes on asking the teammates and then ends; `teamd status` shows whether it runs"));
+            }
+        };
+        if let StopOutcome::Rejected(names) = stopped {
+            return Err(rejected(&names));
+        }
+        match context.out.is_json() {
+            true => context.out.json(&json!({"stopped": true, "team_dir": context.path}))?,
+            false => context.out.text("teamd has ended, and all teammates with it")?,
+        }
+        Ok(ExitCode::Done)
+    })
+}
+
+async fn request_stop(dir: &TeamDir, client: &mut Client, args: &Stop) -> Result<StopOutcome, CommandError> {
+    match client.call(Order::Stop { force: args.force }).await {
+        Ok(Done::Stop(StopOutcome::Stopped)) => {
+            client.closed().await;
+            lock_is_free(dir).await?;
+            Ok(StopOutcome::Stopped)
+        }
+        Ok(Done::Stop(rejected)) => Ok(rejected),
+        Ok(other) => Err(unexpected(&other)),
+        Err(CallError::Refused(refusal)) => Err(refusal.into()),
+        Err(CallError::Lost(_)) => Err(CommandError::new(
+            ExitCode::Failed,
+            "the daemon ended before it said that all teammates are gone",
+        )
+        .hint("`teamctl status` shows who still runs; `teamd start` and `teamd stop` end them in order")),
+    }
+}
+
+fn rejected(names: &[(Name, String)]) -> CommandError {
+    let listed: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
+    let verb = if listed.len() == 1 { "does" } else { "do" };
+    let message = format!("{} {verb} not want to leave: the daemon stays", listed.join(", "));
+    CommandError::new(ExitCode::Rejected, message)
+        .candidates(names.iter().map(|(name, reason)| format!("{name}: {reason}")).collect())
+        .hint("wait for them, or `teamd stop --force`")
+}
+
+/// Waits until the daemon has given up its lock: only then may another one start, and nothing of it is left.
+async fn lock_is_free(dir: &TeamDir) -> Result<(), CommandError> {
+    let cannot = |error: std::io::Error| {
+        let message = format!("cannot lock {}: {error}", dir.root().display());
+        CommandError::new(ExitCode::Failed, message)
+    };
+    let file = File::open(dir.root()).map_err(cannot)?;
+    let mut pause = PAUSE.0;
+    loop {
+        match file.try_lock_shared() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(cannot(error)),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
+fn status(context: &Context) -> CommandResult {
+    let answered = context.dir().and_then(|dir| block_on(ping(&dir)));
+    match answered {
+        Ok((pid, team_name, version)) => {
+            if context.out.is_json() {
+                let daemon = json!({"running": true, "pid": pid, "version": version});
+                context
+                    .out
+                    .json(&json!({"team_name": team_name, "team_dir": context.path, "daemon": daemon}))?;
+            } else {
+                context.out.text(format_args!(
+                    "teamd is running for {} (pid {pid}, version {version})",
+                    context.path.display()
+                ))?;
+            }
+            Ok(ExitCode::Done)
+        }
+        // For a question after the status this is the answer, and no error.
+        Err(error) if error.code() == ExitCode::NotRunning => {
+            if context.out.is_json() {
+                let daemon = json!({"running": false, "pid": null, "version": null});
+                context.out.json(&json!({"team_name": null, "team_dir": context.path, "daemon": daemon}))?;
+            } else {
+                context.out.text(format_args!("teamd is not running for {}", context.path.display()))?;
+            }
+            context.out.hint("`teamd start` starts it");
+            Ok(ExitCode::NotRunning)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn ping(dir: &TeamDir) -> Result<(u32, String, String), CommandError> {
+    let call = async { Client::connect(dir).await?.call(Order::Ping).await.map_err(CommandError::from) };
+    match tokio::time::timeout(ANSWER_WITHIN, call).await {
+        Ok(Ok(Done::Pong { pid, team_name, version })) => Ok((pid, team_name, version)),
+        Ok(Ok(other)) => Err(unexpected(&other)),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(CommandError::new(ExitCode::TimedOut, "the daemon runs, but does not answer")
+            .hint("`teamctl log teamd` shows what it does")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn who_does_not_want_to_leave_is_named_with_the_reason() {
+        let names = [("alice", "still writing"), ("bob", "")]
+            .map(|(name, why)| (Name::new(name).unwrap(), why.to_owned()));
+        let error = rejected(&names);
+        assert_eq!(error.code(), ExitCode::Rejected);
+        assert_eq!(error.message(), "alice, bob do not want to leave: the daemon stays");
+        assert_eq!(error.choices(), ["alice: still writing", "bob: "]);
+    }
+
+    #[test]
+    fn a_lock_that_is_held_is_waited_for() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let held = File::open(dir.root()).unwrap();
+        held.try_lock().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let free = lock_is_free(&dir);
+            tokio::pin!(free);
+            assert!(tokio::time::timeout(Duration::from_millis(30), &mut free).await.is_err());
+            drop(held);
+            free.await.unwrap();
+        });
+    }
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use teamd_shared::config::{ConfigError, Roster, RosterMember, VERSION};
 use teamd_shared::fs::replace;
 use teamd_shared::journal::Team;
-use teamd_shared::member::{Doing, Status};
+use teamd_shared::member::Status;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
@@ -69,8 +69,7 @@ impl RosterFile {
         };
         let life = Life { name: name.clone(), incarnation: member.incarnation };
         let said = live.of(&life).map(|alive| alive.said.clone()).unwrap_or_default();
-        let doing = if member.phase.is_ended() { Doing::Starting } else { said.doing };
-        let status = status(team, member, doing);
+        let status = status(team, live, member);
         let before = self.lines.get(name).filter(|shown| shown.status == status).map(|shown| shown.since);
         let since = before.unwrap_or_else(|| if live.wall > 0.0 { live.wall } else { member.updated_at });
         let shown = RosterMember {

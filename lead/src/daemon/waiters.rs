@@ -72,9 +72,9 @@ fn answer(team: &Team, live: &Live, life: &Life, what: &Await) -> Option<Answer>
     match what {
         Await::Ready if ended => gone(not_ready(member)),
         Await::Ready => {
-            let alive = live.of(life).filter(|alive| alive.ready)?;
+            live.of(life).filter(|alive| alive.ready)?;
             let pid = member.process.as_ref()?.pid;
-            Some(Ok(Done::Ready { pid, status: status(team, member, alive.said.doing) }))
+            Some(Ok(Done::Ready { pid, status: status(team, live, member) }))
         }
         Await::Ended { .. } if ended => Some(Ok(Done::Ended { status: end_of(member) })),
         Await::Ended { request_id } => {
@@ -110,11 +110,19 @@ fn not_ready(member: &Member) -> String {
     }
 }
 
-/// The status that people see.
-pub(crate) fn status(team: &Team, member: &Member, doing: Doing) -> Status {
-    let leaving = team.let_go(&member.name).is_some()
-        || member.ending.is_some()
-        || team.pending(&member.name, Kind::Shutdown).is_some();
-    let plan = team.pending(&member.name, Kind::PlanApproval).is_some();
-    Status::of(member.phase, leaving, plan, doing)
+/// The status that people see, computed from the journal and from what the worker last said.
+pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> Status {
+    let name = &member.name;
+    let leaving =
+        team.let_go(name).is_some() || member.ending.is_some() || team.pending(name, Kind::Shutdown).is_some();
+    let plan = team.pending(name, Kind::PlanApproval).is_some();
+    Status::of(member.phase, leaving, plan, doing(team, live, member))
+}
+
+/// What a worker does. One whose plan has its verdict is at work, whether it has said so yet or not.
+fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
+    let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+    let Some(said) = live.of(&life).map(|alive| &alive.said) else { return Doing::Starting };
+    let plan = said.plan.as_ref().and_then(|id| team.requests.get(id));
+    if plan.is_some_and(|request| !request.is_pending()) { Doing::Working } else { said.doing }
 }

@@ -1,0 +1,229 @@
+//! The tools of a teammate, called by the script model in a real workspace.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{HELD, Team, signal};
+
+/// A team with an idle teammate.
+fn with_alice() -> Team {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team
+}
+
+fn content(result: &Value) -> &str {
+    result["content"].as_str().unwrap()
+}
+
+/// The one result must be an error that holds this text.
+#[track_caller]
+fn refused(results: &[Value], why: &str) {
+    assert!(results.len() == 1 && results[0]["is_error"] == true && content(&results[0]).contains(why), "{results:?}");
+}
+
+#[test]
+fn bash_returns_what_the_command_said_and_how_it_ended() {
+    let team = with_alice();
+    let results = team.does("alice", "/bash pwd; echo error >&2\n/bash true\n/bash echo partly; exit 3\n/bash kill -9 $$");
+    let root = team.root().canonicalize().unwrap();
+    assert_eq!(content(&results[0]), format!("{}\nerror", root.display()));
+    assert_eq!(content(&results[1]), "(no output)");
+    assert_eq!((content(&results[2]), &results[2]["is_error"]), ("partly\n[exit code 3]", &json!(true)));
+    assert_eq!((content(&results[3]), &results[3]["is_error"]), ("[ended by signal 9]", &json!(true)));
+}
+
+#[test]
+fn of_a_long_output_head_and_tail_are_kept_and_the_cut_is_told() {
+    let team = with_alice();
+    let results = team.does("alice", "/bash seq 1 100000");
+    let text = content(&results[0]);
+    assert!(text.starts_with("1\n2\n") && text.ends_with("99999\n100000"), "{}", text.len());
+    assert!(text.contains(" characters cut]") && text.chars().count() < 51_000, "{}", text.len());
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
+    let team = with_alice();
+    let command = "setsid sleep 300 & trap '' TERM; echo begun; while :; do sleep 301; done";
+    let results = team.does("alice", &format!("/bash {}", json!({ "command": command, "timeout": 0.2 })));
+    assert!(content(&results[0]).starts_with("begun\n") && content(&results[0]).contains("timed out"), "{results:?}");
+    assert_eq!(results[0]["is_error"], true);
+    assert_eq!(team.processes().len(), 2, "the daemon and the worker");
+}
+
+#[test]
+fn what_a_command_leaves_running_ends_with_it() {
+    let team = with_alice();
+    let results = team.does("alice", "/bash sleep 300 & setsid sleep 301 & (setsid -f bash -c 'sleep 302'); echo left");
+    assert_eq!(content(&results[0]), "left");
+    assert_eq!(team.processes().len(), 2, "the daemon and the worker");
+}
+
+#[test]
+fn a_background_command_goes_on_writes_a_log_and_ends_with_the_worker() {
+    let team = with_alice();
+    let results = team.does("alice", "/bash& echo begun; setsid sleep 300 & wait\n/bash echo meanwhile");
+    assert!(content(&results[0]).contains("in the background"), "{results:?}");
+    assert_eq!(content(&results[1]), "meanwhile");
+    let log = || {
+        let files = std::fs::read_dir(team.path("log")).unwrap().map(|file| file.unwrap().path());
+        let of_alice = files.filter(|path| path.to_string_lossy().contains("log/alice.") && !path.ends_with("alice.log"));
+        of_alice.map(|path| std::fs::read_to_string(path).unwrap()).collect::<String>()
+    };
+    team.until("its output", || log().contains("begun"));
+    assert!(team.processes().len() > 2);
+    assert_eq!(team.shutdown("alice", &[], 0)["outcome"], "shutdown");
+    assert_eq!(team.processes(), [team.daemon_pid()]);
+}
+
+#[test]
+fn the_end_of_a_worker_by_sigkill_ends_its_running_command() {
+    // Evidence 18: SIGKILL of an agent leaves its shell child (a session of its own) running.
+    let team = Team::started();
+    let command = "/bash trap '' TERM HUP; setsid bash -c 'trap \"\" TERM HUP; sleep 300' & touch held; sleep 301";
+    team.teamctl(["spawn", "alice", "--restart", "never", "--prompt", command]).ok();
+    team.until_held();
+    signal(team.pid("alice"), Signal::SIGKILL);
+    team.wait_for("alice", "crashed");
+    assert_eq!(team.processes(), [team.daemon_pid()]);
+}
+
+#[test]
+fn a_command_of_a_killed_worker_is_not_run_again() {
+    let team = Team::started();
+    team.spawn("alice", &format!("/bash echo run >> runs\n{HELD}; echo held >> runs\n/bash echo next >> runs"));
+    team.until_held();
+    signal(team.pid("alice"), Signal::SIGKILL);
+    team.until_finished("alice", 1);
+    assert_eq!(team.text("runs"), "run\nnext\n");
+    assert!(content(&team.results("alice")[1]).contains("may have run"));
+}
+
+#[test]
+fn files_are_read_by_line() {
+    let team = with_alice();
+    team.write("ten.txt", "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
+    let results = team.does(
+        "alice",
+        "/read_file ten.txt\n/read_file {\"path\":\"ten.txt\",\"offset\":3,\"limit\":2}\n/read_file missing.txt\n/read_file .",
+    );
+    assert_eq!(content(&results[0]), "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
+    assert!(content(&results[1]).starts_with("3\n4\n"), "{results:?}");
+    assert_eq!((&results[2]["is_error"], &results[3]["is_error"]), (&json!(true), &json!(true)));
+}
+
+#[test]
+fn files_are_written_and_edited_whole_with_their_mode() {
+    let team = with_alice();
+    team.write("run.sh", "echo one\n");
+    std::fs::set_permissions(team.root().join("run.sh"), PermissionsExt::from_mode(0o750)).unwrap();
+    let edit = |old: &str, new: &str| format!("/edit_file {}", json!({ "path": "run.sh", "old_text": old, "new_text": new }));
+    let orders =
+        [r"/write_file deep/er/new.txt a\nb".to_owned(), edit("one", "two"), edit("absent", "x"), edit("o", "x")].join("\n");
+    let results = team.does("alice", &orders);
+    let errors: Vec<bool> = results.iter().map(|result| result["is_error"].as_bool().unwrap()).collect();
+    assert_eq!(errors, [false, false, true, true], "{results:?}");
+    assert_eq!((team.text("deep/er/new.txt"), team.text("run.sh")), ("a\nb".to_owned(), "echo two\n".to_owned()));
+    assert!(content(&results[2]).contains("not found") && content(&results[3]).contains("times"), "{results:?}");
+    assert_eq!(team.root().join("run.sh").metadata().unwrap().permissions().mode() & 0o777, 0o750);
+}
+
+#[test]
+fn no_file_tool_leaves_the_workspace() {
+    let team = with_alice();
+    let outside = team.root().parent().unwrap().join("home/secret.txt");
+    team.write("../home/secret.txt", "secret");
+    symlink(&outside, team.root().join("link.txt")).unwrap();
+    symlink(outside.parent().unwrap(), team.root().join("dir")).unwrap();
+    symlink("dir/secret.txt", team.root().join("chain.txt")).unwrap();
+    let absolute = outside.to_str().unwrap();
+    for path in ["../home/secret.txt", absolute, "link.txt", "dir/secret.txt", "chain.txt", "a/../../home/secret.txt"] {
+        refused(&team.does("alice", &format!("/read_file {path}")), "");
+        refused(&team.does("alice", &format!("/write_file {path} changed")), "");
+        let edit = json!({ "path": path, "old_text": "secret", "new_text": "changed" });
+        refused(&team.does("alice", &format!("/edit_file {edit}")), "");
+    }
+    refused(&team.does("alice", "/write_file dir/new.txt x"), "");
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "secret");
+    assert!(!outside.with_file_name("new.txt").exists());
+    assert!(!team.results("alice").iter().any(|result| content(result) == "secret"));
+}
+
+#[test]
+fn no_file_tool_reaches_into_the_team_directory() {
+    // Evidence 25: a teammate writes into mailboxes or config.json with its file tools.
+    let team = with_alice();
+    symlink(team.path("config.json"), team.root().join("roster.json")).unwrap();
+    symlink(".team", team.root().join("team")).unwrap();
+    let absolute = team.path("inbox/lead.jsonl");
+    for path in [".team/config.json", "./.team/inbox/bob.jsonl", "roster.json", "team/journal.jsonl", absolute.to_str().unwrap()] {
+        for tool in ["read_file", "write_file"] {
+            refused(&team.does("alice", &format!("/{tool} {path}")), "");
+        }
+    }
+    assert!(!team.path("inbox/bob.jsonl").exists());
+    assert_eq!(team.roster()["team_name"].as_str().map(str::is_empty), Some(false));
+}
+
+#[test]
+fn a_call_that_makes_no_sense_is_an_error_result_and_the_work_goes_on() {
+    let team = with_alice();
+    let orders = "/dance wildly\n/bash {\"cmd\":\"x\"}\n/bash {\"command\":\"true\",\"timeout\":99999}\n/read_file\n\
+                  /shutdown_response zzz approve\n/send_message\n/plan_approval\n/bash echo on";
+    let results = team.does("alice", orders);
+    let errors: Vec<bool> = results.iter().map(|result| result["is_error"].as_bool().unwrap()).collect();
+    assert_eq!(errors, [true, true, true, true, true, true, true, false], "{results:?}");
+    assert!(content(&results[0]).contains("dance") && content(&results[1]).contains("command"), "{results:?}");
+    assert!(content(&results[2]).contains("3600"), "{results:?}");
+    assert_eq!(content(&results[7]), "on");
+}
+
+#[test]
+fn read_inbox_is_a_delivery() {
+    let team = Team::started();
+    team.spawn("alice", &format!("{HELD}\n/read_inbox\n/read_inbox"));
+    team.until_held();
+    team.echo("alice", r#"{"type":"message","from":"bob","content":"psst"}"#);
+    team.release();
+    team.until_finished("alice", 1);
+    let taken_in = team.taken_in("alice");
+    assert_eq!(taken_in.iter().filter(|message| message["content"] == "psst").count(), 1);
+    let results = team.results("alice");
+    assert_eq!(results.iter().filter(|result| content(result) == "no new messages").count(), 2, "{results:?}");
+}
+
+#[test]
+fn the_turn_limit_ends_the_work_and_not_the_process() {
+    let team = Team::new().with("TEAM_MAX_TURNS", "3");
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "/bash echo 1\n/bash echo 2\n/bash echo 3\n/bash echo 4");
+    team.until_finished("alice", 1);
+    assert_eq!(team.notices("alice")[0]["idle_reason"], "max_turns");
+    assert_eq!(team.results("alice").len(), 3);
+    team.wait_for("alice", "idle");
+    let results = team.does("alice", "/bash echo again");
+    assert_eq!(content(&results[0]), "again");
+    assert_eq!(team.notices("alice")[1]["idle_reason"], "available");
+}
+
+#[test]
+fn an_interrupt_ends_the_work_and_not_the_teammate() {
+    let team = Team::started();
+    team.spawn("alice", &format!("{HELD}\n/bash echo never > never"));
+    team.until_held();
+    let pid = team.pid("alice");
+    team.teamctl(["interrupt", "alice"]).ok();
+    team.until_finished("alice", 1);
+    assert_eq!(team.notices("alice")[0]["idle_reason"], "interrupted");
+    assert!(content(&team.results("alice")[0]).contains("interrupted"));
+    assert_eq!(team.processes().len(), 2, "the daemon and the worker");
+    let results = team.does("alice", "/bash echo next");
+    assert_eq!((content(&results[0]), team.pid("alice")), ("next", pid));
+    assert!(!team.root().join("never").exists());
+    // Whoever has nothing to do is not interrupted, neither now nor later.
+    team.teamctl(["interrupt", "alice"]).ok();
+    assert_eq!(content(&team.does("alice", "/bash echo then")[0]), "then");
+}

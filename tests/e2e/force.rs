@@ -5,7 +5,8 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::{HELD, Team, signal};
+use crate::support::look::HELD;
+use crate::support::{Team, signal};
 
 /// A team that waits 300 ms between two steps of the ladder.
 fn hurried() -> Team {

@@ -2,3 +2,13 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+mod force;
+mod messages;
+mod plans;
+mod quarantine;
+mod shutdown;
+mod tools;
+mod adopt;
+mod hostile;
+mod lives;
+mod start;

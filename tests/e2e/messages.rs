@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{HELD, Team, signal};
+use crate::support::look::HELD;
+use crate::support::{Team, signal};
 
 /// A message that nobody's orders are in: the script model takes what other members send as text.
 fn text(from: &str, content: &str) -> String {

@@ -3,7 +3,8 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::{HELD, Team, signal};
+use crate::support::look::HELD;
+use crate::support::{Team, signal};
 
 /// Everything that runs but the daemon and `teamctl`.
 fn others(team: &Team) -> Vec<i32> {

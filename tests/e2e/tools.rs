@@ -5,7 +5,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{HELD, Team, signal};
+use crate::support::look::HELD;
+use crate::support::{Team, signal};
 
 /// A team with an idle teammate.
 fn with_alice() -> Team {

@@ -5,6 +5,7 @@
 
 mod value;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,16 +17,19 @@ use teamd_shared::name::Name;
 pub(crate) use value::{LogName, Mailbox};
 use value::{approve_by, duration, log_name, mailbox, restart, status};
 
+/// Where the help shows what every command takes.
+const EVERYWHERE: &str = "Options of every command";
+
 /// What every command of both programs takes.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Global {
     /// The team directory [default: the nearest .team here or above, else ./.team]
     #[arg(long, value_name = "DIR", global = true, env = "TEAM_DIR", hide_env_values = true)]
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub(crate) team_dir: Option<PathBuf>,
+    #[arg(value_hint = ValueHint::DirPath, help_heading = EVERYWHERE)]
+    pub(crate) team_dir: Option<OsString>,
 
     /// Print JSON: one object, or one a line with --follow; errors as JSON on stderr
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub(crate) json: bool,
 }
 

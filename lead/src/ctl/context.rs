@@ -2,7 +2,7 @@
 //! command and out again, the same for both programs.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -73,7 +73,7 @@ fn find(global: &Global) -> Result<(PathBuf, Settings), CommandError> {
             .hint("change to a directory that exists")
     })?;
     // An empty variable is as good as none.
-    let flag = global.team_dir.as_deref().filter(|path| !path.as_os_str().is_empty());
+    let flag = global.team_dir.as_deref().filter(|path| !path.is_empty()).map(Path::new);
     Ok((locate(flag, &here), Settings::from_env()?))
 }
 

@@ -42,20 +42,19 @@ impl Stream {
         if let (false, Some(missing)) = (there, missing) {
             return Err(missing);
         }
-        let mut records = Vec::new();
+        let (mut records, mut shown) = (Vec::new(), 0);
         loop {
-            let lines = tail.read()?;
+            let mut lines = tail.read()?;
             let end = lines.is_empty();
-            let lines = if end && self.plain {
-                Some(tail.rest()?).filter(|rest| !rest.is_empty()).into_iter().collect()
-            } else {
-                lines
-            };
-            let lines = lines.iter().filter(|line| self.plain || !is_blank(line));
+            if end && self.plain {
+                lines.extend(Some(tail.rest()?).filter(|rest| !rest.is_empty()));
+            }
+            lines.retain(|line| self.plain || !is_blank(line));
+            shown += lines.len();
             if context.out.is_json() {
-                records.extend(lines.map(|line| (self.json)(line)));
+                records.extend(lines.iter().map(|line| (self.json)(line)));
             } else {
-                context.out.text(lines.map(|line| (self.human)(line) + "\n").collect::<String>())?;
+                context.out.text(lines.iter().map(|line| (self.human)(line) + "\n").collect::<String>())?;
             }
             if end {
                 break;
@@ -63,6 +62,8 @@ impl Stream {
         }
         if context.out.is_json() {
             context.out.json(&records)?;
+        } else if shown == 0 {
+            context.out.note("there is nothing yet");
         }
         Ok(ExitCode::Done)
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use teamd_shared::control::{
     Connection, Credentials, FromWorker, Greeting, Incoming, Listener, Outgoing, PROTOCOL, Peer, Refusal, RefusalCode,
-    Reply, Request, ToWorker, WorkerState,
+    Reply, Request, ToWorker, WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::process::Identity;
@@ -194,6 +194,11 @@ async fn listen_to_worker(here: WorkerHere, mut incoming: Incoming<FromWorker>, 
                 }
             }
             Ok(None) => break,
+            // It ended with something of ours unread.
+            Err(WireError::Io(error)) => {
+                tracing::debug!("the connection of {} broke: {error}", life.name);
+                break;
+            }
             Err(error) => {
                 tracing::warn!("{} said something unreadable: {error}", life.name);
                 break;

@@ -23,6 +23,7 @@ use teamd_shared::request::Request;
 
 use super::event::{Action, Client, Event, Life, Now};
 use super::live::Live;
+use plans::Verdict;
 
 /// What was decided: the records go into the journal, then the actions are performed.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -67,7 +68,7 @@ impl View<'_> {
         match command {
             Command::Shutdown(order) => self.shutdown(client, order, ids),
             Command::Answer { request_id, approve, feedback } => {
-                self.answer(client, request_id, *approve, feedback, ids)
+                self.answer(client, &Verdict { request_id, approve: *approve, feedback }, ids)
             }
             Command::RequestPlan { name, content } => self.request_plan(client, name, content, ids),
             Command::Interrupt { name } => self.interrupt(client, name),

@@ -72,11 +72,6 @@ impl Journal {
         self.log.append(&bytes)?;
         self.log.sync()
     }
-
-    /// Tells whether nothing was ever written.
-    pub(super) fn is_empty(&self) -> bool {
-        self.log.is_empty()
-    }
 }
 
 impl From<JournalError> for CommandError {

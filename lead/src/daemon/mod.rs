@@ -28,4 +28,4 @@ mod supervisor;
 mod waiters;
 mod word;
 
-pub(crate) use start::{StartOptions, Started, serve, start};
+pub(crate) use start::{StartOptions, serve, start};

@@ -64,14 +64,14 @@ impl RosterFile {
     pub(super) fn show(&mut self, team: &Team, live: &Live, name: &Name) {
         let Some(member) = team.members.get(name).map(|state| &state.record) else {
             self.lines.remove(name);
-            self.dirty.get_or_insert_with(Instant::now);
+            self.touch();
             return;
         };
         let life = Life { name: name.clone(), incarnation: member.incarnation };
         let said = live.of(&life).map(|alive| alive.said.clone()).unwrap_or_default();
         let status = status(team, live, member);
         let before = self.lines.get(name).filter(|shown| shown.status == status).map(|shown| shown.since);
-        let since = before.unwrap_or_else(|| if live.wall > 0.0 { live.wall } else { member.updated_at });
+        let since = before.unwrap_or(if live.wall > 0.0 { live.wall } else { member.updated_at });
         let shown = RosterMember {
             name: name.clone(),
             role: member.role.clone(),
@@ -89,7 +89,7 @@ impl RosterFile {
         };
         let text = serde_json::to_string(&shown).unwrap_or_default();
         if self.lines.get(name).is_none_or(|before| before.text != text) {
-            self.dirty.get_or_insert_with(Instant::now);
+            self.touch();
         }
         self.lines.insert(name.clone(), Shown { text, status, since });
     }

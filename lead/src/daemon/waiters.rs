@@ -48,7 +48,7 @@ impl Waiters {
             let life = Life { name: name.clone(), incarnation: *incarnation };
             let answer = answer(team, live, &life, what);
             answers.extend(answer.map(|answer| (*client, answer)));
-            !answers.last().is_some_and(|(answered, _)| answered == client)
+            answers.last().is_none_or(|(answered, _)| answered != client)
         });
         if waiting.is_empty() {
             self.of_members.remove(name);
@@ -88,7 +88,7 @@ fn answer(team: &Team, live: &Live, life: &Life, what: &Await) -> Option<Answer>
         Await::GateClosed { .. } if ended => gone(format!("{} has ended", life.name)),
         Await::GateClosed { seq } => {
             let acted_on = live.of(life)?.said.acted_on;
-            (acted_on >= *seq).then(|| Ok(Done::Recorded { seq: *seq, incarnation: life.incarnation }))
+            (acted_on >= *seq).then_some(Ok(Done::Recorded { seq: *seq, incarnation: life.incarnation }))
         }
     }
 }

@@ -10,24 +10,22 @@ use teamd_shared::request::{self, Party, Request};
 use super::{Decision, View, or_refuse};
 use crate::daemon::event::{Action, Client};
 
+/// The answer to a plan, as it was given.
+pub(super) struct Verdict<'a> {
+    pub(super) request_id: &'a RequestId,
+    pub(super) approve: bool,
+    pub(super) feedback: &'a str,
+}
+
 impl View<'_> {
-    pub(super) fn answer(
-        &self,
-        client: Client,
-        request_id: &RequestId,
-        approve: bool,
-        feedback: &str,
-        ids: &mut dyn Ids,
-    ) -> Decision {
-        or_refuse(client, self.try_answer(client, request_id, approve, feedback, ids))
+    pub(super) fn answer(&self, client: Client, verdict: &Verdict<'_>, ids: &mut dyn Ids) -> Decision {
+        or_refuse(client, self.try_answer(client, verdict, ids))
     }
 
     fn try_answer(
         &self,
         client: Client,
-        request_id: &RequestId,
-        approve: bool,
-        feedback: &str,
+        &Verdict { request_id, approve, feedback }: &Verdict<'_>,
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
         let request = self.team.requests.get(request_id).ok_or_else(|| {

@@ -1,0 +1,142 @@
+//! A simulated team: the real decisions, fold, volatile state and words, driven through one schedule after
+//! another of deaths, cuts, lost frames, forgeries and jumps of the clock. All follows from a seed.
+//!
+//! `TEAM_SIM_SEED=n` replays one schedule and prints it; `TEAM_SIM_SCHEDULES=n` runs more of them.
+
+mod clients;
+mod daemon;
+mod effects;
+mod machine;
+mod quiet;
+mod recovery;
+mod worker;
+mod world;
+
+use std::fmt;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+
+use super::mutants::Mutant;
+pub(super) use machine::Up;
+pub(super) use world::World;
+
+/// How many schedules a test run takes. The same ones every time, so that it never fails by chance.
+const SCHEDULES: u64 = 300;
+/// How many more it takes from seeds that differ from run to run.
+const FRESH: u32 = 40;
+/// The steps of a schedule, before everything comes to rest.
+const STEPS: usize = 220;
+
+/// Numbers that follow from a seed (splitmix64, <https://prng.di.unimi.it/splitmix64.c>).
+#[derive(Debug, Clone)]
+pub(super) struct Rng(u64);
+
+impl Rng {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub(super) fn below(&mut self, n: u32) -> u32 {
+        u32::try_from(self.next() % u64::from(n)).unwrap()
+    }
+
+    pub(super) fn one_in(&mut self, n: u32) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of them; none if there is none.
+    pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
+        let n = u32::try_from(from.len()).unwrap();
+        if n == 0 { None } else { Some(from[self.below(n) as usize].clone()) }
+    }
+}
+
+/// A promise that was broken, and how it came to that.
+pub(super) struct Broken {
+    pub(super) seed: u64,
+    pub(super) what: String,
+    story: Vec<String>,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = self.story.len().saturating_sub(150);
+        let story = self.story[from..].join("\n");
+        write!(f, "{story}\nbroken: {}\nreplay: TEAM_SIM_SEED={} cargo test -p teamd-lead sim", self.what, self.seed)
+    }
+}
+
+/// Runs one schedule; `told` writes its story.
+pub(super) fn run(seed: u64, mutant: Option<Mutant>, told: bool) -> Result<(), Broken> {
+    let mut world = World::new(seed, mutant, told);
+    world.start_daemon();
+    for _ in 0..STEPS {
+        if world.broken.is_some() {
+            break;
+        }
+        world.step();
+    }
+    world.settle();
+    match world.broken.take() {
+        None => Ok(()),
+        Some(what) => Err(Broken { seed, what, story: world.story }),
+    }
+}
+
+/// Runs one schedule of the real rules, and tells its story if it breaks a promise.
+fn keeps_its_promises(seed: u64) -> Result<(), Broken> {
+    run(seed, None, false).or_else(|_| run(seed, None, true))
+}
+
+fn from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+#[test]
+fn every_promise_holds_in_every_schedule() {
+    if let Some(seed) = from_env("TEAM_SIM_SEED") {
+        if let Err(broken) = run(seed, None, true) {
+            panic!("{broken}");
+        }
+        return;
+    }
+    for seed in 0..from_env("TEAM_SIM_SCHEDULES").unwrap_or(SCHEDULES) {
+        if let Err(broken) = keeps_its_promises(seed) {
+            panic!("{broken}");
+        }
+    }
+}
+
+#[test]
+fn every_promise_holds_in_schedules_never_tried_before() {
+    let more = from_env("TEAM_SIM_SCHEDULES").and_then(|n| u32::try_from(n).ok());
+    let config = Config { cases: more.unwrap_or(FRESH), failure_persistence: None, ..Config::default() };
+    // A smaller seed is no simpler schedule: nothing is shrunk.
+    let outcome = TestRunner::new(config).run(&any::<u64>().no_shrink(), |seed| {
+        keeps_its_promises(seed).map_err(|broken| TestCaseError::fail(broken.to_string()))
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}
+
+#[test]
+fn a_schedule_follows_from_its_seed() {
+    let story = |seed| {
+        let mut world = World::new(seed, None, true);
+        world.start_daemon();
+        (0..STEPS).for_each(|_| world.step());
+        world.story
+    };
+    assert_eq!(story(7), story(7));
+    assert_ne!(story(7), story(8));
+}

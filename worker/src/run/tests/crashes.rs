@@ -1,0 +1,151 @@
+//! What a life does that goes on after a crash.
+
+use serde_json::json;
+use teamd_shared::control::PlanVerdict;
+use teamd_shared::member::Gate;
+use teamd_shared::request::Status;
+use teamd_shared::team_dir::TeamPath;
+
+use super::double::{Begin, Team, alice, id};
+
+#[test]
+fn a_command_that_was_running_is_not_run_again() {
+    let team = Team::new();
+    let mut worker = team.work("/bash echo x >> runs; sleep 600\n/bash echo next");
+    worker.doing("bash: echo x >> runs; sleep 600");
+    team.until("the command", || team.workspace().join("runs").exists());
+    worker.crash();
+    team.resume().idle();
+    let results = team.results();
+    assert!(results[0].1 && results[0].0.contains("may have run"), "{results:?}");
+    assert_eq!(results[1], ("next".to_owned(), false));
+    assert_eq!(std::fs::read_to_string(team.workspace().join("runs")).unwrap(), "x\n");
+    assert_eq!(team.entries()[..4], ["life", "answer", "life", "result"]);
+}
+
+#[test]
+fn a_waiting_plan_is_named_again_under_the_same_ids_and_waits_on() {
+    let team = Team::new();
+    let begin = Begin { prompt: Some("/plan_approval Drop it\n/bash echo go"), gate: Gate::Closed, ..Begin::default() };
+    let mut worker = team.begin(&begin);
+    let (request_id, first) = worker.named();
+    worker.record(&request_id, Status::Pending);
+    worker.crash();
+    let mut next = team.begin(&Begin { incarnation: 2, ..begin });
+    let (again, second) = next.named();
+    assert_eq!((&again, &second["id"], &second["plan"]), (&request_id, &first["id"], &first["plan"]));
+    next.record(&request_id, Status::Pending);
+    next.doing("waiting for approval");
+    next.word(|word| {
+        word.gate = Gate::Open;
+        word.verdict = Some(PlanVerdict { request_id, status: Status::Approved, feedback: String::new() });
+    });
+    next.idle();
+    assert_eq!(team.results(), [("approved".to_owned(), false), ("go".to_owned(), false)]);
+}
+
+#[test]
+fn a_verdict_that_came_while_nobody_lived_is_found() {
+    let team = Team::new();
+    let begin = Begin { prompt: Some("/plan_approval Drop it"), gate: Gate::Closed, ..Begin::default() };
+    let mut worker = team.begin(&begin);
+    let (request_id, _) = worker.named();
+    worker.crash();
+    let mut next = team.begin(&Begin { incarnation: 2, ..begin });
+    next.record(&request_id, Status::Rejected);
+    next.idle();
+    assert!(team.results()[0].0.starts_with("rejected"), "{:?}", team.results());
+}
+
+#[test]
+fn a_message_that_was_being_sent_is_sent_under_the_same_id() {
+    let team = Team::new();
+    team.work("/bash true").idle();
+    // As if the worker had died between the message and its result.
+    let transcript = team.dir.path(&TeamPath::transcript(&alice()));
+    let lines = std::fs::read_to_string(&transcript).unwrap();
+    let answer = lines.lines().nth(1).unwrap();
+    let sent = uuid::Uuid::now_v7();
+    let mut entry: serde_json::Value = serde_json::from_str(answer).unwrap();
+    entry["content"] = json!([{"type": "tool_use", "id": "call-1-1", "name": "send_message",
+        "input": {"to": "bob", "content": "hello"}, "message_id": sent}]);
+    let cut = format!("{}\n{entry}\n", lines.lines().next().unwrap());
+    let file = std::fs::OpenOptions::new().write(true).truncate(true).open(&transcript).unwrap();
+    std::io::Write::write_all(&mut { file }, cut.as_bytes()).unwrap();
+    team.resume().idle();
+    assert_eq!(team.results()[0], ("sent to bob".to_owned(), false));
+    assert_eq!(team.lines("bob")[0]["id"], json!(sent));
+}
+
+#[test]
+fn a_notification_that_was_not_written_is_written_and_one_that_was_is_not_doubled() {
+    for lost in [false, true] {
+        let team = Team::new();
+        let mut worker = team.work("all done");
+        worker.idle();
+        worker.crash();
+        let told = team.lead("idle_notification");
+        if lost {
+            let path = team.dir.path(&TeamPath::inbox(&teamd_shared::name::Name::lead()));
+            drop(std::fs::OpenOptions::new().write(true).truncate(true).open(path).unwrap());
+        }
+        team.resume().idle();
+        assert_eq!(team.lead("idle_notification")[0]["id"], told[0]["id"]);
+        assert_eq!(team.lead("idle_notification").len(), 1, "lost: {lost}");
+    }
+}
+
+#[test]
+fn a_message_is_taken_in_once_across_lives() {
+    let team = Team::new();
+    let mut worker = team.begin(&Begin::default());
+    team.tell("/sleep 600");
+    worker.doing("sleep: 600 s");
+    worker.crash();
+    team.tell("second");
+    team.resume().idle();
+    let taken: Vec<usize> = team
+        .transcript()
+        .iter()
+        .filter_map(|entry| match &entry.event {
+            teamd_shared::transcript::Event::Messages { messages } => Some(messages.len()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(taken, [1, 1]);
+}
+
+#[test]
+fn a_fresh_life_knows_nothing_of_the_one_before() {
+    let team = Team::new();
+    let mut worker = team.work("/sleep 600");
+    worker.doing("sleep: 600 s");
+    worker.crash();
+    let mut fresh = team.begin(&Begin { incarnation: 2, conversation: 2, prompt: Some("anew"), ..Begin::default() });
+    fresh.idle();
+    assert_eq!(team.entries(), ["life", "answer", "life", "answer", "idle"]);
+    assert_eq!(team.lead("idle_notification")[0]["content"], "anew");
+}
+
+#[test]
+fn a_conversation_whose_first_life_wrote_nothing_begins_with_its_prompt() {
+    let team = Team::new();
+    let mut worker =
+        team.begin(&Begin { incarnation: 3, conversation: 2, prompt: Some("from the start"), ..Begin::default() });
+    worker.idle();
+    assert_eq!(team.lead("idle_notification")[0]["content"], "from the start");
+}
+
+#[test]
+fn a_shutdown_of_an_earlier_life_is_not_answered_in_the_next() {
+    let team = Team::new();
+    let mut worker = team.work("/sleep 0.2");
+    worker.doing("sleep: 0.2 s");
+    worker.ask_to_leave(30.0);
+    let (request_id, _) = worker.named();
+    assert_eq!(request_id, id("5d0c0ffe"));
+    worker.crash();
+    team.resume().idle();
+    let last = team.results().pop().unwrap();
+    assert_eq!(last, ("no shutdown request 5d0c0ffe is pending".to_owned(), true));
+}

@@ -1,0 +1,225 @@
+//! Births, work, messages, and how the daemon is lost and found.
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use teamd_shared::control::ToWorker;
+use teamd_shared::member::Doing;
+use teamd_shared::message::IdleReason;
+use teamd_shared::team_dir::TeamPath;
+
+use super::double::{Begin, Team};
+use super::*;
+
+#[test]
+fn who_is_not_welcomed_leaves_without_a_trace() {
+    let team = Team::new();
+    team.tell("hello");
+    let mut worker = team.bear(1);
+    worker.hang_up();
+    worker.ends_well();
+    assert!(team.transcript().is_empty() && team.lead("idle_notification").is_empty());
+}
+
+#[test]
+fn a_second_process_for_the_same_life_says_why_it_cannot() {
+    let team = Team::new();
+    let _first = team.bear(1);
+    let second = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| team.bear(1)));
+    assert!(second.is_err());
+    let log = String::from_utf8(team.dir.read(&TeamPath::log("alice")).unwrap()).unwrap();
+    assert!(log.contains("transcript/alice.jsonl is locked"), "{log}");
+}
+
+#[test]
+fn a_life_without_a_prompt_is_idle_and_writes_only_that_it_began() {
+    let team = Team::new();
+    let worker = team.begin(&Begin::default());
+    assert_eq!((worker.state.doing, worker.state.acted_on, worker.state.wants_ring), (Doing::Idle, 1, false));
+    assert_eq!(team.entries(), ["life"]);
+}
+
+#[test]
+fn a_prompt_is_worked_on_and_the_lead_is_told_once() {
+    let team = Team::new();
+    let mut worker = team.work("/bash umask; echo hello > made; ls\nall done");
+    worker.idle();
+    assert_eq!(team.entries(), ["life", "answer", "result", "answer", "idle"]);
+    assert_eq!(team.results(), [("0027\nmade".to_owned(), false)]);
+    let told = team.lead("idle_notification");
+    assert_eq!((told.len(), &told[0]["summary"], &told[0]["idle_reason"]), (1, &json!("all done"), &json!("available")));
+}
+
+#[test]
+fn a_message_wakes_her_and_what_starts_no_turn_does_not() {
+    let team = Team::new();
+    let mut worker = team.begin(&Begin::default());
+    team.echo(r#"{"type":"teammate_terminated","from":"teamd","name":"bob"}"#);
+    team.until("news", || team.entries() == ["life", "messages"]);
+    team.tell("hi");
+    team.until("an answer", || team.lead("idle_notification").len() == 1);
+    worker.idle();
+    assert_eq!(team.entries(), ["life", "messages", "messages", "answer", "idle"]);
+    let inbox = team.dir.read(&TeamPath::inbox(&super::double::alice())).unwrap();
+    assert_eq!(team.transcript().last().unwrap().inbox.offset, inbox.len() as u64);
+}
+
+#[test]
+fn who_may_not_watch_is_rung() {
+    let team = Team::new();
+    let mut worker = team.begin(&Begin { watch: false, ..Begin::default() });
+    assert!(worker.state.wants_ring);
+    team.tell("hi");
+    worker.say(ToWorker::Ring);
+    team.until("an answer", || team.lead("idle_notification").len() == 1);
+}
+
+#[test]
+fn messages_that_arrive_during_a_turn_reach_the_model_with_the_next_results() {
+    let team = Team::new();
+    let mut worker = team.work("/sleep 0.3");
+    worker.doing("sleep: 0.3 s");
+    team.tell("one more thing");
+    worker.idle();
+    assert_eq!(team.entries(), ["life", "answer", "result", "messages", "answer", "idle"]);
+    assert_eq!(team.lead("idle_notification")[0]["content"], "one more thing");
+}
+
+#[test]
+fn a_line_that_is_no_message_is_kept_and_told_and_reading_goes_on() {
+    let team = Team::new();
+    let mut worker = team.begin(&Begin::default());
+    team.echo("nonsense");
+    team.tell("hi");
+    team.until("an answer", || team.lead("idle_notification").len() == 1);
+    worker.idle();
+    let kept = team.dir.read(&TeamPath::rejected(&super::double::alice())).unwrap();
+    assert_eq!(kept.iter().filter(|&&byte| byte == b'\n').count(), 1);
+    let told = team.lead("message");
+    assert!(told.len() == 1 && told[0]["content"].as_str().unwrap().contains("offset 0"), "{told:?}");
+}
+
+#[test]
+fn the_inbox_tool_delivers_and_lists_what_has_arrived() {
+    let team = Team::new();
+    let mut worker = team.work("/sleep 0.3\n/read_inbox\n/read_inbox");
+    worker.doing("sleep: 0.3 s");
+    let line = json!({"type": "message", "from": "bob", "content": "the build is red"});
+    team.echo(&line.to_string());
+    worker.idle();
+    let results: Vec<String> = team.results().into_iter().map(|(text, _)| text).collect();
+    // What came during the sleep was delivered with its result.
+    assert_eq!(results[1..], ["no new messages", "no new messages"]);
+    team.tell("/bash echo '{\"type\":\"message\",\"from\":\"bob\",\"content\":\"now green\"}' >> .team/inbox/alice.jsonl");
+    team.until("the second piece of work", || team.lead("idle_notification").len() == 2);
+    assert!(team.entries().contains(&"messages".to_owned()));
+}
+
+#[test]
+fn a_message_is_sent_to_who_runs_and_refused_to_who_does_not() {
+    let team = Team::new();
+    team.roster(&[("alice", "working"), ("bob", "idle"), ("carol", "crashed")]);
+    let mut worker = team.work("/send_message bob hello\n/send_message carol hello\n/send_message dave hello");
+    worker.idle();
+    let results = team.results();
+    assert_eq!(results[0], ("sent to bob".to_owned(), false));
+    assert_eq!(results[1], ("carol is not running (crashed)".to_owned(), true));
+    assert_eq!(results[2], ("no such teammate: dave".to_owned(), true));
+    assert_eq!(team.lines("bob")[0]["content"], "hello");
+}
+
+#[test]
+fn unknown_tools_and_bad_input_are_results() {
+    let team = Team::new();
+    let mut worker = team.work("/fly away\n/sleep soon");
+    worker.idle();
+    let results = team.results();
+    assert!(results.len() == 2 && results.iter().all(|(_, is_error)| *is_error), "{results:?}");
+}
+
+#[test]
+fn a_piece_of_work_ends_at_the_turn_limit_and_the_process_stays() {
+    let team = Team::new();
+    let mut worker = team.work(&"/read_inbox\n".repeat(20));
+    worker.idle();
+    assert_eq!(team.lead("idle_notification")[0]["idle_reason"], "max_turns");
+    assert_eq!(team.entries().iter().filter(|name| *name == "answer").count(), 12);
+    assert!(worker.runs());
+}
+
+#[test]
+fn an_interruption_ends_the_turn_and_not_the_teammate() {
+    let team = Team::new();
+    let mut worker = team.work("/bash sleep 600\n/bash echo never");
+    worker.doing("bash: sleep 600");
+    worker.say(ToWorker::Interrupt);
+    worker.idle();
+    assert_eq!(team.results(), [("[interrupted by the lead]".to_owned(), true)]);
+    let last = team.transcript().pop().unwrap().event;
+    assert!(matches!(last, Event::Idle { idle_reason: IdleReason::Interrupted, .. }), "{last:?}");
+    team.tell("still there?");
+    team.until("an answer", || team.lead("idle_notification").len() == 2);
+    assert_eq!(team.lead("idle_notification")[1]["content"], "still there?");
+}
+
+#[test]
+fn sigterm_ends_what_runs_and_the_life() {
+    let team = Team::new();
+    let mut worker = team.work("/bash (setsid sleep 613 &) ; sleep 613");
+    worker.doing("bash: (setsid sleep 613 &) ; sleep 613");
+    worker.signal(Signal::SIGTERM);
+    worker.leaves_with_a_word();
+    worker.ends_well();
+    assert_eq!(team.entries(), ["life", "answer", "result", "left"]);
+    let sleeping = std::fs::read_dir("/proc").unwrap().filter_map(|process| {
+        std::fs::read(process.ok()?.path().join("cmdline")).ok().filter(|line| line.starts_with(b"sleep\x00613"))
+    });
+    assert_eq!(sleeping.count(), 0);
+}
+
+#[test]
+fn sigterm_is_heeded_without_a_daemon_and_other_signals_of_a_terminal_are_not() {
+    let team = Team::new();
+    let mut worker = team.begin(&Begin::default());
+    worker.hang_up();
+    worker.signal(Signal::SIGHUP);
+    worker.signal(Signal::SIGINT);
+    team.tell("hi");
+    team.until("an answer", || team.lead("idle_notification").len() == 1);
+    worker.signal(Signal::SIGTERM);
+    worker.ends_well();
+}
+
+#[test]
+fn without_a_daemon_she_works_on_and_tells_the_next_one_everything() {
+    let team = Team::new();
+    let mut worker = team.begin(&Begin::default());
+    worker.hang_up();
+    team.tell("/sleep 0.1\nfinished");
+    team.until("an answer", || team.lead("idle_notification").len() == 1);
+    let listener = team.listen();
+    let environment = worker.welcome_back(&listener).expect("her environment");
+    assert_eq!((environment.umask, environment.variables.len()), (0o027, 1));
+    worker.idle();
+    worker.word(|word| word.gate = teamd_shared::member::Gate::Closed);
+    let seq = worker.word.seq;
+    worker.state_where("acted on", |state| state.acted_on == seq);
+}
+
+#[test]
+fn a_stranger_is_told_to_leave_and_does() {
+    let team = Team::new();
+    let mut worker = team.work("/bash sleep 600");
+    worker.doing("bash: sleep 600");
+    worker.say(ToWorker::Stranger { why: "the journal knows another life".to_owned() });
+    worker.ends_well();
+    assert_eq!(team.entries(), ["life", "answer", "result", "left"]);
+}
+
+#[test]
+fn a_team_that_is_deleted_leaves_nobody_behind() {
+    let team = Team::new();
+    let mut worker = team.begin(&Begin::default());
+    std::fs::remove_dir_all(team.dir.root()).unwrap();
+    worker.hang_up();
+    worker.ends_well();
+}

@@ -12,7 +12,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::id::RequestId;
-use crate::message::IdleReason;
+use crate::message::{IdleReason, Message};
 use crate::name::Name;
 use crate::position::Position;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -135,6 +135,22 @@ pub struct Usage {
     pub output_tokens: u64,
 }
 
+impl Event {
+    /// Tells whether nothing follows from this entry by itself: a worker whose last entry it is, and that has
+    /// no mail, waits.
+    pub fn is_rest(&self) -> bool {
+        match self {
+            Self::Idle { .. } | Self::Left { .. } | Self::Rejected { .. } | Self::Restarted { .. } => true,
+            Self::Life { prompt, .. } => prompt.is_none(),
+            Self::Messages { messages } => {
+                let message = |value: &Value| Message::parse(value.to_string().as_bytes()).ok();
+                !messages.iter().filter_map(message).any(|message| message.starts_a_turn())
+            }
+            Self::Asked { .. } | Self::Answer { .. } | Self::Result { .. } => false,
+        }
+    }
+}
+
 /// Returns how far a member has taken its inbox in: the position in the last whole entry of its transcript.
 ///
 /// None if it never wrote an entry, or the entry cannot be read.
@@ -146,13 +162,63 @@ pub fn position(dir: &TeamDir, name: &Name) -> Result<Option<Position>, DirError
     struct Cursor {
         inbox: Position,
     }
+    let line = last_line(dir, name)?;
+    Ok(line.and_then(|line| serde_json::from_slice::<Cursor>(&line).ok()).map(|cursor| cursor.inbox))
+}
+
+/// Returns the last whole entry of a transcript; none if there is none, or it cannot be read.
+///
+/// # Errors
+/// [`DirError`] if the system refuses.
+pub fn last_entry(dir: &TeamDir, name: &Name) -> Result<Option<Entry>, DirError> {
+    Ok(last_line(dir, name)?.and_then(|line| serde_json::from_slice(&line).ok()))
+}
+
+fn last_line(dir: &TeamDir, name: &Name) -> Result<Option<Vec<u8>>, DirError> {
     let at = TeamPath::transcript(name);
     let file = match dir.open_file(&at, rustix::fs::OFlags::RDONLY) {
         Ok(file) => file,
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => return Err(error),
     };
-    let line = crate::fs::last_line(&file)
-        .map_err(|source| DirError::Io { verb: "read", path: dir.path(&at), source })?;
-    Ok(line.and_then(|line| serde_json::from_slice::<Cursor>(&line).ok()).map(|cursor| cursor.inbox))
+    crate::fs::last_line(&file).map_err(|source| DirError::Io { verb: "read", path: dir.path(&at), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_starts_a_turn_is_no_rest() {
+        let messages = |kind: &str| Event::Messages {
+            messages: vec![json!({"type": kind, "from": "lead", "content": "x", "name": "bob"})],
+        };
+        assert!(!messages("message").is_rest());
+        assert!(messages("teammate_terminated").is_rest());
+        let life = |prompt: Option<&str>| Event::Life {
+            incarnation: 1,
+            conversation: 1,
+            prompt: prompt.map(str::to_owned),
+        };
+        assert!(life(None).is_rest() && !life(Some("/bash true")).is_rest());
+    }
+
+    #[test]
+    fn the_cursor_is_that_of_the_last_whole_entry() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let name = Name::new("alice").unwrap();
+        assert_eq!(position(&dir, &name).unwrap(), None);
+        let at = |offset| Entry {
+            at: 1.0,
+            inbox: Position { offset, tail: 7 },
+            event: Event::Left { reason: "x".to_owned() },
+        };
+        let lines: Vec<_> = [3, 9].map(|offset| serde_json::to_string(&at(offset)).unwrap()).into();
+        let text = format!("{}\n{}\n{{\"at\"", lines[0], lines[1]);
+        crate::fs::replace(&dir, &TeamPath::transcript(&name), text.as_bytes()).unwrap();
+        assert_eq!(position(&dir, &name).unwrap(), Some(Position { offset: 9, tail: 7 }));
+        assert_eq!(last_entry(&dir, &name).unwrap(), Some(at(9)));
+    }
 }

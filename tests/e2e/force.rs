@@ -40,7 +40,10 @@ fn a_busy_worker_is_ended_with_all_that_it_runs() {
     assert_eq!(result["outcome"], "killed", "{result}");
     nobody_but_the_daemon(&team);
     // What the user ended is not started again.
-    assert_eq!((team.status("alice"), team.member("alice")["incarnation"].clone()), ("killed".to_owned(), json!(1)));
+    assert_eq!(
+        (team.status("alice"), team.member("alice")["incarnation"].clone()),
+        ("killed".to_owned(), json!(1))
+    );
 }
 
 #[test]

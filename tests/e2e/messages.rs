@@ -197,7 +197,8 @@ fn a_message_to_a_name_that_is_not_on_the_roster_is_refused_and_makes_no_file() 
     for bad in ["../../x", "a/b", "", "Alice", "lead.rejected"] {
         assert_ne!(team.teamctl(["send", bad, "hello"]).code, Some(0), "{bad:?}");
     }
-    let mut files: Vec<_> = std::fs::read_dir(team.path("inbox")).unwrap().map(|file| file.unwrap().file_name()).collect();
+    let mut files: Vec<_> =
+        std::fs::read_dir(team.path("inbox")).unwrap().map(|file| file.unwrap().file_name()).collect();
     files.sort();
     assert_eq!(files, ["alice.jsonl", "lead.jsonl"]);
     assert!(!team.root().join("x.jsonl").exists() && !team.path("x.jsonl").exists());
@@ -266,7 +267,8 @@ fn a_message_over_the_limit_is_refused_with_its_size_and_the_limit() {
     team.spawn("alice", "");
     let refused = team.teamctl_with(["send", "alice", "-"], &"x".repeat(1 << 20)).exits(1);
     assert!(refused.stderr.contains("the limit is 1048576"), "{refused:?}");
-    let size: Vec<u64> = refused.stderr.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    let size: Vec<u64> =
+        refused.stderr.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
     assert!(size.iter().any(|&size| size > 1 << 20 && size < (1 << 20) + 1000), "{refused:?}");
     assert_eq!(std::fs::read(team.path("inbox/alice.jsonl")).unwrap(), b"");
     // One that fits arrives whole.
@@ -371,7 +373,9 @@ fn each_piece_of_work_ends_with_one_notice() {
     assert_eq!(notices[1]["summary"], "ä".repeat(200));
     // A life that begins with all work done says nothing.
     signal(team.pid("alice"), Signal::SIGKILL);
-    team.until("the next life", || team.member("alice")["incarnation"] == 2 && team.status("alice") == "idle");
+    team.until("the next life", || {
+        team.member("alice")["incarnation"] == 2 && team.status("alice") == "idle"
+    });
     team.does("alice", "third");
     assert_eq!(team.notices("alice").len(), 3);
 }

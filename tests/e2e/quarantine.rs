@@ -20,7 +20,10 @@ fn nonsense() -> Vec<(Vec<u8>, &'static str)> {
         (br#"{"type":"message","content":"no sender"}"#.to_vec(), "\"from\" is missing"),
         (br#"{"type":"message","from":7}"#.to_vec(), "\"from\" is not a string"),
         (br#"{"type":"shutdown_request","from":"lead"}"#.to_vec(), "\"request_id\" is missing"),
-        (br#"{"type":"plan_approval_response","from":"lead","request_id":"../x"}"#.to_vec(), "\"request_id\""),
+        (
+            br#"{"type":"plan_approval_response","from":"lead","request_id":"../x"}"#.to_vec(),
+            "\"request_id\"",
+        ),
         (deep, "not JSON"),
         (long.into_bytes(), "the limit is 1048576"),
     ]

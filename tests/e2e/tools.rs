@@ -22,13 +22,17 @@ fn content(result: &Value) -> &str {
 /// The one result must be an error that holds this text.
 #[track_caller]
 fn refused(results: &[Value], why: &str) {
-    assert!(results.len() == 1 && results[0]["is_error"] == true && content(&results[0]).contains(why), "{results:?}");
+    assert!(
+        results.len() == 1 && results[0]["is_error"] == true && content(&results[0]).contains(why),
+        "{results:?}"
+    );
 }
 
 #[test]
 fn bash_returns_what_the_command_said_and_how_it_ended() {
     let team = with_alice();
-    let results = team.does("alice", "/bash pwd; echo error >&2\n/bash true\n/bash echo partly; exit 3\n/bash kill -9 $$");
+    let results = team
+        .does("alice", "/bash pwd; echo error >&2\n/bash true\n/bash echo partly; exit 3\n/bash kill -9 $$");
     let root = team.root().canonicalize().unwrap();
     assert_eq!(content(&results[0]), format!("{}\nerror", root.display()));
     assert_eq!(content(&results[1]), "(no output)");
@@ -50,7 +54,10 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
     let team = with_alice();
     let command = "setsid sleep 300 & trap '' TERM; echo begun; while :; do sleep 301; done";
     let results = team.does("alice", &format!("/bash {}", json!({ "command": command, "timeout": 0.2 })));
-    assert!(content(&results[0]).starts_with("begun\n") && content(&results[0]).contains("timed out"), "{results:?}");
+    assert!(
+        content(&results[0]).starts_with("begun\n") && content(&results[0]).contains("timed out"),
+        "{results:?}"
+    );
     assert_eq!(results[0]["is_error"], true);
     assert_eq!(team.processes().len(), 2, "the daemon and the worker");
 }
@@ -58,7 +65,8 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
 #[test]
 fn what_a_command_leaves_running_ends_with_it() {
     let team = with_alice();
-    let results = team.does("alice", "/bash sleep 300 & setsid sleep 301 & (setsid -f bash -c 'sleep 302'); echo left");
+    let results =
+        team.does("alice", "/bash sleep 300 & setsid sleep 301 & (setsid -f bash -c 'sleep 302'); echo left");
     assert_eq!(content(&results[0]), "left");
     assert_eq!(team.processes().len(), 2, "the daemon and the worker");
 }
@@ -71,7 +79,8 @@ fn a_background_command_goes_on_writes_a_log_and_ends_with_the_worker() {
     assert_eq!(content(&results[1]), "meanwhile");
     let log = || {
         let files = std::fs::read_dir(team.path("log")).unwrap().map(|file| file.unwrap().path());
-        let of_alice = files.filter(|path| path.to_string_lossy().contains("log/alice.") && !path.ends_with("alice.log"));
+        let of_alice = files
+            .filter(|path| path.to_string_lossy().contains("log/alice.") && !path.ends_with("alice.log"));
         of_alice.map(|path| std::fs::read_to_string(path).unwrap()).collect::<String>()
     };
     team.until("its output", || log().contains("begun"));
@@ -84,7 +93,8 @@ fn a_background_command_goes_on_writes_a_log_and_ends_with_the_worker() {
 fn the_end_of_a_worker_by_sigkill_ends_its_running_command() {
     // Evidence 18: SIGKILL of an agent leaves its shell child (a session of its own) running.
     let team = Team::started();
-    let command = "/bash trap '' TERM HUP; setsid bash -c 'trap \"\" TERM HUP; sleep 300' & touch held; sleep 301";
+    let command =
+        "/bash trap '' TERM HUP; setsid bash -c 'trap \"\" TERM HUP; sleep 300' & touch held; sleep 301";
     team.teamctl(["spawn", "alice", "--restart", "never", "--prompt", command]).ok();
     team.until_held();
     signal(team.pid("alice"), Signal::SIGKILL);
@@ -95,7 +105,10 @@ fn the_end_of_a_worker_by_sigkill_ends_its_running_command() {
 #[test]
 fn a_command_of_a_killed_worker_is_not_run_again() {
     let team = Team::started();
-    team.spawn("alice", &format!("/bash echo run >> runs\n{HELD}; echo held >> runs\n/bash echo next >> runs"));
+    team.spawn(
+        "alice",
+        &format!("/bash echo run >> runs\n{HELD}; echo held >> runs\n/bash echo next >> runs"),
+    );
     team.until_held();
     signal(team.pid("alice"), Signal::SIGKILL);
     team.until_finished("alice", 1);
@@ -121,14 +134,27 @@ fn files_are_written_and_edited_whole_with_their_mode() {
     let team = with_alice();
     team.write("run.sh", "echo one\n");
     std::fs::set_permissions(team.root().join("run.sh"), PermissionsExt::from_mode(0o750)).unwrap();
-    let edit = |old: &str, new: &str| format!("/edit_file {}", json!({ "path": "run.sh", "old_text": old, "new_text": new }));
-    let orders =
-        [r"/write_file deep/er/new.txt a\nb".to_owned(), edit("one", "two"), edit("absent", "x"), edit("o", "x")].join("\n");
+    let edit = |old: &str, new: &str| {
+        format!("/edit_file {}", json!({ "path": "run.sh", "old_text": old, "new_text": new }))
+    };
+    let orders = [
+        r"/write_file deep/er/new.txt a\nb".to_owned(),
+        edit("one", "two"),
+        edit("absent", "x"),
+        edit("o", "x"),
+    ]
+    .join("\n");
     let results = team.does("alice", &orders);
     let errors: Vec<bool> = results.iter().map(|result| result["is_error"].as_bool().unwrap()).collect();
     assert_eq!(errors, [false, false, true, true], "{results:?}");
-    assert_eq!((team.text("deep/er/new.txt"), team.text("run.sh")), ("a\nb".to_owned(), "echo two\n".to_owned()));
-    assert!(content(&results[2]).contains("not found") && content(&results[3]).contains("times"), "{results:?}");
+    assert_eq!(
+        (team.text("deep/er/new.txt"), team.text("run.sh")),
+        ("a\nb".to_owned(), "echo two\n".to_owned())
+    );
+    assert!(
+        content(&results[2]).contains("not found") && content(&results[3]).contains("times"),
+        "{results:?}"
+    );
     assert_eq!(team.root().join("run.sh").metadata().unwrap().permissions().mode() & 0o777, 0o750);
 }
 
@@ -141,7 +167,9 @@ fn no_file_tool_leaves_the_workspace() {
     symlink(outside.parent().unwrap(), team.root().join("dir")).unwrap();
     symlink("dir/secret.txt", team.root().join("chain.txt")).unwrap();
     let absolute = outside.to_str().unwrap();
-    for path in ["../home/secret.txt", absolute, "link.txt", "dir/secret.txt", "chain.txt", "a/../../home/secret.txt"] {
+    for path in
+        ["../home/secret.txt", absolute, "link.txt", "dir/secret.txt", "chain.txt", "a/../../home/secret.txt"]
+    {
         refused(&team.does("alice", &format!("/read_file {path}")), "");
         refused(&team.does("alice", &format!("/write_file {path} changed")), "");
         let edit = json!({ "path": path, "old_text": "secret", "new_text": "changed" });
@@ -160,7 +188,13 @@ fn no_file_tool_reaches_into_the_team_directory() {
     symlink(team.path("config.json"), team.root().join("roster.json")).unwrap();
     symlink(".team", team.root().join("team")).unwrap();
     let absolute = team.path("inbox/lead.jsonl");
-    for path in [".team/config.json", "./.team/inbox/bob.jsonl", "roster.json", "team/journal.jsonl", absolute.to_str().unwrap()] {
+    for path in [
+        ".team/config.json",
+        "./.team/inbox/bob.jsonl",
+        "roster.json",
+        "team/journal.jsonl",
+        absolute.to_str().unwrap(),
+    ] {
         for tool in ["read_file", "write_file"] {
             refused(&team.does("alice", &format!("/{tool} {path}")), "");
         }
@@ -177,7 +211,10 @@ fn a_call_that_makes_no_sense_is_an_error_result_and_the_work_goes_on() {
     let results = team.does("alice", orders);
     let errors: Vec<bool> = results.iter().map(|result| result["is_error"].as_bool().unwrap()).collect();
     assert_eq!(errors, [true, true, true, true, true, true, true, false], "{results:?}");
-    assert!(content(&results[0]).contains("dance") && content(&results[1]).contains("command"), "{results:?}");
+    assert!(
+        content(&results[0]).contains("dance") && content(&results[1]).contains("command"),
+        "{results:?}"
+    );
     assert!(content(&results[2]).contains("3600"), "{results:?}");
     assert_eq!(content(&results[7]), "on");
 }
@@ -193,7 +230,11 @@ fn read_inbox_is_a_delivery() {
     let taken_in = team.taken_in("alice");
     assert_eq!(taken_in.iter().filter(|message| message["content"] == "psst").count(), 1);
     let results = team.results("alice");
-    assert_eq!(results.iter().filter(|result| content(result) == "no new messages").count(), 2, "{results:?}");
+    assert_eq!(
+        results.iter().filter(|result| content(result) == "no new messages").count(),
+        2,
+        "{results:?}"
+    );
 }
 
 #[test]

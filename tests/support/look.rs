@@ -99,7 +99,8 @@ impl Team {
 
     /// The requests of one kind, each as its last line in the journal says, oldest first.
     pub(crate) fn requests(&self, kind: &str) -> Vec<Value> {
-        let asked = |line: &Value| line["record"] == "request" && line["kind"] == kind && line["event"] == "asked";
+        let asked =
+            |line: &Value| line["record"] == "request" && line["kind"] == kind && line["event"] == "asked";
         let mut ids: Vec<String> = Vec::new();
         for line in self.journal().into_iter().filter(asked) {
             let id = line["request_id"].as_str().unwrap().to_owned();

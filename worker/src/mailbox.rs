@@ -135,7 +135,6 @@ impl Mailbox {
                 Err(error) => {
                     self.rest = false;
                     self.complain(&error);
-                    self.make_again(&error);
                 }
             }
             if !self.rest {
@@ -183,13 +182,6 @@ impl Mailbox {
     pub(crate) fn reject(&self, offset: u64, rejection: &Rejection) {
         if let Err(error) = inbox::reject(&self.dir, &self.name, offset, rejection, unix_now()) {
             tracing::error!("a line that is no message could not be kept: {error}");
-        }
-    }
-
-    fn make_again(&self, error: &ReadError) {
-        let ReadError::NoInbox(_) = error else { return };
-        if let Err(error) = inbox::create(&self.dir, &self.name) {
-            tracing::error!("the inbox is gone: {error}");
         }
     }
 

@@ -4,8 +4,9 @@ use teamd_shared::id::RequestId;
 use teamd_shared::request::Status;
 use uuid::Uuid;
 
+use crate::replay::ToolUse;
 use crate::state::Verdict;
-use crate::tools::Outcome;
+use crate::tools::{Call, Outcome};
 
 /// What the calls are told that stand behind a rejected plan.
 pub(crate) const BEHIND_A_REJECTED: &str = "refused: the plan was rejected";
@@ -21,7 +22,22 @@ pub(crate) struct Submission {
     pub(crate) request_id: RequestId,
 }
 
+/// How many ids are tried to find the one that a plan is pending under: each is taken by chance (1 of 2³²), or since
+/// the plan expired with an earlier life.
+const RENAMES: usize = 64;
+
 impl Submission {
+    /// Returns the plan that an earlier life was about to submit, or had submitted, when it ended in this call; none if
+    /// the call is no plan. `pending`: the plan of this conversation that has no verdict.
+    ///
+    /// A life that begins with it must say so from the first: the daemon lets a plan expire that nobody waits for.
+    pub(crate) fn resumed(call: &ToolUse, pending: Option<&RequestId>) -> Option<Self> {
+        let Ok(Call::PlanApproval { plan }) = Call::parse(&call.name, &call.input) else { return None };
+        let first = Self { plan, message_id: call.message_id?, request_id: call.request_id.clone()? };
+        let ids = std::iter::successors(Some(first.clone()), |before| Some(before.clone().renamed()));
+        Some(ids.take(RENAMES).find(|known| Some(&known.request_id) == pending).unwrap_or(first))
+    }
+
     /// Returns the same plan under other ids: its id belongs to another request.
     ///
     /// The transcript holds only the first ids. The others follow from them, so that a worker that is restarted
@@ -83,6 +99,30 @@ mod tests {
         assert!(first.message_id != second.message_id && first.message_id != third.message_id);
         assert_eq!(second.message_id.get_version_num(), 7);
         assert_eq!(third.plan, first.plan);
+    }
+
+    #[test]
+    fn a_plan_is_found_again_under_the_ids_that_it_was_recorded_under() {
+        let first = submission();
+        let call = ToolUse {
+            id: "call-1-1".to_owned(),
+            name: "plan_approval".to_owned(),
+            input: serde_json::json!({ "plan": first.plan }),
+            message_id: Some(first.message_id),
+            request_id: Some(first.request_id.clone()),
+        };
+        let second = first.clone().renamed();
+        let resumed = |pending| Submission::resumed(&call, pending);
+        assert_eq!(resumed(None).as_ref(), Some(&first));
+        assert_eq!(resumed(Some(&first.request_id)).as_ref(), Some(&first));
+        assert_eq!(resumed(Some(&second.request_id)).as_ref(), Some(&second));
+        assert_eq!(resumed(Some(&RequestId::from_bits(0))).as_ref(), Some(&first), "another plan");
+        let other = ToolUse {
+            name: "bash".to_owned(),
+            input: serde_json::json!({ "command": "true" }),
+            ..call.clone()
+        };
+        assert_eq!(Submission::resumed(&other, None), None);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::connection::{Identity, Link, be_born, take_from_stdin};
 use crate::mailbox::{Mailbox, Waking};
 use crate::model::Model;
 use crate::outbox::Outbox;
+use crate::plan::Submission;
 use crate::replay::Standing;
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, State};
@@ -98,7 +99,8 @@ impl Life {
     fn begin(mut self, welcome: Welcome, connection: Connection) -> anyhow::Result<Session> {
         let settings = Settings::from_env()?;
         set_umask(welcome.environment.umask);
-        let mut model = Model::from_spec(&welcome.model).map_err(|error| anyhow!("{error} ({})", error.hint()))?;
+        let mut model =
+            Model::from_spec(&welcome.model).map_err(|error| anyhow!("{error} ({})", error.hint()))?;
         self.transcript.set_durable(settings.durability == Durability::Disk);
         let mut standing = resume(&mut self.transcript, &mut model, &welcome, self.identity.incarnation)?;
         let Identity { name, incarnation } = self.identity.clone();
@@ -119,8 +121,13 @@ impl Life {
             max_turns: settings.max_turns,
             mail: mailbox.mail(),
         };
+        let submission =
+            standing.calls.front().and_then(|call| Submission::resumed(call, welcome.word.plan.as_ref()));
         let began = Instant::now();
-        let state = State::new(beginning, welcome.word, began.elapsed());
+        let mut state = State::new(beginning, welcome.word, began.elapsed());
+        if let Some(plan) = &submission {
+            state.planning(plan.request_id.clone());
+        }
         let toolbox = Toolbox::new(ToolboxConfig {
             workspace: welcome.workspace.into(),
             team_dir: Arc::clone(&self.dir),
@@ -139,7 +146,7 @@ impl Life {
             incarnation,
             calls: standing.calls,
             closing: standing.text,
-            submission: None,
+            submission,
             approval: None,
         })
     }

@@ -108,6 +108,8 @@ impl Session {
         }
         self.desk.state.background(self.desk.toolbox.has_background());
         self.desk.state.call_ended(!self.calls.is_empty());
+        // What has arrived reaches the model with this result, whenever the watch may say so.
+        self.desk.fetch();
         Ok(())
     }
 
@@ -210,4 +212,16 @@ fn listed(messages: &[Message]) -> String {
     }
     let line = |message: &Message| format!("{} from {}: {}", message.body.kind(), message.from, message.content);
     messages.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_listed_with_type_and_sender() {
+        let message = Message::parse(br#"{"type":"broadcast","from":"bob","content":"the build is red"}"#).unwrap();
+        assert_eq!(listed(&[message.clone(), message]).lines().next(), Some("broadcast from bob: the build is red"));
+        assert_eq!(listed(&[]), "no new messages");
+    }
 }

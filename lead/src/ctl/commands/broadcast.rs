@@ -6,7 +6,7 @@ use teamd_shared::inbox::append;
 use teamd_shared::message::{ALL, Body, LEAD, Message};
 use teamd_shared::name::Name;
 
-use super::send::{check_again, runs};
+use super::send::{Fate, ended_meanwhile, look_again, runs};
 use crate::ctl::args::Broadcast;
 use crate::ctl::context::Context;
 use crate::ctl::{clock, roster, text};
@@ -27,7 +27,8 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
     for name in running.into_iter().filter(|name| **name != Name::lead()) {
         let outcome = append(&dir, name, &message, context.settings.durability)
             .map_err(CommandError::from)
-            .and_then(|appended| check_again(&dir, &roster::load(&dir)?, name, appended));
+            .and_then(|appended| look_again(&dir, name, appended))
+            .and_then(|fate| if fate == Fate::Sent { Ok(()) } else { Err(ended_meanwhile(name)) });
         match outcome {
             Ok(()) => sent.push(name),
             Err(error) => {

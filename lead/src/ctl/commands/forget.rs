@@ -23,10 +23,9 @@ pub(in crate::ctl) fn run(context: &Context, args: Forget) -> CommandResult {
             context.out.json(&json!({"name": args.name, "files": files}))?;
             return Ok(ExitCode::Done);
         }
-        let archive = dir.root().join("archive");
         let mut text = format!("{} is forgotten", args.name);
         if !files.is_empty() {
-            text.push_str(&format!("; its files are in {}:", archive.display()));
+            text.push_str(&format!("; its files are kept in {}:", dir.root().display()));
         }
         for file in &files {
             text.push_str(&format!("\n  {}", escape::line(file)));

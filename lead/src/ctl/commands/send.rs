@@ -11,7 +11,6 @@ use teamd_shared::message::{Body, LEAD, Message, USER};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript;
-use uuid::Uuid;
 
 use crate::ctl::args::Send;
 use crate::ctl::context::Context;
@@ -33,10 +32,20 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
     let id = RandomIds.message();
     let message = Message::new(id, from, &to.to, clock::now(), Body::Message).with_content(content);
     let appended = append(&dir, &to.owner, &message, context.settings.durability)?;
-    if !is_lead && !args.queue {
-        check_again(&dir, &roster::load(&dir)?, &to.owner, appended)?;
+    let fate = match is_lead {
+        true => Fate::Sent,
+        false => look_again(&dir, &to.owner, appended)?,
+    };
+    if fate == Fate::Waits && !args.queue {
+        return Err(ended_meanwhile(&to.owner));
     }
-    report(context, id, args, appended)
+    if context.out.is_json() {
+        context.out.json(&json!({"id": id, "to": to.to, "offset": appended.offset}))?;
+    } else {
+        let what = if fate == Fate::Waits { "waits for the next life of" } else { "sent to" };
+        context.out.text(format_args!("{what} {} ({id})", to.to))?;
+    }
+    Ok(ExitCode::Done)
 }
 
 /// Tells whether a message to this member will be read, as far as the roster knows.
@@ -57,43 +66,45 @@ pub(super) fn runs(roster: &Roster, member: &RosterMember) -> bool {
     !member.status.is_ended() && !roster::ended_unnoticed(roster, member)
 }
 
-/// Looks whether the member ended while the message was sent, and what became of it then.
-pub(super) fn check_again(
-    dir: &TeamDir,
-    roster: &Roster,
-    name: &Name,
-    appended: Appended,
-) -> Result<(), CommandError> {
+/// What becomes of a message that was appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Its receiver runs, or has taken it in.
+    Sent,
+    /// Its receiver has ended, and reads it when it is spawned again.
+    Waits,
+}
+
+/// Looks at the roster again, and tells what becomes of a message of which it is known where it stands.
+///
+/// # Errors
+/// [`ExitCode::Conflict`] or [`ExitCode::NotFound`] if a next life will not read it by itself.
+pub(super) fn look_again(dir: &TeamDir, name: &Name, appended: Appended) -> Result<Fate, CommandError> {
+    let roster = roster::load(dir)?;
     let Some(member) = roster.member(name) else {
         let message = format!("{name} was forgotten while the message was sent");
         return Err(CommandError::new(ExitCode::NotFound, message)
             .hint("the message lies with its files in the archive"));
     };
-    if runs(roster, member) {
-        return Ok(());
-    }
     let end = appended.offset + appended.len;
-    let taken_in = transcript::position(dir, name)?;
-    if taken_in.is_some_and(|position| position.offset >= end) {
-        return Ok(());
+    if runs(&roster, member)
+        || transcript::position(dir, name)?.is_some_and(|position| position.offset >= end)
+    {
+        return Ok(Fate::Sent);
     }
-    let skipped = member.exit.as_ref().is_some_and(|exit| exit.inbox.offset >= end);
-    let what = match skipped {
-        true => format!("`teamctl spawn {name} --resume` reads the message, a fresh life does not"),
-        false => format!("the message waits in its inbox: the next life reads it (`teamctl spawn {name}`)"),
-    };
-    let message = format!("{name} ended while the message was sent ({})", member.status.as_str());
-    Err(CommandError::new(ExitCode::Conflict, message).hint(what))
+    // A fresh life begins where the inbox stood when the last one ended.
+    if member.exit.as_ref().is_some_and(|exit| exit.inbox.offset >= end) {
+        return Err(ended_meanwhile(name)
+            .hint(format!("only `teamctl spawn {name} --resume` reads it, a fresh life does not")));
+    }
+    Ok(Fate::Waits)
 }
 
-fn report(context: &Context, id: Uuid, args: &Send, appended: Appended) -> CommandResult {
-    let to = &args.name.to;
-    if context.out.is_json() {
-        context.out.json(&json!({"id": id, "to": to, "offset": appended.offset}))?;
-    } else {
-        context.out.text(format_args!("sent to {to} ({id})"))?;
-    }
-    Ok(ExitCode::Done)
+/// Makes the error of a message to somebody who ended while it was sent.
+pub(super) fn ended_meanwhile(name: &Name) -> CommandError {
+    let message = format!("{name} ended while the message was sent");
+    CommandError::new(ExitCode::Conflict, message)
+        .hint(format!("the message is in its inbox: `teamctl spawn {name}` begins the next life"))
 }
 
 #[cfg(test)]
@@ -127,20 +138,21 @@ mod tests {
     }
 
     #[test]
-    fn whoever_ends_while_a_message_is_sent_makes_it_a_conflict_that_says_what_became_of_it() {
+    fn what_became_of_a_message_to_somebody_who_ended_meanwhile_is_known() {
         let appended = Appended { offset: 100, len: 50 };
-        for (stood_at, hint) in [(100, "waits in its inbox"), (150, "--resume")] {
+        for (stood_at, fate) in [(100, Ok(Fate::Waits)), (150, Err(ExitCode::Conflict))] {
             let mut ended = member("alice", "crashed");
             let inbox = Position { offset: stood_at, tail: 0 };
             let exit =
                 Exit { code: None, signal: Some(9), at: 1.0, request_id: None, unread: 1, inbox, note: None };
             ended["exit"] = serde_json::to_value(exit).unwrap();
             let (_scratch, dir) = team(&json!([ended]));
-            let error = check_again(&dir, &roster::load(&dir).unwrap(), &name(), appended).unwrap_err();
-            assert_eq!(error.code(), ExitCode::Conflict);
-            assert!(error.next_step().unwrap().contains(hint), "{error:?}");
+            let looked = look_again(&dir, &name(), appended);
+            assert_eq!(looked.map_err(|error| error.code()), fate, "the inbox stood at {stood_at}");
         }
         let (_scratch, dir) = team(&json!([member("alice", "working")]));
-        assert_eq!(check_again(&dir, &roster::load(&dir).unwrap(), &name(), appended), Ok(()));
+        assert_eq!(look_again(&dir, &name(), appended), Ok(Fate::Sent));
+        let (_scratch, dir) = team(&json!([]));
+        assert_eq!(look_again(&dir, &name(), appended).unwrap_err().code(), ExitCode::NotFound);
     }
 }

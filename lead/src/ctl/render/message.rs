@@ -20,9 +20,10 @@ pub(in crate::ctl) fn message(line: &[u8]) -> String {
 /// Shows a message.
 pub(super) fn show(message: &Message) -> String {
     let time = message.timestamp.map_or_else(|| "--:--:--".to_owned(), clock::time_of_day);
-    let to = message.to.as_deref().unwrap_or("?");
-    let (from, to) = (escape::line(&message.from), escape::line(to));
-    let mut heading = format!("{} {} → {}  ", paint(DIM, time), paint(BOLD, from), paint(BOLD, to));
+    let mut heading = format!("{} {}  ", paint(DIM, time), paint(BOLD, escape::line(&message.from)));
+    if let Some(to) = &message.to {
+        heading = format!("{} → {}  ", heading.trim_end(), paint(BOLD, escape::line(to)));
+    }
     let detail = detail(&message.body);
     if !detail.is_empty() {
         heading.push_str(&format!("{}  ", paint(DIM, escape::line(&detail))));
@@ -70,6 +71,7 @@ mod tests {
     fn a_message_is_one_line_and_a_long_one_is_indented() {
         let line = r#"{"type":"message","from":"user","to":"alice","content":"hi"}"#;
         assert_eq!(shown(line), "--:--:-- user → alice  hi");
+        assert_eq!(shown(r#"{"type":"message","from":"user","content":"hi"}"#), "--:--:-- user  hi");
         let line = r#"{"type":"idle_notification","from":"alice","to":"lead","content":"done:\n\n- a\n","idle_reason":"failed"}"#;
         assert_eq!(shown(line), "--:--:-- alice → lead  idle_notification failed\n    done:\n\n    - a");
     }

@@ -26,7 +26,11 @@ fn a_command_that_was_running_is_not_run_again() {
 #[test]
 fn a_waiting_plan_is_named_again_under_the_same_ids_and_waits_on() {
     let team = Team::new();
-    let begin = Begin { prompt: Some("/plan_approval Drop it\n/bash echo go"), gate: Gate::Closed, ..Begin::default() };
+    let begin = Begin {
+        prompt: Some("/plan_approval Drop it\n/bash echo go"),
+        gate: Gate::Closed,
+        ..Begin::default()
+    };
     let mut worker = team.begin(&begin);
     let (request_id, first) = worker.named();
     worker.record(&request_id, Status::Pending);
@@ -121,7 +125,8 @@ fn a_fresh_life_knows_nothing_of_the_one_before() {
     let mut worker = team.work("/sleep 600");
     worker.doing("sleep: 600 s");
     worker.crash();
-    let mut fresh = team.begin(&Begin { incarnation: 2, conversation: 2, prompt: Some("anew"), ..Begin::default() });
+    let mut fresh =
+        team.begin(&Begin { incarnation: 2, conversation: 2, prompt: Some("anew"), ..Begin::default() });
     fresh.idle();
     assert_eq!(team.entries(), ["life", "answer", "life", "answer", "idle"]);
     assert_eq!(team.lead("idle_notification")[0]["content"], "anew");
@@ -130,8 +135,12 @@ fn a_fresh_life_knows_nothing_of_the_one_before() {
 #[test]
 fn a_conversation_whose_first_life_wrote_nothing_begins_with_its_prompt() {
     let team = Team::new();
-    let mut worker =
-        team.begin(&Begin { incarnation: 3, conversation: 2, prompt: Some("from the start"), ..Begin::default() });
+    let mut worker = team.begin(&Begin {
+        incarnation: 3,
+        conversation: 2,
+        prompt: Some("from the start"),
+        ..Begin::default()
+    });
     worker.idle();
     assert_eq!(team.lead("idle_notification")[0]["content"], "from the start");
 }

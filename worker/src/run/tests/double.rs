@@ -8,7 +8,9 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use teamd_shared::control::{FromWorker, Greeting, Listener, Peer, ShutdownWord, ToWorker, Word, WorkerState, pair};
+use teamd_shared::control::{
+    FromWorker, Greeting, Listener, Peer, ShutdownWord, ToWorker, Word, WorkerState, pair,
+};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::inbox;
@@ -128,7 +130,9 @@ impl Team {
     }
 
     fn wait<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
-        let log = || String::from_utf8_lossy(&self.dir.read(&TeamPath::log("alice")).unwrap_or_default()).into_owned();
+        let log = || {
+            String::from_utf8_lossy(&self.dir.read(&TeamPath::log("alice")).unwrap_or_default()).into_owned()
+        };
         let waited = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await });
         waited.unwrap_or_else(|_| panic!("waited in vain for {what}; her log:\n{}", log()))
     }
@@ -136,11 +140,16 @@ impl Team {
     /// Starts a worker and hears its greeting; it is not welcomed yet.
     pub(super) fn bear(&self, incarnation: u32) -> Worker<'_> {
         let (ours, theirs) = pair().unwrap();
-        let log = File::options().append(true).create(true).open(self.dir.path(&TeamPath::log("alice"))).unwrap();
+        let log =
+            File::options().append(true).create(true).open(self.dir.path(&TeamPath::log("alice"))).unwrap();
         let mut command = Command::new("/proc/self/exe");
         command.args([ENTRY, "--exact", "--quiet", "--nocapture", "--test-threads=1", "--", AS_WORKER]);
         command.arg(self.dir.root()).args(["alice", &incarnation.to_string()]);
-        command.env_clear().env("TEAM_DURABILITY", "process").env("TEAM_MAX_TURNS", "12");
+        command
+            .env_clear()
+            .env("TEAM_DURABILITY", "process")
+            .env("TEAM_MAX_TURNS", "12")
+            .env("TEAM_LOG", "debug");
         command.stdin(theirs).stdout(Stdio::from(log.try_clone().unwrap())).stderr(Stdio::from(log));
         let child = command.spawn().unwrap();
         drop(command);
@@ -172,7 +181,11 @@ impl Team {
             begins_at: Position::START,
             prompt: begin.prompt.map(str::to_owned),
             watch: begin.watch,
-            environment: Environment { variables: vec![(b"PATH".to_vec(), path)], secrets: Vec::new(), umask: 0o027 },
+            environment: Environment {
+                variables: vec![(b"PATH".to_vec(), path)],
+                secrets: Vec::new(),
+                umask: 0o027,
+            },
             word: worker.word.clone(),
         };
         worker.say(ToWorker::Welcome(Box::new(welcome)));
@@ -239,7 +252,9 @@ impl Worker<'_> {
     /// Waits for a state; the one that was said last counts.
     pub(super) fn state_where(&mut self, what: &str, mut expected: impl FnMut(&WorkerState) -> bool) {
         if !expected(&self.state) {
-            self.hear(what, |frame| matches!(frame, FromWorker::State(state) if expected(&state)).then_some(()));
+            self.hear(what, |frame| {
+                matches!(frame, FromWorker::State(state) if expected(&state)).then_some(())
+            });
         }
     }
 
@@ -259,7 +274,8 @@ impl Worker<'_> {
     }
 
     pub(super) fn ask_to_leave(&mut self, decide_within: f64) {
-        let shutdown = ShutdownWord { request_id: id("5d0c0ffe"), reason: "tidy up".to_owned(), decide_within };
+        let shutdown =
+            ShutdownWord { request_id: id("5d0c0ffe"), reason: "tidy up".to_owned(), decide_within };
         self.word(|word| word.shutdown = Some(shutdown));
     }
 
@@ -282,10 +298,6 @@ impl Worker<'_> {
         let (request_id, line) = self.named();
         assert_eq!((request_id.as_str(), &line["approve"]), ("5d0c0ffe", &json!(true)));
         self.record(&request_id, Status::Approved);
-        self.word(|word| {
-            word.shutdown = None;
-            word.let_go = true;
-        });
         line
     }
 

@@ -147,8 +147,12 @@ fn a_fifo_in_the_place_of_an_inbox_blocks_nobody() {
 fn teamd_as_somebody(team: &Team, args: &[&str]) -> std::process::Output {
     let Some(scratch) = team.root().parent() else { panic!("no scratch directory") };
     let copy = scratch.join("teamd");
-    std::fs::copy(env!("CARGO_BIN_EXE_teamd"), &copy).unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_team-worker"), scratch.join("team-worker")).unwrap();
+    if !copy.exists() {
+        // By another process: a descriptor that is open for writing here could be inherited by what another test
+        // starts just then, and nobody could run the copy.
+        let programs = [env!("CARGO_BIN_EXE_teamd"), env!("CARGO_BIN_EXE_team-worker")];
+        assert!(team.command("cp", programs).arg(scratch).status().unwrap().success());
+    }
     if !is_root() {
         return team.command(copy.to_str().unwrap(), args).output().unwrap();
     }

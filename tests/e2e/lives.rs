@@ -9,11 +9,12 @@ use serde_json::Value;
 use crate::support::process::let_pass;
 use crate::support::{Team, is_alive, signal};
 
-/// How often each `content` was taken in by a member, over all its lives.
+/// How often the text of each ordinary message was taken in by a member, over all its lives.
 fn taken_in(team: &Team, name: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for entry in team.transcript(name) {
-        for message in entry["messages"].as_array().into_iter().flatten() {
+        let messages = entry["messages"].as_array().into_iter().flatten();
+        for message in messages.filter(|message| message["type"] == "message") {
             *counts.entry(message["content"].as_str().unwrap().to_owned()).or_default() += 1;
         }
     }
@@ -295,9 +296,11 @@ fn sigterm_to_a_worker_ends_it_and_nobody_starts_it_again() {
         assert_eq!(incarnation(&team, name), 1);
         assert_eq!(terminated(&team, "lead", name).unwrap()["exit"]["code"], 0, "it left at a safe point");
     }
-    // Bob can go on where he was.
+    // He can go on with the same conversation, when he is told to: what he left is not begun again by itself.
     team.teamctl(["spawn", "bob", "--resume"]).ok();
-    team.wait_for("bob", "working");
+    team.send("bob", "/write_file bob.txt again");
+    team.until("bob to go on", || team.root().join("bob.txt").exists());
+    assert_eq!(lives(&team, "bob"), [(1, 1), (2, 1)]);
 }
 
 /// API keys inherited by tool children (a current vendor CLI).

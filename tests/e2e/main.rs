@@ -2,13 +2,16 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+mod adopt;
+mod ctl;
+mod follow;
 mod force;
+mod hostile;
+mod lives;
 mod messages;
 mod plans;
 mod quarantine;
 mod shutdown;
-mod tools;
-mod adopt;
-mod hostile;
-mod lives;
 mod start;
+mod tools;
+mod wire;

@@ -18,14 +18,6 @@ pub(crate) fn start_ticks(pid: i32) -> u64 {
     stat(pid).unwrap()[19].parse().unwrap()
 }
 
-/// The children of a process, those of all its threads.
-pub(crate) fn children(pid: i32) -> Vec<i32> {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let listed = threads
-        .filter_map(Result::ok)
-        .map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
-    listed.flat_map(|list| list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect()
-}
 
 /// The command line of a process, its arguments parted by spaces; empty once it is gone.
 pub(crate) fn command_line(pid: i32) -> String {

@@ -47,7 +47,18 @@ mod tests {
 
     #[test]
     fn a_name_is_validated_at_this_entry_too() {
-        let parse = |name| Args::try_parse_from(["team-worker", "run", "--team-dir", "d", "--incarnation", "1", "--name", name]);
+        let parse = |name| {
+            Args::try_parse_from([
+                "team-worker",
+                "run",
+                "--team-dir",
+                "d",
+                "--incarnation",
+                "1",
+                "--name",
+                name,
+            ])
+        };
         assert!(parse("alice").is_ok());
         for bad in ["lead", "../x", "Alice", ""] {
             assert!(parse(bad).is_err(), "{bad}");

@@ -268,7 +268,9 @@ impl Task {
             self.pause = (self.pause * 2).min(PAUSES.1);
             let state = self.said.borrow().state.clone();
             match self.connect(state.clone()).await {
-                Ok(connection) => return Some((connection, Told { state, named: Vec::new(), leaving: false })),
+                Ok(connection) => {
+                    return Some((connection, Told { state, named: Vec::new(), leaving: false }));
+                }
                 Err(error) => tracing::debug!("the daemon cannot be reached: {error}"),
             }
         }

@@ -48,7 +48,7 @@ pub(crate) struct Mailbox {
 
 #[derive(Debug)]
 enum Item {
-    Line(Line),
+    Line(Box<Line>),
     Restarted(String),
 }
 
@@ -129,7 +129,7 @@ impl Mailbox {
                     self.failing = false;
                     let restarted = batch.restarted.map(|why| Item::Restarted(format!("the inbox {why}")));
                     self.waiting.extend(restarted);
-                    self.waiting.extend(batch.lines.into_iter().map(Item::Line));
+                    self.waiting.extend(batch.lines.into_iter().map(|line| Item::Line(Box::new(line))));
                     self.rest = batch.more;
                 }
                 Err(error) => {
@@ -146,7 +146,7 @@ impl Mailbox {
     /// Tells what has arrived and is not taken in.
     pub(crate) fn mail(&self) -> Mail {
         let mail = |item: &Item| match item {
-            Item::Line(Line { message: Ok(message), .. }) if message.starts_a_turn() => Mail::Work,
+            Item::Line(line) if line.message.as_ref().is_ok_and(Message::starts_a_turn) => Mail::Work,
             Item::Line(_) | Item::Restarted(_) => Mail::News,
         };
         self.waiting.iter().map(mail).max().unwrap_or(Mail::None)
@@ -161,18 +161,20 @@ impl Mailbox {
     pub(crate) fn take(&mut self) -> Vec<Taken> {
         let mut taken = Vec::new();
         for item in self.waiting.drain(..) {
-            match item {
-                Item::Restarted(reason) => taken.push(Taken::Restarted { reason }),
-                Item::Line(Line { offset, position: behind, message: Err(rejection) }) => {
-                    taken.push(Taken::Rejected { offset, rejection, behind });
+            let Line { offset, position: behind, message } = match item {
+                Item::Line(line) => *line,
+                Item::Restarted(reason) => {
+                    taken.push(Taken::Restarted { reason });
+                    continue;
                 }
-                Item::Line(Line { position, message: Ok(message), .. }) => match taken.last_mut() {
-                    Some(Taken::Messages { messages, behind }) => {
-                        messages.push(message);
-                        *behind = position;
-                    }
-                    _ => taken.push(Taken::Messages { messages: vec![message], behind: position }),
-                },
+            };
+            match (message, taken.last_mut()) {
+                (Err(rejection), _) => taken.push(Taken::Rejected { offset, rejection, behind }),
+                (Ok(message), Some(Taken::Messages { messages, behind: end })) => {
+                    messages.push(message);
+                    *end = behind;
+                }
+                (Ok(message), _) => taken.push(Taken::Messages { messages: vec![message], behind }),
             }
         }
         taken

@@ -102,10 +102,8 @@ impl Outbox {
     }
 
     fn lead_holds(&self, id: Uuid) -> io::Result<bool> {
-        let file = self
-            .dir
-            .open_file(&TeamPath::inbox(&Name::lead()), OFlags::RDONLY)
-            .map_err(io::Error::other)?;
+        let file =
+            self.dir.open_file(&TeamPath::inbox(&Name::lead()), OFlags::RDONLY).map_err(io::Error::other)?;
         let length = file.metadata()?.len();
         let start = length.saturating_sub(LOOK_BACK);
         let mut bytes = vec![0; usize::try_from(length - start).map_err(io::Error::other)?];

@@ -32,6 +32,9 @@ use crate::strays;
 use crate::tools::Toolbox;
 use crate::transcript::{Transcript, TranscriptError};
 
+/// How many events are served before the next step.
+const AT_ONCE: usize = 64;
+
 /// What happens outside.
 #[derive(Debug)]
 enum Event {
@@ -99,7 +102,8 @@ impl Desk {
     /// Serves what has happened already: a turn of quick calls must not outrun the daemon's word.
     async fn catch_up(&mut self) {
         tokio::task::yield_now().await;
-        loop {
+        // Whoever writes to the inbox without a pause must not keep the work from going on.
+        for _ in 0..AT_ONCE {
             tokio::select! {
                 biased;
                 event = self.event(None) => self.take(event),

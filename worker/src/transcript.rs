@@ -68,11 +68,17 @@ impl Transcript {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(TranscriptError::Locked(path)),
-            Err(TryLockError::Error(source)) => return Err(TranscriptError::Io { verb: "lock", path, source }),
+            Err(TryLockError::Error(source)) => {
+                return Err(TranscriptError::Io { verb: "lock", path, source });
+            }
         }
         let opened = AppendLog::repair(file, dir, &at, &aside)?;
         if let Some(torn) = opened.torn {
-            tracing::warn!("{} bytes of a torn entry were moved to {}", torn.len(), dir.path(&aside).display());
+            tracing::warn!(
+                "{} bytes of a torn entry were moved to {}",
+                torn.len(),
+                dir.path(&aside).display()
+            );
         }
         Ok(Self { log: opened.log, path, cursor: Position::START, durable: true })
     }
@@ -128,7 +134,8 @@ impl Transcript {
     /// Appends an entry.
     pub(crate) fn append(&mut self, event: &Event) -> Result<(), TranscriptError> {
         let entry = Entry { at: unix_now(), inbox: self.cursor, event: event.clone() };
-        let value = serde_json::to_value(&entry).map_err(|error| self.unwritten(AppendError::Write(error.into())))?;
+        let value =
+            serde_json::to_value(&entry).map_err(|error| self.unwritten(AppendError::Write(error.into())))?;
         let mut line = to_json_line(&value);
         line.push(b'\n');
         self.log.append(&line).map_err(|source| self.unwritten(source))

@@ -78,7 +78,8 @@ impl Session {
             }
             Call::ShutdownResponse { request_id, approve, reason } => {
                 if self.desk.state.pending_shutdown() != Some(&request_id) {
-                    return self.end_call(Outcome::error(format!("no shutdown request {request_id} is pending")));
+                    return self
+                        .end_call(Outcome::error(format!("no shutdown request {request_id} is pending")));
                 }
                 self.desk.state.calling("answering a shutdown".to_owned(), false);
                 match self.respond(&request_id, message_id, (approve, reason), AnsweredBy::Model) {
@@ -138,7 +139,9 @@ impl Session {
 
     /// Writes the line of the plan, and names it.
     pub(crate) fn name_plan(&mut self) -> Result<(), TranscriptError> {
-        let Some(Submission { plan, message_id, request_id }) = self.submission.clone() else { return Ok(()) };
+        let Some(Submission { plan, message_id, request_id }) = self.submission.clone() else {
+            return Ok(());
+        };
         let incarnation = Some(self.incarnation);
         let body = Body::PlanApprovalRequest { request_id: request_id.clone(), plan, incarnation };
         match self.outbox.to_lead(message_id, body) {
@@ -184,9 +187,10 @@ impl Session {
                 Status::Approved => "approved: you leave when the calls of this answer have run",
                 _ => "rejected: the lead has your reason; go on with your work",
             }),
-            Some(Made::Recorded(status)) => {
-                Outcome::error(format!("your answer does not count: the request is {} already", status.as_str()))
-            }
+            Some(Made::Recorded(status)) => Outcome::error(format!(
+                "your answer does not count: the request is {} already",
+                status.as_str()
+            )),
             Some(Made::Refused(why)) => Outcome::error(format!("your answer does not count: {why}")),
             None => Outcome::error("your answer was not recorded"),
         })
@@ -210,7 +214,8 @@ fn listed(messages: &[Message]) -> String {
     if messages.is_empty() {
         return "no new messages".to_owned();
     }
-    let line = |message: &Message| format!("{} from {}: {}", message.body.kind(), message.from, message.content);
+    let line =
+        |message: &Message| format!("{} from {}: {}", message.body.kind(), message.from, message.content);
     messages.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
@@ -220,8 +225,12 @@ mod tests {
 
     #[test]
     fn messages_are_listed_with_type_and_sender() {
-        let message = Message::parse(br#"{"type":"broadcast","from":"bob","content":"the build is red"}"#).unwrap();
-        assert_eq!(listed(&[message.clone(), message]).lines().next(), Some("broadcast from bob: the build is red"));
+        let message =
+            Message::parse(br#"{"type":"broadcast","from":"bob","content":"the build is red"}"#).unwrap();
+        assert_eq!(
+            listed(&[message.clone(), message]).lines().next(),
+            Some("broadcast from bob: the build is red")
+        );
         assert_eq!(listed(&[]), "no new messages");
     }
 }

@@ -1,5 +1,8 @@
 //! What `config.json` says of the team, and whether it still holds. Reads files and `/proc` only.
 
+use std::fs::File;
+
+use rustix::fs::{Mode, OFlags};
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::inbox::{ReadError, count_lines};
 use teamd_shared::name::Name;
@@ -17,7 +20,21 @@ use crate::exit_code::ExitCode;
 /// [`ExitCode::Failed`] if it cannot be read or understood.
 pub(crate) fn load(dir: &TeamDir) -> Result<Roster, CommandError> {
     let empty = Roster { version: 1, seq: 0, team_name: String::new(), daemon: None, members: Vec::new() };
-    Ok(Roster::load(dir)?.unwrap_or(empty))
+    let mut roster = Roster::load(dir)?.unwrap_or(empty);
+    // The roster of a copied team directory names the daemon of the original.
+    if daemon_pid(&roster).is_some() && is_unlocked(dir) {
+        roster.daemon = None;
+    }
+    Ok(roster)
+}
+
+/// Tells whether no daemon holds the lock of the team directory.
+///
+/// The lock is let go at once. A daemon that starts just then tries again, and none that runs is disturbed.
+fn is_unlocked(dir: &TeamDir) -> bool {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(dir, ".", flags, Mode::empty());
+    opened.is_ok_and(|folder| File::from(folder).try_lock_shared().is_ok())
 }
 
 /// Finds a member.
@@ -55,7 +72,7 @@ pub(crate) fn ended_unnoticed(roster: &Roster, member: &RosterMember) -> bool {
     }
 }
 
-/// Counts the lines of a member's inbox that it has not taken in.
+/// Counts the mail of a member that it has not taken in.
 ///
 /// # Errors
 /// [`ExitCode::Failed`] if inbox or transcript cannot be read.
@@ -64,7 +81,7 @@ pub(crate) fn unread(dir: &TeamDir, member: &RosterMember) -> Result<u64, Comman
     let ended = member.exit.as_ref().map(|exit| exit.inbox);
     let from = recorded.or(ended).unwrap_or(Position::START);
     match count_lines(dir, &member.name, from) {
-        Ok(count) => Ok(count.lines),
+        Ok(count) => Ok(count.mail),
         Err(ReadError::NoInbox(_)) => Ok(0),
         Err(error) => Err(error.into()),
     }

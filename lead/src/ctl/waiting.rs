@@ -3,16 +3,58 @@
 //! request.
 
 use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
 use std::time::Duration;
 
 use teamd_shared::control::{Command, Done, Refusal};
 use teamd_shared::team_dir::TeamDir;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::output::Output;
 use crate::client::{CallError, Client};
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
 
 /// Between two attempts to reach the next daemon, at first and at last.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Ctrl-C, caught from the moment in which a command begins: one that comes after the request is recorded, and
+/// before the waiting begins, must not end the process without a word.
+#[derive(Debug)]
+pub(super) struct Interrupt(Signal);
+
+impl Interrupt {
+    /// Begins to catch it. Must be called within the runtime.
+    ///
+    /// # Errors
+    /// [`ExitCode::Failed`] if the system refuses.
+    pub(super) fn catch() -> Result<Self, CommandError> {
+        let refused = |error| CommandError::new(ExitCode::Failed, format!("cannot catch Ctrl-C: {error}"));
+        signal(SignalKind::interrupt()).map(Self).map_err(refused)
+    }
+
+    /// Waits for the answer to a command, at the longest until Ctrl-C.
+    ///
+    /// # Errors
+    /// As the command, or [`ExitCode::Interrupted`]: what became of the command is not known then.
+    pub(super) async fn or<T>(
+        &mut self,
+        asking: impl Future<Output = Result<T, CommandError>>,
+    ) -> Result<T, CommandError> {
+        tokio::select! {
+            biased;
+            answer = asking => answer,
+            () = self.came() => Err(CommandError::new(ExitCode::Interrupted, "the waiting for the daemon was ended")
+                .hint("`teamctl events --last 5` shows whether it has recorded anything")),
+        }
+    }
+
+    async fn came(&mut self) {
+        if self.0.recv().await.is_none() {
+            std::future::pending().await
+        }
+    }
+}
 
 /// How to wait.
 pub(super) struct Waiting<'a> {
@@ -50,9 +92,9 @@ pub(super) enum One {
 
 impl Waiting<'_> {
     /// Waits for one thing.
-    pub(super) async fn one(&self, client: Client, command: Command) -> One {
+    pub(super) async fn one(&self, line: (Client, Interrupt), command: Command) -> One {
         let mut answer = None;
-        let waited = self.all(client, vec![command], |_, result| answer = Some(result)).await;
+        let waited = self.all(line, vec![command], |_, result| answer = Some(result)).await;
         match (answer, waited) {
             (Some(Ok(done)), _) => One::Done(done),
             (Some(Err(refusal)), _) => One::Refused(refusal),
@@ -64,7 +106,7 @@ impl Waiting<'_> {
     /// Waits for several things, and hands over each answer, with the index of its command, when it comes.
     pub(super) async fn all(
         &self,
-        client: Client,
+        (client, mut interrupt): (Client, Interrupt),
         commands: Vec<Command>,
         answered: impl FnMut(usize, Result<Done, Refusal>),
     ) -> Waited {
@@ -72,8 +114,7 @@ impl Waiting<'_> {
             // An answer that is there already counts, whatever else is.
             biased;
             () = self.follow(client, commands, answered) => Waited::Answered,
-            // Without a handler Ctrl-C ends the process: then nothing is said, and 130 is the shell's.
-            Ok(()) = tokio::signal::ctrl_c() => Waited::Interrupted,
+            () = interrupt.came() => Waited::Interrupted,
             () = elapsed(self.timeout) => Waited::TimedOut,
         }
     }
@@ -204,7 +245,10 @@ mod tests {
             };
             let mut answers = vec![];
             let commands = vec![await_end("alice"), await_end("bob")];
-            let wait = waiting.all(client.unwrap(), commands, |index, answer| answers.push((index, answer)));
+            let wait =
+                waiting.all((client.unwrap(), Interrupt::catch().unwrap()), commands, |index, answer| {
+                    answers.push((index, answer))
+                });
             let ((), waited) = tokio::join!(daemons, wait);
             assert_eq!(waited, Waited::Answered);
             let refusal = Refusal::new(RefusalCode::Rejected, "still writing");
@@ -221,11 +265,17 @@ mod tests {
         runtime().block_on(async {
             let listener = Listener::bind(&dir).unwrap();
             let (client, peer) = tokio::join!(Client::connect(&dir), accept(&listener));
-            assert_eq!(waiting.one(client.unwrap(), await_end("alice")).await, One::TimedOut);
+            assert_eq!(
+                waiting.one((client.unwrap(), Interrupt::catch().unwrap()), await_end("alice")).await,
+                One::TimedOut
+            );
             drop(peer);
             let (client, peer) = tokio::join!(Client::connect(&dir), accept(&listener));
             drop((peer, listener));
-            assert_eq!(waiting.one(client.unwrap(), await_end("alice")).await, One::TimedOut);
+            assert_eq!(
+                waiting.one((client.unwrap(), Interrupt::catch().unwrap()), await_end("alice")).await,
+                One::TimedOut
+            );
         });
     }
 }

@@ -15,15 +15,16 @@ use teamd_shared::control::{
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::process::Identity;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::event::{Client, Life};
 
 /// How long a peer may take to say who it is.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many frames may wait for a peer that does not read.
-const QUEUE: usize = 256;
+/// How many frames may wait for a peer that does not read. A batch of events may answer a command that asked
+/// for a thousand things at once, before anything of it is sent.
+const QUEUE: usize = 4096;
 /// How long accepting pauses when no descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -31,7 +32,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) enum Input {
     /// A command is connected.
-    ClientHere { connection: u64, replies: mpsc::Sender<Reply>, writer: JoinHandle<()> },
+    ClientHere { connection: u64, replies: Outbound<Reply> },
     /// It wants something.
     ClientAsks { connection: u64, request: Request },
     /// A worker is connected, and says who it is; the dispatcher checks it.
@@ -47,11 +48,47 @@ pub(super) enum Input {
 pub(super) struct WorkerHere {
     pub(super) connection: u64,
     pub(super) life: Life,
-    /// The process at the other end, as the kernel says; none on a connection that it was born with.
-    pub(super) process: Option<Identity>,
     pub(super) environment: Option<Environment>,
     pub(super) state: WorkerState,
-    pub(super) words: mpsc::Sender<ToWorker>,
+    /// How it came; none on the connection that it was born with.
+    pub(super) came: Option<Came>,
+}
+
+/// A worker that came through the socket, or somebody who says so.
+#[derive(Debug)]
+pub(super) struct Came {
+    /// The process at the other end, as the kernel says; none if it is gone, or cannot be told: then it is nobody.
+    pub(super) process: Option<Identity>,
+    pub(super) words: Outbound<ToWorker>,
+}
+
+/// The way to a peer: a bounded queue, and the task that empties it.
+#[derive(Debug)]
+pub(super) struct Outbound<T> {
+    queue: mpsc::Sender<T>,
+    writer: JoinHandle<()>,
+}
+
+impl<T: serde::Serialize + Send + Sync + 'static> Outbound<T> {
+    /// Starts the task. What is returned beside it ends when the task does: whoever reads from the peer ends then
+    /// too, so that the connection is closed and not only deaf.
+    fn start(out: Outgoing<T>) -> (Self, oneshot::Receiver<()>) {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let (ends, ended) = oneshot::channel();
+        let writer = tokio::spawn(async move {
+            write(out, waiting).await;
+            drop(ends);
+        });
+        (Self { queue, writer }, ended)
+    }
+
+    /// Says something. A peer that does not read is cut off: its connection is closed, and it may come again.
+    pub(super) fn say(&self, frame: T) {
+        if self.queue.try_send(frame).is_err() && !self.writer.is_finished() {
+            tracing::warn!("a peer does not listen: its connection is closed");
+            self.writer.abort();
+        }
+    }
 }
 
 /// Numbers the connections of this process.
@@ -80,19 +117,17 @@ pub(super) fn serve_born(
     fd: OwnedFd,
     life: Life,
     inputs: &mpsc::Sender<Input>,
-) -> std::io::Result<(u64, mpsc::Sender<ToWorker>)> {
+) -> std::io::Result<(u64, Outbound<ToWorker>)> {
     let stream = Connection::from_fd(fd)?;
     let connection = next_connection();
-    let (words, queue) = mpsc::channel(QUEUE);
+    let (out, mut incoming) = stream.split::<ToWorker, Greeting>();
+    let (words, ended) = Outbound::start(out);
     let inputs = inputs.clone();
-    let here = words.clone();
     tokio::spawn(async move {
-        let (out, mut incoming) = stream.split::<ToWorker, Greeting>();
-        tokio::spawn(write(out, queue));
         match incoming.receive().await {
             Ok(Some(Greeting { peer: Peer::Worker { environment, state, .. }, .. })) => {
-                let worker = WorkerHere { connection, life: life.clone(), process: None, environment, state, words: here };
-                listen_to_worker(worker, incoming.cast(), inputs).await;
+                let worker = WorkerHere { connection, life: life.clone(), environment, state, came: None };
+                listen_to_worker(worker, (incoming.cast(), ended), inputs).await;
             }
             other => tracing::debug!("{} said nothing at its birth: {other:?}", life.name),
         }
@@ -124,11 +159,10 @@ async fn greet(mut stream: Connection, connection: u64, inputs: mpsc::Sender<Inp
         Peer::Client => serve_client(stream, connection, greeting.protocol, inputs).await,
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
-            let (words, queue) = mpsc::channel(QUEUE);
-            tokio::spawn(write(out, queue));
-            let life = Life { name, incarnation };
-            let worker = WorkerHere { connection, life, process, environment, state, words };
-            listen_to_worker(worker, incoming, inputs).await;
+            let (words, ended) = Outbound::start(out);
+            let (life, came) = (Life { name, incarnation }, Some(Came { process, words }));
+            let worker = WorkerHere { connection, life, environment, state, came };
+            listen_to_worker(worker, (incoming, ended), inputs).await;
         }
     }
 }
@@ -157,14 +191,16 @@ async fn serve_client(stream: Connection, connection: u64, protocol: u16, inputs
         }
         return;
     }
-    let (replies, queue) = mpsc::channel(QUEUE);
-    let writer = tokio::spawn(write(out, queue));
-    let here = Input::ClientHere { connection, replies, writer };
-    if inputs.send(here).await.is_err() {
+    let (replies, mut ended) = Outbound::start(out);
+    if inputs.send(Input::ClientHere { connection, replies }).await.is_err() {
         return;
     }
     loop {
-        match incoming.receive().await {
+        let received = tokio::select! {
+            received = incoming.receive() => received,
+            _ = &mut ended => Ok(None),
+        };
+        match received {
             Ok(Some(request)) => {
                 if inputs.send(Input::ClientAsks { connection, request }).await.is_err() {
                     return;
@@ -180,13 +216,21 @@ async fn serve_client(stream: Connection, connection: u64, protocol: u16, inputs
     send_last(&inputs, Input::Gone { connection }).await;
 }
 
-async fn listen_to_worker(here: WorkerHere, mut incoming: Incoming<FromWorker>, inputs: mpsc::Sender<Input>) {
+async fn listen_to_worker(
+    here: WorkerHere,
+    (mut incoming, mut ended): (Incoming<FromWorker>, oneshot::Receiver<()>),
+    inputs: mpsc::Sender<Input>,
+) {
     let (connection, life) = (here.connection, here.life.clone());
     if inputs.send(Input::WorkerHere(Box::new(here))).await.is_err() {
         return;
     }
     loop {
-        match incoming.receive().await {
+        let received = tokio::select! {
+            received = incoming.receive() => received,
+            _ = &mut ended => Ok(None),
+        };
+        match received {
             Ok(Some(frame)) => {
                 let input = Input::WorkerSays { connection, life: life.clone(), frame };
                 if inputs.send(input).await.is_err() {
@@ -226,17 +270,17 @@ async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Recei
 /// The dispatcher's side of the connections: where to send what.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
-    clients: HashMap<u64, (mpsc::Sender<Reply>, JoinHandle<()>)>,
-    workers: HashMap<Life, (u64, mpsc::Sender<ToWorker>)>,
+    clients: HashMap<u64, Outbound<Reply>>,
+    workers: HashMap<Life, (u64, Outbound<ToWorker>)>,
 }
 
 impl Connections {
-    pub(super) fn add_client(&mut self, connection: u64, replies: mpsc::Sender<Reply>, writer: JoinHandle<()>) {
-        self.clients.insert(connection, (replies, writer));
+    pub(super) fn add_client(&mut self, connection: u64, replies: Outbound<Reply>) {
+        self.clients.insert(connection, replies);
     }
 
     /// Remembers where a worker is; an older connection of the same life is dropped.
-    pub(super) fn add_worker(&mut self, life: Life, connection: u64, words: mpsc::Sender<ToWorker>) {
+    pub(super) fn add_worker(&mut self, life: Life, connection: u64, words: Outbound<ToWorker>) {
         self.workers.insert(life, (connection, words));
     }
 
@@ -247,18 +291,15 @@ impl Connections {
 
     /// Answers a command; one that is gone or does not read is cut off.
     pub(super) fn reply(&mut self, client: Client, result: Result<teamd_shared::control::Done, Refusal>) {
-        let Some((replies, _)) = self.clients.get(&client.connection) else { return };
-        if replies.try_send(Reply { tag: client.tag, result }).is_err() {
-            self.clients.remove(&client.connection);
+        if let Some(replies) = self.clients.get(&client.connection) {
+            replies.say(Reply { tag: client.tag, result });
         }
     }
 
     /// Says something to a worker; one that does not read is cut off, and hears all again when it reconnects.
     pub(super) fn say(&mut self, life: &Life, frame: ToWorker) {
-        let Some((_, words)) = self.workers.get(life) else { return };
-        if words.try_send(frame).is_err() {
-            tracing::warn!("{} does not listen: its connection is closed", life.name);
-            self.workers.remove(life);
+        if let Some((_, words)) = self.workers.get(life) {
+            words.say(frame);
         }
     }
 
@@ -277,8 +318,8 @@ impl Connections {
 
     /// Waits until every reply is on its way.
     pub(super) async fn drain(&mut self) {
-        for (_, (replies, writer)) in self.clients.drain() {
-            drop(replies);
+        for (_, Outbound { queue, writer }) in self.clients.drain() {
+            drop(queue);
             if tokio::time::timeout(Duration::from_secs(1), writer).await.is_err() {
                 tracing::warn!("a command did not take its last reply");
             }

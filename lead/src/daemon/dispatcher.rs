@@ -16,7 +16,7 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 use tokio::sync::mpsc;
 
-use super::control_server::{Connections, Input, WorkerHere, serve_born};
+use super::control_server::{Came, Connections, Input, WorkerHere, serve_born};
 use super::decide::{View, decide};
 use super::event::{Action, Client, Event, Life, Now, SpawnFacts};
 use super::journal::Journal;
@@ -104,7 +104,7 @@ impl Dispatcher {
         for event in events {
             let now = self.now();
             self.live.wall = now.wall;
-            self.live.observe(&event);
+            self.live.observe(&self.team, &event);
             let view = View { team: &self.team, live: &self.live, now, grace: self.settings.grace };
             let decision = decide(&view, &event, &mut RandomIds);
             for action in &decision.actions {
@@ -378,8 +378,8 @@ impl Dispatcher {
     /// Turns what a connection reports into events.
     pub(super) fn intake(&mut self, input: Input) -> Option<Event> {
         match input {
-            Input::ClientHere { connection, replies, writer } => {
-                self.connections.add_client(connection, replies, writer);
+            Input::ClientHere { connection, replies } => {
+                self.connections.add_client(connection, replies);
                 None
             }
             Input::ClientAsks { connection, request } => {
@@ -429,21 +429,16 @@ impl Dispatcher {
 
     /// A worker is who it says if its process is the one that the journal holds for that life.
     fn worker_here(&mut self, here: WorkerHere) -> Option<Event> {
-        let WorkerHere { connection, life, process, environment, state, words } = here;
-        // Born with this connection, or a process that the supervisor holds.
-        let known = process.as_ref().is_none_or(|process| self.supervisor.identity(&life) == Some(process));
-        if !known {
+        let WorkerHere { connection, life, environment, state, came } = here;
+        // On the connection that it was born with it is known, and its welcome greets it.
+        let Came { process, words } = came?;
+        if process.is_none() || process.as_ref() != self.supervisor.identity(&life) {
             tracing::warn!("a stranger says that it is {} (incarnation {})", life.name, life.incarnation);
-            let why = format!("the journal knows no such life of {}", life.name);
-            if words.try_send(ToWorker::Stranger { why }).is_err() {
-                tracing::debug!("the stranger does not listen");
-            }
+            words.say(ToWorker::Stranger { why: format!("the journal knows no such life of {}", life.name) });
             return None;
         }
-        let reconnected = process.is_some();
         self.connections.add_worker(life.clone(), connection, words);
-        // At its birth it is greeted by its welcome.
-        reconnected.then_some(Event::Connected { life, environment, state })
+        Some(Event::Connected { life, environment, state })
     }
 
     /// A process has ended: a leaf waits until nothing of its life is left.

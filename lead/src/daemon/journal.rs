@@ -2,8 +2,9 @@
 
 use std::io;
 
+use serde::Deserialize;
 use teamd_shared::fs::{AppendError, AppendLog};
-use teamd_shared::journal::{FoldError, Line, Team};
+use teamd_shared::journal::{FoldError, Line, Team, VERSION};
 use teamd_shared::message::to_json_line;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
@@ -40,24 +41,20 @@ pub(super) enum JournalError {
 impl Journal {
     /// Opens the journal, sets a torn last line aside, and folds the rest.
     pub(super) fn open(dir: &TeamDir) -> Result<Loaded, JournalError> {
+        let bytes = match dir.read(&TeamPath::journal()) {
+            Err(error) if error.is_not_found() => Vec::new(),
+            other => other?,
+        };
+        // Before anything is mended: a journal that is not understood is left as it is, to its torn tail.
+        let team = fold(&bytes)?;
         let opened = AppendLog::open(dir, &TeamPath::journal(), &TeamPath::journal_torn())?;
-        let mut journal = Self { log: opened.log };
-        let team = journal.fold()?;
-        Ok(Loaded { journal, team, torn: opened.torn.map(|tail| tail.len()) })
+        let torn = opened.torn.map(|tail| tail.len());
+        Ok(Loaded { journal: Self { log: opened.log }, team, torn })
     }
 
-    /// Reads the state from the file: at the start, and when a batch could not be written.
+    /// Reads the state from the file again, when a batch could not be written.
     pub(super) fn fold(&mut self) -> Result<Team, JournalError> {
-        let bytes = self.log.read_all()?;
-        let mut team = Team::default();
-        let lines = bytes.split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
-        for (index, line) in lines {
-            let number = index + 1;
-            let line: Line = serde_json::from_slice(line)
-                .map_err(|e| JournalError::Unreadable { number, why: e.to_string() })?;
-            team.apply(&line).map_err(|why| JournalError::Fold { number, why })?;
-        }
-        Ok(team)
+        fold(&self.log.read_all()?)
     }
 
     /// Appends a batch with one write and one sync: each line is a whole decision, since a kill may cut
@@ -72,6 +69,36 @@ impl Journal {
         self.log.append(&bytes)?;
         self.log.sync()
     }
+}
+
+/// Folds the whole lines of a journal.
+fn fold(bytes: &[u8]) -> Result<Team, JournalError> {
+    let whole = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+    let mut team = Team::default();
+    let lines = bytes[..whole].split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+    for (index, line) in lines {
+        let number = index + 1;
+        let line = serde_json::from_slice::<Line>(line).map_err(|error| unreadable(number, line, &error))?;
+        team.apply(&line).map_err(|why| JournalError::Fold { number, why })?;
+    }
+    Ok(team)
+}
+
+/// Says why a line cannot be read. One that says it is newer need not look like ours.
+fn unreadable(number: usize, line: &[u8], error: &serde_json::Error) -> JournalError {
+    match version_of(line) {
+        Some(version) if version > VERSION => JournalError::Fold { number, why: FoldError::Newer(version) },
+        _ => JournalError::Unreadable { number, why: error.to_string() },
+    }
+}
+
+/// Returns the version that a line, or another JSON object, says it has.
+pub(super) fn version_of(json: &[u8]) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        version: u32,
+    }
+    serde_json::from_slice::<Versioned>(json).ok().map(|it| it.version)
 }
 
 impl From<JournalError> for CommandError {

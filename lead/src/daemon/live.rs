@@ -8,6 +8,7 @@ use std::time::Duration;
 use teamd_shared::control::WorkerState;
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::Team;
+use teamd_shared::member::Doing;
 use teamd_shared::name::Name;
 use teamd_shared::request::Payload;
 
@@ -62,15 +63,13 @@ pub(crate) enum Due {
 
 impl Live {
     /// Takes in what an event says, before anything is decided on it.
-    pub(crate) fn observe(&mut self, event: &Event) {
+    pub(crate) fn observe(&mut self, team: &Team, event: &Event) {
         match event {
             Event::Spawn(_, order, _) => {
-                if let Ok(name) = Name::new(order.name.as_str()) {
-                    let alive = self.members.entry(name).or_default();
-                    // A refused spawn must not change the environment of a running worker.
-                    if !alive.connected {
-                        alive.environment = Some(order.environment.clone());
-                    }
+                // A spawn that is refused must not change the environment of a life that goes on.
+                let ended = |name: &Name| team.members.get(name).is_none_or(|state| state.record.phase.is_ended());
+                if let Some(name) = Name::new(order.name.as_str()).ok().filter(ended) {
+                    self.members.entry(name).or_default().environment = Some(order.environment.clone());
                 }
             }
             Event::Connected { life, environment, state } => {
@@ -106,6 +105,11 @@ impl Live {
             Event::Terminate => self.terminations += 1,
             _ => {}
         }
+    }
+
+    /// Takes over what the worker of a life last said to the daemon before, until it says it again.
+    pub(crate) fn recall(&mut self, life: &Life, doing: Doing) {
+        self.enter(life).said.doing = doing;
     }
 
     /// Returns what is known of a life; none if another one has taken its place.
@@ -196,7 +200,7 @@ impl Live {
 
 impl Alive {
     fn take(&mut self, state: &WorkerState) {
-        self.ready |= state.doing != teamd_shared::member::Doing::Starting;
+        self.ready |= state.doing != Doing::Starting;
         self.said = state.clone();
     }
 }

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use teamd_shared::config::{ConfigError, Roster, RosterMember, VERSION};
 use teamd_shared::fs::replace;
 use teamd_shared::journal::Team;
-use teamd_shared::member::Status;
+use teamd_shared::member::{Doing, Status};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
 use super::event::{Life, Now};
+use super::journal::version_of;
 use super::live::Live;
 use super::waiters::status;
 
@@ -34,8 +35,8 @@ struct Shown {
 
 /// What was at the place of the roster at the start.
 pub(super) enum Before {
-    /// Nothing, or a roster.
-    Usable,
+    /// A roster, or nothing.
+    Usable(Option<Roster>),
     /// Something that could not be read; it was kept under this name.
     KeptAside(String),
 }
@@ -50,13 +51,27 @@ impl RosterFile {
     pub(super) fn look(dir: &TeamDir, now: Now) -> Result<Result<Before, Newer>, DirError> {
         match Roster::load(dir) {
             Ok(Some(roster)) if roster.version > VERSION => Ok(Err(Newer(roster.version))),
-            Ok(_) => Ok(Ok(Before::Usable)),
+            Ok(roster) => Ok(Ok(Before::Usable(roster))),
             Err(ConfigError::Dir(error)) => Err(error),
             Err(ConfigError::Malformed(_)) => {
-                let aside = TeamPath::config().with_suffix(&format!(".unreadable-{:.0}", now.wall));
+                let newer = version_of(&dir.read(&TeamPath::config())?).filter(|&version| version > VERSION);
+                if let Some(version) = newer {
+                    return Ok(Err(Newer(version)));
+                }
+                let aside = TeamPath::config().with_suffix(&format!(".unreadable-{:.3}", now.wall));
                 dir.rename(&TeamPath::config(), &aside)?;
                 Ok(Ok(Before::KeptAside(aside.to_string())))
             }
+        }
+    }
+
+    /// Returns what the worker of a life last said that it does, as an earlier daemon wrote it down.
+    pub(super) fn last_said(before: &Roster, life: &Life) -> Option<Doing> {
+        let member = before.member(&life.name).filter(|member| member.incarnation == life.incarnation)?;
+        match member.status {
+            Status::Idle => Some(Doing::Idle),
+            Status::Working => Some(Doing::Working),
+            _ => None,
         }
     }
 

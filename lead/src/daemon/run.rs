@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::fs::OFlags;
+use teamd_shared::config::Roster;
 use teamd_shared::control::Listener;
 use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
 use teamd_shared::process::{Identity, deny_tracing, survive_file_limit};
@@ -84,7 +85,7 @@ impl Running {
         if let Some(length) = loaded.torn {
             tracing::warn!("the last line of the journal was torn: {length} bytes were set aside in journal.torn");
         }
-        look_at_roster(&dir)?;
+        let before = look_at_roster(&dir)?;
         write_gitignore(&dir)?;
         let worker = worker_program().map_err(|e| failed("cannot find the worker's program", &e))?;
         let (inputs, inputs_queue) = mpsc::channel(INPUTS);
@@ -112,7 +113,7 @@ impl Running {
             retry_at: None,
             exit: None,
         };
-        let found = take_over(&mut dispatcher)?;
+        let found = take_over(&mut dispatcher, before.as_ref())?;
         let server = listen(&dir, inputs)?;
         tell(&dispatcher, found);
         Ok(Self { dispatcher, inputs: inputs_queue, gone, ends: ends_queue, watch, terminate, interrupt, server })
@@ -159,6 +160,10 @@ impl Running {
     /// The slow tick: a lost event costs latency, never a message; and a deleted socket is made again.
     fn look_after_files(&mut self) -> Vec<Event> {
         let dir = Arc::clone(&self.dispatcher.dir);
+        if is_deleted(&dir) {
+            self.dispatcher.exit = Some(Err("the team directory was deleted".to_owned()));
+            return Vec::new();
+        }
         if matches!(dir.identity(&TeamPath::socket()), Ok(None)) {
             tracing::warn!("the control socket was deleted: it is made again");
             self.server.abort();
@@ -198,7 +203,7 @@ impl Running {
 }
 
 /// Adopts who is there, records the start, and does again what the last daemon left undone.
-fn take_over(dispatcher: &mut Dispatcher) -> Result<Found, CommandError> {
+fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Found, CommandError> {
     let process = Identity::of_self().map_err(|e| failed("cannot read its own identity", &e))?;
     let team_name = dispatcher.dir.root().parent().and_then(|parent| parent.file_name());
     let team_name = team_name.map_or_else(|| "default".to_owned(), |name| name.to_string_lossy().into_owned());
@@ -210,6 +215,13 @@ fn take_over(dispatcher: &mut Dispatcher) -> Result<Found, CommandError> {
         tell: Vec::new(),
     };
     let (events, found) = reconcile(dispatcher);
+    for event in &events {
+        if let Event::Found { life } = event
+            && let Some(doing) = before.and_then(|before| RosterFile::last_said(before, life))
+        {
+            dispatcher.live.recall(life, doing);
+        }
+    }
     let written = dispatcher.record_start(record);
     written.map_err(|e| {
         CommandError::new(ExitCode::Failed, format!("cannot write the journal: {e}"))
@@ -242,13 +254,13 @@ fn tell(dispatcher: &Dispatcher, found: Found) {
     );
 }
 
-fn look_at_roster(dir: &TeamDir) -> Result<(), CommandError> {
+fn look_at_roster(dir: &TeamDir) -> Result<Option<Roster>, CommandError> {
     let now = Now { wall: wall_clock(), monotonic: std::time::Duration::ZERO };
     match RosterFile::look(dir, now)? {
-        Ok(Before::Usable) => Ok(()),
+        Ok(Before::Usable(roster)) => Ok(roster),
         Ok(Before::KeptAside(name)) => {
             tracing::warn!("config.json could not be read: it was kept as {name} and is written anew");
-            Ok(())
+            Ok(None)
         }
         Err(newer) => Err(CommandError::new(ExitCode::Failed, newer.to_string())
             .hint("nothing was changed; use the newer teamd that wrote it")),
@@ -315,6 +327,11 @@ fn notify_ready() {
 
 fn failed(what: &str, error: &std::io::Error) -> CommandError {
     CommandError::new(ExitCode::Failed, format!("{what}: {error}"))
+}
+
+/// A directory without a name: nobody will ever connect there again, and the workers leave too.
+fn is_deleted(dir: &TeamDir) -> bool {
+    rustix::fs::fstat(dir).is_ok_and(|it| it.st_nlink == 0)
 }
 
 /// Opens the daemon's log.

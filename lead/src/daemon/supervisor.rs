@@ -197,7 +197,7 @@ fn unread(dir: &TeamDir, name: &Name, begins_at: Position) -> (Position, u64) {
     let cursor = transcript::position(dir, name).ok().flatten().unwrap_or(begins_at);
     let cursor = if cursor.offset < begins_at.offset { begins_at } else { cursor };
     match inbox::count_lines(dir, name, cursor) {
-        Ok(count) => (count.end, count.lines),
+        Ok(count) => (count.end, count.mail),
         Err(error) => {
             tracing::warn!("cannot count what {name} has not read: {error}");
             (cursor, 0)

@@ -233,6 +233,8 @@ fn cut_text(line: &[u8]) -> String {
 pub struct Count {
     /// The whole lines that are not blank, messages or not.
     pub lines: u64,
+    /// Those of them that are mail: messages that start a turn. What the protocol itself says is not counted.
+    pub mail: u64,
     /// The position behind the last whole line.
     pub end: Position,
 }
@@ -251,18 +253,22 @@ pub fn count_lines(dir: &TeamDir, owner: &Name, from: Position) -> Result<Count,
 
 fn count_in(file: &File, from: Position) -> io::Result<Count> {
     let mut window = Window::open(file, from, u64::MAX)?;
-    let mut count = Count { lines: 0, end: from };
+    let mut count = Count { lines: 0, mail: 0, end: from };
     if !window.fits(from) {
         window = Window::open(file, Position::START, u64::MAX)?;
         count.end = Position::START;
     }
     loop {
-        let blank = match window.next()? {
-            Next::Line(range) => is_blank(window.bytes(range)),
-            Next::Long(..) => false,
+        let (line, mail) = match window.next()? {
+            Next::Line(range) => match read_line(window.bytes(range)) {
+                Some(message) => (1, u64::from(message.is_ok_and(|message| message.starts_a_turn()))),
+                None => (0, 0),
+            },
+            Next::Long(..) => (1, 0),
             Next::End | Next::Later => return Ok(count),
         };
-        count.lines += u64::from(!blank);
+        count.lines += line;
+        count.mail += mail;
         count.end = window.position();
     }
 }

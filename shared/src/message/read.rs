@@ -60,12 +60,14 @@ impl Fields {
         let from = self.text("from")?.ok_or(ParseError::Missing("from"))?;
         let to = self.text("to")?;
         let content = match self.text("content")? {
-            Some(content) => content,
-            None => self.text("text")?.unwrap_or_default(),
+            Some(content) => Some(content),
+            None => self.text("text")?,
         };
         let timestamp = self.timestamp();
         let id = self.uuid();
-        let body = self.body(&kind, &from, &content)?;
+        let body = self.body(&kind, &from, content.as_deref().unwrap_or_default())?;
+        // Others leave it out where a reason, plan or feedback says it all.
+        let content = content.unwrap_or_else(|| body.text());
         Ok(Message { id, from, to, timestamp, content, body, extra: self.0 })
     }
 

@@ -56,6 +56,17 @@ fn other_spellings_are_read_as_the_same_thing() {
 }
 
 #[test]
+fn what_others_say_in_a_field_of_its_own_stands_in_the_text_too() {
+    for (line, content) in [
+        (r#"{"type":"plan_approval_request","from":"a","request_id":"r","plan":"p"}"#, "p"),
+        (r#"{"type":"shutdown_rejected","from":"a","requestId":"r","reason":"busy"}"#, "busy"),
+        (r#"{"type":"plan_approval_request","from":"a","request_id":"r","plan":"p","content":""}"#, ""),
+    ] {
+        assert_eq!(parse(line).unwrap().content, content, "{line}");
+    }
+}
+
+#[test]
 fn a_verdict_of_the_lead_is_never_taken_for_a_plan() {
     let line = r#"{"type":"plan_approval_response","from":"lead","request_id":"r","approve":true,"plan":"p"}"#;
     assert!(matches!(body(line), Body::PlanApprovalResponse { approve: true, .. }));

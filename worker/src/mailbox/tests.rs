@@ -60,8 +60,11 @@ fn a_line_that_is_no_message_parts_the_messages_around_it() {
     let scene = Scene::new();
     scene.write(&[HI, "nonsense\n", HI, GONE].concat());
     let taken = scene.open(Position::START).take();
-    let [Taken::Messages { messages: first, .. }, Taken::Rejected { offset, behind, .. }, Taken::Messages { messages, .. }] =
-        &taken[..]
+    let [
+        Taken::Messages { messages: first, .. },
+        Taken::Rejected { offset, behind, .. },
+        Taken::Messages { messages, .. },
+    ] = &taken[..]
     else {
         panic!("{taken:?}")
     };
@@ -101,7 +104,8 @@ fn a_deleted_inbox_is_made_again_by_the_next_life_alone() {
 fn an_inbox_that_is_not_watched_wants_the_daemon_to_ring() {
     let scene = Scene::new();
     assert!(scene.open(Position::START).wants_ring());
-    let open = |waking| Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), waking);
+    let open =
+        |waking| Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), waking);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mailbox = open(Waking::Poll).unwrap();

@@ -12,7 +12,11 @@ fn scene() -> (tempfile::TempDir, Outbox) {
 
 fn lines(outbox: &Outbox) -> Vec<Value> {
     let bytes = outbox.dir().read(&TeamPath::inbox(&Name::lead())).unwrap();
-    bytes.split(|&b| b == b'\n').filter(|l| !l.is_empty()).map(|l| serde_json::from_slice(l).unwrap()).collect()
+    bytes
+        .split(|&b| b == b'\n')
+        .filter(|l| !l.is_empty())
+        .map(|l| serde_json::from_slice(l).unwrap())
+        .collect()
 }
 
 fn idle(content: &str) -> Owed {
@@ -29,7 +33,10 @@ fn a_notice_carries_the_whole_answer_and_its_first_line() {
     outbox.notify(&idle("\nfixed it\nin three files"));
     let line = &lines(&outbox)[0];
     assert_eq!(line["type"], "idle_notification");
-    assert_eq!((&line["summary"], &line["content"]), (&"fixed it".into(), &"\nfixed it\nin three files".into()));
+    assert_eq!(
+        (&line["summary"], &line["content"]),
+        (&"fixed it".into(), &"\nfixed it\nin three files".into())
+    );
     assert_eq!((&line["from"], &line["idle_reason"]), (&"alice".into(), &"available".into()));
 }
 

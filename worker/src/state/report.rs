@@ -11,7 +11,9 @@ impl State {
     pub(crate) fn report(&self, wants_ring: bool) -> WorkerState {
         let (doing, activity) = match &self.at {
             At::Idle => (Doing::Idle, ""),
-            At::Plan(Plan { said: Said::Recorded(Status::Pending), .. }) => (Doing::Idle, "waiting for approval"),
+            At::Plan(Plan { said: Said::Recorded(Status::Pending), .. }) => {
+                (Doing::Idle, "waiting for approval")
+            }
             At::Plan(_) => (Doing::Working, "submitting a plan"),
             At::Calling { activity, .. } => (Doing::Working, activity.as_str()),
             At::Turn { .. } | At::Thinking { .. } | At::Call | At::Done(_) => (Doing::Working, "thinking"),

@@ -91,142 +91,68 @@ fn skip(why: Why) -> Step {
     Step::Skip(why)
 }
 
-/// One row for each thing that can be known, one cell for each of [`places`].
+/// Checks one row of the table: what is done next at each place, once something is known. The cells are those of
+/// idle, before a model call without and with results, before a call, and at a plan. What runs is not for this
+/// table, and work that has ended is told whatever else is known.
+fn row(known: &str, change: impl Fn(&mut State), [idle, fresh, results, call, plan]: [Step; 5]) {
+    let done = Step::Finish(IdleReason::Available);
+    let expected = [idle, fresh, results, WAIT, call, WAIT, done, plan];
+    for ((step, expected), place) in each(change).iter().zip(&expected).zip(places()) {
+        assert_eq!(step, expected, "{known}, at {:?}", place.at);
+    }
+}
+
 #[test]
-fn every_cell_of_place_and_knowledge_is_named() {
-    let done = || Step::Finish(IdleReason::Available);
+fn mail_is_taken_in_before_the_model_is_asked() {
+    row("nothing", |_| {}, [WAIT, Step::Think, Step::Think, Step::Call, WAIT]);
+    for mail in [Mail::News, Mail::Work] {
+        let cells = [Step::TakeIn, Step::TakeIn, Step::TakeIn, Step::Call, WAIT];
+        row("mail", |state| state.mail(mail), cells);
+    }
+}
+
+#[test]
+fn a_shutdown_is_answered_where_nobody_works_and_shown_with_results() {
+    let (idle, suspended) = (|| approve(Because::Idle), || approve(Because::Suspended));
+    let asked = |state: &mut State| state.word(asks(2), NOW);
+    row("a shutdown", asked, [idle(), Step::Think, show(), Step::Call, suspended()]);
+    for mail in [Mail::News, Mail::Work] {
+        let before = |state: &mut State| {
+            state.mail(mail);
+            state.word(asks(2), NOW);
+        };
+        let cells = [Step::TakeIn, Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
+        row("a shutdown, mail before it", before, cells);
+    }
+    let behind = |state: &mut State| {
+        state.word(asks(2), NOW);
+        state.mail(Mail::Work);
+    };
+    let cells = [idle(), Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
+    row("a shutdown, mail behind it", behind, cells);
+    let over = |state: &mut State| state.word(asks(2), NOW - WITHIN);
+    let late = || approve(Because::Overdue(30.0));
+    row("a shutdown whose time is over", over, [idle(), late(), late(), late(), suspended()]);
+}
+
+#[test]
+fn what_ends_the_turn_or_the_life_gives_every_call_a_result_first() {
+    let leave = || Step::Leave(End::Approved);
+    let let_go = |state: &mut State| state.word(Word { let_go: true, ..word(2) }, NOW);
+    row("let go", let_go, [leave(), leave(), leave(), skip(Why::LetGo), skip(Why::LetGo)]);
+    let (finish, skipped) = (|| Step::Finish(IdleReason::Interrupted), || skip(Why::Interrupted));
+    row("an interruption", State::interrupt, [WAIT, finish(), finish(), skipped(), skipped()]);
     let ends = || Step::Leave(End::Terminated);
     let ended = || skip(Why::Ends(End::Terminated));
-    let rows: Vec<(&str, Vec<Step>, [Step; 8])> = vec![
-        (
-            "nothing new",
-            each(|_| {}),
-            [WAIT, Step::Think, Step::Think, WAIT, Step::Call, WAIT, done(), WAIT],
-        ),
-        (
-            "news",
-            each(|state| state.mail(Mail::News)),
-            [Step::TakeIn, Step::TakeIn, Step::TakeIn, WAIT, Step::Call, WAIT, done(), WAIT],
-        ),
-        (
-            "mail",
-            each(|state| state.mail(Mail::Work)),
-            [Step::TakeIn, Step::TakeIn, Step::TakeIn, WAIT, Step::Call, WAIT, done(), WAIT],
-        ),
-        (
-            "a shutdown",
-            each(|state| state.word(asks(2), NOW)),
-            [approve(Because::Idle), Step::Think, show(), WAIT, Step::Call, WAIT, done(), approve(Because::Suspended)],
-        ),
-        (
-            "a shutdown, with news before it",
-            each(|state| {
-                state.mail(Mail::News);
-                state.word(asks(2), NOW);
-            }),
-            [
-                Step::TakeIn,
-                Step::TakeIn,
-                Step::TakeIn,
-                WAIT,
-                Step::Call,
-                WAIT,
-                done(),
-                approve(Because::Suspended),
-            ],
-        ),
-        (
-            "a shutdown, with mail before it",
-            each(|state| {
-                state.mail(Mail::Work);
-                state.word(asks(2), NOW);
-            }),
-            [
-                Step::TakeIn,
-                Step::TakeIn,
-                Step::TakeIn,
-                WAIT,
-                Step::Call,
-                WAIT,
-                done(),
-                approve(Because::Suspended),
-            ],
-        ),
-        (
-            "a shutdown, with mail behind it",
-            each(|state| {
-                state.word(asks(2), NOW);
-                state.mail(Mail::Work);
-            }),
-            [
-                approve(Because::Idle),
-                Step::TakeIn,
-                Step::TakeIn,
-                WAIT,
-                Step::Call,
-                WAIT,
-                done(),
-                approve(Because::Suspended),
-            ],
-        ),
-        (
-            "a shutdown whose time is over",
-            each(|state| state.word(asks(2), NOW - WITHIN)),
-            [
-                approve(Because::Idle),
-                approve(Because::Overdue(30.0)),
-                approve(Because::Overdue(30.0)),
-                WAIT,
-                approve(Because::Overdue(30.0)),
-                WAIT,
-                done(),
-                approve(Because::Suspended),
-            ],
-        ),
-        (
-            "the life is let go",
-            each(|state| state.word(Word { let_go: true, ..word(2) }, NOW)),
-            [
-                Step::Leave(End::Approved),
-                Step::Leave(End::Approved),
-                Step::Leave(End::Approved),
-                WAIT,
-                skip(Why::LetGo),
-                WAIT,
-                done(),
-                skip(Why::LetGo),
-            ],
-        ),
-        (
-            "an interruption",
-            each(State::interrupt),
-            [
-                WAIT,
-                Step::Finish(IdleReason::Interrupted),
-                Step::Finish(IdleReason::Interrupted),
-                WAIT,
-                skip(Why::Interrupted),
-                WAIT,
-                done(),
-                skip(Why::Interrupted),
-            ],
-        ),
-        (
-            "SIGTERM",
-            each(|state| state.end(End::Terminated)),
-            [ends(), ends(), ends(), ends(), ended(), ended(), done(), ended()],
-        ),
-        (
-            "an answer on its way",
-            each(|state| state.answering(id("s1"), true, AnsweredBy::Runtime)),
-            [WAIT, WAIT, WAIT, WAIT, WAIT, WAIT, WAIT, WAIT],
-        ),
-    ];
-    for (row, steps, expected) in rows {
-        for (column, (step, expected)) in steps.iter().zip(&expected).enumerate() {
-            assert_eq!(step, expected, "{row}, at {:?}", places()[column].at);
-        }
-    }
+    let expected =
+        [ends(), ends(), ends(), ends(), ended(), ended(), Step::Finish(IdleReason::Available), ended()];
+    assert_eq!(each(|state| state.end(End::Terminated)), expected);
+}
+
+#[test]
+fn while_an_answer_is_on_its_way_nothing_else_is_done() {
+    let steps = each(|state| state.answering(id("s1"), true, AnsweredBy::Runtime));
+    assert!(steps.iter().all(|step| *step == WAIT), "{steps:?}");
 }
 
 #[test]
@@ -238,7 +164,8 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
     };
     let thinking = || At::Thinking { results: false };
     let go = Hold::Go { until: None };
-    let rows: [(fn(&mut State), Hold, Hold); 7] = [
+    type Change = fn(&mut State);
+    let rows: [(Change, Hold, Hold); 7] = [
         (|_| {}, go.clone(), go.clone()),
         (|state| state.mail(Mail::Work), go.clone(), go.clone()),
         (|state| state.word(asks(2), NOW), Hold::Go { until: Some(NOW + WITHIN) }, go.clone()),
@@ -538,11 +465,13 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         Just(Status::Rejected),
         Just(Status::Expired)
     ];
-    let word = (0_u64..20, any::<(bool, bool, bool)>(), status.clone()).prop_map(|(seq, (open, asked, go), status)| {
-        let word = if asked { asks(seq) } else { judges(seq, status) };
-        let gate = if open { Gate::Open } else { Gate::Closed };
-        Move::Word(Word { gate, let_go: go && seq > 15, ..word })
-    });
+    let word = (0_u64..20, any::<(bool, bool, bool)>(), status.clone()).prop_map(
+        |(seq, (open, asked, go), status)| {
+            let word = if asked { asks(seq) } else { judges(seq, status) };
+            let gate = if open { Gate::Open } else { Gate::Closed };
+            Move::Word(Word { gate, let_go: go && seq > 15, ..word })
+        },
+    );
     let one = prop_oneof![
         4 => word,
         2 => prop_oneof![Just(Mail::News), Just(Mail::Work)].prop_map(Move::Mail),
@@ -557,7 +486,12 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 }
 
 /// Plays the session: performs steps until the state waits. Returns whether the life has ended.
-fn perform(state: &mut State, now: Duration, open: &mut usize, may_leave: bool) -> Result<bool, TestCaseError> {
+fn perform(
+    state: &mut State,
+    now: Duration,
+    open: &mut usize,
+    may_leave: bool,
+) -> Result<bool, TestCaseError> {
     for _ in 0..200 {
         match state.next(now) {
             Step::Wait { until } => {

@@ -15,7 +15,9 @@ pub(crate) fn send_message(outbox: &Outbox, id: Uuid, to: &str, content: &str) -
     let sent = match to {
         LEAD | USER => deliver(outbox, id, to, &Name::lead(), content).map(|()| format!("sent to {to}")),
         ALL => broadcast(outbox, id, content),
-        own if own == outbox.from().as_str() => Err("a message to yourself goes nowhere: you have its text".to_owned()),
+        own if own == outbox.from().as_str() => {
+            Err("a message to yourself goes nowhere: you have its text".to_owned())
+        }
         other => to_member(outbox, id, other, content),
     };
     sent.map_or_else(Outcome::error, Outcome::ok)
@@ -28,8 +30,12 @@ fn to_member(outbox: &Outbox, id: Uuid, to: &str, content: &str) -> Result<Strin
     // It may have ended between the two looks: then nobody reads the line in that life.
     match running(outbox, &name) {
         Ok(now) if now == life => Ok(format!("sent to {name}")),
-        Ok(_) => Err(format!("{name} was spawned afresh while the message was sent, and will not read it: send it again")),
-        Err(why) => Err(format!("{why}: it ended while the message was sent, and will not read it in this life")),
+        Ok(_) => Err(format!(
+            "{name} was spawned afresh while the message was sent, and will not read it: send it again"
+        )),
+        Err(why) => {
+            Err(format!("{why}: it ended while the message was sent, and will not read it in this life"))
+        }
     }
 }
 
@@ -111,7 +117,11 @@ mod tests {
 
     fn lines(team: &Team, owner: &str) -> Vec<Value> {
         let bytes = team.outbox.dir().read(&TeamPath::inbox(&Name::of_inbox(owner).unwrap())).unwrap();
-        bytes.split(|&b| b == b'\n').filter(|l| !l.is_empty()).map(|l| serde_json::from_slice(l).unwrap()).collect()
+        bytes
+            .split(|&b| b == b'\n')
+            .filter(|l| !l.is_empty())
+            .map(|l| serde_json::from_slice(l).unwrap())
+            .collect()
     }
 
     #[test]
@@ -121,7 +131,10 @@ mod tests {
         assert!(!outcome.is_error, "{outcome:?}");
         let line = &lines(&team, "bob")[0];
         assert_eq!(line["id"], json!(Uuid::from_u128(5)));
-        assert_eq!((&line["from"], &line["to"], &line["content"]), (&json!("alice"), &json!("bob"), &json!("hello")));
+        assert_eq!(
+            (&line["from"], &line["to"], &line["content"]),
+            (&json!("alice"), &json!("bob"), &json!("hello"))
+        );
     }
 
     #[test]

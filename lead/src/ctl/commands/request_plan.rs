@@ -8,7 +8,7 @@ use crate::client::{Client, unexpected};
 use crate::ctl::args::RequestPlan;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::text;
-use crate::ctl::waiting::{One, Waiting};
+use crate::ctl::waiting::{Interrupt, One, Waiting};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -18,15 +18,20 @@ pub(in crate::ctl) fn run(context: &Context, args: RequestPlan) -> CommandResult
     let name = args.name;
     let content = text::not_blank(text::given(&args.text)?, "text")?;
     block_on(async {
-        let mut client = Client::connect(&dir).await?;
-        let (seq, incarnation) =
-            match client.call(Command::RequestPlan { name: name.clone(), content }).await? {
-                Done::Recorded { seq, incarnation } => (seq, incarnation),
-                other => return Err(unexpected(&other)),
-            };
+        let mut interrupt = Interrupt::catch()?;
+        let asking = async {
+            let mut client = Client::connect(&dir).await?;
+            let done = client.call(Command::RequestPlan { name: name.clone(), content }).await?;
+            Ok((client, done))
+        };
+        let (client, seq, incarnation) = match interrupt.or(asking).await? {
+            (client, Done::Recorded { seq, incarnation }) => (client, seq, incarnation),
+            (_, other) => return Err(unexpected(&other)),
+        };
         let waiting = Waiting { dir: &dir, out: &context.out, timeout: Some(args.timeout) };
         let what = Await::GateClosed { seq };
-        match waiting.one(client, Command::Await { name: name.clone(), incarnation, what }).await {
+        match waiting.one((client, interrupt), Command::Await { name: name.clone(), incarnation, what }).await
+        {
             One::Done(_) => {}
             One::Refused(refusal) => return Err(refusal.into()),
             One::TimedOut => {

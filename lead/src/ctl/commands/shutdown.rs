@@ -15,7 +15,7 @@ use crate::client::{CallError, Client, unexpected};
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::render;
-use crate::ctl::waiting::{Waited, Waiting};
+use crate::ctl::waiting::{Interrupt, Waited, Waiting};
 use crate::ctl::{clock, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -54,7 +54,8 @@ pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
         context.out.note("nobody runs");
     } else {
         block_on(async {
-            let client = ask(&dir, &args, &mut targets).await?;
+            let mut interrupt = Interrupt::catch()?;
+            let client = interrupt.or(ask(&dir, &args, &mut targets)).await?;
             if args.no_wait {
                 targets
                     .iter_mut()
@@ -64,7 +65,7 @@ pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
             for target in &targets {
                 tell(context, target)?;
             }
-            wait(context, &dir, &args, client, &mut targets).await
+            wait(context, &dir, &args, (client, interrupt), &mut targets).await
         })?;
     }
     if context.out.is_json() {
@@ -115,7 +116,7 @@ async fn wait(
     context: &Context,
     dir: &TeamDir,
     args: &Shutdown,
-    client: Client,
+    line: (Client, Interrupt),
     targets: &mut [Target],
 ) -> Result<(), CommandError> {
     let waiting = Waiting { dir, out: &context.out, timeout: Some(timeout(context, args)) };
@@ -129,7 +130,7 @@ async fn wait(
     let (indices, commands): (Vec<usize>, Vec<Command>) = open.into_iter().unzip();
     let mut failure = Ok(());
     let waited = waiting
-        .all(client, commands, |answered, result| {
+        .all(line, commands, |answered, result| {
             let target = &mut targets[indices[answered]];
             let told = target.answered(dir, args, result).and_then(|end| {
                 target.end = Some(end);
@@ -375,7 +376,7 @@ mod tests {
         assert_eq!(run(&context, args("alice bob")).unwrap(), ExitCode::Rejected);
         let expected = json!({"results": [
             {"name": "alice", "request_id": "00000005", "outcome": "shutdown", "reason": null,
-             "exit": {"code": 0, "signal": null, "at": 2.5, "request_id": "00000005", "unread": 0, "inbox": {"offset": 0, "tail": "0000000000000000"}}},
+             "exit": {"code": 0, "signal": null, "at": 2.5, "request_id": "00000005", "unread": 0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}}},
             {"name": "bob", "request_id": "00000003", "outcome": "rejected", "reason": "still writing", "exit": null}]});
         assert_eq!(serde_json::from_str::<Value>(&stdout.text()).unwrap(), expected);
         daemon.join().unwrap();

@@ -13,7 +13,7 @@ use crate::client::{Client, unexpected};
 use crate::ctl::args::Spawn;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::tail::Tail;
-use crate::ctl::waiting::{One, Waiting};
+use crate::ctl::waiting::{Interrupt, One, Waiting};
 use crate::ctl::{clock, escape, roster, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -26,14 +26,19 @@ pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
     let dir = context.dir()?;
     let order = order(&args)?;
     block_on(async {
-        let mut client = Client::connect(&dir).await?;
-        let (incarnation, skipped) = match client.call(Command::Spawn(Box::new(order))).await? {
-            Done::Spawning { incarnation, skipped } => (incarnation, skipped),
-            other => return Err(unexpected(&other)),
+        let mut interrupt = Interrupt::catch()?;
+        let asking = async {
+            let mut client = Client::connect(&dir).await?;
+            let done = client.call(Command::Spawn(Box::new(order))).await?;
+            Ok((client, done))
+        };
+        let (client, incarnation, skipped) = match interrupt.or(asking).await? {
+            (client, Done::Spawning { incarnation, skipped }) => (client, incarnation, skipped),
+            (_, other) => return Err(unexpected(&other)),
         };
         let waiting = Waiting { dir: &dir, out: &context.out, timeout: Some(args.timeout) };
         let ready = Command::Await { name: args.name.clone(), incarnation, what: Await::Ready };
-        let (pid, status) = match waiting.one(client, ready).await {
+        let (pid, status) = match waiting.one((client, interrupt), ready).await {
             One::Done(Done::Ready { pid, status }) => (pid, status),
             other => return Err(not_ready(&dir, &args, other)),
         };

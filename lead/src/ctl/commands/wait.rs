@@ -1,9 +1,12 @@
 //! `teamctl wait`: returns when a teammate has a status, or can no longer come to have it.
 
+use std::time::Duration;
+
 use serde_json::json;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::member::Status;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::transcript;
 
 use crate::client::not_running;
 use crate::ctl::args::Wait;
@@ -12,6 +15,9 @@ use crate::ctl::wake::Wake;
 use crate::ctl::{clock, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
+
+/// How often a teammate is looked at that is idle, but has something to do.
+const POLL_SETTLING: Duration = Duration::from_millis(20);
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
@@ -48,7 +54,14 @@ async fn watch(context: &Context, dir: &TeamDir, args: &Wait) -> Result<Status, 
         if let Some(reached) = look(dir, &roster, member, &args.status)? {
             return Ok(reached);
         }
-        wake.changed(TeamPath::config().file_name()).await;
+        let file = TeamPath::config();
+        let changed = wake.changed(file.file_name());
+        if args.status.contains(&member.status) {
+            // It has yet to settle, and the roster need not change when it does.
+            drop(tokio::time::timeout(POLL_SETTLING, changed).await);
+        } else {
+            changed.await;
+        }
     }
 }
 
@@ -60,7 +73,7 @@ fn look(
     wanted: &[Status],
 ) -> Result<Option<Status>, CommandError> {
     let unnoticed = roster::ended_unnoticed(roster, member);
-    if wanted.contains(&member.status) && !unnoticed {
+    if wanted.contains(&member.status) && !unnoticed && has_settled(dir, member)? {
         return Ok(Some(member.status));
     }
     if member.status.is_ended() {
@@ -73,6 +86,16 @@ fn look(
         return Err(not_running(dir));
     }
     Ok(None)
+}
+
+/// Tells whether an idle teammate has nothing more to do: the roster follows a moment after the files, and
+/// whoever sent something just now wants to wait for what comes of it.
+fn has_settled(dir: &TeamDir, member: &RosterMember) -> Result<bool, CommandError> {
+    if member.status != Status::Idle {
+        return Ok(true);
+    }
+    let rests = transcript::last_entry(dir, &member.name)?.is_none_or(|entry| entry.event.is_rest());
+    Ok(rests && roster::unread(dir, member)? == 0)
 }
 
 fn timed_out(dir: &TeamDir, args: &Wait) -> Result<CommandError, CommandError> {
@@ -94,7 +117,6 @@ mod tests {
     use crate::ctl::output::tests::captured;
     use crate::ctl::roster::tests::{member, team};
     use serde_json::{Value, json};
-    use std::time::Duration;
     use teamd_shared::name::Name;
     use teamd_shared::process::Identity;
     use teamd_shared::settings::Settings;
@@ -106,6 +128,13 @@ mod tests {
         let roster =
             json!({"version": 1, "seq": 1, "team_name": "default", "daemon": daemon, "members": members});
         teamd_shared::fs::replace(dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+    }
+
+    /// Holds the lock of the team directory, as a daemon that runs does.
+    fn lock(dir: &TeamDir) -> std::fs::File {
+        let folder = std::fs::File::open(dir.root()).unwrap();
+        folder.try_lock().unwrap();
+        folder
     }
 
     fn wait(dir: &TeamDir, status: &[Status], timeout: u64) -> CommandResult {
@@ -122,6 +151,7 @@ mod tests {
     #[test]
     fn it_returns_when_the_status_is_reached() {
         let (_scratch, dir) = team(&json!([]));
+        let _daemon = lock(&dir);
         with_daemon(&dir, &json!([member("alice", "working")]));
         let writer = TeamDir::open(dir.root()).unwrap();
         let later = std::thread::spawn(move || with_daemon(&writer, &json!([member("alice", "idle")])));
@@ -133,6 +163,7 @@ mod tests {
     fn it_says_why_the_status_cannot_be_reached() {
         let (_scratch, dir) = team(&json!([member("alice", "working")]));
         assert_eq!(code(wait(&dir, &[Status::Idle], 20_000)), ExitCode::NotRunning);
+        let _daemon = lock(&dir);
         with_daemon(&dir, &json!([member("alice", "working")]));
         assert_eq!(code(wait(&dir, &[Status::Idle], 50)), ExitCode::TimedOut);
         with_daemon(&dir, &json!([member("alice", "killed")]));

@@ -39,7 +39,7 @@ pub(super) fn exit(exit: &Exit) -> String {
 
 /// Puts a text of any length behind a heading: on its line if it has one line, else indented below it.
 pub(super) fn under(heading: &str, text: &str) -> String {
-    let text = escape::text(text.trim_end_matches('\n'));
+    let text = escape::text(text.trim_matches('\n'));
     if text.is_empty() {
         return heading.trim_end().to_owned();
     }

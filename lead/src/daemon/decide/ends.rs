@@ -75,7 +75,7 @@ impl View<'_> {
             code: ended.code,
             signal: ended.signal,
             at: self.now.wall,
-            request_id: self.team.shutdown_of(&member.name).map(|request| request.request_id.clone()),
+            request_id: self.team.let_go(&member.name).map(|request| request.request_id.clone()),
             unread: ended.unread,
             inbox: ended.inbox,
             note: match next {

@@ -19,7 +19,7 @@ const STOP_FORCE_AFTER: f64 = 10.0;
 impl View<'_> {
     pub(super) fn shutdown(&self, client: Client, order: &ShutdownOrder, ids: &mut dyn Ids) -> Decision {
         let asked = self.running(&order.name).cloned().map(|member| {
-            let (decision, request_id) = self.ask(&member, order, ids);
+            let (decision, request_id) = self.ask(&member, order, &[], ids);
             let done = Done::Asked { request_id, incarnation: member.incarnation };
             decision.act(Action::Reply(client, Ok(done)))
         });
@@ -27,7 +27,15 @@ impl View<'_> {
     }
 
     /// Asks a member to leave, or joins the request that is pending (or agreed) for this life.
-    fn ask(&self, member: &Member, order: &ShutdownOrder, ids: &mut dyn Ids) -> (Decision, RequestId) {
+    ///
+    /// `asked` are the records of the same decision: the ids in them are not in the state yet.
+    fn ask(
+        &self,
+        member: &Member,
+        order: &ShutdownOrder,
+        asked: &[Record],
+        ids: &mut dyn Ids,
+    ) -> (Decision, RequestId) {
         let open = self.team.shutdown_of(&member.name);
         let open = open.filter(|request| matches!(request.status, Status::Pending | Status::Approved));
         if let Some(open) = open {
@@ -38,7 +46,7 @@ impl View<'_> {
             return (decision, open.request_id.clone());
         }
         let request = Request {
-            request_id: self.new_request_id(ids),
+            request_id: self.new_request_id(asked, ids),
             kind: Kind::Shutdown,
             from: LEAD.to_owned(),
             to: member.name.to_string(),
@@ -59,10 +67,11 @@ impl View<'_> {
         (Decision::default().request(RequestEvent::Asked, request, vec![tell]), id)
     }
 
-    fn new_request_id(&self, ids: &mut dyn Ids) -> RequestId {
+    fn new_request_id(&self, asked: &[Record], ids: &mut dyn Ids) -> RequestId {
+        let is_in = |record: &Record, id| matches!(record, Record::Request(it) if it.request.request_id == *id);
         loop {
             let id = ids.request();
-            if !self.team.requests.contains_key(&id) {
+            if !self.team.requests.contains_key(&id) && !asked.iter().any(|record| is_in(record, &id)) {
                 return id;
             }
         }
@@ -120,7 +129,9 @@ impl View<'_> {
         let first = if self.team.stopping { Decision::default() } else { Decision::default().record(stopping) };
         self.alive().fold(first, |decision, member| {
             let (name, reason) = (member.name.clone(), reason.to_owned());
-            decision.and(self.ask(member, &ShutdownOrder { name, reason, decide_within, force_after }, ids).0)
+            let order = ShutdownOrder { name, reason, decide_within, force_after };
+            let asked = self.ask(member, &order, &decision.records, ids).0;
+            decision.and(asked)
         })
     }
 

@@ -7,7 +7,7 @@ use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
 use teamd_shared::team_dir::TeamPath;
 
-use super::double::{Begin, Team};
+use super::double::{Begin, Team, alice};
 use super::*;
 
 #[test]
@@ -62,7 +62,7 @@ fn a_message_wakes_her_and_what_starts_no_turn_does_not() {
     team.until("an answer", || team.lead("idle_notification").len() == 1);
     worker.idle();
     assert_eq!(team.entries(), ["life", "messages", "messages", "answer", "idle"]);
-    let inbox = team.dir.read(&TeamPath::inbox(&super::double::alice())).unwrap();
+    let inbox = team.dir.read(&TeamPath::inbox(&alice())).unwrap();
     assert_eq!(team.transcript().last().unwrap().inbox.offset, inbox.len() as u64);
 }
 
@@ -95,7 +95,7 @@ fn a_line_that_is_no_message_is_kept_and_told_and_reading_goes_on() {
     team.tell("hi");
     team.until("an answer", || team.lead("idle_notification").len() == 1);
     worker.idle();
-    let kept = team.dir.read(&TeamPath::rejected(&super::double::alice())).unwrap();
+    let kept = team.dir.read(&TeamPath::rejected(&alice())).unwrap();
     assert_eq!(kept.iter().filter(|&&byte| byte == b'\n').count(), 1);
     let told = team.lead("message");
     assert!(told.len() == 1 && told[0]["content"].as_str().unwrap().contains("offset 0"), "{told:?}");

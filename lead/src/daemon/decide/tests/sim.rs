@@ -18,7 +18,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use super::mutants::Mutant;
-pub(super) use machine::Up;
+pub(super) use daemon::Daemon;
+pub(super) use worker::Worker;
 pub(super) use world::World;
 
 /// How many schedules a test run takes. The same ones every time, so that it never fails by chance.
@@ -69,7 +70,7 @@ pub(super) struct Broken {
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let from = self.story.len().saturating_sub(150);
+        let from = self.story.len().saturating_sub(400);
         let story = self.story[from..].join("\n");
         write!(f, "{story}\nbroken: {}\nreplay: TEAM_SIM_SEED={} cargo test -p teamd-lead sim", self.what, self.seed)
     }

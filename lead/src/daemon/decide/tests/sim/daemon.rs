@@ -56,7 +56,7 @@ pub(super) struct Batch {
     pub(super) lines: Vec<Line>,
     actions: Vec<Action>,
     touched: BTreeSet<Name>,
-    events: Vec<Event>,
+    pub(super) events: Vec<Event>,
 }
 
 /// How a batch fares.
@@ -88,7 +88,9 @@ impl World {
         for _ in 0..many {
             events.extend(self.takes_in(&mut daemon));
         }
-        self.note(|| format!("the daemon handles {events:?}"));
+        if !events.is_empty() {
+            self.note(|| format!("the daemon handles {events:?}"));
+        }
         self.goes_on_with(daemon, events);
     }
 
@@ -226,7 +228,7 @@ impl World {
         for event in events {
             let now = self.now(daemon);
             daemon.live.wall = now.wall;
-            daemon.live.observe(&event);
+            daemon.live.observe(&daemon.team, &event);
             let doctored = self.doctored(&daemon.team);
             let team = doctored.as_ref().unwrap_or(&daemon.team);
             let view = View { team, live: &daemon.live, now, grace: GRACE };
@@ -403,7 +405,7 @@ impl World {
         }
     }
 
-    pub(super) fn signal(&mut self, daemon: &Daemon, life: &Life, kill: bool) {
+    pub(in super::super) fn signal(&mut self, daemon: &Daemon, life: &Life, kill: bool) {
         let Some(&pid) = daemon.supervised.get(life) else { return };
         let kept = self.promises.signalled(life);
         self.promise(kept);

@@ -6,8 +6,8 @@ use teamd_shared::journal::{Line, MemberEvent, Record};
 use super::super::mutants::Mutant;
 use super::super::promises::Facts;
 use super::daemon::{Batch, Daemon, End, RETRY};
+use super::recovery::fold;
 use super::world::World;
-use crate::daemon::decide::tests::sim::recovery::fold;
 use crate::daemon::effects::messages;
 use crate::daemon::event::{Event, Life};
 
@@ -47,7 +47,7 @@ impl World {
     pub(super) fn not_written(&mut self, daemon: &mut Daemon, batch: Batch) -> Result<(), End> {
         self.note(|| "  the journal cannot be written".to_owned());
         daemon.team = fold(&self.disk.journal);
-        for event in batch.events() {
+        for event in batch.events {
             match event {
                 Event::Command(..) | Event::Spawn(..) | Event::Deadline => {}
                 Event::Terminate if daemon.live.terminations > 1 => return Err(End::Left),

@@ -190,7 +190,9 @@ impl World {
     }
 
     pub(super) fn time_passes(&mut self, seconds: f64) {
-        self.note(|| format!("{seconds} s pass"));
+        if !self.calm {
+            self.note(|| format!("{seconds} s pass"));
+        }
         self.clocks.wall += seconds;
         self.clocks.monotonic += Duration::from_secs_f64(seconds);
     }

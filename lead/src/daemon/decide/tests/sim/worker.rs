@@ -290,7 +290,7 @@ impl World {
         }
         if let Some((request_id, outcome)) = worker.answer.clone() {
             match outcome {
-                None if self.rng.one_in(6) => self.names_again(worker),
+                None if !self.calm && self.rng.one_in(6) => self.names_again(worker),
                 None => {}
                 Some(status) => {
                     (worker.answer, worker.settled) = (None, Some(request_id));
@@ -394,7 +394,9 @@ impl World {
             Heard::Nothing if worker.changing => worker.changing = false,
             Heard::Nothing => {
                 let transcript = self.disk.transcripts.entry(worker.life.name.clone()).or_default();
-                transcript.plan.iter_mut().for_each(|call| drop(call.named.insert(plan.request_id.clone())));
+                if let Some(call) = &mut transcript.plan {
+                    call.named.insert(plan.request_id.clone());
+                }
                 worker.plan = Some(Waiting { heard: Heard::Named, ..plan.clone() });
                 let (request_id, text) = (plan.request_id.clone(), format!("plan {}", plan.message_id.as_u128()));
                 let body = Body::PlanApprovalRequest { request_id, plan: text, incarnation: None };
@@ -404,7 +406,7 @@ impl World {
                 let (request_id, message_id) = renamed(&plan.request_id, plan.message_id);
                 worker.plan = Some(Waiting { request_id, message_id, heard: Heard::Nothing });
             }
-            Heard::Named if self.rng.one_in(6) => self.names_again(worker),
+            Heard::Named if !self.calm && self.rng.one_in(6) => self.names_again(worker),
             Heard::Named | Heard::Recorded(_) | Heard::Refused => {}
         }
     }

@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    pub(super) fn is(&self, mutant: Mutant) -> bool {
+    pub(in super::super) fn is(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
     }
 

@@ -1,0 +1,88 @@
+//! Who is told: each inbox line once at least and always the same, each command once.
+
+use std::collections::BTreeSet;
+
+use teamd_shared::journal::{Line, MemberRecord};
+use teamd_shared::member::Phase;
+use teamd_shared::message::Message;
+use teamd_shared::name::Name;
+use teamd_shared::request::{Kind, Status};
+
+use super::{Kept, Promises, Told, check};
+use crate::daemon::event::{Client, Event};
+
+impl Promises {
+    pub(super) fn owes(&mut self, line: &Line) -> Kept {
+        for tell in line.record.tell() {
+            let before = self.tells.insert(tell.id, Told::Owed(tell.to.clone()));
+            check(before.is_none(), || format!("the id {} is given twice", tell.id))?;
+        }
+        Ok(())
+    }
+
+    /// An inbox line was written.
+    pub(in super::super) fn told(&mut self, to: &Name, message: &Message) -> Kept {
+        let id = message.id.ok_or("a line without an id")?;
+        let told = self.tells.get_mut(&id).ok_or_else(|| format!("{to} is told what no line says"))?;
+        match told {
+            Told::Owed(owed) => check(owed == to, || format!("{to} is told what is for {owed}"))?,
+            Told::Done(before) => {
+                check(**before == *message, || format!("{to} is told two things under one id"))?;
+            }
+            Told::NoInbox => {}
+        }
+        *told = Told::Done(Box::new(message.clone()));
+        Ok(())
+    }
+
+    /// There is nobody to tell.
+    pub(in super::super) fn has_no_inbox(&mut self, message: &Message) {
+        let told = message.id.and_then(|id| self.tells.get_mut(&id));
+        if let Some(told @ Told::Owed(_)) = told {
+            *told = Told::NoInbox;
+        }
+    }
+
+    /// Of an end the lead is told, and everybody who runs and stays.
+    pub(super) fn news_of(&self, record: &MemberRecord) -> Kept {
+        let gone = &record.member.name;
+        let told: BTreeSet<&Name> = record.tell.iter().map(|tell| &tell.to).collect();
+        let stays = |name: &Name| {
+            let asked = self.fold.shutdown_of(name).map(|request| request.status);
+            name != gone && !matches!(asked, Some(Status::Pending | Status::Approved))
+        };
+        let running = self.fold.members.iter().filter(|(name, state)| {
+            state.record.phase == Phase::Running && state.record.ending.is_none() && stays(name)
+        });
+        for name in running.map(|(name, _)| name).chain([&Name::lead()]) {
+            check(told.contains(name), || format!("{name} is not told that {gone} has ended"))?;
+        }
+        check(!told.contains(gone), || format!("{gone} is told of its own end"))
+    }
+
+    /// A batch was carried out: each of its commands has its answer, or waits for it.
+    pub(in super::super) fn answered(&self, events: &[Event], answered: &[Client]) -> Kept {
+        for event in events {
+            if let Event::Command(client, _) | Event::Spawn(client, ..) = event {
+                let answers = answered.iter().filter(|other| *other == client).count();
+                check(answers == 1, || format!("{answers} answers to {event:?}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything is delivered.
+    pub(in super::super) fn at_rest(&self) -> Kept {
+        for (id, told) in &self.tells {
+            if let Told::Owed(to) = told {
+                return Err(format!("{to} was never told {id}"));
+            }
+        }
+        let asked = self.fold.members.keys().filter_map(|name| self.fold.pending(name, Kind::Shutdown));
+        for request in asked {
+            let life = self.fold.shutdown_of(&Name::new(request.member()).map_err(|e| e.to_string())?);
+            check(life == Some(request), || format!("{} is pending, and nobody is asked", request.request_id))?;
+        }
+        Ok(())
+    }
+}

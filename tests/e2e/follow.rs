@@ -1,0 +1,115 @@
+//! `--follow`: live, one record a line, and quiet when its reader goes away.
+
+use std::io::Read;
+use std::sync::{Arc, Mutex};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::support::{Running, Team};
+
+/// A `teamctl` that runs, and what it has printed so far.
+struct Following {
+    running: Running,
+    printed: Arc<Mutex<String>>,
+}
+
+impl Following {
+    fn start(team: &Team, args: &[&str]) -> Self {
+        let mut running = team.start_teamctl(args);
+        let (mut stdout, printed) = (running.stdout(), Arc::new(Mutex::new(String::new())));
+        let all = Arc::clone(&printed);
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(length @ 1..) = stdout.read(&mut piece) {
+                all.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..length]));
+            }
+        });
+        Self { running, printed }
+    }
+
+    fn text(&self) -> String {
+        self.printed.lock().unwrap().clone()
+    }
+
+    fn until(&self, team: &Team, text: &str) {
+        team.until(&format!("{text:?} to be shown"), || self.text().contains(text));
+    }
+
+    /// Ends it as Ctrl-C does.
+    fn end(self) {
+        self.running.signal(Signal::SIGINT);
+        self.running.finish();
+    }
+}
+
+#[test]
+fn an_inbox_is_followed_also_when_it_is_truncated() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.send("alice", "zero");
+    team.send("alice", "one");
+    let following = Following::start(&team, &["inbox", "alice", "--last", "1", "--follow"]);
+    following.until(&team, "one");
+    assert!(!following.text().contains("zero"));
+    team.send("alice", "two");
+    following.until(&team, "two");
+    std::fs::File::create(team.path("inbox/alice.jsonl")).unwrap();
+    team.until("alice to notice", || !team.entries("alice", "restarted").is_empty());
+    team.echo("alice", r#"{"type":"message","from":"bob","content":"new"}"#);
+    following.until(&team, "new");
+    assert_eq!(following.text().matches("one").count(), 1);
+    following.end();
+}
+
+#[test]
+fn with_json_each_record_is_one_line() {
+    let team = Team::started();
+    let events = Following::start(&team, &["--json", "events", "--follow"]);
+    team.spawn("alice", "/bash echo hi");
+    let transcript = Following::start(&team, &["--json", "transcript", "alice", "--follow"]);
+    team.until_finished("alice", 1);
+    team.shutdown("alice", &[], 0);
+    let whole = |following: &Following| {
+        let text = following.text();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.collect::<Vec<_>>()
+    };
+    team.until("all events", || whole(&events) == team.journal());
+    team.until("all entries", || whole(&transcript) == team.transcript("alice"));
+    events.end();
+    transcript.end();
+}
+
+#[test]
+fn a_log_is_followed() {
+    let team = Team::started();
+    let log = Following::start(&team, &["log", "teamd", "--follow"]);
+    log.until(&team, "runs for");
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    team.until("the next daemon", || log.text().matches("runs for").count() == 2);
+    log.end();
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    for command in [&["inbox", "alice", "--follow"][..], &["--json", "events", "--follow"]] {
+        let mut running = team.start_teamctl(command);
+        drop(running.stdout());
+        team.send("alice", "hello");
+        team.teamctl(["interrupt", "alice"]).ok();
+        team.teamctl(["request-plan", "alice"]).ok();
+        let run = running.finish().ok();
+        assert_eq!(run.stderr, "");
+    }
+    // The same for one that prints much and ends.
+    for _ in 0..50 {
+        team.send("alice", &"x".repeat(3000));
+    }
+    let mut running = team.start_teamctl(["inbox", "alice", "--last", "100"]);
+    drop(running.stdout());
+    assert_eq!(running.finish().ok().stderr, "");
+}

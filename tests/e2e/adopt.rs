@@ -29,6 +29,12 @@ fn wait_for_plan(team: &Team, name: &str) -> String {
     pending_plan(team, name).unwrap()
 }
 
+/// Waits until alice's shutdown is recorded, and the command that asked for it knows its id: nobody else sees that.
+fn wait_for_the_request(team: &Team) {
+    team.wait_for("alice", "shutting_down");
+    let_pass(Duration::from_millis(300));
+}
+
 /// Whether a file of the workspace is there.
 fn made(team: &Team, file: &str) -> bool {
     team.root().join(file).exists()
@@ -143,7 +149,7 @@ fn a_pending_shutdown_outlives_the_daemon_and_so_does_the_command_that_waits_for
     team.wait_for("alice", "working");
     let pid = team.pid("alice");
     let waiting = team.start_teamctl(["--json", "shutdown", "alice"]);
-    team.wait_for("alice", "shutting_down");
+    wait_for_the_request(&team);
     let id = team.last_request("shutdown");
     team.kill_daemon();
     team.teamd(["start"]).ok();
@@ -165,7 +171,7 @@ fn a_shutdown_that_is_forced_later_is_forced_by_the_next_daemon_too() {
     team.spawn("alice", "/bash trap '' TERM; sleep 600");
     team.wait_for("alice", "working");
     let waiting = team.start_teamctl(["shutdown", "alice", "--force", "--timeout", "1s"]);
-    team.wait_for("alice", "shutting_down");
+    wait_for_the_request(&team);
     team.kill_daemon();
     team.teamd(["start"]).ok();
     team.wait_for("alice", "killed");
@@ -314,6 +320,8 @@ fn a_copied_team_directory_adopts_and_kills_nobody() {
     team.spawn("bob", "/plan_approval drop the cache");
     wait_for_plan(&team, "bob");
     let (daemon, alice, bob) = (team.daemon_pid(), team.pid("alice"), team.pid("bob"));
+    let recorded = || team.journal().last().unwrap()["seq"].clone();
+    team.until("the roster to show all of it", || team.roster()["seq"] == recorded());
     let copy = Team::new();
     let copied = team.command("cp", ["-a"]).arg(team.path("")).arg(copy.root()).output().unwrap();
     assert!(copied.status.success(), "{copied:?}");

@@ -43,28 +43,6 @@ fn spawn_tells_who_runs() {
 }
 
 #[test]
-fn a_prompt_comes_from_the_line_a_file_or_stdin() {
-    let team = Team::started();
-    team.write("orders.txt", "/bash echo file > out1\n");
-    std::fs::create_dir(team.root().join("sub")).unwrap();
-    team.teamctl(["spawn", "alice", "--prompt-file", "orders.txt"]).ok();
-    team.teamctl_with(["spawn", "bob", "--prompt-file", "-", "--workspace", "sub"], "/bash echo stdin > out2\n").ok();
-    team.until_finished("alice", 1);
-    team.until_finished("bob", 1);
-    assert_eq!((team.text("out1"), team.text("sub/out2")), ("file\n".to_owned(), "stdin\n".to_owned()));
-}
-
-#[test]
-fn a_teammate_works_in_the_environment_and_umask_of_its_spawn() {
-    let team = Team::started();
-    let script = r#"umask 027; COLOUR=green exec "$0" spawn alice --prompt '/bash echo $COLOUR > colour; umask > mask'"#;
-    let teamctl = env!("CARGO_BIN_EXE_teamctl");
-    assert!(team.command("bash", ["-c", script, teamctl]).status().unwrap().success());
-    team.until_finished("alice", 1);
-    assert_eq!((team.text("colour"), team.text("mask")), ("green\n".to_owned(), "0027\n".to_owned()));
-}
-
-#[test]
 fn shutdown_tells_what_became_of_each_name() {
     let team = Team::started();
     for name in ["alice", "bob"] {

@@ -59,7 +59,7 @@ fn a_rejection_is_overruled() {
     team.spawn("alice", &format!("/reject_shutdown no\n{HELD}\n/bash sleep 300"));
     team.until_held();
     let asking = team.start_teamctl(["--json", "shutdown", "alice", "--force", "--timeout", "20s"]);
-    team.until("the request", || !team.requests("shutdown").is_empty());
+    team.until_asked("alice");
     team.release();
     assert_eq!(asking.finish().ok().json()["results"][0]["outcome"], "killed");
     nobody_but_the_daemon(&team);
@@ -71,7 +71,7 @@ fn a_joining_command_brings_its_force() {
     team.spawn("alice", HELD);
     team.until_held();
     let patient = team.start_teamctl(["--json", "shutdown", "alice"]);
-    team.until("the request", || !team.requests("shutdown").is_empty());
+    team.until_asked("alice");
     let forced = team.shutdown("alice", &["--force", "--timeout", "100ms"], 0);
     assert_eq!(forced["outcome"], "killed");
     assert_eq!(patient.finish().ok().json()["results"][0]["outcome"], "killed");
@@ -96,15 +96,4 @@ fn a_worker_that_was_let_go_and_stays_is_ended_without_force() {
     let result = asking.finish().ok().json()["results"][0].clone();
     assert!(["shutdown", "killed"].contains(&result["outcome"].as_str().unwrap()), "{result}");
     assert!(!crate::support::is_alive(pid));
-}
-
-#[test]
-fn a_pid_that_a_stranger_has_now_is_not_signalled() {
-    // Evidence 19: killing by a reused pid hits strangers. Nothing here holds a pid that is not pinned: after the
-    // end of a worker its number stands nowhere that a command would act on.
-    let team = hurried();
-    team.spawn("alice", "");
-    team.shutdown("alice", &[], 0);
-    assert!(team.member("alice")["pid"].is_null());
-    team.teamctl(["shutdown", "alice", "--force", "--timeout", "0"]).exits(7);
 }

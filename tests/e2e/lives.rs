@@ -331,7 +331,8 @@ fn environment_and_umask_of_the_spawning_command_reach_the_tools_and_keys_do_not
         if daemon_too {
             team.kill_daemon();
             team.teamd(["start"]).ok();
-            team.until("alice to be connected", || team.status("alice") == "idle");
+            // With its connection it gives its environment back.
+            team.until("alice to be connected", || team.file("log/alice.log").contains("the daemon is back"));
         }
         kill_and_wait_for_the_next_life(&team, "alice");
         std::fs::remove_file(team.root().join("made")).unwrap();

@@ -11,6 +11,7 @@ mod lives;
 mod messages;
 mod plans;
 mod quarantine;
+mod races;
 mod shutdown;
 mod start;
 mod tools;

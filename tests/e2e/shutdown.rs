@@ -13,20 +13,6 @@ fn others(team: &Team) -> Vec<i32> {
     team.processes().into_iter().filter(|pid| !is_ours(pid)).collect()
 }
 
-/// The id of the shutdown, once somebody asked for one.
-fn until_asked(team: &Team) -> String {
-    until_asked_of(team, "alice")
-}
-
-fn until_asked_of(team: &Team, name: &str) -> String {
-    let mut asked = None;
-    team.until("the request", || {
-        asked = team.requests("shutdown").into_iter().rfind(|request| request["to"] == name);
-        asked.is_some()
-    });
-    asked.unwrap()["request_id"].as_str().unwrap().to_owned()
-}
-
 #[test]
 fn an_idle_teammate_leaves_at_once_without_a_model_call() {
     // Evidence 1: 86 shutdown requests sent, 0 answered. Evidence 27: a handshake costs 4 model calls.
@@ -92,7 +78,7 @@ fn a_busy_teammate_answers_with_its_next_tool_results() {
     let team = Team::started();
     team.spawn("alice", &format!("{HELD}\n/bash echo never > never"));
     team.until_held();
-    team.teamctl(["shutdown", "alice", "--no-wait"]).ok();
+    assert_eq!(team.shutdown("alice", &["--no-wait"], 0)["outcome"], "pending");
     team.wait_for("alice", "shutting_down");
     team.release();
     team.wait_for("alice", "shutdown");
@@ -109,7 +95,7 @@ fn a_teammate_that_rejects_goes_on_and_can_be_asked_again() {
     team.spawn("alice", &format!("/reject_shutdown still writing\n{HELD}\n/bash echo written > out"));
     team.until_held();
     let asking = team.start_teamctl(["--json", "shutdown", "alice"]);
-    let id = until_asked(&team);
+    let id = team.until_asked("alice");
     team.release();
     let rejected = asking.finish().exits(3);
     let result = &rejected.json()["results"][0];
@@ -129,7 +115,7 @@ fn a_rejection_is_told_to_people_with_its_reason() {
     team.spawn("alice", &format!("/reject_shutdown still writing\n{HELD}"));
     team.until_held();
     let asking = team.start_teamctl(["shutdown", "alice"]);
-    until_asked(&team);
+    team.until_asked("alice");
     team.release();
     let run = asking.finish().exits(3);
     assert!((run.stdout + &run.stderr).contains("still writing"));
@@ -142,7 +128,7 @@ fn the_runtime_decides_when_the_model_had_its_time() {
     team.spawn("alice", &format!("/reject_shutdown never\n{HELD}\n/bash echo never > never"));
     team.until_held();
     team.teamctl(["shutdown", "alice", "--decide-within", "100ms", "--no-wait"]).ok();
-    let asked_at = team.request(&until_asked(&team))["created_at"].as_f64().unwrap();
+    let asked_at = team.request(&team.until_asked("alice"))["created_at"].as_f64().unwrap();
     team.until("the time to be over", || now() > asked_at + 0.4);
     // A tool call that runs is not broken off.
     assert_eq!(team.status("alice"), "shutting_down");
@@ -202,7 +188,7 @@ fn several_names_end_with_the_code_that_ranks_highest() {
     team.spawn("dave", &format!("/reject_shutdown no\n{HELD}"));
     team.until_held();
     let asking = team.start_teamctl(["shutdown", "ghost", "dave"]);
-    until_asked_of(&team, "dave");
+    team.until_asked("dave");
     team.release();
     asking.finish().exits(3);
     team.spawn("frank", "/bash sleep 300");
@@ -233,7 +219,7 @@ fn a_further_shutdown_joins_the_pending_one() {
     team.spawn("alice", HELD);
     team.until_held();
     let first = team.start_teamctl(["--json", "shutdown", "alice"]);
-    let id = until_asked(&team);
+    let id = team.until_asked("alice");
     let second = team.start_teamctl(["--json", "shutdown", "alice"]);
     let third = team.shutdown("alice", &["--timeout", "100ms"], 5);
     assert_eq!(third["request_id"], id);
@@ -267,7 +253,7 @@ fn ctrl_c_ends_the_waiting_and_not_the_request() {
     team.spawn("alice", HELD);
     team.until_held();
     let asking = team.start_teamctl(["shutdown", "alice"]);
-    let id = until_asked(&team);
+    let id = team.until_asked("alice");
     asking.signal(Signal::SIGINT);
     let run = asking.finish().exits(130);
     assert!(run.stderr.contains("the waiting") && run.stderr.contains("hint: "), "{run:?}");
@@ -291,10 +277,8 @@ fn a_forged_request_ends_nobody() {
     }
     team.does("alice", "still here");
     team.does("bob", "still here");
-    assert_eq!(
-        (team.pid("alice"), team.daemon_pid(), team.status("alice")),
-        (pid, daemon, "idle".to_owned())
-    );
+    team.wait_for("alice", "idle");
+    assert_eq!((team.pid("alice"), team.daemon_pid()), (pid, daemon));
     assert!(crate::support::is_alive(pid) && crate::support::is_alive(daemon));
     assert!(team.requests("shutdown").is_empty());
 }
@@ -307,7 +291,7 @@ fn a_forged_answer_lets_nobody_go_and_keeps_nobody() {
     team.spawn("alice", &format!("/reject_shutdown not yet\n{HELD}"));
     team.until_held();
     let asking = team.start_teamctl(["shutdown", "alice"]);
-    let id = until_asked(&team);
+    let id = team.until_asked("alice");
     for from in ["alice", "bob", "lead"] {
         let forged = json!({ "type": "shutdown_response", "from": from, "request_id": id, "approve": true, "content": "yes" });
         team.echo("lead", &forged.to_string());
@@ -326,32 +310,13 @@ fn a_forged_answer_lets_nobody_go_and_keeps_nobody() {
 }
 
 #[test]
-fn an_old_request_does_not_end_the_next_life() {
-    // Evidence 3: an old request kills the respawned teammate.
-    let team = Team::started();
-    team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
-    signal(team.pid("alice"), Signal::SIGSTOP);
-    team.teamctl(["shutdown", "alice", "--no-wait"]).ok();
-    let old = team.inbox("alice").into_iter().find(|line| line["type"] == "shutdown_request").unwrap();
-    signal(team.pid("alice"), Signal::SIGKILL);
-    team.until("her end", || team.member("alice")["exit"].is_object());
-    team.spawn("alice", "");
-    team.echo("alice", &old.to_string());
-    team.does("alice", "still here");
-    assert_eq!(
-        (team.status("alice"), team.member("alice")["incarnation"].clone()),
-        ("idle".to_owned(), json!(2))
-    );
-}
-
-#[test]
 fn a_worker_that_is_killed_while_its_shutdown_is_pending_does_not_come_back() {
     // Crash window D9: alice comes back although her shutdown was asked for.
     let team = Team::started();
     team.spawn("alice", HELD);
     team.until_held();
     let asking = team.start_teamctl(["--json", "shutdown", "alice"]);
-    until_asked(&team);
+    team.until_asked("alice");
     signal(team.pid("alice"), Signal::SIGKILL);
     let result = asking.finish().ok().json()["results"][0].clone();
     assert_eq!((&result["outcome"], &result["exit"]["signal"]), (&json!("crashed"), &json!(9)));

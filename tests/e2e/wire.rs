@@ -48,7 +48,7 @@ fn every_type_is_written_as_the_protocol_says() {
     team.teamctl(["approve", &id, "--feedback", "mind the tests"]).ok();
     team.until_held();
     let asking = team.start_teamctl(["shutdown", "alice", "--reason", "the work is done", "--decide-within", "20s"]);
-    team.until("the request", || team.inbox("alice").len() == 2);
+    team.until_asked("alice");
     team.release();
     asking.finish().exits(3);
     team.until_finished("alice", 1);

@@ -40,6 +40,18 @@ impl Team {
         self.teamctl(all).exits(code).json()["results"][0].clone()
     }
 
+    /// Waits until a shutdown of a member that works is asked and its worker was told; returns the id.
+    pub(crate) fn until_asked(&self, name: &str) -> String {
+        let mut asked = None;
+        self.until("the request", || {
+            asked = self.requests("shutdown").into_iter().rfind(|request| request["to"] == name);
+            asked.is_some()
+        });
+        // It joins the request. Its answer comes when all that follows from the request has been said.
+        self.teamctl(["shutdown", name, "--no-wait"]).ok();
+        asked.unwrap()["request_id"].as_str().unwrap().to_owned()
+    }
+
     /// The entries of a transcript of one kind.
     pub(crate) fn entries(&self, name: &str, kind: &str) -> Vec<Value> {
         self.transcript(name).into_iter().filter(|entry| entry["entry"] == kind).collect()

@@ -17,7 +17,7 @@ pub(crate) mod sweep;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 /// The hidden subcommand under which the worker's binary is a keeper.
@@ -114,20 +114,24 @@ impl Job {
     }
 
     fn keep(&self) -> Result<Report, String> {
-        let begun = Instant::now();
-        close_inherited().map_err(|error| format!("cannot close what it has inherited: {error}"))?;
+        let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
+        let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
+        close_inherited().map_err(cannot("close what it has inherited"))?;
         teamd_shared::process::deny_tracing();
-        leave_the_terminal().map_err(|error| format!("cannot leave the terminal: {error}"))?;
-        nix::sys::prctl::set_child_subreaper(true).map_err(|error| format!("cannot become a subreaper: {error}"))?;
+        leave_the_terminal().map_err(cannot("leave the terminal"))?;
+        nix::sys::prctl::set_child_subreaper(true).map_err(|errno| cannot("become a subreaper")(errno.into()))?;
+        let ears = Ears::new().map_err(cannot("hear signals"))?;
+        if let Some(because) = ears.listen(None, Some(Instant::now())).map_err(cannot("look at its lifeline"))? {
+            return Ok(Report { code: None, signal: None, because, error: None });
+        }
         let bash = self.start()?;
-        let deadline = self.timeout.map(|timeout| begun + timeout);
-        let watched = block_signals().and_then(|signals| watch(bash, &signals, deadline));
-        let ended = end_everything(bash).map_err(|error| format!("cannot end what it started: {error}"))?;
+        let watched = watch(bash, &ears, deadline);
+        let ended = end_everything(bash).map_err(cannot("end what it started"))?;
         let report = Report {
             code: ended.and_then(rustix::process::WaitStatus::exit_status),
             signal: ended.and_then(rustix::process::WaitStatus::terminating_signal),
             because: *watched.as_ref().unwrap_or(&Because::Failed),
-            error: watched.err().map(|error| format!("cannot watch the command: {error}")),
+            error: watched.err().map(cannot("watch the command")),
         };
         if self.log {
             // A full disk must not keep the report from the worker.
@@ -136,16 +140,19 @@ impl Job {
         Ok(report)
     }
 
-    /// Starts the command, in a process group of its own.
-    ///
-    /// No signal is blocked yet: what is blocked here would be blocked in the command as well.
+    /// Starts the command, in a process group of its own and with no signal blocked: it would inherit that.
     fn start(&self) -> Result<Pid, String> {
         let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
         let start = |shell: &str| {
             let mut command = Command::new(shell);
             // A command that begins with a dash is no option.
             command.args([OsStr::new("-c"), OsStr::new("--"), &self.command]);
-            command.stdin(Stdio::null()).stdout(output()?).stderr(output()?).process_group(0).spawn()
+            command.stdin(Stdio::null()).stdout(output()?).stderr(output()?).process_group(0);
+            // A signal that comes just now ends the keeper as SIGKILL would: the worker sweeps up.
+            SigSet::empty().thread_set_mask()?;
+            let started = command.spawn();
+            SigSet::all().thread_set_mask()?;
+            started
         };
         let started = match start("bash") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => start("sh"),
@@ -171,8 +178,11 @@ fn close_inherited() -> io::Result<()> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
     for descriptor in open.into_iter().filter(|&descriptor| descriptor > 2) {
-        // One of them was that of the listing, and is closed already.
-        drop(nix::unistd::close(descriptor));
+        match nix::unistd::close(descriptor) {
+            // One of them was that of the listing.
+            Ok(()) | Err(nix::errno::Errno::EBADF) => {}
+            Err(errno) => return Err(errno.into()),
+        }
     }
     Ok(())
 }
@@ -181,47 +191,68 @@ fn close_inherited() -> io::Result<()> {
 ///
 /// Where there is no terminal, the keeper stays in the worker's session: if it is stopped when the worker dies,
 /// the kernel then wakes it with SIGHUP and SIGCONT, as any group that is orphaned while stopped (`setpgid(2)`).
-fn leave_the_terminal() -> rustix::io::Result<()> {
+fn leave_the_terminal() -> io::Result<()> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     match rustix::fs::open("/dev/tty", flags, rustix::fs::Mode::empty()) {
-        Ok(_terminal) => rustix::process::setsid().map(drop),
-        Err(_none) => rustix::process::setpgid(None, None),
+        Ok(_terminal) => drop(rustix::process::setsid()?),
+        Err(_none) => rustix::process::setpgid(None, None)?,
     }
+    Ok(())
 }
 
-/// Turns all signals into something to read. Comes after the command is started, since it would inherit this.
-fn block_signals() -> io::Result<SignalFd> {
-    let all = SigSet::all();
-    all.thread_block()?;
-    Ok(SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
+/// What a keeper listens to besides its command.
+struct Ears {
+    /// All signals. The worker starts a keeper with all of them blocked, so that none is missed.
+    signals: SignalFd,
+}
+
+impl Ears {
+    fn new() -> io::Result<Self> {
+        let all = SigSet::all();
+        all.thread_block()?;
+        let signals = SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(Self { signals })
+    }
+
+    /// Waits until something is heard: the lifeline, a signal, the end of the command, or the deadline. Returns why
+    /// the keeper is to end, if that is why.
+    fn listen(&self, command: Option<&OwnedFd>, deadline: Option<Instant>) -> io::Result<Option<Because>> {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+        let lifeline = io::stdout();
+        let mut waits = vec![PollFd::new(&lifeline, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+        waits.extend(command.map(|command| PollFd::new(command, PollFlags::IN)));
+        match poll(&mut waits, left.as_ref()) {
+            Err(rustix::io::Errno::INTR) | Ok(0) => return Ok(None),
+            other => other?,
+        };
+        // The worker sends nothing: whatever happens to the lifeline is its end.
+        if !waits[0].revents().is_empty() {
+            return Ok(Some(Because::Lifeline));
+        }
+        while let Some(signal) = self.signals.read_signal()? {
+            if ends_the_keeper(signal.ssi_signo) {
+                return Ok(Some(Because::Signalled));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Waits until the command is over, and returns why. Reaps the orphans that it leaves meanwhile, but not `bash`:
 /// its pid names the process group that is killed next, and must not become another's.
-fn watch(bash: Pid, signals: &SignalFd, deadline: Option<Instant>) -> io::Result<Because> {
-    let lifeline = io::stdout();
+fn watch(bash: Pid, ears: &Ears, deadline: Option<Instant>) -> io::Result<Because> {
+    let held = pidfd_open(bash, PidfdFlags::empty())?;
     loop {
+        let heard = ears.listen(Some(&held), deadline)?;
         if has_ended(bash)? {
             return Ok(Because::Exited);
         }
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if left == Some(Duration::ZERO) {
+        if let Some(because) = heard {
+            return Ok(because);
+        }
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Ok(Because::TimedOut);
-        }
-        let timeout = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
-        let mut waits = [PollFd::new(&lifeline, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-        match poll(&mut waits, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) | Ok(0) => continue,
-            other => other?,
-        };
-        let [lifeline_ready, signal_ready] = waits.map(|wait| !wait.revents().is_empty());
-        if lifeline_ready && is_closed(lifeline.as_fd()) {
-            return Ok(Because::Lifeline);
-        }
-        while let Some(signal) = signal_ready.then(|| signals.read_signal()).transpose()?.flatten() {
-            if ends_the_keeper(signal.ssi_signo) {
-                return Ok(Because::Signalled);
-            }
         }
         sweep::reap_orphans(bash)?;
     }
@@ -230,12 +261,6 @@ fn watch(bash: Pid, signals: &SignalFd, deadline: Option<Instant>) -> io::Result
 fn has_ended(bash: Pid) -> io::Result<bool> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     Ok(rustix::process::waitid(WaitId::Pid(bash), options)?.is_some())
-}
-
-/// The worker sends nothing here: whatever can be read is the end. An error is one too.
-fn is_closed(lifeline: BorrowedFd<'_>) -> bool {
-    let mut byte = [0];
-    !matches!(rustix::io::read(lifeline, &mut byte), Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR))
 }
 
 /// Tells whether a signal asks the keeper to end: all do that would end another process by default.

@@ -1,11 +1,13 @@
 //! Times for people: ages, and the time of day where the user is. It reads the clock and the time zone,
 //! nothing rests on either.
 
-use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::calendar::{DAY, date_of};
-use super::timezone::TimeZone;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+
+/// The length of a day, in seconds.
+const DAY: i64 = 86_400;
 
 /// Returns the time, in seconds since 1970.
 pub(crate) fn now() -> f64 {
@@ -30,20 +32,17 @@ pub(crate) fn span(seconds: f64) -> String {
 
 /// Returns the local time of day of a time (seconds since 1970), with the date where that is not today.
 pub(crate) fn time_of_day(at: f64) -> String {
-    static ZONE: OnceLock<TimeZone> = OnceLock::new();
-    let zone = ZONE.get_or_init(TimeZone::local);
-    let local = |utc: i64| utc + zone.offset_at(utc);
-    show(local(whole(at)), local(whole(now())))
+    let zone = TimeZone::system();
+    show(&local(at, &zone), &local(now(), &zone))
 }
 
-fn show(local: i64, now: i64) -> String {
-    let (day, second) = (local.div_euclid(DAY), local.rem_euclid(DAY));
-    let time = format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60);
-    if day == now.div_euclid(DAY) {
-        return time;
-    }
-    let (year, month, day) = date_of(day);
-    format!("{year:04}-{month:02}-{day:02} {time}")
+fn local(at: f64, zone: &TimeZone) -> Zoned {
+    Timestamp::from_second(whole(at)).unwrap_or_default().to_zoned(zone.clone())
+}
+
+fn show(at: &Zoned, now: &Zoned) -> String {
+    let format = if at.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+    at.strftime(format).to_string()
 }
 
 /// Rounds down to whole seconds; a time beyond all calendars is no reason to panic.
@@ -70,10 +69,12 @@ mod tests {
 
     #[test]
     fn the_date_is_shown_where_it_is_not_today() {
-        let noon = 1_763_726_585; // 2025-11-21 12:03:05
-        assert_eq!(show(noon, noon + 3600), "12:03:05");
-        assert_eq!(show(noon, noon + DAY), "2025-11-21 12:03:05");
-        assert_eq!(show(-1, noon), "1969-12-31 23:59:59");
-        assert_eq!(show(951_782_400, noon), "2000-02-29 00:00:00");
+        let zone = TimeZone::fixed(jiff::tz::offset(1));
+        let shown = |at, now| show(&local(at, &zone), &local(now, &zone));
+        let noon = 1_763_726_585.0; // 2025-11-21 12:03:05 UTC
+        assert_eq!(shown(noon, noon + 3600.0), "13:03:05");
+        assert_eq!(shown(noon, noon + 86_400.0), "2025-11-21 13:03:05");
+        assert_eq!(shown(-3601.0, noon), "1969-12-31 23:59:59");
+        assert_eq!(shown(f64::INFINITY, noon), "1970-01-01 01:00:00");
     }
 }

@@ -3,7 +3,6 @@
 //! What the files of the team directory tell is read there; what needs a decision is asked of the daemon. It
 //! writes nothing but messages into inboxes, and uses nothing of the daemon's own modules.
 
-mod calendar;
 mod clock;
 mod commands;
 mod escape;
@@ -14,7 +13,6 @@ mod stream;
 mod table;
 mod tail;
 mod text;
-mod timezone;
 mod waiting;
 mod wake;
 

@@ -18,14 +18,14 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Makes a plain cell of one line; what a terminal would act on is escaped.
+    /// Makes a plain cell of one line, without blanks around it; what a terminal would act on is escaped.
     pub(crate) fn new(text: impl AsRef<str>) -> Self {
         Self::styled(text, Style::new())
     }
 
     /// Makes a cell with a style.
     pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Self {
-        Self { text: escape::line(text.as_ref()).into_owned(), style }
+        Self { text: escape::line(text.as_ref().trim()).into_owned(), style }
     }
 }
 

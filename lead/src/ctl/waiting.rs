@@ -33,19 +33,23 @@ impl Interrupt {
         signal(SignalKind::interrupt()).map(Self).map_err(refused)
     }
 
-    /// Waits for the answer to a command, at the longest until Ctrl-C.
+    /// Waits for the answer to a command about somebody, at the longest until Ctrl-C.
     ///
     /// # Errors
     /// As the command, or [`ExitCode::Interrupted`]: what became of the command is not known then.
     pub(super) async fn or<T>(
         &mut self,
+        about: &str,
         asking: impl Future<Output = Result<T, CommandError>>,
     ) -> Result<T, CommandError> {
         tokio::select! {
             biased;
             answer = asking => answer,
-            () = self.came() => Err(CommandError::new(ExitCode::Interrupted, "the waiting for the daemon was ended")
-                .hint("`teamctl events --last 5` shows whether it has recorded anything")),
+            () = self.came() => {
+                let message = format!("the waiting for {about} was ended before the daemon had answered");
+                Err(CommandError::new(ExitCode::Interrupted, message)
+                    .hint("`teamctl events --last 5` shows whether it has recorded anything: that goes on"))
+            }
         }
     }
 

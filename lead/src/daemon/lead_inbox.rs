@@ -40,6 +40,13 @@ impl LeadInbox {
         loop {
             let batch = match self.reader.read_new() {
                 Ok(batch) => batch,
+                Err(ReadError::NoInbox(path)) => {
+                    tracing::warn!("{} was deleted: it is made again", path.display());
+                    if let Err(error) = inbox::create(&self.dir, &Name::lead()) {
+                        tracing::error!("cannot make the lead's inbox again: {error}");
+                    }
+                    return events;
+                }
                 Err(error) => {
                     tracing::error!("cannot read the lead's inbox: {error}");
                     return events;

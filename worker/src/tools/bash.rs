@@ -135,7 +135,7 @@ impl Foreground {
             (Ended::Reported(Report { error: Some(error), .. }), _) => Some(error),
             (Ended::Reported(report @ Report { because: Because::Exited, .. }), _) => how_it_exited(&report),
             (Ended::Reported(Report { because: Because::TimedOut, .. }), None) => Some(self.timed_out()),
-            (Ended::KeeperLost, None) if self.asked => Some(self.timed_out()),
+            (_, None) if self.asked => Some(self.timed_out()),
             (Ended::KeeperLost, None) => Some("the keeper of this command was killed".to_owned()),
             (Ended::Reported(_), None) => Some("the keeper of this command was told to end it".to_owned()),
             (_, Some(why)) => Some(why),

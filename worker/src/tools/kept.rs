@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::net::Shutdown;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 use teamd_shared::environment::Environment;
@@ -94,15 +95,17 @@ impl Kept {
         command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(order.output));
         // Held until the pid is known: a sweep between the two would take the keeper for a stray.
         let mut keepers = keepers();
-        let child = command.spawn()?;
+        let child = spawn_with_signals_blocked(&mut command)?;
         keepers.push(Pid::from_child(&child));
         Ok(Self { child, channel, heard: Vec::new(), closed: false, reaped: false, child_ended })
     }
 
     /// Asks the keeper to end the command; wakes it if the command has stopped it.
     pub(super) fn end(&self) {
-        // An error means that it has ended already.
-        drop(rustix::net::shutdown(&self.channel, Shutdown::Write));
+        if let Err(errno) = rustix::net::shutdown(&self.channel, Shutdown::Write) {
+            // It has ended already.
+            tracing::debug!("cannot close a lifeline: {errno}");
+        }
         self.signal(Signal::CONT);
     }
 
@@ -113,8 +116,10 @@ impl Kept {
 
     fn signal(&self, signal: Signal) {
         // A process that is not reaped keeps its pid.
-        if !self.reaped {
-            drop(kill_process(Pid::from_child(&self.child), signal));
+        if !self.reaped
+            && let Err(errno) = kill_process(Pid::from_child(&self.child), signal)
+        {
+            tracing::warn!("cannot send {signal:?} to a keeper: {errno}");
         }
     }
 
@@ -163,6 +168,14 @@ impl Drop for Kept {
             keepers().retain(|&keeper| keeper != Pid::from_child(&self.child));
         }
     }
+}
+
+/// Starts a keeper. It is born with all signals blocked, and reads them when it can: none kills it before.
+fn spawn_with_signals_blocked(command: &mut Command) -> io::Result<Child> {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let started = command.spawn();
+    before.thread_set_mask()?;
+    started
 }
 
 /// Kills and reaps, in one round, the children of this process that are no keepers, and what descends from them.

@@ -15,10 +15,12 @@ pub(in crate::ctl) fn run(context: &Context, args: Forget) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
         let mut client = Client::connect(&dir).await?;
-        let files = match client.call(Command::Forget { name: args.name.clone() }).await? {
+        let mut files = match client.call(Command::Forget { name: args.name.clone() }).await? {
             Done::Forgotten { files } => files,
             other => return Err(unexpected(&other)),
         };
+        // Those that it may have had; not every member has one of each sort.
+        files.retain(|file| dir.root().join(file).exists());
         if context.out.is_json() {
             context.out.json(&json!({"name": args.name, "files": files}))?;
             return Ok(ExitCode::Done);

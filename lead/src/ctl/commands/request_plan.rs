@@ -24,7 +24,7 @@ pub(in crate::ctl) fn run(context: &Context, args: RequestPlan) -> CommandResult
             let done = client.call(Command::RequestPlan { name: name.clone(), content }).await?;
             Ok((client, done))
         };
-        let (client, seq, incarnation) = match interrupt.or(asking).await? {
+        let (client, seq, incarnation) = match interrupt.or(name.as_str(), asking).await? {
             (client, Done::Recorded { seq, incarnation }) => (client, seq, incarnation),
             (_, other) => return Err(unexpected(&other)),
         };

@@ -55,7 +55,9 @@ pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
     } else {
         block_on(async {
             let mut interrupt = Interrupt::catch()?;
-            let client = interrupt.or(ask(&dir, &args, &mut targets)).await?;
+            let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+            let names = names.join(", ");
+            let client = interrupt.or(&names, ask(&dir, &args, &mut targets)).await?;
             if args.no_wait {
                 targets
                     .iter_mut()

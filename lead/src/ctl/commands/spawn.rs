@@ -32,7 +32,7 @@ pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
             let done = client.call(Command::Spawn(Box::new(order))).await?;
             Ok((client, done))
         };
-        let (client, incarnation, skipped) = match interrupt.or(asking).await? {
+        let (client, incarnation, skipped) = match interrupt.or(args.name.as_str(), asking).await? {
             (client, Done::Spawning { incarnation, skipped }) => (client, incarnation, skipped),
             (_, other) => return Err(unexpected(&other)),
         };

@@ -68,7 +68,7 @@ impl View<'_> {
     }
 
     fn new_request_id(&self, asked: &[Record], ids: &mut dyn Ids) -> RequestId {
-        let is_in = |record: &Record, id| matches!(record, Record::Request(it) if it.request.request_id == *id);
+        let is_in = |record: &Record, id: &RequestId| matches!(record, Record::Request(it) if it.request.request_id == *id);
         loop {
             let id = ids.request();
             if !self.team.requests.contains_key(&id) && !asked.iter().any(|record| is_in(record, &id)) {

@@ -1,0 +1,115 @@
+//! Two things at once: whatever comes first, everybody ends up where the journal says.
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::support::{Team, signal};
+
+#[test]
+fn a_shutdown_that_comes_before_the_worker_is_ready_ends_it() {
+    // Crash window S6.
+    let team = Team::started();
+    for life in 1..=5 {
+        let spawning = team.start_teamctl(["spawn", "alice", "--prompt", "/bash sleep 300"]);
+        let begun = |line: &serde_json::Value| line["event"] == "spawning" && line["incarnation"] == life;
+        team.until("the life to be decided", || team.journal().iter().any(begun));
+        // She may have begun to work: then her model answers when the command ends, or force ends it.
+        let run = team.teamctl(["shutdown", "alice", "--force", "--timeout", "2s"]).ok();
+        let spawned = spawning.finish();
+        assert!([Some(0), Some(1)].contains(&spawned.code), "{spawned:?}, {run:?}");
+        assert!(["shutdown", "killed"].contains(&team.status("alice").as_str()));
+        assert_eq!(team.processes(), [team.daemon_pid()]);
+    }
+}
+
+#[test]
+fn a_verdict_and_a_shutdown_at_once_both_count() {
+    // Crash window D11.
+    let team = Team::started();
+    for _ in 0..5 {
+        team.teamctl(["spawn", "alice", "--plan", "--prompt", "/plan_approval Something\n/write_file out.txt x"]).ok();
+        let id = team.until_planned("alice");
+        let answering = team.start_teamctl(["approve", &id]);
+        let asking = team.start_teamctl(["shutdown", "alice"]);
+        let answered = answering.finish();
+        asking.finish().ok();
+        let status = team.request(&id)["status"].as_str().unwrap().to_owned();
+        let expected = if answered.code == Some(0) { "approved" } else { "expired" };
+        assert!(status == expected && [Some(0), Some(7)].contains(&answered.code), "{status}: {answered:?}");
+        assert_eq!(team.status("alice"), "shutdown");
+    }
+}
+
+#[test]
+fn a_gate_that_was_closed_last_stays_closed() {
+    // Crash window P3: the worker reads the request for a plan first, then the verdict, and opens its gate.
+    let team = Team::started();
+    team.teamctl(["spawn", "alice", "--plan", "--prompt", "/plan_approval Something"]).ok();
+    let id = team.until_planned("alice");
+    signal(team.pid("alice"), Signal::SIGSTOP);
+    team.teamctl(["approve", &id]).ok();
+    team.teamctl(["request-plan", "alice", "--timeout", "50ms"]).exits(5);
+    signal(team.pid("alice"), Signal::SIGCONT);
+    team.teamctl(["request-plan", "alice"]).ok();
+    team.until_finished("alice", 1);
+    team.wait_for("alice", "idle");
+    assert_eq!(team.member("alice")["gate"], "closed");
+    assert_eq!(team.does("alice", "/write_file new.txt x")[0]["is_error"], true);
+    assert!(!team.root().join("new.txt").exists());
+}
+
+#[test]
+fn of_two_answers_at_once_one_counts_and_the_other_is_told() {
+    let team = Team::started();
+    for _ in 0..5 {
+        team.teamctl(["spawn", "alice", "--plan", "--prompt", "/plan_approval Something"]).ok();
+        let id = team.until_planned("alice");
+        let both = [team.start_teamctl(["approve", &id]), team.start_teamctl(["reject", &id])];
+        let mut codes = both.map(|answering| answering.finish().code);
+        let expected = if codes[0] == Some(0) { "approved" } else { "rejected" };
+        codes.sort_unstable();
+        assert_eq!(codes, [Some(0), Some(7)]);
+        assert_eq!(team.request(&id)["status"], expected);
+        team.shutdown("alice", &[], 0);
+    }
+}
+
+#[test]
+fn of_two_spawns_of_a_name_at_once_one_runs() {
+    let team = Team::started();
+    for life in 1..=5 {
+        let both = [team.start_teamctl(["spawn", "alice"]), team.start_teamctl(["spawn", "alice"])];
+        let mut codes = both.map(|spawning| spawning.finish().code);
+        codes.sort_unstable();
+        assert_eq!(codes, [Some(0), Some(7)]);
+        assert_eq!(team.member("alice")["incarnation"], life);
+        assert_eq!(team.processes().len(), 2, "the daemon and the worker");
+        team.shutdown("alice", &[], 0);
+    }
+}
+
+#[test]
+fn mail_that_comes_while_a_teammate_leaves_is_read_or_counted() {
+    // Crash windows D6, D7, T7: the sender was told "sent", and nobody reads it.
+    let team = Team::started();
+    for _ in 0..5 {
+        team.spawn("alice", "");
+        let before = team.inbox("alice").len();
+        let asking = team.start_teamctl(["shutdown", "alice"]);
+        let sent = team.teamctl(["send", "alice", "hello"]);
+        asking.finish().ok();
+        let lines = team.inbox("alice").split_off(before);
+        let arrived = lines.iter().any(|line| line["content"] == "hello");
+        let told = team.inbox("lead").into_iter().rfind(|line| line["type"] == "teammate_terminated").unwrap();
+        let life = team.transcript("alice");
+        let begins = life.iter().rposition(|entry| entry["entry"] == "life").unwrap();
+        let taken_in = json!(life[begins..]).to_string().contains("\"hello\"");
+        match sent.code {
+            // Told that it was sent: then it was taken in, or its number is told with the end.
+            Some(0) => assert!(taken_in || told["unread"].as_u64() >= Some(1), "{told}"),
+            // Told that it waits in the inbox, or that nothing was sent.
+            Some(7) => assert!(!taken_in && (arrived || !sent.stderr.contains("waits")), "{sent:?}"),
+            _ => panic!("{sent:?}"),
+        }
+    }
+}

@@ -55,7 +55,10 @@ fn shutdown_tells_what_became_of_each_name() {
     assert_eq!(results[1]["name"], "ghost");
     assert!(run.stderr.contains("ghost"), "{run:?}");
     let run = team.teamctl(["shutdown", "bob"]).ok();
-    assert!(run.stdout.ends_with("bob is gone: shutdown (exit code 0)\n") && run.stderr.is_empty(), "{run:?}");
+    assert!(
+        run.stdout.ends_with("bob is gone: shutdown (exit code 0)\n") && run.stderr.is_empty(),
+        "{run:?}"
+    );
 }
 
 #[test]
@@ -78,7 +81,10 @@ fn status_shows_the_roster_and_what_is_unread() {
     let human = team.teamctl(["status"]).ok().stdout;
     let row: Vec<&str> = human.lines().nth(1).unwrap().split_whitespace().collect();
     let pid = team.pid("alice").to_string();
-    assert_eq!((row[0], row[1], row[2], row[4], row[5], row[6]), ("alice", "coder", "working", "2", "open", pid.as_str()));
+    assert_eq!(
+        (row[0], row[1], row[2], row[4], row[5], row[6]),
+        ("alice", "coder", "working", "2", "open", pid.as_str())
+    );
     assert!(team.teamctl(["status", "alice"]).ok().stdout.contains(team.root().to_str().unwrap()));
     assert_eq!(error(&team.teamctl(["--json", "status", "ghost"]).exits(4))["code"], "not_found");
 }
@@ -127,7 +133,9 @@ fn what_needs_a_daemon_says_so_where_none_runs() {
     let nowhere = Team::new();
     assert!(nowhere.teamctl(["spawn", "bob"]).exits(6).stderr.contains("teamd start"));
     // What only reads needs none.
-    for command in [&["inbox"][..], &["events"], &["requests"], &["plans"], &["transcript", "alice"], &["log", "teamd"]] {
+    for command in
+        [&["inbox"][..], &["events"], &["requests"], &["plans"], &["transcript", "alice"], &["log", "teamd"]]
+    {
         team.teamctl(command).ok();
     }
 }
@@ -162,7 +170,10 @@ fn records_are_shown_as_they_stand_in_the_files() {
     team.shutdown("alice", &[], 0);
     assert_eq!(team.json(["inbox", "alice"]), json!(team.inbox("alice")));
     assert_eq!(team.json(["inbox"]), json!(team.inbox("lead")));
-    assert_eq!(team.json(["inbox", "--last", "2"]), json!(team.inbox("lead").split_off(team.inbox("lead").len() - 2)));
+    assert_eq!(
+        team.json(["inbox", "--last", "2"]),
+        json!(team.inbox("lead").split_off(team.inbox("lead").len() - 2))
+    );
     assert_eq!(team.json(["transcript", "alice"]), json!(team.transcript("alice")));
     assert_eq!(team.json(["events"]), json!(team.journal()));
     let request = team.json(["requests"])[0].clone();
@@ -222,7 +233,11 @@ fn errors_name_what_failed_and_what_to_do_next() {
         (&["shutdown", "alice", "--timeout", "soon"], 2, "usage"),
     ] {
         let told = error(&team.teamctl([&["--json"], command].concat()).exits(code));
-        assert_eq!((told["code"].as_str(), keys(&told)), (Some(kind), vec!["code", "hint", "message"]), "{command:?}");
+        assert_eq!(
+            (told["code"].as_str(), keys(&told)),
+            (Some(kind), vec!["code", "hint", "message"]),
+            "{command:?}"
+        );
         let human = team.teamctl(command).exits(code);
         assert!(human.stdout.is_empty(), "{human:?}");
         let (message, hint) = (told["message"].as_str().unwrap(), told["hint"].as_str().unwrap());

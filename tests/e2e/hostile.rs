@@ -473,7 +473,11 @@ fn a_deleted_team_directory_ends_everybody() {
     let moved = team.json(["--team-dir", "gone", "status"]);
     assert_eq!(moved["daemon"]["pid"], daemon);
     assert_eq!(moved["members"][0]["status"], json!("idle"));
-    std::fs::remove_dir_all(team.root().join("gone")).unwrap();
+    // Who still writes there can win against one removal, not against each.
+    team.until("the directory to be deleted", || {
+        drop(std::fs::remove_dir_all(team.root().join("gone")));
+        !team.root().join("gone").exists()
+    });
     team.until("everybody to be gone", || !is_alive(daemon) && !is_alive(alice));
     team.until_nobody_is_left();
 }

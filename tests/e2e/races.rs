@@ -27,7 +27,14 @@ fn a_verdict_and_a_shutdown_at_once_both_count() {
     // Crash window D11.
     let team = Team::started();
     for _ in 0..5 {
-        team.teamctl(["spawn", "alice", "--plan", "--prompt", "/plan_approval Something\n/write_file out.txt x"]).ok();
+        team.teamctl([
+            "spawn",
+            "alice",
+            "--plan",
+            "--prompt",
+            "/plan_approval Something\n/write_file out.txt x",
+        ])
+        .ok();
         let id = team.until_planned("alice");
         let answering = team.start_teamctl(["approve", &id]);
         let asking = team.start_teamctl(["shutdown", "alice"]);
@@ -100,7 +107,8 @@ fn mail_that_comes_while_a_teammate_leaves_is_read_or_counted() {
         asking.finish().ok();
         let lines = team.inbox("alice").split_off(before);
         let arrived = lines.iter().any(|line| line["content"] == "hello");
-        let told = team.inbox("lead").into_iter().rfind(|line| line["type"] == "teammate_terminated").unwrap();
+        let told =
+            team.inbox("lead").into_iter().rfind(|line| line["type"] == "teammate_terminated").unwrap();
         let life = team.transcript("alice");
         let begins = life.iter().rposition(|entry| entry["entry"] == "life").unwrap();
         let taken_in = json!(life[begins..]).to_string().contains("\"hello\"");

@@ -42,12 +42,15 @@ fn same_lines(found: &[String], expected: &str) {
 #[test]
 fn every_type_is_written_as_the_protocol_says() {
     let team = Team::started();
-    let prompt = format!("/plan_approval 1. Drop the cache\\n2. Rebuild\n/reject_shutdown still writing\n{HELD}\nDone.\nAll of it.");
+    let prompt = format!(
+        "/plan_approval 1. Drop the cache\\n2. Rebuild\n/reject_shutdown still writing\n{HELD}\nDone.\nAll of it."
+    );
     team.teamctl(["spawn", "alice", "--plan", "--prompt", &prompt]).ok();
     let id = team.until_planned("alice");
     team.teamctl(["approve", &id, "--feedback", "mind the tests"]).ok();
     team.until_held();
-    let asking = team.start_teamctl(["shutdown", "alice", "--reason", "the work is done", "--decide-within", "20s"]);
+    let asking =
+        team.start_teamctl(["shutdown", "alice", "--reason", "the work is done", "--decide-within", "20s"]);
     team.until_asked("alice");
     team.release();
     asking.finish().exits(3);

@@ -226,7 +226,9 @@ impl Team {
     pub(crate) fn kill_daemon(&self) {
         let pid = self.daemon_pid();
         signal(pid, Signal::SIGKILL);
-        self.until("the daemon to be gone", || !is_alive(pid));
+        // Its main thread is a zombie before its last thread has given up what it held.
+        let folder = std::fs::File::open(self.path("")).unwrap();
+        self.until("the daemon to be gone", || !is_alive(pid) && folder.try_lock_shared().is_ok());
     }
 
     /// Every live process that this test has started, directly or not.

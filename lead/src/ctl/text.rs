@@ -57,10 +57,15 @@ fn read(from: &str, mut input: impl Read) -> Result<String, CommandError> {
         return Err(CommandError::new(ExitCode::Failed, message)
             .hint("write the text to a file in the workspace, and send its path"));
     }
-    String::from_utf8(bytes).map_err(|error| {
+    let mut text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         CommandError::new(ExitCode::Failed, format!("{from} is not UTF-8 text: invalid byte at {at}"))
-    })
+    })?;
+    // `echo hi | teamctl send alice -` means "hi".
+    if text.ends_with('\n') {
+        text.truncate(text.trim_end_matches(['\n', '\r']).len());
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -68,8 +73,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_taken_as_it_is() {
-        assert_eq!(read("stdin", &b"a\n b\r\n"[..]).unwrap(), "a\n b\r\n");
+    fn text_comes_without_its_last_line_end() {
+        assert_eq!(read("stdin", &b"a\n b\r\n"[..]).unwrap(), "a\n b");
         assert_eq!(read("stdin", &b""[..]).unwrap(), "");
         assert_eq!(not_blank(" \n".to_owned(), "message").unwrap_err().code(), ExitCode::Usage);
     }

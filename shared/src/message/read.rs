@@ -149,10 +149,10 @@ impl Fields {
     fn request_id(&mut self) -> Result<RequestId, ParseError> {
         let value = ["request_id", "requestId"].into_iter().find_map(|name| self.take(name));
         let value = value.or_else(|| self.metadata("request_id")).ok_or(ParseError::Missing("request_id"))?;
-        value.as_str().and_then(|id| RequestId::new(id).ok()).ok_or(ParseError::Wrong {
-            field: "request_id",
-            expected: "1 to 64 of A-Z, a-z, 0-9, _ and -",
-        })
+        value
+            .as_str()
+            .and_then(|id| RequestId::new(id).ok())
+            .ok_or(ParseError::Wrong { field: "request_id", expected: "1 to 64 of A-Z, a-z, 0-9, _ and -" })
     }
 
     fn approve(&mut self) -> Result<Option<bool>, ParseError> {
@@ -193,7 +193,8 @@ impl Fields {
 
     /// A time in another form (an RFC 3339 text, say) stays among the unknown fields.
     fn timestamp(&mut self) -> Option<f64> {
-        let field = ["timestamp", "ts"].into_iter().find(|name| self.0.get(*name).is_some_and(Value::is_number));
+        let field =
+            ["timestamp", "ts"].into_iter().find(|name| self.0.get(*name).is_some_and(Value::is_number));
         field.and_then(|name| self.take(name)).and_then(|v| v.as_f64())
     }
 

@@ -36,9 +36,15 @@ fn other_spellings_are_read_as_the_same_thing() {
         answered_by: None,
     };
     for (line, approve) in [
-        (r#"{"type":"shutdown_response","from":"a","request_id":"r1","approve":true,"content":"done"}"#, true),
+        (
+            r#"{"type":"shutdown_response","from":"a","request_id":"r1","approve":true,"content":"done"}"#,
+            true,
+        ),
         (r#"{"type":"shutdown_response","from":"a","requestId":"r1","approved":true,"reason":"done"}"#, true),
-        (r#"{"type":"shutdown_response","from":"a","metadata":{"request_id":"r1","approve":true},"content":"done"}"#, true),
+        (
+            r#"{"type":"shutdown_response","from":"a","metadata":{"request_id":"r1","approve":true},"content":"done"}"#,
+            true,
+        ),
         (r#"{"type":"shutdown_approved","from":"a","requestId":"r1","text":"done"}"#, true),
         (r#"{"type":"shutdown_rejected","from":"a","requestId":"r1","reason":"done"}"#, false),
     ] {
@@ -68,7 +74,8 @@ fn what_others_say_in_a_field_of_its_own_stands_in_the_text_too() {
 
 #[test]
 fn a_verdict_of_the_lead_is_never_taken_for_a_plan() {
-    let line = r#"{"type":"plan_approval_response","from":"lead","request_id":"r","approve":true,"plan":"p"}"#;
+    let line =
+        r#"{"type":"plan_approval_response","from":"lead","request_id":"r","approve":true,"plan":"p"}"#;
     assert!(matches!(body(line), Body::PlanApprovalResponse { approve: true, .. }));
 }
 
@@ -110,7 +117,11 @@ fn a_line_is_one_line_for_every_reader() {
     let message = Message::new(Uuid::nil(), "a", "b", 1.0, Body::Message).with_content(text);
     let line = message.to_line().unwrap();
     let written = std::str::from_utf8(&line).unwrap();
-    assert!(!written.trim_end_matches('\n').contains(['\u{85}', '\u{2028}', '\u{2029}', '\n', '\r', '\u{b}', '\u{c}']));
+    assert!(
+        !written
+            .trim_end_matches('\n')
+            .contains(['\u{85}', '\u{2028}', '\u{2029}', '\n', '\r', '\u{b}', '\u{c}'])
+    );
     assert_eq!(Message::parse(&line).unwrap().content, text);
 }
 

@@ -36,7 +36,7 @@ impl View<'_> {
     pub(super) fn never_ran(&self, life: &Life, ended: &Ended, why: &str, ids: &mut dyn Ids) -> Decision {
         let Some(member) = self.present(life) else { return Decision::default() };
         let note = Some(format!("it was never run: {why}"));
-        self.exited(member, ended, (End::Crashed, Next::End { note }), ids)
+        self.exited(member, ended, (self.end_of(member), Next::End { note }), ids)
     }
 
     /// How a life ended is a function of the journal alone.

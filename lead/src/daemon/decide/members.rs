@@ -63,6 +63,10 @@ impl View<'_> {
             let message = format!("no such model: {model:?}");
             return refuse(RefusalCode::Usage, message, "this version knows `script`".into());
         }
+        if self.team.undone.iter().any(|line| forgets(&line.record, name)) {
+            let message = format!("the files of the {name} that was forgotten are not in the archive yet");
+            return refuse(RefusalCode::Conflict, message, "try again in a moment".into());
+        }
         if let Some(holder) = &facts.held {
             let message = format!("something of an earlier life of {name} is still there: {holder}");
             return refuse(RefusalCode::Conflict, message, "wait until it has ended, or end it".into());
@@ -144,6 +148,10 @@ impl View<'_> {
             }),
         )
     }
+}
+
+fn forgets(record: &Record, name: &Name) -> bool {
+    matches!(record, Record::Member(it) if it.event == MemberEvent::Forgotten && it.member.name == *name)
 }
 
 /// The phase of a life that begins; the caller has checked that the one before has ended.

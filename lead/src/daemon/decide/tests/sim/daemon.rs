@@ -112,8 +112,13 @@ impl World {
     /// One of the things that are ready; each source keeps its order.
     fn takes_in(&mut self, daemon: &mut Daemon) -> Option<Event> {
         let readable = self.links.iter().filter(|(_, link)| link.daemon_open || !link.worker_open);
+        let readable = readable.filter(|(_, link)| !link.up.is_empty() || !link.worker_open);
+        // Connections are accepted in their order: the greeting on a later one overtakes none.
+        let waits = |number: &u64, life: &Life| {
+            self.links.range(..number).any(|(_, older)| older.life == *life && older.greets())
+        };
         let readable: Vec<u64> =
-            readable.filter(|(_, link)| !link.up.is_empty() || !link.worker_open).map(|(n, _)| *n).collect();
+            readable.filter(|(number, link)| !waits(number, &link.life)).map(|(number, _)| *number).collect();
         let gone = daemon.supervised.iter().filter(|(_, pid)| !self.processes.contains_key(pid));
         let gone: Vec<Life> = gone.map(|(life, _)| life.clone()).collect();
         let early = self.is(Mutant::BuriesBeforeTheLockIsFree);

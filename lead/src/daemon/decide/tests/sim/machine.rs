@@ -60,6 +60,13 @@ pub(super) struct Link {
     pub(super) daemon_open: bool,
 }
 
+impl Link {
+    /// Tells whether the daemon has not read yet who is there.
+    pub(super) fn greets(&self) -> bool {
+        matches!(self.up.front(), Some(Up::Born | Up::Back(..)))
+    }
+}
+
 /// What a worker sends.
 #[derive(Debug, Clone)]
 pub(in super::super) enum Up {

@@ -50,7 +50,12 @@ impl World {
             let worker = self.processes.values().find(here);
             let worker = worker.ok_or_else(|| format!("{} runs in the journal alone", member.name))?;
             hung |= worker.hung;
-            let rests = if worker.hung { self.may_hang(member) } else { self.rests(member, worker) };
+            let rests = match worker.hung {
+                // It was welcomed, and took its lock only after another daemon had looked: nobody holds it.
+                true if !self.is_supervised(worker) => Ok(()),
+                true => self.may_hang(member),
+                false => self.rests(member, worker),
+            };
             rests.map_err(|why| format!("{}: {why}", member.name))?;
         }
         for worker in self.processes.values().filter(|worker| !worker.hung) {
@@ -66,11 +71,17 @@ impl World {
         }
     }
 
+    fn is_supervised(&self, worker: &Worker) -> bool {
+        let supervised = self.daemon.as_ref().and_then(|daemon| daemon.supervised.get(&worker.life));
+        supervised == Some(&worker.pid)
+    }
+
     /// Somebody who reacts to nothing is there only as long as no signal is due.
     fn may_hang(&self, member: &Member) -> Result<(), String> {
-        let shutdown = self.promises.fold.shutdown_of(&member.name);
+        let fold = &self.promises.fold;
         let forced = |payload: &Payload| matches!(payload, Payload::Shutdown { force_after: Some(_), .. });
-        if member.ending.is_some() || shutdown.is_some_and(|request| forced(&request.payload)) {
+        let forced = fold.shutdown_of(&member.name).is_some_and(|request| forced(&request.payload));
+        if member.ending.is_some() || forced || fold.let_go(&member.name).is_some() {
             return Err("it hangs, and was not killed".to_owned());
         }
         Ok(())

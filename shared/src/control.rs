@@ -12,8 +12,8 @@ mod types;
 mod wire;
 
 pub use types::{
-    Await, Command, Done, FromWorker, Greeting, Peer, PlanVerdict, Refusal, RefusalCode, Reply, Request, ShutdownOrder,
-    ShutdownWord, SpawnOrder, StopOutcome, ToWorker, Welcome, Word, WorkerState,
+    Await, Command, Done, FromWorker, Greeting, Peer, PlanVerdict, Refusal, RefusalCode, Reply, Request,
+    ShutdownOrder, ShutdownWord, SpawnOrder, StopOutcome, ToWorker, Welcome, Word, WorkerState,
 };
 pub use wire::{Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair};
 

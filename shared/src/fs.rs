@@ -66,9 +66,9 @@ impl AppendLog {
             let mut tail = vec![0; usize::try_from(length - whole).unwrap_or(usize::MAX)];
             file.read_exact_at(&mut tail, whole).map_err(io("read"))?;
             let mut kept = dir.open_file(aside, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?;
-            kept.write_all(&[&tail[..], b"\n"].concat()).and_then(|()| kept.sync_data()).map_err(|source| {
-                DirError::Io { verb: "keep a torn tail in", path: dir.path(aside), source }
-            })?;
+            kept.write_all(&[&tail[..], b"\n"].concat()).and_then(|()| kept.sync_data()).map_err(
+                |source| DirError::Io { verb: "keep a torn tail in", path: dir.path(aside), source },
+            )?;
             file.set_len(whole).and_then(|()| file.sync_data()).map_err(io("cut the torn tail off"))?;
             torn = Some(tail);
         }
@@ -178,8 +178,11 @@ pub fn last_line(file: &File) -> io::Result<Option<Vec<u8>>> {
 pub fn replace(dir: &TeamDir, at: &TeamPath, content: &[u8]) -> Result<(), DirError> {
     let next = at.with_suffix(".new");
     let mut file = dir.open_file(&next, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
-    file.write_all(content)
-        .map_err(|source| DirError::Io { verb: "write", path: dir.path(&next), source })?;
+    file.write_all(content).map_err(|source| DirError::Io {
+        verb: "write",
+        path: dir.path(&next),
+        source,
+    })?;
     dir.rename(&next, at)
 }
 

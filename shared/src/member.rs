@@ -299,11 +299,13 @@ impl std::str::FromStr for Status {
 mod tests {
     use super::*;
 
-    const PHASES: [Phase; 5] = [Phase::Spawning, Phase::Running, Phase::Shutdown, Phase::Killed, Phase::Crashed];
+    const PHASES: [Phase; 5] =
+        [Phase::Spawning, Phase::Running, Phase::Shutdown, Phase::Killed, Phase::Crashed];
 
     #[test]
     fn every_cell_of_the_life_is_named() {
-        let ends = [(End::Shutdown, Phase::Shutdown), (End::Killed, Phase::Killed), (End::Crashed, Phase::Crashed)];
+        let ends =
+            [(End::Shutdown, Phase::Shutdown), (End::Killed, Phase::Killed), (End::Crashed, Phase::Crashed)];
         for phase in PHASES {
             let live = !phase.is_ended();
             assert_eq!(phase.after(LifeEvent::Spawning).ok(), (!live).then_some(Phase::Spawning));

@@ -53,9 +53,10 @@ pub fn boot_id() -> io::Result<String> {
 
 fn start_ticks(pid: u32) -> io::Result<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    parse_stat(&stat).filter(|(state, _)| !matches!(state, 'Z' | 'X' | 'x')).map(|(_, ticks)| ticks).ok_or_else(
-        || io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has ended")),
-    )
+    parse_stat(&stat)
+        .filter(|(state, _)| !matches!(state, 'Z' | 'X' | 'x'))
+        .map(|(_, ticks)| ticks)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has ended")))
 }
 
 /// Returns state and start ticks. The name (field 2) may hold spaces and parentheses: fields count from the last one.

@@ -52,8 +52,12 @@ impl Settings {
             let value = value.to_string_lossy().into_owned();
             if take(&value) { Ok(()) } else { Err(SettingError { variable, value, expected }) }
         };
-        set("TEAM_DURABILITY", "disk or process", &mut |v| v.parse().map(|d| settings.durability = d).is_ok())?;
-        set("TEAM_GRACE", "a time such as 10s", &mut |v| parse_duration(v).map(|d| settings.grace = d).is_some())?;
+        set("TEAM_DURABILITY", "disk or process", &mut |v| {
+            v.parse().map(|d| settings.durability = d).is_ok()
+        })?;
+        set("TEAM_GRACE", "a time such as 10s", &mut |v| {
+            parse_duration(v).map(|d| settings.grace = d).is_some()
+        })?;
         set("TEAM_MAX_TURNS", "a whole number above 0", &mut |v| {
             v.parse().ok().filter(|&n| n > 0).map(|n| settings.max_turns = n).is_some()
         })?;
@@ -86,7 +90,9 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_people_write_them() {
-        for (text, seconds) in [("30s", 30.0), ("500ms", 0.5), ("2m", 120.0), ("1h", 3600.0), ("0", 0.0), ("1.5", 1.5)] {
+        for (text, seconds) in
+            [("30s", 30.0), ("500ms", 0.5), ("2m", 120.0), ("1h", 3600.0), ("0", 0.0), ("1.5", 1.5)]
+        {
             assert_eq!(parse_duration(text), Some(Duration::from_secs_f64(seconds)), "{text}");
         }
         for bad in ["", "s", "-1s", "1 s", "1e9", "99999d", "1.2.3", "NaN"] {

@@ -77,7 +77,9 @@ fn memory_of(pids: impl Iterator<Item = i32>) -> (Option<f64>, Option<f64>) {
         .map(|pid| std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default())
         .collect();
     let median = |field: &str| {
-        let value = |file: &String| file.lines().find_map(|line| line.strip_prefix(field)?.split_whitespace().next()?.parse().ok());
+        let value = |file: &String| {
+            file.lines().find_map(|line| line.strip_prefix(field)?.split_whitespace().next()?.parse().ok())
+        };
         let mut values: Vec<u32> = files.iter().filter_map(value).collect();
         values.sort_unstable();
         values.get(values.len() / 2).map(|&kilobytes| f64::from(kilobytes) / 1024.0)
@@ -98,5 +100,7 @@ fn scheduled(pid: i32) -> (u64, u64) {
         let mut numbers = text.split_whitespace().map(|number| number.parse().unwrap());
         (numbers.next().unwrap_or(0), numbers.nth(1).unwrap_or(0))
     };
-    threads.map(|thread| of_thread(thread.unwrap().path())).fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1))
+    threads
+        .map(|thread| of_thread(thread.unwrap().path()))
+        .fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1))
 }

@@ -59,7 +59,8 @@ fn open(path: &Path) -> File {
 /// Writes a message with one system call, and returns when that began.
 fn write(file: &mut File, round: usize) -> Duration {
     let id = uuid::Uuid::now_v7();
-    let line = format!("{{\"id\":\"{id}\",\"type\":\"message\",\"from\":\"user\",\"content\":\"line {round}\"}}\n");
+    let line =
+        format!("{{\"id\":\"{id}\",\"type\":\"message\",\"from\":\"user\",\"content\":\"line {round}\"}}\n");
     let began = wall_clock();
     assert_eq!(file.write(line.as_bytes()).unwrap(), line.len());
     began

@@ -12,10 +12,10 @@ mod latency;
 mod lifecycle;
 mod limit;
 mod peer;
-mod writers;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "the end-to-end tests use the rest")]
 mod support;
+mod writers;
 
 use std::process::ExitCode;
 
@@ -67,7 +67,8 @@ fn main() -> ExitCode {
         }
     }
     println!("{}\n\n{}", figure::machine(quick), figure::HEAD);
-    let wanted = |group: &str| filters.is_empty() || filters.iter().any(|filter| group.contains(filter.as_str()));
+    let wanted =
+        |group: &str| filters.is_empty() || filters.iter().any(|filter| group.contains(filter.as_str()));
     for (_, measure) in GROUPS.iter().filter(|(group, _)| wanted(group)) {
         measure(Effort { quick }).iter().for_each(|figure| println!("{figure}"));
     }

@@ -82,7 +82,8 @@ impl Run {
         let mut peers: Vec<Peer> = (0..WRITERS).map(start).collect();
         let began = Instant::now();
         peers.iter_mut().for_each(Peer::go);
-        let read = if how == "bare" { read_bare(&dir, messages) } else { read_ours(&Arc::new(dir), messages) };
+        let read =
+            if how == "bare" { read_bare(&dir, messages) } else { read_ours(&Arc::new(dir), messages) };
         let took = began.elapsed();
         peers.into_iter().for_each(Peer::finish);
         Self { took, lost: WRITERS * messages - read }
@@ -160,7 +161,8 @@ pub(crate) fn write(how: &str, root: &Path, who: usize, count: usize) {
     match how {
         "bare" => {
             let line = make(0).to_line().unwrap();
-            let mut file = OpenOptions::new().append(true).open(dir.path(&TeamPath::inbox(&owner()))).unwrap();
+            let mut file =
+                OpenOptions::new().append(true).open(dir.path(&TeamPath::inbox(&owner()))).unwrap();
             wait_for_go();
             (0..count).for_each(|_| assert_eq!(file.write(&line).unwrap(), line.len()));
         }

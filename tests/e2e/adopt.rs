@@ -12,14 +12,10 @@ use serde_json::{Value, json};
 use crate::support::process::{command_line, let_pass, start_ticks};
 use crate::support::{Team, is_alive, poll_until, signal};
 
-/// The number of journal lines with an event.
-fn events(team: &Team, event: &str) -> usize {
-    team.journal().iter().filter(|line| line["event"] == event).count()
-}
-
 /// The plan of a member that is pending, as the journal says.
 fn pending_plan(team: &Team, name: &str) -> Option<String> {
-    let plans = team.journal().into_iter().filter(|line| line["kind"] == "plan_approval" && line["from"] == name);
+    let plans =
+        team.journal().into_iter().filter(|line| line["kind"] == "plan_approval" && line["from"] == name);
     let id = plans.last()?["request_id"].as_str().unwrap().to_owned();
     (team.request(&id)["status"] == "pending").then_some(id)
 }
@@ -35,11 +31,6 @@ fn wait_for_the_request(team: &Team) {
     let_pass(Duration::from_millis(300));
 }
 
-/// Whether a file of the workspace is there.
-fn made(team: &Team, file: &str) -> bool {
-    team.root().join(file).exists()
-}
-
 /// kill -9 of the lead leaves orphans, and a restart wipes roster and inboxes (measured on a current vendor CLI;
 /// gastown#736); an upgrade of the daemon kills its workers (CC#73670, CC#79569).
 #[test]
@@ -51,13 +42,13 @@ fn an_idle_worker_outlives_the_daemon_and_is_adopted() {
     assert!(is_alive(pid));
     // It goes on meanwhile: mail is sent, taken in, carried out and reported.
     team.teamctl(["send", "alice", "/write_file meanwhile.txt yes"]).ok();
-    team.until("alice to have worked", || made(&team, "meanwhile.txt"));
+    team.until("alice to have worked", || team.made("meanwhile.txt"));
     team.until("alice to have reported", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
     assert!(is_alive(pid));
     team.teamd(["start"]).ok();
     assert_eq!(team.status("alice"), "idle", "what it last said holds until it says it again");
     assert_eq!((team.pid("alice"), &team.member("alice")["incarnation"]), (pid, &json!(1)));
-    assert_eq!(events(&team, "adopted"), 1);
+    assert_eq!(team.events("adopted"), 1);
     team.teamctl(["shutdown", "alice"]).ok();
     assert!(!is_alive(pid));
     assert_eq!(team.member("alice")["status"], "shutdown");
@@ -69,7 +60,7 @@ fn an_idle_worker_outlives_the_daemon_and_is_adopted() {
 fn a_working_worker_is_adopted_and_its_call_runs_once() {
     let team = Team::started();
     team.spawn("alice", "/bash echo ran >> ran; until [ -e go ]; do sleep 0.02; done; echo done >> ran");
-    team.until("the call to run", || made(&team, "ran"));
+    team.until("the call to run", || team.made("ran"));
     let pid = team.pid("alice");
     team.kill_daemon();
     team.teamd(["start"]).ok();
@@ -84,7 +75,14 @@ fn a_working_worker_is_adopted_and_its_call_runs_once() {
 #[test]
 fn a_pending_plan_outlives_the_daemon_and_its_verdict_wakes_the_worker() {
     let team = Team::started();
-    team.teamctl(["spawn", "alice", "--plan", "--prompt", "/plan_approval drop the cache\n/write_file after.txt x"]).ok();
+    team.teamctl([
+        "spawn",
+        "alice",
+        "--plan",
+        "--prompt",
+        "/plan_approval drop the cache\n/write_file after.txt x",
+    ])
+    .ok();
     let id = wait_for_plan(&team, "alice");
     let pid = team.pid("alice");
     team.kill_daemon();
@@ -94,7 +92,7 @@ fn a_pending_plan_outlives_the_daemon_and_its_verdict_wakes_the_worker() {
     let plans = team.json(["plans"]);
     assert_eq!(plans[0]["request_id"], *id, "{plans}");
     team.teamctl(["approve", &id]).ok();
-    team.until("alice to go on", || made(&team, "after.txt"));
+    team.until("alice to go on", || team.made("after.txt"));
     assert_eq!(team.request(&id)["status"], "approved");
     team.wait_for("alice", "idle");
     assert_eq!(team.member("alice")["gate"], "open");
@@ -119,7 +117,7 @@ fn a_plan_that_was_submitted_while_no_daemon_ran_can_be_answered() {
     assert_eq!(team.member("alice")["gate"], "closed");
     team.teamctl(["reject", &id, "--feedback", "keep it"]).ok();
     team.wait_for("alice", "idle");
-    assert!(!made(&team, "after.txt"), "what came with a rejected plan is refused");
+    assert!(!team.made("after.txt"), "what came with a rejected plan is refused");
     assert!(team.file("transcript/alice.jsonl").contains("keep it"));
 }
 
@@ -138,7 +136,7 @@ fn a_verdict_whose_daemon_died_right_after_still_reaches_the_worker() {
     team.put("inbox/alice.jsonl", &lines.iter().map(|line| format!("{line}\n")).collect::<String>());
     signal(pid, Signal::SIGCONT);
     team.teamd(["start"]).ok();
-    team.until("alice to go on", || made(&team, "after.txt"));
+    team.until("alice to go on", || team.made("after.txt"));
     assert_eq!(team.pid("alice"), pid);
 }
 
@@ -161,7 +159,10 @@ fn a_pending_shutdown_outlives_the_daemon_and_so_does_the_command_that_waits_for
     assert_eq!(team.request(&id)["status"], "approved");
     // The command follows its request by id.
     let said = waiting.finish().ok().json();
-    assert_eq!((&said["results"][0]["request_id"], &said["results"][0]["outcome"]), (&json!(id), &json!("shutdown")));
+    assert_eq!(
+        (&said["results"][0]["request_id"], &said["results"][0]["outcome"]),
+        (&json!(id), &json!("shutdown"))
+    );
 }
 
 #[test]
@@ -192,12 +193,18 @@ fn a_worker_whose_shutdown_was_approved_and_that_left_while_no_daemon_ran_has_sh
     // As if the daemon had died between the approval and the end of the worker.
     let journal = team.file("journal.jsonl");
     let approved = journal.lines().position(|line| line.contains("\"event\":\"approved\"")).unwrap();
-    team.put("journal.jsonl", &journal.lines().take(approved + 1).map(|line| format!("{line}\n")).collect::<String>());
+    team.put(
+        "journal.jsonl",
+        &journal.lines().take(approved + 1).map(|line| format!("{line}\n")).collect::<String>(),
+    );
     assert!(!is_alive(pid));
     team.teamd(["start"]).ok();
     team.wait_for("alice", "shutdown");
     let exit = &team.member("alice")["exit"];
-    assert_eq!((&exit["request_id"], &exit["code"], &exit["signal"]), (&json!(id), &Value::Null, &Value::Null));
+    assert_eq!(
+        (&exit["request_id"], &exit["code"], &exit["signal"]),
+        (&json!(id), &Value::Null, &Value::Null)
+    );
     assert_eq!(team.status("bob"), "idle");
     team.teamd(["stop"]).ok();
     team.until_nobody_is_left();
@@ -249,7 +256,11 @@ fn a_worker_that_died_while_no_daemon_ran_is_recorded_with_an_unknown_exit() {
     team.teamd(["start"]).ok();
     team.wait_for("alice", "crashed");
     let member = team.member("alice");
-    assert_eq!((&member["exit"]["code"], &member["exit"]["signal"]), (&Value::Null, &Value::Null), "{member}");
+    assert_eq!(
+        (&member["exit"]["code"], &member["exit"]["signal"]),
+        (&Value::Null, &Value::Null),
+        "{member}"
+    );
     // Its environment is gone with the daemon that had it: nobody starts it with a wrong one, and it is said why.
     assert_eq!(member["incarnation"], 1);
     assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("environment"));
@@ -301,7 +312,8 @@ fn whenever_the_daemon_is_killed_nobody_is_started_twice_or_left_behind() {
     let members = roster["members"].as_array().unwrap();
     let recorded: BTreeSet<i64> = members.iter().filter_map(|member| member["pid"].as_i64()).collect();
     let workers = || -> BTreeSet<i64> {
-        let workers = team.processes().into_iter().filter(|&pid| command_line(pid).contains("team-worker run "));
+        let workers =
+            team.processes().into_iter().filter(|&pid| command_line(pid).contains("team-worker run "));
         workers.map(i64::from).collect()
     };
     team.until("the workers to be those of the roster", || workers() == recorded);
@@ -312,317 +324,11 @@ fn whenever_the_daemon_is_killed_nobody_is_started_twice_or_left_behind() {
     assert!(ran <= members.len(), "{ran} of {}", members.len());
 }
 
-/// `cp -a` of a project with a live team: the copy adopts, and kills, the original's workers.
-#[test]
-fn a_copied_team_directory_adopts_and_kills_nobody() {
-    let team = Team::started();
-    team.spawn("alice", "");
-    team.spawn("bob", "/plan_approval drop the cache");
-    wait_for_plan(&team, "bob");
-    let (daemon, alice, bob) = (team.daemon_pid(), team.pid("alice"), team.pid("bob"));
-    let recorded = || team.journal().last().unwrap()["seq"].clone();
-    team.until("the roster to show all of it", || team.roster()["seq"] == recorded());
-    let copy = Team::new();
-    let copied = team.command("cp", ["-a"]).arg(team.path("")).arg(copy.root()).output().unwrap();
-    assert!(copied.status.success(), "{copied:?}");
-    // The copy says what is true of it: no daemon runs there.
-    assert_eq!(copy.json(["status"])["daemon"]["running"], false);
-    copy.teamd(["start"]).ok();
-    copy.wait_for("alice", "crashed");
-    copy.wait_for("bob", "crashed");
-    assert_ne!(copy.daemon_pid(), daemon);
-    copy.teamctl(["shutdown", "alice", "--force", "--timeout", "0"]).exits(7);
-    assert_eq!(copy.json(["plans"]), json!([]));
-    copy.teamctl(["spawn", "alice"]).ok();
-    copy.teamd(["stop"]).ok();
-    assert!([daemon, alice, bob].iter().all(|&pid| is_alive(pid)));
-    assert_eq!((team.pid("alice"), team.status("alice")), (alice, "idle".to_owned()));
-    team.teamctl(["shutdown", "alice", "bob"]).ok();
-}
-
-#[test]
-fn a_torn_last_line_of_the_journal_is_set_aside_and_said() {
-    let team = Team::started();
-    team.spawn("alice", "");
-    team.teamctl(["shutdown", "alice"]).ok();
-    team.kill_daemon();
-    let whole = team.file("journal.jsonl");
-    let torn = r#"{"seq":99,"at":17637"#;
-    team.put("journal.jsonl", &format!("{whole}{torn}"));
-    team.teamd(["start"]).ok();
-    assert_eq!(team.status("alice"), "shutdown");
-    assert_eq!(team.file("journal.torn"), format!("{torn}\n"));
-    let journal = team.file("journal.jsonl");
-    assert!(journal.starts_with(&whole) && !journal.contains(torn));
-    team.until("it to be said", || team.file("log/teamd.log").contains("journal.torn"));
-    // And again, and again.
-    team.kill_daemon();
-    team.put("journal.jsonl", &format!("{journal}{torn}"));
-    team.teamd(["start"]).ok();
-    assert_eq!(team.file("journal.torn"), format!("{torn}\n{torn}\n"));
-    team.spawn("alice", "");
-}
-
-#[test]
-fn a_journal_that_is_unreadable_further_up_is_refused_and_left_as_it_is() {
-    let team = Team::started();
-    team.spawn("alice", "");
-    team.teamd(["stop"]).ok();
-    let good = team.file("journal.jsonl");
-    let mut lines: Vec<&str> = good.lines().collect();
-    let config = team.file("config.json");
-    lines[1] = "{\"seq\":2, a cat walked over this";
-    let (first, last) = (lines[0], lines.len() - 1);
-    let mut twice = lines.clone();
-    twice[1] = first;
-    let mut of_another_kind = lines.clone();
-    of_another_kind[1] = "{\"seq\":2,\"at\":1.0,\"done\":0,\"record\":\"weather\"}";
-    let mut gap: Vec<&str> = good.lines().collect();
-    gap.remove(1);
-    for bad in [lines, twice, of_another_kind, gap] {
-        let bad = bad.join("\n") + "\n";
-        team.put("journal.jsonl", &bad);
-        let said = team.teamd(["start"]).exits(1);
-        assert!(said.stderr.contains("line 2 of journal.jsonl"), "{said:?}");
-        assert!(said.stderr.contains("hint: "), "{said:?}");
-        assert_eq!(team.file("journal.jsonl"), bad, "it is left as it is");
-        assert_eq!(team.file("config.json"), config);
-        assert!(!team.path("run/teamd.sock").exists());
-        // What can be read from the files still is.
-        assert_eq!(team.json(["status"])["members"][0]["name"], "alice");
-    }
-    assert!(team.processes().is_empty());
-    // Mended, all is as before.
-    team.put("journal.jsonl", &good);
-    team.teamd(["start"]).ok();
-    assert_eq!(team.status("alice"), "shutdown");
-    assert!(last > 1);
-}
-
-/// `config.json` empty or cut after kill -9 in a save (199 of 300), and then the lead cannot start any more
-/// (a teaching system, measured; CC#29127, CC#29143).
-#[test]
-fn a_roster_that_is_missing_empty_or_cut_is_written_anew_and_the_old_one_kept() {
-    let team = Team::started();
-    team.spawn("alice", "");
-    let pid = team.pid("alice");
-    let aside = || -> Vec<String> {
-        let names = std::fs::read_dir(team.path("")).unwrap().map(|entry| entry.unwrap().file_name());
-        let aside = names.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with("config.json."));
-        aside.collect()
-    };
-    for damage in ["", "{\"version\":1,\"seq\":4,\"team_na", "[]", "\0\0\0\0"] {
-        team.kill_daemon();
-        team.put("config.json", damage);
-        team.teamd(["start"]).ok();
-        assert_eq!(team.pid("alice"), pid);
-        assert!(aside().iter().any(|name| team.file(name) == damage), "{:?}", aside());
-    }
-    assert_eq!(aside().len(), 4, "none is kept in the place of another: {:?}", aside());
-    team.until("it to be said", || team.file("log/teamd.log").contains("config.json could not be read"));
-    team.kill_daemon();
-    std::fs::remove_file(team.path("config.json")).unwrap();
-    team.teamd(["start"]).ok();
-    assert_eq!(team.pid("alice"), pid);
-    // While the daemon lives, too: the next change writes it.
-    std::fs::remove_file(team.path("config.json")).unwrap();
-    team.teamctl(["shutdown", "alice"]).ok();
-    assert_eq!(team.status("alice"), "shutdown");
-}
-
-#[test]
-fn what_a_newer_program_wrote_is_never_written_over() {
-    let team = Team::started();
-    team.spawn("alice", "");
-    team.teamd(["stop"]).ok();
-    let (journal, config) = (team.file("journal.jsonl"), team.file("config.json"));
-    let newer = journal.replacen("\"version\":1", "\"version\":2", 1);
-    assert_ne!(newer, journal);
-    let refused = || {
-        let said = team.teamd(["start"]).exits(1);
-        assert!(said.stderr.contains("version 2") && said.stderr.contains("hint: "), "{said:?}");
-    };
-    team.put("journal.jsonl", &newer);
-    refused();
-    assert_eq!((team.file("journal.jsonl"), team.file("config.json")), (newer, config.clone()));
-    // Even if its lines are not ours to read.
-    let strange = "{\"seq\":1,\"version\":2,\"something\":\"else\"}\n";
-    team.put("journal.jsonl", strange);
-    refused();
-    assert_eq!(team.file("journal.jsonl"), strange);
-    team.put("journal.jsonl", &journal);
-    let newer = config.replacen("\"version\":1", "\"version\":2,\"mood\":\"fine\"", 1);
-    team.put("config.json", &newer);
-    refused();
-    assert_eq!((team.file("journal.jsonl"), team.file("config.json")), (journal.clone(), newer.clone()));
-    // A torn tail of a journal that is not understood is its own affair, too.
-    team.put("journal.jsonl", &format!("{strange}{{\"seq\""));
-    refused();
-    assert!(!team.path("journal.torn").exists());
-    team.put("journal.jsonl", &journal);
-    refused();
-    // It is read as far as possible.
-    assert_eq!(team.json(["status"])["members"][0]["name"], "alice");
-    for strange in ["{\"version\":2,\"people\":[]}", "{\"version\":2,\"members\":{\"alice\":{}}}"] {
-        team.put("config.json", strange);
-        refused();
-        assert_eq!((team.file("journal.jsonl"), team.file("config.json")), (journal.clone(), strange.to_owned()));
-    }
-}
-
-/// See above; and corrupt when two finish together (31 of 60).
-#[test]
-fn the_roster_can_be_parsed_at_every_moment() {
-    let team = Team::started();
-    let path = team.path("config.json");
-    let over = AtomicBool::new(false);
-    let sample = |path: &Path| -> (u64, u64) {
-        let (mut samples, mut seq) = (0, 0);
-        while !over.load(Ordering::Relaxed) {
-            let bytes = std::fs::read(path).unwrap();
-            let roster: Value = serde_json::from_slice(&bytes)
-                .unwrap_or_else(|e| panic!("{e}: {:?}", String::from_utf8_lossy(&bytes)));
-            let now = roster["seq"].as_u64().unwrap();
-            assert!(now >= seq, "the roster went back from {seq} to {now}");
-            (samples, seq) = (samples + 1, now);
-            std::thread::yield_now();
-        }
-        (samples, seq)
-    };
-    let (samples, seq) = std::thread::scope(|scope| {
-        let sampler = scope.spawn(|| sample(&path));
-        let busy = || {
-            for _ in 0..3 {
-                let spawns = ["a", "b", "c", "d"].map(|name| team.start_teamctl(["spawn", name, "--prompt", "/sleep 0"]));
-                spawns.into_iter().for_each(|spawn| drop(spawn.finish().ok()));
-                team.kill_daemon();
-                team.teamd(["start"]).ok();
-                let ends = ["a", "b", "c", "d"].map(|name| team.start_teamctl(["shutdown", name]));
-                ends.into_iter().for_each(|end| drop(end.finish().ok()));
-            }
-        };
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(busy));
-        over.store(true, Ordering::Relaxed);
-        let sampled = sampler.join().unwrap();
-        outcome.unwrap();
-        sampled
-    });
-    assert!(samples > 100 && seq > 50, "{samples} samples, seq {seq}");
-    assert_eq!(team.roster()["members"].as_array().unwrap().len(), 4);
-}
-
-/// A stranger: a process that belongs to nobody's team, and is gone when the test is over.
-struct Stranger(std::process::Child);
-
-impl Stranger {
-    fn start() -> Self {
-        let child = std::process::Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
-        // Not before it is what it will be: start ticks outlive the exec, and so they may be read.
-        Self(child)
-    }
-
-    fn pid(&self) -> i32 {
-        i32::try_from(self.0.id()).unwrap()
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-/// Ends a team as a loss of power does, with alice alive in the journal, and changes what it says of her process.
-fn bury_alive(change: impl Fn(&mut Value)) -> Team {
-    let team = Team::new().with("TEAM_GRACE", "100ms");
-    team.teamd(["start"]).ok();
-    team.spawn("alice", "");
-    let pid = team.pid("alice");
-    team.kill_daemon();
-    signal(pid, Signal::SIGKILL);
-    team.until("alice to be gone", || !is_alive(pid));
-    let journal: String = team
-        .journal()
-        .into_iter()
-        .map(|mut line| {
-            if line["record"] == "member" && line["pid"] == pid {
-                change(&mut line);
-            }
-            format!("{line}\n")
-        })
-        .collect();
-    team.put("journal.jsonl", &journal);
-    team
-}
-
-/// Killing by a reused pid or by pane number hits strangers (CC#30098, CC#72898, gastown#923).
-#[test]
-fn a_stranger_with_a_recorded_pid_is_neither_adopted_nor_signalled() {
-    let stranger = Stranger::start();
-    let (pid, ticks) = (stranger.pid(), start_ticks(stranger.pid()));
-    let changes: [(&str, Box<dyn Fn(&mut Value)>); 3] = [
-        ("another start", Box::new(|line| line["pid"] = json!(pid))),
-        (
-            "another boot",
-            Box::new(|line| {
-                line["pid"] = json!(pid);
-                line["start_ticks"] = json!(ticks);
-                line["boot_id"] = json!("00000000-0000-0000-0000-000000000000");
-            }),
-        ),
-        (
-            "the very process, but without the life lock",
-            Box::new(|line| {
-                line["pid"] = json!(pid);
-                line["start_ticks"] = json!(ticks);
-            }),
-        ),
-    ];
-    for (what, change) in changes {
-        let team = bury_alive(change);
-        // The files alone deceive nobody who looks.
-        let status = team.json(["status", "alice"]);
-        assert_eq!(status["daemon"]["running"], false, "{what}");
-        team.teamd(["start"]).ok();
-        team.wait_for("alice", "crashed");
-        assert_eq!(events(&team, "adopted"), 0, "{what}");
-        team.teamctl(["shutdown", "alice", "--force", "--timeout", "0"]).exits(7);
-        team.teamd(["stop", "--force"]).ok();
-        assert!(is_alive(pid), "{what}");
-    }
-}
-
-/// Something holds the life lock, but it is not the process of the journal: a keeper that still ends a call, or a
-/// person's own lock. Nobody is signalled, nothing is said to be over, nothing hangs.
-#[test]
-fn a_held_life_lock_is_waited_for_and_its_holder_not_signalled() {
-    let stranger = Stranger::start();
-    let (pid, ticks) = (stranger.pid(), start_ticks(stranger.pid()));
-    let team = bury_alive(|line| {
-        line["pid"] = json!(pid);
-        line["start_ticks"] = json!(ticks - 1);
-    });
-    let lock = std::fs::File::open(team.path("transcript/alice.jsonl")).unwrap();
-    lock.lock().unwrap();
-    team.teamd(["start"]).ok();
-    team.teamctl(["shutdown", "alice", "--force", "--timeout", "0", "--no-wait"]).ok();
-    // The daemon serves others meanwhile.
-    team.spawn("bob", "");
-    team.teamctl(["shutdown", "bob"]).ok();
-    team.until("it to be said", || team.file("log/teamd.log").contains("life lock"));
-    assert!(!["crashed", "killed", "shutdown"].contains(&team.status("alice").as_str()), "{}", team.member("alice"));
-    assert!(is_alive(pid));
-    drop(lock);
-    assert!(poll_until(&mut || ["crashed", "killed"].contains(&team.status("alice").as_str())));
-    assert!(is_alive(pid));
-}
-
 #[test]
 fn a_life_that_was_decided_but_never_begun_is_not_begun_by_the_next_daemon() {
     let team = Team::started();
     team.spawn("alice", "/write_file ran.txt x");
-    team.until("alice to have run", || made(&team, "ran.txt"));
+    team.until("alice to have run", || team.made("ran.txt"));
     let pid = team.pid("alice");
     team.kill_daemon();
     signal(pid, Signal::SIGKILL);
@@ -637,7 +343,7 @@ fn a_life_that_was_decided_but_never_begun_is_not_begun_by_the_next_daemon() {
     team.teamd(["start"]).ok();
     team.wait_for("alice", "crashed");
     assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("never run"));
-    assert!(!made(&team, "ran.txt"));
+    assert!(!team.made("ran.txt"));
     assert_eq!(team.processes(), [team.daemon_pid()]);
     let again = team.json(["spawn", "alice"]);
     assert_eq!(again["incarnation"], 2);
@@ -658,7 +364,8 @@ fn an_inbox_line_that_a_killed_daemon_owed_is_written_by_the_next_one() {
     let owed = team.inbox("alice").pop().unwrap();
     team.put("inbox/alice.jsonl", &inbox);
     team.teamd(["start"]).ok();
-    let of_the_request = || team.inbox("alice").into_iter().filter(|line| line["request_id"] == *id).collect::<Vec<_>>();
+    let of_the_request =
+        || team.inbox("alice").into_iter().filter(|line| line["request_id"] == *id).collect::<Vec<_>>();
     assert_eq!(of_the_request(), [owed]);
     // A further restart does not write it a second time.
     team.kill_daemon();

@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::support::look::HELD;
+use crate::support::process::{children, command_line};
 use crate::support::{Team, signal};
 
 /// A team that waits 300 ms between two steps of the ladder.
@@ -15,8 +16,9 @@ fn hurried() -> Team {
     team
 }
 
+#[track_caller]
 fn nobody_but_the_daemon(team: &Team) {
-    team.until("all of it to be gone", || team.processes() == [team.daemon_pid()]);
+    assert_eq!(team.processes(), [team.daemon_pid()]);
 }
 
 #[test]
@@ -82,18 +84,14 @@ fn a_joining_command_brings_its_force() {
 fn a_worker_that_was_let_go_and_stays_is_ended_without_force() {
     // Evidence 2: approved, but the process lives on.
     let team = hurried();
-    team.spawn("alice", "");
-    let pid = team.pid("alice");
-    let asking = team.start_teamctl(["--json", "shutdown", "alice"]);
-    // Stopped in the moment in which its answer is journaled, if that can be caught.
-    team.until("the approval", || {
-        let approved = team.requests("shutdown").iter().any(|request| request["status"] == "approved");
-        if approved {
-            signal(pid, Signal::SIGSTOP);
-        }
-        approved
-    });
-    let result = asking.finish().ok().json()["results"][0].clone();
-    assert!(["shutdown", "killed"].contains(&result["outcome"].as_str().unwrap()), "{result}");
-    assert!(!crate::support::is_alive(pid));
+    team.spawn("alice", "/bash& touch held; sleep 300");
+    team.until_held();
+    team.until_finished("alice", 1);
+    // She waits for the keeper of her background command, which is stopped.
+    let keepers = children(team.pid("alice"));
+    let keeper = keepers.into_iter().find(|&pid| command_line(pid).contains(" keeper ")).unwrap();
+    signal(keeper, Signal::SIGSTOP);
+    assert_eq!(team.shutdown("alice", &[], 0)["outcome"], "killed");
+    nobody_but_the_daemon(&team);
+    assert_eq!(team.request(&team.last_request("shutdown"))["status"], "approved");
 }

@@ -1,10 +1,10 @@
 //! End-to-end tests: the three real programs, in a hermetic directory. A module a subject.
 #![expect(clippy::unwrap_used, reason = "a helper that finds nothing fails as the test does that calls it")]
 
-#[path = "../support/mod.rs"]
-mod support;
 mod adopt;
 mod ctl;
+mod disk;
+mod files;
 mod follow;
 mod force;
 mod hostile;
@@ -14,6 +14,11 @@ mod plans;
 mod quarantine;
 mod races;
 mod shutdown;
+mod socket;
+mod spawn;
 mod start;
+mod strangers;
+#[path = "../support/mod.rs"]
+mod support;
 mod tools;
 mod wire;

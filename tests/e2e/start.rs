@@ -123,7 +123,8 @@ fn the_team_directory_is_the_flag_the_variable_or_the_nearest_above() {
     std::fs::create_dir_all(&deep).unwrap();
     let pid_seen = |command: &mut std::process::Command| {
         let out = command.output().unwrap();
-        let status: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+        let status: serde_json::Value =
+            serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"));
         status["daemon"]["pid"].as_i64()
     };
     let here = i64::from(team.daemon_pid());
@@ -134,7 +135,8 @@ fn the_team_directory_is_the_flag_the_variable_or_the_nearest_above() {
     // The variable, against the nearest above.
     let other = Team::started();
     let there = i64::from(other.daemon_pid());
-    let with_variable = |command: &mut std::process::Command| pid_seen(command.env("TEAM_DIR", other.path("")));
+    let with_variable =
+        |command: &mut std::process::Command| pid_seen(command.env("TEAM_DIR", other.path("")));
     assert_eq!(with_variable(team.command(teamctl, status).current_dir(&deep)), Some(there));
     // The flag, against the variable; relative to where the command runs.
     let with_flag = ["--json", "--team-dir", "../../.team", "status"];
@@ -316,7 +318,9 @@ fn without_a_daemon_commands_say_so_and_how_to_go_on() {
     let team = Team::started();
     team.spawn("alice", "");
     team.teamd(["stop"]).ok();
-    for command in [&["spawn", "bob"][..], &["shutdown", "alice"], &["forget", "alice"], &["interrupt", "alice"]] {
+    for command in
+        [&["spawn", "bob"][..], &["shutdown", "alice"], &["forget", "alice"], &["interrupt", "alice"]]
+    {
         let said = team.teamctl(command).exits(6);
         assert!(said.stderr.contains("hint: ") && said.stderr.contains("teamd start"), "{said:?}");
         assert_eq!(said.stdout, "");

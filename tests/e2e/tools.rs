@@ -93,9 +93,12 @@ fn a_background_command_goes_on_writes_a_log_and_ends_with_the_worker() {
 fn the_end_of_a_worker_by_sigkill_ends_its_running_command() {
     // Evidence 18: SIGKILL of an agent leaves its shell child (a session of its own) running.
     let team = Team::started();
-    let command =
-        "/bash trap '' TERM HUP; setsid bash -c 'trap \"\" TERM HUP; sleep 300' & touch held; sleep 301";
-    team.teamctl(["spawn", "alice", "--restart", "never", "--prompt", command]).ok();
+    // So many that their end takes longer than it takes to see that the worker is gone.
+    let many = "for i in {1..150}; do setsid sleep 300 & done";
+    let command = format!(
+        "/bash trap '' TERM HUP; {many}; setsid bash -c 'trap \"\" TERM HUP; sleep 301' & touch held; wait"
+    );
+    team.teamctl(["spawn", "alice", "--restart", "never", "--prompt", &command]).ok();
     team.until_held();
     signal(team.pid("alice"), Signal::SIGKILL);
     team.wait_for("alice", "crashed");

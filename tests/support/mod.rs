@@ -79,7 +79,11 @@ impl Team {
     }
 
     /// Runs `teamctl` with something on its standard input.
-    pub(crate) fn teamctl_with<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I, stdin: &str) -> Run {
+    pub(crate) fn teamctl_with<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
+        &self,
+        args: I,
+        stdin: &str,
+    ) -> Run {
         self.run(env!("CARGO_BIN_EXE_teamctl"), args, stdin)
     }
 
@@ -90,7 +94,11 @@ impl Team {
     }
 
     /// A command that will run in the workspace, in the cleared environment.
-    pub(crate) fn command<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, program: &str, args: I) -> Command {
+    pub(crate) fn command<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        args: I,
+    ) -> Command {
         let mut command = Command::new(program);
         command
             .args(args)
@@ -188,6 +196,16 @@ impl Team {
         self.lines("journal.jsonl")
     }
 
+    /// The number of journal lines with an event.
+    pub(crate) fn events(&self, event: &str) -> usize {
+        self.journal().iter().filter(|line| line["event"] == event).count()
+    }
+
+    /// Whether a file of the workspace is there.
+    pub(crate) fn made(&self, file: &str) -> bool {
+        self.root.join(file).exists()
+    }
+
     /// A request as the last line of its id in the journal says.
     pub(crate) fn request(&self, id: &str) -> Value {
         let of_id = |line: &Value| line["record"] == "request" && line["request_id"] == id;
@@ -197,13 +215,15 @@ impl Team {
     /// The id of the newest request of a kind.
     pub(crate) fn last_request(&self, kind: &str) -> String {
         let of_kind = |line: &Value| line["record"] == "request" && line["kind"] == kind;
-        let line = self.journal().into_iter().rfind(of_kind).unwrap_or_else(|| panic!("no {kind} in the journal"));
+        let line =
+            self.journal().into_iter().rfind(of_kind).unwrap_or_else(|| panic!("no {kind} in the journal"));
         line["request_id"].as_str().unwrap().to_owned()
     }
 
     /// Appends a line to an inbox, as a shell does: one write.
     pub(crate) fn echo(&self, name: &str, line: &str) {
-        let mut inbox = std::fs::OpenOptions::new().append(true).open(self.path(&format!("inbox/{name}.jsonl"))).unwrap();
+        let mut inbox =
+            std::fs::OpenOptions::new().append(true).open(self.path(&format!("inbox/{name}.jsonl"))).unwrap();
         assert_eq!(inbox.write(format!("{line}\n").as_bytes()).unwrap(), line.len() + 1);
     }
 
@@ -218,7 +238,9 @@ impl Team {
             let roster = std::fs::read_to_string(self.path("config.json")).unwrap_or_default();
             let log = std::fs::read_to_string(self.path("log/teamd.log")).unwrap_or_default();
             let journal = std::fs::read_to_string(self.path("journal.jsonl")).unwrap_or_default();
-            panic!("waited in vain for {what}\n--- config.json\n{roster}\n--- journal\n{journal}\n--- teamd.log\n{log}");
+            panic!(
+                "waited in vain for {what}\n--- config.json\n{roster}\n--- journal\n{journal}\n--- teamd.log\n{log}"
+            );
         }
     }
 
@@ -232,15 +254,30 @@ impl Team {
     }
 
     /// Every live process that this test has started, directly or not.
+    ///
+    /// They are known by the mark. Of those that let nobody but root look into them (teamd, workers, keepers), by
+    /// the directory on their command line, or by their parent.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let wanted = format!("{MARK}={}", self.mark);
-        let marked = |pid: &i32| {
+        let scratch = self.scratch.path().to_str().unwrap();
+        let marked = |pid: i32| {
             let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
+                || process::command_line(pid).contains(scratch)
         };
         let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.filter(|&pid| is_alive(pid)).filter(marked).collect()
+        let all: Vec<i32> = pids.filter(|&pid| is_alive(pid)).collect();
+        let mut ours: Vec<i32> = all.iter().copied().filter(|&pid| marked(pid)).collect();
+        let mut next = 0;
+        while let Some(&parent) = ours.get(next) {
+            next += 1;
+            let children = all.iter().copied().filter(|&pid| process::parent(pid) == Some(parent));
+            let new: Vec<i32> = children.filter(|pid| !ours.contains(pid)).collect();
+            ours.extend(new);
+        }
+        ours.sort_unstable();
+        ours
     }
 
     /// Waits until nothing that this test has started is left.
@@ -303,7 +340,9 @@ impl Running {
             self.child.kill().unwrap();
         }
         let status = self.child.wait().unwrap();
-        let text = |reader: Option<std::thread::JoinHandle<String>>| reader.map(|r| r.join().unwrap()).unwrap_or_default();
+        let text = |reader: Option<std::thread::JoinHandle<String>>| {
+            reader.map(|r| r.join().unwrap()).unwrap_or_default()
+        };
         let run = Run { code: status.code(), stdout: text(stdout), stderr: text(stderr) };
         assert!(ended, "it did not end: {run:?}");
         run
@@ -369,7 +408,9 @@ pub(crate) fn poll_until(holds: &mut dyn FnMut() -> bool) -> bool {
 
 pub(crate) fn signal(pid: i32, which: Signal) {
     // One that is gone already is no failure of the test.
-    drop(kill(Pid::from_raw(pid), which));
+    if let Err(errno) = kill(Pid::from_raw(pid), which) {
+        assert_eq!(errno, nix::errno::Errno::ESRCH, "cannot signal {pid}");
+    }
 }
 
 /// Whether a process runs; a zombie does not.

@@ -5,12 +5,17 @@ use std::time::{Duration, Instant};
 
 use super::poll_until;
 
-/// The fields of `/proc/PID/stat` from the third on: `[0]` is the state, `[3]` the session, `[4]` the terminal,
-/// `[19]` the start ticks. None once it is gone.
+/// The fields of `/proc/PID/stat` from the third on: `[0]` is the state, `[1]` the parent, `[3]` the session,
+/// `[4]` the terminal, `[19]` the start ticks. None once it is gone.
 pub(crate) fn stat(pid: i32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
     Some(rest.split_ascii_whitespace().map(str::to_owned).collect())
+}
+
+/// The parent of a process.
+pub(crate) fn parent(pid: i32) -> Option<i32> {
+    stat(pid)?[1].parse().ok()
 }
 
 /// Clock ticks between the boot and the start of a process.
@@ -18,6 +23,16 @@ pub(crate) fn start_ticks(pid: i32) -> u64 {
     stat(pid).unwrap()[19].parse().unwrap()
 }
 
+/// The children of a process, those of all its threads.
+pub(crate) fn children(pid: i32) -> Vec<i32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let listed = threads
+        .filter_map(Result::ok)
+        .map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    let children =
+        |list: String| list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>();
+    listed.flat_map(children).collect()
+}
 
 /// The command line of a process, its arguments parted by spaces; empty once it is gone.
 pub(crate) fn command_line(pid: i32) -> String {

@@ -119,9 +119,12 @@ impl Job {
         close_inherited().map_err(cannot("close what it has inherited"))?;
         teamd_shared::process::deny_tracing();
         leave_the_terminal().map_err(cannot("leave the terminal"))?;
-        nix::sys::prctl::set_child_subreaper(true).map_err(|errno| cannot("become a subreaper")(errno.into()))?;
+        nix::sys::prctl::set_child_subreaper(true)
+            .map_err(|errno| cannot("become a subreaper")(errno.into()))?;
         let ears = Ears::new().map_err(cannot("hear signals"))?;
-        if let Some(because) = ears.listen(None, Some(Instant::now())).map_err(cannot("look at its lifeline"))? {
+        if let Some(because) =
+            ears.listen(None, Some(Instant::now())).map_err(cannot("look at its lifeline"))?
+        {
             return Ok(Report { code: None, signal: None, because, error: None });
         }
         let bash = self.start()?;
@@ -220,7 +223,8 @@ impl Ears {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
         let lifeline = io::stdout();
-        let mut waits = vec![PollFd::new(&lifeline, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+        let mut waits =
+            vec![PollFd::new(&lifeline, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
         waits.extend(command.map(|command| PollFd::new(command, PollFlags::IN)));
         match poll(&mut waits, left.as_ref()) {
             Err(rustix::io::Errno::INTR) | Ok(0) => return Ok(None),

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use teamd_shared::control::{
-    Connection, Credentials, FromWorker, Greeting, Incoming, Listener, Outgoing, PROTOCOL, Peer, Refusal, RefusalCode,
-    Reply, Request, ToWorker, WireError, WorkerState,
+    Connection, Credentials, FromWorker, Greeting, Incoming, Listener, Outgoing, PROTOCOL, Peer, Refusal,
+    RefusalCode, Reply, Request, ToWorker, WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::process::Identity;
@@ -183,7 +183,8 @@ fn process_of(peer: &Credentials) -> Option<Identity> {
 async fn serve_client(stream: Connection, connection: u64, protocol: u16, inputs: mpsc::Sender<Input>) {
     let (mut out, mut incoming) = stream.split::<Reply, Request>();
     if protocol != PROTOCOL {
-        let message = format!("the daemon speaks version {PROTOCOL} on its socket, this command version {protocol}");
+        let message =
+            format!("the daemon speaks version {PROTOCOL} on its socket, this command version {protocol}");
         let refusal = Refusal::new(RefusalCode::Failed, message).hint("use teamd and teamctl of one version");
         if let Ok(Some(request)) = incoming.receive().await {
             let told = out.send(&Reply { tag: request.tag, result: Err(refusal) }).await;
@@ -306,7 +307,11 @@ impl Connections {
     /// Forgets a closed connection; returns the worker that it belonged to, if it was its present one.
     pub(super) fn remove(&mut self, connection: u64) -> Option<Life> {
         self.clients.remove(&connection);
-        let life = self.workers.iter().find(|(_, (number, _))| *number == connection).map(|(life, _)| life.clone())?;
+        let life = self
+            .workers
+            .iter()
+            .find(|(_, (number, _))| *number == connection)
+            .map(|(life, _)| life.clone())?;
         self.workers.remove(&life);
         Some(life)
     }

@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use teamd_shared::control::{Command, Refusal, RefusalCode};
 use teamd_shared::id::Ids;
-use teamd_shared::journal::{MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, Team, TeamEvent, TeamRecord, Tell};
+use teamd_shared::journal::{
+    MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, Team, TeamEvent, TeamRecord, Tell,
+};
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::request::Request;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, StopOutcome, ToWorker, Welcome};
+use teamd_shared::control::{Done, Refusal, RefusalCode, StopOutcome, ToWorker, Welcome};
 use teamd_shared::fs::AppendError;
 use teamd_shared::id::RandomIds;
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
@@ -13,25 +13,24 @@ use teamd_shared::name::Name;
 use teamd_shared::request;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
-use teamd_shared::watch::Changes;
 use tokio::sync::mpsc;
 
-use super::control_server::{Came, Connections, Input, WorkerHere, serve_born};
+use super::control_server::{Connections, Input, serve_born};
 use super::decide::{View, decide};
-use super::event::{Action, Client, Event, Life, Now, SpawnFacts};
+use super::event::{Action, Client, Event, Life, Now};
 use super::journal::Journal;
 use super::lead_inbox::LeadInbox;
 use super::live::Live;
 use super::perform::effects;
 use super::roster::RosterFile;
-use super::supervisor::{Supervisor, life_lock_holder, see_off};
+use super::supervisor::Supervisor;
 use super::waiters::Waiters;
 use super::word::word;
 
 /// How long events wait that could not be journaled, before they are tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Everything that the daemon owns. Only this file changes it.
+/// Everything that the daemon owns. Only this file changes it (`intake` reads what a decision rests on).
 pub(super) struct Dispatcher {
     pub(super) dir: Arc<TeamDir>,
     pub(super) settings: Settings,
@@ -296,7 +295,9 @@ impl Dispatcher {
     }
 
     fn say_word(&mut self, name: &Name) {
-        let Some(incarnation) = self.team.members.get(name).map(|state| state.record.incarnation) else { return };
+        let Some(incarnation) = self.team.members.get(name).map(|state| state.record.incarnation) else {
+            return;
+        };
         let life = Life { name: name.clone(), incarnation };
         // One that is not welcomed yet hears all in its welcome.
         if !self.live.of(&life).is_some_and(|alive| alive.connected) {
@@ -308,7 +309,8 @@ impl Dispatcher {
     }
 
     fn stop_answers(&mut self, lines: &[Line]) -> Vec<(Client, Reply)> {
-        let stays = |line: &Line| matches!(&line.record, Record::Team(team) if team.event == TeamEvent::Staying);
+        let stays =
+            |line: &Line| matches!(&line.record, Record::Team(team) if team.event == TeamEvent::Staying);
         if !lines.iter().any(stays) {
             return Vec::new();
         }
@@ -374,122 +376,9 @@ impl Dispatcher {
             self.roster.postpone(RETRY);
         }
     }
-
-    /// Turns what a connection reports into events.
-    pub(super) fn intake(&mut self, input: Input) -> Option<Event> {
-        match input {
-            Input::ClientHere { connection, replies } => {
-                self.connections.add_client(connection, replies);
-                None
-            }
-            Input::ClientAsks { connection, request } => {
-                let client = Client { connection, tag: request.tag };
-                self.command(client, request.command)
-            }
-            Input::WorkerHere(here) => self.worker_here(*here),
-            Input::WorkerSays { connection, life, frame } => {
-                if !self.connections.is_present(&life, connection) {
-                    return None;
-                }
-                Some(match frame {
-                    FromWorker::State(state) => Event::Said { life, state },
-                    FromWorker::Named { request_id, offset, len } => {
-                        Event::Named { life, request_id, line: self.lead.named(offset, len) }
-                    }
-                    FromWorker::Leaving => Event::Leaving { life },
-                })
-            }
-            Input::Gone { connection } => {
-                self.waiters.drop_connection(connection);
-                self.connections.remove(connection).map(|life| Event::Disconnected { life })
-            }
-        }
-    }
-
-    fn command(&mut self, client: Client, command: Command) -> Option<Event> {
-        match command {
-            Command::Ping => {
-                let (pid, team_name) = (std::process::id(), self.team.team_name.clone());
-                let version = env!("CARGO_PKG_VERSION").to_owned();
-                self.connections.reply(client, Ok(Done::Pong { pid, team_name, version }));
-                None
-            }
-            Command::Spawn(order) => {
-                let ended = |name: &Name| self.team.members.get(name).is_none_or(|m| m.record.phase.is_ended());
-                let name = Name::new(order.name.as_str()).ok().filter(ended);
-                let facts = SpawnFacts {
-                    held: name.and_then(|name| life_lock_holder(&self.dir, &name)),
-                    default_workspace: default_workspace(&self.dir),
-                };
-                Some(Event::Spawn(client, order, facts))
-            }
-            other => Some(Event::Command(client, other)),
-        }
-    }
-
-    /// A worker is who it says if its process is the one that the journal holds for that life.
-    fn worker_here(&mut self, here: WorkerHere) -> Option<Event> {
-        let WorkerHere { connection, life, environment, state, came } = here;
-        // On the connection that it was born with it is known, and its welcome greets it.
-        let Came { process, words } = came?;
-        if process.is_none() || process.as_ref() != self.supervisor.identity(&life) {
-            tracing::warn!("a stranger says that it is {} (incarnation {})", life.name, life.incarnation);
-            words.say(ToWorker::Stranger { why: format!("the journal knows no such life of {}", life.name) });
-            return None;
-        }
-        self.connections.add_worker(life.clone(), connection, words);
-        Some(Event::Connected { life, environment, state })
-    }
-
-    /// A process has ended: a leaf waits until nothing of its life is left.
-    pub(super) fn process_gone(&mut self, life: Life) {
-        let how = self.supervisor.reap(&life);
-        self.connections.forget(&life);
-        self.see_off(life, how);
-    }
-
-    /// Reports the end of a life once its lock is free.
-    pub(super) fn see_off(&mut self, life: Life, how: (Option<i32>, Option<i32>)) {
-        let begins_at = self.team.members.get(&life.name).map(|state| state.record.begins_at).unwrap_or_default();
-        let (dir, ends) = (Arc::clone(&self.dir), self.ends.clone());
-        tokio::spawn(async move {
-            let ended = see_off(dir, life, begins_at, how).await;
-            if ends.send(ended).is_err() {
-                tracing::debug!("the daemon ended before a life was seen off");
-            }
-        });
-    }
-
-    /// Inboxes have grown: the lead's is read, the workers that do not watch theirs are rung.
-    pub(super) fn inboxes_changed(&mut self, changes: &Changes) -> Vec<Event> {
-        let owners: Vec<Name> = match changes {
-            Changes::Files(files) => files.iter().filter_map(|file| teamd_shared::inbox::owner_of(file)).collect(),
-            Changes::Anything => {
-                self.team.members.keys().cloned().chain(std::iter::once(Name::lead())).collect()
-            }
-        };
-        let mut events = Vec::new();
-        for owner in owners {
-            if owner == Name::lead() {
-                events.extend(self.lead.read());
-                continue;
-            }
-            let Some(member) = self.team.members.get(&owner).map(|state| &state.record) else { continue };
-            let life = Life { name: owner, incarnation: member.incarnation };
-            if self.live.of(&life).is_some_and(|alive| alive.said.wants_ring) {
-                self.connections.say(&life, ToWorker::Ring);
-            }
-        }
-        events
-    }
 }
 
 type Reply = Result<Done, Refusal>;
-
-/// Returns the directory that holds the team directory.
-fn default_workspace(dir: &TeamDir) -> String {
-    dir.root().parent().unwrap_or(dir.root()).to_string_lossy().into_owned()
-}
 
 /// Returns the members that an event is about, beyond those of the records that follow from it.
 fn concerned(event: &Event) -> Option<Name> {

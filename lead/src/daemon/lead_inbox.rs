@@ -58,7 +58,11 @@ impl LeadInbox {
             let position = batch.position;
             let rejected = batch.lines.into_iter().filter_map(|line| {
                 let rejection = line.message.err()?;
-                Some(RejectedLine { offset: line.offset, reason: rejection.reason.to_string(), line: rejection.text })
+                Some(RejectedLine {
+                    offset: line.offset,
+                    reason: rejection.reason.to_string(),
+                    line: rejection.text,
+                })
             });
             let rejected: Vec<_> = rejected.collect();
             if !rejected.is_empty() {

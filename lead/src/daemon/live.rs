@@ -67,7 +67,8 @@ impl Live {
         match event {
             Event::Spawn(_, order, _) => {
                 // A spawn that is refused must not change the environment of a life that goes on.
-                let ended = |name: &Name| team.members.get(name).is_none_or(|state| state.record.phase.is_ended());
+                let ended =
+                    |name: &Name| team.members.get(name).is_none_or(|state| state.record.phase.is_ended());
                 if let Some(name) = Name::new(order.name.as_str()).ok().filter(ended) {
                     self.members.entry(name).or_default().environment = Some(order.environment.clone());
                 }
@@ -184,7 +185,9 @@ impl Live {
     pub(crate) fn postpone(&mut self, until: Duration) {
         for alive in self.members.values_mut() {
             let deadlines = &mut alive.deadlines;
-            for at in [&mut deadlines.forced, &mut deadlines.overdue, &mut deadlines.kill].into_iter().flatten() {
+            for at in
+                [&mut deadlines.forced, &mut deadlines.overdue, &mut deadlines.kill].into_iter().flatten()
+            {
                 *at = (*at).max(until);
             }
         }

@@ -15,6 +15,7 @@ mod decide;
 mod dispatcher;
 mod effects;
 mod event;
+mod intake;
 mod journal;
 mod lead_inbox;
 mod live;

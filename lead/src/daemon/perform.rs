@@ -20,12 +20,21 @@ pub(super) enum EffectError {
 }
 
 /// Does what follows from a line. `again` looks first whether an inbox line is there already.
-pub(super) fn effects(dir: &TeamDir, line: &Line, durability: Durability, again: bool) -> Result<(), EffectError> {
+pub(super) fn effects(
+    dir: &TeamDir,
+    line: &Line,
+    durability: Durability,
+    again: bool,
+) -> Result<(), EffectError> {
     match &line.record {
         Record::Team(record) => {
             for bad in &record.rejected {
                 let (offset, line_text, reason) = (bad.offset, bad.line.clone(), bad.reason.clone());
-                inbox::quarantine(dir, &Name::lead(), &Rejected { line: line_text, offset, reason, at: line.at })?;
+                inbox::quarantine(
+                    dir,
+                    &Name::lead(),
+                    &Rejected { line: line_text, offset, reason, at: line.at },
+                )?;
             }
         }
         Record::Member(record) if record.event == MemberEvent::Forgotten => {

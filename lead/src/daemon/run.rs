@@ -83,7 +83,9 @@ impl Running {
         let (terminate, interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
         let loaded = Journal::open(&dir)?;
         if let Some(length) = loaded.torn {
-            tracing::warn!("the last line of the journal was torn: {length} bytes were set aside in journal.torn");
+            tracing::warn!(
+                "the last line of the journal was torn: {length} bytes were set aside in journal.torn"
+            );
         }
         let before = look_at_roster(&dir)?;
         write_gitignore(&dir)?;
@@ -116,7 +118,16 @@ impl Running {
         let found = take_over(&mut dispatcher, before.as_ref())?;
         let server = listen(&dir, inputs)?;
         tell(&dispatcher, found);
-        Ok(Self { dispatcher, inputs: inputs_queue, gone, ends: ends_queue, watch, terminate, interrupt, server })
+        Ok(Self {
+            dispatcher,
+            inputs: inputs_queue,
+            gone,
+            ends: ends_queue,
+            watch,
+            terminate,
+            interrupt,
+            server,
+        })
     }
 
     /// Waits for events and hands them to the dispatcher, until it says that it is over.
@@ -192,7 +203,8 @@ impl Running {
         match self.dispatcher.exit.take() {
             Some(Err(why)) => {
                 tracing::error!("the daemon ends: {why}; its workers go on");
-                Err(CommandError::new(ExitCode::Failed, why).hint("`teamd start` takes the workers over again"))
+                Err(CommandError::new(ExitCode::Failed, why)
+                    .hint("`teamd start` takes the workers over again"))
             }
             _ => {
                 tracing::info!("the daemon ends: nobody is left");
@@ -206,7 +218,8 @@ impl Running {
 fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Found, CommandError> {
     let process = Identity::of_self().map_err(|e| failed("cannot read its own identity", &e))?;
     let team_name = dispatcher.dir.root().parent().and_then(|parent| parent.file_name());
-    let team_name = team_name.map_or_else(|| "default".to_owned(), |name| name.to_string_lossy().into_owned());
+    let team_name =
+        team_name.map_or_else(|| "default".to_owned(), |name| name.to_string_lossy().into_owned());
     let record = TeamRecord {
         event: TeamEvent::Started,
         team_name: if dispatcher.team.seq > 0 { dispatcher.team.team_name.clone() } else { team_name },

@@ -131,8 +131,11 @@ fn detach(dir: &TeamDir, lock: TeamLock) -> Result<Started, CommandError> {
         }
         Err(_) => {
             let status = child.wait().map_err(|e| failed("cannot wait for the daemon", &e))?;
-            Err(CommandError::new(ExitCode::Failed, format!("the daemon ended before it was ready ({status})"))
-                .hint(format!("see {}", dir.root().join("log/teamd.log").display())))
+            Err(CommandError::new(
+                ExitCode::Failed,
+                format!("the daemon ended before it was ready ({status})"),
+            )
+            .hint(format!("see {}", dir.root().join("log/teamd.log").display())))
         }
     }
 }
@@ -168,8 +171,12 @@ fn become_daemon(dir: &Path) -> Result<TeamLock, CommandError> {
 fn say(readiness: &Readiness) -> Result<(), CommandError> {
     let text = serde_json::to_string(readiness).unwrap_or_default();
     let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|e| failed("nobody listens", &e))?;
-    let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(|e| failed("cannot keep its log", &e))?;
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|e| failed("nobody listens", &e))?;
+    let stderr =
+        std::io::stderr().as_fd().try_clone_to_owned().map_err(|e| failed("cannot keep its log", &e))?;
     rustix::stdio::dup2_stdout(&stderr).map_err(|e| failed("cannot close its standard output", &e.into()))
 }
 

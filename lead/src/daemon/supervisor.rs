@@ -54,7 +54,11 @@ pub(super) struct Born {
 
 impl Supervisor {
     /// Makes a supervisor; `gone` hears of each process that ends.
-    pub(super) fn new(dir: Arc<TeamDir>, worker: PathBuf, gone: mpsc::UnboundedSender<Life>) -> io::Result<Self> {
+    pub(super) fn new(
+        dir: Arc<TeamDir>,
+        worker: PathBuf,
+        gone: mpsc::UnboundedSender<Life>,
+    ) -> io::Result<Self> {
         Ok(Self { dir, worker, processes: HashMap::new(), watcher: Watcher::new(gone)? })
     }
 
@@ -79,7 +83,8 @@ impl Supervisor {
         let child = command.spawn().map_err(|error| self.explain(member, &error))?;
         let handle = ProcessHandle::open_pid(child.id()).map_err(|e| format!("it ended at once: {e}"))?;
         let identity = handle.identity().clone();
-        self.watch(life, Process { handle, child: Some(child) }).map_err(|e| format!("cannot watch it: {e}"))?;
+        self.watch(life, Process { handle, child: Some(child) })
+            .map_err(|e| format!("cannot watch it: {e}"))?;
         Ok(Born { identity, connection: ours })
     }
 
@@ -91,7 +96,10 @@ impl Supervisor {
     /// `spawn` says only "not found", of the program as of the directory.
     fn explain(&self, member: &Member, error: &io::Error) -> String {
         if !self.worker.exists() {
-            return format!("the worker's program is not at {}; install it beside teamd", self.worker.display());
+            return format!(
+                "the worker's program is not at {}; install it beside teamd",
+                self.worker.display()
+            );
         }
         if let Err(why) = std::fs::read_dir(&member.workspace) {
             return format!("cannot work in {}: {why}", member.workspace);
@@ -152,7 +160,12 @@ impl Supervisor {
 /// Waits until nothing of a life is left, and looks at what it had not read.
 ///
 /// The lock is tried, never waited for: somebody else's lock on the file must not hang anything.
-pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, begins_at: Position, how: (Option<i32>, Option<i32>)) -> Event {
+pub(super) async fn see_off(
+    dir: Arc<TeamDir>,
+    life: Life,
+    begins_at: Position,
+    how: (Option<i32>, Option<i32>),
+) -> Event {
     let mut pause = Duration::from_micros(200);
     while let Some(holder) = life_lock_holder(&dir, &life.name) {
         if pause > Duration::from_secs(1) {
@@ -223,7 +236,9 @@ impl Watcher {
         let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let watched = Arc::new(Mutex::new(Watched::default()));
         let watcher = Self { epoll: Arc::clone(&epoll), watched: Arc::clone(&watched) };
-        std::thread::Builder::new().name("reaper".to_owned()).spawn(move || wait_for_ends(&epoll, &watched, &gone))?;
+        std::thread::Builder::new()
+            .name("reaper".to_owned())
+            .spawn(move || wait_for_ends(&epoll, &watched, &gone))?;
         Ok(watcher)
     }
 

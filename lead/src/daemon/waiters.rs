@@ -113,8 +113,9 @@ fn not_ready(member: &Member) -> String {
 /// The status that people see, computed from the journal and from what the worker last said.
 pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> Status {
     let name = &member.name;
-    let leaving =
-        team.let_go(name).is_some() || member.ending.is_some() || team.pending(name, Kind::Shutdown).is_some();
+    let leaving = team.let_go(name).is_some()
+        || member.ending.is_some()
+        || team.pending(name, Kind::Shutdown).is_some();
     let plan = team.pending(name, Kind::PlanApproval).is_some();
     Status::of(member.phase, leaving, plan, doing(team, live, member))
 }

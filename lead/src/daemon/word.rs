@@ -34,7 +34,8 @@ fn shutdown_word(request: &Request) -> Option<ShutdownWord> {
 /// The verdict on the plan that the worker says it waits for, else on its last one.
 fn verdict(team: &Team, live: &Live, name: &Name) -> Option<PlanVerdict> {
     let awaited = live.member(name).and_then(|alive| alive.said.plan.as_ref());
-    let awaited = awaited.and_then(|id| team.requests.get(id)).filter(|request| request.member() == name.as_str());
+    let awaited =
+        awaited.and_then(|id| team.requests.get(id)).filter(|request| request.member() == name.as_str());
     let request = awaited.or_else(|| team.plan_of(name)).filter(|request| !request.is_pending())?;
     Some(PlanVerdict {
         request_id: request.request_id.clone(),

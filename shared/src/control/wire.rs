@@ -143,7 +143,8 @@ const BINCODE: bincode::config::Configuration<
 > = bincode::config::standard().with_limit::<MAX_FRAME>();
 
 fn encode<T: Serialize>(value: &T) -> Result<Bytes, WireError> {
-    let bytes = bincode::serde::encode_to_vec(value, BINCODE).map_err(|e| WireError::Encode(e.to_string()))?;
+    let bytes =
+        bincode::serde::encode_to_vec(value, BINCODE).map_err(|e| WireError::Encode(e.to_string()))?;
     if bytes.len() > MAX_FRAME {
         return Err(WireError::Encode(format!("{} bytes, the limit is {MAX_FRAME}", bytes.len())));
     }

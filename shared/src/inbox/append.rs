@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use rustix::fs::OFlags;
 
-use super::{Durability, identity_at, identity_of};
+use super::{Durability, identity_at};
 use crate::message::{Message, TooLarge};
 use crate::name::Name;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -180,11 +180,10 @@ impl Appender {
     }
 
     fn open(&self, dir: &TeamDir) -> Result<Inbox, AppendError> {
-        let file = dir.open_file(&self.at, OFlags::RDWR | OFlags::APPEND).map_err(|error| {
+        let (file, stat) = dir.open_and_look(&self.at, OFlags::RDWR | OFlags::APPEND).map_err(|error| {
             if error.is_not_found() { AppendError::NoInbox(dir.path(&self.at)) } else { error.into() }
         })?;
-        let identity = identity_of(&file).map_err(|e| self.refused("look at", dir, e))?;
-        Ok(Inbox { file, identity })
+        Ok(Inbox { file, identity: (stat.st_dev, stat.st_ino) })
     }
 
     fn sync(&self, dir: &TeamDir) -> Result<(), AppendError> {

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::{Daemon, Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, Tell, TeamEvent, VERSION};
+use super::{
+    Daemon, Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, TeamEvent, Tell, VERSION,
+};
 use crate::id::RequestId;
 use crate::member::{Gate, Member};
 use crate::name::Name;
@@ -208,7 +210,13 @@ impl Team {
                 let request = self.requests.get(id)?.clone();
                 let event = RequestEvent::Expired;
                 let (expired, tell) = (Vec::new(), Vec::new());
-                Some(Record::Request(Box::new(RequestRecord { event, request, expired, tell, because: Some(because) })))
+                Some(Record::Request(Box::new(RequestRecord {
+                    event,
+                    request,
+                    expired,
+                    tell,
+                    because: Some(because),
+                })))
             }
             Untold::Gate(name) => {
                 let member = self.members.get(name)?.record.clone();
@@ -216,7 +224,10 @@ impl Team {
                     Gate::Open => MemberEvent::GateOpened,
                     Gate::Closed => MemberEvent::GateClosed,
                 };
-                Some(Record::Member(Box::new(MemberRecord { because: Some(because), ..MemberRecord::of(event, member) })))
+                Some(Record::Member(Box::new(MemberRecord {
+                    because: Some(because),
+                    ..MemberRecord::of(event, member)
+                })))
             }
         }
     }

@@ -90,6 +90,26 @@ fn unknown_types_and_fields_are_kept() {
 }
 
 #[test]
+fn a_field_is_written_once_whatever_else_was_kept() {
+    let mut message = Message::new(Uuid::nil(), "a", "b", 1.0, Body::PlanRequest).with_content("x");
+    for name in ["to", "content", "more", "reason"] {
+        message.extra.insert(name.to_owned(), "kept".into());
+    }
+    (message.id, message.to) = (None, None);
+    let line = r#"{"type":"plan_request","from":"a","timestamp":1.0,"content":"x","to":"kept","more":"kept","reason":"kept"}"#;
+    assert_eq!(message.to_line().unwrap(), format!("{line}\n").into_bytes());
+    assert_eq!(message.to_json().to_string(), line);
+    message.body = Body::ShutdownRequest {
+        request_id: id("r"),
+        incarnation: None,
+        reason: "why".into(),
+        decide_within: None,
+    };
+    let line = r#""content":"x","request_id":"r","incarnation":null,"reason":"why","decide_within":null,"to":"kept","more":"kept"}"#;
+    assert!(message.to_json().to_string().ends_with(line));
+}
+
+#[test]
 fn each_malformed_line_says_what_is_wrong() {
     for (line, expected) in [
         (&b"{"[..], "not JSON: EOF while parsing an object at line 1 column 1"),

@@ -1,8 +1,9 @@
 //! Writing a line that every reader can read.
 
-use serde_json::{Map, Value, json};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
 
-use super::{AnsweredBy, Body, MAX_LINE, Message};
+use super::{AnsweredBy, Body, IdleReason, MAX_LINE, Message};
 
 /// A message is longer than a line may be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,68 +19,112 @@ impl Message {
     /// # Errors
     /// [`TooLarge`] if the line would be longer than [`MAX_LINE`].
     pub fn to_line(&self) -> Result<Vec<u8>, TooLarge> {
-        let mut line = to_json_line(&self.to_json());
+        // All keys are text, and nothing is written but to memory: it cannot fail.
+        let mut line = escaped(serde_json::to_string(self).unwrap_or_default());
         line.push(b'\n');
         if line.len() > MAX_LINE { Err(TooLarge { size: line.len() }) } else { Ok(line) }
     }
 
     /// Returns the message as the JSON object that stands in the file.
     pub fn to_json(&self) -> Value {
-        let mut object = Map::new();
-        if let Some(id) = self.id {
-            object.insert("id".into(), json!(id));
+        // As above.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// Tells whether a name is that of a field which is written, so that a field of the same name in `extra` is not.
+    fn writes(&self, name: &str) -> bool {
+        match name {
+            "type" | "from" | "content" => true,
+            "id" => self.id.is_some(),
+            "to" => self.to.is_some(),
+            "timestamp" => self.timestamp.is_some(),
+            _ => self.body.fields().into_iter().flatten().any(|(own, _)| own == name),
         }
-        object.insert("type".into(), json!(self.body.kind()));
-        object.insert("from".into(), json!(self.from));
-        if let Some(to) = &self.to {
-            object.insert("to".into(), json!(to));
-        }
-        if let Some(timestamp) = self.timestamp {
-            object.insert("timestamp".into(), json!(timestamp));
-        }
-        object.insert("content".into(), json!(self.content));
-        for (name, value) in self.body.fields() {
-            object.insert(name.into(), value);
-        }
-        for (name, value) in &self.extra {
-            object.entry(name.clone()).or_insert_with(|| value.clone());
-        }
-        Value::Object(object)
     }
 }
 
+/// In the order of the table in `docs/protocol.md`, without building a [`Value`]: every message passes here.
+impl Serialize for Message {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        if let Some(id) = &self.id {
+            object.serialize_entry("id", id)?;
+        }
+        object.serialize_entry("type", self.body.kind())?;
+        object.serialize_entry("from", &self.from)?;
+        if let Some(to) = &self.to {
+            object.serialize_entry("to", to)?;
+        }
+        if let Some(timestamp) = &self.timestamp {
+            object.serialize_entry("timestamp", timestamp)?;
+        }
+        object.serialize_entry("content", &self.content)?;
+        for (name, field) in self.body.fields().into_iter().flatten() {
+            object.serialize_entry(name, &field)?;
+        }
+        for (name, value) in self.extra.iter().filter(|(name, _)| !self.writes(name)) {
+            object.serialize_entry(name, value)?;
+        }
+        object.end()
+    }
+}
+
+/// The value of a field that only some types have.
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+enum Field<'m> {
+    Text(&'m str),
+    Flag(bool),
+    Number(u64),
+    Incarnation(Option<u32>),
+    Seconds(Option<f64>),
+    AnsweredBy(AnsweredBy),
+    IdleReason(IdleReason),
+    Json(&'m Value),
+}
+
 impl Body {
-    fn fields(&self) -> Vec<(&'static str, Value)> {
+    /// Returns the fields beyond the common ones, in the order in which they are written.
+    fn fields(&self) -> [Option<(&'static str, Field<'_>)>; 4] {
+        let incarnation = |number: &Option<u32>| Some(("incarnation", Field::Incarnation(*number)));
         match self {
-            Self::Message | Self::Broadcast | Self::PlanRequest | Self::Unknown { .. } => Vec::new(),
-            Self::ShutdownRequest { request_id, incarnation, reason, decide_within } => vec![
-                ("request_id", json!(request_id)),
-                ("incarnation", json!(incarnation)),
-                ("reason", json!(reason)),
-                ("decide_within", json!(decide_within)),
+            Self::Message | Self::Broadcast | Self::PlanRequest | Self::Unknown { .. } => [const { None }; 4],
+            Self::ShutdownRequest { request_id, incarnation: number, reason, decide_within } => [
+                Some(("request_id", Field::Text(request_id.as_str()))),
+                incarnation(number),
+                Some(("reason", Field::Text(reason))),
+                Some(("decide_within", Field::Seconds(*decide_within))),
             ],
-            Self::ShutdownResponse { request_id, approve, reason, answered_by } => vec![
-                ("request_id", json!(request_id)),
-                ("approve", json!(approve)),
-                ("reason", json!(reason)),
-                ("answered_by", json!(answered_by.unwrap_or(AnsweredBy::Model))),
+            Self::ShutdownResponse { request_id, approve, reason, answered_by } => [
+                Some(("request_id", Field::Text(request_id.as_str()))),
+                Some(("approve", Field::Flag(*approve))),
+                Some(("reason", Field::Text(reason))),
+                Some(("answered_by", Field::AnsweredBy(answered_by.unwrap_or(AnsweredBy::Model)))),
             ],
-            Self::PlanApprovalRequest { request_id, plan, incarnation } => vec![
-                ("request_id", json!(request_id)),
-                ("plan", json!(plan)),
-                ("incarnation", json!(incarnation)),
+            Self::PlanApprovalRequest { request_id, plan, incarnation: number } => [
+                Some(("request_id", Field::Text(request_id.as_str()))),
+                Some(("plan", Field::Text(plan))),
+                incarnation(number),
+                None,
             ],
-            Self::PlanApprovalResponse { request_id, approve, feedback } => vec![
-                ("request_id", json!(request_id)),
-                ("approve", json!(approve)),
-                ("feedback", json!(feedback)),
+            Self::PlanApprovalResponse { request_id, approve, feedback } => [
+                Some(("request_id", Field::Text(request_id.as_str()))),
+                Some(("approve", Field::Flag(*approve))),
+                Some(("feedback", Field::Text(feedback))),
+                None,
             ],
-            Self::IdleNotification { idle_reason, summary } => {
-                vec![("idle_reason", json!(idle_reason)), ("summary", json!(summary))]
-            }
-            Self::TeammateTerminated { name, exit, unread } => {
-                vec![("name", json!(name)), ("exit", exit.clone()), ("unread", json!(unread))]
-            }
+            Self::IdleNotification { idle_reason, summary } => [
+                Some(("idle_reason", Field::IdleReason(*idle_reason))),
+                Some(("summary", Field::Text(summary))),
+                None,
+                None,
+            ],
+            Self::TeammateTerminated { name, exit, unread } => [
+                Some(("name", Field::Text(name))),
+                Some(("exit", Field::Json(exit))),
+                Some(("unread", Field::Number(*unread))),
+                None,
+            ],
         }
     }
 }
@@ -87,7 +132,10 @@ impl Body {
 /// Writes JSON on one line that no reader splits: U+0085, U+2028 and U+2029 count as line ends for some
 /// (Python's `splitlines` among them), so they are escaped.
 pub fn to_json_line(value: &Value) -> Vec<u8> {
-    let text = value.to_string();
+    escaped(value.to_string())
+}
+
+fn escaped(text: String) -> Vec<u8> {
     if !text.is_ascii() && text.contains(['\u{85}', '\u{2028}', '\u{2029}']) {
         let text = text.replace('\u{85}', "\\u0085").replace('\u{2028}', "\\u2028");
         return text.replace('\u{2029}', "\\u2029").into_bytes();

@@ -7,13 +7,17 @@ use std::fs;
 use std::io;
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpgid, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+    Pid, PidfdFlags, Signal, WaitOptions, getpgid, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal,
 };
 
 /// Kills every child of this process but the spared ones, and what descends from them, in one round. Returns the
 /// children that it found, which are not reaped.
 ///
-/// What was forked during the round can be missed: its parent is gone then, so that it is a child the next time.
+/// All of it is stopped first, from the top down, and then killed from the bottom up: what is stopped forks no more,
+/// whereas each process that is killed makes room for one more of those that fork as fast as they can. What loses
+/// its parent during the round can be missed: it is a child of this process then, and found the next time. So nothing
+/// is left when a round finds no child.
 ///
 /// # Errors
 /// The system's error if the children cannot be listed.
@@ -21,14 +25,22 @@ pub(crate) fn kill_children(spared: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>
     let mut children = children_of("self")?;
     children.retain(|&child| !spared(child));
     for &child in &children {
-        // One step for the whole group: a fork in it fails while the signal is on its way.
+        // One step for a whole group: a fork in it fails while the signal is on its way.
         if getpgid(Some(child)) == Ok(child) {
             ignore_gone(kill_process_group(child, Signal::KILL));
         }
     }
-    for &child in &children {
-        kill_descendants(child);
-        ignore_gone(kill_process(child, Signal::KILL));
+    let mut found: Vec<Found> = children.iter().map(|&pid| Found { pid, parent: None }).collect();
+    let mut next = 0;
+    while let Some(process) = found.get(next).copied() {
+        process.signal(Signal::STOP);
+        // A process that is gone meanwhile has left its children to this one.
+        let below = children_of(&process.pid.as_raw_pid().to_string()).unwrap_or_default();
+        found.extend(below.into_iter().map(|pid| Found { pid, parent: Some(process.pid) }));
+        next += 1;
+    }
+    for process in found.iter().rev() {
+        process.signal(Signal::KILL);
     }
     Ok(children)
 }
@@ -46,17 +58,20 @@ pub(crate) fn reap_orphans(but: Pid) -> io::Result<()> {
     Ok(())
 }
 
-/// Kills what descends from a process that is not reaped.
-fn kill_descendants(ancestor: Pid) {
-    let mut parents = vec![ancestor];
-    while let Some(parent) = parents.pop() {
-        // A parent that is gone meanwhile has left its children to this process.
-        for child in children_of(&parent.as_raw_pid().to_string()).unwrap_or_default() {
-            let Ok(held) = pidfd_open(child, PidfdFlags::empty()) else { continue };
-            if parent_of(child) == Some(parent) {
-                parents.push(child);
-                ignore_gone(pidfd_send_signal(held, Signal::KILL));
-            }
+/// A process that is to be killed.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    pid: Pid,
+    /// None: this process, whose children keep their pids until it reaps them.
+    parent: Option<Pid>,
+}
+
+impl Found {
+    fn signal(self, signal: Signal) {
+        let Some(parent) = self.parent else { return ignore_gone(kill_process(self.pid, signal)) };
+        let Ok(held) = pidfd_open(self.pid, PidfdFlags::empty()) else { return };
+        if parent_of(self.pid) == Some(parent) {
+            ignore_gone(pidfd_send_signal(held, signal));
         }
     }
 }

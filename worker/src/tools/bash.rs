@@ -56,7 +56,11 @@ pub(super) struct Foreground {
 
 impl Foreground {
     /// Starts a command.
-    pub(super) fn start(surroundings: &Surroundings, command: &str, timeout: Option<f64>) -> Result<Self, String> {
+    pub(super) fn start(
+        surroundings: &Surroundings,
+        command: &str,
+        timeout: Option<f64>,
+    ) -> Result<Self, String> {
         check_length(command)?;
         let timeout = Duration::from_secs_f64(timeout.unwrap_or(DEFAULT_TIMEOUT));
         let start = || {
@@ -170,7 +174,9 @@ fn check_length(command: &str) -> Result<(), String> {
     if length <= MAX_COMMAND {
         return Ok(());
     }
-    Err(format!("the command has {length} bytes, the limit is {MAX_COMMAND}: write it to a file, and run that"))
+    Err(format!(
+        "the command has {length} bytes, the limit is {MAX_COMMAND}: write it to a file, and run that"
+    ))
 }
 
 fn cannot_start(surroundings: &Surroundings, error: &io::Error) -> String {

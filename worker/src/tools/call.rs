@@ -107,9 +107,11 @@ impl Call {
                 timeout: fields.timeout()?,
                 background: fields.flag("run_in_background")?.unwrap_or(false),
             },
-            "read_file" => {
-                Self::ReadFile { path: fields.path()?, limit: fields.count("limit")?, offset: fields.count("offset")? }
-            }
+            "read_file" => Self::ReadFile {
+                path: fields.path()?,
+                limit: fields.count("limit")?,
+                offset: fields.count("offset")?,
+            },
             "write_file" => Self::WriteFile { path: fields.path()?, content: fields.text("content")? },
             "edit_file" => Self::EditFile {
                 path: fields.path()?,

@@ -15,9 +15,9 @@ use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use uuid::Uuid;
 
-pub(crate) use beneath::{FileError, Workspace};
-use beneath::Place;
 use super::output::KEPT;
+use beneath::Place;
+pub(crate) use beneath::{FileError, Workspace};
 
 /// How many lines are read unless a call says otherwise.
 const DEFAULT_LINES: u64 = 2000;
@@ -33,7 +33,12 @@ const PROBE: usize = 8 << 10;
 
 impl Workspace {
     /// Reads lines of a text file, from `offset` (counted from 1), at most `limit` of them and 50,000 characters.
-    pub(super) fn read(&self, path: &str, offset: Option<u64>, limit: Option<u64>) -> Result<String, FileError> {
+    pub(super) fn read(
+        &self,
+        path: &str,
+        offset: Option<u64>,
+        limit: Option<u64>,
+    ) -> Result<String, FileError> {
         let (file, stat) = self.open_existing(path)?;
         let mut reader = BufReader::with_capacity(PROBE, file);
         let error = |error| FileError::io("read", path, error);
@@ -79,7 +84,9 @@ impl Workspace {
         let (file, stat) = open_place(path, &place)?;
         if size(&stat) > MAX_EDIT {
             let size = size(&stat);
-            return Err(FileError::Useless(format!("{path} has {size} bytes, the limit for edit_file is {MAX_EDIT}")));
+            return Err(FileError::Useless(format!(
+                "{path} has {size} bytes, the limit for edit_file is {MAX_EDIT}"
+            )));
         }
         let mut content = Vec::new();
         file.take(MAX_EDIT).read_to_end(&mut content).map_err(|error| FileError::io("read", path, error))?;
@@ -187,11 +194,13 @@ fn replace(path: &str, place: &Place, content: &[u8], old: Option<&Stat>) -> Res
     let io = |verb| move |errno: Errno| FileError::io(verb, path, errno);
     if old.is_some() {
         // A rename asks only for the directory: a file that may not be written must stay.
-        rustix::fs::accessat(&place.parent, &place.name, Access::WRITE_OK, AtFlags::EACCESS).map_err(io("write"))?;
+        rustix::fs::accessat(&place.parent, &place.name, Access::WRITE_OK, AtFlags::EACCESS)
+            .map_err(io("write"))?;
     }
     let temporary = format!(".teamd-{}.tmp", Uuid::new_v4().simple());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(&place.parent, &temporary, flags, Mode::from_raw_mode(0o666)).map_err(io("write"))?;
+    let file = rustix::fs::openat(&place.parent, &temporary, flags, Mode::from_raw_mode(0o666))
+        .map_err(io("write"))?;
     let written = fill(file, content, old)
         .map_err(|error| FileError::io("write", path, error))
         .and_then(|()| unchanged(path, place, old))

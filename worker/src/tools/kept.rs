@@ -142,10 +142,15 @@ impl Kept {
         if let Some(report) = lines.find_map(|line| serde_json::from_slice(line).ok()) {
             return Ended::Reported(report);
         }
-        while sweep_strays() > 0 {
-            self.child_ended.recv().await;
+        loop {
+            match sweep_strays() {
+                Swept::Nothing => return Ended::KeeperLost,
+                Swept::Gone => {}
+                Swept::Dying => {
+                    self.child_ended.recv().await;
+                }
+            }
         }
-        Ended::KeeperLost
     }
 
     fn try_reap(&mut self) -> bool {
@@ -178,19 +183,34 @@ fn spawn_with_signals_blocked(command: &mut Command) -> io::Result<Child> {
     started
 }
 
+/// What one round of sweeping up came upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Swept {
+    /// Nothing: nothing is left.
+    Nothing,
+    /// Strays, which are gone; what they leave is found in the next round.
+    Gone,
+    /// Strays that are not gone yet: SIGCHLD announces the end of each.
+    Dying,
+}
+
 /// Kills and reaps, in one round, the children of this process that are no keepers, and what descends from them.
-/// Returns how many are not gone yet; the end of each is announced by SIGCHLD.
-pub(super) fn sweep_strays() -> usize {
+pub(super) fn sweep_strays() -> Swept {
     let keepers = keepers();
     let strays = match sweep::kill_children(|child| keepers.contains(&child)) {
         Ok(strays) => strays,
         Err(error) => {
             tracing::error!("cannot look for what a keeper left: {error}");
-            return 0;
+            return Swept::Nothing;
         }
     };
-    let gone = |&stray: &Pid| !matches!(rustix::process::waitpid(Some(stray), WaitOptions::NOHANG), Ok(None));
-    strays.len() - strays.iter().filter(|stray| gone(stray)).count()
+    let mut swept = if strays.is_empty() { Swept::Nothing } else { Swept::Gone };
+    for stray in strays {
+        if matches!(rustix::process::waitpid(Some(stray), WaitOptions::NOHANG), Ok(None)) {
+            swept = Swept::Dying;
+        }
+    }
+    swept
 }
 
 /// Returns program and first arguments of a keeper: this binary, whatever stands at its path meanwhile.
@@ -208,7 +228,8 @@ fn keeper_program() -> (PathBuf, Vec<OsString>) {
 /// In unit tests, this binary is the test harness, and one of its tests is the keeper.
 #[cfg(test)]
 fn keeper_program() -> (PathBuf, Vec<OsString>) {
-    let arguments = [crate::keeper::tests::ENTRY, "--exact", "--quiet", "--nocapture", "--test-threads=1", "--"];
+    let arguments =
+        [crate::keeper::tests::ENTRY, "--exact", "--quiet", "--nocapture", "--test-threads=1", "--"];
     let arguments = arguments.into_iter().chain([crate::keeper::tests::AS_KEEPER, SUBCOMMAND]);
     (Path::new("/proc/self/exe").to_owned(), arguments.map(OsString::from).collect())
 }

@@ -20,7 +20,7 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::time::{Duration, Instant, sleep_until};
 
 use bash::{Background, Foreground};
-pub(crate) use call::{Call, TOOLS};
+pub(crate) use call::Call;
 use files::{FileError, Workspace};
 use kept::Surroundings;
 
@@ -121,14 +121,17 @@ impl Toolbox {
             }
             Call::ReadFile { path, limit, offset } => self.workspace.read(&path, offset, limit).into(),
             Call::WriteFile { path, content } => self.workspace.write(&path, &content).into(),
-            Call::EditFile { path, old_text, new_text } => self.workspace.edit(&path, &old_text, &new_text).into(),
+            Call::EditFile { path, old_text, new_text } => {
+                self.workspace.edit(&path, &old_text, &new_text).into()
+            }
             Call::Sleep { seconds } => {
                 let until = Instant::now() + Duration::from_secs_f64(seconds);
                 return Running(State::Sleep { until, seconds });
             }
-            Call::SendMessage { .. } | Call::ReadInbox | Call::ShutdownResponse { .. } | Call::PlanApproval { .. } => {
-                Outcome::error("this tool is not run here")
-            }
+            Call::SendMessage { .. }
+            | Call::ReadInbox
+            | Call::ShutdownResponse { .. }
+            | Call::PlanApproval { .. } => Outcome::error("this tool is not run here"),
         };
         Running(State::Done(outcome))
     }

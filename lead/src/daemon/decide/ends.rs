@@ -69,7 +69,13 @@ impl View<'_> {
         Next::End { note: Some(note) }
     }
 
-    fn exited(&self, member: &Member, ended: &Ended, (end, next): (End, Next), ids: &mut dyn Ids) -> Decision {
+    fn exited(
+        &self,
+        member: &Member,
+        ended: &Ended,
+        (end, next): (End, Next),
+        ids: &mut dyn Ids,
+    ) -> Decision {
         let restart = matches!(next, Next::Restart);
         let exit = Exit {
             code: ended.code,

@@ -18,7 +18,8 @@ impl View<'_> {
     }
 
     fn try_spawn(&self, client: Client, order: &SpawnOrder, facts: &SpawnFacts) -> Result<Decision, Refusal> {
-        let name = Name::new(order.name.as_str()).map_err(|e| Refusal::new(RefusalCode::Usage, e.to_string()))?;
+        let name =
+            Name::new(order.name.as_str()).map_err(|e| Refusal::new(RefusalCode::Usage, e.to_string()))?;
         let before = self.team.members.get(&name).map(|state| &state.record);
         self.may_begin(&name, before, order, facts)?;
         let member = match before.filter(|_| order.resume) {
@@ -45,7 +46,11 @@ impl View<'_> {
     ) -> Result<(), Refusal> {
         let refuse = |code, message: String, hint: String| Err(Refusal::new(code, message).hint(hint));
         if self.team.stopping {
-            return refuse(RefusalCode::Conflict, "the daemon is stopping".into(), "`teamd start` again, later".into());
+            return refuse(
+                RefusalCode::Conflict,
+                "the daemon is stopping".into(),
+                "`teamd start` again, later".into(),
+            );
         }
         if before.is_some_and(|member| !member.phase.is_ended()) {
             let hint = format!("take another name, or `teamctl shutdown {name}` first");
@@ -126,7 +131,9 @@ impl View<'_> {
             self.running(name).map(|member| {
                 let life = Life { name: name.clone(), incarnation: member.incarnation };
                 let done = Done::Recorded { seq: self.team.seq, incarnation: member.incarnation };
-                Decision::default().act(Action::Say(life, ToWorker::Interrupt)).act(Action::Reply(client, Ok(done)))
+                Decision::default()
+                    .act(Action::Say(life, ToWorker::Interrupt))
+                    .act(Action::Reply(client, Ok(done)))
             }),
         )
     }

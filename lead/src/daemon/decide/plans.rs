@@ -50,7 +50,13 @@ impl View<'_> {
     }
 
     /// Closes the gate and asks for a plan, in one line.
-    pub(super) fn request_plan(&self, client: Client, name: &Name, content: &str, ids: &mut dyn Ids) -> Decision {
+    pub(super) fn request_plan(
+        &self,
+        client: Client,
+        name: &Name,
+        content: &str,
+        ids: &mut dyn Ids,
+    ) -> Decision {
         let asked = self.running(name).map(|member| {
             let member = Member { gate: Gate::Closed, ..self.updated(member) };
             let done = Done::Recorded { seq: self.team.seq + 1, incarnation: member.incarnation };
@@ -78,7 +84,8 @@ fn explain(request: &Request, why: request::Refusal) -> Refusal {
                 _ => String::new(),
             };
             let message = format!("{id} is {} already{when}", status.as_str());
-            let hint = format!("a further plan of {} gets an id of its own: `teamctl plans`", request.member());
+            let hint =
+                format!("a further plan of {} gets an id of its own: `teamctl plans`", request.member());
             Refusal::new(RefusalCode::Conflict, message).hint(hint)
         }
         request::Refusal::Repeated => Refusal::new(RefusalCode::Conflict, why.to_string()),

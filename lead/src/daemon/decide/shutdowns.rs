@@ -63,7 +63,8 @@ impl View<'_> {
             reason: None,
             answered_by: None,
         };
-        let (id, tell) = (request.request_id.clone(), Tell { to: member.name.clone(), id: request.message_id });
+        let (id, tell) =
+            (request.request_id.clone(), Tell { to: member.name.clone(), id: request.message_id });
         (Decision::default().request(RequestEvent::Asked, request, vec![tell]), id)
     }
 
@@ -124,9 +125,16 @@ impl View<'_> {
         })
     }
 
-    fn ask_all(&self, reason: &str, decide_within: f64, force_after: Option<f64>, ids: &mut dyn Ids) -> Decision {
+    fn ask_all(
+        &self,
+        reason: &str,
+        decide_within: f64,
+        force_after: Option<f64>,
+        ids: &mut dyn Ids,
+    ) -> Decision {
         let stopping = Record::Team(self.team_record(TeamEvent::Stopping));
-        let first = if self.team.stopping { Decision::default() } else { Decision::default().record(stopping) };
+        let first =
+            if self.team.stopping { Decision::default() } else { Decision::default().record(stopping) };
         self.alive().fold(first, |decision, member| {
             let (name, reason) = (member.name.clone(), reason.to_owned());
             let order = ShutdownOrder { name, reason, decide_within, force_after };
@@ -153,7 +161,9 @@ impl View<'_> {
 /// The request with more force, if the order brings more.
 fn with_force(request: &Request, force_after: Option<f64>) -> Option<Request> {
     let force_after = force_after?;
-    let Payload::Shutdown { reason, decide_within, force_after: before } = &request.payload else { return None };
+    let Payload::Shutdown { reason, decide_within, force_after: before } = &request.payload else {
+        return None;
+    };
     if before.is_some_and(|before| before <= force_after) {
         return None;
     }

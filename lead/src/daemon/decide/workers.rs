@@ -50,13 +50,18 @@ impl View<'_> {
     }
 
     /// A pending plan that its author does not wait for, though it knows of it, is nobody's plan.
+    ///
+    /// One that waits for another plan has that named next: then it is recorded, and takes the place of this one, or
+    /// its id is taken, and it comes to the id of this one (a life that was restarted begins with the first id).
     pub(super) fn said(&self, life: &Life, state: &WorkerState) -> Decision {
         let Some(member) = self.team.members.get(&life.name).filter(|_| self.present(life).is_some()) else {
             return Decision::default();
         };
-        let Some(plan) = self.team.pending(&life.name, Kind::PlanApproval) else { return Decision::default() };
+        let Some(plan) = self.team.pending(&life.name, Kind::PlanApproval) else {
+            return Decision::default();
+        };
         let knows = state.doing != Doing::Starting && state.acted_on >= member.seq;
-        if !knows || state.plan.as_ref() == Some(&plan.request_id) {
+        if !knows || state.plan.is_some() {
             return Decision::default();
         }
         let reason = format!("{} does not wait for it any more", life.name);

@@ -78,7 +78,8 @@ fn arguments(name: &str, rest: &str) -> Map<String, Value> {
         "plan_approval" => json!({ "plan": unescape(rest) }),
         "sleep" => json!({ "seconds": number(rest) }),
         "shutdown_response" => {
-            let (verdict, reason) = second.trim_start().split_once(char::is_whitespace).unwrap_or((second.trim(), ""));
+            let (verdict, reason) =
+                second.trim_start().split_once(char::is_whitespace).unwrap_or((second.trim(), ""));
             json!({ "request_id": first, "approve": approval(verdict), "reason": reason.trim_start() })
         }
         // What the rest means is for the tool to say: it names the fields that it misses.
@@ -146,11 +147,7 @@ mod tests {
             ("/bash { date; }", "bash", json!({"command": "{ date; }"})),
             (r"/bash printf 'a\n'", "bash", json!({"command": r"printf 'a\n'"})),
             ("/bash& sleep 9", "bash", json!({"command": "sleep 9", "run_in_background": true})),
-            (
-                r#"/bash& {"command":"x"}"#,
-                "bash",
-                json!({"command": "x", "run_in_background": true}),
-            ),
+            (r#"/bash& {"command":"x"}"#, "bash", json!({"command": "x", "run_in_background": true})),
             (r#"/bash {"command":"x","timeout":3}"#, "bash", json!({"command": "x", "timeout": 3})),
             ("/read_file a b.txt", "read_file", json!({"path": "a b.txt"})),
             ("/write_file notes.txt hello", "write_file", json!({"path": "notes.txt", "content": "hello"})),

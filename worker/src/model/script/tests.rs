@@ -54,7 +54,11 @@ impl Talk {
     }
 
     fn result(&mut self, id: &str, content: &str) {
-        self.record(Event::Result { tool_use_id: id.to_owned(), content: content.to_owned(), is_error: false });
+        self.record(Event::Result {
+            tool_use_id: id.to_owned(),
+            content: content.to_owned(),
+            is_error: false,
+        });
     }
 
     /// Lets the model make its next call, and gives it a result.
@@ -180,7 +184,10 @@ fn a_rejection_is_used_once_and_the_work_goes_on() {
     let mut talk = Talk::with("/reject_shutdown still writing\n/bash one\n/bash two");
     talk.call("1");
     talk.record(asked("a1"));
-    assert_eq!(talk.call("rejected").1, json!({ "request_id": "a1", "approve": false, "reason": "still writing" }));
+    assert_eq!(
+        talk.call("rejected").1,
+        json!({ "request_id": "a1", "approve": false, "reason": "still writing" })
+    );
     assert_eq!(talk.call("2").1, json!({ "command": "two" }));
     talk.record(asked("b2"));
     assert_eq!(talk.call("approved").1, json!({ "request_id": "b2", "approve": true, "reason": "done" }));

@@ -61,7 +61,9 @@ fn a_rejected_plan_leaves_the_gate_closed() {
 #[test]
 fn a_submitted_plan_closes_an_open_gate_and_ends_background_commands() {
     let team = Team::new();
-    let mut worker = team.work("/bash& sleep 617\n/plan_approval Drop it");
+    let mut worker = team.work(
+        "/bash& touch up; sleep 617\n/bash until [ -e up ]; do sleep 0.01; done\n/plan_approval Drop it",
+    );
     let (request_id, _) = recorded_plan(&mut worker);
     let log = team.dir.root().join("log/alice.background-1.log");
     assert!(std::fs::read_to_string(log).unwrap().trim_end().ends_with("[ended]"));
@@ -142,7 +144,10 @@ fn a_taken_id_is_exchanged() {
 #[test]
 fn closing_the_gate_lets_the_foreground_end_and_counts_then() {
     let team = Team::new();
-    let mut worker = team.work("/bash& sleep 619\n/bash sleep 0.5; echo kept\n/bash echo refused");
+    let mut worker = team.work(
+        "/bash& touch up; sleep 619\n/bash until [ -e up ]; do sleep 0.01; done\n\
+         /bash sleep 0.5; echo kept\n/bash echo refused",
+    );
     worker.doing("bash: sleep 0.5; echo kept");
     worker.word(|word| word.gate = Gate::Closed);
     let seq = worker.word.seq;
@@ -152,7 +157,7 @@ fn closing_the_gate_lets_the_foreground_end_and_counts_then() {
     });
     assert!(worker.state.acted_on < seq);
     worker.state_where("acted on", |state| state.acted_on == seq);
-    assert_eq!(team.results()[1], ("kept".to_owned(), false));
+    assert_eq!(team.results()[2], ("kept".to_owned(), false));
     worker.idle();
-    assert!(team.results()[2].1);
+    assert!(team.results()[3].1);
 }

@@ -31,11 +31,15 @@ fn toolbox_in(workspace: &Path) -> Toolbox {
     let life_lock = team_dir.open_file(&TeamPath::transcript(&name), flags).unwrap();
     life_lock.try_lock().unwrap();
     let environment = Environment {
-        variables: vec![(b"PATH".to_vec(), b"/usr/bin:/bin".to_vec()), (b"COLOUR".to_vec(), b"b l\xfce".to_vec())],
+        variables: vec![
+            (b"PATH".to_vec(), b"/usr/bin:/bin".to_vec()),
+            (b"COLOUR".to_vec(), b"b l\xfce".to_vec()),
+        ],
         secrets: vec![(b"OPENAI_API_KEY".to_vec(), b"sk-secret".to_vec())],
         umask: 0o22,
     };
-    Toolbox::new(ToolboxConfig { workspace: workspace.to_owned(), team_dir, name, life_lock, environment }).unwrap()
+    Toolbox::new(ToolboxConfig { workspace: workspace.to_owned(), team_dir, name, life_lock, environment })
+        .unwrap()
 }
 
 impl Scratch {
@@ -58,7 +62,10 @@ impl Scratch {
     }
 
     async fn background(&mut self, command: &str) -> Outcome {
-        self.toolbox.start(Call::Bash { command: command.to_owned(), timeout: None, background: true }).finish().await
+        self.toolbox
+            .start(Call::Bash { command: command.to_owned(), timeout: None, background: true })
+            .finish()
+            .await
     }
 
     async fn run(&mut self, command: &str) -> Outcome {
@@ -69,7 +76,8 @@ impl Scratch {
     async fn pids(&self, count: usize) -> Vec<Pid> {
         let read = || fs::read_to_string(self.path("pids")).unwrap_or_default();
         until(|| read().lines().count() >= count).await;
-        let pids: Vec<Pid> = read().lines().map(|line| Pid::from_raw(line.trim().parse().unwrap()).unwrap()).collect();
+        let pids: Vec<Pid> =
+            read().lines().map(|line| Pid::from_raw(line.trim().parse().unwrap()).unwrap()).collect();
         assert_eq!(pids.len(), count);
         pids
     }
@@ -126,7 +134,8 @@ async fn the_result_is_what_the_command_wrote_and_how_it_ended() {
 #[tokio::test]
 async fn a_command_gets_its_environment_and_no_key() {
     let mut scratch = Scratch::new();
-    let listed = scratch.run("env | grep -v -e '^_=' -e '^SHLVL=' -e '^PWD=' -e '^OLDPWD=' | LC_ALL=C sort").await;
+    let listed =
+        scratch.run("env | grep -v -e '^_=' -e '^SHLVL=' -e '^PWD=' -e '^OLDPWD=' | LC_ALL=C sort").await;
     assert_eq!(listed, Outcome::ok("COLOUR=b l\u{fffd}e\nPATH=/usr/bin:/bin"));
     let workspace = scratch.folder.path().canonicalize().unwrap();
     assert_eq!(scratch.run("pwd").await, Outcome::ok(workspace.to_str().unwrap()));
@@ -140,10 +149,12 @@ async fn a_command_gets_three_descriptors_and_none_of_the_keepers() {
     let listed = scratch.run("readlink /proc/self/fd/{0..300}; true").await;
     let kinds: Vec<&str> = listed.content.lines().map(|line| line.split(':').next().unwrap()).collect();
     assert_eq!(kinds, ["/dev/null", "pipe", "pipe"]);
-    let group = scratch.run("test $(ps -o pgid= $$) = $$ && ps -o pgid= $PPID | grep -vq $$ && echo apart").await;
+    let group =
+        scratch.run("test $(ps -o pgid= $$) = $$ && ps -o pgid= $PPID | grep -vq $$ && echo apart").await;
     assert_eq!(group, Outcome::ok("apart"));
     // The keeper's channel is a socket, which nobody can open by its path.
-    let written = scratch.run(r#"echo '{"code":0,"because":"exited"}' 2>&1 > /proc/$PPID/fd/1; exit 7"#).await;
+    let written =
+        scratch.run(r#"echo '{"code":0,"because":"exited"}' 2>&1 > /proc/$PPID/fd/1; exit 7"#).await;
     assert!(written.content.ends_with("[exit code 7]"), "{written:?}");
     assert_eq!(fs::read(transcript(scratch.folder.path())).unwrap(), b"");
 }
@@ -268,7 +279,8 @@ async fn a_command_that_closes_its_output_is_waited_for() {
 #[tokio::test]
 async fn an_output_that_was_handed_to_another_process_holds_nobody_up() {
     let mut scratch = Scratch::new();
-    let mut running = scratch.start("echo $$ > pid.new; mv pid.new pid; while [ ! -e go ]; do sleep 0.01; done; echo end");
+    let mut running =
+        scratch.start("echo $$ > pid.new; mv pid.new pid; while [ ! -e go ]; do sleep 0.01; done; echo end");
     let pid = scratch.path("pid");
     let held = async {
         until(|| pid.exists()).await;
@@ -288,7 +300,11 @@ async fn a_flood_is_cut_and_needs_little_memory() {
     let outcome = scratch.run("echo begin; yes 0123456789 | head -c 200000000; echo end").await;
     assert!(outcome.content.starts_with("begin\n0123456789\n"));
     let cut = 200_000_000 + "begin\nend\n".len() - 50_000;
-    assert!(outcome.content.contains(&format!("[{cut} characters cut]")), "{}", &outcome.content[24_990..25_050]);
+    assert!(
+        outcome.content.contains(&format!("[{cut} characters cut]")),
+        "{}",
+        &outcome.content[24_990..25_050]
+    );
     assert!(outcome.content.ends_with("end"));
     assert!(memory() < before + (40 << 20), "{} before, {} after", before, memory());
 }
@@ -322,7 +338,9 @@ async fn a_workspace_that_is_gone_is_named() {
 async fn a_tree_of_sessions_is_ended_whatever_its_size() {
     let mut scratch = Scratch::new();
     let grow = r#"echo $$ >> "$PIDS"; if [ $1 -gt 0 ]; then for i in 1 2; do setsid bash grow $(($1 - 1)) & done; fi; sleep 1000"#;
-    File::create(scratch.path("grow")).and_then(|mut file| io::Write::write_all(&mut file, grow.as_bytes())).unwrap();
+    File::create(scratch.path("grow"))
+        .and_then(|mut file| io::Write::write_all(&mut file, grow.as_bytes()))
+        .unwrap();
     let running = scratch.start("PIDS=$PWD/pids bash grow 5");
     let pids = scratch.pids(63).await;
     timeout(LIMIT, running.cancel("enough")).await.unwrap();
@@ -338,11 +356,15 @@ const CHAIN: &str = r#"
 #[tokio::test]
 async fn a_chain_of_forks_is_caught() {
     let mut scratch = Scratch::new();
-    File::create(scratch.path("chain")).and_then(|mut file| io::Write::write_all(&mut file, CHAIN.as_bytes())).unwrap();
+    File::create(scratch.path("chain"))
+        .and_then(|mut file| io::Write::write_all(&mut file, CHAIN.as_bytes()))
+        .unwrap();
     let outcome = scratch.run("perl chain & sleep 0.3; echo over").await;
     assert_eq!(outcome, Outcome::ok("over"));
     let marker = scratch.path("chain").to_string_lossy().into_owned();
-    assert!(!processes().any(|pid| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(&marker))));
+    assert!(!processes().any(|pid| {
+        fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(&marker))
+    }));
 }
 
 fn processes() -> impl Iterator<Item = u32> {
@@ -388,7 +410,13 @@ async fn everything_ends_with_a_worker_that_is_killed() {
         drop(scratch.toolbox);
         let folder = scratch.folder;
         let mut command = Command::new("/proc/self/exe");
-        command.args(["tools::bash::tests::worker_entry", "--exact", "--nocapture", "--test-threads=1", "--"]);
+        command.args([
+            "tools::bash::tests::worker_entry",
+            "--exact",
+            "--nocapture",
+            "--test-threads=1",
+            "--",
+        ]);
         command.arg("as-worker").arg(folder.path()).arg(how);
         let mut worker = kept::spawn_spared(command).unwrap();
         let pids = folder.path().join("pids");
@@ -425,7 +453,9 @@ async fn a_command_in_the_background_writes_its_log_and_ends_when_told() {
 #[tokio::test]
 async fn a_command_in_the_background_that_ends_by_itself_says_so_in_its_log() {
     let mut scratch = Scratch::new();
-    for (id, command, log) in [(1, "echo a; exit 3", "a\n\n[exit code 3]\n"), (2, "kill -9 $$", "\n[ended by signal 9]\n")] {
+    for (id, command, log) in
+        [(1, "echo a; exit 3", "a\n\n[exit code 3]\n"), (2, "kill -9 $$", "\n[ended by signal 9]\n")]
+    {
         scratch.background(command).await;
         until(|| !scratch.toolbox.has_background()).await;
         let at = scratch.path(&format!(".team/log/alice.background-{id}.log"));

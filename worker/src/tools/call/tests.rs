@@ -24,13 +24,21 @@ fn every_tool_is_read() {
             json!({"path": "a", "limit": 5.0, "offset": 7}),
             Call::ReadFile { path: "a".into(), limit: Some(5), offset: Some(7) },
         ),
-        ("write_file", json!({"path": "a", "content": ""}), Call::WriteFile { path: "a".into(), content: "".into() }),
+        (
+            "write_file",
+            json!({"path": "a", "content": ""}),
+            Call::WriteFile { path: "a".into(), content: "".into() },
+        ),
         (
             "edit_file",
             json!({"path": "a", "old_text": "x", "new_text": ""}),
             Call::EditFile { path: "a".into(), old_text: "x".into(), new_text: "".into() },
         ),
-        ("send_message", json!({"to": "bob", "content": "hi"}), Call::SendMessage { to: "bob".into(), content: "hi".into() }),
+        (
+            "send_message",
+            json!({"to": "bob", "content": "hi"}),
+            Call::SendMessage { to: "bob".into(), content: "hi".into() },
+        ),
         ("read_inbox", json!({}), Call::ReadInbox),
         ("read_inbox", Value::Null, Call::ReadInbox),
         (
@@ -58,10 +66,26 @@ fn what_is_wrong_is_said_exactly() {
         ("bash", json!({}), "bash: the field \"command\" is missing"),
         ("bash", json!({"command": ["ls"]}), "bash: the field \"command\" must be a string, not an array"),
         ("bash", json!({"command": " "}), "bash: the field \"command\" must be a string that is not empty"),
-        ("bash", json!({"command": "a\u{0}b"}), "bash: the field \"command\" must be a string without NUL characters"),
-        ("bash", json!({"command": "a", "timeout": 0}), "bash: the field \"timeout\" must be above 0 and at most 3600 seconds"),
-        ("bash", json!({"command": "a", "timeout": 3601}), "bash: the field \"timeout\" must be above 0 and at most 3600 seconds"),
-        ("bash", json!({"command": "a", "timeout": "9"}), "bash: the field \"timeout\" must be a number, not a string"),
+        (
+            "bash",
+            json!({"command": "a\u{0}b"}),
+            "bash: the field \"command\" must be a string without NUL characters",
+        ),
+        (
+            "bash",
+            json!({"command": "a", "timeout": 0}),
+            "bash: the field \"timeout\" must be above 0 and at most 3600 seconds",
+        ),
+        (
+            "bash",
+            json!({"command": "a", "timeout": 3601}),
+            "bash: the field \"timeout\" must be above 0 and at most 3600 seconds",
+        ),
+        (
+            "bash",
+            json!({"command": "a", "timeout": "9"}),
+            "bash: the field \"timeout\" must be a number, not a string",
+        ),
         (
             "bash",
             json!({"command": "a", "run_in_background": "yes"}),
@@ -73,17 +97,37 @@ fn what_is_wrong_is_said_exactly() {
             "bash: there is no field \"cwd\"; the fields are command, timeout, run_in_background",
         ),
         ("read_inbox", json!({"last": 3}), "read_inbox: there is no field \"last\"; the tool takes none"),
-        ("read_file", json!({"path": "a", "offset": 0}), "read_file: the field \"offset\" must be a whole number from 1"),
-        ("read_file", json!({"path": "a", "limit": 1.5}), "read_file: the field \"limit\" must be a whole number from 1"),
-        ("read_file", json!({"path": "a", "limit": -1}), "read_file: the field \"limit\" must be a whole number from 1"),
+        (
+            "read_file",
+            json!({"path": "a", "offset": 0}),
+            "read_file: the field \"offset\" must be a whole number from 1",
+        ),
+        (
+            "read_file",
+            json!({"path": "a", "limit": 1.5}),
+            "read_file: the field \"limit\" must be a whole number from 1",
+        ),
+        (
+            "read_file",
+            json!({"path": "a", "limit": -1}),
+            "read_file: the field \"limit\" must be a whole number from 1",
+        ),
         ("write_file", json!({"path": "a"}), "write_file: the field \"content\" is missing"),
-        ("shutdown_response", json!({"request_id": "a1"}), "shutdown_response: the field \"approve\" is missing"),
+        (
+            "shutdown_response",
+            json!({"request_id": "a1"}),
+            "shutdown_response: the field \"approve\" is missing",
+        ),
         (
             "shutdown_response",
             json!({"request_id": "no good", "approve": true}),
             "shutdown_response: the field \"request_id\" is not a request id: 1 to 64 of A-Z, a-z, 0-9, _ and - are expected",
         ),
-        ("plan_approval", json!({"plan": "\n"}), "plan_approval: the field \"plan\" must be a string that is not empty"),
+        (
+            "plan_approval",
+            json!({"plan": "\n"}),
+            "plan_approval: the field \"plan\" must be a string that is not empty",
+        ),
         ("sleep", json!({"seconds": -1}), "sleep: the field \"seconds\" must be from 0 to 86400"),
     ] {
         assert_eq!(Call::parse(name, &input), Err(error.to_owned()), "{name} {input}");

@@ -12,7 +12,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, readlinkat, statat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, readlinkat, statat,
+};
 use rustix::io::Errno;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
 
@@ -106,7 +108,8 @@ impl Workspace {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|errno| FileError::io("open the workspace", &shown, errno))?;
-        let real = path.canonicalize().map_err(|error| FileError::io("resolve the workspace", &shown, error))?;
+        let real =
+            path.canonicalize().map_err(|error| FileError::io("resolve the workspace", &shown, error))?;
         if real.starts_with(team_dir.root()) {
             return Err(FileError::TeamDir(shown));
         }
@@ -132,7 +135,8 @@ impl Workspace {
         if same(&fstat(team_dir)?) {
             return Ok(true);
         }
-        let folder_is = |folder| statat(team_dir, folder, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| same(&stat));
+        let folder_is =
+            |folder| statat(team_dir, folder, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| same(&stat));
         Ok(FOLDERS.into_iter().any(folder_is))
     }
 }
@@ -157,7 +161,9 @@ impl Walk<'_> {
             if path.starts_with(self.workspace.team_dir.root()) {
                 return Err(FileError::TeamDir(self.path.to_owned()));
             }
-            let inside = [&self.workspace.path, &self.workspace.real].into_iter().find_map(|root| path.strip_prefix(root).ok());
+            let inside = [&self.workspace.path, &self.workspace.real]
+                .into_iter()
+                .find_map(|root| path.strip_prefix(root).ok());
             relative = inside.ok_or_else(|| self.workspace.outside(self.path))?;
             self.behind.clear();
         }

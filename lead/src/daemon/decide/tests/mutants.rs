@@ -101,7 +101,8 @@ impl World {
     pub(super) fn answers_any_line(&self, daemon: &Daemon, events: &mut VecDeque<Event>) {
         let line = self.disk.inboxes.get(&Name::lead()).and_then(|inbox| inbox.last());
         let Some(line) = line.filter(|_| self.is(Mutant::AnyLineCounts)) else { return };
-        let (Body::ShutdownResponse { request_id, .. }, Ok(name)) = (&line.body, Name::new(&line.from)) else {
+        let (Body::ShutdownResponse { request_id, .. }, Ok(name)) = (&line.body, Name::new(&line.from))
+        else {
             return;
         };
         if let Some(member) = daemon.team.members.get(&name) {

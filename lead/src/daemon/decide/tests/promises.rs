@@ -177,7 +177,9 @@ impl Promises {
         check(worker.plan.is_none(), || format!("{name} changes something while its plan is unanswered"))?;
         let seq = worker.word.as_ref().map_or(0, |word| word.seq);
         let gate = self.gates.get(&(name.clone(), seq));
-        check(gate == Some(&Gate::Open), || format!("{name} changes something, and its gate at {seq} was {gate:?}"))
+        check(gate == Some(&Gate::Open), || {
+            format!("{name} changes something, and its gate at {seq} was {gate:?}")
+        })
     }
 
     /// The daemon's state is what its journal says, and what follows from a line has a line of its own.
@@ -200,7 +202,9 @@ fn check(kept: bool, why: impl FnOnce() -> String) -> Kept {
 }
 
 fn is_read_as_it_was_written(line: &Line) -> Kept {
-    let text = serde_json::to_string(line).map_err(|e| format!("line {} cannot be written: {e}", line.seq))?;
-    let read: Line = serde_json::from_str(&text).map_err(|e| format!("line {} cannot be read: {e}", line.seq))?;
+    let text =
+        serde_json::to_string(line).map_err(|e| format!("line {} cannot be written: {e}", line.seq))?;
+    let read: Line =
+        serde_json::from_str(&text).map_err(|e| format!("line {} cannot be read: {e}", line.seq))?;
     check(read == *line, || format!("line {} is read as another one: {text}", line.seq))
 }

@@ -72,7 +72,11 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from = self.story.len().saturating_sub(400);
         let story = self.story[from..].join("\n");
-        write!(f, "{story}\nbroken: {}\nreplay: TEAM_SIM_SEED={} cargo test -p teamd-lead sim", self.what, self.seed)
+        write!(
+            f,
+            "{story}\nbroken: {}\nreplay: TEAM_SIM_SEED={} cargo test -p teamd-lead sim",
+            self.what, self.seed
+        )
     }
 }
 

@@ -22,9 +22,13 @@ impl Promises {
             (false, true) => Phase::Shutdown,
             (false, false) => Phase::Crashed,
         };
-        check(ended == by_journal, || format!("{name} ended as {ended:?}: by the journal it is {by_journal:?}"))?;
+        check(ended == by_journal, || {
+            format!("{name} ended as {ended:?}: by the journal it is {by_journal:?}")
+        })?;
         let agreed = self.left.contains(&life);
-        check(!agreed || ended != Phase::Crashed, || format!("{name} left as agreed, and counts as crashed"))?;
+        check(!agreed || ended != Phase::Crashed, || {
+            format!("{name} left as agreed, and counts as crashed")
+        })?;
         let exit = record.member.exit.as_ref().ok_or_else(|| format!("{name} has ended without an exit"))?;
         check(exit.request_id.as_ref() == approved.map(|request| &request.request_id), || {
             format!("the exit of {name} names {:?}, which it did not agree to", exit.request_id)
@@ -43,12 +47,17 @@ impl Promises {
             format!("{name} is restarted, and its shutdown was asked for")
         })?;
         check(record.member.incarnation == before.incarnation + 1, || format!("{name} skips a life"))?;
-        check(record.member.conversation == before.conversation, || format!("{name} forgets its conversation"))?;
+        check(record.member.conversation == before.conversation, || {
+            format!("{name} forgets its conversation")
+        })?;
         check(facts.environment.is_some(), || format!("{name} is restarted without an environment"))?;
         let restarts = self.restarts.entry(name.clone()).or_default();
         restarts.push(facts.monotonic);
-        let recent = restarts.iter().filter(|&&at| (facts.monotonic - at).as_secs_f64() < RESTART_WINDOW).count();
-        check(self.jumps || recent <= MAX_RESTARTS, || format!("{name} was restarted {recent} times in a minute"))?;
+        let recent =
+            restarts.iter().filter(|&&at| (facts.monotonic - at).as_secs_f64() < RESTART_WINDOW).count();
+        check(self.jumps || recent <= MAX_RESTARTS, || {
+            format!("{name} was restarted {recent} times in a minute")
+        })?;
         check(record.member.restarts.len() <= MAX_RESTARTS, || format!("{name} remembers too many restarts"))
     }
 

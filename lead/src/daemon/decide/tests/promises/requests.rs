@@ -22,7 +22,9 @@ impl Promises {
     /// A worker learns what became of its plan.
     pub(in super::super) fn resolved(&self, id: &RequestId, status: Status, refused: bool) -> Kept {
         let stands = self.fold.requests.get(id).map(|request| request.status);
-        check(refused || stands == Some(status), || format!("the author of {id} hears {status:?}: it is {stands:?}"))
+        check(refused || stands == Some(status), || {
+            format!("the author of {id} hears {status:?}: it is {stands:?}")
+        })
     }
 
     pub(super) fn requests_changed(&mut self, line: &Line, facts: &Facts) -> Kept {
@@ -53,7 +55,9 @@ impl Promises {
             // With more force.
             return check(request.kind == Kind::Shutdown, || format!("{id} changes without an event"));
         }
-        check(before.is_pending(), || format!("{id} was {:?} and becomes {:?}", before.status, request.status))?;
+        check(before.is_pending(), || {
+            format!("{id} was {:?} and becomes {:?}", before.status, request.status)
+        })?;
         let approve = request.status == Status::Approved;
         match (request.kind, request.status) {
             (_, Status::Pending) => Err(format!("{id} is pending again")),
@@ -109,7 +113,9 @@ impl Promises {
             })?;
             let spans = match request.kind {
                 Kind::Shutdown => request.incarnation == member.incarnation,
-                Kind::PlanApproval => (member.conversation..=member.incarnation).contains(&request.incarnation),
+                Kind::PlanApproval => {
+                    (member.conversation..=member.incarnation).contains(&request.incarnation)
+                }
             };
             check(spans, || format!("{id} is pending of another life of {name}"))?;
             let indexed = self.fold.pending(&name, request.kind).map(|request| &request.request_id);

@@ -24,8 +24,12 @@ impl World {
             0..=6 => self.order_spawn(client, &name),
             7..=10 => {
                 let force_after = self.rng.pick(&[None, None, Some(0.0), Some(5.0), Some(30.0)]).flatten();
-                let order =
-                    ShutdownOrder { name, reason: "asked by a person".to_owned(), decide_within: 30.0, force_after };
+                let order = ShutdownOrder {
+                    name,
+                    reason: "asked by a person".to_owned(),
+                    decide_within: 30.0,
+                    force_after,
+                };
                 Event::Command(client, Command::Shutdown(order))
             }
             11..=16 => {

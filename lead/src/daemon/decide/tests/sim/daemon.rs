@@ -239,11 +239,6 @@ impl World {
             let view = View { team, live: &daemon.live, now, grace: GRACE };
             let mut decision = decide(&view, &event, &mut self.ids);
             self.spoil(&daemon.team, &event, &mut decision);
-            for action in &decision.actions {
-                if let Action::Kill(life) = action {
-                    daemon.live.killed(life);
-                }
-            }
             self.remember(daemon, &event, !decision.records.is_empty());
             batch.touched.extend(concerned(&event));
             for record in decision.records {
@@ -342,7 +337,13 @@ impl World {
         Ok(brought)
     }
 
-    fn perform(&mut self, daemon: &mut Daemon, action: Action, brought: &mut Vec<Event>, answered: &mut Vec<Client>) {
+    fn perform(
+        &mut self,
+        daemon: &mut Daemon,
+        action: Action,
+        brought: &mut Vec<Event>,
+        answered: &mut Vec<Client>,
+    ) {
         self.note(|| format!("  {action:?}"));
         match action {
             Action::Start(life) => brought.push(self.start(daemon, life)),
@@ -350,7 +351,10 @@ impl World {
             Action::Say(_, ToWorker::Word(_)) if self.is(Mutant::NoWordOnReconnect) => {}
             Action::Say(life, frame) => self.say(daemon, &life, frame),
             Action::Terminate(life) => self.signal(daemon, &life, false),
-            Action::Kill(life) => self.signal(daemon, &life, true),
+            Action::Kill(life) => {
+                daemon.live.killed(&life);
+                self.signal(daemon, &life, true);
+            }
             Action::Reply(client, _) | Action::Wait(client, ..) | Action::WaitForStop(client) => {
                 answered.push(client);
             }
@@ -400,7 +404,9 @@ impl World {
     }
 
     fn say_word(&mut self, daemon: &Daemon, name: &Name) {
-        let Some(incarnation) = daemon.team.members.get(name).map(|state| state.record.incarnation) else { return };
+        let Some(incarnation) = daemon.team.members.get(name).map(|state| state.record.incarnation) else {
+            return;
+        };
         let life = Life { name: name.clone(), incarnation };
         if !daemon.live.of(&life).is_some_and(|alive| alive.connected) {
             return;
@@ -429,7 +435,11 @@ impl World {
         let team_name = daemon.team.team_name.clone();
         let (event, rejected, tell) = (TeamEvent::Stopped, Vec::new(), Vec::new());
         let mut batch = Batch::default();
-        self.apply(daemon, Record::Team(TeamRecord { event, team_name, daemon: None, rejected, tell }), &mut batch);
+        self.apply(
+            daemon,
+            Record::Team(TeamRecord { event, team_name, daemon: None, rejected, tell }),
+            &mut batch,
+        );
         self.append(daemon, &batch.lines);
         Err(End::Left)
     }

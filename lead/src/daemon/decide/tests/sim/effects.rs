@@ -7,6 +7,7 @@ use super::super::mutants::Mutant;
 use super::super::promises::Facts;
 use super::daemon::{Batch, Daemon, End, RETRY};
 use super::recovery::fold;
+use super::worker::Worker;
 use super::world::World;
 use crate::daemon::effects::messages;
 use crate::daemon::event::{Event, Life};
@@ -37,7 +38,8 @@ impl World {
         let call = self.disk.transcripts.get(&name).and_then(|transcript| transcript.plan.as_ref());
         Facts {
             monotonic: self.clocks.monotonic,
-            left_over: self.lock_is_held(&name) || self.processes.values().any(|worker| worker.begun && worker.life == life),
+            left_over: self.lock_is_held(&name)
+                || self.processes.values().any(|worker| worker.begun && worker.life == life),
             environment: daemon.environments.get(&name).cloned(),
             waits_for: call.map(|call| call.named.clone()).unwrap_or_default(),
         }
@@ -62,7 +64,12 @@ impl World {
     }
 
     /// Does the effects of the lines that are not done yet, oldest first.
-    pub(super) fn complete(&mut self, daemon: &mut Daemon, first: bool, dies_at: Option<u32>) -> Result<(), End> {
+    pub(super) fn complete(
+        &mut self,
+        daemon: &mut Daemon,
+        first: bool,
+        dies_at: Option<u32>,
+    ) -> Result<(), End> {
         let mut at = 0;
         while let Some(line) = daemon.team.undone.front().cloned() {
             if dies_at == Some(at) {
@@ -86,9 +93,14 @@ impl World {
             && record.event == MemberEvent::Forgotten
         {
             let name = &record.member.name;
-            let lives = self.processes.values().any(|worker| worker.begun && worker.life.name == *name);
+            let present = self.promises.fold.members.get(name).map(|state| state.record.incarnation);
+            let lives =
+                |worker: &Worker| worker.life.name == *name && Some(worker.life.incarnation) == present;
+            let lives = self.processes.values().any(lives);
             let kept = !(lives && self.disk.inboxes.contains_key(name));
-            self.promise(kept.then_some(()).ok_or_else(|| format!("the files of {name} are archived while it runs")));
+            self.promise(
+                kept.then_some(()).ok_or_else(|| format!("the files of {name} are archived while it runs")),
+            );
             self.disk.inboxes.remove(name);
             self.disk.transcripts.remove(name);
         }

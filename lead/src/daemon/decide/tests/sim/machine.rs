@@ -178,8 +178,12 @@ impl World {
 
     /// A connection breaks, and what was on its way is lost in part.
     pub(super) fn break_a_link(&mut self) {
-        let open: Vec<u64> =
-            self.links.iter().filter(|(_, link)| link.worker_open && link.daemon_open).map(|(n, _)| *n).collect();
+        let open: Vec<u64> = self
+            .links
+            .iter()
+            .filter(|(_, link)| link.worker_open && link.daemon_open)
+            .map(|(n, _)| *n)
+            .collect();
         let Some(number) = self.rng.pick(&open) else { return };
         self.note(|| format!("connection {number} breaks"));
         let Some(link) = self.links.get_mut(&number) else { return };

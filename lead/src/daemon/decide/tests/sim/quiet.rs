@@ -41,7 +41,8 @@ impl World {
     fn is_at_rest(&self) -> Result<(), String> {
         self.promises.at_rest()?;
         let fold = &self.promises.fold;
-        let alive = fold.members.values().map(|state| &state.record).filter(|member| !member.phase.is_ended());
+        let alive =
+            fold.members.values().map(|state| &state.record).filter(|member| !member.phase.is_ended());
         let mut hung = false;
         for member in alive.clone() {
             let here = |worker: &&Worker| {
@@ -60,7 +61,10 @@ impl World {
         }
         for worker in self.processes.values().filter(|worker| !worker.hung) {
             if !alive.clone().any(|member| member.name == worker.life.name) {
-                return Err(format!("process {} of {} is there, and nobody knows it", worker.pid, worker.life.name));
+                return Err(format!(
+                    "process {} of {} is there, and nobody knows it",
+                    worker.pid, worker.life.name
+                ));
             }
         }
         match &self.daemon {
@@ -96,7 +100,10 @@ impl World {
         if seq != Some(word.seq) || word.gate != member.gate {
             return Err(format!("it has not heard the last word: {seq:?}, {word:?}"));
         }
-        if member.ending.is_some() || fold.pending(name, Kind::Shutdown).is_some() || fold.let_go(name).is_some() {
+        if member.ending.is_some()
+            || fold.pending(name, Kind::Shutdown).is_some()
+            || fold.let_go(name).is_some()
+        {
             return Err("it should have left".to_owned());
         }
         let pending = fold.pending(name, Kind::PlanApproval).map(|request| request.request_id.clone());

@@ -226,7 +226,9 @@ impl World {
 
     fn is_welcome(&mut self, worker: &mut Worker, welcome: Welcome) {
         let right = welcome.environment == worker.environment;
-        self.promise(right.then_some(()).ok_or_else(|| "a worker is welcomed with another environment".to_owned()));
+        self.promise(
+            right.then_some(()).ok_or_else(|| "a worker is welcomed with another environment".to_owned()),
+        );
         self.begins(worker);
         let transcript = self.disk.transcripts.entry(worker.life.name.clone()).or_default();
         if transcript.conversation != welcome.conversation {
@@ -313,7 +315,11 @@ impl World {
                 return self.answers(worker, &request_id, approve);
             }
         }
-        if worker.plan.is_some() { self.awaits_its_verdict(worker) } else { self.works(worker) }
+        if worker.plan.is_some() {
+            self.awaits_its_verdict(worker)
+        } else {
+            self.works(worker)
+        }
         true
     }
 
@@ -350,7 +356,11 @@ impl World {
     }
 
     fn says_a_name(&mut self, worker: &Worker, request_id: RequestId, offset: u64) {
-        let line = self.disk.inboxes.get(&Name::lead()).and_then(|inbox| inbox.get(usize::try_from(offset).unwrap()));
+        let line = self
+            .disk
+            .inboxes
+            .get(&Name::lead())
+            .and_then(|inbox| inbox.get(usize::try_from(offset).unwrap()));
         if let Some(line) = line {
             self.promises.named(&worker.life, line);
         }
@@ -367,9 +377,9 @@ impl World {
         let at = self.rng.below(u32::try_from(lines).unwrap());
         let line = self.disk.inboxes.get(&Name::lead()).and_then(|inbox| inbox.get(at as usize));
         let of_line = match line.map(|line| &line.body) {
-            Some(Body::ShutdownResponse { request_id, .. } | Body::PlanApprovalRequest { request_id, .. }) => {
-                request_id.clone()
-            }
+            Some(
+                Body::ShutdownResponse { request_id, .. } | Body::PlanApprovalRequest { request_id, .. },
+            ) => request_id.clone(),
             _ => RequestId::from_bits(self.rng.below(256)),
         };
         self.says_a_name(worker, of_line, u64::from(at));
@@ -378,7 +388,8 @@ impl World {
     fn awaits_its_verdict(&mut self, worker: &mut Worker) {
         let Some(plan) = worker.plan.clone() else { return };
         let verdict = worker.word.as_ref().and_then(|word| word.verdict.clone());
-        let verdict = verdict.filter(|verdict| verdict.request_id == plan.request_id).map(|verdict| verdict.status);
+        let verdict =
+            verdict.filter(|verdict| verdict.request_id == plan.request_id).map(|verdict| verdict.status);
         let known = match plan.heard {
             Heard::Recorded(status) if status != Status::Pending => Some(status),
             Heard::Refused => Some(Status::Expired),
@@ -398,7 +409,8 @@ impl World {
                     call.named.insert(plan.request_id.clone());
                 }
                 worker.plan = Some(Waiting { heard: Heard::Named, ..plan.clone() });
-                let (request_id, text) = (plan.request_id.clone(), format!("plan {}", plan.message_id.as_u128()));
+                let (request_id, text) =
+                    (plan.request_id.clone(), format!("plan {}", plan.message_id.as_u128()));
                 let body = Body::PlanApprovalRequest { request_id, plan: text, incarnation: None };
                 self.names(worker, plan.message_id, &plan.request_id, body);
             }
@@ -419,7 +431,9 @@ impl World {
         match self.rng.below(8) {
             0 => (worker.working, worker.changing) = (false, false),
             1 | 2 => worker.working = true,
-            3 | 4 if worker.working && worker.gate(self.mutant) == Gate::Open => self.changes_something(worker),
+            3 | 4 if worker.working && worker.gate(self.mutant) == Gate::Open => {
+                self.changes_something(worker)
+            }
             5 => worker.changing = false,
             6 if worker.working => {
                 let first = (self.ids.request(), self.ids.message());
@@ -431,7 +445,10 @@ impl World {
             }
             _ => {}
         }
-        if worker.plan.is_some() && self.is(Mutant::GateIgnoresItsPlan) && worker.gate(self.mutant) == Gate::Open {
+        if worker.plan.is_some()
+            && self.is(Mutant::GateIgnoresItsPlan)
+            && worker.gate(self.mutant) == Gate::Open
+        {
             self.changes_something(worker);
         }
     }
@@ -450,7 +467,9 @@ impl World {
         }
         let inbox = self.disk.inboxes.get(&worker.life.name).and_then(|inbox| inbox.last());
         let opens = |line: &Message| matches!(line.body, Body::PlanApprovalResponse { approve: true, .. });
-        if inbox.is_some_and(opens) && let Some(word) = &mut worker.word {
+        if inbox.is_some_and(opens)
+            && let Some(word) = &mut worker.word
+        {
             word.gate = Gate::Open;
             self.plan_ends(worker);
         }

@@ -195,7 +195,8 @@ impl World {
     /// Somebody appends a line under another's name: it looks like the real thing, but no connection names it.
     fn forge(&mut self) {
         let Some(name) = self.rng.pick(&NAMES).and_then(|name| Name::new(name).ok()) else { return };
-        let pending = |kind| self.promises.fold.pending(&name, kind).map(|request| request.request_id.clone());
+        let pending =
+            |kind| self.promises.fold.pending(&name, kind).map(|request| request.request_id.clone());
         let any = RequestId::from_bits(self.rng.below(256));
         let shutdown = pending(Kind::Shutdown).unwrap_or_else(|| any.clone());
         let plan = pending(Kind::PlanApproval).unwrap_or(any.clone());
@@ -203,12 +204,16 @@ impl World {
         let (from, to, body) = match self.rng.below(3) {
             0 => {
                 let (reason, answered_by) = (String::new(), Some(AnsweredBy::Model));
-                let body = Body::ShutdownResponse { request_id: shutdown, approve: true, reason, answered_by };
+                let body =
+                    Body::ShutdownResponse { request_id: shutdown, approve: true, reason, answered_by };
                 (name.as_str(), Name::lead(), body)
             }
             1 => {
-                let body =
-                    Body::PlanApprovalRequest { request_id: any, plan: "forged".to_owned(), incarnation: None };
+                let body = Body::PlanApprovalRequest {
+                    request_id: any,
+                    plan: "forged".to_owned(),
+                    incarnation: None,
+                };
                 (name.as_str(), Name::lead(), body)
             }
             _ => {

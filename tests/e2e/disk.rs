@@ -1,0 +1,163 @@
+//! A disk that is full, for the daemon or for all.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::Signal;
+
+use crate::support::{Team, is_alive, signal};
+
+/// Limits how large a file the daemon may write: what a full disk or a quota does, for it alone.
+fn limit_files(pid: i32, bytes: Option<usize>) {
+    let limit = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
+    let done = std::process::Command::new("prlimit")
+        .args(["--pid", &pid.to_string(), &format!("--fsize={limit}:")])
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+/// Tries everything that needs the journal while it cannot be written, and again when it can.
+fn fails_and_recovers(team: &Team, fill: impl Fn(), free: impl Fn()) {
+    team.spawn("alice", "");
+    team.spawn("bob", "/plan_approval drop the cache");
+    team.wait_for("bob", "awaiting_approval");
+    let plan = team.last_request("plan_approval");
+    let (daemon, pids) = (team.daemon_pid(), (team.pid("alice"), team.pid("bob")));
+    let before = team.file("journal.jsonl");
+    fill();
+    for command in
+        [&["spawn", "carol"][..], &["shutdown", "alice"], &["approve", &plan], &["request-plan", "alice"]]
+    {
+        let said = team.teamctl(command).exits(1);
+        assert!(
+            said.stderr.contains("cannot write the journal") && said.stderr.contains("hint: "),
+            "{said:?}"
+        );
+    }
+    // Nothing has changed, and everything still answers.
+    assert_eq!(team.file("journal.jsonl"), before, "no half line");
+    let status = team.json(["status"]);
+    assert_eq!(status["daemon"]["pid"], daemon);
+    assert_eq!(status["members"].as_array().unwrap().len(), 2, "{status}");
+    assert_eq!((team.pid("alice"), team.pid("bob")), pids);
+    assert_eq!(team.status("alice"), "idle");
+    // What the world does meanwhile is not forgotten.
+    signal(team.pid("alice"), Signal::SIGKILL);
+    team.until("alice to be gone", || !is_alive(pids.0));
+    free();
+    team.until("alice to be started again", || {
+        team.member("alice")["incarnation"] == 2 && team.status("alice") == "idle"
+    });
+    team.spawn("carol", "/write_file carol.txt hi");
+    team.teamctl(["approve", &plan]).ok();
+    team.wait_for("bob", "idle");
+    team.until("carol to have worked", || team.root().join("carol.txt").exists());
+    // The journal folds.
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    for name in ["alice", "bob", "carol"] {
+        team.wait_for(name, "idle");
+    }
+    assert!(!team.path("journal.torn").exists());
+    team.teamd(["stop"]).ok();
+    let seqs: Vec<_> = team.journal().iter().map(|line| line["seq"].as_u64().unwrap()).collect();
+    assert!(seqs.iter().copied().eq(1..=seqs.len() as u64), "{seqs:?}");
+    team.until_nobody_is_left();
+}
+
+/// ENOSPC: a short write, the daemon lives, space returns, and the next line is glued to the torn one.
+#[test]
+fn a_disk_that_is_full_for_the_daemon_changes_nothing_and_is_recovered_from() {
+    let team = Team::started();
+    let pid = team.daemon_pid();
+    let journal = team.path("journal.jsonl");
+    fails_and_recovers(
+        &team,
+        // A few bytes fit: the write comes up short.
+        || limit_files(pid, Some(usize::try_from(journal.metadata().unwrap().len()).unwrap() + 9)),
+        || limit_files(pid, None),
+    );
+}
+
+/// Where not one byte fits below the limit, the kernel sends SIGXFSZ, which ends a process that is not prepared.
+#[test]
+fn a_limit_on_the_size_of_files_does_not_end_the_daemon() {
+    let team = Team::started();
+    let pid = team.daemon_pid();
+    let journal = team.path("journal.jsonl");
+    fails_and_recovers(
+        &team,
+        || limit_files(pid, Some(usize::try_from(journal.metadata().unwrap().len()).unwrap())),
+        || limit_files(pid, None),
+    );
+}
+
+/// A small file system of its own, unmounted when the test is over.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// None where it may not be mounted.
+    fn mount(at: &Path) -> Option<Self> {
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=512k,mode=700", "none"])
+            .arg(at)
+            .output()
+            .ok()?;
+        mounted.status.success().then(|| Self(at.to_owned()))
+    }
+
+    fn fill(&self) {
+        let mut filler = std::fs::File::create(self.0.join("filler")).unwrap();
+        while filler.write(&[0; 4096]).is_ok_and(|written| written > 0) {}
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.0.join("filler")).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop(std::process::Command::new("umount").arg("-l").arg(&self.0).output());
+    }
+}
+
+/// The whole disk is full: for the daemon, the workers and the commands.
+#[test]
+fn a_disk_that_is_full_for_all_loses_nothing_that_was_acknowledged() {
+    let team = Team::new();
+    std::fs::create_dir(team.path("")).unwrap();
+    let Some(disk) = SmallDisk::mount(&team.path("")) else { return };
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "");
+    team.spawn("bob", "");
+    disk.fill();
+    // What is in no page yet has none: grow the files up to the end of theirs.
+    let said = (0..400).find_map(|_| {
+        let said = team.teamctl(["send", "alice", &"x".repeat(300)]);
+        (said.code != Some(0)).then_some(said)
+    });
+    let said = said.unwrap();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stderr.contains("hint: free some space"), "{said:?}");
+    let said = (0..40).find_map(|number| {
+        let said = team.teamctl(["spawn", &format!("m{number}")]);
+        (said.code != Some(0)).then_some(said)
+    });
+    let said = said.unwrap();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(team.json(["status"])["daemon"]["running"], true);
+    disk.free();
+    team.until("all to be well", || {
+        let spawned = team.teamctl(["spawn", "late", "--prompt", "/write_file late.txt hi"]).code;
+        spawned == Some(0) || team.status("late") == "idle"
+    });
+    team.until("late to have worked", || team.root().join("late.txt").exists());
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    team.wait_for("late", "idle");
+    team.teamd(["stop", "--force"]).ok();
+    team.until_nobody_is_left();
+    drop(disk);
+}

@@ -1,0 +1,202 @@
+//! The control socket, and peers that say nonsense, nothing, or too much.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::Signal;
+
+use crate::support::process::descriptors;
+use crate::support::{Team, signal};
+
+/// A frame: its length, and so many bytes.
+fn frame(bytes: &[u8]) -> Vec<u8> {
+    [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
+}
+
+/// The greeting of a command: protocol 1, `Peer::Client`.
+const GREETING: &[u8] = &[1, 0];
+
+/// A request: its number, and `Command::Ping`.
+const PING: &[u8] = &[7, 0];
+
+fn connect(team: &Team) -> UnixStream {
+    // Long paths are tested elsewhere.
+    let stream = UnixStream::connect(team.path("run/teamd.sock")).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+/// Waits until the other side has closed a connection.
+fn until_closed(mut stream: UnixStream) {
+    let mut bytes = [0; 4096];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return,
+            Err(error) => panic!("it is still open: {error}"),
+        }
+    }
+}
+
+#[test]
+fn garbage_on_the_control_socket_ends_that_connection_and_nothing_else() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let pid = team.daemon_pid();
+    let huge = [&[1_u8, 253][..], &(1_u64 << 45).to_le_bytes()].concat();
+    let greeted = |frame_of: &[u8]| [frame(GREETING), frame(frame_of)].concat();
+    let hostile: Vec<Vec<u8>> = vec![
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![0xff; 64],
+        u32::MAX.to_be_bytes().to_vec(),
+        ((4 << 20) + 1_u32).to_be_bytes().to_vec(),
+        frame(b""),
+        frame(&[0xff; 300]),
+        frame(&huge),
+        frame(&[GREETING, b"more"].concat()),
+        greeted(b""),
+        greeted(&[0xff; 300]),
+        greeted(&[7, 250]),
+        greeted(&huge),
+        greeted(&[PING, b"more"].concat()),
+    ];
+    for bytes in hostile {
+        let mut stream = connect(&team);
+        stream.write_all(&bytes).unwrap();
+        until_closed(stream);
+    }
+    // A worker that nobody knows is told to leave, whatever it says it is.
+    let mut stream = connect(&team);
+    stream.write_all(&frame(&[&[1, 1, 5], &b"alice"[..], &[1, 0, 0, 0, 0, 0, 0]].concat())).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    until_closed(stream);
+    assert_eq!(team.json(["status"])["daemon"]["pid"], pid);
+    assert_eq!(team.status("alice"), "idle");
+    team.teamctl(["shutdown", "alice"]).ok();
+}
+
+#[test]
+fn stalled_connections_hold_nobody_up() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    // One says nothing, one half a length, one half a frame, one half a request.
+    let mut silent = connect(&team);
+    silent.write_all(b"").unwrap();
+    let mut half_a_length = connect(&team);
+    half_a_length.write_all(&[0, 0]).unwrap();
+    let mut half_a_frame = connect(&team);
+    half_a_frame.write_all(&[0, 0, 0, 2, 1]).unwrap();
+    let mut half_a_request = connect(&team);
+    half_a_request.write_all(&[frame(GREETING), vec![0, 0, 1, 0, 7]].concat()).unwrap();
+    // One asks and asks, and never reads: it is cut off.
+    let mut deaf = connect(&team);
+    deaf.write_all(&frame(GREETING)).unwrap();
+    let pings = frame(PING).repeat(1000);
+    let cut_off = (0..1000).any(|_| deaf.write_all(&pings).is_err());
+    assert!(cut_off, "a million requests, and not one reply was read");
+    team.spawn("bob", "");
+    team.teamctl(["shutdown", "alice", "bob"]).ok();
+    // Who does not say who it is, is closed; who has said it may take its time.
+    [silent, half_a_length, half_a_frame].into_iter().for_each(until_closed);
+    half_a_request.set_nonblocking(true).unwrap();
+    let still_open = half_a_request.read(&mut [0]).unwrap_err();
+    assert_eq!(still_open.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_thousand_connections_leave_nothing_behind() {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    let wanted = hard.min(4096);
+    if soft < wanted {
+        setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).unwrap();
+    }
+    let team = Team::started();
+    team.spawn("alice", "");
+    let pid = team.daemon_pid();
+    let before = descriptors(pid);
+    let connections: Vec<_> = (0..1000)
+        .map(|number| {
+            let mut stream = connect(&team);
+            match number % 3 {
+                0 => {}
+                1 => stream.write_all(&frame(GREETING)).unwrap(),
+                _ => stream.write_all(&[frame(GREETING), frame(PING)].concat()).unwrap(),
+            }
+            stream
+        })
+        .collect();
+    team.json(["status"]);
+    team.spawn("bob", "");
+    drop(connections);
+    team.teamctl(["shutdown", "bob"]).ok();
+    if before.is_some() {
+        team.until("the daemon to have closed them", || descriptors(pid) <= before);
+    }
+    assert_eq!(team.daemon_pid(), pid);
+}
+
+/// A connection can outlive the process that made it, and a pid can be given again: who is gone is nobody.
+#[test]
+fn a_connection_whose_maker_is_gone_is_no_worker() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let daemon = team.daemon_pid();
+    let greeting = frame(&[&[1, 1, 5], &b"alice"[..], &[1, 0, 0, 1, 0, 0, 0]].concat());
+    let greeting: String = greeting.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+    // Its child greets when the maker of the connection is gone, and nobody has accepted it yet.
+    let program = format!(
+        r#"use Socket; socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; connect($s, pack_sockaddr_un($ARGV[0])) or die;
+           exit 0 if fork; close STDOUT; close STDERR; syswrite($s, "{greeting}"); my $said = ""; my $more = "";
+           $said .= $more while sysread($s, $more, 4096);
+           open(my $out, ">", "heard.new"); print $out $said; close $out; rename("heard.new", "heard");"#
+    );
+    signal(daemon, Signal::SIGSTOP);
+    let socket = team.path("run/teamd.sock");
+    let made = team.command("perl", ["-e", &program]).arg(socket).output();
+    signal(daemon, Signal::SIGCONT);
+    match made {
+        Ok(made) => assert!(made.status.success(), "{made:?}"),
+        Err(_no_perl) => return,
+    }
+    team.until("the connection to be closed", || team.root().join("heard").exists());
+    let heard = std::fs::read(team.root().join("heard")).unwrap();
+    // `ToWorker::Stranger`, and nothing else.
+    assert_eq!(heard.get(4), Some(&6), "{heard:?}");
+    assert_eq!(heard.len(), 4 + usize::from(heard[3]), "{heard:?}");
+    // The worker has its own connection still.
+    team.teamctl(["shutdown", "alice"]).ok();
+    assert_eq!(team.status("alice"), "shutdown");
+}
+
+/// A worker that is stopped does not read what is said to it: it is cut off before the queue grows without end,
+/// and hears all again when it goes on.
+#[test]
+fn a_stopped_worker_is_cut_off_and_comes_back() {
+    const INTERRUPTS: usize = 6000;
+    let team = Team::started();
+    team.spawn("alice", "");
+    let pid = team.pid("alice");
+    signal(pid, Signal::SIGSTOP);
+    // `Command::Interrupt` of alice, again and again; here the replies are read.
+    let mut stream = connect(&team);
+    stream.write_all(&frame(GREETING)).unwrap();
+    let mut replies = stream.try_clone().unwrap();
+    let interrupt = frame(&[&[7, 5, 5], &b"alice"[..]].concat());
+    let writer =
+        std::thread::spawn(move || (0..INTERRUPTS).for_each(|_| stream.write_all(&interrupt).unwrap()));
+    let mut length = [0; 4];
+    for _ in 0..INTERRUPTS {
+        replies.read_exact(&mut length).unwrap();
+        replies.read_exact(&mut vec![0; u32::from_be_bytes(length) as usize]).unwrap();
+    }
+    writer.join().unwrap();
+    team.until("it to be said", || team.file("log/teamd.log").contains("does not listen"));
+    signal(pid, Signal::SIGCONT);
+    team.until("alice to be back", || team.file("log/alice.log").contains("the daemon is back"));
+    team.teamctl(["shutdown", "alice"]).ok();
+    assert_eq!((team.pid("alice"), team.status("alice")), (0, "shutdown".to_owned()));
+}

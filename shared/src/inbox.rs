@@ -32,7 +32,7 @@ use crate::name::Name;
 use crate::position::{Position, TAIL};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
-pub use append::{AppendError, Appended, Appender, append};
+pub use append::{AppendError, Appended, Appender, append, sync};
 pub use read::{Batch, Count, Line, Reader, Rejection, Truncated, count_lines};
 pub use rejected::{Rejected, quarantine, reject};
 

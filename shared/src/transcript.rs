@@ -47,7 +47,7 @@ pub enum Event {
         /// The messages.
         messages: Vec<Value>,
     },
-    /// A line of the inbox was no message. The quarantine and the notice to the lead follow, both under these marks.
+    /// A line of the inbox was no message. It is in quarantine already; the notice to the lead follows, under this id.
     Rejected {
         /// Where the line begins.
         offset: u64,

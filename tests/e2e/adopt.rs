@@ -1,22 +1,18 @@
 //! The daemon dies, and the next one takes over: the workers, the requests, the files.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::process::{command_line, let_pass, start_ticks};
-use crate::support::{Team, is_alive, poll_until, signal};
+use crate::support::process::{command_line, let_pass};
+use crate::support::{Team, is_alive, signal};
 
 /// The plan of a member that is pending, as the journal says.
 fn pending_plan(team: &Team, name: &str) -> Option<String> {
-    let plans =
-        team.journal().into_iter().filter(|line| line["kind"] == "plan_approval" && line["from"] == name);
-    let id = plans.last()?["request_id"].as_str().unwrap().to_owned();
+    let of_name = |line: &Value| line["kind"] == "plan_approval" && line["from"] == name;
+    let id = team.journal().into_iter().rfind(of_name)?["request_id"].as_str().unwrap().to_owned();
     (team.request(&id)["status"] == "pending").then_some(id)
 }
 

@@ -1,19 +1,15 @@
 //! What others can do to a team from outside: foreign owners, planted links and FIFOs, a hostile peer on the control
 //! socket, a full disk.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::Signal;
 use nix::unistd::{Uid, chown};
 use serde_json::json;
 
-use crate::support::process::{descriptors, is_root};
-use crate::support::{Run, Team, is_alive, signal};
+use crate::support::process::is_root;
+use crate::support::{Run, Team, is_alive};
 
 /// A user that is nobody on this machine.
 const SOMEBODY: u32 = 12_345;

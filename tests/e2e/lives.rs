@@ -34,20 +34,6 @@ fn terminated(team: &Team, inbox: &str, name: &str) -> Option<Value> {
     team.inbox(inbox).into_iter().rfind(|line| line["type"] == "teammate_terminated" && line["name"] == name)
 }
 
-fn incarnation(team: &Team, name: &str) -> i64 {
-    team.member(name)["incarnation"].as_i64().unwrap_or_default()
-}
-
-/// Kills a worker, and waits until its next life is idle.
-fn kill_and_wait_for_the_next_life(team: &Team, name: &str) {
-    let before = incarnation(team, name);
-    signal(team.pid(name), Signal::SIGKILL);
-    team.until("the next life to be idle", || {
-        incarnation(team, name) == before + 1 && team.status(name) == "idle"
-    });
-}
-
-/// kill -9 of a teammate goes unnoticed for minutes (a current vendor CLI); no resume after a crash (CC#23620).
 #[test]
 fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
     let team = Team::started();
@@ -55,7 +41,7 @@ fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
     team.spawn("alice", "/bash echo once >> prompt-ran");
     team.until("alice to have answered", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
     let (first, began) = (team.pid("alice"), Instant::now());
-    kill_and_wait_for_the_next_life(&team, "alice");
+    team.kill_and_wait_for_the_next_life("alice");
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_ne!(team.pid("alice"), first);
     for inbox in ["lead", "bob"] {
@@ -135,7 +121,7 @@ fn after_three_restarts_in_a_minute_it_gives_up() {
     let team = Team::started();
     team.spawn("alice", "");
     for _ in 0..3 {
-        kill_and_wait_for_the_next_life(&team, "alice");
+        team.kill_and_wait_for_the_next_life("alice");
     }
     signal(team.pid("alice"), Signal::SIGKILL);
     team.wait_for("alice", "crashed");
@@ -272,7 +258,7 @@ fn sigterm_to_a_worker_ends_it_and_nobody_starts_it_again() {
         signal(pid, Signal::SIGTERM);
         team.wait_for(name, "killed");
         assert!(!is_alive(pid));
-        assert_eq!(incarnation(&team, name), 1);
+        assert_eq!(team.incarnation(name), 1);
         assert_eq!(terminated(&team, "lead", name).unwrap()["exit"]["code"], 0, "it left at a safe point");
     }
     // He can go on with the same conversation, when he is told to: what he left is not begun again by itself.
@@ -304,5 +290,5 @@ fn a_stopped_worker_holds_nobody_up() {
     assert_eq!(forced["results"][0]["outcome"], "killed", "{forced}");
     assert!(!is_alive(pid));
     let_pass(Duration::from_millis(50));
-    assert_eq!(incarnation(&team, "alice"), 1);
+    assert_eq!(team.incarnation("alice"), 1);
 }

@@ -68,7 +68,7 @@ fn a_name_that_is_taken_is_refused_and_the_taker_goes_on() {
     assert_eq!(error["error"]["code"], "conflict");
     assert!(error["error"]["message"].as_str().unwrap().contains("alice"), "{error}");
     assert!(!error["error"]["hint"].as_str().unwrap().is_empty());
-    assert_eq!((team.pid("alice"), incarnation(&team, "alice")), (pid, 1));
+    assert_eq!((team.pid("alice"), team.incarnation("alice")), (pid, 1));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn environment_and_umask_of_the_spawning_command_reach_the_tools_and_keys_do_not
             // With its connection it gives its environment back.
             team.until("alice to be connected", || team.file("log/alice.log").contains("the daemon is back"));
         }
-        kill_and_wait_for_the_next_life(&team, "alice");
+        team.kill_and_wait_for_the_next_life("alice");
         std::fs::remove_file(team.root().join("made")).unwrap();
         team.send("alice", "/bash env > env.txt; umask > umask.txt; : > made");
         check();

@@ -128,7 +128,7 @@ fn a_copied_team_directory_adopts_and_kills_nobody() {
     let team = Team::started();
     team.spawn("alice", "");
     team.spawn("bob", "/plan_approval drop the cache");
-    wait_for_plan(&team, "bob");
+    team.until_planned("bob");
     let (daemon, alice, bob) = (team.daemon_pid(), team.pid("alice"), team.pid("bob"));
     let recorded = || team.journal().last().unwrap()["seq"].clone();
     team.until("the roster to show all of it", || team.roster()["seq"] == recorded());

@@ -172,6 +172,17 @@ impl Team {
         i32::try_from(self.member(name)["pid"].as_i64().unwrap_or_default()).unwrap()
     }
 
+    pub(crate) fn incarnation(&self, name: &str) -> i64 {
+        self.member(name)["incarnation"].as_i64().unwrap_or_default()
+    }
+
+    /// Kills a worker, and waits until its next life is idle.
+    pub(crate) fn kill_and_wait_for_the_next_life(&self, name: &str) {
+        let next = self.incarnation(name) + 1;
+        signal(self.pid(name), Signal::SIGKILL);
+        self.until("the next life to be idle", || self.incarnation(name) == next && self.status(name) == "idle");
+    }
+
     pub(crate) fn daemon_pid(&self) -> i32 {
         i32::try_from(self.roster()["daemon"]["pid"].as_i64().unwrap()).unwrap()
     }

@@ -52,31 +52,58 @@ pub(crate) struct Cli {
 }
 
 /// The commands, in the order in which a person meets them.
+// What each says of itself stands here: its arguments are made only when it is the one that is called, since
+// making those of all takes longer than most commands.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
+    /// Start a teammate
+    ///
+    /// Returns when its worker is ready. It works in the environment of this command.
     Spawn(Box<Spawn>),
+    /// Ask teammates to leave, and wait until their processes are gone
+    ///
+    /// An idle teammate leaves at once. A working one may reject; what it says is shown, and it goes on.
     Shutdown(Shutdown),
+    /// Show who is on the roster, and what everybody does
+    ///
+    /// Reads files only: it works without a daemon too.
+    #[command(visible_alias = "ls")]
     Status(StatusArgs),
+    /// Send a message to a teammate
     Send(Send),
+    /// Send a message to every teammate that runs
     Broadcast(Broadcast),
+    /// End what a teammate is doing, but not the teammate
     Interrupt(Interrupt),
+    /// Show the last messages of an inbox; nothing is consumed
     Inbox(Inbox),
+    /// Show a teammate's conversation with its model
     Transcript(Transcript),
+    /// Show the log of a worker, or of the daemon
     Log(Log),
+    /// Show what the daemon has decided, from its journal
     Events(Events),
+    /// Show requests, and where they stand
     Requests(Requests),
+    /// Show the plans that wait for an answer
     Plans(Plans),
+    /// Approve a plan: its teammate may change things until the next one
     Approve(Approve),
+    /// Reject a plan: its teammate changes nothing, and may submit another one
     Reject(Reject),
+    /// Ask a teammate for a plan: from now on it changes nothing until one is approved
     RequestPlan(RequestPlan),
+    /// Wait until a teammate has a status
     Wait(Wait),
+    /// Take a teammate that has ended off the roster; its files go into the archive
     Forget(Forget),
+    /// Print a completion script for a shell
+    ///
+    /// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`
     Completions(Completions),
 }
 
-/// Start a teammate
-///
-/// Returns when its worker is ready. It works in the environment of this command.
 #[derive(Debug, Args)]
 pub(crate) struct Spawn {
     /// Its name: 1 to 32 of a-z, 0-9, _ and -
@@ -113,9 +140,6 @@ pub(crate) struct Spawn {
     pub(crate) timeout: Duration,
 }
 
-/// Ask teammates to leave, and wait until their processes are gone
-///
-/// An idle teammate leaves at once. A working one may reject; what it says is shown, and it goes on.
 #[derive(Debug, Args)]
 pub(crate) struct Shutdown {
     /// Whom to ask
@@ -141,17 +165,12 @@ pub(crate) struct Shutdown {
     pub(crate) no_wait: bool,
 }
 
-/// Show who is on the roster, and what everybody does
-///
-/// Reads files only: it works without a daemon too.
 #[derive(Debug, Args)]
-#[command(visible_alias = "ls")]
 pub(crate) struct StatusArgs {
     /// Show everything about one teammate
     pub(crate) name: Option<Name>,
 }
 
-/// Send a message to a teammate
 #[derive(Debug, Args)]
 pub(crate) struct Send {
     /// To whom: a teammate, lead or user
@@ -165,7 +184,6 @@ pub(crate) struct Send {
     pub(crate) queue: bool,
 }
 
-/// Send a message to every teammate that runs
 #[derive(Debug, Args)]
 pub(crate) struct Broadcast {
     /// The message; - reads it from stdin
@@ -173,7 +191,6 @@ pub(crate) struct Broadcast {
     pub(crate) text: String,
 }
 
-/// End what a teammate is doing, but not the teammate
 #[derive(Debug, Args)]
 pub(crate) struct Interrupt {
     /// The teammate
@@ -191,7 +208,6 @@ pub(crate) struct Range {
     pub(crate) follow: bool,
 }
 
-/// Show the last messages of an inbox; nothing is consumed
 #[derive(Debug, Args)]
 pub(crate) struct Inbox {
     /// Whose inbox
@@ -205,7 +221,6 @@ pub(crate) struct Inbox {
     pub(crate) follow: bool,
 }
 
-/// Show a teammate's conversation with its model
 #[derive(Debug, Args)]
 pub(crate) struct Transcript {
     /// The teammate
@@ -216,7 +231,6 @@ pub(crate) struct Transcript {
     pub(crate) range: Range,
 }
 
-/// Show the log of a worker, or of the daemon
 #[derive(Debug, Args)]
 pub(crate) struct Log {
     /// A teammate, or teamd
@@ -227,7 +241,6 @@ pub(crate) struct Log {
     pub(crate) range: Range,
 }
 
-/// Show what the daemon has decided, from its journal
 #[derive(Debug, Args)]
 pub(crate) struct Events {
     /// Which events.
@@ -235,21 +248,18 @@ pub(crate) struct Events {
     pub(crate) range: Range,
 }
 
-/// Show requests, and where they stand
 #[derive(Debug, Args)]
 pub(crate) struct Requests {
     /// Show everything about one: its id, or the beginning of it
     pub(crate) id: Option<String>,
 }
 
-/// Show the plans that wait for an answer
 #[derive(Debug, Args)]
 pub(crate) struct Plans {
     /// Show the whole of one: its id, or the beginning of it
     pub(crate) id: Option<String>,
 }
 
-/// Approve a plan: its teammate may change things until the next one
 #[derive(Debug, Args)]
 pub(crate) struct Approve {
     /// The plan: its id, or the beginning of it
@@ -265,7 +275,6 @@ pub(crate) struct Approve {
     pub(crate) feedback: String,
 }
 
-/// Reject a plan: its teammate changes nothing, and may submit another one
 #[derive(Debug, Args)]
 pub(crate) struct Reject {
     /// The plan: its id, or the beginning of it
@@ -281,7 +290,6 @@ pub(crate) struct Reject {
     pub(crate) feedback: String,
 }
 
-/// Ask a teammate for a plan: from now on it changes nothing until one is approved
 #[derive(Debug, Args)]
 pub(crate) struct RequestPlan {
     /// The teammate
@@ -294,7 +302,6 @@ pub(crate) struct RequestPlan {
     pub(crate) timeout: Duration,
 }
 
-/// Wait until a teammate has a status
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// The teammate
@@ -307,16 +314,12 @@ pub(crate) struct Wait {
     pub(crate) timeout: Option<Duration>,
 }
 
-/// Take a teammate that has ended off the roster; its files go into the archive
 #[derive(Debug, Args)]
 pub(crate) struct Forget {
     /// The teammate
     pub(crate) name: Name,
 }
 
-/// Print a completion script for a shell
-///
-/// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// The shell
@@ -339,7 +342,9 @@ mod tests {
 
     #[test]
     fn every_command_says_what_it_does() {
-        for command in Cli::command().get_subcommands() {
+        let mut cli = Cli::command();
+        cli.build();
+        for command in cli.get_subcommands() {
             assert!(command.get_about().is_some(), "{}", command.get_name());
             for argument in command.get_arguments() {
                 assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());

@@ -1,5 +1,8 @@
 //! The dispatcher: takes every event that is ready, decides and applies each in turn, writes all records
 //! with one append and one sync, and only then performs the actions and answers.
+//!
+//! Nobody waits for what concerns somebody else: the workers hear first, then the roster is written and commands
+//! are answered, and only then are inbox lines synced ([`Dispatcher::answer`], [`Dispatcher::settle`]).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,7 +24,7 @@ use super::event::{Action, Client, Event, Life, Now};
 use super::journal::Journal;
 use super::lead_inbox::LeadInbox;
 use super::live::Live;
-use super::perform::effects;
+use super::perform::Progress;
 use super::roster::RosterFile;
 use super::supervisor::Supervisor;
 use super::waiters::Waiters;
@@ -48,6 +51,10 @@ pub(super) struct Dispatcher {
     pub(super) began: Instant,
     /// Events of the world that could not be journaled: they happened, and are tried again.
     pub(super) backlog: VecDeque<Event>,
+    /// The effects of the lines that are not done yet.
+    pub(super) progress: Progress,
+    /// What commands are answered, once the roster shows it.
+    pub(super) answers: Vec<(Client, Reply)>,
     /// When the backlog and undone effects are tried again.
     pub(super) retry_at: Option<Instant>,
     /// Set when the daemon shall end: by an exit in order, or because the disk cannot be trusted.
@@ -160,9 +167,8 @@ impl Dispatcher {
             self.live.arm(&self.team, name, now, self.settings.grace);
         }
         let mut brought = Vec::new();
-        let mut answers = Vec::new();
         for action in batch.actions {
-            self.perform(action, &mut brought, &mut answers);
+            self.perform(action, &mut brought);
         }
         // The words come after what was said to a worker directly: it must know that its plan is recorded
         // before it hears that it is pending.
@@ -173,17 +179,44 @@ impl Dispatcher {
             self.roster.show(&self.team, &self.live, name);
         }
         for name in &batch.touched {
-            answers.extend(self.waiters.answered(&self.team, &self.live, name));
+            self.answers.extend(self.waiters.answered(&self.team, &self.live, name));
         }
-        answers.extend(self.stop_answers(&batch.lines));
-        if !answers.is_empty() {
-            self.write_roster();
-        }
-        for (client, answer) in answers {
-            self.connections.reply(client, answer);
-        }
+        let stays = self.stop_answers(&batch.lines);
+        self.answers.extend(stays);
         self.end_if_all_are_gone();
         brought
+    }
+
+    /// Tells whether commands wait for [`Dispatcher::answer`].
+    pub(super) fn owes_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// Answers the commands, after the roster shows what they are told.
+    pub(super) fn answer(&mut self) {
+        // A life that is only decided shows nothing yet: its command goes on and waits until it is ready.
+        if self.answers.iter().any(|(_, answer)| !matches!(answer, Ok(Done::Spawning { .. }))) {
+            self.write_roster();
+        }
+        for (client, answer) in std::mem::take(&mut self.answers) {
+            self.connections.reply(client, answer);
+        }
+    }
+
+    /// Tells whether effects wait for [`Dispatcher::settle`].
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.team.done < self.team.seq
+    }
+
+    /// Makes the effects last, and lets the next line of the journal say so.
+    pub(super) fn settle(&mut self) {
+        match self.progress.settle(&self.dir, &self.team, self.settings.durability) {
+            Ok(seq) => self.team.mark_done(seq),
+            Err(error) => {
+                tracing::error!("cannot complete the effects of the journal (tried again): {error}");
+                self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
+            }
+        }
     }
 
     /// Nothing of the batch holds: the state is what the journal says, every caller is told, and what the
@@ -221,35 +254,30 @@ impl Dispatcher {
 
     /// Does the effects of the lines that are not done yet, oldest first.
     fn complete(&mut self, first_time: bool) {
-        while let Some(line) = self.team.undone.front() {
-            if let Err(error) = effects(&self.dir, line, self.settings.durability, !first_time) {
-                tracing::error!("cannot complete line {} of the journal (tried again): {error}", line.seq);
-                self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
-                return;
-            }
-            let seq = line.seq;
-            self.team.mark_done(seq);
+        if let Err((seq, error)) = self.progress.go_on(&self.dir, &self.team, !first_time) {
+            tracing::error!("cannot complete line {seq} of the journal (tried again): {error}");
+            self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
         }
-        self.team.mark_done(self.team.seq);
     }
 
     /// Does again what an earlier daemon may not have done.
     pub(super) fn redo(&mut self) {
         self.complete(false);
+        self.settle();
     }
 
-    fn perform(&mut self, action: Action, brought: &mut Vec<Event>, answers: &mut Vec<(Client, Reply)>) {
+    fn perform(&mut self, action: Action, brought: &mut Vec<Event>) {
         match action {
             Action::Start(life) => brought.push(self.start(life)),
             Action::Welcome(life) => self.welcome(&life),
             Action::Say(life, frame) => self.connections.say(&life, frame),
             Action::Terminate(life) => self.supervisor.terminate(&life),
             Action::Kill(life) => self.supervisor.kill(&life),
-            Action::Reply(client, answer) => answers.push((client, answer)),
+            Action::Reply(client, answer) => self.answers.push((client, answer)),
             Action::Wait(client, life, what) => {
                 let name = life.name.clone();
                 self.waiters.add(client, life, what);
-                answers.extend(self.waiters.answered(&self.team, &self.live, &name));
+                self.answers.extend(self.waiters.answered(&self.team, &self.live, &name));
             }
             Action::WaitForStop(client) => self.waiters.add_for_stop(client),
         }
@@ -337,6 +365,8 @@ impl Dispatcher {
             rejected: Vec::new(),
             tell: Vec::new(),
         };
+        // The last line says that nothing is left to be done.
+        self.settle();
         let mut batch = Batch::default();
         self.apply(Record::Team(record), self.now(), &mut batch);
         if let Err(error) = self.journal.append(&batch.lines) {

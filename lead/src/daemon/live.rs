@@ -181,14 +181,14 @@ impl Live {
         self.members.iter().filter_map(|(name, alive)| Some((life(name, alive), due(alive)?))).collect()
     }
 
-    /// Puts off what is due: it could not be journaled.
+    /// Puts off what is due: it could not be journaled. A SIGKILL of that batch was not sent either, and is due again.
     pub(crate) fn postpone(&mut self, until: Duration) {
         for alive in self.members.values_mut() {
             let deadlines = &mut alive.deadlines;
             for at in
                 [&mut deadlines.forced, &mut deadlines.overdue, &mut deadlines.kill].into_iter().flatten()
             {
-                *at = (*at).max(until);
+                *at = if *at == Duration::MAX { until } else { (*at).max(until) };
             }
         }
     }

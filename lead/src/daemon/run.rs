@@ -25,6 +25,7 @@ use super::journal::Journal;
 use super::lead_inbox::LeadInbox;
 use super::live::Live;
 use super::lock::TeamLock;
+use super::perform::Progress;
 use super::reconcile::{Found, reconcile};
 use super::roster::{Before, RosterFile};
 use super::supervisor::{Supervisor, worker_program};
@@ -112,6 +113,8 @@ impl Running {
             ends,
             began: Instant::now(),
             backlog: VecDeque::new(),
+            progress: Progress::default(),
+            answers: Vec::new(),
             retry_at: None,
             exit: None,
         };
@@ -148,6 +151,19 @@ impl Running {
             }
             self.gather(&mut events);
             self.dispatcher.handle(events);
+            self.follow_up().await;
+        }
+    }
+
+    /// Does what takes its time, in the order in which somebody waits for it. In between, what was said goes out.
+    async fn follow_up(&mut self) {
+        if self.dispatcher.owes_answers() {
+            tokio::task::yield_now().await;
+            self.dispatcher.answer();
+        }
+        if self.dispatcher.is_unsettled() {
+            tokio::task::yield_now().await;
+            self.dispatcher.settle();
         }
     }
 
@@ -244,6 +260,7 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
     let mut events = events;
     events.extend(dispatcher.lead.read());
     dispatcher.handle(events);
+    dispatcher.settle();
     dispatcher.write_roster();
     Ok(found)
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,7 +76,6 @@ impl Supervisor {
             .env_clear()
             .envs(environment.variables())
             .current_dir(&member.workspace)
-            .process_group(0)
             .stdin(theirs)
             .stdout(log.try_clone().map_err(|e| format!("cannot use its log: {e}"))?)
             .stderr(log);

@@ -93,6 +93,17 @@ pub fn append(
     Appender::new(owner).append(dir, message, durability)
 }
 
+/// Makes all that was appended to an inbox with [`Durability::Process`] outlive a loss of power: for those who
+/// append several messages and sync once.
+///
+/// # Errors
+/// [`AppendError::NoInbox`], [`AppendError::Dir`] or [`AppendError::Unsynced`].
+pub fn sync(dir: &TeamDir, owner: &Name) -> Result<(), AppendError> {
+    let mut appender = Appender::new(owner);
+    appender.open = Some(appender.open(dir)?);
+    appender.sync(dir)
+}
+
 /// A writer of one inbox, which keeps it open between messages.
 ///
 /// The steps, and what holds when the writer dies behind each of them:

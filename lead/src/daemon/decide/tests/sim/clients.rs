@@ -6,6 +6,7 @@ use teamd_shared::journal::RejectedLine;
 use teamd_shared::member::Restart;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
+use teamd_shared::request::Kind;
 
 use super::machine::environment;
 use super::world::{NAMES, World};
@@ -17,45 +18,14 @@ impl World {
         if self.daemon.is_none() {
             return;
         }
-        let Some(name) = self.rng.pick(&NAMES).and_then(|name| Name::new(name).ok()) else { return };
         self.next_client += 1;
         let client = Client { connection: self.next_client, tag: 1 };
-        let event = match self.rng.below(24) {
-            0..=6 => self.order_spawn(client, &name),
-            7..=10 => {
-                let force_after = self.rng.pick(&[None, None, Some(0.0), Some(5.0), Some(30.0)]).flatten();
-                let order = ShutdownOrder {
-                    name,
-                    reason: "asked by a person".to_owned(),
-                    decide_within: 30.0,
-                    force_after,
-                };
-                Event::Command(client, Command::Shutdown(order))
-            }
-            11..=16 => {
-                let known: Vec<RequestId> = self.promises.fold.requests.keys().cloned().collect();
-                let open = self.promises.fold.requests.values().filter(|request| request.is_pending());
-                let open: Vec<RequestId> = open.map(|request| request.request_id.clone()).collect();
-                let any = RequestId::from_bits(self.rng.below(256));
-                let from = if self.rng.one_in(4) { known } else { open };
-                let request_id = self.rng.pick(&from).unwrap_or(any);
-                let (approve, feedback) = (!self.rng.one_in(3), "as you like".to_owned());
-                Event::Command(client, Command::Answer { request_id, approve, feedback })
-            }
-            17 | 18 => {
-                let content = "what will you do?".to_owned();
-                Event::Command(client, Command::RequestPlan { name, content })
-            }
-            19 => Event::Command(client, Command::Interrupt { name }),
-            20 | 21 => Event::Command(client, Command::Forget { name }),
-            22 if self.rng.one_in(2) => {
-                let force = self.rng.one_in(3);
-                Event::Command(client, Command::Stop { force })
-            }
-            22 => {
-                let (incarnation, what) = (1 + self.rng.below(3), Await::Ready);
-                Event::Command(client, Command::Await { name, incarnation, what })
-            }
+        let event = match self.rng.below(32) {
+            0..=8 => self.order_spawn(client),
+            9..=23 => Event::Command(client, self.order()),
+            24..=29 => Event::Command(client, self.verdict()),
+            30 if self.rng.one_in(3) => Event::Command(client, Command::Stop { force: self.rng.one_in(4) }),
+            30 => return,
             _ => {
                 let offset = u64::from(self.next_pid);
                 let bad = RejectedLine { offset, reason: "no JSON".to_owned(), line: "{".to_owned() };
@@ -68,11 +38,54 @@ impl World {
         }
     }
 
-    fn order_spawn(&mut self, client: Client, name: &Name) -> Event {
-        let before = self.promises.fold.members.get(name);
+    /// A name; mostly of somebody who runs, or of nobody.
+    fn somebody(&mut self, runs: bool) -> Name {
+        let names = NAMES.map(|name| Name::new(name).unwrap());
+        let fits = |name: &&Name| {
+            let member = self.promises.fold.members.get(*name);
+            member.is_some_and(|member| !member.record.phase.is_ended()) == runs
+        };
+        let fitting: Vec<Name> = names.iter().filter(fits).cloned().collect();
+        let any = self.rng.pick(&names).unwrap();
+        if self.rng.one_in(6) { any } else { self.rng.pick(&fitting).unwrap_or(any) }
+    }
+
+    fn order(&mut self) -> Command {
+        match self.rng.below(15) {
+            0..=5 => {
+                let name = self.somebody(true);
+                let force_after = self.rng.pick(&[None, None, None, Some(0.0), Some(5.0), Some(30.0)]).flatten();
+                let reason = "asked by a person".to_owned();
+                Command::Shutdown(ShutdownOrder { name, reason, decide_within: 30.0, force_after })
+            }
+            6..=9 => Command::RequestPlan { name: self.somebody(true), content: "what will you do?".to_owned() },
+            10..=12 => Command::Interrupt { name: self.somebody(true) },
+            13 => Command::Forget { name: self.somebody(false) },
+            _ => {
+                let (incarnation, what) = (1 + self.rng.below(3), Await::Ready);
+                Command::Await { name: self.somebody(true), incarnation, what }
+            }
+        }
+    }
+
+    /// Mostly of a plan that waits for it.
+    fn verdict(&mut self) -> Command {
+        let known: Vec<RequestId> = self.promises.fold.requests.keys().cloned().collect();
+        let open = self.promises.fold.requests.values();
+        let open = open.filter(|request| request.is_pending() && request.kind == Kind::PlanApproval);
+        let open: Vec<RequestId> = open.map(|request| request.request_id.clone()).collect();
+        let from = if self.rng.one_in(4) { known } else { open };
+        let request_id = self.rng.pick(&from).unwrap_or(RequestId::from_bits(self.rng.below(256)));
+        let (approve, feedback) = (!self.rng.one_in(3), "as you like".to_owned());
+        Command::Answer { request_id, approve, feedback }
+    }
+
+    fn order_spawn(&mut self, client: Client) -> Event {
+        let name = self.somebody(false);
+        let before = self.promises.fold.members.get(&name);
         let resume = before.is_some() && self.rng.one_in(2);
         let order = SpawnOrder {
-            name: name.clone(),
+            name,
             role: None,
             prompt: (!resume).then(|| "begin".to_owned()),
             model: self.rng.one_in(12).then(|| "nonsense".to_owned()),

@@ -239,6 +239,11 @@ impl World {
             let view = View { team, live: &daemon.live, now, grace: GRACE };
             let mut decision = decide(&view, &event, &mut self.ids);
             self.spoil(&daemon.team, &event, &mut decision);
+            for action in &decision.actions {
+                if let Action::Kill(life) = action {
+                    daemon.live.killed(life);
+                }
+            }
             self.remember(daemon, &event, !decision.records.is_empty());
             batch.touched.extend(concerned(&event));
             for record in decision.records {
@@ -351,10 +356,7 @@ impl World {
             Action::Say(_, ToWorker::Word(_)) if self.is(Mutant::NoWordOnReconnect) => {}
             Action::Say(life, frame) => self.say(daemon, &life, frame),
             Action::Terminate(life) => self.signal(daemon, &life, false),
-            Action::Kill(life) => {
-                daemon.live.killed(&life);
-                self.signal(daemon, &life, true);
-            }
+            Action::Kill(life) => self.signal(daemon, &life, true),
             Action::Reply(client, _) | Action::Wait(client, ..) | Action::WaitForStop(client) => {
                 answered.push(client);
             }
@@ -366,7 +368,7 @@ impl World {
         let Some(environment) = environment else {
             return Event::Started { life, process: Err("its environment was lost".to_owned()) };
         };
-        if !self.calm && self.rng.one_in(15) {
+        if !self.calm && self.rng.one_in(40) {
             return Event::Started { life, process: Err("cannot run it".to_owned()) };
         }
         let kept = self.promises.starts(&life, &environment);

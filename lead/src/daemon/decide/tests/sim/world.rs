@@ -41,8 +41,8 @@ enum Step {
 
 /// How often it does. What is not part of everyday life varies from schedule to schedule.
 const WEIGHTS: [(Step, u32, bool); 14] = [
-    (Step::Daemon, 60, false),
-    (Step::Worker, 90, false),
+    (Step::Daemon, 70, false),
+    (Step::Worker, 120, false),
     (Step::Client, 22, false),
     (Step::Time, 6, true),
     (Step::KillWorker, 3, true),
@@ -165,7 +165,8 @@ impl World {
             Step::Freeze => self.change_a_worker(|worker| worker.frozen = !worker.frozen),
             Step::Hang => self.change_a_worker(|worker| worker.hung |= worker.begun),
             Step::SignalWorker => self.change_a_worker(|worker| worker.term = true),
-            Step::SignalDaemon => self.signal_daemon(),
+            Step::SignalDaemon if self.rng.one_in(4) => self.signal_daemon(),
+            Step::SignalDaemon => {}
             Step::Forge => self.forge(),
             Step::Keepers => self.keepers_work(),
             Step::Jump => {

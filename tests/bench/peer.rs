@@ -59,11 +59,15 @@ fn watch(path: &Path) {
         events.next().unwrap();
         let read = file.read_at(&mut bytes, end).unwrap();
         if read > 0 {
-            let at = wall_clock();
+            say_when();
             end += read as u64;
-            say(&at.as_nanos().to_string());
         }
     }
+}
+
+/// Says what time it is.
+pub(crate) fn say_when() {
+    say(&wall_clock().as_nanos().to_string());
 }
 
 fn say(line: &str) {

@@ -1,8 +1,9 @@
 //! Sixteen processes write one inbox at the same time, and one reader follows.
 //!
-//! The limit is the least that a reader with a cursor needs: each line one `write` of bytes that are ready, and a
-//! reader that counts newlines. Ours makes the message, appends, looks back, and parses; it must lose nothing, take
-//! nothing in twice, and keep the order of each writer.
+//! The rate is that of the writers: from the word to begin until the last of them has ended. The limit is the least
+//! that appending can be: bytes that are ready, one `write` a line, and a reader that counts newlines behind its
+//! cursor. Ours makes the line from the message, writes, and looks back at the byte before and at the path; its
+//! reader parses. It must lose nothing, take nothing in twice, and keep the order of each writer.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -20,7 +21,7 @@ use uuid::Uuid;
 
 use crate::Effort;
 use crate::figure::Figure;
-use crate::peer::{Peer, wait_for_go, wall_clock};
+use crate::peer::{Peer, say_when, wait_for_go, wall_clock};
 use crate::support::process::let_pass;
 
 const WRITERS: usize = 16;
@@ -59,7 +60,7 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     ]
 }
 
-/// What came out of one way to write: the time until the last line was read, and how many never were.
+/// What came out of one way to write: the time until the last writer had ended, and how many lines were never read.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     took: Duration,
@@ -149,7 +150,7 @@ impl Patience {
     }
 }
 
-/// Writes messages into the inbox of a team directory, as a process of its own.
+/// Writes messages into the inbox of a team directory, as a process of its own, and says when it has.
 pub(crate) fn write(how: &str, root: &Path, who: usize, count: usize) {
     let dir = TeamDir::open(root).unwrap();
     let from = format!("writer-{who}");
@@ -158,26 +159,27 @@ pub(crate) fn write(how: &str, root: &Path, who: usize, count: usize) {
         let now = wall_clock().as_secs_f64();
         Message::new(Uuid::now_v7(), &from, owner().as_str(), now, Body::Message).with_content(content)
     };
+    let messages: Vec<Message> = (0..count).map(make).collect();
     match how {
         "bare" => {
-            let line = make(0).to_line().unwrap();
-            let mut file =
-                OpenOptions::new().append(true).open(dir.path(&TeamPath::inbox(&owner()))).unwrap();
+            let line = messages[0].to_line().unwrap();
+            let mut file = OpenOptions::new().append(true).open(dir.path(&TeamPath::inbox(&owner()))).unwrap();
             wait_for_go();
-            (0..count).for_each(|_| assert_eq!(file.write(&line).unwrap(), line.len()));
+            messages.iter().for_each(|_| assert_eq!(file.write(&line).unwrap(), line.len()));
         }
         "appender" => {
             let mut appender = Appender::new(&owner());
             wait_for_go();
-            for number in 0..count {
-                appender.append(&dir, &make(number), Durability::Process).unwrap();
+            for message in &messages {
+                appender.append(&dir, message, Durability::Process).unwrap();
             }
         }
         _ => {
             wait_for_go();
-            for number in 0..count {
-                inbox::append(&dir, &owner(), &make(number), Durability::Process).unwrap();
+            for message in &messages {
+                inbox::append(&dir, &owner(), message, Durability::Process).unwrap();
             }
         }
     }
+    say_when();
 }

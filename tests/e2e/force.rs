@@ -2,11 +2,13 @@
 //!
 //! Evidence 4: no force and no timeout, so that one stuck teammate blocks the team.
 
+use std::time::Duration;
+
 use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::support::look::HELD;
-use crate::support::process::{children, command_line};
+use crate::support::process::let_pass;
 use crate::support::{Team, signal};
 
 /// A team that waits 300 ms between two steps of the ladder.
@@ -84,14 +86,19 @@ fn a_joining_command_brings_its_force() {
 fn a_worker_that_was_let_go_and_stays_is_ended_without_force() {
     // Evidence 2: approved, but the process lives on.
     let team = hurried();
-    team.spawn("alice", "/bash& touch held; sleep 300");
-    team.until_held();
-    team.until_finished("alice", 1);
-    // She waits for the keeper of her background command, which is stopped.
-    let keepers = children(team.pid("alice"));
-    let keeper = keepers.into_iter().find(|&pid| command_line(pid).contains(" keeper ")).unwrap();
-    signal(keeper, Signal::SIGSTOP);
-    assert_eq!(team.shutdown("alice", &[], 0)["outcome"], "killed");
+    team.spawn("alice", "");
+    let (worker, daemon) = (team.pid("alice"), team.daemon_pid());
+    signal(worker, Signal::SIGSTOP);
+    let asking = team.start_teamctl(["--json", "shutdown", "alice"]);
+    let id = team.until_asked("alice");
+    // She answers while the daemon cannot hear it, and is stopped before it lets her go.
+    signal(daemon, Signal::SIGSTOP);
+    signal(worker, Signal::SIGCONT);
+    team.until("her answer", || team.inbox("lead").iter().any(|line| line["type"] == "shutdown_response"));
+    let_pass(Duration::from_millis(50));
+    signal(worker, Signal::SIGSTOP);
+    signal(daemon, Signal::SIGCONT);
+    assert_eq!(asking.finish().ok().json()["results"][0]["outcome"], "killed");
     nobody_but_the_daemon(&team);
-    assert_eq!(team.request(&team.last_request("shutdown"))["status"], "approved");
+    assert_eq!(team.request(&id)["status"], "approved");
 }

@@ -118,6 +118,8 @@ impl Job {
         let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
         close_inherited().map_err(cannot("close what it has inherited"))?;
         teamd_shared::process::deny_tracing();
+        // For `ps` and `top`: it was started as `/proc/self/exe`.
+        nix::sys::prctl::set_name(c"team-keeper").map_err(|errno| cannot("take its name")(errno.into()))?;
         leave_the_terminal().map_err(cannot("leave the terminal"))?;
         nix::sys::prctl::set_child_subreaper(true)
             .map_err(|errno| cannot("become a subreaper")(errno.into()))?;

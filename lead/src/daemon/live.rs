@@ -73,7 +73,7 @@ impl Live {
                     self.members.entry(name).or_default().environment = Some(order.environment.clone());
                 }
             }
-            Event::Connected { life, environment, state } => {
+            Event::Connected { life, environment, state } if is_present(team, life) => {
                 let alive = self.enter(life);
                 alive.connected = true;
                 if let Some(environment) = environment {
@@ -91,7 +91,8 @@ impl Live {
                     alive.connected = false;
                 }
             }
-            Event::Started { life, process: Ok(_) } => {
+            // One that could not be journaled at once may be another life's by now.
+            Event::Started { life, process: Ok(_) } if is_present(team, life) => {
                 let watchers = self.members.values().filter(|alive| alive.watches).count();
                 let alive = self.enter(life);
                 alive.watches = watchers < WATCHERS;
@@ -199,6 +200,10 @@ impl Live {
             alive.deadlines = Deadlines { kill: Some(Duration::MAX), ..Deadlines::default() };
         }
     }
+}
+
+fn is_present(team: &Team, life: &Life) -> bool {
+    team.members.get(&life.name).is_some_and(|state| state.record.incarnation == life.incarnation)
 }
 
 impl Alive {

@@ -455,6 +455,15 @@ mod reading {
     }
 
     #[test]
+    fn what_the_protocol_says_and_what_is_no_message_is_not_counted_as_mail() {
+        let (_scratch, dir) = team();
+        let request = r#"{"type":"shutdown_request","from":"lead","request_id":"a1b2c3d4","content":"go"}"#;
+        raw(&dir, &[line("one"), format!("{request}\nno message\n\n").into_bytes(), line("two")].concat());
+        let count = count_lines(&dir, &alice(), Position::START).unwrap();
+        assert_eq!((count.lines, count.mail), (4, 2));
+    }
+
+    #[test]
     fn an_inbox_that_was_replaced_is_followed() {
         let (_scratch, dir) = team();
         raw(&dir, &line("one"));

@@ -1,6 +1,7 @@
 //! `teamctl shutdown`: asks teammates to leave, and waits until their processes are gone. Every name is tried,
 //! whatever becomes of the others.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
 use super::send::runs;
-use crate::client::{CallError, Client, unexpected};
+use crate::client::{Client, unexpected};
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::render;
@@ -24,6 +25,8 @@ use crate::exit_code::ExitCode;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long to wait before signals are sent.
 const PATIENCE_BEFORE_FORCE: Duration = Duration::from_secs(10);
+/// How many are asked before the first reply is read: fewer than the replies that the daemon keeps for a command.
+const AT_ONCE: usize = 100;
 /// Beyond what the signals are given: time to end what a worker started, on a slow machine.
 const MARGIN: Duration = Duration::from_secs(30);
 
@@ -93,22 +96,29 @@ fn targets(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Target>, CommandError> 
     Ok(targets)
 }
 
-/// Asks everybody, before anybody is waited for.
+/// Asks everybody, before anybody is waited for. The daemon records together what it is asked together.
 async fn ask(dir: &TeamDir, args: &Shutdown, targets: &mut [Target]) -> Result<Client, CommandError> {
     let mut client = Client::connect(dir).await?;
     let patience = args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE);
-    for target in targets {
-        let order = ShutdownOrder {
-            name: target.name.clone(),
-            reason: args.reason.clone(),
-            decide_within: args.decide_within.as_secs_f64(),
-            force_after: args.force.then_some(patience.as_secs_f64()),
-        };
-        match client.call(Command::Shutdown(order)).await {
-            Ok(Done::Asked { request_id, incarnation }) => target.asked = Some((request_id, incarnation)),
-            Ok(other) => target.end = Some(End::Failed(unexpected(&other))),
-            Err(CallError::Refused(refusal)) => target.end = Some(target.refused(dir, args, refusal)?),
-            Err(lost) => return Err(lost.into()),
+    for some in targets.chunks_mut(AT_ONCE) {
+        let mut asked = HashMap::new();
+        for (index, target) in some.iter().enumerate() {
+            let order = ShutdownOrder {
+                name: target.name.clone(),
+                reason: args.reason.clone(),
+                decide_within: args.decide_within.as_secs_f64(),
+                force_after: args.force.then_some(patience.as_secs_f64()),
+            };
+            asked.insert(client.send(Command::Shutdown(order)).await?, index);
+        }
+        while !asked.is_empty() {
+            let reply = client.reply().await?;
+            let Some(target) = asked.remove(&reply.tag).map(|index| &mut some[index]) else { continue };
+            match reply.result {
+                Ok(Done::Asked { request_id, incarnation }) => target.asked = Some((request_id, incarnation)),
+                Ok(other) => target.end = Some(End::Failed(unexpected(&other))),
+                Err(refusal) => target.end = Some(target.refused(dir, args, refusal)?),
+            }
         }
     }
     Ok(client)

@@ -9,7 +9,7 @@ use teamd_shared::environment::Environment;
 use tokio::time::{sleep, timeout};
 
 use super::*;
-use crate::tools::{Call, Running, Toolbox, ToolboxConfig, kept};
+use crate::tools::{Call, Running, Toolbox, ToolboxConfig};
 
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -334,17 +334,51 @@ async fn a_workspace_that_is_gone_is_named() {
     assert!(outcome.is_error && outcome.content.starts_with(&start), "{outcome:?}");
 }
 
+/// Starts itself twice, each in a session of its own, as deep as its argument says.
+const GROW: &str = r#"
+    echo $$ >> pids
+    if [ $1 -gt 0 ]; then for i in 1 2; do setsid bash grow $(($1 - 1)) & done; fi
+    sleep 1000
+"#;
+
 #[tokio::test]
 async fn a_tree_of_sessions_is_ended_whatever_its_size() {
     let mut scratch = Scratch::new();
-    let grow = r#"echo $$ >> "$PIDS"; if [ $1 -gt 0 ]; then for i in 1 2; do setsid bash grow $(($1 - 1)) & done; fi; sleep 1000"#;
-    File::create(scratch.path("grow"))
-        .and_then(|mut file| io::Write::write_all(&mut file, grow.as_bytes()))
-        .unwrap();
-    let running = scratch.start("PIDS=$PWD/pids bash grow 5");
+    write(&scratch.path("grow"), GROW);
+    let running = scratch.start("bash grow 5");
     let pids = scratch.pids(63).await;
     timeout(LIMIT, running.cancel("enough")).await.unwrap();
     assert!(pids.into_iter().all(is_gone));
+}
+
+#[tokio::test]
+async fn a_tree_of_sessions_that_has_lost_its_keeper_is_ended_by_the_worker() {
+    let mut scratch = Scratch::new();
+    write(&scratch.path("grow"), GROW);
+    let grown = "while [ \"$(cat pids 2> /dev/null | wc -l)\" -lt 31 ]; do sleep 0.01; done";
+    let outcome = scratch.run(&format!("bash grow 4 & {grown}; kill -9 $PPID; sleep 1000")).await;
+    assert_eq!(outcome, Outcome::error("[the keeper of this command was killed]"));
+    assert!(scratch.pids(31).await.into_iter().all(is_gone));
+}
+
+#[tokio::test]
+async fn a_command_can_be_cancelled_at_any_moment() {
+    let mut scratch = Scratch::new();
+    for moment in 0..40 {
+        let running = scratch.start(&format!("{SURVIVORS} sleep 1000"));
+        sleep(Duration::from_micros(500 * moment)).await;
+        let outcome = timeout(LIMIT, running.cancel("enough")).await.unwrap();
+        assert_eq!(outcome, Outcome::error("[enough]"), "{moment}");
+        let pids = fs::read_to_string(scratch.path("pids")).unwrap_or_default();
+        for pid in pids.lines() {
+            assert!(is_gone(Pid::from_raw(pid.parse().unwrap()).unwrap()), "{pid} of {moment}");
+        }
+        drop(fs::remove_file(scratch.path("pids")));
+    }
+}
+
+fn write(path: &Path, content: &str) {
+    File::create(path).and_then(|mut file| io::Write::write_all(&mut file, content.as_bytes())).unwrap();
 }
 
 /// Each link of the chain forks the next one in a new session, and ends: there is never a parent to be found.
@@ -356,9 +390,7 @@ const CHAIN: &str = r#"
 #[tokio::test]
 async fn a_chain_of_forks_is_caught() {
     let mut scratch = Scratch::new();
-    File::create(scratch.path("chain"))
-        .and_then(|mut file| io::Write::write_all(&mut file, CHAIN.as_bytes()))
-        .unwrap();
+    write(&scratch.path("chain"), CHAIN);
     let outcome = scratch.run("perl chain & sleep 0.3; echo over").await;
     assert_eq!(outcome, Outcome::ok("over"));
     let marker = scratch.path("chain").to_string_lossy().into_owned();
@@ -418,7 +450,7 @@ async fn everything_ends_with_a_worker_that_is_killed() {
             "--",
         ]);
         command.arg("as-worker").arg(folder.path()).arg(how);
-        let mut worker = kept::spawn_spared(command).unwrap();
+        let mut worker = command.spawn().unwrap();
         let pids = folder.path().join("pids");
         let read = || fs::read_to_string(&pids).unwrap_or_default();
         until(|| read().lines().count() >= SURVIVOR_COUNT + 3).await;

@@ -428,14 +428,13 @@ impl World {
             (worker.working, worker.changing) = (false, false);
             return;
         }
-        match self.rng.below(8) {
+        let open = worker.gate(self.mutant) == Gate::Open;
+        match self.rng.below(12) {
             0 => (worker.working, worker.changing) = (false, false),
-            1 | 2 => worker.working = true,
-            3 | 4 if worker.working && worker.gate(self.mutant) == Gate::Open => {
-                self.changes_something(worker)
-            }
-            5 => worker.changing = false,
-            6 if worker.working => {
+            1..=4 => worker.working = true,
+            5 | 6 if worker.working && open => self.changes_something(worker),
+            7 => worker.changing = false,
+            8 | 9 if worker.working && (!open || self.rng.one_in(3)) => {
                 let first = (self.ids.request(), self.ids.message());
                 let waiting =
                     Waiting { request_id: first.0.clone(), message_id: first.1, heard: Heard::Nothing };

@@ -1,17 +1,28 @@
 //! The client's end of the control socket: commands out, replies in. It decides nothing and prints nothing.
 
+use std::fs::File;
 use std::io;
+use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
 use teamd_shared::control::{
     Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, Request, WireError, connect,
 };
 use teamd_shared::team_dir::TeamDir;
+use teamd_shared::watch::SLOW_TICK;
 
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
 /// The tag of a reply that answers no request: the daemon refuses the connection as a whole.
 const CONNECTION: u32 = 0;
+
+/// How long a daemon may take to answer what it need not wait for.
+const ANSWER: Duration = Duration::from_secs(10);
+/// How long a daemon that runs may be out of reach: it makes a deleted socket again on its slow tick.
+const OUT_OF_REACH: Duration = Duration::from_secs(SLOW_TICK.as_secs() + 1);
+/// Between two attempts to reach it.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection to the daemon of a team directory.
 #[derive(Debug)]
@@ -27,6 +38,8 @@ pub(crate) enum CallError {
     Refused(Refusal),
     /// The connection ended before the reply: what became of the command is not known.
     Lost(String),
+    /// It runs, and does not answer.
+    Silent,
 }
 
 impl From<CallError> for CommandError {
@@ -40,6 +53,8 @@ impl From<CallError> for CommandError {
             .hint(
                 "`teamctl events --last 5` shows whether it was done, `teamd start` starts the daemon again",
             ),
+            CallError::Silent => Self::new(ExitCode::TimedOut, "the daemon runs, but does not answer")
+                .hint("it may be stopped, or busy: look at it with `ps`, and at `teamctl log teamd`"),
         }
     }
 }
@@ -48,6 +63,15 @@ impl From<WireError> for CallError {
     fn from(error: WireError) -> Self {
         Self::Lost(error.to_string())
     }
+}
+
+/// Tells whether a daemon holds the lock of a team directory.
+///
+/// The lock is let go at once. A daemon that starts just then tries again, and none that runs is disturbed.
+pub(crate) fn is_locked(dir: &TeamDir) -> bool {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(dir, ".", flags, Mode::empty());
+    opened.is_ok_and(|folder| File::from(folder).try_lock_shared().is_err())
 }
 
 /// Makes the error of every command that needs a daemon where none runs.
@@ -62,7 +86,17 @@ impl Client {
     /// # Errors
     /// [`ExitCode::NotRunning`] if none runs there, else [`ExitCode::Failed`].
     pub(crate) async fn connect(dir: &TeamDir) -> Result<Self, CommandError> {
-        let mut connection = connect(dir).await.map_err(|error| match error.kind() {
+        let began = Instant::now();
+        let connected = loop {
+            match connect(dir).await {
+                // It starts just now, or somebody deleted its socket: it listens again in a moment.
+                Err(error) if is_absent(&error) && began.elapsed() < OUT_OF_REACH && is_locked(dir) => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                other => break other,
+            }
+        };
+        let mut connection = connected.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => not_running(dir),
             _ => {
                 let message = format!("cannot connect to the daemon of {}: {error}", dir.root().display());
@@ -101,11 +135,20 @@ impl Client {
         }
     }
 
-    /// Sends a command and waits for its reply.
+    /// Sends a command and waits for its reply, which the daemon owes at once.
+    ///
+    /// # Errors
+    /// [`CallError`] if the daemon refuses the command, does not answer, or is gone.
+    pub(crate) async fn call(&mut self, command: Command) -> Result<Done, CallError> {
+        let calling = self.call_and_wait(command);
+        tokio::time::timeout(ANSWER, calling).await.unwrap_or(Err(CallError::Silent))
+    }
+
+    /// Sends a command and waits for its reply, however long it takes.
     ///
     /// # Errors
     /// [`CallError`] if the daemon refuses the command, or is gone.
-    pub(crate) async fn call(&mut self, command: Command) -> Result<Done, CallError> {
+    pub(crate) async fn call_and_wait(&mut self, command: Command) -> Result<Done, CallError> {
         let tag = self.send(command).await?;
         loop {
             let reply = self.reply().await?;
@@ -119,6 +162,10 @@ impl Client {
     pub(crate) async fn closed(&mut self) {
         while self.reply().await.is_ok() {}
     }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 /// Makes the error of a reply that answers another question.

@@ -117,7 +117,7 @@ fn stop(context: &Context, args: &Stop) -> CommandResult {
 }
 
 async fn request_stop(dir: &TeamDir, client: &mut Client, args: &Stop) -> Result<StopOutcome, CommandError> {
-    match client.call(Order::Stop { force: args.force }).await {
+    match client.call_and_wait(Order::Stop { force: args.force }).await {
         Ok(Done::Stop(StopOutcome::Stopped)) => {
             client.closed().await;
             lock_is_free(dir).await?;
@@ -125,7 +125,7 @@ async fn request_stop(dir: &TeamDir, client: &mut Client, args: &Stop) -> Result
         }
         Ok(Done::Stop(rejected)) => Ok(rejected),
         Ok(other) => Err(unexpected(&other)),
-        Err(CallError::Refused(refusal)) => Err(refusal.into()),
+        Err(error @ (CallError::Refused(_) | CallError::Silent)) => Err(error.into()),
         Err(CallError::Lost(_)) => Err(CommandError::new(
             ExitCode::Failed,
             "the daemon ended before it said that all teammates are gone",
@@ -197,7 +197,7 @@ fn status(context: &Context) -> CommandResult {
 async fn ping(dir: &TeamDir) -> Result<(u32, String, String), CommandError> {
     let call = async { Client::connect(dir).await?.call(Order::Ping).await.map_err(CommandError::from) };
     match tokio::time::timeout(ANSWER_WITHIN, call).await {
-        Ok(Ok(Done::Pong { pid, team_name, version })) => Ok((pid, team_name, version)),
+        Ok(Ok(Done::Pong { pid, team_name, version, .. })) => Ok((pid, team_name, version)),
         Ok(Ok(other)) => Err(unexpected(&other)),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(CommandError::new(ExitCode::TimedOut, "the daemon runs, but does not answer")

@@ -201,7 +201,7 @@ mod tests {
     fn a_torn_tail_is_kept_aside_and_cut_off() {
         let (_scratch, dir) = scratch();
         let (at, aside) = (TeamPath::journal(), TeamPath::journal_torn());
-        std::fs::File::create(dir.path(&at)).unwrap().write_all(b"{\"a\":1}\n{\"b\"").unwrap();
+        File::create(dir.path(&at)).unwrap().write_all(b"{\"a\":1}\n{\"b\"").unwrap();
         let mut opened = AppendLog::open(&dir, &at, &aside).unwrap();
         assert_eq!(opened.torn.as_deref(), Some(&b"{\"b\""[..]));
         opened.log.append(b"{\"c\":3}\n").unwrap();
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_long_torn_tail_without_any_newline_leaves_an_empty_log() {
         let (_scratch, dir) = scratch();
-        std::fs::File::create(dir.path(&TeamPath::journal())).unwrap().write_all(&[b'x'; 10_000]).unwrap();
+        File::create(dir.path(&TeamPath::journal())).unwrap().write_all(&[b'x'; 10_000]).unwrap();
         let opened = AppendLog::open(&dir, &TeamPath::journal(), &TeamPath::journal_torn()).unwrap();
         assert!(opened.log.is_empty());
         assert_eq!(opened.torn.unwrap().len(), 10_000);

@@ -134,6 +134,40 @@ impl AsFd for ProcessHandle {
     }
 }
 
+/// Returns the children of this process, ended ones that nobody has reaped among them.
+///
+/// # Errors
+/// The system's error if `/proc` cannot be read (or the kernel does not list children).
+pub fn children() -> io::Result<Vec<u32>> {
+    let mut children = Vec::new();
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        // A thread may end while its folder is read: it has no children then.
+        let listed = std::fs::read_to_string(thread?.path().join("children")).unwrap_or_default();
+        children.extend(listed.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+    }
+    Ok(children)
+}
+
+/// Kills a child of this process, and reaps it if it has ended. One that is no child is left alone by the reaping.
+pub fn kill_child(pid: u32) {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+    if let Err(errno) = rustix::process::kill_process(pid, Signal::KILL) {
+        tracing::debug!("cannot kill the stray process {}: {errno}", pid.as_raw_nonzero());
+    }
+    if let Err(errno) = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG) {
+        tracing::debug!("cannot reap the stray process {}: {errno}", pid.as_raw_nonzero());
+    }
+}
+
+/// Makes this process the one to whom everything comes that its descendants leave behind, so that it can end it.
+/// Elsewhere than on Linux nothing is done.
+pub fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    if let Err(errno) = nix::sys::prctl::set_child_subreaper(true) {
+        tracing::warn!("cannot become the subreaper of what is started: {errno}");
+    }
+}
+
 /// Makes this process unreadable for other processes of the user: no trace, no look into its memory,
 /// environment or descriptors (root excepted). Elsewhere than on Linux nothing is done.
 pub fn deny_tracing() {

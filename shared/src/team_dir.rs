@@ -235,6 +235,13 @@ impl TeamDir {
         Ok(dir)
     }
 
+    /// Tells whether the directory still is where it was opened: nobody has moved it or taken its place.
+    pub fn is_at_its_path(&self) -> bool {
+        let here = rustix::fs::fstat(&self.fd).map(|stat| (stat.st_dev, stat.st_ino));
+        let there = rustix::fs::stat(&self.root).map(|stat| (stat.st_dev, stat.st_ino));
+        here.is_ok() && here == there
+    }
+
     /// Returns the path of the team directory, without links.
     pub fn root(&self) -> &Path {
         &self.root

@@ -163,7 +163,8 @@ pub(crate) fn write(how: &str, root: &Path, who: usize, count: usize) {
     match how {
         "bare" => {
             let line = messages[0].to_line().unwrap();
-            let mut file = OpenOptions::new().append(true).open(dir.path(&TeamPath::inbox(&owner()))).unwrap();
+            let mut file =
+                OpenOptions::new().append(true).open(dir.path(&TeamPath::inbox(&owner()))).unwrap();
             wait_for_go();
             messages.iter().for_each(|_| assert_eq!(file.write(&line).unwrap(), line.len()));
         }

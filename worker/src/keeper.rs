@@ -22,10 +22,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::prctl::{set_child_subreaper, set_name, set_pdeathsig};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, pidfd_open};
 use serde::{Deserialize, Serialize};
 
@@ -116,13 +116,7 @@ impl Job {
     fn keep(&self) -> Result<Report, String> {
         let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
         let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
-        close_inherited().map_err(cannot("close what it has inherited"))?;
-        teamd_shared::process::deny_tracing();
-        // For `ps` and `top`: it was started as `/proc/self/exe`.
-        nix::sys::prctl::set_name(c"team-keeper").map_err(|errno| cannot("take its name")(errno.into()))?;
-        leave_the_terminal().map_err(cannot("leave the terminal"))?;
-        nix::sys::prctl::set_child_subreaper(true)
-            .map_err(|errno| cannot("become a subreaper")(errno.into()))?;
+        become_a_keeper().map_err(cannot("become a keeper"))?;
         let ears = Ears::new().map_err(cannot("hear signals"))?;
         if let Some(because) =
             ears.listen(None, Some(Instant::now())).map_err(cannot("look at its lifeline"))?
@@ -176,6 +170,19 @@ fn last_line_of_a_log(report: &Report) -> String {
     }
 }
 
+/// Makes this process what a keeper has to be, before it starts anything.
+fn become_a_keeper() -> io::Result<()> {
+    close_inherited()?;
+    teamd_shared::process::deny_tracing();
+    // For `ps` and `top`: it was started as `/proc/self/exe`.
+    set_name(c"team-keeper")?;
+    // No command reaches a terminal, and no key that is pressed there reaches the keeper.
+    rustix::process::setsid()?;
+    // If the command has stopped its keeper, the worker's death wakes it.
+    set_pdeathsig(Signal::SIGCONT)?;
+    Ok(set_child_subreaper(true)?)
+}
+
 /// Closes all but the three descriptors: what the shell that once started the daemon had left open (a lock, a
 /// jobserver) is no business of a command. Comes before anything else is opened.
 fn close_inherited() -> io::Result<()> {
@@ -188,19 +195,6 @@ fn close_inherited() -> io::Result<()> {
             Ok(()) | Err(nix::errno::Errno::EBADF) => {}
             Err(errno) => return Err(errno.into()),
         }
-    }
-    Ok(())
-}
-
-/// Makes sure that a command cannot reach a terminal, and that no key pressed there reaches the keeper.
-///
-/// Where there is no terminal, the keeper stays in the worker's session: if it is stopped when the worker dies,
-/// the kernel then wakes it with SIGHUP and SIGCONT, as any group that is orphaned while stopped (`setpgid(2)`).
-fn leave_the_terminal() -> io::Result<()> {
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    match rustix::fs::open("/dev/tty", flags, rustix::fs::Mode::empty()) {
-        Ok(_terminal) => drop(rustix::process::setsid()?),
-        Err(_none) => rustix::process::setpgid(None, None)?,
     }
     Ok(())
 }

@@ -18,8 +18,14 @@ use uuid::Uuid;
 use crate::state::Mail;
 use crate::transcript::unix_now;
 
-/// How many lines wait in memory at most; the rest waits in the file.
+/// How many lines wait in memory at most, give or take a look; the rest waits in the file.
 const MAX_WAITING: usize = 4096;
+/// Likewise, in bytes.
+const MAX_WAITING_BYTES: u64 = 4 << 20;
+/// How many lines are taken in at once: in between, what happens elsewhere is served.
+const MAX_TAKEN: usize = 64;
+/// Likewise, in bytes: an entry of the transcript stays of a size that can be written and read.
+const MAX_TAKEN_BYTES: u64 = 1 << 20;
 
 /// How the inbox is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +129,7 @@ impl Mailbox {
         if let Some(Err(error)) = self.watch.as_mut().map(Watch::rearm_if_needed) {
             self.complain(&error);
         }
-        while self.waiting.len() < MAX_WAITING {
+        while self.waiting.len() < MAX_WAITING && self.waiting_bytes() < MAX_WAITING_BYTES {
             match self.reader.read_new() {
                 Ok(batch) => {
                     self.failing = false;
@@ -135,12 +141,31 @@ impl Mailbox {
                 Err(error) => {
                     self.rest = false;
                     self.complain(&error);
+                    self.make_again(&error);
                 }
             }
             if !self.rest {
                 return;
             }
         }
+    }
+
+    /// An inbox that somebody deleted is made again: senders find none otherwise.
+    fn make_again(&self, error: &ReadError) {
+        if let ReadError::NoInbox(_) = error
+            && let Err(error) = inbox::create(&self.dir, &self.name)
+        {
+            tracing::error!("the inbox was deleted, and cannot be made again: {error}");
+        }
+    }
+
+    fn waiting_bytes(&self) -> u64 {
+        let mut lines = self.waiting.iter().filter_map(|item| match item {
+            Item::Line(line) => Some(line),
+            Item::Restarted(_) => None,
+        });
+        let first = lines.next().map_or(0, |line| line.offset);
+        lines.next_back().map_or(0, |last| last.position.offset.saturating_sub(first))
     }
 
     /// Tells what has arrived and is not taken in.
@@ -152,15 +177,21 @@ impl Mailbox {
         self.waiting.iter().map(mail).max().unwrap_or(Mail::None)
     }
 
-    /// Tells whether more stands in the file than was fetched.
+    /// Tells whether more has arrived than was taken, or even fetched.
     pub(crate) fn has_rest(&self) -> bool {
-        self.rest
+        self.rest || !self.waiting.is_empty()
     }
 
-    /// Takes what was fetched, an item for each entry of the transcript.
+    /// Takes a piece of what was fetched, an item for each entry of the transcript.
     pub(crate) fn take(&mut self) -> Vec<Taken> {
         let mut taken = Vec::new();
-        for item in self.waiting.drain(..) {
+        let (mut count, mut bytes) = (0, 0);
+        while count < MAX_TAKEN && bytes < MAX_TAKEN_BYTES {
+            let Some(item) = self.waiting.pop_front() else { break };
+            if let Item::Line(line) = &item {
+                bytes += line.position.offset.saturating_sub(line.offset);
+            }
+            count += 1;
             let Line { offset, position: behind, message } = match item {
                 Item::Line(line) => *line,
                 Item::Restarted(reason) => {

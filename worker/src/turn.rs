@@ -178,7 +178,10 @@ impl Session {
 
     /// Goes on with what the daemon made of an answer to a shutdown; the model is told of its own.
     pub(crate) fn settle(&mut self, answer: &Answer) -> Result<(), TranscriptError> {
-        self.desk.state.settled();
+        let now = self.desk.now();
+        self.desk.state.settled(now);
+        // A line that was refused is not meant again.
+        self.approval = None;
         if answer.by == AnsweredBy::Runtime {
             return Ok(());
         }

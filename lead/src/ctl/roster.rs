@@ -1,8 +1,5 @@
 //! What `config.json` says of the team, and whether it still holds. Reads files and `/proc` only.
 
-use std::fs::File;
-
-use rustix::fs::{Mode, OFlags};
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::inbox::{ReadError, count_lines};
 use teamd_shared::name::Name;
@@ -11,6 +8,7 @@ use teamd_shared::process::{Identity, boot_id};
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript;
 
+use crate::client::is_locked;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
@@ -22,19 +20,10 @@ pub(crate) fn load(dir: &TeamDir) -> Result<Roster, CommandError> {
     let empty = Roster { version: 1, seq: 0, team_name: String::new(), daemon: None, members: Vec::new() };
     let mut roster = Roster::load(dir)?.unwrap_or(empty);
     // The roster of a copied team directory names the daemon of the original.
-    if daemon_pid(&roster).is_some() && is_unlocked(dir) {
+    if daemon_pid(&roster).is_some() && !is_locked(dir) {
         roster.daemon = None;
     }
     Ok(roster)
-}
-
-/// Tells whether no daemon holds the lock of the team directory.
-///
-/// The lock is let go at once. A daemon that starts just then tries again, and none that runs is disturbed.
-fn is_unlocked(dir: &TeamDir) -> bool {
-    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat(dir, ".", flags, Mode::empty());
-    opened.is_ok_and(|folder| File::from(folder).try_lock_shared().is_ok())
 }
 
 /// Finds a member.

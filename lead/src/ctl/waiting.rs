@@ -135,7 +135,7 @@ impl Waiting<'_> {
         while !open.is_empty() {
             let live = match client.take() {
                 Some(client) => client,
-                None => self.reconnect().await,
+                None => reconnect(self.dir).await,
             };
             match ask(live, &mut open, &mut answered).await {
                 Ok(()) => {}
@@ -149,20 +149,22 @@ impl Waiting<'_> {
                     self.out.note("the daemon is gone; what it has recorded goes on, still waiting");
                     self.out.hint("`teamd start` in another terminal starts it again");
                 }
-                Err(CallError::Lost(_)) => {}
+                Err(CallError::Lost(_) | CallError::Silent) => {}
             }
         }
     }
 
-    async fn reconnect(&self) -> Client {
-        let mut pause = PAUSE.0;
-        loop {
-            tokio::time::sleep(pause).await;
-            if let Ok(client) = Client::connect(self.dir).await {
-                return client;
-            }
-            pause = (pause * 2).min(PAUSE.1);
+}
+
+/// Connects to the next daemon, however long that takes.
+pub(super) async fn reconnect(dir: &TeamDir) -> Client {
+    let mut pause = PAUSE.0;
+    loop {
+        tokio::time::sleep(pause).await;
+        if let Ok(client) = Client::connect(dir).await {
+            return client;
         }
+        pause = (pause * 2).min(PAUSE.1);
     }
 }
 

@@ -129,7 +129,10 @@ pub(super) fn serve_born(
                 let worker = WorkerHere { connection, life: life.clone(), environment, state, came: None };
                 listen_to_worker(worker, (incoming.cast(), ended), inputs).await;
             }
-            other => tracing::debug!("{} said nothing at its birth: {other:?}", life.name),
+            other => {
+                tracing::debug!("{} said nothing at its birth: {other:?}", life.name);
+                send_last(&inputs, Input::Gone { connection }).await;
+            }
         }
     });
     Ok((connection, words))
@@ -198,6 +201,8 @@ async fn serve_client(stream: Connection, connection: u64, protocol: u16, inputs
     }
     loop {
         let received = tokio::select! {
+            // What it said before it ended, or stopped to listen, counts.
+            biased;
             received = incoming.receive() => received,
             _ = &mut ended => Ok(None),
         };
@@ -228,6 +233,8 @@ async fn listen_to_worker(
     }
     loop {
         let received = tokio::select! {
+            // What it said before it ended, or stopped to listen, counts.
+            biased;
             received = incoming.receive() => received,
             _ = &mut ended => Ok(None),
         };
@@ -268,11 +275,21 @@ async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Recei
     }
 }
 
+/// A half of a birth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Birth {
+    /// The journal holds the life and its process.
+    Journaled,
+    /// The worker has greeted.
+    Greeted,
+}
+
 /// The dispatcher's side of the connections: where to send what.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     clients: HashMap<u64, Outbound<Reply>>,
     workers: HashMap<Life, (u64, Outbound<ToWorker>)>,
+    births: HashMap<Life, Birth>,
 }
 
 impl Connections {
@@ -319,14 +336,34 @@ impl Connections {
     /// Forgets the connection of a life that is over.
     pub(super) fn forget(&mut self, life: &Life) {
         self.workers.remove(life);
+        self.births.remove(life);
     }
 
-    /// Waits until every reply is on its way.
+    /// Waits until every reply is on its way, or a second is over.
     pub(super) async fn drain(&mut self) {
-        for (_, Outbound { queue, writer }) in self.clients.drain() {
-            drop(queue);
-            if tokio::time::timeout(Duration::from_secs(1), writer).await.is_err() {
+        let last = tokio::time::Instant::now() + Duration::from_secs(1);
+        let writers: Vec<_> = self.clients.drain().map(|(_, Outbound { writer, .. })| writer).collect();
+        for writer in writers {
+            if tokio::time::timeout_at(last, writer).await.is_err() {
                 tracing::warn!("a command did not take its last reply");
+            }
+        }
+    }
+
+    /// Tells whether a life has a connection.
+    pub(super) fn has(&self, life: &Life) -> bool {
+        self.workers.contains_key(life)
+    }
+
+    /// Takes note of one half of a birth; true once both have happened: the life is in the journal with its
+    /// process, and its worker has greeted, which it does under its life lock. Only then it is welcomed: a welcome
+    /// that waited in a socket would let it begin after its daemon had died, and another had buried it.
+    pub(super) fn is_born(&mut self, life: &Life, half: Birth) -> bool {
+        match self.births.get(life) {
+            Some(other) if *other != half => self.births.remove(life).is_some(),
+            _ => {
+                self.births.insert(life.clone(), half);
+                false
             }
         }
     }

@@ -17,13 +17,14 @@ use std::time::Duration;
 use teamd_shared::control::{Command, Refusal, RefusalCode};
 use teamd_shared::id::Ids;
 use teamd_shared::journal::{
-    MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, Team, TeamEvent, TeamRecord, Tell,
+    Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, Team, TeamEvent, TeamRecord, Tell,
 };
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 
 use super::event::{Action, Client, Event, Life, Now};
+use super::effects::messages;
 use super::live::Live;
 use plans::Verdict;
 
@@ -127,6 +128,20 @@ impl View<'_> {
             rejected: Vec::new(),
             tell: Vec::new(),
         }
+    }
+
+    /// Refuses what would make an inbox line that nobody could write: the effects of a record must be possible.
+    fn fits(&self, decision: Decision) -> Result<Decision, Refusal> {
+        for record in &decision.records {
+            let line = Line { seq: 0, at: self.now.wall, version: None, done: 0, lead: None, record: record.clone() };
+            for (_, message) in messages(&line) {
+                message.to_line().map_err(|error| {
+                    Refusal::new(RefusalCode::Usage, error.to_string())
+                        .hint("write the text to a file in the workspace, and send its path")
+                })?;
+            }
+        }
+        Ok(decision)
     }
 
     fn updated(&self, member: &Member) -> Member {

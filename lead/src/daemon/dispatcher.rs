@@ -4,7 +4,7 @@
 //! Nobody waits for what concerns somebody else: the workers hear first, then the roster is written and commands
 //! are answered, and only then are inbox lines synced ([`Dispatcher::answer`], [`Dispatcher::settle`]).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,15 +18,15 @@ use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 use tokio::sync::mpsc;
 
-use super::control_server::{Connections, Input, serve_born};
+use super::control_server::{Birth, Connections, Input, serve_born};
 use super::decide::{View, decide};
 use super::event::{Action, Client, Event, Life, Now};
 use super::journal::Journal;
-use super::lead_inbox::LeadInbox;
+use super::lead_inbox::{LeadInbox, LeadTaken};
 use super::live::Live;
 use super::perform::Progress;
 use super::roster::RosterFile;
-use super::supervisor::Supervisor;
+use super::supervisor::{How, Supervisor};
 use super::waiters::Waiters;
 use super::word::word;
 
@@ -57,6 +57,10 @@ pub(super) struct Dispatcher {
     pub(super) answers: Vec<(Client, Reply)>,
     /// When the backlog and undone effects are tried again.
     pub(super) retry_at: Option<Instant>,
+    /// How far the lead's inbox is taken in: this stands in the next line of the journal.
+    pub(super) lead_taken: LeadTaken,
+    /// Lives whose process has ended, and whose connection has not: what they still said is heard first.
+    pub(super) departed: HashMap<Life, How>,
     /// Set when the daemon shall end: by an exit in order, or because the disk cannot be trusted.
     pub(super) exit: Option<Result<(), String>>,
 }
@@ -80,7 +84,8 @@ impl Dispatcher {
     /// Returns when something is due without any event.
     pub(super) fn next_wake_up(&self) -> Option<Instant> {
         let deadline = self.live.next_deadline().map(|at| self.began + at);
-        [deadline, self.roster.due(), self.retry_at].into_iter().flatten().min()
+        let more = self.lead_taken.more.then(Instant::now);
+        [deadline, self.roster.due(), self.retry_at, more].into_iter().flatten().min()
     }
 
     /// Does what is due, and handles events until none is left.
@@ -88,7 +93,7 @@ impl Dispatcher {
         let mut events: VecDeque<Event> = events.into();
         if self.retry_at.is_some_and(|at| at <= Instant::now()) {
             self.retry_at = None;
-            let mut again = std::mem::take(&mut self.backlog);
+            let mut again = self.take_backlog();
             again.append(&mut events);
             events = again;
             self.complete(false);
@@ -113,12 +118,10 @@ impl Dispatcher {
             self.live.observe(&self.team, &event);
             let view = View { team: &self.team, live: &self.live, now, grace: self.settings.grace };
             let decision = decide(&view, &event, &mut RandomIds);
-            for action in &decision.actions {
-                if let Action::Kill(life) = action {
-                    self.live.killed(life);
-                }
-            }
             batch.touched.extend(concerned(&event));
+            if let Event::Unreadable { position, .. } = &event {
+                self.lead_taken.quarantined(*position);
+            }
             for record in decision.records {
                 self.apply(record, now, &mut batch);
             }
@@ -133,7 +136,7 @@ impl Dispatcher {
 
     /// Gives a record its line, and changes the state by it.
     fn apply(&mut self, record: Record, now: Now, batch: &mut Batch) {
-        let lead = Some(self.lead.position()).filter(|&position| position != self.team.lead);
+        let lead = Some(self.lead_taken.position).filter(|&position| position != self.team.lead);
         let line = Line {
             seq: self.team.seq + 1,
             at: now.wall,
@@ -228,7 +231,10 @@ impl Dispatcher {
             return;
         }
         match self.journal.fold() {
-            Ok(team) => self.team = team,
+            Ok(team) => {
+                self.lead_taken.position = team.lead;
+                self.team = team;
+            }
             Err(error) => {
                 self.exit = Some(Err(error.to_string()));
                 return;
@@ -244,12 +250,50 @@ impl Dispatcher {
                 Event::Terminate if self.live.terminations > 1 => {
                     self.exit = Some(Err("told to end, and the journal cannot be written".to_owned()));
                 }
-                Event::Deadline | Event::Terminate => {}
+                // It is counted again when it is tried again.
+                Event::Terminate => {
+                    self.live.terminations -= 1;
+                    self.backlog.push_back(Event::Terminate);
+                }
+                // It comes again by itself, or is known already.
+                Event::Deadline | Event::Disconnected { .. } => {}
+                Event::Connected { life, state, .. } => self.backlog.push_back(Event::Said { life, state }),
+                Event::Unreadable { .. } => {
+                    self.lead_taken.open += 1;
+                    self.backlog.push_back(event);
+                }
                 other => self.backlog.push_back(other),
+            }
+        }
+        // Why a life is killed was journaled long before.
+        for action in batch.actions {
+            if let Action::Kill(life) = action
+                && self.team.members.get(&life.name).is_some_and(|state| state.record.ending.is_some())
+            {
+                self.kill(&life);
             }
         }
         self.live.postpone(self.began.elapsed() + RETRY);
         self.retry_at = Some(Instant::now() + RETRY);
+    }
+
+    /// Takes out what could not be journaled. A worker may stand elsewhere by now than where it said.
+    fn take_backlog(&mut self) -> VecDeque<Event> {
+        let mut backlog = std::mem::take(&mut self.backlog);
+        for event in &mut backlog {
+            if let Event::Said { life, state } = event {
+                if let Some(alive) = self.live.of(life) {
+                    state.clone_from(&alive.said);
+                }
+                self.say_word(&life.name);
+            }
+        }
+        backlog
+    }
+
+    fn kill(&mut self, life: &Life) {
+        self.supervisor.kill(life);
+        self.live.killed(life);
     }
 
     /// Does the effects of the lines that are not done yet, oldest first.
@@ -269,10 +313,10 @@ impl Dispatcher {
     fn perform(&mut self, action: Action, brought: &mut Vec<Event>) {
         match action {
             Action::Start(life) => brought.push(self.start(life)),
-            Action::Welcome(life) => self.welcome(&life),
+            Action::Welcome(life) => self.half_born(&life, Birth::Journaled),
             Action::Say(life, frame) => self.connections.say(&life, frame),
             Action::Terminate(life) => self.supervisor.terminate(&life),
-            Action::Kill(life) => self.supervisor.kill(&life),
+            Action::Kill(life) => self.kill(&life),
             Action::Reply(client, answer) => self.answers.push((client, answer)),
             Action::Wait(client, life, what) => {
                 let name = life.name.clone();
@@ -301,6 +345,13 @@ impl Dispatcher {
             tracing::error!("cannot start {}: {why}", life.name);
         }
         Event::Started { life, process }
+    }
+
+    /// Welcomes a worker once its process is in the journal and it has greeted.
+    pub(super) fn half_born(&mut self, life: &Life, half: Birth) {
+        if self.connections.is_born(life, half) {
+            self.welcome(life);
+        }
     }
 
     fn welcome(&mut self, life: &Life) {
@@ -419,6 +470,8 @@ fn concerned(event: &Event) -> Option<Name> {
         | Event::Found { life }
         | Event::Ended { life, .. }
         | Event::Disconnected { life } => Some(life.name.clone()),
+        // With a spawn that was refused goes its environment.
+        Event::Spawn(_, order, _) => Some(order.name.clone()),
         _ => None,
     }
 }

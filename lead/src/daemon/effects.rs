@@ -1,10 +1,12 @@
-//! The inbox lines that follow from a line of the journal: the same, id for id, whenever they are made. Pure.
+//! What follows from a line of the journal outside of it: the inbox lines (the same, id for id, whenever they are
+//! made), and the names of archived files. Pure.
 
 use serde_json::{Map, json};
-use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Record, RequestRecord, Tell};
+use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Record, RejectedLine, RequestRecord, Tell};
 use teamd_shared::message::{Body, LEAD, Message, TEAMD};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Payload, Status};
+use teamd_shared::team_dir::TeamPath;
 
 /// Makes the messages of a line.
 pub(crate) fn messages(line: &Line) -> Vec<(Name, Message)> {
@@ -17,13 +19,7 @@ fn message(line: &Line, tell: &Tell) -> Option<Message> {
     let new = |from: &str, body| Message::new(tell.id, from, to, line.at, body);
     match &line.record {
         Record::Team(record) => {
-            let lines: Vec<_> =
-                record.rejected.iter().map(|bad| format!("offset {}: {}", bad.offset, bad.reason)).collect();
-            let text = format!(
-                "{} in inbox/lead.jsonl could not be read and stand in inbox/lead.rejected.jsonl: {}",
-                if lines.len() == 1 { "a line".to_owned() } else { format!("{} lines", lines.len()) },
-                lines.join("; ")
-            );
+            let text = quarantined(&record.rejected);
             Some(new(TEAMD, Body::Message).with_content(text))
         }
         Record::Member(record) => of_member(record).map(|(from, body, content)| {
@@ -33,6 +29,20 @@ fn message(line: &Line, tell: &Tell) -> Option<Message> {
         }),
         Record::Request(record) => of_request(record).map(|body| new(LEAD, body)),
     }
+}
+
+/// How many lines the lead is told of one by one.
+const TOLD: usize = 3;
+
+fn quarantined(rejected: &[RejectedLine]) -> String {
+    let first = rejected.iter().take(TOLD).map(|bad| format!("offset {}: {}", bad.offset, bad.reason));
+    let more = if rejected.len() > TOLD { "; …" } else { "" };
+    let what = match rejected.len() {
+        1 => "a line in inbox/lead.jsonl could not be read and stands".to_owned(),
+        many => format!("{many} lines in inbox/lead.jsonl could not be read and stand"),
+    };
+    let first: Vec<_> = first.collect();
+    format!("{what} in inbox/lead.rejected.jsonl: {}{more}", first.join("; "))
 }
 
 fn of_member(record: &MemberRecord) -> Option<(&'static str, Body, String)> {
@@ -90,4 +100,26 @@ fn of_request(record: &RequestRecord) -> Option<Body> {
         }),
         _ => None,
     }
+}
+
+/// Returns the files of a member, which go into the archive when it is forgotten.
+pub(super) fn files_of(name: &Name) -> [TeamPath; 5] {
+    [
+        TeamPath::inbox(name),
+        TeamPath::rejected(name),
+        TeamPath::transcript(name),
+        TeamPath::transcript_torn(name),
+        TeamPath::log(name.as_str()),
+    ]
+}
+
+/// Returns where a file goes that is archived with this `seq`.
+pub(super) fn archived(file: &TeamPath, seq: u64) -> TeamPath {
+    let folder = file.relative().parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+    TeamPath::archive(&format!("{seq}.{folder}.{}", file.file_name()))
+}
+
+/// Returns the names that the files of a member have in the archive, if it is forgotten with this `seq`.
+pub(super) fn archive_names(name: &Name, seq: u64) -> Vec<String> {
+    files_of(name).iter().map(|file| archived(file, seq).to_string()).collect()
 }

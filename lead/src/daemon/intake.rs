@@ -2,16 +2,18 @@
 //! a decision rests on. Nothing is decided here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use teamd_shared::control::{Command, Done, FromWorker, ToWorker};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
-use super::control_server::{Came, Input, WorkerHere};
+use super::control_server::{Birth, Came, Input, WorkerHere};
 use super::dispatcher::Dispatcher;
 use super::event::{Client, Event, Life, SpawnFacts};
-use super::supervisor::{life_lock_holder, see_off};
+use super::lead_inbox::Piece;
+use super::supervisor::{How, life_lock_holder, see_off};
 
 impl Dispatcher {
     /// Turns what a connection reports into events.
@@ -40,7 +42,11 @@ impl Dispatcher {
             }
             Input::Gone { connection } => {
                 self.waiters.drop_connection(connection);
-                self.connections.remove(connection).map(|life| Event::Disconnected { life })
+                let life = self.connections.remove(connection)?;
+                if let Some(how) = self.departed.remove(&life) {
+                    self.see_off(life.clone(), how);
+                }
+                Some(Event::Disconnected { life })
             }
         }
     }
@@ -49,8 +55,8 @@ impl Dispatcher {
         match command {
             Command::Ping => {
                 let (pid, team_name) = (std::process::id(), self.team.team_name.clone());
-                let version = env!("CARGO_PKG_VERSION").to_owned();
-                self.connections.reply(client, Ok(Done::Pong { pid, team_name, version }));
+                let (version, stopping) = (env!("CARGO_PKG_VERSION").to_owned(), self.team.stopping);
+                self.connections.reply(client, Ok(Done::Pong { pid, team_name, version, stopping }));
                 None
             }
             Command::Spawn(order) => {
@@ -71,7 +77,10 @@ impl Dispatcher {
     fn worker_here(&mut self, here: WorkerHere) -> Option<Event> {
         let WorkerHere { connection, life, environment, state, came } = here;
         // On the connection that it was born with it is known, and its welcome greets it.
-        let Came { process, words } = came?;
+        let Some(Came { process, words }) = came else {
+            self.half_born(&life, Birth::Greeted);
+            return None;
+        };
         if process.is_none() || process.as_ref() != self.supervisor.identity(&life) {
             tracing::warn!("a stranger says that it is {} (incarnation {})", life.name, life.incarnation);
             words.say(ToWorker::Stranger { why: format!("the journal knows no such life of {}", life.name) });
@@ -84,12 +93,40 @@ impl Dispatcher {
     /// A process has ended: a leaf waits until nothing of its life is left.
     pub(super) fn process_gone(&mut self, life: Life) {
         let how = self.supervisor.reap(&life);
-        self.connections.forget(&life);
-        self.see_off(life, how);
+        // What it said last may still be in its connection, SIGTERM's farewell for one: the end of that comes first.
+        if self.connections.has(&life) {
+            self.departed.insert(life, how);
+        } else {
+            self.see_off(life, how);
+        }
+    }
+
+    /// Sees off those whose connection does not end, though their process has.
+    pub(super) fn see_off_departed(&mut self) {
+        for (life, how) in std::mem::take(&mut self.departed) {
+            self.connections.forget(&life);
+            self.see_off(life, how);
+        }
+    }
+
+    /// Takes the end of a life in, unless something that a tool of it started has come to this process: a worker
+    /// and its keeper can be killed together. That is ended first.
+    pub(super) fn life_over(&mut self, event: Event) -> Option<Event> {
+        if self.supervisor.end_strays() {
+            return Some(event);
+        }
+        let ends = self.ends.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(STRAY_PAUSE).await;
+            if ends.send(event).is_err() {
+                tracing::debug!("the daemon ended before a life was seen off");
+            }
+        });
+        None
     }
 
     /// Reports the end of a life once its lock is free.
-    pub(super) fn see_off(&mut self, life: Life, how: (Option<i32>, Option<i32>)) {
+    pub(super) fn see_off(&mut self, life: Life, how: How) {
         let begins_at =
             self.team.members.get(&life.name).map(|state| state.record.begins_at).unwrap_or_default();
         let (dir, ends) = (Arc::clone(&self.dir), self.ends.clone());
@@ -99,6 +136,14 @@ impl Dispatcher {
                 tracing::debug!("the daemon ended before a life was seen off");
             }
         });
+    }
+
+    /// Reads a piece of the lead's inbox: whoever fills it must not keep anybody else waiting.
+    pub(super) fn read_lead(&mut self) -> Option<Event> {
+        let piece = self.lead.read();
+        self.lead_taken.read(&piece);
+        let Piece { rejected, position, .. } = piece;
+        (!rejected.is_empty()).then_some(Event::Unreadable { position, rejected })
     }
 
     /// Inboxes have grown: the lead's is read, the workers that do not watch theirs are rung.
@@ -114,7 +159,7 @@ impl Dispatcher {
         let mut events = Vec::new();
         for owner in owners {
             if owner == Name::lead() {
-                events.extend(self.lead.read());
+                events.extend(self.read_lead());
                 continue;
             }
             let Some(member) = self.team.members.get(&owner).map(|state| &state.record) else { continue };
@@ -126,6 +171,9 @@ impl Dispatcher {
         events
     }
 }
+
+/// How long those have to end that were killed, before they are looked for again.
+const STRAY_PAUSE: Duration = Duration::from_millis(2);
 
 /// Returns the directory that holds the team directory.
 fn default_workspace(dir: &TeamDir) -> String {

@@ -12,8 +12,6 @@ use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamDir;
 
-use super::event::Event;
-
 /// The daemon's reader of `inbox/lead.jsonl`.
 #[derive(Debug)]
 pub(super) struct LeadInbox {
@@ -21,56 +19,83 @@ pub(super) struct LeadInbox {
     reader: Reader,
 }
 
+/// How far the lead's inbox is taken in: up to the last piece whose bad lines, if it has any, are in the journal.
+#[derive(Debug, Default)]
+pub(super) struct LeadTaken {
+    /// What the journal may say.
+    pub(super) position: Position,
+    /// How many pieces with bad lines are not in the journal yet.
+    pub(super) open: usize,
+    /// Whether there may be more to read.
+    pub(super) more: bool,
+}
+
+impl LeadTaken {
+    /// Takes note of a piece that was read.
+    pub(super) fn read(&mut self, piece: &Piece) {
+        self.more = piece.more;
+        if !piece.rejected.is_empty() {
+            self.open += 1;
+        } else if self.open == 0 {
+            self.position = piece.position;
+        }
+    }
+
+    /// The bad lines before this position are about to be journaled.
+    pub(super) fn quarantined(&mut self, position: Position) {
+        self.open = self.open.saturating_sub(1);
+        self.position = position;
+    }
+}
+
+/// A piece of the lead's inbox.
+#[derive(Debug)]
+pub(super) struct Piece {
+    /// The lines that are no messages.
+    pub(super) rejected: Vec<RejectedLine>,
+    /// The position behind it.
+    pub(super) position: Position,
+    /// Whether there may be more.
+    pub(super) more: bool,
+}
+
 impl LeadInbox {
     /// Opens the inbox (and makes it, in a new team) at the position that the journal holds.
     pub(super) fn open(dir: Arc<TeamDir>, from: Position) -> Result<Self, ReadError> {
         inbox::create(&dir, &Name::lead())?;
-        let reader = Reader::open(Arc::clone(&dir), &Name::lead(), from)?;
+        // It acts on no message, so it need not know a doubled one.
+        let reader = Reader::open(Arc::clone(&dir), &Name::lead(), from)?.without_memory();
         Ok(Self { dir, reader })
     }
 
-    /// Returns how far it is read.
-    pub(super) fn position(&self) -> Position {
-        self.reader.position()
+    /// Reads a piece of what is new.
+    pub(super) fn read(&mut self) -> Piece {
+        let batch = match self.reader.read_new() {
+            Ok(batch) => batch,
+            Err(error) => {
+                self.complain(&error);
+                return Piece { position: self.reader.position(), rejected: Vec::new(), more: false };
+            }
+        };
+        if let Some(why) = batch.restarted {
+            tracing::warn!("the lead's inbox {why}; reading goes on at its beginning");
+        }
+        let rejected = batch.lines.into_iter().filter_map(|line| {
+            let rejection = line.message.err()?;
+            let (offset, reason) = (line.offset, rejection.reason.to_string());
+            Some(RejectedLine { offset, reason, line: rejection.text })
+        });
+        Piece { rejected: rejected.collect(), position: batch.position, more: batch.more }
     }
 
-    /// Reads what is new; an event for each piece that holds lines which are no messages.
-    pub(super) fn read(&mut self) -> Vec<Event> {
-        let mut events = Vec::new();
-        loop {
-            let batch = match self.reader.read_new() {
-                Ok(batch) => batch,
-                Err(ReadError::NoInbox(path)) => {
-                    tracing::warn!("{} was deleted: it is made again", path.display());
-                    if let Err(error) = inbox::create(&self.dir, &Name::lead()) {
-                        tracing::error!("cannot make the lead's inbox again: {error}");
-                    }
-                    return events;
-                }
-                Err(error) => {
-                    tracing::error!("cannot read the lead's inbox: {error}");
-                    return events;
-                }
-            };
-            if let Some(why) = batch.restarted {
-                tracing::warn!("the lead's inbox {why}; reading goes on at its beginning");
+    fn complain(&self, error: &ReadError) {
+        if let ReadError::NoInbox(path) = error {
+            tracing::warn!("{} was deleted: it is made again", path.display());
+            if let Err(error) = inbox::create(&self.dir, &Name::lead()) {
+                tracing::error!("cannot make the lead's inbox again: {error}");
             }
-            let position = batch.position;
-            let rejected = batch.lines.into_iter().filter_map(|line| {
-                let rejection = line.message.err()?;
-                Some(RejectedLine {
-                    offset: line.offset,
-                    reason: rejection.reason.to_string(),
-                    line: rejection.text,
-                })
-            });
-            let rejected: Vec<_> = rejected.collect();
-            if !rejected.is_empty() {
-                events.push(Event::Unreadable { position, rejected });
-            }
-            if !batch.more {
-                return events;
-            }
+        } else {
+            tracing::error!("cannot read the lead's inbox: {error}");
         }
     }
 

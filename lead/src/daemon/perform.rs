@@ -8,16 +8,18 @@ use std::collections::BTreeSet;
 use teamd_shared::inbox::{self, AppendError, Durability, Rejected};
 use teamd_shared::journal::{Line, MemberEvent, Record, Team};
 use teamd_shared::name::Name;
-use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use teamd_shared::team_dir::{DirError, TeamDir};
 
-use super::effects::messages;
+use super::effects::{archived, files_of, messages};
 
 /// How far the effects have come. The lines of a batch are appended before anybody is told of it, and synced when
 /// everybody was: until then the journal does not count them as done, so a loss of power undoes nothing.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// The last line of the journal whose effects are there.
+    /// The last line of the journal up to which all effects are there.
     up_to: u64,
+    /// The last line whose effects were tried.
+    tried: u64,
     /// The inboxes that have grown since they were synced.
     unsynced: BTreeSet<Name>,
 }
@@ -25,20 +27,29 @@ pub(super) struct Progress {
 impl Progress {
     /// Does the effects that are not there yet, oldest first. `again` looks whether an earlier daemon did.
     ///
+    /// What cannot be written to one inbox holds up nothing but what is owed to the same inbox after it.
+    ///
     /// # Errors
-    /// The line whose effects failed, and why. The next call goes on with it.
+    /// The first line whose effects failed, and why. The next call tries them again.
     pub(super) fn go_on(
         &mut self,
         dir: &TeamDir,
         team: &Team,
         again: bool,
     ) -> Result<(), (u64, EffectError)> {
-        let begun = self.up_to;
+        let (begun, tried) = (self.up_to, self.tried);
+        let mut failed = None;
+        let mut stuck = BTreeSet::new();
         for line in team.undone.iter().filter(|line| line.seq > begun) {
-            effects(dir, line, again, &mut self.unsynced).map_err(|error| (line.seq, error))?;
-            self.up_to = line.seq;
+            let again = again || line.seq <= tried;
+            match effects(dir, line, again, (&mut self.unsynced, &mut stuck)) {
+                Ok(()) if failed.is_none() => self.up_to = line.seq,
+                Ok(()) => {}
+                Err(error) => drop(failed.get_or_insert((line.seq, error))),
+            }
+            self.tried = self.tried.max(line.seq);
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Makes what is there outlive a loss of power, and returns up to which line all effects are complete.
@@ -68,6 +79,8 @@ impl Progress {
 pub(super) enum EffectError {
     #[error("cannot append to the inbox of {to}: {why}")]
     Append { to: Name, why: AppendError },
+    #[error("what is owed to {0} before comes first")]
+    Waits(Name),
     #[error(transparent)]
     Dir(#[from] DirError),
 }
@@ -77,7 +90,7 @@ fn effects(
     dir: &TeamDir,
     line: &Line,
     again: bool,
-    unsynced: &mut BTreeSet<Name>,
+    (unsynced, stuck): (&mut BTreeSet<Name>, &mut BTreeSet<Name>),
 ) -> Result<(), EffectError> {
     match &line.record {
         Record::Team(record) => {
@@ -95,7 +108,12 @@ fn effects(
         }
         Record::Member(_) | Record::Request(_) => {}
     }
+    let mut failed = None;
     for (to, message) in messages(line) {
+        if stuck.contains(&to) {
+            failed.get_or_insert(EffectError::Waits(to));
+            continue;
+        }
         let known = |id| again && inbox::holds(dir, &to, id).unwrap_or(false);
         if message.id.is_some_and(known) {
             unsynced.insert(to);
@@ -105,34 +123,23 @@ fn effects(
             Ok(_) => drop(unsynced.insert(to)),
             // Its owner was forgotten: there is nobody to tell.
             Err(AppendError::NoInbox(_)) => tracing::info!("{to} has no inbox: not told"),
-            Err(why) => return Err(EffectError::Append { to, why }),
+            // It was checked before it was recorded; a line that never fits must not be tried for ever.
+            Err(AppendError::TooLarge(why)) => tracing::error!("{to} is not told of line {}: {why}", line.seq),
+            Err(why) => {
+                stuck.insert(to.clone());
+                failed.get_or_insert(EffectError::Append { to, why });
+            }
         }
     }
-    Ok(())
-}
-
-fn files_of(name: &Name) -> [TeamPath; 5] {
-    [
-        TeamPath::inbox(name),
-        TeamPath::rejected(name),
-        TeamPath::transcript(name),
-        TeamPath::transcript_torn(name),
-        TeamPath::log(name.as_str()),
-    ]
-}
-
-fn archived(file: &TeamPath, seq: u64) -> TeamPath {
-    let folder = file.relative().parent().map(|folder| folder.display().to_string()).unwrap_or_default();
-    TeamPath::archive(&format!("{seq}.{folder}.{}", file.file_name()))
-}
-
-/// Returns the names that the files of a member have in the archive, if it is forgotten with this `seq`.
-pub(super) fn archive_names(name: &Name, seq: u64) -> Vec<String> {
-    files_of(name).iter().map(|file| archived(file, seq).to_string()).collect()
+    failed.map_or(Ok(()), Err)
 }
 
 fn archive(dir: &TeamDir, name: &Name, seq: u64) -> Result<(), DirError> {
     for file in files_of(name) {
+        // What is in the archive already is never written over: a stub that somebody made since stays where it is.
+        if dir.identity(&archived(&file, seq))?.is_some() {
+            continue;
+        }
         match dir.rename(&file, &archived(&file, seq)) {
             Err(error) if error.is_not_found() => {}
             other => other?,

@@ -1,6 +1,6 @@
 //! The daemon from its start to its end, readable from top to bottom.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 use teamd_shared::config::Roster;
 use teamd_shared::control::Listener;
 use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
-use teamd_shared::process::{Identity, deny_tracing, survive_file_limit};
+use teamd_shared::process::{adopt_orphans, Identity, deny_tracing, survive_file_limit};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{SLOW_TICK, Watch};
@@ -22,7 +22,7 @@ use super::control_server::{Connections, Input, accept};
 use super::dispatcher::{Dispatcher, wall_clock};
 use super::event::{Event, Life, Now};
 use super::journal::Journal;
-use super::lead_inbox::LeadInbox;
+use super::lead_inbox::{LeadInbox, LeadTaken};
 use super::live::Live;
 use super::lock::TeamLock;
 use super::perform::Progress;
@@ -46,6 +46,7 @@ pub(super) fn serve(
     ready: impl FnOnce() -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     deny_tracing();
+    adopt_orphans();
     raise_file_limit();
     let settings = Settings::from_env()?;
     let dir = Arc::new(TeamDir::create(dir)?);
@@ -98,6 +99,7 @@ impl Running {
             .map_err(|e| failed("cannot watch processes", &e))?;
         let lead = LeadInbox::open(Arc::clone(&dir), loaded.team.lead)?;
         let watch = watch_inboxes(&dir, settings.poll);
+        let lead_taken = LeadTaken { position: loaded.team.lead, ..LeadTaken::default() };
         let mut dispatcher = Dispatcher {
             dir: Arc::clone(&dir),
             settings,
@@ -116,6 +118,8 @@ impl Running {
             progress: Progress::default(),
             answers: Vec::new(),
             retry_at: None,
+            lead_taken,
+            departed: HashMap::new(),
             exit: None,
         };
         let found = take_over(&mut dispatcher, before.as_ref())?;
@@ -142,7 +146,7 @@ impl Running {
             tokio::select! {
                 Some(input) = self.inputs.recv() => events.extend(self.dispatcher.intake(input)),
                 Some(life) = self.gone.recv() => self.dispatcher.process_gone(life),
-                Some(event) = self.ends.recv() => events.push(event),
+                Some(event) = self.ends.recv() => events.extend(self.dispatcher.life_over(event)),
                 () = changed(self.watch.as_ref()) => {}
                 _ = self.terminate.recv() => events.push(Event::Terminate),
                 _ = self.interrupt.recv() => events.push(Event::Terminate),
@@ -177,7 +181,10 @@ impl Running {
             self.dispatcher.process_gone(life);
         }
         while let Ok(event) = self.ends.try_recv() {
-            events.push(event);
+            events.extend(self.dispatcher.life_over(event));
+        }
+        if self.dispatcher.lead_taken.more {
+            events.extend(self.dispatcher.read_lead());
         }
         if let Some(watch) = &self.watch {
             events.extend(self.dispatcher.inboxes_changed(&watch.take()));
@@ -191,11 +198,16 @@ impl Running {
             self.dispatcher.exit = Some(Err("the team directory was deleted".to_owned()));
             return Vec::new();
         }
+        self.dispatcher.see_off_departed();
+        if matches!(dir.identity(&TeamPath::config()), Ok(None)) {
+            tracing::warn!("config.json was deleted: it is written anew");
+            self.dispatcher.roster.touch();
+        }
         if matches!(dir.identity(&TeamPath::socket()), Ok(None)) {
             tracing::warn!("the control socket was deleted: it is made again");
             self.server.abort();
-            match Listener::bind(&dir) {
-                Ok(listener) => self.server = tokio::spawn(accept(listener, self.dispatcher.inputs.clone())),
+            match listen(&dir, self.dispatcher.inputs.clone()) {
+                Ok(server) => self.server = server,
                 Err(error) => tracing::error!("cannot make the control socket again: {error}"),
             }
         }
@@ -258,7 +270,7 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
     })?;
     dispatcher.redo();
     let mut events = events;
-    events.extend(dispatcher.lead.read());
+    events.extend(dispatcher.read_lead());
     dispatcher.handle(events);
     dispatcher.settle();
     dispatcher.write_roster();

@@ -77,8 +77,16 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
             if let Some(lock) = lock {
                 return Ok(Ok(lock));
             }
-            if let Some(pid) = ping(dir).await {
-                return Ok(Err(Started { pid, already_running: true }));
+            let stopping = match ping(dir).await {
+                Some((pid, false)) => return Ok(Err(Started { pid, already_running: true })),
+                // It ends, or somebody does not want to leave and it stays: either is waited for.
+                Some((pid, true)) => Some(pid),
+                None => None,
+            };
+            if let Some(pid) = stopping.filter(|_| began.elapsed() > PATIENCE) {
+                let message = format!("the daemon (pid {pid}) is stopping, and waits for somebody to leave");
+                return Err(CommandError::new(ExitCode::Conflict, message)
+                    .hint("`teamctl status` shows for whom; `teamd stop --force` does not wait"));
             }
             if began.elapsed() > PATIENCE {
                 let message = format!("{} is locked, but no daemon answers there", dir.root().display());
@@ -91,14 +99,14 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
     })
 }
 
-/// Asks the daemon for its pid; none if nobody answers.
-async fn ping(dir: &TeamDir) -> Option<u32> {
+/// Asks the daemon for its pid, and whether it is about to end; none if nobody answers.
+async fn ping(dir: &TeamDir) -> Option<(u32, bool)> {
     let ask = async {
         let mut connection = control::connect(dir).await.ok()?;
         connection.send(&Greeting { protocol: PROTOCOL, peer: Peer::Client }).await.ok()?;
         connection.send(&Request { tag: 0, command: Ask::Ping }).await.ok()?;
         match connection.receive::<Reply>().await.ok()??.result {
-            Ok(Done::Pong { pid, .. }) => Some(pid),
+            Ok(Done::Pong { pid, stopping, .. }) => Some((pid, stopping)),
             _ => None,
         }
     };

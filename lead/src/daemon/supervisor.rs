@@ -46,6 +46,9 @@ struct Process {
     child: Option<Child>,
 }
 
+/// How a process ended: exit code and signal, as far as they could be seen.
+pub(super) type How = (Option<i32>, Option<i32>);
+
 /// A started worker, and this end of the connection that it was born with.
 pub(super) struct Born {
     pub(super) identity: Identity,
@@ -65,6 +68,9 @@ impl Supervisor {
     /// Starts the process of a life. It waits on its connection to be welcomed.
     pub(super) fn start(&mut self, member: &Member, environment: &Environment) -> Result<Born, String> {
         let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+        if !self.dir.is_at_its_path() {
+            return Err("the team directory was moved: `teamd stop` here, and `teamd start` there".to_owned());
+        }
         inbox::create(&self.dir, &member.name).map_err(|e| e.to_string())?;
         let log = self.log(&member.name)?;
         let (ours, theirs) = control::pair().map_err(|e| format!("cannot make its connection: {e}"))?;
@@ -79,12 +85,27 @@ impl Supervisor {
             .stdin(theirs)
             .stdout(log.try_clone().map_err(|e| format!("cannot use its log: {e}"))?)
             .stderr(log);
-        let child = command.spawn().map_err(|error| self.explain(member, &error))?;
-        let handle = ProcessHandle::open_pid(child.id()).map_err(|e| format!("it ended at once: {e}"))?;
+        let mut child = command.spawn().map_err(|error| self.explain(member, &error))?;
+        match self.hold(life, &child) {
+            Ok((identity, process)) => {
+                process.child = Some(child);
+                Ok(Born { identity, connection: ours })
+            }
+            Err(error) => {
+                // It waits for a welcome that will not come: it is not left behind, not as a zombie either.
+                let ended = child.kill().and_then(|()| child.wait());
+                Err(match ended {
+                    Ok(status) => format!("cannot watch it: {error} ({status})"),
+                    Err(unended) => format!("cannot watch it: {error}; cannot end it: {unended}"),
+                })
+            }
+        }
+    }
+
+    fn hold(&mut self, life: Life, child: &Child) -> io::Result<(Identity, &mut Process)> {
+        let handle = ProcessHandle::open_pid(child.id())?;
         let identity = handle.identity().clone();
-        self.watch(life, Process { handle, child: Some(child) })
-            .map_err(|e| format!("cannot watch it: {e}"))?;
-        Ok(Born { identity, connection: ours })
+        Ok((identity, self.watch(life, Process { handle, child: None })?))
     }
 
     fn log(&self, name: &Name) -> Result<File, String> {
@@ -109,13 +130,12 @@ impl Supervisor {
     /// Takes over a live process that an earlier daemon started.
     pub(super) fn adopt(&mut self, life: Life, identity: Identity) -> io::Result<()> {
         let handle = ProcessHandle::open(identity)?;
-        self.watch(life, Process { handle, child: None })
+        self.watch(life, Process { handle, child: None }).map(drop)
     }
 
-    fn watch(&mut self, life: Life, process: Process) -> io::Result<()> {
+    fn watch(&mut self, life: Life, process: Process) -> io::Result<&mut Process> {
         self.watcher.add(life.clone(), process.handle.try_clone_fd()?)?;
-        self.processes.insert(life, process);
-        Ok(())
+        Ok(self.processes.entry(life).insert_entry(process).into_mut())
     }
 
     /// Asks a process to end. A stopped one is continued, or it would never see the signal.
@@ -136,13 +156,25 @@ impl Supervisor {
         }
     }
 
+    /// Ends the children of this process that are no workers; true once there is none. They are what a tool had
+    /// started whose worker and keeper were killed together: this process is the subreaper of them all.
+    pub(super) fn end_strays(&self) -> bool {
+        let ours = |pid: &u32| self.processes.values().any(|process| process.handle.identity().pid == *pid);
+        let children = teamd_shared::process::children().unwrap_or_default();
+        let strays: Vec<u32> = children.into_iter().filter(|pid| !ours(pid)).collect();
+        for pid in &strays {
+            teamd_shared::process::kill_child(*pid);
+        }
+        strays.is_empty()
+    }
+
     /// Returns the process of a life.
     pub(super) fn identity(&self, life: &Life) -> Option<&Identity> {
         self.processes.get(life).map(|process| process.handle.identity())
     }
 
     /// Reaps a process that has ended; exit code and signal, as far as they can be seen.
-    pub(super) fn reap(&mut self, life: &Life) -> (Option<i32>, Option<i32>) {
+    pub(super) fn reap(&mut self, life: &Life) -> How {
         let Some(mut process) = self.processes.remove(life) else { return (None, None) };
         match process.child.as_mut().map(Child::try_wait) {
             Some(Ok(Some(status))) => (status.code(), status.signal()),
@@ -163,7 +195,7 @@ pub(super) async fn see_off(
     dir: Arc<TeamDir>,
     life: Life,
     begins_at: Position,
-    how: (Option<i32>, Option<i32>),
+    how: How,
 ) -> Event {
     let mut pause = Duration::from_micros(200);
     while let Some(holder) = life_lock_holder(&dir, &life.name) {
@@ -173,7 +205,10 @@ pub(super) async fn see_off(
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(2));
     }
-    let (inbox, unread) = unread(&dir, &life.name, begins_at);
+    // Whoever ended with much unread must not hold everybody else up.
+    let (folder, name) = (Arc::clone(&dir), life.name.clone());
+    let counting = tokio::task::spawn_blocking(move || unread(&folder, &name, begins_at));
+    let (inbox, unread) = counting.await.unwrap_or((begins_at, 0));
     let (code, signal) = how;
     Event::Ended { life, ended: Ended { code, signal, inbox, unread } }
 }

@@ -170,6 +170,8 @@ pub enum Done {
         team_name: String,
         /// The version of the program.
         version: String,
+        /// Whether it is about to end.
+        stopping: bool,
     },
     /// A life is decided.
     Spawning {

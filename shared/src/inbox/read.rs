@@ -43,7 +43,8 @@ pub struct Reader {
     file: File,
     identity: (u64, u64),
     position: Position,
-    seen: HashSet<Uuid>,
+    /// The ids that were read; none for a reader that need not know a doubled line.
+    seen: Option<HashSet<Uuid>>,
     long: Option<Long>,
 }
 
@@ -110,14 +111,23 @@ impl Reader {
             file,
             identity,
             position: from,
-            seen: HashSet::new(),
+            seen: Some(HashSet::new()),
             long: None,
         })
     }
 
+    /// Makes it forget what it read: a line that its sender wrote twice is then read twice, and memory does not grow.
+    #[must_use]
+    pub fn without_memory(mut self) -> Self {
+        self.seen = None;
+        self
+    }
+
     /// Notes that a message was taken in before (by this life, before it was resumed).
     pub fn seen(&mut self, id: Uuid) {
-        self.seen.insert(id);
+        if let Some(seen) = &mut self.seen {
+            seen.insert(id);
+        }
     }
 
     /// Returns the position behind all that was read.
@@ -182,7 +192,7 @@ impl Reader {
 }
 
 /// Fills a batch from a window.
-fn take_lines(window: &mut Window<'_>, seen: &mut HashSet<Uuid>, batch: &mut Batch) -> io::Result<()> {
+fn take_lines(window: &mut Window<'_>, seen: &mut Option<HashSet<Uuid>>, batch: &mut Batch) -> io::Result<()> {
     while batch.lines.len() < MAX_LINES {
         let offset = window.offset();
         let message = match window.next() {
@@ -196,7 +206,7 @@ fn take_lines(window: &mut Window<'_>, seen: &mut HashSet<Uuid>, batch: &mut Bat
         batch.position = window.position();
         let Some(message) = message else { continue };
         let id = message.as_ref().ok().and_then(|message| message.id);
-        if id.is_none_or(|id| seen.insert(id)) {
+        if id.is_none_or(|id| seen.as_mut().is_none_or(|seen| seen.insert(id))) {
             batch.lines.push(Line { offset, position: batch.position, message });
         }
     }

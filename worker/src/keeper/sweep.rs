@@ -45,6 +45,24 @@ pub(crate) fn kill_children(spared: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>
     Ok(children)
 }
 
+/// Tells whether this process has a child that is not spared, by looking at every process there is.
+///
+/// The list that the kernel keeps can leave one out if another is reaped while it is read (`proc_pid_task(5)`).
+/// A keeper needs no second look: for it, `wait` says when there is no child. A process that has children to spare does.
+///
+/// # Errors
+/// The system's error if the processes cannot be listed.
+pub(crate) fn has_child(spared: impl Fn(Pid) -> bool) -> io::Result<bool> {
+    let own = rustix::process::getpid();
+    for entry in fs::read_dir("/proc")? {
+        let pid = entry?.file_name().to_str().and_then(|name| Pid::from_raw(name.parse().ok()?));
+        if pid.is_some_and(|pid| parent_of(pid) == Some(own) && !spared(pid)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Reaps the children that have ended, but not one.
 ///
 /// # Errors

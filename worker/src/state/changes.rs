@@ -164,8 +164,15 @@ impl State {
     }
 
     /// What became of the answer is known to the model.
-    pub(crate) fn settled(&mut self) {
+    ///
+    /// One that was refused changed nothing: while the daemon's word calls the shutdown pending, it is answered again,
+    /// with a new line, a little later.
+    pub(crate) fn settled(&mut self, now: Duration) {
         let Some(answer) = self.answer.take() else { return };
+        if let Some(Outcome::Refused(_)) = answer.outcome {
+            self.answer_failed(now);
+            return;
+        }
         if answer.outcome == Some(Outcome::Recorded(Status::Approved)) {
             self.let_go = true;
             self.keep_calls = answer.by == AnsweredBy::Model;

@@ -227,7 +227,7 @@ fn calls_that_came_with_an_approval_still_run() {
     state.recorded(&id("s1"), Status::Approved);
     let Step::Settle(answer) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
     assert_eq!(answer.outcome, Some(Outcome::Recorded(Status::Approved)));
-    state.settled();
+    state.settled(NOW);
     state.call_ended(true);
     state.word(Word { let_go: true, ..word(3) }, NOW);
     assert_eq!(state.next(NOW), Step::Call);
@@ -243,7 +243,7 @@ fn what_the_runtime_approved_ends_the_answer() {
     state.word(asks(2), NOW - WITHIN);
     state.answering(id("s1"), true, AnsweredBy::Runtime);
     state.recorded(&id("s1"), Status::Approved);
-    state.settled();
+    state.settled(NOW);
     assert_eq!(state.next(NOW), skip(Why::LetGo));
     state.skipped();
     assert_eq!(state.next(NOW), Step::Leave(End::Approved));
@@ -256,7 +256,7 @@ fn a_word_that_lets_go_settles_an_answer_whose_reply_was_lost() {
     state.answering(id("s1"), true, AnsweredBy::Runtime);
     state.word(Word { let_go: true, ..word(3) }, NOW);
     assert!(matches!(state.next(NOW), Step::Settle(_)));
-    state.settled();
+    state.settled(NOW);
     assert_eq!(state.next(NOW), Step::Leave(End::Approved));
 }
 
@@ -266,7 +266,7 @@ fn a_rejected_shutdown_is_over_although_an_older_word_still_tells_it() {
     state.word(asks(2), NOW);
     state.answering(id("s1"), false, AnsweredBy::Model);
     state.recorded(&id("s1"), Status::Rejected);
-    state.settled();
+    state.settled(NOW);
     state.call_ended(false);
     state.word(asks(2), NOW);
     assert_eq!(state.pending_shutdown(), None);
@@ -274,14 +274,17 @@ fn a_rejected_shutdown_is_over_although_an_older_word_still_tells_it() {
 }
 
 #[test]
-fn a_refused_answer_is_not_given_again() {
+fn a_refused_answer_is_given_again_a_little_later_while_the_word_calls_it_pending() {
     let mut state = at(At::Idle);
     state.word(asks(2), NOW);
     state.answering(id("s1"), true, AnsweredBy::Runtime);
-    state.refused(&id("s1"), "it is expired".to_owned(), false);
+    state.refused(&id("s1"), "no line stands there".to_owned(), false);
     assert!(matches!(state.next(NOW), Step::Settle(_)));
-    state.settled();
-    assert_eq!(state.next(NOW), WAIT);
+    state.settled(NOW);
+    let Step::Wait { until: Some(later) } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    assert_eq!(state.next(later), approve(Because::Idle));
+    state.word(word(3), NOW);
+    assert_eq!(state.next(later), WAIT);
 }
 
 #[test]
@@ -523,7 +526,7 @@ fn perform(
                 prop_assert_eq!(state.pending_shutdown(), Some(&request_id));
                 state.answering(request_id, true, AnsweredBy::Runtime);
             }
-            Step::Settle(_) => state.settled(),
+            Step::Settle(_) => state.settled(NOW),
             Step::Finish(_) => {
                 prop_assert_eq!(*open, 0, "work ends although calls have no result");
                 state.finished();

@@ -197,20 +197,21 @@ pub(super) enum Swept {
 /// Kills and reaps, in one round, the children of this process that are no keepers, and what descends from them.
 pub(super) fn sweep_strays() -> Swept {
     let keepers = keepers();
-    let strays = match sweep::kill_children(|child| keepers.contains(&child) || is_of_another_test(child)) {
-        Ok(strays) => strays,
-        Err(error) => {
-            tracing::error!("cannot look for what a keeper left: {error}");
-            return Swept::Nothing;
-        }
-    };
-    let mut swept = if strays.is_empty() { Swept::Nothing } else { Swept::Gone };
-    for stray in strays {
-        if matches!(rustix::process::waitpid(Some(stray), WaitOptions::NOHANG), Ok(None)) {
-            swept = Swept::Dying;
-        }
+    try_sweep(|child| keepers.contains(&child) || is_of_another_test(child)).unwrap_or_else(|error| {
+        tracing::error!("cannot look for what a keeper left: {error}");
+        Swept::Nothing
+    })
+}
+
+fn try_sweep(spared: impl Fn(Pid) -> bool) -> io::Result<Swept> {
+    let strays = sweep::kill_children(&spared)?;
+    if strays.is_empty() {
+        return Ok(if sweep::has_child(spared)? { Swept::Gone } else { Swept::Nothing });
     }
-    swept
+    let is_dying = |stray| matches!(rustix::process::waitpid(Some(stray), WaitOptions::NOHANG), Ok(None));
+    // All of them, not only up to the first: each is to be reaped.
+    let dying = strays.into_iter().filter(|&stray| is_dying(stray)).count();
+    Ok(if dying > 0 { Swept::Dying } else { Swept::Gone })
 }
 
 /// Returns program and first arguments of a keeper: this binary, whatever stands at its path meanwhile.

@@ -12,11 +12,11 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
 use super::send::runs;
-use crate::client::{Client, unexpected};
+use crate::client::{CallError, Client, unexpected};
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::render;
-use crate::ctl::waiting::{Interrupt, Waited, Waiting};
+use crate::ctl::waiting::{self, Interrupt, Waited, Waiting};
 use crate::ctl::{clock, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -60,7 +60,8 @@ pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
             let mut interrupt = Interrupt::catch()?;
             let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
             let names = names.join(", ");
-            let client = interrupt.or(&names, ask(&dir, &args, &mut targets)).await?;
+            let asking = ask_all(context, &dir, &args, &mut targets);
+            let client = interrupt.or(&names, asking).await?;
             if args.no_wait {
                 targets
                     .iter_mut()
@@ -96,13 +97,41 @@ fn targets(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Target>, CommandError> 
     Ok(targets)
 }
 
-/// Asks everybody, before anybody is waited for. The daemon records together what it is asked together.
-async fn ask(dir: &TeamDir, args: &Shutdown, targets: &mut [Target]) -> Result<Client, CommandError> {
+/// Asks everybody, before anybody is waited for. A daemon that is lost before it has answered may have recorded the
+/// request: the next one is asked the same, and the order joins what is pending.
+async fn ask_all(
+    context: &Context,
+    dir: &TeamDir,
+    args: &Shutdown,
+    targets: &mut [Target],
+) -> Result<Client, CommandError> {
     let mut client = Client::connect(dir).await?;
+    let asking = async {
+        loop {
+            match ask(&mut client, dir, args, targets).await {
+                Err(CallError::Lost(_)) => client = waiting::reconnect(dir).await,
+                other => return other.map_err(CommandError::from),
+            }
+        }
+    };
+    match tokio::time::timeout(timeout(context, args), asking).await {
+        Ok(asked) => asked.map(|()| client),
+        Err(_) => Err(CallError::Silent.into()),
+    }
+}
+
+/// Asks everybody who has not been. The daemon records together what it is asked together.
+async fn ask(
+    client: &mut Client,
+    dir: &TeamDir,
+    args: &Shutdown,
+    targets: &mut [Target],
+) -> Result<(), CallError> {
     let patience = args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE);
     for some in targets.chunks_mut(AT_ONCE) {
         let mut asked = HashMap::new();
-        for (index, target) in some.iter().enumerate() {
+        let open = some.iter().enumerate().filter(|(_, it)| it.asked.is_none() && it.end.is_none());
+        for (index, target) in open {
             let order = ShutdownOrder {
                 name: target.name.clone(),
                 reason: args.reason.clone(),
@@ -117,11 +146,13 @@ async fn ask(dir: &TeamDir, args: &Shutdown, targets: &mut [Target]) -> Result<C
             match reply.result {
                 Ok(Done::Asked { request_id, incarnation }) => target.asked = Some((request_id, incarnation)),
                 Ok(other) => target.end = Some(End::Failed(unexpected(&other))),
-                Err(refusal) => target.end = Some(target.refused(dir, args, refusal)?),
+                Err(refusal) => {
+                    target.end = Some(target.refused(dir, args, refusal).unwrap_or_else(End::Failed));
+                }
             }
         }
     }
-    Ok(client)
+    Ok(())
 }
 
 async fn wait(

@@ -13,7 +13,7 @@ use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, exit, status_style, under};
 use crate::ctl::table::{Cell, Table, cut};
 use crate::ctl::{clock, roster};
-use crate::error::{CommandError, CommandResult};
+use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
 /// How much of a role the table shows, in columns.
@@ -22,7 +22,8 @@ const ROLE: usize = 24;
 /// A member, with what the roster alone does not tell.
 struct Row<'r> {
     member: &'r RosterMember,
-    unread: u64,
+    /// None where the inbox cannot be read.
+    unread: Option<u64>,
     /// It has ended, and no daemon was there to record it.
     unnoticed: bool,
 }
@@ -55,7 +56,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         Some(name) => vec![roster::find(&roster, name)?],
         None => roster.members.iter().collect(),
     };
-    let rows = shown.into_iter().map(|member| row(&dir, &roster, member)).collect::<Result<Vec<_>, _>>()?;
+    let rows = shown.into_iter().map(|member| row(&dir, &roster, member)).collect::<Vec<_>>();
     if context.out.is_json() {
         context.out.json(&document(&roster, &rows))?;
     } else if args.name.is_some() {
@@ -77,9 +78,10 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     Ok(ExitCode::Done)
 }
 
-fn row<'r>(dir: &TeamDir, roster: &Roster, member: &'r RosterMember) -> Result<Row<'r>, CommandError> {
-    let unread = roster::unread(dir, member)?;
-    Ok(Row { member, unread, unnoticed: roster::ended_unnoticed(roster, member) })
+fn row<'r>(dir: &TeamDir, roster: &Roster, member: &'r RosterMember) -> Row<'r> {
+    // One odd inbox must not hide the others.
+    let unread = roster::unread(dir, member).ok();
+    Row { member, unread, unnoticed: roster::ended_unnoticed(roster, member) }
 }
 
 fn document(roster: &Roster, rows: &[Row<'_>]) -> Value {
@@ -112,8 +114,9 @@ impl Row<'_> {
 
     fn unread_cell(&self) -> Cell {
         match self.unread {
-            0 => Cell::styled("-", DIM),
-            unread => Cell::styled(unread.to_string(), BOLD),
+            None => Cell::styled("?", BOLD),
+            Some(0) => Cell::styled("-", DIM),
+            Some(unread) => Cell::styled(unread.to_string(), BOLD),
         }
     }
 }
@@ -157,7 +160,7 @@ fn details(row: &Row<'_>) -> String {
     };
     line("role", &member.role);
     line("doing", &member.activity);
-    line("unread", &row.unread.to_string());
+    line("unread", &row.unread.map_or_else(|| "?".to_owned(), |unread| unread.to_string()));
     line("gate", member.gate.as_str());
     line("pid", &pid(member));
     line("incarnation", &member.incarnation.to_string());
@@ -204,7 +207,7 @@ mod tests {
         let mut members = roster();
         members[0]["pid"] = json!(4242);
         let members: Vec<RosterMember> = serde_json::from_value(members).unwrap();
-        let row = |member, unread, unnoticed| Row { member, unread, unnoticed };
+        let row = |member, unread, unnoticed| Row { member, unread: Some(unread), unnoticed };
         let rows = [row(&members[0], 3, false), row(&members[1], 0, false), row(&members[0], 0, true)];
         let shown = anstream::adapter::strip_str(&table(&rows).render(None)).to_string();
         insta::assert_snapshot!(shown, @r"

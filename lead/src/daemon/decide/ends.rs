@@ -141,5 +141,5 @@ impl View<'_> {
 }
 
 fn recent_restarts(member: &Member, now: f64) -> Vec<f64> {
-    member.restarts.iter().copied().filter(|&at| now - at < RESTART_WINDOW).collect()
+    member.restarts.iter().copied().filter(|&at| (0.0..RESTART_WINDOW).contains(&(now - at))).collect()
 }

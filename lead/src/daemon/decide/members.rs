@@ -128,12 +128,16 @@ impl View<'_> {
     pub(super) fn interrupt(&self, client: Client, name: &Name) -> Decision {
         or_refuse(
             client,
-            self.running(name).map(|member| {
+            self.running(name).and_then(|member| {
                 let life = Life { name: name.clone(), incarnation: member.incarnation };
+                if !self.live.of(&life).is_some_and(|alive| alive.connected && alive.ready) {
+                    let message = format!("{name} cannot be reached just now");
+                    return Err(Refusal::new(RefusalCode::Conflict, message).hint("try again in a moment"));
+                }
                 let done = Done::Recorded { seq: self.team.seq, incarnation: member.incarnation };
-                Decision::default()
+                Ok(Decision::default()
                     .act(Action::Say(life, ToWorker::Interrupt))
-                    .act(Action::Reply(client, Ok(done)))
+                    .act(Action::Reply(client, Ok(done))))
             }),
         )
     }
@@ -148,7 +152,7 @@ impl View<'_> {
                     return Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
                 }
                 let seq = self.team.seq + 1;
-                let files = crate::daemon::perform::archive_names(name, seq);
+                let files = crate::daemon::effects::archive_names(name, seq);
                 Ok(Decision::default()
                     .member(MemberEvent::Forgotten, self.updated(member))
                     .act(Action::Reply(client, Ok(Done::Forgotten { files }))))

@@ -39,7 +39,8 @@ impl View<'_> {
                 let tell = to.map(|to| Tell { to, id: ids.message() }).into_iter().collect();
                 let event = if approve { RequestEvent::Approved } else { RequestEvent::Rejected };
                 let done = Done::Answered { repeated: false };
-                Ok(Decision::default().request(event, answered, tell).act(Action::Reply(client, Ok(done))))
+                let decision = Decision::default().request(event, answered, tell);
+                Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
             }
             Err(request::Refusal::Repeated) => {
                 let done = Done::Answered { repeated: true };
@@ -57,7 +58,7 @@ impl View<'_> {
         content: &str,
         ids: &mut dyn Ids,
     ) -> Decision {
-        let asked = self.running(name).map(|member| {
+        let asked = self.running(name).and_then(|member| {
             let member = Member { gate: Gate::Closed, ..self.updated(member) };
             let done = Done::Recorded { seq: self.team.seq + 1, incarnation: member.incarnation };
             let record = MemberRecord {
@@ -65,7 +66,8 @@ impl View<'_> {
                 tell: vec![Tell { to: name.clone(), id: ids.message() }],
                 ..MemberRecord::of(MemberEvent::GateClosed, member)
             };
-            Decision::default().record(Record::Member(Box::new(record))).act(Action::Reply(client, Ok(done)))
+            let decision = Decision::default().record(Record::Member(Box::new(record)));
+            Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
         });
         or_refuse(client, asked)
     }

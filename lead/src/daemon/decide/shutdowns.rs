@@ -18,10 +18,10 @@ const STOP_FORCE_AFTER: f64 = 10.0;
 
 impl View<'_> {
     pub(super) fn shutdown(&self, client: Client, order: &ShutdownOrder, ids: &mut dyn Ids) -> Decision {
-        let asked = self.running(&order.name).cloned().map(|member| {
+        let asked = self.running(&order.name).cloned().and_then(|member| {
             let (decision, request_id) = self.ask(&member, order, &[], ids);
             let done = Done::Asked { request_id, incarnation: member.incarnation };
-            decision.act(Action::Reply(client, Ok(done)))
+            Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
         });
         or_refuse(client, asked)
     }

@@ -27,12 +27,10 @@ type Kept = Result<(), String>;
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     pub(super) monotonic: Duration,
-    /// Whether anything of the life is left that the line is about.
-    pub(super) left_over: bool,
     /// The environment that this daemon was given for the member.
     pub(super) environment: Option<Environment>,
     /// The ids under which the plan was named that the member waits for.
-    pub(super) waits_for: BTreeSet<RequestId>,
+    pub(super) waits_for: BTreeSet<(RequestId, Uuid)>,
 }
 
 /// What was seen so far.

@@ -14,7 +14,6 @@ impl Promises {
         let before = &state.record;
         let life = Life { name: name.clone(), incarnation: before.incarnation };
         check(!before.phase.is_ended(), || format!("{name} ends twice"))?;
-        check(!facts.left_over, || format!("{name} has ended, and something of it is left"))?;
         let approved = self.fold.shutdown_of(name).filter(|request| request.status == Status::Approved);
         let ended = if record.ended_incarnation.is_some() { Phase::Crashed } else { record.member.phase };
         let by_journal = match (before.ending.is_some(), approved.is_some()) {

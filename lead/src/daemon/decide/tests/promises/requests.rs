@@ -87,7 +87,7 @@ impl Promises {
                 RequestEvent::Asked | RequestEvent::Approved => record.request.request_id != *id,
                 RequestEvent::Rejected => false,
                 RequestEvent::Expired => {
-                    check(!facts.waits_for.contains(id), || {
+                    check(!facts.waits_for.contains(&(id.clone(), request.message_id)), || {
                         format!("{id} expires as withdrawn, and its author waits for it")
                     })?;
                     true

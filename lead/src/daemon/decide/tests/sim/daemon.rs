@@ -138,6 +138,9 @@ impl World {
             2 => {
                 let life = self.rng.pick(&over)?;
                 daemon.seen_off.retain(|other| *other != life);
+                let left = self.lock_is_held(&life.name) || self.processes.values().any(|it| it.begun && it.life == life);
+                let kept = if left { Err(format!("{} is buried, and something of it is left", life.name)) } else { Ok(()) };
+                self.promise(kept);
                 let inbox = Position { offset: u64::from(self.rng.below(9)), tail: 0 };
                 let unread = u64::from(self.rng.below(3));
                 Some(Event::Ended { life, ended: Ended { code: None, signal: None, inbox, unread } })
@@ -212,28 +215,31 @@ impl World {
         let now = self.since(daemon);
         if daemon.retry_at.is_some_and(|at| at <= now) {
             daemon.retry_at = None;
-            let mut again = std::mem::take(&mut daemon.backlog);
-            again.append(&mut events);
-            events = again;
             self.complete(daemon, false, None)?;
+            // They were taken in when they came: what was said since then is newer.
+            let again = std::mem::take(&mut daemon.backlog);
+            let batch = self.decide_all(daemon, again, false);
+            events.extend(self.carry_out(daemon, batch)?);
         }
         if daemon.live.next_deadline().is_some_and(|at| at <= now) {
             events.push_back(Event::Deadline);
         }
         self.answers_any_line(daemon, &mut events);
         while !events.is_empty() {
-            let batch = self.decide_all(daemon, events.drain(..));
+            let batch = self.decide_all(daemon, std::mem::take(&mut events), true);
             events = self.carry_out(daemon, batch)?.into();
         }
         Ok(())
     }
 
-    fn decide_all(&mut self, daemon: &mut Daemon, events: impl Iterator<Item = Event>) -> Batch {
+    fn decide_all(&mut self, daemon: &mut Daemon, events: VecDeque<Event>, are_new: bool) -> Batch {
         let mut batch = Batch::default();
         for event in events {
             let now = self.now(daemon);
             daemon.live.wall = now.wall;
-            daemon.live.observe(&daemon.team, &event);
+            if are_new {
+                daemon.live.observe(&daemon.team, &event);
+            }
             let doctored = self.doctored(&daemon.team);
             let team = doctored.as_ref().unwrap_or(&daemon.team);
             let view = View { team, live: &daemon.live, now, grace: GRACE };

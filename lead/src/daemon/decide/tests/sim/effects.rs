@@ -2,6 +2,7 @@
 
 use teamd_shared::id::Ids;
 use teamd_shared::journal::{Line, MemberEvent, Record};
+use teamd_shared::name::Name;
 
 use super::super::mutants::Mutant;
 use super::super::promises::Facts;
@@ -10,7 +11,7 @@ use super::recovery::fold;
 use super::worker::Worker;
 use super::world::World;
 use crate::daemon::effects::messages;
-use crate::daemon::event::{Event, Life};
+use crate::daemon::event::Event;
 
 impl World {
     /// Appends lines: from now on they hold.
@@ -25,21 +26,16 @@ impl World {
     }
 
     fn facts(&self, daemon: &Daemon, line: &Line) -> Facts {
-        let (name, incarnation) = match &line.record {
-            Record::Member(record) => {
-                let ended = record.ended_incarnation.unwrap_or(record.member.incarnation);
-                (Some(record.member.name.clone()), ended)
-            }
-            Record::Request(record) => (teamd_shared::name::Name::new(record.request.member()).ok(), 0),
-            Record::Team(_) => (None, 0),
+        let monotonic = self.clocks.monotonic;
+        let name = match &line.record {
+            Record::Member(record) => Some(record.member.name.clone()),
+            Record::Request(record) => Name::new(record.request.member()).ok(),
+            Record::Team(_) => None,
         };
-        let Some(name) = name else { return Facts { monotonic: self.clocks.monotonic, ..Facts::default() } };
-        let life = Life { name: name.clone(), incarnation };
+        let Some(name) = name else { return Facts { monotonic, ..Facts::default() } };
         let call = self.disk.transcripts.get(&name).and_then(|transcript| transcript.plan.as_ref());
         Facts {
-            monotonic: self.clocks.monotonic,
-            left_over: self.lock_is_held(&name)
-                || self.processes.values().any(|worker| worker.begun && worker.life == life),
+            monotonic,
             environment: daemon.environments.get(&name).cloned(),
             waits_for: call.map(|call| call.named.clone()).unwrap_or_default(),
         }

@@ -39,8 +39,8 @@ pub(in super::super) struct Transcript {
 #[derive(Debug, Clone)]
 pub(in super::super) struct PlanCall {
     pub(super) first: (RequestId, Uuid),
-    /// The ids that it was named under.
-    pub(in super::super) named: BTreeSet<RequestId>,
+    /// The ids that it was named under, of the request and of the line.
+    pub(in super::super) named: BTreeSet<(RequestId, Uuid)>,
 }
 
 /// The clocks.
@@ -160,7 +160,7 @@ impl World {
         for link in self.links.values_mut().filter(|link| link.pid == worker.pid) {
             link.worker_open = false;
         }
-        if worker.locked && self.rng.one_in(3) {
+        if worker.begun && self.rng.one_in(3) {
             let steps = 1 + self.rng.below(8);
             self.keepers.insert(worker.life.name.clone(), steps);
         }

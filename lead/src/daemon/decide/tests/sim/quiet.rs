@@ -8,8 +8,8 @@ use teamd_shared::request::{Kind, Payload};
 use super::worker::Worker;
 use super::world::World;
 
-/// More than every deadline, in steps of two seconds.
-const ROUNDS: usize = 40;
+/// More than every deadline, in steps of five seconds.
+const ROUNDS: usize = 16;
 
 impl World {
     /// Lets everything come to rest, and looks whether it did.
@@ -32,7 +32,7 @@ impl World {
                 self.keepers_work();
                 self.daemon_step();
             }
-            self.time_passes(2.0);
+            self.time_passes(5.0);
         }
         let kept = self.is_at_rest();
         self.promise(kept);

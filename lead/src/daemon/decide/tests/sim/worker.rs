@@ -406,7 +406,7 @@ impl World {
             Heard::Nothing => {
                 let transcript = self.disk.transcripts.entry(worker.life.name.clone()).or_default();
                 if let Some(call) = &mut transcript.plan {
-                    call.named.insert(plan.request_id.clone());
+                    call.named.insert((plan.request_id.clone(), plan.message_id));
                 }
                 worker.plan = Some(Waiting { heard: Heard::Named, ..plan.clone() });
                 let (request_id, text) =

@@ -1,0 +1,76 @@
+//! Commands in the background.
+
+use super::*;
+
+#[tokio::test]
+async fn a_command_in_the_background_writes_its_log_and_ends_when_told() {
+    let mut scratch = Scratch::new();
+    let outcome = scratch.background(&format!("echo hello; {SURVIVORS} sleep 1000")).await;
+    let log = scratch.path(".team/log/alice.background-1.log").canonicalize().unwrap();
+    assert!(!outcome.is_error && outcome.content.contains(log.to_str().unwrap()), "{outcome:?}");
+    assert!(outcome.content.starts_with("started in the background as 1;"), "{outcome:?}");
+    let pids = scratch.pids(SURVIVOR_COUNT).await;
+    assert!(scratch.toolbox.has_background());
+    timeout(LIMIT, scratch.toolbox.end_background()).await.unwrap();
+    assert!(!scratch.toolbox.has_background());
+    assert!(pids.into_iter().all(is_gone));
+    assert_eq!(fs::read_to_string(log).unwrap(), "hello\n\n[ended]\n");
+}
+
+#[tokio::test]
+async fn a_command_in_the_background_that_ends_by_itself_says_so_in_its_log() {
+    let mut scratch = Scratch::new();
+    for (id, command, log) in
+        [(1, "echo a; exit 3", "a\n\n[exit code 3]\n"), (2, "kill -9 $$", "\n[ended by signal 9]\n")]
+    {
+        scratch.background(command).await;
+        until(|| !scratch.toolbox.has_background()).await;
+        let at = scratch.path(&format!(".team/log/alice.background-{id}.log"));
+        assert_eq!(fs::read_to_string(&at).unwrap(), log);
+        let mode = std::os::unix::fs::PermissionsExt::mode(&at.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
+
+#[tokio::test]
+async fn what_a_killed_keeper_of_the_background_leaves_is_ended_at_once() {
+    let mut scratch = Scratch::new();
+    scratch.background(&format!("{SURVIVORS} kill -9 $PPID; sleep 1000")).await;
+    let pids = scratch.pids(SURVIVOR_COUNT).await;
+    until(|| !scratch.toolbox.has_background()).await;
+    assert!(pids.into_iter().all(is_gone));
+}
+
+#[tokio::test]
+async fn commands_in_the_background_are_kept_apart_from_what_calls_leave() {
+    let mut scratch = Scratch::new();
+    scratch.background("echo $$ >> pids; sleep 1000").await;
+    let background = scratch.pids(1).await;
+    assert!(scratch.run("kill -9 $PPID; sleep 1000").await.is_error);
+    scratch.toolbox.reap_strays();
+    assert!(!is_gone(background[0]) && scratch.toolbox.has_background());
+    drop(scratch.toolbox);
+    until(|| is_gone(background[0])).await;
+}
+
+#[tokio::test]
+async fn logs_of_an_earlier_life_are_not_written_over() {
+    let mut scratch = Scratch::new();
+    scratch.background("echo first life").await;
+    until(|| !scratch.toolbox.has_background()).await;
+    let mut second = toolbox_of_next_life(&scratch);
+    let call = Call::Bash { command: "echo second".to_owned(), timeout: None, background: true };
+    let outcome = second.start(call).finish().await;
+    assert!(outcome.content.starts_with("started in the background as 2;"), "{outcome:?}");
+    timeout(LIMIT, second.end_background()).await.unwrap();
+    let first = fs::read_to_string(scratch.path(".team/log/alice.background-1.log")).unwrap();
+    assert_eq!(first, "first life\n\n[exit code 0]\n");
+}
+
+fn toolbox_of_next_life(scratch: &Scratch) -> Toolbox {
+    let team_dir = Arc::new(TeamDir::open(&scratch.path(".team")).unwrap());
+    let life_lock = File::open(transcript(scratch.folder.path())).unwrap();
+    let (workspace, name) = (scratch.folder.path().to_owned(), Name::new("alice").unwrap());
+    let environment = Environment::default();
+    Toolbox::new(ToolboxConfig { workspace, team_dir, name, life_lock, environment }).unwrap()
+}

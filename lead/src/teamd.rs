@@ -1,6 +1,5 @@
 //! `teamd`: starts, stops and shows the daemon of a team. The only module that knows both sides of the crate.
 
-use std::fs::{File, TryLockError};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -9,9 +8,10 @@ use teamd_shared::control::{Command as Order, Done, StopOutcome};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
-use crate::client::{CallError, Client, unexpected};
+use crate::client::{CallError, Client, is_locked, unexpected};
 use crate::ctl::args::Global;
 use crate::ctl::context::{self, Context, block_on};
+use crate::ctl::roster;
 use crate::daemon;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -117,10 +117,15 @@ fn stop(context: &Context, args: &Stop) -> CommandResult {
 }
 
 async fn request_stop(dir: &TeamDir, client: &mut Client, args: &Stop) -> Result<StopOutcome, CommandError> {
+    let daemon = roster::load(dir)?.daemon;
     match client.call_and_wait(Order::Stop { force: args.force }).await {
         Ok(Done::Stop(StopOutcome::Stopped)) => {
             client.closed().await;
-            lock_is_free(dir).await?;
+            lock_is_free(dir).await;
+            // Between its lock and its end there is nothing left but to end.
+            while daemon.as_ref().is_some_and(|daemon| daemon.process.is_alive()) {
+                tokio::time::sleep(PAUSE.0).await;
+            }
             Ok(StopOutcome::Stopped)
         }
         Ok(Done::Stop(rejected)) => Ok(rejected),
@@ -144,19 +149,9 @@ fn rejected(names: &[(Name, String)]) -> CommandError {
 }
 
 /// Waits until the daemon has given up its lock: only then may another one start, and nothing of it is left.
-async fn lock_is_free(dir: &TeamDir) -> Result<(), CommandError> {
-    let cannot = |error: std::io::Error| {
-        let message = format!("cannot lock {}: {error}", dir.root().display());
-        CommandError::new(ExitCode::Failed, message)
-    };
-    let file = File::open(dir.root()).map_err(cannot)?;
+async fn lock_is_free(dir: &TeamDir) {
     let mut pause = PAUSE.0;
-    loop {
-        match file.try_lock_shared() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) => return Err(cannot(error)),
-        }
+    while is_locked(dir) {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE.1);
     }
@@ -208,6 +203,7 @@ async fn ping(dir: &TeamDir) -> Result<(u32, String, String), CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use clap::CommandFactory;
 
     #[test]
@@ -237,7 +233,7 @@ mod tests {
             tokio::pin!(free);
             assert!(tokio::time::timeout(Duration::from_millis(30), &mut free).await.is_err());
             drop(held);
-            free.await.unwrap();
+            free.await;
         });
     }
 }

@@ -8,7 +8,7 @@ mod commands;
 mod escape;
 mod render;
 mod requests;
-mod roster;
+pub(crate) mod roster;
 mod stream;
 mod table;
 mod tail;

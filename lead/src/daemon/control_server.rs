@@ -201,8 +201,6 @@ async fn serve_client(stream: Connection, connection: u64, protocol: u16, inputs
     }
     loop {
         let received = tokio::select! {
-            // What it said before it ended, or stopped to listen, counts.
-            biased;
             received = incoming.receive() => received,
             _ = &mut ended => Ok(None),
         };

@@ -18,6 +18,9 @@ use super::event::{Event, Life, Now};
 /// who needs some for other programs (`inotify(7)`, `max_user_instances`).
 const WATCHERS: usize = 32;
 
+/// Longer than any deadline, and still a time that can be added to another one.
+const FOREVER: Duration = Duration::from_secs(u64::MAX / 4);
+
 /// The volatile state.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
@@ -155,7 +158,8 @@ impl Live {
                 deadlines.overdue.get_or_insert(now.monotonic + grace);
             }
             if let Payload::Shutdown { force_after: Some(seconds), .. } = request.payload {
-                let due = now.monotonic + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 4);
+                let due = Duration::try_from_secs_f64(seconds).map_or(FOREVER, |due| due.min(FOREVER));
+                let due = now.monotonic + due;
                 deadlines.forced = Some(deadlines.forced.map_or(due, |before| before.min(due)));
             }
         }
@@ -182,14 +186,14 @@ impl Live {
         self.members.iter().filter_map(|(name, alive)| Some((life(name, alive), due(alive)?))).collect()
     }
 
-    /// Puts off what is due: it could not be journaled. A SIGKILL of that batch was not sent either, and is due again.
+    /// Puts off what is due: it could not be journaled.
     pub(crate) fn postpone(&mut self, until: Duration) {
         for alive in self.members.values_mut() {
             let deadlines = &mut alive.deadlines;
             for at in
                 [&mut deadlines.forced, &mut deadlines.overdue, &mut deadlines.kill].into_iter().flatten()
             {
-                *at = if *at == Duration::MAX { until } else { (*at).max(until) };
+                *at = (*at).max(until);
             }
         }
     }

@@ -60,6 +60,7 @@ pub(super) fn serve(
         daemon.end(&dir).await
     });
     // The socket is gone before the lock is: a next daemon binds a socket that nobody unlinks.
+    drop(runtime);
     drop(lock);
     ended
 }

@@ -33,10 +33,11 @@ pub(crate) fn kill_children(spared: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>
     let mut found: Vec<Found> = children.iter().map(|&pid| Found { pid, parent: None }).collect();
     let mut next = 0;
     while let Some(process) = found.get(next).copied() {
-        process.signal(Signal::STOP);
-        // A process that is gone meanwhile has left its children to this one.
-        let below = children_of(&process.pid.as_raw_pid().to_string()).unwrap_or_default();
-        found.extend(below.into_iter().map(|pid| Found { pid, parent: Some(process.pid) }));
+        // A process that is gone meanwhile has left its children to this one, and its pid to anybody.
+        if process.signal(Signal::STOP) {
+            let below = children_of(&process.pid.as_raw_pid().to_string()).unwrap_or_default();
+            found.extend(below.into_iter().map(|pid| Found { pid, parent: Some(process.pid) }));
+        }
         next += 1;
     }
     for process in found.iter().rev() {
@@ -85,12 +86,18 @@ struct Found {
 }
 
 impl Found {
-    fn signal(self, signal: Signal) {
-        let Some(parent) = self.parent else { return ignore_gone(kill_process(self.pid, signal)) };
-        let Ok(held) = pidfd_open(self.pid, PidfdFlags::empty()) else { return };
-        if parent_of(self.pid) == Some(parent) {
+    /// Sends a signal, unless the process is another one now; tells which.
+    fn signal(self, signal: Signal) -> bool {
+        let Some(parent) = self.parent else {
+            ignore_gone(kill_process(self.pid, signal));
+            return true;
+        };
+        let Ok(held) = pidfd_open(self.pid, PidfdFlags::empty()) else { return false };
+        let is_it = parent_of(self.pid) == Some(parent);
+        if is_it {
             ignore_gone(pidfd_send_signal(held, signal));
         }
+        is_it
     }
 }
 

@@ -1,6 +1,6 @@
 //! The shutdown handshake, the termination ladder, and the stop of the whole team.
 
-use teamd_shared::control::{Done, ShutdownOrder};
+use teamd_shared::control::{Done, Refusal, RefusalCode, ShutdownOrder};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, Record, RequestEvent, TeamEvent, Tell};
 use teamd_shared::member::{Ending, Member};
@@ -19,6 +19,7 @@ const STOP_FORCE_AFTER: f64 = 10.0;
 impl View<'_> {
     pub(super) fn shutdown(&self, client: Client, order: &ShutdownOrder, ids: &mut dyn Ids) -> Decision {
         let asked = self.running(&order.name).cloned().and_then(|member| {
+            may_be_asked(order)?;
             let (decision, request_id) = self.ask(&member, order, &[], ids);
             let done = Done::Asked { request_id, incarnation: member.incarnation };
             Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
@@ -156,6 +157,16 @@ impl View<'_> {
         }
         Decision::default()
     }
+}
+
+/// A time that is no number could not be read from the journal again.
+fn may_be_asked(order: &ShutdownOrder) -> Result<(), Refusal> {
+    let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+    if is_time(order.decide_within) && order.force_after.is_none_or(is_time) {
+        return Ok(());
+    }
+    let refusal = Refusal::new(RefusalCode::Usage, "a time to wait is a number of seconds, 0 or more");
+    Err(refusal.hint("`teamctl shutdown --help` shows the flags"))
 }
 
 /// The request with more force, if the order brings more.

@@ -29,6 +29,8 @@ pub(super) struct Facts {
     pub(super) monotonic: Duration,
     /// The environment that this daemon was given for the member.
     pub(super) environment: Option<Environment>,
+    /// Whether the life has said to this daemon that SIGTERM ends it.
+    pub(super) farewell: bool,
     /// The ids under which the plan was named that the member waits for.
     pub(super) waits_for: BTreeSet<(RequestId, Uuid)>,
 }
@@ -45,8 +47,6 @@ pub(super) struct Promises {
     requests: BTreeMap<RequestId, Request>,
     /// The status in the last line about each request.
     told_status: BTreeMap<RequestId, Status>,
-    /// The processes that the journal has ever held for each life.
-    born: BTreeSet<(Life, u32)>,
     /// The gate of each member as of each line that changed it.
     gates: BTreeMap<(Name, u64), Gate>,
     /// What each life answered by lines that it wrote and named itself.
@@ -105,11 +105,6 @@ impl Promises {
         let member = &record.member;
         match record.event {
             MemberEvent::Spawning => self.spawning(member),
-            MemberEvent::Spawned => {
-                let life = Life { name: member.name.clone(), incarnation: member.incarnation };
-                self.born.extend(member.process.as_ref().map(|process| (life, process.pid)));
-                Ok(())
-            }
             MemberEvent::Exited => self.exited(record, facts),
             MemberEvent::Forgotten => {
                 self.answers.retain(|(life, ..)| life.name != member.name);
@@ -156,9 +151,10 @@ impl Promises {
         let life = &worker.life;
         let double = others.any(|other| other.begun && other.life.name == life.name);
         check(!double, || format!("{} lives twice", life.name))?;
-        // One that reads its welcome late may have been taken for dead since: it held no lock yet.
-        let known = self.born.contains(&(life.clone(), worker.pid));
-        check(known, || format!("{} begins, and the journal does not know it", life.name))
+        let member = self.fold.members.get(&life.name).map(|state| &state.record);
+        let known = member.filter(|member| member.incarnation == life.incarnation && !member.phase.is_ended());
+        let process = known.and_then(|member| member.process.as_ref()).map(|process| process.pid);
+        check(process == Some(worker.pid), || format!("{} begins, and the journal does not know it", life.name))
     }
 
     /// A process is started for a life.

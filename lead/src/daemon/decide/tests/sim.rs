@@ -6,6 +6,7 @@
 mod clients;
 mod daemon;
 mod effects;
+mod intake;
 mod machine;
 mod quiet;
 mod recovery;

@@ -1,1 +1,7 @@
-//! placeholder
+//! The decisions, cell by cell.
+
+mod ends;
+mod ladder;
+mod people;
+mod plans;
+mod workers;

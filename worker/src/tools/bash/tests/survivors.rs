@@ -62,7 +62,7 @@ async fn a_command_that_stops_its_keeper_can_be_cancelled() {
 #[tokio::test]
 async fn a_command_that_stops_its_keeper_again_and_again_times_out() {
     let mut scratch = Scratch::new();
-    let command = "echo $$ >> pids; while :; do kill -STOP $PPID; done";
+    let command = "echo $$ >> pids; while :; do kill -STOP $PPID 2> /dev/null; done";
     let mut running = scratch.start_with(command, Some(0.5));
     let outcome = timeout(LIMIT, running.finish()).await.unwrap();
     assert_eq!(outcome, Outcome::error("[timed out after 0.5 s; everything it had started was ended]"));

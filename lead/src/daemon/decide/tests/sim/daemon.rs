@@ -5,18 +5,17 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use teamd_shared::control::{Command, FromWorker, ToWorker, Welcome};
+use teamd_shared::control::{Command, ToWorker, Welcome};
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
-use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 
 use super::super::mutants::Mutant;
-use super::machine::{Up, identity};
+use super::machine::identity;
 use super::world::{GRACE, World};
 use crate::daemon::decide::{View, decide};
-use crate::daemon::event::{Action, Client, Ended, Event, Life, Now};
+use crate::daemon::event::{Action, Client, Event, Life, Now};
 use crate::daemon::live::Live;
 use crate::daemon::word::word;
 
@@ -31,15 +30,30 @@ pub(in super::super) struct Daemon {
     /// The present connection of each life.
     pub(super) connections: BTreeMap<Life, u64>,
     pub(super) supervised: BTreeMap<Life, u32>,
+    /// What has happened of each birth.
+    pub(super) births: BTreeMap<Life, Birth>,
+    /// Lives whose process has ended, until their connection does.
+    pub(super) departed: BTreeSet<Life>,
     /// Lives that have ended, until nothing is left of them.
     pub(super) seen_off: Vec<Life>,
     pub(super) commands: VecDeque<Event>,
     pub(super) backlog: VecDeque<Event>,
+    /// The lines up to which all effects are there, and were tried.
+    pub(super) progress: (u64, u64),
     pub(super) retry_at: Option<Duration>,
     /// How far the lead's inbox is read.
     pub(super) lead: Position,
-    /// The environments that this daemon was given, and by whom.
+    /// The lives that have said to this daemon that SIGTERM ends them.
+    pub(super) farewells: BTreeSet<Life>,
+    /// The environments that this daemon was given.
     pub(super) environments: BTreeMap<Name, Environment>,
+}
+
+/// One half of a birth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Birth {
+    Journaled,
+    Greeted,
 }
 
 /// A daemon that does not go on.
@@ -109,147 +123,53 @@ impl World {
         }
     }
 
-    /// One of the things that are ready; each source keeps its order.
-    fn takes_in(&mut self, daemon: &mut Daemon) -> Option<Event> {
-        let readable = self.links.iter().filter(|(_, link)| link.daemon_open || !link.worker_open);
-        let readable = readable.filter(|(_, link)| !link.up.is_empty() || !link.worker_open);
-        // Connections are accepted in their order: the greeting on a later one overtakes none.
-        let waits = |number: &u64, life: &Life| {
-            self.links.range(..number).any(|(_, older)| older.life == *life && older.greets())
-        };
-        let readable: Vec<u64> =
-            readable.filter(|(number, link)| !waits(number, &link.life)).map(|(number, _)| *number).collect();
-        let gone = daemon.supervised.iter().filter(|(_, pid)| !self.processes.contains_key(pid));
-        let gone: Vec<Life> = gone.map(|(life, _)| life.clone()).collect();
-        let early = self.is(Mutant::BuriesBeforeTheLockIsFree);
-        let over = daemon.seen_off.iter().filter(|life| early || !self.lock_is_held(&life.name));
-        let over: Vec<Life> = over.cloned().collect();
-        let sources = [readable.len(), gone.len(), over.len(), daemon.commands.len().min(1)];
-        let at = self.rng.pick(&(0..4).filter(|&source| sources[source] > 0).collect::<Vec<_>>())?;
-        match at {
-            0 => self.rng.pick(&readable).and_then(|number| self.reads(daemon, number)),
-            1 => {
-                let life = self.rng.pick(&gone)?;
-                daemon.supervised.remove(&life);
-                daemon.connections.remove(&life);
-                daemon.seen_off.push(life);
-                None
-            }
-            2 => {
-                let life = self.rng.pick(&over)?;
-                daemon.seen_off.retain(|other| *other != life);
-                let left = self.lock_is_held(&life.name) || self.processes.values().any(|it| it.begun && it.life == life);
-                let kept = if left { Err(format!("{} is buried, and something of it is left", life.name)) } else { Ok(()) };
-                self.promise(kept);
-                let inbox = Position { offset: u64::from(self.rng.below(9)), tail: 0 };
-                let unread = u64::from(self.rng.below(3));
-                Some(Event::Ended { life, ended: Ended { code: None, signal: None, inbox, unread } })
-            }
-            _ => self.looks_up(daemon),
-        }
-    }
-
-    fn looks_up(&self, daemon: &mut Daemon) -> Option<Event> {
-        let mut event = daemon.commands.pop_front()?;
-        match &mut event {
-            Event::Spawn(_, order, facts) => {
-                let name = &order.name;
-                let ended = daemon.team.members.get(name).is_none_or(|member| member.record.phase.is_ended());
-                facts.held = (ended && self.lock_is_held(name)).then(|| "something".to_owned());
-            }
-            Event::Unreadable { position, .. } => daemon.lead = *position,
-            _ => {}
-        }
-        Some(event)
-    }
-
-    fn reads(&mut self, daemon: &mut Daemon, number: u64) -> Option<Event> {
-        let link = self.links.get_mut(&number)?;
-        let (life, pid) = (link.life.clone(), link.pid);
-        let Some(up) = link.up.pop_front() else {
-            self.links.remove(&number);
-            let present = daemon.connections.get(&life) == Some(&number);
-            return present.then(|| {
-                daemon.connections.remove(&life);
-                Event::Disconnected { life }
-            });
-        };
-        match up {
-            Up::Born => {
-                daemon.connections.insert(life, number);
-                None
-            }
-            Up::Back(environment, state) => {
-                if daemon.supervised.get(&life) != Some(&pid) {
-                    link.down.push_back(ToWorker::Stranger { why: "no such life".to_owned() });
-                    return None;
-                }
-                daemon.connections.insert(life.clone(), number);
-                daemon.environments.insert(life.name.clone(), environment.clone());
-                let state = if self.is(Mutant::StatesAreNotHeard) { Default::default() } else { state };
-                Some(Event::Connected { life, environment: Some(environment), state })
-            }
-            Up::Says(_) if daemon.connections.get(&life) != Some(&number) => None,
-            Up::Says(FromWorker::State(_)) if self.is(Mutant::StatesAreNotHeard) => None,
-            Up::Says(FromWorker::State(state)) => Some(Event::Said { life, state }),
-            Up::Says(FromWorker::Leaving) => Some(Event::Leaving { life }),
-            Up::Says(FromWorker::Named { request_id, offset, .. }) => {
-                let line = self.line_of_the_lead(offset);
-                Some(Event::Named { life, request_id, line })
-            }
-        }
-    }
-
-    fn line_of_the_lead(&mut self, offset: u64) -> Result<Box<Message>, String> {
-        if !self.calm && self.rng.one_in(60) {
-            return Err("cannot read it".to_owned());
-        }
-        let inbox = self.disk.inboxes.get(&Name::lead());
-        let line = inbox.and_then(|inbox| inbox.get(usize::try_from(offset).unwrap()));
-        line.cloned().map(Box::new).ok_or_else(|| "there is no such line".to_owned())
-    }
-
     /// As the dispatcher's function of this name, like all that follow.
     pub(super) fn handle(&mut self, daemon: &mut Daemon, events: Vec<Event>) -> Result<(), End> {
         let mut events: VecDeque<Event> = events.into();
         let now = self.since(daemon);
         if daemon.retry_at.is_some_and(|at| at <= now) {
             daemon.retry_at = None;
+            let mut again = self.take_backlog(daemon);
+            again.append(&mut events);
+            events = again;
             self.complete(daemon, false, None)?;
-            // They were taken in when they came: what was said since then is newer.
-            let again = std::mem::take(&mut daemon.backlog);
-            let batch = self.decide_all(daemon, again, false);
-            events.extend(self.carry_out(daemon, batch)?);
         }
         if daemon.live.next_deadline().is_some_and(|at| at <= now) {
             events.push_back(Event::Deadline);
         }
         self.answers_any_line(daemon, &mut events);
         while !events.is_empty() {
-            let batch = self.decide_all(daemon, std::mem::take(&mut events), true);
+            let batch = self.decide_all(daemon, std::mem::take(&mut events));
             events = self.carry_out(daemon, batch)?.into();
         }
-        Ok(())
+        self.settle_effects(daemon)
     }
 
-    fn decide_all(&mut self, daemon: &mut Daemon, events: VecDeque<Event>, are_new: bool) -> Batch {
+    /// Takes out what could not be journaled. A worker may stand elsewhere by now than where it said.
+    fn take_backlog(&mut self, daemon: &mut Daemon) -> VecDeque<Event> {
+        let mut backlog = std::mem::take(&mut daemon.backlog);
+        for event in &mut backlog {
+            if let Event::Said { life, state } = event {
+                if let Some(alive) = daemon.live.of(life) {
+                    state.clone_from(&alive.said);
+                }
+                self.say_word(daemon, &life.name);
+            }
+        }
+        backlog
+    }
+
+    fn decide_all(&mut self, daemon: &mut Daemon, events: VecDeque<Event>) -> Batch {
         let mut batch = Batch::default();
         for event in events {
             let now = self.now(daemon);
             daemon.live.wall = now.wall;
-            if are_new {
-                daemon.live.observe(&daemon.team, &event);
-            }
+            daemon.live.observe(&daemon.team, &event);
             let doctored = self.doctored(&daemon.team);
             let team = doctored.as_ref().unwrap_or(&daemon.team);
             let view = View { team, live: &daemon.live, now, grace: GRACE };
             let mut decision = decide(&view, &event, &mut self.ids);
             self.spoil(&daemon.team, &event, &mut decision);
-            for action in &decision.actions {
-                if let Action::Kill(life) = action {
-                    daemon.live.killed(life);
-                }
-            }
             self.remember(daemon, &event, !decision.records.is_empty());
             batch.touched.extend(concerned(&event));
             for record in decision.records {
@@ -358,11 +278,11 @@ impl World {
         self.note(|| format!("  {action:?}"));
         match action {
             Action::Start(life) => brought.push(self.start(daemon, life)),
-            Action::Welcome(life) => self.welcome(daemon, &life),
+            Action::Welcome(life) => self.half_born(daemon, &life, Birth::Journaled),
             Action::Say(_, ToWorker::Word(_)) if self.is(Mutant::NoWordOnReconnect) => {}
             Action::Say(life, frame) => self.say(daemon, &life, frame),
             Action::Terminate(life) => self.signal(daemon, &life, false),
-            Action::Kill(life) => self.signal(daemon, &life, true),
+            Action::Kill(life) => self.kill_journaled(daemon, &life),
             Action::Reply(client, _) | Action::Wait(client, ..) | Action::WaitForStop(client) => {
                 answered.push(client);
             }
@@ -384,6 +304,17 @@ impl World {
         daemon.supervised.insert(life.clone(), pid);
         daemon.connections.insert(life.clone(), link);
         Event::Started { life, process: Ok(identity(pid)) }
+    }
+
+    /// A worker is welcomed once its process is in the journal and it has greeted, which it does under its lock.
+    pub(super) fn half_born(&mut self, daemon: &mut Daemon, life: &Life, half: Birth) {
+        match daemon.births.insert(life.clone(), half) {
+            Some(other) if other != half => {
+                daemon.births.remove(life);
+                self.welcome(daemon, life);
+            }
+            _ => {}
+        }
     }
 
     fn welcome(&mut self, daemon: &Daemon, life: &Life) {
@@ -411,7 +342,7 @@ impl World {
         }
     }
 
-    fn say_word(&mut self, daemon: &Daemon, name: &Name) {
+    pub(super) fn say_word(&mut self, daemon: &Daemon, name: &Name) {
         let Some(incarnation) = daemon.team.members.get(name).map(|state| state.record.incarnation) else {
             return;
         };
@@ -422,6 +353,11 @@ impl World {
         if let Some(word) = word(&daemon.team, &daemon.live, name) {
             self.say(daemon, &life, ToWorker::Word(word));
         }
+    }
+
+    pub(super) fn kill_journaled(&mut self, daemon: &mut Daemon, life: &Life) {
+        self.signal(daemon, life, true);
+        daemon.live.killed(life);
     }
 
     pub(in super::super) fn signal(&mut self, daemon: &Daemon, life: &Life, kill: bool) {
@@ -440,6 +376,7 @@ impl World {
         if !daemon.team.stopping || alive {
             return Ok(());
         }
+        self.settle_effects(daemon)?;
         let team_name = daemon.team.team_name.clone();
         let (event, rejected, tell) = (TeamEvent::Stopped, Vec::new(), Vec::new());
         let mut batch = Batch::default();
@@ -461,6 +398,7 @@ fn concerned(event: &Event) -> Option<Name> {
         | Event::Found { life }
         | Event::Ended { life, .. }
         | Event::Disconnected { life } => Some(life.name.clone()),
+        Event::Spawn(_, order, _) => Some(order.name.clone()),
         _ => None,
     }
 }

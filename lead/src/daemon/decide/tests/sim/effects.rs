@@ -1,5 +1,7 @@
 //! The simulated disk: the journal, and what follows from its lines.
 
+use std::collections::BTreeSet;
+
 use teamd_shared::id::Ids;
 use teamd_shared::journal::{Line, MemberEvent, Record};
 use teamd_shared::name::Name;
@@ -11,7 +13,7 @@ use super::recovery::fold;
 use super::worker::Worker;
 use super::world::World;
 use crate::daemon::effects::messages;
-use crate::daemon::event::Event;
+use crate::daemon::event::{Action, Event, Life};
 
 impl World {
     /// Appends lines: from now on they hold.
@@ -33,10 +35,12 @@ impl World {
             Record::Team(_) => None,
         };
         let Some(name) = name else { return Facts { monotonic, ..Facts::default() } };
+        let incarnation = self.promises.fold.members.get(&name).map_or(0, |state| state.record.incarnation);
         let call = self.disk.transcripts.get(&name).and_then(|transcript| transcript.plan.as_ref());
         Facts {
             monotonic,
             environment: daemon.environments.get(&name).cloned(),
+            farewell: daemon.farewells.contains(&Life { name: name.clone(), incarnation }),
             waits_for: call.map(|call| call.named.clone()).unwrap_or_default(),
         }
     }
@@ -47,10 +51,21 @@ impl World {
         daemon.team = fold(&self.disk.journal);
         for event in batch.events {
             match event {
-                Event::Command(..) | Event::Spawn(..) | Event::Deadline => {}
+                Event::Command(..) | Event::Spawn(..) | Event::Deadline | Event::Disconnected { .. } => {}
                 Event::Terminate if daemon.live.terminations > 1 => return Err(End::Left),
-                Event::Terminate => {}
+                Event::Terminate => {
+                    daemon.live.terminations -= 1;
+                    daemon.backlog.push_back(Event::Terminate);
+                }
+                Event::Connected { life, state, .. } => daemon.backlog.push_back(Event::Said { life, state }),
                 other => daemon.backlog.push_back(other),
+            }
+        }
+        for action in batch.actions {
+            if let Action::Kill(life) = action
+                && daemon.team.members.get(&life.name).is_some_and(|state| state.record.ending.is_some())
+            {
+                self.kill_journaled(daemon, &life);
             }
         }
         let until = self.since(daemon) + RETRY;
@@ -59,48 +74,56 @@ impl World {
         Ok(())
     }
 
-    /// Does the effects of the lines that are not done yet, oldest first.
-    pub(super) fn complete(
-        &mut self,
-        daemon: &mut Daemon,
-        first: bool,
-        dies_at: Option<u32>,
-    ) -> Result<(), End> {
-        let mut at = 0;
-        while let Some(line) = daemon.team.undone.front().cloned() {
+    /// Does the effects that are not there yet, oldest first.
+    pub(super) fn complete(&mut self, daemon: &mut Daemon, first: bool, dies_at: Option<u32>) -> Result<(), End> {
+        let (begun, tried) = daemon.progress;
+        let mut stuck = BTreeSet::new();
+        let lines: Vec<Line> = daemon.team.undone.iter().filter(|line| line.seq > begun).cloned().collect();
+        let mut all = true;
+        for (line, at) in lines.iter().zip(0..) {
             if dies_at == Some(at) {
                 return Err(End::Killed);
             }
-            at += 1;
-            if !self.calm && self.rng.one_in(60) {
-                self.note(|| format!("  the effects of {} cannot be completed", line.seq));
-                daemon.retry_at.get_or_insert(self.clocks.monotonic - daemon.began + RETRY);
-                return Ok(());
+            all &= self.effects(line, !first || line.seq <= tried, &mut stuck);
+            daemon.progress.1 = daemon.progress.1.max(line.seq);
+            if all {
+                daemon.progress.0 = line.seq;
             }
-            self.effects(&line, !first);
-            daemon.team.mark_done(line.seq);
         }
-        daemon.team.mark_done(daemon.team.seq);
+        if !all {
+            daemon.retry_at.get_or_insert(self.clocks.monotonic - daemon.began + RETRY);
+        }
         if dies_at.is_some() { Err(End::Killed) } else { Ok(()) }
     }
 
-    fn effects(&mut self, line: &Line, again: bool) {
+    /// Makes the effects last: from now on the journal counts them as done.
+    pub(super) fn settle_effects(&mut self, daemon: &mut Daemon) -> Result<(), End> {
+        if !self.calm && self.rng.one_in(200) {
+            return Err(End::Killed);
+        }
+        if self.calm || !self.rng.one_in(20) {
+            let waits = daemon.team.undone.iter().any(|line| line.seq > daemon.progress.0);
+            daemon.team.mark_done(if waits { daemon.progress.0 } else { daemon.team.seq });
+        }
+        Ok(())
+    }
+
+    /// True if they are all there.
+    fn effects(&mut self, line: &Line, again: bool, stuck: &mut BTreeSet<Name>) -> bool {
         if let Record::Member(record) = &line.record
             && record.event == MemberEvent::Forgotten
         {
-            let name = &record.member.name;
-            let present = self.promises.fold.members.get(name).map(|state| state.record.incarnation);
-            let lives =
-                |worker: &Worker| worker.life.name == *name && Some(worker.life.incarnation) == present;
-            let lives = self.processes.values().any(lives);
-            let kept = !(lives && self.disk.inboxes.contains_key(name));
-            self.promise(
-                kept.then_some(()).ok_or_else(|| format!("the files of {name} are archived while it runs")),
-            );
-            self.disk.inboxes.remove(name);
-            self.disk.transcripts.remove(name);
+            self.archive(&record.member.name);
         }
+        let mut all = true;
         for (to, mut message) in messages(line) {
+            let fails = !self.calm && self.rng.one_in(60);
+            if fails || stuck.contains(&to) {
+                self.note(|| format!("  {to} cannot be told of line {}", line.seq));
+                stuck.insert(to);
+                all = false;
+                continue;
+            }
             let known = |inbox: &Vec<_>| inbox.contains(&message);
             if again && self.disk.inboxes.get(&to).is_some_and(known) {
                 continue;
@@ -116,6 +139,17 @@ impl World {
             let kept = self.promises.told(&to, &message);
             self.promise(kept);
         }
+        all
+    }
+
+    fn archive(&mut self, name: &Name) {
+        let present = self.promises.fold.members.get(name).map(|state| state.record.incarnation);
+        let lives = |worker: &Worker| worker.life.name == *name && Some(worker.life.incarnation) == present;
+        let lives = self.processes.values().any(lives);
+        let kept = !(lives && self.disk.inboxes.contains_key(name));
+        self.promise(kept.then_some(()).ok_or_else(|| format!("the files of {name} are archived while it runs")));
+        self.disk.inboxes.remove(name);
+        self.disk.transcripts.remove(name);
     }
 }
 

@@ -51,12 +51,7 @@ impl World {
             let worker = self.processes.values().find(here);
             let worker = worker.ok_or_else(|| format!("{} runs in the journal alone", member.name))?;
             hung |= worker.hung;
-            let rests = match worker.hung {
-                // It was welcomed, and took its lock only after another daemon had looked: nobody holds it.
-                true if !self.is_supervised(worker) => Ok(()),
-                true => self.may_hang(member),
-                false => self.rests(member, worker),
-            };
+            let rests = if worker.hung { self.may_hang(member) } else { self.rests(member, worker) };
             rests.map_err(|why| format!("{}: {why}", member.name))?;
         }
         for worker in self.processes.values().filter(|worker| !worker.hung) {
@@ -73,11 +68,6 @@ impl World {
             None if alive.count() > 0 => Err("the daemon left before the others".to_owned()),
             _ => Ok(()),
         }
-    }
-
-    fn is_supervised(&self, worker: &Worker) -> bool {
-        let supervised = self.daemon.as_ref().and_then(|daemon| daemon.supervised.get(&worker.life));
-        supervised == Some(&worker.pid)
     }
 
     /// Somebody who reacts to nothing is there only as long as no signal is due.

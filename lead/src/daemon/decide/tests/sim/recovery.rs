@@ -1,6 +1,6 @@
 //! The start of a simulated daemon: the fold, who is adopted, who is seen off, what is done again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use teamd_shared::journal::{Daemon as DaemonRecord, Line, Record, Team, TeamEvent, TeamRecord};
 
@@ -32,10 +32,14 @@ impl World {
             began: self.clocks.monotonic,
             connections: BTreeMap::new(),
             supervised: BTreeMap::new(),
+            births: BTreeMap::new(),
+            departed: BTreeSet::new(),
             seen_off: Vec::new(),
             commands: VecDeque::new(),
             backlog: VecDeque::new(),
+            progress: (0, 0),
             retry_at: None,
+            farewells: BTreeSet::new(),
             environments: BTreeMap::new(),
         };
         // Nobody hears any more what the one before had not read.
@@ -50,7 +54,8 @@ impl World {
             daemon.team.mark_done(daemon.team.seq);
         }
         let dies_at = (!self.calm && self.rng.one_in(20)).then(|| self.rng.below(3));
-        if self.complete(&mut daemon, false, dies_at).is_err() {
+        let done = self.complete(&mut daemon, false, dies_at).and_then(|()| self.settle_effects(&mut daemon));
+        if done.is_err() {
             return self.daemon_is_gone();
         }
         self.goes_on_with(daemon, events);

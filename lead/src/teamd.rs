@@ -203,8 +203,8 @@ async fn ping(dir: &TeamDir) -> Result<(u32, String, String), CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
     use clap::CommandFactory;
+    use std::fs::File;
 
     #[test]
     fn the_command_line_is_consistent() {

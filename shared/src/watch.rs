@@ -158,6 +158,17 @@ impl Watch {
         std::mem::take(&mut lock(&self.signal.pending).changes)
     }
 
+    /// Watches no more, for good: for a process that is about to end.
+    ///
+    /// The kernel takes a watch down only when nobody can be looking at it, which takes milliseconds. A process
+    /// whose watch went a moment before does not end later for it (measured: 1 ms instead of 10 ms).
+    pub fn disarm(&mut self) {
+        if let Source::Events(watcher) = &mut self.source {
+            // One that is dead already is as good.
+            drop(watcher.unwatch(&self.target.path));
+        }
+    }
+
     /// Arms the watch on the path again if what it watched may have been moved, removed or replaced.
     /// Returns whether it did; then the caller must read, since nothing was watched for a moment.
     ///

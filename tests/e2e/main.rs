@@ -7,6 +7,7 @@ mod disk;
 mod files;
 mod follow;
 mod force;
+mod holdups;
 mod hostile;
 mod lives;
 mod messages;

@@ -180,7 +180,9 @@ impl Team {
     pub(crate) fn kill_and_wait_for_the_next_life(&self, name: &str) {
         let next = self.incarnation(name) + 1;
         signal(self.pid(name), Signal::SIGKILL);
-        self.until("the next life to be idle", || self.incarnation(name) == next && self.status(name) == "idle");
+        self.until("the next life to be idle", || {
+            self.incarnation(name) == next && self.status(name) == "idle"
+        });
     }
 
     pub(crate) fn daemon_pid(&self) -> i32 {

@@ -124,6 +124,13 @@ impl Mailbox {
         }
     }
 
+    /// Hears no more: the life ends.
+    pub(crate) fn close(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            watch.disarm();
+        }
+    }
+
     /// Fetches what is new, without taking it in.
     pub(crate) fn fetch(&mut self) {
         if let Some(Err(error)) = self.watch.as_mut().map(Watch::rearm_if_needed) {

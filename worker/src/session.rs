@@ -324,6 +324,7 @@ impl Session {
     /// Ends the life: what it started first, its last entry then, its connection last.
     async fn leave(mut self, end: &End) -> Result<(), TranscriptError> {
         self.desk.state.leaving();
+        self.desk.mailbox.close();
         while self.desk.state.has_background() {
             self.desk.wait(None).await;
         }

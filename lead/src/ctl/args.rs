@@ -117,7 +117,7 @@ pub(crate) struct Spawn {
     /// Read the prompt from a file, or from stdin (-)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) prompt_file: Option<PathBuf>,
-    /// The model: script, anthropic[:MODEL] or openai[:MODEL]
+    /// The model, as PROVIDER or PROVIDER:MODEL; this version has script
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// The directory to work in [default: the one that holds the team directory]

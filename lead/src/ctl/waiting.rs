@@ -153,7 +153,6 @@ impl Waiting<'_> {
             }
         }
     }
-
 }
 
 /// Connects to the next daemon, however long that takes.

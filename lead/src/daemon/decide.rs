@@ -23,8 +23,8 @@ use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 
-use super::event::{Action, Client, Event, Life, Now};
 use super::effects::messages;
+use super::event::{Action, Client, Event, Life, Now};
 use super::live::Live;
 use plans::Verdict;
 
@@ -133,7 +133,14 @@ impl View<'_> {
     /// Refuses what would make an inbox line that nobody could write: the effects of a record must be possible.
     fn fits(&self, decision: Decision) -> Result<Decision, Refusal> {
         for record in &decision.records {
-            let line = Line { seq: 0, at: self.now.wall, version: None, done: 0, lead: None, record: record.clone() };
+            let line = Line {
+                seq: 0,
+                at: self.now.wall,
+                version: None,
+                done: 0,
+                lead: None,
+                record: record.clone(),
+            };
             for (_, message) in messages(&line) {
                 message.to_line().map_err(|error| {
                     Refusal::new(RefusalCode::Usage, error.to_string())

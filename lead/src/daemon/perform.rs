@@ -124,7 +124,9 @@ fn effects(
             // Its owner was forgotten: there is nobody to tell.
             Err(AppendError::NoInbox(_)) => tracing::info!("{to} has no inbox: not told"),
             // It was checked before it was recorded; a line that never fits must not be tried for ever.
-            Err(AppendError::TooLarge(why)) => tracing::error!("{to} is not told of line {}: {why}", line.seq),
+            Err(AppendError::TooLarge(why)) => {
+                tracing::error!("{to} is not told of line {}: {why}", line.seq)
+            }
             Err(why) => {
                 stuck.insert(to.clone());
                 failed.get_or_insert(EffectError::Append { to, why });

@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 use teamd_shared::config::Roster;
 use teamd_shared::control::Listener;
 use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
-use teamd_shared::process::{adopt_orphans, Identity, deny_tracing, survive_file_limit};
+use teamd_shared::process::{Identity, adopt_orphans, deny_tracing, survive_file_limit};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{SLOW_TICK, Watch};

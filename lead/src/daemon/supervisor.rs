@@ -191,12 +191,7 @@ impl Supervisor {
 /// Waits until nothing of a life is left, and looks at what it had not read.
 ///
 /// The lock is tried, never waited for: somebody else's lock on the file must not hang anything.
-pub(super) async fn see_off(
-    dir: Arc<TeamDir>,
-    life: Life,
-    begins_at: Position,
-    how: How,
-) -> Event {
+pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, begins_at: Position, how: How) -> Event {
     let mut pause = Duration::from_micros(200);
     while let Some(holder) = life_lock_holder(&dir, &life.name) {
         if pause > Duration::from_secs(1) {

@@ -192,7 +192,11 @@ impl Reader {
 }
 
 /// Fills a batch from a window.
-fn take_lines(window: &mut Window<'_>, seen: &mut Option<HashSet<Uuid>>, batch: &mut Batch) -> io::Result<()> {
+fn take_lines(
+    window: &mut Window<'_>,
+    seen: &mut Option<HashSet<Uuid>>,
+    batch: &mut Batch,
+) -> io::Result<()> {
     while batch.lines.len() < MAX_LINES {
         let offset = window.offset();
         let message = match window.next() {

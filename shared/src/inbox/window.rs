@@ -31,6 +31,8 @@ pub(super) struct Window<'f> {
     long: Option<Vec<u8>>,
     /// How much may still be read, in bytes.
     budget: u64,
+    /// How much is asked for next, in bytes.
+    ask: usize,
 }
 
 /// The part of a line that is too long, as far as it is known.
@@ -61,8 +63,9 @@ impl<'f> Window<'f> {
         let line = position.offset;
         let base = line - line.min(TAIL as u64);
         let scanned = index(line - base);
-        let mut window = Self { file, bytes: Vec::new(), base, line, scanned, long: None, budget };
-        window.fill(FIRST)?;
+        let mut window =
+            Self { file, bytes: Vec::new(), base, line, scanned, long: None, budget, ask: FIRST };
+        window.fill()?;
         Ok(window)
     }
 
@@ -104,7 +107,7 @@ impl<'f> Window<'f> {
             if self.budget == 0 {
                 return Ok(Next::Later);
             }
-            if !self.fill(CHUNK)? {
+            if !self.fill()? {
                 return Ok(Next::End);
             }
         }
@@ -148,17 +151,19 @@ impl<'f> Window<'f> {
         index(self.line - self.base)
     }
 
-    /// Reads up to `size` bytes more; false at the end of the file.
-    fn fill(&mut self, size: usize) -> io::Result<bool> {
+    /// Reads some bytes more; false at the end of the file.
+    fn fill(&mut self) -> io::Result<bool> {
         let needed = if self.long.is_some() { self.bytes.len() } else { self.start().min(self.bytes.len()) };
         let gone = needed.saturating_sub(TAIL);
         self.bytes.drain(..gone);
         self.base += gone as u64;
         self.scanned -= gone.min(self.scanned);
         let kept = self.bytes.len();
-        self.bytes.resize(kept + size, 0);
+        self.bytes.resize(kept + self.ask, 0);
         let read = self.file.read_at(&mut self.bytes[kept..], self.base + kept as u64)?;
         self.bytes.truncate(kept + read);
+        // A read that came up short was the last but one: memory for a large one would be touched for nothing.
+        self.ask = if read < self.ask { FIRST } else { CHUNK };
         self.budget = self.budget.saturating_sub(read as u64);
         Ok(read > 0)
     }

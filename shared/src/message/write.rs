@@ -19,8 +19,11 @@ impl Message {
     /// # Errors
     /// [`TooLarge`] if the line would be longer than [`MAX_LINE`].
     pub fn to_line(&self) -> Result<Vec<u8>, TooLarge> {
+        // The other fields, mostly.
+        let mut line = Vec::with_capacity(self.content.len() + 256);
         // All keys are text, and nothing is written but to memory: it cannot fail.
-        let mut line = escaped(serde_json::to_string(self).unwrap_or_default());
+        serde_json::to_writer(&mut line, self).unwrap_or_default();
+        let mut line = escaped(line);
         line.push(b'\n');
         if line.len() > MAX_LINE { Err(TooLarge { size: line.len() }) } else { Ok(line) }
     }
@@ -132,13 +135,15 @@ impl Body {
 /// Writes JSON on one line that no reader splits: U+0085, U+2028 and U+2029 count as line ends for some
 /// (Python's `splitlines` among them), so they are escaped.
 pub fn to_json_line(value: &Value) -> Vec<u8> {
-    escaped(value.to_string())
+    escaped(value.to_string().into_bytes())
 }
 
-fn escaped(text: String) -> Vec<u8> {
-    if !text.is_ascii() && text.contains(['\u{85}', '\u{2028}', '\u{2029}']) {
-        let text = text.replace('\u{85}', "\\u0085").replace('\u{2028}', "\\u2028");
-        return text.replace('\u{2029}', "\\u2029").into_bytes();
+fn escaped(json: Vec<u8>) -> Vec<u8> {
+    match str::from_utf8(&json) {
+        Ok(text) if !text.is_ascii() && text.contains(['\u{85}', '\u{2028}', '\u{2029}']) => {
+            let text = text.replace('\u{85}', "\\u0085").replace('\u{2028}', "\\u2028");
+            text.replace('\u{2029}', "\\u2029").into_bytes()
+        }
+        _ => json,
     }
-    text.into_bytes()
 }

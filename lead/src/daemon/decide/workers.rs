@@ -20,7 +20,10 @@ impl View<'_> {
         process: &Result<Identity, String>,
         ids: &mut dyn Ids,
     ) -> Decision {
-        let Some(member) = self.present(life) else { return Decision::default() };
+        // One that could not be journaled at once comes late: a forgotten name counts its lives anew.
+        let Some(member) = self.present(life).filter(|member| member.phase == Phase::Spawning) else {
+            return Decision::default();
+        };
         match process {
             Ok(identity) => {
                 let phase = member.phase.after(LifeEvent::Spawned).unwrap_or(Phase::Running);

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use teamd_shared::control::{Command, Done, Refusal, RefusalCode, ShutdownOrder, SpawnOrder, ToWorker, WorkerState};
+use teamd_shared::control::{
+    Command, Done, Refusal, RefusalCode, ShutdownOrder, SpawnOrder, ToWorker, WorkerState,
+};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, Ids, RequestId};
 use teamd_shared::journal::{Line, Record, Team};
@@ -121,7 +123,9 @@ impl Desk {
 
     pub(super) fn names_line(&mut self, life: &Life, line: &Message) -> Decision {
         let request_id = match &line.body {
-            Body::ShutdownResponse { request_id, .. } | Body::PlanApprovalRequest { request_id, .. } => request_id,
+            Body::ShutdownResponse { request_id, .. } | Body::PlanApprovalRequest { request_id, .. } => {
+                request_id
+            }
             other => panic!("{other:?}"),
         };
         let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));

@@ -152,9 +152,12 @@ impl Promises {
         let double = others.any(|other| other.begun && other.life.name == life.name);
         check(!double, || format!("{} lives twice", life.name))?;
         let member = self.fold.members.get(&life.name).map(|state| &state.record);
-        let known = member.filter(|member| member.incarnation == life.incarnation && !member.phase.is_ended());
+        let known =
+            member.filter(|member| member.incarnation == life.incarnation && !member.phase.is_ended());
         let process = known.and_then(|member| member.process.as_ref()).map(|process| process.pid);
-        check(process == Some(worker.pid), || format!("{} begins, and the journal does not know it", life.name))
+        check(process == Some(worker.pid), || {
+            format!("{} begins, and the journal does not know it", life.name)
+        })
     }
 
     /// A process is started for a life.

@@ -24,7 +24,9 @@ impl Promises {
         check(ended == by_journal, || {
             format!("{name} ended as {ended:?}: by the journal it is {by_journal:?}")
         })?;
-        check(!facts.farewell || ended != Phase::Crashed, || format!("{name} said farewell, and counts as crashed"))?;
+        check(!facts.farewell || ended != Phase::Crashed, || {
+            format!("{name} said farewell, and counts as crashed")
+        })?;
         let agreed = self.left.contains(&life);
         check(!agreed || ended != Phase::Crashed, || {
             format!("{name} left as agreed, and counts as crashed")

@@ -54,11 +54,14 @@ impl World {
         match self.rng.below(15) {
             0..=5 => {
                 let name = self.somebody(true);
-                let force_after = self.rng.pick(&[None, None, None, Some(0.0), Some(5.0), Some(30.0)]).flatten();
+                let force_after =
+                    self.rng.pick(&[None, None, None, Some(0.0), Some(5.0), Some(30.0)]).flatten();
                 let reason = "asked by a person".to_owned();
                 Command::Shutdown(ShutdownOrder { name, reason, decide_within: 30.0, force_after })
             }
-            6..=9 => Command::RequestPlan { name: self.somebody(true), content: "what will you do?".to_owned() },
+            6..=9 => {
+                Command::RequestPlan { name: self.somebody(true), content: "what will you do?".to_owned() }
+            }
             10..=12 => Command::Interrupt { name: self.somebody(true) },
             13 => Command::Forget { name: self.somebody(false) },
             _ => {

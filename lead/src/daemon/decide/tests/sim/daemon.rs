@@ -68,7 +68,7 @@ pub(super) enum End {
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) lines: Vec<Line>,
-    actions: Vec<Action>,
+    pub(super) actions: Vec<Action>,
     touched: BTreeSet<Name>,
     pub(super) events: Vec<Event>,
 }
@@ -189,6 +189,7 @@ impl World {
         match event {
             Event::Spawn(_, order, _) if decided => {
                 daemon.environments.insert(order.name.clone(), order.environment.clone());
+                daemon.farewells.retain(|life| life.name != order.name);
                 self.promises.environments.insert(order.name.clone(), order.environment.clone());
             }
             Event::Command(_, Command::Answer { request_id, approve, .. }) => {

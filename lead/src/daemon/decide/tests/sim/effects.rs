@@ -75,7 +75,12 @@ impl World {
     }
 
     /// Does the effects that are not there yet, oldest first.
-    pub(super) fn complete(&mut self, daemon: &mut Daemon, first: bool, dies_at: Option<u32>) -> Result<(), End> {
+    pub(super) fn complete(
+        &mut self,
+        daemon: &mut Daemon,
+        first: bool,
+        dies_at: Option<u32>,
+    ) -> Result<(), End> {
         let (begun, tried) = daemon.progress;
         let mut stuck = BTreeSet::new();
         let lines: Vec<Line> = daemon.team.undone.iter().filter(|line| line.seq > begun).cloned().collect();
@@ -147,7 +152,9 @@ impl World {
         let lives = |worker: &Worker| worker.life.name == *name && Some(worker.life.incarnation) == present;
         let lives = self.processes.values().any(lives);
         let kept = !(lives && self.disk.inboxes.contains_key(name));
-        self.promise(kept.then_some(()).ok_or_else(|| format!("the files of {name} are archived while it runs")));
+        self.promise(
+            kept.then_some(()).ok_or_else(|| format!("the files of {name} are archived while it runs")),
+        );
         self.disk.inboxes.remove(name);
         self.disk.transcripts.remove(name);
     }

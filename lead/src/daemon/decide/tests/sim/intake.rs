@@ -45,8 +45,13 @@ impl World {
             2 => {
                 let life = self.rng.pick(&over)?;
                 daemon.seen_off.retain(|other| *other != life);
-                let left = self.lock_is_held(&life.name) || self.processes.values().any(|it| it.begun && it.life == life);
-                let kept = if left { Err(format!("{} is buried, and something of it is left", life.name)) } else { Ok(()) };
+                let left = self.lock_is_held(&life.name)
+                    || self.processes.values().any(|it| it.begun && it.life == life);
+                let kept = if left {
+                    Err(format!("{} is buried, and something of it is left", life.name))
+                } else {
+                    Ok(())
+                };
                 self.promise(kept);
                 let inbox = Position { offset: u64::from(self.rng.below(9)), tail: 0 };
                 let unread = u64::from(self.rng.below(3));

@@ -21,22 +21,38 @@ fn restarts(decision: &Decision) -> bool {
 #[test]
 fn the_status_of_an_end_is_a_function_of_the_journal() {
     let cases: [(&str, fn(&mut Desk, &Life), Phase); 5] = [
-        ("approved", |desk, alice| {
-            let id = desk.asks("alice", None);
-            desk.names(alice, answer(&id, true));
-        }, Phase::Shutdown),
-        ("forced", |desk, _| {
-            desk.asks("alice", Some(0.0));
-            desk.later(0);
-        }, Phase::Killed),
-        ("approved, and overdue", |desk, alice| {
-            let id = desk.asks("alice", None);
-            desk.names(alice, answer(&id, true));
-            desk.later(10);
-        }, Phase::Killed),
-        ("told by a signal", |desk, alice| {
-            desk.on(&Event::Leaving { life: alice.clone() });
-        }, Phase::Killed),
+        (
+            "approved",
+            |desk, alice| {
+                let id = desk.asks("alice", None);
+                desk.names(alice, answer(&id, true));
+            },
+            Phase::Shutdown,
+        ),
+        (
+            "forced",
+            |desk, _| {
+                desk.asks("alice", Some(0.0));
+                desk.later(0);
+            },
+            Phase::Killed,
+        ),
+        (
+            "approved, and overdue",
+            |desk, alice| {
+                let id = desk.asks("alice", None);
+                desk.names(alice, answer(&id, true));
+                desk.later(10);
+            },
+            Phase::Killed,
+        ),
+        (
+            "told by a signal",
+            |desk, alice| {
+                desk.on(&Event::Leaving { life: alice.clone() });
+            },
+            Phase::Killed,
+        ),
         ("asked, and gone without an answer", |desk, _| drop(desk.asks("alice", None)), Phase::Crashed),
     ];
     for (case, before, phase) in cases {
@@ -73,7 +89,10 @@ fn a_crash_and_the_next_life_are_one_line() {
     let plan = desk.submits(&alice, "aaaa0001");
     let crashed = desk.ends(&alice);
     let [Record::Member(record)] = crashed.records.as_slice() else { panic!("{crashed:?}") };
-    assert_eq!((record.ended_incarnation, record.member.incarnation, record.member.phase), (Some(1), 2, Phase::Spawning));
+    assert_eq!(
+        (record.ended_incarnation, record.member.incarnation, record.member.phase),
+        (Some(1), 2, Phase::Spawning)
+    );
     assert_eq!((record.member.conversation, record.member.process.clone()), (1, None));
     assert_eq!((desk.status(&plan), record.expired.len()), (Status::Pending, 0));
     assert_eq!(crashed.actions, [Action::Start(life("alice", 2))]);
@@ -100,7 +119,11 @@ fn an_open_gate_outlives_a_restart_and_not_the_end() {
 fn nobody_is_restarted_who_must_not_be() {
     let cases: [(&str, fn(&mut Desk), &str); 3] = [
         ("asked to leave", |desk| drop(desk.asks("alice", None)), "its shutdown was asked for"),
-        ("stopping", |desk| drop(desk.on(&Event::Command(CLIENT, Command::Stop { force: false }))), "stopping"),
+        (
+            "stopping",
+            |desk| drop(desk.on(&Event::Command(CLIENT, Command::Stop { force: false }))),
+            "stopping",
+        ),
         ("without environment", |desk| desk.live = Live::default(), "environment was lost"),
     ];
     for (case, before, why) in cases {
@@ -120,7 +143,10 @@ fn a_crash_without_the_policy_is_the_end_and_needs_no_note() {
     let alice = desk.starts("alice");
     let plan = desk.submits(&alice, "aaaa0001");
     assert!(!restarts(&desk.ends(&alice)));
-    assert_eq!((desk.member("alice").phase, note(&desk), desk.status(&plan)), (Phase::Crashed, None, Status::Expired));
+    assert_eq!(
+        (desk.member("alice").phase, note(&desk), desk.status(&plan)),
+        (Phase::Crashed, None, Status::Expired)
+    );
 }
 
 #[test]

@@ -51,7 +51,10 @@ fn a_further_shutdown_joins_the_open_one_and_only_more_force_is_recorded() {
     desk.names(&alice, answer(&id, true));
     // Agreed, but not gone: more force still counts.
     assert_eq!((desk.asks("alice", Some(5.0)), force(&desk, &id)), (id.clone(), Some(5.0)));
-    assert_eq!((desk.status(&id), desk.team.pending(&name("alice"), Kind::Shutdown)), (Status::Approved, None));
+    assert_eq!(
+        (desk.status(&id), desk.team.pending(&name("alice"), Kind::Shutdown)),
+        (Status::Approved, None)
+    );
     assert_eq!(desk.later(5).actions, [Action::Terminate(alice)]);
 }
 
@@ -73,11 +76,17 @@ fn force_leads_from_sigterm_over_the_grace_period_to_sigkill() {
     desk.asks("alice", Some(5.0));
     assert!(nothing(&desk.later(4)));
     let forced = desk.later(1);
-    assert_eq!((forced.records.len(), forced.actions.as_slice()), (1, [Action::Terminate(alice.clone())].as_slice()));
+    assert_eq!(
+        (forced.records.len(), forced.actions.as_slice()),
+        (1, [Action::Terminate(alice.clone())].as_slice())
+    );
     assert_eq!(desk.member("alice").ending, Some(Ending::Force));
     assert!(nothing(&desk.later(9)));
     let killed = desk.later(1);
-    assert_eq!((killed.records.len(), killed.actions.as_slice()), (0, [Action::Kill(alice.clone())].as_slice()));
+    assert_eq!(
+        (killed.records.len(), killed.actions.as_slice()),
+        (0, [Action::Kill(alice.clone())].as_slice())
+    );
     desk.live.killed(&alice);
     assert!(nothing(&desk.later(60)));
     assert_eq!(desk.live.next_deadline(), None);
@@ -172,7 +181,10 @@ fn a_signal_to_the_daemon_cannot_be_refused() {
     let mut desk = Desk::new();
     let (alice, bob) = (desk.runs("alice"), desk.runs("bob"));
     let told = desk.on(&Event::Terminate);
-    assert_eq!((team_events(&told), told.records.len(), told.actions.len()), (vec![TeamEvent::Stopping], 3, 0));
+    assert_eq!(
+        (team_events(&told), told.records.len(), told.actions.len()),
+        (vec![TeamEvent::Stopping], 3, 0)
+    );
     let id = desk.team.shutdown_of(&name("alice")).unwrap().request_id.clone();
     let rejected = desk.names(&alice, answer(&id, false));
     assert_eq!((team_events(&rejected), rejected.actions.last()), (vec![], Some(&Action::Terminate(alice))));
@@ -224,7 +236,9 @@ fn an_id_that_is_drawn_twice_is_given_once() {
     desk.runs("bob");
     let view = View { team: &desk.team, live: &desk.live, now: desk.now, grace: GRACE };
     let stopped = decide(&view, &Event::Terminate, &mut Doubled(3));
-    let id = |record: &Record| if let Record::Request(it) = record { Some(it.request.request_id.clone()) } else { None };
+    let id = |record: &Record| {
+        if let Record::Request(it) = record { Some(it.request.request_id.clone()) } else { None }
+    };
     let ids: Vec<_> = stopped.records.iter().filter_map(id).collect();
     assert!(matches!(ids.as_slice(), [first, second] if first != second), "{ids:?}");
 }

@@ -16,7 +16,10 @@ fn a_spawn_is_journaled_before_it_is_started_and_answered() {
     let spawned = desk.on(&Event::Spawn(CLIENT, Box::new(SpawnOrder { prompt, ..order("alice") }), facts));
     let [Record::Member(record)] = spawned.records.as_slice() else { panic!("{spawned:?}") };
     assert_eq!((record.event, record.member.phase), (MemberEvent::Spawning, Phase::Spawning));
-    assert_eq!((record.member.incarnation, record.member.conversation, record.member.gate), (1, 1, Gate::Open));
+    assert_eq!(
+        (record.member.incarnation, record.member.conversation, record.member.gate),
+        (1, 1, Gate::Open)
+    );
     assert_eq!(record.member.begins_at, Position::START);
     assert_eq!(spawned.actions[0], Action::Start(life("alice", 1)));
     assert_eq!(reply(&spawned), Ok(Done::Spawning { incarnation: 1, skipped: 0 }));
@@ -62,7 +65,10 @@ fn a_spawn_that_makes_no_sense_is_refused_and_changes_nothing() {
         let refusal = desk.spawn(order.clone()).expect_err("a refusal");
         assert_eq!(refusal.code, code, "{order:?}");
     }
-    let facts = SpawnFacts { held: Some("process 7 holds its life lock".to_owned()), default_workspace: "/".to_owned() };
+    let facts = SpawnFacts {
+        held: Some("process 7 holds its life lock".to_owned()),
+        default_workspace: "/".to_owned(),
+    };
     let held = desk.on(&Event::Spawn(CLIENT, Box::new(order("alice")), facts));
     assert_eq!(refusal(reply(&held)).0, RefusalCode::Conflict);
     assert_eq!(desk.team, before);

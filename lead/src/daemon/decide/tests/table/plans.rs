@@ -8,7 +8,8 @@ use teamd_shared::request::{Kind, Status};
 use uuid::Uuid;
 
 use super::super::desk::{
-    CLIENT, Desk, idle, life, name, nothing, order, plan, recorded, refusal, refused, request_id, said, verdict,
+    CLIENT, Desk, idle, life, name, nothing, order, plan, recorded, refusal, refused, request_id, said,
+    verdict,
 };
 use crate::daemon::event::Event;
 
@@ -175,7 +176,10 @@ fn a_worker_that_comes_back_hears_the_verdict_that_it_waits_for() {
     let [ToWorker::Word(word)] = said(&greeted).as_slice() else { panic!("{greeted:?}") };
     let verdict = word.verdict.as_ref().unwrap();
     assert_eq!((&verdict.request_id, verdict.status, word.gate), (&id, Status::Approved, Gate::Open));
-    assert_eq!((word.seq, verdict.feedback.as_str()), (desk.team.members[&name("alice")].seq, "mind the tests"));
+    assert_eq!(
+        (word.seq, verdict.feedback.as_str()),
+        (desk.team.members[&name("alice")].seq, "mind the tests")
+    );
 }
 
 #[test]

@@ -9,7 +9,8 @@ use teamd_shared::request::Status;
 use uuid::Uuid;
 
 use super::super::desk::{
-    Desk, answer, environment, identity, idle, life, name, nothing, order, recorded, refused, request_id, said,
+    Desk, answer, environment, identity, idle, life, name, nothing, order, recorded, refused, request_id,
+    said,
 };
 use crate::daemon::event::{Action, Event};
 
@@ -22,7 +23,10 @@ fn an_approval_is_recorded_with_the_plan_that_expires_and_then_told() {
     let approved = desk.names(&alice, answer(&id, true));
     let [Record::Request(record)] = approved.records.as_slice() else { panic!("{approved:?}") };
     assert_eq!(record.expired, [plan.clone()]);
-    assert_eq!((recorded(&approved), desk.status(&id), desk.status(&plan)), (Status::Approved, Status::Approved, Status::Expired));
+    assert_eq!(
+        (recorded(&approved), desk.status(&id), desk.status(&plan)),
+        (Status::Approved, Status::Approved, Status::Expired)
+    );
     assert_eq!(desk.request(&id).answered_by, Some(AnsweredBy::Model));
     assert_eq!(desk.team.untold(), []);
 }
@@ -91,8 +95,14 @@ fn a_process_is_journaled_before_it_is_welcomed() {
     let mut desk = Desk::new();
     desk.spawn(order("alice")).unwrap();
     let started = desk.on(&Event::Started { life: life("alice", 1), process: Ok(identity()) });
-    assert_eq!((started.records.len(), started.actions.as_slice()), (1, [Action::Welcome(life("alice", 1))].as_slice()));
-    assert_eq!((desk.member("alice").phase, desk.member("alice").process.clone()), (Phase::Running, Some(identity())));
+    assert_eq!(
+        (started.records.len(), started.actions.as_slice()),
+        (1, [Action::Welcome(life("alice", 1))].as_slice())
+    );
+    assert_eq!(
+        (desk.member("alice").phase, desk.member("alice").process.clone()),
+        (Phase::Running, Some(identity()))
+    );
 }
 
 #[test]
@@ -103,6 +113,9 @@ fn a_process_of_another_life_is_neither_journaled_nor_welcomed() {
     desk.starts("alice");
     assert!(nothing(&desk.on(&Event::Started { life: alice.clone(), process: Ok(identity()) })));
     assert!(nothing(&desk.on(&Event::Started { life: alice, process: Err("gone".to_owned()) })));
+    let second = life("alice", 2);
+    assert!(nothing(&desk.on(&Event::Started { life: second.clone(), process: Ok(identity()) })));
+    assert!(nothing(&desk.on(&Event::Started { life: second, process: Err("too late".to_owned()) })));
     let present = desk.live.of(&life("alice", 2)).expect("the present life is still known");
     assert!(present.connected && present.ready);
 }
@@ -113,7 +126,8 @@ fn who_cannot_be_started_has_crashed_and_was_never_run() {
     desk.runs("bob");
     desk.spawn(order("alice")).unwrap();
     let id = desk.asks("alice", None);
-    let failed = desk.on(&Event::Started { life: life("alice", 1), process: Err("no such directory".to_owned()) });
+    let failed =
+        desk.on(&Event::Started { life: life("alice", 1), process: Err("no such directory".to_owned()) });
     let alice = desk.member("alice");
     let note = alice.exit.as_ref().and_then(|exit| exit.note.clone()).unwrap();
     assert_eq!((alice.phase, note.contains("no such directory")), (Phase::Crashed, true));
@@ -156,7 +170,10 @@ fn a_life_that_is_found_with_a_signal_on_its_way_is_signalled_again() {
     desk.asks("alice", Some(0.0));
     desk.later(0);
     let found = desk.on(&Event::Found { life: alice.clone() });
-    assert_eq!((found.records.len(), found.actions.as_slice()), (1, [Action::Terminate(alice.clone())].as_slice()));
+    assert_eq!(
+        (found.records.len(), found.actions.as_slice()),
+        (1, [Action::Terminate(alice.clone())].as_slice())
+    );
     desk.ends(&alice);
     assert!(nothing(&desk.on(&Event::Found { life: alice })));
 }
@@ -204,6 +221,9 @@ fn an_answer_without_its_author_is_the_models() {
     let alice = desk.runs("alice");
     let id = desk.asks("alice", None);
     let reason = String::new();
-    desk.names(&alice, Body::ShutdownResponse { request_id: id.clone(), approve: true, reason, answered_by: None });
+    desk.names(
+        &alice,
+        Body::ShutdownResponse { request_id: id.clone(), approve: true, reason, answered_by: None },
+    );
     assert_eq!(desk.request(&id).answered_by, Some(AnsweredBy::Model));
 }

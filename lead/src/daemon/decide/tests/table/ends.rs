@@ -20,7 +20,8 @@ fn restarts(decision: &Decision) -> bool {
 
 #[test]
 fn the_status_of_an_end_is_a_function_of_the_journal() {
-    let cases: [(&str, fn(&mut Desk, &Life), Phase); 5] = [
+    type Before = fn(&mut Desk, &Life);
+    let cases: [(&str, Before, Phase); 5] = [
         (
             "approved",
             |desk, alice| {
@@ -117,7 +118,8 @@ fn an_open_gate_outlives_a_restart_and_not_the_end() {
 
 #[test]
 fn nobody_is_restarted_who_must_not_be() {
-    let cases: [(&str, fn(&mut Desk), &str); 3] = [
+    type Before = fn(&mut Desk);
+    let cases: [(&str, Before, &str); 3] = [
         ("asked to leave", |desk| drop(desk.asks("alice", None)), "its shutdown was asked for"),
         (
             "stopping",

@@ -22,7 +22,7 @@ fn an_approval_is_recorded_with_the_plan_that_expires_and_then_told() {
     let id = desk.asks("alice", None);
     let approved = desk.names(&alice, answer(&id, true));
     let [Record::Request(record)] = approved.records.as_slice() else { panic!("{approved:?}") };
-    assert_eq!(record.expired, [plan.clone()]);
+    assert_eq!(record.expired, std::slice::from_ref(&plan));
     assert_eq!(
         (recorded(&approved), desk.status(&id), desk.status(&plan)),
         (Status::Approved, Status::Approved, Status::Expired)

@@ -133,6 +133,17 @@ impl World {
             again.append(&mut events);
             events = again;
             self.complete(daemon, false, None)?;
+        } else {
+            // An end comes after what could not be journaled of that life before.
+            let waits = |event: &Event| match event {
+                Event::Ended { life, .. } => {
+                    daemon.backlog.iter().any(|earlier| life_of(earlier) == Some(life))
+                }
+                _ => false,
+            };
+            let (late, ready): (VecDeque<_>, VecDeque<_>) = events.into_iter().partition(waits);
+            daemon.backlog.extend(late);
+            events = ready;
         }
         if daemon.live.next_deadline().is_some_and(|at| at <= now) {
             events.push_back(Event::Deadline);
@@ -393,13 +404,23 @@ impl World {
 
 fn concerned(event: &Event) -> Option<Name> {
     match event {
+        Event::Named { .. } | Event::Leaving { .. } => None,
+        // With a spawn that was refused goes its environment.
+        Event::Spawn(_, order, _) => Some(order.name.clone()),
+        other => life_of(other).map(|life| life.name.clone()),
+    }
+}
+
+fn life_of(event: &Event) -> Option<&Life> {
+    match event {
         Event::Connected { life, .. }
         | Event::Said { life, .. }
+        | Event::Named { life, .. }
+        | Event::Leaving { life }
         | Event::Started { life, .. }
         | Event::Found { life }
         | Event::Ended { life, .. }
-        | Event::Disconnected { life } => Some(life.name.clone()),
-        Event::Spawn(_, order, _) => Some(order.name.clone()),
+        | Event::Disconnected { life } => Some(life),
         _ => None,
     }
 }

@@ -26,8 +26,8 @@ fn a_second_process_for_the_same_life_says_why_it_cannot() {
     let _first = team.bear(1);
     let second = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| team.bear(1)));
     assert!(second.is_err());
-    let log = String::from_utf8(team.dir.read(&TeamPath::log("alice")).unwrap()).unwrap();
-    assert!(log.contains("transcript/alice.jsonl is locked"), "{log}");
+    let log = || String::from_utf8(team.dir.read(&TeamPath::log("alice")).unwrap()).unwrap();
+    team.until("the reason to be in its log", || log().contains("transcript/alice.jsonl is locked"));
 }
 
 #[test]

@@ -422,3 +422,17 @@ fn an_idle_team_uses_no_processor_time() {
     // A hundredth of a second is a tick; one may have been begun before.
     assert!(ticks() <= before + 1, "{} ticks", ticks() - before);
 }
+
+// A model error ended the teammate silently, as "Done." (a teaching system for agent teams, second generation).
+#[test]
+fn a_model_that_fails_is_reported_to_the_lead_and_the_teammate_stays() {
+    let team = Team::started();
+    team.spawn("alice", "/fail_model the service is out of reach\n/bash echo never");
+    team.until_finished("alice", 1);
+    let notice = team.notices("alice").remove(0);
+    assert_eq!(notice["idle_reason"], "failed");
+    assert!(notice["content"].as_str().unwrap().contains("the service is out of reach"), "{notice}");
+    assert!(team.results("alice").is_empty(), "the work ended");
+    team.does("alice", "/bash echo back");
+    assert_eq!(team.incarnation("alice"), 1);
+}

@@ -25,6 +25,9 @@ pub(crate) enum ModelError {
     /// The specification of the model names none that this version has.
     #[error("cannot use the model {0:?}: there is no such model here")]
     Unknown(String),
+    /// The model was asked, and could not answer.
+    #[error("the model failed: {0}")]
+    Failed(String),
 }
 
 impl ModelError {
@@ -34,6 +37,7 @@ impl ModelError {
             Self::Unknown(_) => {
                 "this version has only the model `script`, which does what its prompt and messages say"
             }
+            Self::Failed(_) => "send the message again, later",
         }
     }
 }
@@ -73,7 +77,10 @@ impl Model {
     /// [`ModelError`] if there is no answer to be had.
     pub(crate) async fn answer(&mut self) -> Result<Answer, ModelError> {
         match self {
-            Self::Script(script) => Ok(script.answer()),
+            Self::Script(script) => match script.failure() {
+                Some(why) => Err(ModelError::Failed(why)),
+                None => Ok(script.answer()),
+            },
         }
     }
 }

@@ -15,7 +15,7 @@ use teamd_shared::message::{Body, IdleReason, LEAD, Message, USER};
 use teamd_shared::transcript::{Block, Event, Usage};
 
 use super::Answer;
-use line::{Line, lines};
+use line::{FAIL, Line, lines};
 
 /// The tool with which a shutdown request is answered.
 const SHUTDOWN_RESPONSE: &str = "shutdown_response";
@@ -97,6 +97,12 @@ impl Script {
             Block::Text { text: self.final_text() }
         };
         Answer { content: vec![content], usage: Usage::default() }
+    }
+
+    /// Returns why there is no answer, if the model is to fail next. What ends the work clears it.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let next = self.queue.front().filter(|call| call.name == FAIL && self.asked.is_empty())?;
+        Some(next.input["reason"].as_str().unwrap_or_default().to_owned())
     }
 
     fn tool_use(&self, name: &str, input: Value) -> Block {

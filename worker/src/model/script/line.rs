@@ -12,11 +12,15 @@
 //! | `/sleep SECONDS` | |
 //! | `/shutdown_response ID approve\|reject REASON` | |
 //! | `/reject_shutdown REASON` | no call: the next shutdown request is rejected with this reason |
+//! | `/fail_model REASON` | no call: the model fails, as a service that is out of reach does |
 //! | `/TOOL {…}` | any tool with its input as a JSON object |
 //! | `//…` | text that begins with `/` |
 //! | any other line that is not empty | text |
 
 use serde_json::{Map, Value, json};
+
+/// The order to fail; it stands among the calls, and never becomes one.
+pub(super) const FAIL: &str = "fail_model";
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +57,9 @@ fn read(line: &str) -> Line {
     if name == "reject_shutdown" {
         let reason = if rest.is_empty() { "no reason given" } else { rest };
         return Line::RejectShutdown(reason.to_owned());
+    }
+    if name == FAIL {
+        return Line::Call { name: name.to_owned(), input: json!({ "reason": rest }) };
     }
     let (name, background) = if name == "bash&" { ("bash", true) } else { (name, false) };
     let mut input = json_object(rest).unwrap_or_else(|| arguments(name, rest));

@@ -6,18 +6,18 @@ use clap::{Args, Parser, Subcommand};
 use serde_json::json;
 use teamd_shared::control::{Command as Order, Done, StopOutcome};
 use teamd_shared::name::Name;
+use teamd_shared::process::Identity;
 use teamd_shared::team_dir::TeamDir;
 
-use crate::client::{CallError, Client, is_locked, unexpected};
+use crate::client::{CallError, Client, unexpected};
 use crate::ctl::args::Global;
 use crate::ctl::context::{self, Context, block_on};
-use crate::ctl::roster;
 use crate::daemon;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
-/// Between two looks whether the daemon has given up its lock, at first and at last.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+/// Between two looks whether a daemon that has said goodbye is gone.
+const PAUSE: Duration = Duration::from_millis(2);
 /// How long a daemon that runs may take to say so.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
@@ -99,7 +99,7 @@ fn stop(context: &Context, args: &Stop) -> CommandResult {
     block_on(async {
         let mut client = Client::connect(&dir).await?;
         let stopped = tokio::select! {
-            stopped = request_stop(&dir, &mut client, args) => stopped?,
+            stopped = request_stop(&mut client, args) => stopped?,
             Ok(()) = tokio::signal::ctrl_c() => {
                 return Err(CommandError::new(ExitCode::Interrupted, "the waiting was ended")
                     .hint("the daemon goes on asking the teammates and then ends; `teamd status` shows whether it runs"));
@@ -116,16 +116,12 @@ fn stop(context: &Context, args: &Stop) -> CommandResult {
     })
 }
 
-async fn request_stop(dir: &TeamDir, client: &mut Client, args: &Stop) -> Result<StopOutcome, CommandError> {
-    let daemon = roster::load(dir)?.daemon;
+async fn request_stop(client: &mut Client, args: &Stop) -> Result<StopOutcome, CommandError> {
+    let daemon = process_of_daemon(client).await?;
     match client.call_and_wait(Order::Stop { force: args.force }).await {
         Ok(Done::Stop(StopOutcome::Stopped)) => {
             client.closed().await;
-            lock_is_free(dir).await;
-            // Between its lock and its end there is nothing left but to end.
-            while daemon.as_ref().is_some_and(|daemon| daemon.process.is_alive()) {
-                tokio::time::sleep(PAUSE.0).await;
-            }
+            ended(&daemon).await;
             Ok(StopOutcome::Stopped)
         }
         Ok(Done::Stop(rejected)) => Ok(rejected),
@@ -148,13 +144,25 @@ fn rejected(names: &[(Name, String)]) -> CommandError {
         .hint("wait for them, or `teamd stop --force`")
 }
 
-/// Waits until the daemon has given up its lock: only then may another one start, and nothing of it is left.
-async fn lock_is_free(dir: &TeamDir) {
-    let mut pause = PAUSE.0;
-    while is_locked(dir) {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE.1);
+/// Tells which process answers: it is alive, so that the pid is its own.
+async fn process_of_daemon(client: &mut Client) -> Result<Identity, CommandError> {
+    match client.call(Order::Ping).await? {
+        Done::Pong { pid, .. } => Identity::of(pid).map_err(|error| cannot_watch(&error)),
+        other => Err(unexpected(&other)),
     }
+}
+
+/// Waits until the daemon is gone, and its lock with it. The lock alone would not tell: a daemon that was
+/// started meanwhile may have taken it.
+async fn ended(daemon: &Identity) {
+    while daemon.is_alive() {
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn cannot_watch(error: &std::io::Error) -> CommandError {
+    CommandError::new(ExitCode::Failed, format!("cannot watch the process of the daemon: {error}"))
+        .hint("`teamd status` shows whether it runs")
 }
 
 fn status(context: &Context) -> CommandResult {
@@ -204,7 +212,6 @@ async fn ping(dir: &TeamDir) -> Result<(u32, String, String), CommandError> {
 mod tests {
     use super::*;
     use clap::CommandFactory;
-    use std::fs::File;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -222,18 +229,17 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_held_is_waited_for() {
-        let scratch = tempfile::tempdir().unwrap();
-        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
-        let held = File::open(dir.root()).unwrap();
-        held.try_lock().unwrap();
+    fn the_end_of_a_process_is_waited_for() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let daemon = Identity::of(child.id()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let free = lock_is_free(&dir);
-            tokio::pin!(free);
-            assert!(tokio::time::timeout(Duration::from_millis(30), &mut free).await.is_err());
-            drop(held);
-            free.await;
+            let gone = ended(&daemon);
+            tokio::pin!(gone);
+            assert!(tokio::time::timeout(Duration::from_millis(30), &mut gone).await.is_err());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            gone.await;
         });
     }
 }

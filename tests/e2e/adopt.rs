@@ -27,8 +27,7 @@ fn wait_for_the_request(team: &Team) {
     let_pass(Duration::from_millis(300));
 }
 
-/// kill -9 of the lead leaves orphans, and a restart wipes roster and inboxes (measured on a current vendor CLI;
-/// gastown#736); an upgrade of the daemon kills its workers (CC#73670, CC#79569).
+/// Failure 17 (a vendor's CLI, measured; gastown#736 (142 processes, 56 GB)).
 #[test]
 fn an_idle_worker_outlives_the_daemon_and_is_adopted() {
     let team = Team::started();
@@ -52,6 +51,7 @@ fn an_idle_worker_outlives_the_daemon_and_is_adopted() {
     team.until_nobody_is_left();
 }
 
+/// Failure 22 (CC#73670, CC#79569).
 #[test]
 fn a_working_worker_is_adopted_and_its_call_runs_once() {
     let team = Team::started();
@@ -67,7 +67,7 @@ fn a_working_worker_is_adopted_and_its_call_runs_once() {
     assert_eq!(std::fs::read_to_string(team.root().join("ran")).unwrap(), "ran\ndone\n");
 }
 
-/// The verdict does not wake the idle teammate (learn-claude-code#455): here it does, across a restart too.
+/// Failure 14 (shareAI-lab/learn-claude-code#455; B).
 #[test]
 fn a_pending_plan_outlives_the_daemon_and_its_verdict_wakes_the_worker() {
     let team = Team::started();
@@ -286,6 +286,7 @@ fn a_stop_that_was_cut_off_is_no_stop_for_the_next_daemon() {
 }
 
 /// The daemon is killed again and again, at any moment, while people spawn, send and shut down.
+/// Failure 17 (a vendor's CLI, measured; gastown#736 (142 processes, 56 GB)).
 #[test]
 fn whenever_the_daemon_is_killed_nobody_is_started_twice_or_left_behind() {
     let team = Team::started();

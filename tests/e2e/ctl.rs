@@ -70,7 +70,9 @@ fn status_shows_the_roster_and_what_is_unread() {
     for text in ["one", "two"] {
         team.send("alice", text);
     }
-    team.wait_for("alice", "working");
+    team.until("the roster to show the command", || {
+        team.member("alice")["activity"].as_str().is_some_and(|activity| activity.starts_with("bash"))
+    });
     let status = team.json(["status"]);
     assert_eq!(keys(&status), ["daemon", "members", "team_name"]);
     assert_eq!(status["daemon"], json!({"running": true, "pid": team.daemon_pid()}));

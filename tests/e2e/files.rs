@@ -66,8 +66,7 @@ fn a_journal_that_is_unreadable_further_up_is_refused_and_left_as_it_is() {
     assert!(last > 1);
 }
 
-/// `config.json` empty or cut after kill -9 in a save (199 of 300), and then the lead cannot start any more
-/// (a teaching system, measured; CC#29127, CC#29143).
+/// Failure 20 (A, measured; CC#29127, CC#29143).
 #[test]
 fn a_roster_that_is_missing_empty_or_cut_is_written_anew_and_the_old_one_kept() {
     let team = Team::started();
@@ -142,6 +141,7 @@ fn what_a_newer_program_wrote_is_never_written_over() {
 }
 
 /// See above; and corrupt when two finish together (31 of 60).
+/// Failure 20 (A, measured; CC#29127, CC#29143).
 #[test]
 fn the_roster_can_be_parsed_at_every_moment() {
     let team = Team::started();

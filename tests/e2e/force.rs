@@ -1,6 +1,4 @@
 //! Force: what does not leave by itself is ended, with all that it started.
-//!
-//! Evidence 4: no force and no timeout, so that one stuck teammate blocks the team.
 
 use std::time::Duration;
 
@@ -23,6 +21,7 @@ fn nobody_but_the_daemon(team: &Team) {
     assert_eq!(team.processes(), [team.daemon_pid()]);
 }
 
+/// Failure 4 (CC#36222).
 #[test]
 fn a_stopped_worker_is_killed() {
     let team = hurried();
@@ -82,9 +81,9 @@ fn a_joining_command_brings_its_force() {
     assert_eq!(team.requests("shutdown").len(), 1);
 }
 
+/// Failure 2 (CC#60199, CC#49671, CC#74638).
 #[test]
 fn a_worker_that_was_let_go_and_stays_is_ended_without_force() {
-    // Evidence 2: approved, but the process lives on.
     let team = hurried();
     team.spawn("alice", "");
     let (worker, daemon) = (team.pid("alice"), team.daemon_pid());

@@ -5,6 +5,7 @@ use std::io::Write;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use crate::hostile::make_fifo;
 use crate::support::look::HELD;
 use crate::support::process::{children, command_line};
 use crate::support::{Team, is_alive, signal};
@@ -37,13 +38,7 @@ fn an_inbox_that_cannot_be_written_keeps_nothing_from_the_others() {
     for name in ["alice", "bob", "carol"] {
         team.spawn(name, "");
     }
-    let inbox = team.path("inbox/alice.jsonl");
-    std::fs::remove_file(&inbox).unwrap();
-    // The worker makes a deleted inbox again: the odd one is put over it.
-    team.until("a FIFO to be there", || {
-        drop(std::fs::remove_file(&inbox));
-        nix::unistd::mkfifo(&inbox, nix::sys::stat::Mode::S_IRWXU).is_ok()
-    });
+    team.plant("inbox/alice.jsonl", make_fifo);
     team.teamctl(["request-plan", "alice", "please"]).ok();
     team.teamctl(["request-plan", "carol", "please"]).ok();
     team.until("carol to be told", || is_told(&team, "carol", "plan_request", ""));
@@ -79,6 +74,7 @@ fn sigterm_to_a_worker_counts_also_when_the_daemon_hears_of_its_end_first() {
     assert_eq!(team.incarnation("alice"), 1, "it was not started again");
 }
 
+/// Failure 18 (a vendor's CLI, measured).
 #[test]
 fn what_a_worker_and_its_keeper_leave_when_both_are_killed_is_ended_before_the_status_says_so() {
     let team = Team::started();

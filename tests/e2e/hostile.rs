@@ -102,8 +102,7 @@ fn a_link_planted_while_the_daemon_runs_is_not_followed() {
     let outside = team.root().join("outside");
     std::fs::File::create(&outside).unwrap().write_all(b"precious\n").unwrap();
     for planted in ["config.json", "inbox/alice.jsonl"] {
-        std::fs::remove_file(team.path(planted)).unwrap();
-        symlink(&outside, team.path(planted)).unwrap();
+        team.plant(planted, |at| symlink(&outside, at).unwrap());
     }
     let said = team.teamctl(["send", "alice", "hello"]).exits(1);
     assert!(said.stderr.contains("symbolic link"), "{said:?}");
@@ -117,15 +116,16 @@ fn a_link_planted_while_the_daemon_runs_is_not_followed() {
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "precious\n");
 }
 
+pub(crate) fn make_fifo(at: &Path) {
+    nix::unistd::mkfifo(at, nix::sys::stat::Mode::S_IRWXU).unwrap();
+}
+
 #[test]
 fn a_fifo_in_the_place_of_an_inbox_blocks_nobody() {
     let team = Team::started();
     team.spawn("alice", "");
     team.spawn("bob", "");
-    let fifo = |file: &str| {
-        drop(std::fs::remove_file(team.path(file)));
-        nix::unistd::mkfifo(&team.path(file), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    };
+    let fifo = |file: &str| team.plant(file, make_fifo);
     fifo("inbox/alice.jsonl");
     let said = team.teamctl(["send", "alice", "hello"]).exits(1);
     assert!(said.stderr.contains("is not a regular file"), "{said:?}");

@@ -34,6 +34,7 @@ fn terminated(team: &Team, inbox: &str, name: &str) -> Option<Value> {
     team.inbox(inbox).into_iter().rfind(|line| line["type"] == "teammate_terminated" && line["name"] == name)
 }
 
+/// Failure 16 (a vendor's CLI, measured).
 #[test]
 fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
     let team = Team::started();
@@ -60,7 +61,7 @@ fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
     });
 }
 
-/// Messages are lost or doubled when a reader dies (CC#25383, CC#76500, CC#57487).
+/// Failure 7 (CC#25383, CC#76500, CC#57487).
 #[test]
 fn no_message_is_lost_or_taken_in_twice_whoever_is_killed() {
     const MESSAGES: usize = 30;
@@ -97,6 +98,7 @@ fn no_message_is_lost_or_taken_in_twice_whoever_is_killed() {
     assert_eq!(lives(&team, "alice").len(), 3);
 }
 
+/// Failure 16 (a vendor's CLI, measured).
 #[test]
 fn with_restart_never_a_killed_worker_stays_crashed() {
     let team = Team::started();
@@ -110,7 +112,7 @@ fn with_restart_never_a_killed_worker_stays_crashed() {
     assert_eq!(member["pid"], Value::Null);
     assert_eq!(member["incarnation"], 1);
     let lines = team.inbox("alice").len();
-    // Success reported for a message to a dead name (CC#68410, CC#32276, CC#25694): here nothing is sent.
+    // A message to a dead name is not sent, and not called sent.
     team.teamctl(["send", "alice", "hello"]).exits(7);
     assert_eq!(team.inbox("alice").len(), lines);
     team.teamctl(["shutdown", "alice"]).exits(7);
@@ -134,7 +136,7 @@ fn after_three_restarts_in_a_minute_it_gives_up() {
     assert_eq!(lives(&team, "alice").last(), Some(&(5, 1)));
 }
 
-/// An old request kills the respawned teammate (CC#45874; a teaching system likewise).
+/// Failure 3 (CC#45874; A).
 #[test]
 fn an_old_shutdown_request_cannot_end_a_later_life() {
     let team = Team::new().with("TEAM_GRACE", "300ms");
@@ -199,6 +201,7 @@ fn a_fresh_life_skips_the_mail_of_the_old_one_and_tells_how_much() {
     assert_eq!(team.json(["status", "alice"])["members"][0]["unread"], 0);
 }
 
+/// Failure 28 (CC#23620).
 #[test]
 fn a_resumed_life_reads_all_that_is_unread() {
     let team = end_with_unread(3);
@@ -244,7 +247,14 @@ fn a_member_that_has_ended_can_be_forgotten_and_its_name_is_free() {
     team.spawn("alice", "");
     assert_eq!(lives(&team, "alice").len(), 1);
     assert!(taken_in(&team, "alice").is_empty());
+    // But whatever was written about the first one's life is not about hers.
+    assert_eq!(team.incarnation("alice"), 2);
     team.teamctl(["shutdown", "alice"]).ok();
+    team.teamctl(["forget", "alice"]).ok();
+    team.teamd(["stop"]).ok();
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "");
+    assert_eq!(team.incarnation("alice"), 3, "also after a restart of the daemon");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod adopt;
 mod ctl;
 mod disk;
+mod documents;
 mod files;
 mod follow;
 mod force;

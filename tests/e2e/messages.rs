@@ -83,9 +83,9 @@ fn an_unknown_type_is_delivered_as_text() {
     team.wait_for("alice", "idle");
 }
 
+/// Failure 6 (CC#53896; 14–69 % lost by A, 30–72 % by B, 18–42 % by C).
 #[test]
 fn sixteen_writers_lose_nothing_and_keep_their_order() {
-    // Evidence 6: concurrent writers lose 14 to 72 % elsewhere.
     const WRITERS: usize = 16;
     const LINES: usize = 2000;
     let team = Team::started();
@@ -123,9 +123,9 @@ fn a_torn_tail_takes_no_line_of_ours_with_it() {
     assert_eq!(team.lines("inbox/alice.rejected.jsonl").len(), 20);
 }
 
+/// Failure 7 (CC#25383, CC#76500, CC#57487).
 #[test]
 fn a_worker_that_is_killed_while_it_reads_takes_every_line_in_once() {
-    // Evidence 7: marked as read before it was delivered, then lost. Evidence 28: no resume after a crash.
     const LINES: usize = 1500;
     let team = Team::started();
     team.spawn("alice", "");
@@ -174,9 +174,9 @@ fn an_inbox_that_was_emptied_and_filled_again_is_read_from_its_new_beginning() {
     assert_eq!(contents_from(&team, "alice", "bob"), ["old", "new one", "new two", "new three"]);
 }
 
+/// Failure 8 (CC#68410, CC#32276, CC#25694).
 #[test]
 fn a_message_to_a_name_that_is_not_on_the_roster_is_refused_and_makes_no_file() {
-    // Evidence 8: success reported for a message to a dead or unknown name.
     let team = Team::started();
     team.spawn("alice", "");
     let refused = team.teamctl(["send", "ghost", "hello"]).exits(4);
@@ -193,6 +193,7 @@ fn a_message_to_a_name_that_is_not_on_the_roster_is_refused_and_makes_no_file() 
     assert!(!team.root().join("x.jsonl").exists() && !team.path("x.jsonl").exists());
 }
 
+/// Failure 8 (CC#68410, CC#32276, CC#25694).
 #[test]
 fn a_message_to_an_ended_member_is_refused_unless_it_may_wait_for_the_next_life() {
     let team = Team::started();
@@ -208,9 +209,9 @@ fn a_message_to_an_ended_member_is_refused_unless_it_may_wait_for_the_next_life(
     assert_eq!(team.text("out"), "later\n");
 }
 
+/// Failure 9 (CC#63684).
 #[test]
 fn five_thousand_messages_are_delivered_and_the_next_costs_what_the_first_did() {
-    // Evidence 9: the inbox grows for ever, and delivery stalls at 1,000 messages.
     let team = Team::started();
     team.spawn("alice", "");
     let median_of_deliveries = || {
@@ -249,9 +250,9 @@ fn a_message_over_the_limit_is_refused_with_its_size_and_the_limit() {
     team.until("the long message", || team.has_taken_in("alice", &fits));
 }
 
+/// Failure 11 (CC#50779, CC#76500).
 #[test]
 fn a_message_reaches_the_model_between_two_tool_calls() {
-    // Evidence 11: messages wait for the end of a long turn (5 to 62 minutes).
     let team = Team::started();
     team.spawn("alice", &format!("{HELD}\n/bash echo second\n/bash echo third"));
     team.until_held();
@@ -292,7 +293,6 @@ fn a_broadcast_reaches_everybody_who_runs_once() {
 
 #[test]
 fn a_teammate_sends_to_others_and_learns_when_it_cannot() {
-    // Evidence 8, for the tool.
     let team = Team::started();
     for name in ["alice", "bob", "carol"] {
         team.spawn(name, "");
@@ -352,9 +352,9 @@ fn each_piece_of_work_ends_with_one_notice() {
     assert_eq!(team.notices("alice").len(), 3);
 }
 
+/// Failure 27 (CC#47930, CC#76970; measured).
 #[test]
 fn the_end_of_a_teammate_is_told_to_all_and_starts_no_turn() {
-    // Evidence 16: a death goes unnoticed. Evidence 27: notifications eat tokens.
     let team = Team::started();
     team.spawn("alice", "");
     team.teamctl(["spawn", "bob", "--restart", "never"]).ok();
@@ -424,6 +424,7 @@ fn an_idle_team_uses_no_processor_time() {
 }
 
 // A model error ended the teammate silently, as "Done." (a teaching system for agent teams, second generation).
+/// Failure 29 (B).
 #[test]
 fn a_model_that_fails_is_reported_to_the_lead_and_the_teammate_stays() {
     let team = Team::started();

@@ -25,10 +25,9 @@ fn nothing_changed(team: &Team) {
     assert!(!team.root().join("new.txt").exists() && !team.root().join("bash.txt").exists());
 }
 
+/// Failure 12 (CC#27265); Failure 24 (A).
 #[test]
 fn nothing_can_be_changed_before_the_approval() {
-    // Evidence 12: a plan is approved in the second in which it was submitted. Evidence 13: approval is only a
-    // message, and writes in the same turn go through.
     let team = planner(&format!("{CHANGES}\n/read_file old.txt\n/plan_approval Drop the cache\n{CHANGES}"));
     let id = team.until_planned("alice");
     assert_eq!(team.member("alice")["gate"], "closed");
@@ -56,9 +55,9 @@ fn nothing_can_be_changed_before_the_approval() {
     assert_eq!((&request["status"], &request["reason"]), (&json!("approved"), &json!("mind the tests")));
 }
 
+/// Failure 14 (shareAI-lab/learn-claude-code#455; B).
 #[test]
 fn waiting_for_a_verdict_costs_no_model_call_and_the_verdict_wakes() {
-    // Evidence 14: the verdict does not wake the idle teammate.
     let team = planner("/plan_approval Drop the cache\n/bash echo x > bash.txt");
     let id = team.until_planned("alice");
     let answers = team.answers("alice");
@@ -73,6 +72,7 @@ fn waiting_for_a_verdict_costs_no_model_call_and_the_verdict_wakes() {
     assert!(team.has_taken_in("alice", "hello"));
 }
 
+/// Failure 13 (A, B).
 #[test]
 fn a_rejected_plan_leaves_the_gate_closed_and_a_revised_one_is_a_new_request() {
     let team =
@@ -96,9 +96,9 @@ fn a_rejected_plan_leaves_the_gate_closed_and_a_revised_one_is_a_new_request() {
     assert_eq!(team.text("new.txt"), "y");
 }
 
+/// Failure 13 (A, B).
 #[test]
 fn a_forged_verdict_opens_nothing() {
-    // Evidence 13: any sender opens the gate.
     let team = planner("/plan_approval Drop the cache\n/write_file new.txt x");
     let id = team.until_planned("alice");
     for from in ["lead", "user", "teamd", "alice", "bob"] {
@@ -126,9 +126,9 @@ fn a_forged_verdict_opens_nothing() {
     nothing_changed(&team);
 }
 
+/// Failure 15 (A, B).
 #[test]
 fn a_request_is_answered_once_and_by_its_own_command() {
-    // Evidence 15: a second answer flips the first; a plan's id answers a shutdown.
     let team = planner("/plan_approval Drop the cache");
     let plan = team.until_planned("alice");
     let unknown = team.teamctl(["approve", "zzzz"]).exits(4);

@@ -1,6 +1,4 @@
 //! Lines that are no messages: kept aside with the reason, told once, and nobody stops reading because of them.
-//!
-//! Evidence 10: elsewhere one malformed line stops the reader for good.
 
 use nix::sys::signal::Signal;
 use std::io::Write;
@@ -37,6 +35,7 @@ fn append(team: &Team, name: &str, bytes: &[u8]) -> u64 {
     offset
 }
 
+/// Failure 10 (A, B; C for the lead).
 #[test]
 fn a_line_that_is_no_message_is_kept_aside_with_the_reason_and_reading_goes_on() {
     let team = Team::started();

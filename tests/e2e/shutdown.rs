@@ -13,9 +13,9 @@ fn others(team: &Team) -> Vec<i32> {
     team.processes().into_iter().filter(|pid| !is_ours(pid)).collect()
 }
 
+/// Failure 1 (CC#74638, CC#51556, CC#69808; A); Failure 27 (CC#47930, CC#76970; measured).
 #[test]
 fn an_idle_teammate_leaves_at_once_without_a_model_call() {
-    // Evidence 1: 86 shutdown requests sent, 0 answered. Evidence 27: a handshake costs 4 model calls.
     let team = Team::started();
     team.spawn("alice", "");
     let pid = team.pid("alice");
@@ -58,9 +58,9 @@ fn an_idle_teammate_leaves_at_once_without_a_model_call() {
     assert_eq!(events, ["spawning", "spawned", "asked", "approved", "exited"]);
 }
 
+/// Failure 2 (CC#60199, CC#49671, CC#74638).
 #[test]
 fn shutdown_is_said_only_when_all_that_the_teammate_started_is_gone() {
-    // Evidence 2: "stopped" while it runs. Evidence 18: children in sessions of their own live on.
     let team = Team::started();
     let children = "trap '' TERM HUP INT; setsid sleep 300 & (setsid sleep 301 &); setsid bash -c 'trap \"\" TERM; sleep 302' & \
                     touch held; wait";
@@ -121,9 +121,9 @@ fn a_rejection_is_told_to_people_with_its_reason() {
     assert!((run.stdout + &run.stderr).contains("still writing"));
 }
 
+/// Failure 1 (CC#74638, CC#51556, CC#69808; A).
 #[test]
 fn the_runtime_decides_when_the_model_had_its_time() {
-    // Evidence 1: the model forgets to answer.
     let team = Team::started();
     team.spawn("alice", &format!("/reject_shutdown never\n{HELD}\n/bash echo never > never"));
     team.until_held();
@@ -144,6 +144,7 @@ fn now() -> f64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
+/// Failure 4 (CC#36222).
 #[test]
 fn the_waiting_ends_after_its_time_and_the_request_lives_on() {
     let team = Team::started();
@@ -262,9 +263,10 @@ fn ctrl_c_ends_the_waiting_and_not_the_request() {
     team.wait_for("alice", "shutdown");
 }
 
+/// Failure 5 (CC#81464).
 #[test]
 fn a_forged_request_ends_nobody() {
-    // Evidence 5: a teammate's own shutdown request ends the lead. Crash window D2: an idle teammate approves
+    // Crash window D2: an idle teammate approves
     // an unknown request and leaves.
     let team = Team::started();
     team.spawn("alice", "");
@@ -283,9 +285,10 @@ fn a_forged_request_ends_nobody() {
     assert!(team.requests("shutdown").is_empty());
 }
 
+/// Failure 15 (A, B).
 #[test]
 fn a_forged_answer_lets_nobody_go_and_keeps_nobody() {
-    // Evidence 15: the wrong teammate answers. Crash window I20: a forged "yes" makes the true "no" the second answer.
+    // Crash window I20: a forged "yes" makes the true "no" the second answer.
     let team = Team::started();
     team.spawn("bob", "");
     team.spawn("alice", &format!("/reject_shutdown not yet\n{HELD}"));

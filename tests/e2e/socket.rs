@@ -140,6 +140,7 @@ fn a_thousand_connections_leave_nothing_behind() {
 }
 
 /// A connection can outlive the process that made it, and a pid can be given again: who is gone is nobody.
+/// Failure 25 (A, B, C; mcp_agent_mail#99).
 #[test]
 fn a_connection_whose_maker_is_gone_is_no_worker() {
     let team = Team::started();

@@ -40,6 +40,7 @@ fn a_prompt_comes_from_the_command_line_a_file_or_standard_input() {
 }
 
 /// Names like `../../x`, `a/b`, the empty one and `lead` are accepted (two teaching systems).
+/// Failure 23 (A, B).
 #[test]
 fn a_name_that_is_ill_formed_or_reserved_is_refused_and_makes_nothing() {
     let team = Team::started();
@@ -110,6 +111,7 @@ fn a_missing_workspace_is_said() {
 }
 
 /// API keys inherited by tool children (a current vendor CLI).
+/// Failure 26 (a vendor's CLI, measured).
 #[test]
 fn environment_and_umask_of_the_spawning_command_reach_the_tools_and_keys_do_not() {
     let team = Team::started();

@@ -50,6 +50,7 @@ fn the_daemon_has_a_session_of_its_own_no_terminal_and_a_log() {
 }
 
 /// Two daemons on one directory lose half the roster (agent-team-mail#497; a teaching system, 20 of 20 runs).
+/// Failure 21 (A (20 of 20 runs), agent-team-mail#497).
 #[test]
 fn twenty_starts_at_once_make_one_daemon() {
     let team = Team::new();

@@ -56,7 +56,7 @@ fn bury_alive(change: impl Fn(&mut Value)) -> Team {
     team
 }
 
-/// Killing by a reused pid or by pane number hits strangers (CC#30098, CC#72898, gastown#923).
+/// Failure 19 (CC#30098, CC#72898, gastown#923).
 #[test]
 fn a_stranger_with_a_recorded_pid_is_neither_adopted_nor_signalled() {
     let stranger = Stranger::start();

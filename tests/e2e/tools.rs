@@ -91,9 +91,9 @@ fn a_background_command_goes_on_writes_a_log_and_ends_with_the_worker() {
     assert_eq!(team.processes(), [team.daemon_pid()]);
 }
 
+/// Failure 18 (a vendor's CLI, measured).
 #[test]
 fn the_end_of_a_worker_by_sigkill_ends_its_running_command() {
-    // Evidence 18: SIGKILL of an agent leaves its shell child (a session of its own) running.
     let team = Team::started();
     let command =
         "/bash trap '' TERM HUP; setsid bash -c 'trap \"\" TERM HUP; sleep 300' & touch held; sleep 301";
@@ -134,6 +134,7 @@ fn a_life_is_not_over_before_the_end_of_its_last_command() {
     }
 }
 
+/// Failure 28 (CC#23620); Failure 30 (B, measured).
 #[test]
 fn a_command_of_a_killed_worker_is_not_run_again() {
     let team = Team::started();
@@ -213,9 +214,9 @@ fn no_file_tool_leaves_the_workspace() {
     assert!(!team.results("alice").iter().any(|result| content(result) == "secret"));
 }
 
+/// Failure 25 (A, B, C; mcp_agent_mail#99).
 #[test]
 fn no_file_tool_reaches_into_the_team_directory() {
-    // Evidence 25: a teammate writes into mailboxes or config.json with its file tools.
     let team = with_alice();
     symlink(team.path("config.json"), team.root().join("roster.json")).unwrap();
     symlink(".team", team.root().join("team")).unwrap();

@@ -24,6 +24,14 @@ impl Team {
         std::fs::File::create(self.root().join(path)).unwrap().write_all(text.as_bytes()).unwrap();
     }
 
+    /// Puts something odd in the place of a file of the team directory, in one step: what is only deleted is
+    /// made again at once.
+    pub(crate) fn plant(&self, at: &str, make: impl FnOnce(&std::path::Path)) {
+        let planted = self.path("planted");
+        make(&planted);
+        std::fs::rename(planted, self.path(at)).unwrap();
+    }
+
     /// The text of a file in the workspace; empty if there is none.
     pub(crate) fn text(&self, path: &str) -> String {
         std::fs::read_to_string(self.root().join(path)).unwrap_or_default()

@@ -26,6 +26,9 @@ pub struct Team {
     pub lead: Position,
     /// All members that are not forgotten.
     pub members: BTreeMap<Name, MemberState>,
+    /// The last life of each name that was forgotten: a name that comes back goes on counting, so that nothing
+    /// that was written about an earlier life ever fits a later one.
+    forgotten: BTreeMap<Name, u32>,
     /// All requests that were ever asked.
     pub requests: BTreeMap<RequestId, Request>,
     /// The highest `done` of a line.
@@ -130,11 +133,13 @@ impl Team {
             self.expire(line, id, "the member ended or was spawned afresh");
         }
         if record.event == MemberEvent::Forgotten {
+            self.forgotten.insert(name.clone(), record.member.incarnation);
             self.members.remove(&name);
             self.pending.remove(&name);
             self.last.retain(|(member, _), _| *member != name);
             return;
         }
+        self.forgotten.remove(&name);
         let before = self.members.remove(&name);
         let same = before.filter(|old| old.record.conversation == record.member.conversation);
         let prompt = record.prompt.clone().or_else(|| same.and_then(|old| old.prompt));
@@ -230,6 +235,12 @@ impl Team {
                 })))
             }
         }
+    }
+
+    /// Returns the number of the last life of a name, also of one that was forgotten; 0 if it never had one.
+    pub fn last_life(&self, name: &Name) -> u32 {
+        let known = self.members.get(name).map(|member| member.record.incarnation);
+        known.or_else(|| self.forgotten.get(name).copied()).unwrap_or(0)
     }
 
     /// Returns the pending requests of a member, of both kinds.

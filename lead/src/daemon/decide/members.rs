@@ -80,7 +80,7 @@ impl View<'_> {
     }
 
     fn fresh(&self, name: &Name, before: Option<&Member>, order: &SpawnOrder, facts: &SpawnFacts) -> Member {
-        let incarnation = before.map_or(0, |member| member.incarnation) + 1;
+        let incarnation = self.team.last_life(name) + 1;
         let exit = before.and_then(|member| member.exit.clone());
         Member {
             name: name.clone(),

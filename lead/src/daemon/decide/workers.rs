@@ -20,7 +20,7 @@ impl View<'_> {
         process: &Result<Identity, String>,
         ids: &mut dyn Ids,
     ) -> Decision {
-        // One that could not be journaled at once comes late: a forgotten name counts its lives anew.
+        // One that could not be journaled at once comes late.
         let Some(member) = self.present(life).filter(|member| member.phase == Phase::Spawning) else {
             return Decision::default();
         };
@@ -31,8 +31,12 @@ impl View<'_> {
                 Decision::default().member(MemberEvent::Spawned, member).act(Action::Welcome(life.clone()))
             }
             Err(why) => {
-                let inbox = member.exit.as_ref().map_or(member.begins_at, |exit| exit.inbox);
-                let ended = Ended { code: None, signal: None, inbox, unread: 0 };
+                // It read nothing: in a conversation that goes on, what was unread before still is.
+                let goes_on = member.conversation < member.incarnation;
+                let (inbox, unread) =
+                    member.exit.as_ref().map_or((member.begins_at, 0), |exit| (exit.inbox, exit.unread));
+                let unread = if goes_on { unread } else { 0 };
+                let ended = Ended { code: None, signal: None, inbox, unread };
                 self.never_ran(life, &ended, why, ids)
             }
         }

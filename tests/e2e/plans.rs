@@ -136,6 +136,9 @@ fn a_request_is_answered_once_and_by_its_own_command() {
     team.teamctl(["approve", &plan]).ok();
     // The same answer again is no error: whoever lost the connection may repeat it.
     team.teamctl(["approve", &plan]).ok();
+    // Other words would reach nobody.
+    let more = team.teamctl(["approve", &plan, "--feedback", "mind the tests"]).exits(7);
+    assert!(more.stderr.contains("teamctl send alice"), "{more:?}");
     let second = team.teamctl(["reject", &plan]).exits(7);
     assert!(second.stderr.contains("approved already"), "{second:?}");
     assert_eq!(team.request(&plan)["status"], "approved");

@@ -42,6 +42,13 @@ impl View<'_> {
                 let decision = Decision::default().request(event, answered, tell);
                 Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
             }
+            // Other words would reach nobody, and must not look as if they had.
+            Err(request::Refusal::Repeated) if !feedback.is_empty() && !says(request, feedback) => {
+                let message =
+                    format!("{request_id} is {} already, with other words", request.status.as_str());
+                let hint = format!("`teamctl send {} TEXT` tells more", request.member());
+                Err(Refusal::new(RefusalCode::Conflict, message).hint(hint))
+            }
             Err(request::Refusal::Repeated) => {
                 let done = Done::Answered { repeated: true };
                 Ok(Decision::default().act(Action::Reply(client, Ok(done))))
@@ -71,6 +78,10 @@ impl View<'_> {
         });
         or_refuse(client, asked)
     }
+}
+
+fn says(request: &Request, feedback: &str) -> bool {
+    request.reason.as_deref() == Some(feedback)
 }
 
 fn explain(request: &Request, why: request::Refusal) -> Refusal {

@@ -146,7 +146,7 @@ fn only_who_has_ended_is_forgotten_and_its_name_is_free_once_its_files_are_moved
     assert!(desk.team.members.is_empty() && desk.team.requests.contains_key(&id));
     assert_eq!(refusal(desk.spawn(order("alice"))).0, RefusalCode::Conflict);
     desk.team.mark_done(desk.team.seq);
-    assert_eq!(desk.spawn(order("alice")), Ok(Done::Spawning { incarnation: 1, skipped: 0 }));
+    assert_eq!(desk.spawn(order("alice")), Ok(Done::Spawning { incarnation: 2, skipped: 0 }));
     assert_eq!(desk.team.shutdown_of(&name("alice")), None);
 }
 

@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
+use teamd_shared::config::Roster;
 use teamd_shared::control::{
     Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, Request, WireError, connect,
 };
@@ -21,14 +23,18 @@ const CONNECTION: u32 = 0;
 const ANSWER: Duration = Duration::from_secs(10);
 /// How long a daemon that runs may be out of reach: it makes a deleted socket again on its slow tick.
 const OUT_OF_REACH: Duration = Duration::from_secs(SLOW_TICK.as_secs() + 1);
+/// How long a daemon that has closed a connection may take to end, if that is why.
+const ENDING: Duration = Duration::from_secs(2);
 /// Between two attempts to reach it.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A connection to the daemon of a team directory.
 #[derive(Debug)]
 pub(crate) struct Client {
     connection: Connection,
     last_tag: u32,
+    /// The team directory.
+    root: PathBuf,
 }
 
 /// Why there is no result.
@@ -38,6 +44,8 @@ pub(crate) enum CallError {
     Refused(Refusal),
     /// The connection ended before the reply: what became of the command is not known.
     Lost(String),
+    /// Likewise; and the daemon has ended in order, with nobody left.
+    Stopped,
     /// It runs, and does not answer.
     Silent,
 }
@@ -53,6 +61,8 @@ impl From<CallError> for CommandError {
             .hint(
                 "`teamctl events --last 5` shows whether it was done, `teamd start` starts the daemon again",
             ),
+            CallError::Stopped => Self::new(ExitCode::NotRunning, "the daemon has just been stopped")
+                .hint("`teamd start` starts it again"),
             CallError::Silent => Self::new(ExitCode::TimedOut, "the daemon runs, but does not answer")
                 .hint("it may be stopped, or busy: look at it with `ps`, and at `teamctl log teamd`"),
         }
@@ -74,6 +84,11 @@ pub(crate) fn is_locked(dir: &TeamDir) -> bool {
     opened.is_ok_and(|folder| File::from(folder).try_lock_shared().is_err())
 }
 
+/// Tells whether the last daemon of a team directory ended in order, and none runs since.
+pub(crate) fn has_stopped(dir: &TeamDir) -> bool {
+    !is_locked(dir) && matches!(Roster::load(dir), Ok(Some(Roster { daemon: None, .. })))
+}
+
 /// Makes the error of every command that needs a daemon where none runs.
 pub(crate) fn not_running(dir: &TeamDir) -> CommandError {
     let message = format!("the daemon of {} is not running", dir.root().display());
@@ -88,24 +103,23 @@ impl Client {
     pub(crate) async fn connect(dir: &TeamDir) -> Result<Self, CommandError> {
         let began = Instant::now();
         let connected = loop {
-            match connect(dir).await {
-                // It starts just now, or somebody deleted its socket: it listens again in a moment.
+            match greet(dir).await {
+                // It starts or ends just now, or somebody deleted its socket: it listens again in a moment, or it is
+                // gone.
                 Err(error) if is_absent(&error) && began.elapsed() < OUT_OF_REACH && is_locked(dir) => {
                     tokio::time::sleep(PAUSE).await;
                 }
                 other => break other,
             }
         };
-        let mut connection = connected.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => not_running(dir),
-            _ => {
+        let connection = connected.map_err(|error| match is_absent(&error) {
+            true => not_running(dir),
+            false => {
                 let message = format!("cannot connect to the daemon of {}: {error}", dir.root().display());
                 CommandError::new(ExitCode::Failed, message)
             }
         })?;
-        let greeting = Greeting { protocol: PROTOCOL, peer: Peer::Client };
-        connection.send(&greeting).await.map_err(|error| CommandError::from(CallError::from(error)))?;
-        Ok(Self { connection, last_tag: CONNECTION })
+        Ok(Self { connection, last_tag: CONNECTION, root: dir.root().to_owned() })
     }
 
     /// Sends a command, and returns the tag that its reply will carry.
@@ -141,7 +155,21 @@ impl Client {
     /// [`CallError`] if the daemon refuses the command, does not answer, or is gone.
     pub(crate) async fn call(&mut self, command: Command) -> Result<Done, CallError> {
         let calling = self.call_and_wait(command);
-        tokio::time::timeout(ANSWER, calling).await.unwrap_or(Err(CallError::Silent))
+        match tokio::time::timeout(ANSWER, calling).await {
+            Ok(Err(CallError::Lost(why))) => Err(self.lost(why).await),
+            Ok(answer) => answer,
+            Err(_) => Err(CallError::Silent),
+        }
+    }
+
+    /// Tells a daemon that ended in order from one that was lost: in a moment it has given up its lock.
+    async fn lost(&self, why: String) -> CallError {
+        let Ok(dir) = TeamDir::open(&self.root) else { return CallError::Lost(why) };
+        let began = Instant::now();
+        while is_locked(&dir) && began.elapsed() < ENDING {
+            tokio::time::sleep(PAUSE).await;
+        }
+        if has_stopped(&dir) { CallError::Stopped } else { CallError::Lost(why) }
     }
 
     /// Sends a command and waits for its reply, however long it takes.
@@ -157,15 +185,23 @@ impl Client {
             }
         }
     }
+}
 
-    /// Waits until the daemon closes the connection: it does so last, when it ends.
-    pub(crate) async fn closed(&mut self) {
-        while self.reply().await.is_ok() {}
+async fn greet(dir: &TeamDir) -> io::Result<Connection> {
+    let mut connection = connect(dir).await?;
+    let greeting = Greeting { protocol: PROTOCOL, peer: Peer::Client };
+    match connection.send(&greeting).await {
+        Ok(()) => Ok(connection),
+        // It ended between the two.
+        Err(WireError::Io(error)) => Err(error),
+        Err(other) => Err(io::Error::other(other)),
     }
 }
 
+/// Tells whether nobody listens, or nobody any more.
 fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected, NotFound};
+    matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | NotConnected)
 }
 
 /// Makes the error of a reply that answers another question.

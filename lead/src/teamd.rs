@@ -12,6 +12,7 @@ use teamd_shared::team_dir::TeamDir;
 use crate::client::{CallError, Client, unexpected};
 use crate::ctl::args::Global;
 use crate::ctl::context::{self, Context, block_on};
+use crate::ctl::journal;
 use crate::daemon;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -97,9 +98,8 @@ fn start(context: &Context, args: &Start) -> CommandResult {
 fn stop(context: &Context, args: &Stop) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
-        let mut client = Client::connect(&dir).await?;
         let stopped = tokio::select! {
-            stopped = request_stop(&mut client, args) => stopped?,
+            stopped = request_stop(&dir, args) => stopped?,
             Ok(()) = tokio::signal::ctrl_c() => {
                 return Err(CommandError::new(ExitCode::Interrupted, "the waiting was ended")
                     .hint("the daemon goes on asking the teammates and then ends; `teamd status` shows whether it runs"));
@@ -116,23 +116,22 @@ fn stop(context: &Context, args: &Stop) -> CommandResult {
     })
 }
 
-async fn request_stop(client: &mut Client, args: &Stop) -> Result<StopOutcome, CommandError> {
-    let daemon = process_of_daemon(client).await?;
+async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, CommandError> {
+    let (mut client, daemon) = daemon_that_answers(dir).await?;
     match client.call_and_wait(Order::Stop { force: args.force }).await {
-        Ok(Done::Stop(StopOutcome::Stopped)) => {
-            client.closed().await;
-            ended(&daemon).await;
-            Ok(StopOutcome::Stopped)
-        }
-        Ok(Done::Stop(rejected)) => Ok(rejected),
-        Ok(other) => Err(unexpected(&other)),
-        Err(error @ (CallError::Refused(_) | CallError::Silent)) => Err(error.into()),
-        Err(CallError::Lost(_)) => Err(CommandError::new(
-            ExitCode::Failed,
-            "the daemon ended before it said that all teammates are gone",
-        )
-        .hint("`teamctl status` shows who still runs; `teamd start` and `teamd stop` end them in order")),
+        Ok(Done::Stop(StopOutcome::Rejected(names))) => return Ok(StopOutcome::Rejected(names)),
+        Ok(Done::Stop(StopOutcome::Stopped)) => {}
+        Ok(other) => return Err(unexpected(&other)),
+        // Somebody else had it stopped at the same moment, or it was killed: its journal tells.
+        Err(CallError::Lost(_) | CallError::Stopped) => {}
+        Err(error @ (CallError::Refused(_) | CallError::Silent)) => return Err(error.into()),
     }
+    ended(&daemon).await;
+    if journal::ended_in_order(dir, &daemon)? {
+        return Ok(StopOutcome::Stopped);
+    }
+    Err(CommandError::new(ExitCode::Failed, "the daemon ended before it said that all teammates are gone")
+        .hint("`teamctl status` shows who still runs; `teamd start` and `teamd stop` end them in order"))
 }
 
 fn rejected(names: &[(Name, String)]) -> CommandError {
@@ -144,12 +143,28 @@ fn rejected(names: &[(Name, String)]) -> CommandError {
         .hint("wait for them, or `teamd stop --force`")
 }
 
-/// Tells which process answers: it is alive, so that the pid is its own.
-async fn process_of_daemon(client: &mut Client) -> Result<Identity, CommandError> {
-    match client.call(Order::Ping).await? {
-        Done::Pong { pid, .. } => Identity::of(pid).map_err(|error| cannot_watch(&error)),
-        other => Err(unexpected(&other)),
+/// Connects, and tells which process answers: it is alive, so that the pid is its own. A daemon that is about to end
+/// may take a connection and not answer on it any more: then there is another one, or none.
+async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), CommandError> {
+    loop {
+        let mut client = Client::connect(dir).await?;
+        match client.call(Order::Ping).await {
+            Ok(Done::Pong { pid, .. }) => match Identity::of(pid) {
+                Ok(identity) => return Ok((client, identity)),
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(cannot_watch(&error)),
+            },
+            Ok(other) => return Err(unexpected(&other)),
+            Err(CallError::Lost(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// A process can also end while its file in `/proc` is read.
+fn is_gone(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::libc::ESRCH)
 }
 
 /// Waits until the daemon is gone, and its lock with it. The lock alone would not tell: a daemon that was

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::journal::Daemon;
 use crate::member::{Exit, Gate, Status};
 use crate::name::Name;
+use crate::process::Identity;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 /// The version that is written.
@@ -97,6 +98,19 @@ impl Roster {
             Err(error) => return Err(error.into()),
         };
         serde_json::from_slice(&bytes).map(Some).map_err(ConfigError::Malformed)
+    }
+
+    /// Tells whether the process that this roster shows for a member is gone, though the roster does not say so yet.
+    /// False for a life that has none yet.
+    pub fn process_is_gone(&self, member: &RosterMember) -> bool {
+        // A worker began in the same boot as the daemon that shows it.
+        let boot_id = self.daemon.as_ref().map(|daemon| daemon.process.boot_id.clone());
+        match (member.pid, member.start_ticks, boot_id) {
+            (Some(pid), Some(start_ticks), Some(boot_id)) => {
+                !Identity { pid, start_ticks, boot_id }.is_alive()
+            }
+            _ => false,
+        }
     }
 
     /// Returns a member by its name.

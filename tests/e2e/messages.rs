@@ -369,6 +369,19 @@ fn the_end_of_a_teammate_is_told_to_all_and_starts_no_turn() {
 }
 
 #[test]
+fn a_line_that_was_written_twice_is_taken_in_once_and_leaves_nothing_unread() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let line = r#"{"id":"01939b1e-0000-7000-8000-000000000001","type":"message","from":"user","content":"/bash echo once >> ran"}"#;
+    team.echo("alice", line);
+    team.until("her to have worked", || team.text("ran") == "once\n");
+    team.echo("alice", line);
+    team.teamctl(["wait", "alice", "--for", "idle"]).ok();
+    assert_eq!(team.json(["status"])["members"][0]["unread"], 0);
+    assert_eq!(team.text("ran"), "once\n");
+}
+
+#[test]
 fn an_inbox_that_was_replaced_is_read_from_its_beginning() {
     let team = Team::started();
     team.spawn("alice", "");

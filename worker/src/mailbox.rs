@@ -55,6 +55,8 @@ pub(crate) struct Mailbox {
 #[derive(Debug)]
 enum Item {
     Line(Box<Line>),
+    /// Nothing but repetitions, up to this position: else they would count as unread for ever.
+    Repeated(Position),
     Restarted(String),
 }
 
@@ -143,6 +145,7 @@ impl Mailbox {
                     let restarted = batch.restarted.map(|why| Item::Restarted(format!("the inbox {why}")));
                     self.waiting.extend(restarted);
                     self.waiting.extend(batch.lines.into_iter().map(|line| Item::Line(Box::new(line))));
+                    self.waiting.extend(batch.repeated.then_some(Item::Repeated(batch.position)));
                     self.rest = batch.more;
                 }
                 Err(error) => {
@@ -169,7 +172,7 @@ impl Mailbox {
     fn waiting_bytes(&self) -> u64 {
         let mut lines = self.waiting.iter().filter_map(|item| match item {
             Item::Line(line) => Some(line),
-            Item::Restarted(_) => None,
+            Item::Repeated(_) | Item::Restarted(_) => None,
         });
         let first = lines.next().map_or(0, |line| line.offset);
         lines.next_back().map_or(0, |last| last.position.offset.saturating_sub(first))
@@ -179,7 +182,7 @@ impl Mailbox {
     pub(crate) fn mail(&self) -> Mail {
         let mail = |item: &Item| match item {
             Item::Line(line) if line.message.as_ref().is_ok_and(Message::starts_a_turn) => Mail::Work,
-            Item::Line(_) | Item::Restarted(_) => Mail::News,
+            Item::Line(_) | Item::Repeated(_) | Item::Restarted(_) => Mail::News,
         };
         self.waiting.iter().map(mail).max().unwrap_or(Mail::None)
     }
@@ -201,6 +204,13 @@ impl Mailbox {
             count += 1;
             let Line { offset, position: behind, message } = match item {
                 Item::Line(line) => *line,
+                Item::Repeated(behind) => {
+                    match taken.last_mut() {
+                        Some(Taken::Messages { behind: end, .. }) => *end = behind,
+                        _ => taken.push(Taken::Messages { messages: Vec::new(), behind }),
+                    }
+                    continue;
+                }
                 Item::Restarted(reason) => {
                     taken.push(Taken::Restarted { reason });
                     continue;

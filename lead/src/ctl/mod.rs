@@ -6,6 +6,7 @@
 mod clock;
 mod commands;
 mod escape;
+pub(crate) mod journal;
 mod render;
 mod requests;
 pub(crate) mod roster;

@@ -1,42 +1,12 @@
-//! The requests as the journal has them, and finding one by the beginning of its id. Reads the journal only.
+//! The requests of a team, in order, and finding one by the beginning of its id.
 
 use teamd_shared::id::RequestId;
-use teamd_shared::journal::{Line, Team};
+use teamd_shared::journal::Team;
 use teamd_shared::request::{Kind, Request};
-use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::clock;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
-
-/// Folds the journal; an empty team if there is none yet. A torn last line is not there yet.
-///
-/// # Errors
-/// [`ExitCode::Failed`] if a line cannot be read.
-pub(crate) fn fold(dir: &TeamDir) -> Result<Team, CommandError> {
-    let mut team = Team::default();
-    let bytes = match dir.read(&TeamPath::journal()) {
-        Err(error) if error.is_not_found() => return Ok(team),
-        other => other?,
-    };
-    let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline);
-    for (index, line) in bytes[..whole].split(|&byte| byte == b'\n').enumerate() {
-        if line.is_empty() {
-            continue;
-        }
-        let bad = |why: String| {
-            let path = dir.path(&TeamPath::journal());
-            CommandError::new(
-                ExitCode::Failed,
-                format!("cannot read line {} of {}: {why}", index + 1, path.display()),
-            )
-            .hint("`teamd start` says how to go on")
-        };
-        let line: Line = serde_json::from_slice(line).map_err(|error| bad(error.to_string()))?;
-        team.apply(&line).map_err(|error| bad(error.to_string()))?;
-    }
-    Ok(team)
-}
 
 /// Returns requests in the order in which they were asked.
 pub(crate) fn in_order(team: &Team) -> Vec<&Request> {
@@ -163,19 +133,5 @@ pub(crate) mod tests {
         assert_eq!(plan(&team, "c").unwrap_err().code(), ExitCode::NotFound);
         assert_eq!(plan(&team, "").unwrap_err().code(), ExitCode::Usage);
         assert_eq!(resolve(&team, "a1", None).unwrap().request_id.as_str(), "a1ff0000");
-    }
-
-    #[test]
-    fn a_torn_last_line_is_not_there_yet_and_a_broken_one_is_named() {
-        let scratch = tempfile::tempdir().unwrap();
-        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
-        assert!(fold(&dir).unwrap().requests.is_empty());
-        let write = |content: String| {
-            teamd_shared::fs::replace(&dir, &TeamPath::journal(), content.as_bytes()).unwrap()
-        };
-        write(asked(1, "a1", "shutdown") + &asked(2, "a2", "shutdown")[..40]);
-        assert_eq!(fold(&dir).unwrap().requests.len(), 1);
-        write(asked(1, "a1", "shutdown") + "{\n" + &asked(2, "a2", "shutdown"));
-        assert!(fold(&dir).unwrap_err().message().starts_with("cannot read line 2 of "));
     }
 }

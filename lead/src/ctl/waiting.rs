@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::time::Duration;
 
-use teamd_shared::control::{Command, Done, Refusal};
+use teamd_shared::control::{Await, Command, Done, Refusal, RefusalCode};
 use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::output::Output;
-use crate::client::{CallError, Client};
+use super::roster;
+use crate::client::{CallError, Client, has_stopped};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
@@ -98,7 +99,9 @@ impl Waiting<'_> {
     /// Waits for one thing.
     pub(super) async fn one(&self, line: (Client, Interrupt), command: Command) -> One {
         let mut answer = None;
-        let waited = self.all(line, vec![command], |_, result| answer = Some(result)).await;
+        let (client, interrupt) = line;
+        let waited =
+            self.all((Some(client), interrupt), vec![command], |_, result| answer = Some(result)).await;
         match (answer, waited) {
             (Some(Ok(done)), _) => One::Done(done),
             (Some(Err(refusal)), _) => One::Refused(refusal),
@@ -107,10 +110,11 @@ impl Waiting<'_> {
         }
     }
 
-    /// Waits for several things, and hands over each answer, with the index of its command, when it comes.
+    /// Waits for several things, and hands over each answer, with the index of its command, when it comes. Without a
+    /// client the next daemon is asked.
     pub(super) async fn all(
         &self,
-        (client, mut interrupt): (Client, Interrupt),
+        (client, mut interrupt): (Option<Client>, Interrupt),
         commands: Vec<Command>,
         answered: impl FnMut(usize, Result<Done, Refusal>),
     ) -> Waited {
@@ -125,17 +129,22 @@ impl Waiting<'_> {
 
     async fn follow(
         &self,
-        client: Client,
+        mut client: Option<Client>,
         commands: Vec<Command>,
         mut answered: impl FnMut(usize, Result<Done, Refusal>),
     ) {
         let mut open: BTreeMap<usize, Command> = commands.into_iter().enumerate().collect();
-        let mut client = Some(client);
         let mut told = false;
         while !open.is_empty() {
-            let live = match client.take() {
-                Some(client) => client,
+            let next = match client.take() {
+                Some(client) => Some(client),
                 None => reconnect(self.dir).await,
+            };
+            let Some(live) = next else {
+                for (index, command) in std::mem::take(&mut open) {
+                    answered(index, after_the_last_daemon(self.dir, &command));
+                }
+                return;
             };
             match ask(live, &mut open, &mut answered).await {
                 Ok(()) => {}
@@ -149,22 +158,35 @@ impl Waiting<'_> {
                     self.out.note("the daemon is gone; what it has recorded goes on, still waiting");
                     self.out.hint("`teamd start` in another terminal starts it again");
                 }
-                Err(CallError::Lost(_) | CallError::Silent) => {}
+                Err(CallError::Lost(_) | CallError::Stopped | CallError::Silent) => {}
             }
         }
     }
 }
 
-/// Connects to the next daemon, however long that takes.
-pub(super) async fn reconnect(dir: &TeamDir) -> Client {
+/// Connects to the next daemon, however long that takes. None if the last one ended in order: whoever stopped it
+/// does not start another, and all that it was to do is done.
+pub(super) async fn reconnect(dir: &TeamDir) -> Option<Client> {
     let mut pause = PAUSE.0;
     loop {
         tokio::time::sleep(pause).await;
         if let Ok(client) = Client::connect(dir).await {
-            return client;
+            return Some(client);
+        }
+        if has_stopped(dir) {
+            return None;
         }
         pause = (pause * 2).min(PAUSE.1);
     }
+}
+
+/// Answers what is awaited from what the last daemon wrote before it ended in order.
+fn after_the_last_daemon(dir: &TeamDir, command: &Command) -> Result<Done, Refusal> {
+    let stopped = Refusal::new(RefusalCode::Conflict, "the daemon has stopped, and everybody with it");
+    let Command::Await { name, what: Await::Ended { .. }, .. } = command else { return Err(stopped) };
+    let roster = roster::load(dir).map_err(|error| Refusal::new(RefusalCode::Failed, error.message()))?;
+    let status = roster.member(name).map(|member| member.status).filter(|status| status.is_ended());
+    status.map(|status| Done::Ended { status }).ok_or(stopped)
 }
 
 /// Asks for everything that is open, and takes the answers as they come.
@@ -198,7 +220,7 @@ async fn elapsed(timeout: Option<Duration>) {
 mod tests {
     use super::super::output::tests::captured;
     use super::*;
-    use teamd_shared::control::{Await, Connection, Greeting, Listener, RefusalCode, Reply, Request};
+    use teamd_shared::control::{Connection, Greeting, Listener, Reply, Request};
     use teamd_shared::id::RequestId;
     use teamd_shared::member::Status;
     use teamd_shared::name::Name;
@@ -250,10 +272,11 @@ mod tests {
             };
             let mut answers = vec![];
             let commands = vec![await_end("alice"), await_end("bob")];
-            let wait =
-                waiting.all((client.unwrap(), Interrupt::catch().unwrap()), commands, |index, answer| {
-                    answers.push((index, answer))
-                });
+            let wait = waiting.all(
+                (Some(client.unwrap()), Interrupt::catch().unwrap()),
+                commands,
+                |index, answer| answers.push((index, answer)),
+            );
             let ((), waited) = tokio::join!(daemons, wait);
             assert_eq!(waited, Waited::Answered);
             let refusal = Refusal::new(RefusalCode::Rejected, "still writing");

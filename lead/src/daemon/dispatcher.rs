@@ -61,6 +61,8 @@ pub(super) struct Dispatcher {
     pub(super) lead_taken: LeadTaken,
     /// Lives whose process has ended, and whose connection has not: what they still said is heard first.
     pub(super) departed: HashMap<Life, How>,
+    /// When the process of each life ended that is not seen off yet.
+    pub(super) gone_at: HashMap<Life, Instant>,
     /// Set when the daemon shall end: by an exit in order, or because the disk cannot be trusted.
     pub(super) exit: Option<Result<(), String>>,
 }
@@ -97,6 +99,8 @@ impl Dispatcher {
             again.append(&mut events);
             events = again;
             self.complete(false);
+            // The line of the end is nobody's event.
+            self.end_if_all_are_gone();
         }
         if self.live.next_deadline().is_some_and(|at| at <= self.began.elapsed()) {
             events.push_back(Event::Deadline);

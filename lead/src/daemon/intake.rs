@@ -1,8 +1,9 @@
 //! The dispatcher's ear: turns what connections, processes and inboxes report into events, with the facts that
 //! a decision rests on. Nothing is decided here.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use teamd_shared::control::{Command, Done, FromWorker, ToWorker};
 use teamd_shared::name::Name;
@@ -93,6 +94,7 @@ impl Dispatcher {
     /// A process has ended: a leaf waits until nothing of its life is left.
     pub(super) fn process_gone(&mut self, life: Life) {
         let how = self.supervisor.reap(&life);
+        self.gone_at.insert(life.clone(), Instant::now());
         // What it said last may still be in its connection, SIGTERM's farewell for one: the end of that comes first.
         if self.connections.has(&life) {
             self.departed.insert(life, how);
@@ -101,23 +103,42 @@ impl Dispatcher {
         }
     }
 
-    /// Sees off those whose connection does not end, though their process has.
+    /// Sees off those whose connection does not end, though their process has for some time.
     pub(super) fn see_off_departed(&mut self) {
-        for (life, how) in std::mem::take(&mut self.departed) {
+        let just_gone = |life: &Life| self.gone_at.get(life).is_some_and(|at| at.elapsed() < LAST_WORDS);
+        let (stay, go) =
+            std::mem::take(&mut self.departed).into_iter().partition(|(life, _)| just_gone(life));
+        self.departed = stay;
+        let go: HashMap<Life, How> = go;
+        for (life, how) in go {
             self.connections.forget(&life);
             self.see_off(life, how);
         }
     }
 
     /// Takes the end of a life in, unless something that a tool of it started has come to this process: a worker
-    /// and its keeper can be killed together. That is ended first.
+    /// and its keeper can be killed together. That is ended first. What was here before this life ended is not its
+    /// own: nobody else's end waits for a process that cannot be killed.
     pub(super) fn life_over(&mut self, event: Event) -> Option<Event> {
-        if self.supervisor.end_strays() {
+        let Event::Ended { life, .. } = &event else { return Some(event) };
+        let gone_at = *self.gone_at.entry(life.clone()).or_insert_with(Instant::now);
+        // Those of a life can be seen, by the end of another one, before its own end is.
+        let strays = self.supervisor.end_strays(gone_at.checked_sub(LAST_WORDS).unwrap_or(gone_at));
+        if strays.is_empty() {
+            self.gone_at.remove(life);
             return Some(event);
         }
+        let since = gone_at.elapsed();
+        if since > Duration::from_secs(1) {
+            tracing::warn!(
+                "{} has ended, but the processes {strays:?} that it may have started cannot be killed",
+                life.name
+            );
+        }
+        let pause = (since / 8).clamp(STRAY_PAUSES.0, STRAY_PAUSES.1);
         let ends = self.ends.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(STRAY_PAUSE).await;
+            tokio::time::sleep(pause).await;
             if ends.send(event).is_err() {
                 tracing::debug!("the daemon ended before a life was seen off");
             }
@@ -172,8 +193,10 @@ impl Dispatcher {
     }
 }
 
-/// How long those have to end that were killed, before they are looked for again.
-const STRAY_PAUSE: Duration = Duration::from_millis(2);
+/// How long those have to end that were killed, before they are looked for again: at first and at last.
+const STRAY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(2));
+/// How long after the end of a process its connection may still hold what it said last.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Returns the directory that holds the team directory.
 fn default_workspace(dir: &TeamDir) -> String {

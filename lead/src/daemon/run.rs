@@ -121,6 +121,7 @@ impl Running {
             retry_at: None,
             lead_taken,
             departed: HashMap::new(),
+            gone_at: HashMap::new(),
             exit: None,
         };
         let found = take_over(&mut dispatcher, before.as_ref())?;
@@ -206,9 +207,8 @@ impl Running {
         }
         if matches!(dir.identity(&TeamPath::socket()), Ok(None)) {
             tracing::warn!("the control socket was deleted: it is made again");
-            self.server.abort();
             match listen(&dir, self.dispatcher.inputs.clone()) {
-                Ok(server) => self.server = server,
+                Ok(server) => std::mem::replace(&mut self.server, server).abort(),
                 Err(error) => tracing::error!("cannot make the control socket again: {error}"),
             }
         }
@@ -280,9 +280,13 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
 
 fn listen(dir: &TeamDir, inputs: mpsc::Sender<Input>) -> Result<JoinHandle<()>, CommandError> {
     let listener = Listener::bind(dir).map_err(|e| failed("cannot make its control socket", &e))?;
+    // From here on somebody must accept: whoever connects to a socket that nobody serves waits in vain.
+    let server = tokio::spawn(accept(listener, inputs));
     let pid = format!("{}\n", std::process::id());
-    teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes())?;
-    Ok(tokio::spawn(accept(listener, inputs)))
+    if let Err(error) = teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes()) {
+        tracing::warn!("cannot write the pid for people: {error}");
+    }
+    Ok(server)
 }
 
 fn tell(dispatcher: &Dispatcher, found: Found) {

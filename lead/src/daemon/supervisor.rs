@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use rustix::fs::OFlags;
@@ -36,6 +36,8 @@ pub(super) struct Supervisor {
     dir: Arc<TeamDir>,
     worker: PathBuf,
     processes: HashMap<Life, Process>,
+    /// What tools have left to this process, and when that was first seen.
+    strays: HashMap<u32, Instant>,
     watcher: Watcher,
 }
 
@@ -62,7 +64,13 @@ impl Supervisor {
         worker: PathBuf,
         gone: mpsc::UnboundedSender<Life>,
     ) -> io::Result<Self> {
-        Ok(Self { dir, worker, processes: HashMap::new(), watcher: Watcher::new(gone)? })
+        Ok(Self {
+            dir,
+            worker,
+            processes: HashMap::new(),
+            strays: HashMap::new(),
+            watcher: Watcher::new(gone)?,
+        })
     }
 
     /// Starts the process of a life. It waits on its connection to be welcomed.
@@ -156,16 +164,21 @@ impl Supervisor {
         }
     }
 
-    /// Ends the children of this process that are no workers; true once there is none. They are what a tool had
-    /// started whose worker and keeper were killed together: this process is the subreaper of them all.
-    pub(super) fn end_strays(&self) -> bool {
-        let ours = |pid: &u32| self.processes.values().any(|process| process.handle.identity().pid == *pid);
+    /// Ends the children of this process that are no workers, and returns those that were not here before `since`.
+    /// They are what a tool had started whose worker and keeper were killed together: this process is the subreaper
+    /// of them all.
+    pub(super) fn end_strays(&mut self, since: Instant) -> Vec<u32> {
+        let processes = &self.processes;
+        let ours = |pid: &u32| processes.values().any(|process| process.handle.identity().pid == *pid);
         let children = teamd_shared::process::children().unwrap_or_default();
         let strays: Vec<u32> = children.into_iter().filter(|pid| !ours(pid)).collect();
-        for pid in &strays {
-            teamd_shared::process::kill_child(*pid);
+        self.strays.retain(|pid, _| strays.contains(pid));
+        let now = Instant::now();
+        for pid in strays {
+            teamd_shared::process::kill_child(pid);
+            self.strays.entry(pid).or_insert(now);
         }
-        strays.is_empty()
+        self.strays.iter().filter(|(_, seen)| **seen >= since).map(|(pid, _)| *pid).collect()
     }
 
     /// Returns the process of a life.

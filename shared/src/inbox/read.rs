@@ -57,6 +57,8 @@ pub struct Batch {
     pub position: Position,
     /// Why reading started again at the beginning of the file, if it did.
     pub restarted: Option<Truncated>,
+    /// Whether the last line that was looked at is a repetition: whoever keeps a position moves it behind that one.
+    pub repeated: bool,
     /// Whether there may be more already: read again before waiting.
     pub more: bool,
 }
@@ -170,7 +172,13 @@ impl Reader {
 
     fn read_lines(&mut self, replaced: bool) -> io::Result<Batch> {
         let mut window = Window::open(&self.file, self.position, MAX_INPUT)?;
-        let mut batch = Batch { lines: Vec::new(), position: self.position, restarted: None, more: false };
+        let mut batch = Batch {
+            lines: Vec::new(),
+            position: self.position,
+            restarted: None,
+            repeated: false,
+            more: false,
+        };
         if window.fits(self.position) {
             if let Some(long) = self.long.take() {
                 window.resume(long)?;
@@ -212,6 +220,9 @@ fn take_lines(
         let id = message.as_ref().ok().and_then(|message| message.id);
         if id.is_none_or(|id| seen.as_mut().is_none_or(|seen| seen.insert(id))) {
             batch.lines.push(Line { offset, position: batch.position, message });
+            batch.repeated = false;
+        } else {
+            batch.repeated = true;
         }
     }
     batch.more = true;

@@ -73,6 +73,25 @@ fn a_line_that_is_no_message_parts_the_messages_around_it() {
 }
 
 #[test]
+fn behind_a_repetition_nothing_is_left_to_read() {
+    let scene = Scene::new();
+    let line = "{\"id\":\"01939b1e-0000-7000-8000-000000000001\",\"type\":\"message\",\"from\":\"user\",\"content\":\"hi\"}\n";
+    scene.write(&line.repeat(2));
+    let end = 2 * line.len() as u64;
+    let mut mailbox = scene.open(Position::START);
+    let taken = mailbox.take();
+    let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
+    assert_eq!((messages.len(), behind.offset), (1, end));
+    // Also when it comes later, alone.
+    scene.write(line);
+    mailbox.fetch();
+    assert_eq!(mailbox.mail(), Mail::News);
+    let taken = mailbox.take();
+    let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
+    assert_eq!((messages.len(), behind.offset), (0, end + line.len() as u64));
+}
+
+#[test]
 fn a_truncated_inbox_is_told_and_read_from_its_beginning() {
     let scene = Scene::new();
     scene.write(&HI.repeat(3));

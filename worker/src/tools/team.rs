@@ -27,7 +27,7 @@ fn to_member(outbox: &Outbox, id: Uuid, to: &str, content: &str) -> Result<Strin
     let name = Name::new(to).map_err(|_| unknown(to))?;
     let life = running(outbox, &name)?;
     deliver(outbox, id, to, &name, content)?;
-    // It may have ended between the two looks: then nobody reads the line in that life.
+    // It may have ended between the two looks, or be about to: then nobody reads the line in that life.
     match running(outbox, &name) {
         Ok(now) if now == life => Ok(format!("sent to {name}")),
         Ok(_) => Err(format!(
@@ -69,6 +69,9 @@ fn running(outbox: &Outbox, name: &Name) -> Result<u32, String> {
     let member = roster.member(name).ok_or_else(|| unknown(name.as_str()))?;
     if member.status.is_ended() {
         return Err(format!("{name} is not running ({})", member.status.as_str()));
+    }
+    if roster.process_is_gone(member) {
+        return Err(format!("{name} has just ended"));
     }
     Ok(member.incarnation)
 }

@@ -6,14 +6,14 @@ use teamd_shared::request::Kind;
 
 use crate::client::{Client, unexpected};
 use crate::ctl::context::{Context, block_on};
-use crate::ctl::{requests, text};
+use crate::ctl::{journal, requests, text};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, id: &str, approve: bool, feedback: &str) -> CommandResult {
     let dir = context.dir()?;
-    let team = requests::fold(&dir)?;
+    let team = journal::fold(&dir)?;
     let plan = requests::resolve(&team, id, Some(Kind::PlanApproval))?;
     let (request_id, from) = (plan.request_id.clone(), plan.from.clone());
     let feedback = text::given(feedback)?;

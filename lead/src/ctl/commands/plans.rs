@@ -6,13 +6,13 @@ use super::requests::details;
 use crate::ctl::args::Plans;
 use crate::ctl::context::Context;
 use crate::ctl::table::{Cell, Table};
-use crate::ctl::{clock, requests};
+use crate::ctl::{clock, journal, requests};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Plans) -> CommandResult {
-    let team = requests::fold(&context.dir()?)?;
+    let team = journal::fold(&context.dir()?)?;
     let plans: Vec<&Request> = match &args.id {
         Some(prefix) => vec![requests::resolve(&team, prefix, Some(Kind::PlanApproval))?],
         None => requests::in_order(&team).into_iter().filter(is_open).collect(),

@@ -8,13 +8,13 @@ use crate::ctl::context::Context;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, under};
 use crate::ctl::table::{Cell, Table};
-use crate::ctl::{clock, requests};
+use crate::ctl::{clock, journal, requests};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Requests) -> CommandResult {
-    let team = requests::fold(&context.dir()?)?;
+    let team = journal::fold(&context.dir()?)?;
     let shown = match &args.id {
         Some(prefix) => vec![requests::resolve(&team, prefix, None)?],
         None => requests::in_order(&team),

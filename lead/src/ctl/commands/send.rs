@@ -3,6 +3,8 @@
 //! The roster is looked at before the append, so that nobody writes to a name that is not there, and once more
 //! after it: whoever ended in between may never read the message, and the sender must know.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::id::{Ids, RandomIds};
@@ -13,10 +15,15 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript;
 
 use crate::ctl::args::Send;
-use crate::ctl::context::Context;
+use crate::ctl::context::{Context, block_on};
 use crate::ctl::{clock, roster, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
+
+/// How long the daemon has to record the end of a process.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks whether it has.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
@@ -77,17 +84,31 @@ pub(super) enum Fate {
 
 /// Looks at the roster again, and tells what becomes of a message of which it is known where it stands.
 ///
+/// A process that lives after the append reads the message, or it is counted as unread at its end. Of one that is
+/// gone the roster will say so in a moment, and where its inbox stood.
+///
 /// # Errors
 /// [`ExitCode::Conflict`] or [`ExitCode::NotFound`] if a next life will not read it by itself.
 pub(super) fn look_again(dir: &TeamDir, name: &Name, appended: Appended) -> Result<Fate, CommandError> {
-    let roster = roster::load(dir)?;
+    let mut roster = roster::load(dir)?;
+    let is_gone = |roster: &Roster| roster.member(name).is_some_and(|member| roster.process_is_gone(member));
+    if is_gone(&roster) {
+        roster = block_on(async {
+            let began = Instant::now();
+            while is_gone(&roster) && began.elapsed() < PATIENCE {
+                tokio::time::sleep(PAUSE).await;
+                roster = roster::load(dir)?;
+            }
+            Ok(roster)
+        })?;
+    }
     let Some(member) = roster.member(name) else {
         let message = format!("{name} was forgotten while the message was sent");
         return Err(CommandError::new(ExitCode::NotFound, message)
             .hint("the message lies with its files in the archive"));
     };
     let end = appended.offset + appended.len;
-    if runs(&roster, member)
+    if runs(&roster, member) && !roster.process_is_gone(member)
         || transcript::position(dir, name)?.is_some_and(|position| position.offset >= end)
     {
         return Ok(Fate::Sent);

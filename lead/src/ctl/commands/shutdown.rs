@@ -2,7 +2,7 @@
 //! whatever becomes of the others.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use teamd_shared::control::{Await, Command, Done, Refusal, ShutdownOrder};
@@ -12,7 +12,7 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
 use super::send::runs;
-use crate::client::{CallError, Client, unexpected};
+use crate::client::{CallError, Client, not_running, unexpected};
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::render;
@@ -30,9 +30,14 @@ const AT_ONCE: usize = 100;
 /// Beyond what the signals are given: time to end what a worker started, on a slow machine.
 const MARGIN: Duration = Duration::from_secs(30);
 
+/// How long the asking itself may take at the least, however short the waiting: the daemon has to write to the disk.
+const ASKING: Duration = Duration::from_secs(2);
+
 /// One name, and how far it has come.
 struct Target {
     name: Name,
+    /// Whether a daemon was lost that may have been asked: the order was perhaps carried out before it is repeated.
+    repeated: bool,
     asked: Option<(RequestId, u32)>,
     end: Option<End>,
 }
@@ -60,6 +65,7 @@ pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
             let mut interrupt = Interrupt::catch()?;
             let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
             let names = names.join(", ");
+            let began = Instant::now();
             let asking = ask_all(context, &dir, &args, &mut targets);
             let client = interrupt.or(&names, asking).await?;
             if args.no_wait {
@@ -71,7 +77,9 @@ pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
             for target in &targets {
                 tell(context, target)?;
             }
-            wait(context, &dir, &args, (client, interrupt), &mut targets).await
+            let left = timeout(context, &args).saturating_sub(began.elapsed());
+            let waiting = Waiting { dir: &dir, out: &context.out, timeout: Some(left) };
+            wait(context, &waiting, &args, (client, interrupt), &mut targets).await
         })?;
     }
     if context.out.is_json() {
@@ -91,33 +99,46 @@ fn targets(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Target>, CommandError> 
     let mut targets: Vec<Target> = Vec::new();
     for name in names {
         if targets.iter().all(|target| target.name != name) {
-            targets.push(Target { name, asked: None, end: None });
+            targets.push(Target { name, repeated: false, asked: None, end: None });
         }
     }
     Ok(targets)
 }
 
 /// Asks everybody, before anybody is waited for. A daemon that is lost before it has answered may have recorded the
-/// request: the next one is asked the same, and the order joins what is pending.
+/// request: the next one is asked the same, and the order joins what is pending. One that ended in order has nobody
+/// left to be asked.
 async fn ask_all(
     context: &Context,
     dir: &TeamDir,
     args: &Shutdown,
     targets: &mut [Target],
-) -> Result<Client, CommandError> {
-    let mut client = Client::connect(dir).await?;
+) -> Result<Option<Client>, CommandError> {
+    let mut client = Some(Client::connect(dir).await?);
     let asking = async {
-        loop {
-            match ask(&mut client, dir, args, targets).await {
-                Err(CallError::Lost(_)) => client = waiting::reconnect(dir).await,
+        while let Some(live) = &mut client {
+            match ask(live, dir, args, targets).await {
+                Err(CallError::Lost(_)) => {
+                    targets.iter_mut().for_each(|target| target.repeated = true);
+                    client = waiting::reconnect(dir).await;
+                }
                 other => return other.map_err(CommandError::from),
             }
         }
+        Ok(())
     };
-    match tokio::time::timeout(timeout(context, args), asking).await {
-        Ok(asked) => asked.map(|()| client),
-        Err(_) => Err(CallError::Silent.into()),
+    let patience = if args.no_wait { Duration::ZERO } else { timeout(context, args) };
+    let silent = match tokio::time::timeout(patience.max(ASKING), asking).await {
+        Ok(asked) => asked.map(|()| false)?,
+        Err(_) => true,
+    };
+    for target in targets.iter_mut().filter(|target| target.asked.is_none() && target.end.is_none()) {
+        target.end = Some(match silent {
+            true => End::Failed(CallError::Silent.into()),
+            false => target.gone_or(dir, not_running(dir))?,
+        });
     }
+    Ok(client)
 }
 
 /// Asks everybody who has not been. The daemon records together what it is asked together.
@@ -157,12 +178,11 @@ async fn ask(
 
 async fn wait(
     context: &Context,
-    dir: &TeamDir,
+    waiting: &Waiting<'_>,
     args: &Shutdown,
-    line: (Client, Interrupt),
+    line: (Option<Client>, Interrupt),
     targets: &mut [Target],
 ) -> Result<(), CommandError> {
-    let waiting = Waiting { dir, out: &context.out, timeout: Some(timeout(context, args)) };
     let mut open = Vec::new();
     for (index, target) in targets.iter().enumerate().filter(|(_, target)| target.end.is_none()) {
         if let Some((request_id, incarnation)) = target.asked.clone() {
@@ -175,7 +195,7 @@ async fn wait(
     let waited = waiting
         .all(line, commands, |answered, result| {
             let target = &mut targets[indices[answered]];
-            let told = target.answered(dir, args, result).and_then(|end| {
+            let told = target.answered(waiting.dir, args, result).and_then(|end| {
                 target.end = Some(end);
                 tell(context, target)
             });
@@ -218,15 +238,17 @@ impl Target {
         let error = CommandError::from(refusal);
         match error.code() {
             ExitCode::Rejected => Ok(End::Rejected(error.message().to_owned())),
-            // Whoever ended between the look at the roster and the request is what was wanted.
-            ExitCode::Conflict if args.all => {
-                let roster = roster::load(dir)?;
-                let ended =
-                    roster.member(&self.name).map(|member| member.status).filter(|status| status.is_ended());
-                ended.map_or(Ok(End::Failed(error)), |status| self.gone(dir, status))
-            }
+            // Whoever ended between the look at the roster, or the first order, and this one is what was wanted.
+            ExitCode::Conflict if args.all || self.repeated => self.gone_or(dir, error),
             _ => Ok(End::Failed(error)),
         }
+    }
+
+    /// What became of somebody who may have ended; if not, it is an error.
+    fn gone_or(&self, dir: &TeamDir, error: CommandError) -> Result<End, CommandError> {
+        let roster = roster::load(dir)?;
+        let ended = roster.member(&self.name).map(|member| member.status).filter(|status| status.is_ended());
+        ended.map_or(Ok(End::Failed(error)), |status| self.gone(dir, status))
     }
 
     /// How it ended stands in the roster before the daemon says that it ended.

@@ -24,6 +24,9 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
             let heading = format!("{time}{}", paint(BOLD, format_args!("── {begins} ──")));
             if prompt.is_empty() { heading } else { format!("{heading}\n{}", under("  prompt: ", prompt)) }
         }
+        Event::Messages { messages } if messages.is_empty() => {
+            format!("{time}{}", paint(DIM, "a message that was written twice is left out"))
+        }
         Event::Messages { messages } => {
             let shown: Vec<String> = messages.iter().map(taken_in).collect();
             shown.join("\n")

@@ -1,0 +1,111 @@
+//! The journal, as the commands read it. They never write it.
+
+use teamd_shared::journal::{Line, Record, Team, TeamEvent};
+use teamd_shared::process::Identity;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// Folds the journal; an empty team if there is none yet. A torn last line is not there yet.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if a line cannot be read.
+pub(crate) fn fold(dir: &TeamDir) -> Result<Team, CommandError> {
+    let mut team = Team::default();
+    each_line(dir, |line| team.apply(line).map_err(|error| error.to_string()))?;
+    Ok(team)
+}
+
+/// Tells whether a daemon has said that it ended with nobody left.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if a line cannot be read.
+pub(crate) fn ended_in_order(dir: &TeamDir, daemon: &Identity) -> Result<bool, CommandError> {
+    let (mut runs, mut ended) = (false, false);
+    each_line(dir, |line| {
+        if let Record::Team(record) = &line.record {
+            match (record.event, &record.daemon) {
+                (TeamEvent::Started, started) => {
+                    runs = started.as_ref().is_some_and(|started| started.process == *daemon);
+                }
+                (TeamEvent::Stopped, _) => ended |= runs,
+                _ => {}
+            }
+        }
+        Ok(())
+    })?;
+    Ok(ended)
+}
+
+fn each_line(dir: &TeamDir, mut take: impl FnMut(&Line) -> Result<(), String>) -> Result<(), CommandError> {
+    let bytes = match dir.read(&TeamPath::journal()) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        other => other?,
+    };
+    let whole = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+    for (index, line) in bytes[..whole].split(|&byte| byte == b'\n').enumerate() {
+        if line.is_empty() {
+            continue;
+        }
+        serde_json::from_slice(line)
+            .map_err(|error| error.to_string())
+            .and_then(|line| take(&line))
+            .map_err(|why| {
+                let path = dir.path(&TeamPath::journal());
+                CommandError::new(
+                    ExitCode::Failed,
+                    format!("cannot read line {} of {}: {why}", index + 1, path.display()),
+                )
+                .hint("`teamd start` says how to go on")
+            })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ctl::requests::tests::asked;
+    use serde_json::json;
+
+    #[test]
+    fn a_torn_last_line_is_not_there_yet_and_a_broken_one_is_named() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        assert!(fold(&dir).unwrap().requests.is_empty());
+        let write = |content: String| {
+            teamd_shared::fs::replace(&dir, &TeamPath::journal(), content.as_bytes()).unwrap()
+        };
+        write(asked(1, "a1", "shutdown") + &asked(2, "a2", "shutdown")[..40]);
+        assert_eq!(fold(&dir).unwrap().requests.len(), 1);
+        write(asked(1, "a1", "shutdown") + "{\n" + &asked(2, "a2", "shutdown"));
+        assert!(fold(&dir).unwrap_err().message().starts_with("cannot read line 2 of "));
+    }
+
+    #[test]
+    fn the_end_of_a_daemon_is_its_own() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let identity = |pid: u32| Identity { pid, start_ticks: 7, boot_id: "b".to_owned() };
+        assert!(!ended_in_order(&dir, &identity(1)).unwrap());
+        let line = |seq: u64, event: &str, pid: Option<u32>| {
+            let daemon =
+                pid.map(|pid| json!({"pid": pid, "start_ticks": 7, "boot_id": "b", "started_at": 1.0}));
+            let line = json!({"seq": seq, "at": 1.0, "done": 0, "record": "team", "event": event, "team_name": "t",
+                "daemon": daemon, "rejected": []});
+            format!("{line}\n")
+        };
+        // The first one crashed, the second one stopped, the third one runs.
+        let journal = [
+            line(1, "started", Some(1)),
+            line(2, "started", Some(2)),
+            line(3, "stopped", None),
+            line(4, "started", Some(3)),
+        ];
+        std::fs::File::create(dir.path(&TeamPath::journal())).unwrap();
+        teamd_shared::fs::replace(&dir, &TeamPath::journal(), journal.concat().as_bytes()).unwrap();
+        let ended = [1, 2, 3].map(|pid| ended_in_order(&dir, &identity(pid)).unwrap());
+        assert_eq!(ended, [false, true, false]);
+    }
+}

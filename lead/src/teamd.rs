@@ -10,9 +10,9 @@ use teamd_shared::process::Identity;
 use teamd_shared::team_dir::TeamDir;
 
 use crate::client::{CallError, Client, unexpected};
-use crate::ctl::args::Global;
+use crate::ctl::args::{Global, duration};
 use crate::ctl::context::{self, Context, block_on};
-use crate::ctl::journal;
+use crate::ctl::{clock, journal, roster};
 use crate::daemon;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -61,6 +61,9 @@ struct Stop {
     /// End the teammates that do not want to leave
     #[arg(long)]
     force: bool,
+    /// How long to wait for them
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
+    timeout: Duration,
 }
 
 /// Runs the program.
@@ -100,6 +103,7 @@ fn stop(context: &Context, args: &Stop) -> CommandResult {
     block_on(async {
         let stopped = tokio::select! {
             stopped = request_stop(&dir, args) => stopped?,
+            () = tokio::time::sleep(args.timeout) => return Err(still_there(&dir, args.timeout)?),
             Ok(()) = tokio::signal::ctrl_c() => {
                 return Err(CommandError::new(ExitCode::Interrupted, "the waiting was ended")
                     .hint("the daemon goes on asking the teammates and then ends; `teamd status` shows whether it runs"));
@@ -132,6 +136,17 @@ async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, Command
     }
     Err(CommandError::new(ExitCode::Failed, "the daemon ended before it said that all teammates are gone")
         .hint("`teamctl status` shows who still runs; `teamd start` and `teamd stop` end them in order"))
+}
+
+fn still_there(dir: &TeamDir, waited: Duration) -> Result<CommandError, CommandError> {
+    let roster = roster::load(dir)?;
+    let alive = roster.members.iter().filter(|member| !member.status.is_ended());
+    let names: Vec<&str> = alive.map(|member| member.name.as_str()).collect();
+    let who = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+    let time = clock::span(waited.as_secs_f64());
+    let message = format!("the daemon has not ended within {time}: it waits for {who}");
+    Ok(CommandError::new(ExitCode::TimedOut, message)
+        .hint("they are asked, and the daemon ends when they have left; `teamd stop --force` does not wait"))
 }
 
 fn rejected(names: &[(Name, String)]) -> CommandError {

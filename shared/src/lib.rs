@@ -4,6 +4,7 @@
 //! The pure modules (`name`, `id`, `message`, `request`, `member`, `journal`) import no runtime, file
 //! system, clock or random source: times and ids come in as arguments.
 
+pub mod clock;
 pub mod config;
 pub mod control;
 pub mod environment;

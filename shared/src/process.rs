@@ -159,6 +159,25 @@ pub fn kill_child(pid: u32) {
     }
 }
 
+/// Closes all descriptors but 0, 1 and 2: what whoever started this process had left open (a lock, a pipe, a
+/// jobserver) is none of its business. Comes before anything else is opened.
+///
+/// # Errors
+/// The system's error if `/proc` cannot be read.
+pub fn close_inherited() -> io::Result<()> {
+    let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for descriptor in open.into_iter().filter(|&descriptor| descriptor > 2) {
+        match nix::unistd::close(descriptor) {
+            // One of them was that of the listing.
+            Ok(()) | Err(nix::errno::Errno::EBADF) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
 /// Makes this process the one to whom everything comes that its descendants leave behind, so that it can end it.
 /// Elsewhere than on Linux nothing is done.
 pub fn adopt_orphans() {

@@ -140,10 +140,10 @@ pub enum DirError {
     /// Something else is there.
     #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),
-    /// It belongs to another user, who alone is served.
+    /// It belongs to another user.
     #[error("{} belongs to user {owner}, not to user {user}", .path.display())]
     Foreign {
-        /// The team directory.
+        /// The team directory, or something in it.
         path: PathBuf,
         /// The user id that owns it.
         owner: u32,
@@ -183,6 +183,17 @@ impl DirError {
     }
 }
 
+/// What tells a file from what was at its path before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Device and inode.
+    identity: (u64, u64),
+    /// Bytes.
+    size: i64,
+    /// Seconds and nanoseconds since 1970.
+    modified: (i64, u64),
+}
+
 /// An open team directory.
 #[derive(Debug)]
 pub struct TeamDir {
@@ -208,11 +219,7 @@ impl TeamDir {
             Mode::empty(),
         )
         .map_err(io)?;
-        let owner = rustix::fs::fstat(&fd).map_err(io)?.st_uid;
-        let user = nix::unistd::geteuid().as_raw();
-        if owner != user {
-            return Err(DirError::Foreign { path: path.to_owned(), owner, user });
-        }
+        belongs_to_this_user(&rustix::fs::fstat(&fd).map_err(io)?, || path.to_owned())?;
         let root = path.canonicalize().map_err(|source| DirError::Io {
             verb: "resolve",
             path: path.to_owned(),
@@ -221,16 +228,18 @@ impl TeamDir {
         Ok(Self { root, fd })
     }
 
-    /// Opens the team directory, and makes it and its folders where they are missing.
+    /// Opens the team directory, and makes it and its folders where they are missing. Whatever stood there before is
+    /// for this user alone from now on: whoever could write there could command everybody.
     ///
     /// # Errors
     /// [`DirError`] as [`TeamDir::open`], or if something cannot be made.
     pub fn create(path: &Path) -> Result<Self, DirError> {
         make_dir(CWD, path, path)?;
         let dir = Self::open(path)?;
+        close_to_others(dir.fd.as_fd(), &dir.root)?;
         for folder in FOLDERS {
             make_dir(dir.fd.as_fd(), Path::new(folder), &dir.root.join(folder))?;
-            drop(dir.open_folder(folder)?);
+            close_to_others(dir.open_folder(folder)?.as_fd(), &dir.root.join(folder))?;
         }
         Ok(dir)
     }
@@ -278,6 +287,7 @@ impl TeamDir {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(DirError::NotAFile(self.path(at)));
         }
+        belongs_to_this_user(&stat, || self.path(at))?;
         Ok((File::from(fd), stat))
     }
 
@@ -315,9 +325,21 @@ impl TeamDir {
     /// # Errors
     /// [`DirError`] if the system refuses to look.
     pub fn identity(&self, at: &TeamPath) -> Result<Option<(u64, u64)>, DirError> {
+        Ok(self.stamp(at)?.map(|stamp| stamp.identity))
+    }
+
+    /// Returns by what a file can be told from what was there before, if anything is there.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses to look.
+    pub fn stamp(&self, at: &TeamPath) -> Result<Option<Stamp>, DirError> {
         let folder = self.folder_of(at)?;
         match rustix::fs::statat(&folder, at.file.as_str(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some((stat.st_dev, stat.st_ino))),
+            Ok(stat) => Ok(Some(Stamp {
+                identity: (stat.st_dev, stat.st_ino),
+                size: stat.st_size,
+                modified: (stat.st_mtime, stat.st_mtime_nsec),
+            })),
             Err(rustix::io::Errno::NOENT) => Ok(None),
             Err(errno) => Err(self.explain("look at", at, errno)),
         }
@@ -390,6 +412,25 @@ impl AsFd for TeamDir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Only the user who owns the team directory is served: what another one has put there is not even read.
+fn belongs_to_this_user(stat: &Stat, path: impl FnOnce() -> PathBuf) -> Result<(), DirError> {
+    let (owner, user) = (stat.st_uid, nix::unistd::geteuid().as_raw());
+    if owner == user { Ok(()) } else { Err(DirError::Foreign { path: path(), owner, user }) }
+}
+
+fn close_to_others(folder: BorrowedFd<'_>, shown: &Path) -> Result<(), DirError> {
+    let io = |verb| {
+        move |errno: rustix::io::Errno| DirError::Io { verb, path: shown.to_owned(), source: errno.into() }
+    };
+    let stat = rustix::fs::fstat(folder).map_err(io("look at"))?;
+    belongs_to_this_user(&stat, || shown.to_owned())?;
+    // Nothing is added: whoever has made it read-only meant that.
+    if stat.st_mode & 0o077 == 0 {
+        return Ok(());
+    }
+    rustix::fs::fchmod(folder, Mode::from_raw_mode(stat.st_mode & DIR_MODE)).map_err(io("change the mode of"))
 }
 
 fn make_dir(parent: BorrowedFd<'_>, path: &Path, shown: &Path) -> Result<(), DirError> {

@@ -65,7 +65,7 @@ impl Default for Changes {
     }
 }
 
-/// A watch of one file, or of the files of one folder (not of its subfolders).
+/// A watch of one file, or of the files of one folder (not of its subfolders), or of their names alone.
 ///
 /// It belongs to one reader. It takes an inotify instance and a thread, or, where it polls, nothing but the
 /// time in [`Watch::changed`].
@@ -87,6 +87,8 @@ enum Source {
 struct Target {
     path: PathBuf,
     folder: bool,
+    /// Whether only names count, and not what is written.
+    names: bool,
 }
 
 /// Where the thread that hears events leaves them. Bounded, whatever happens.
@@ -109,7 +111,20 @@ impl Watch {
     /// # Errors
     /// [`WatchError`], above all [`WatchError::Exhausted`].
     pub fn file(path: &Path, force_poll: bool) -> Result<Self, WatchError> {
-        Self::arm(Target { path: path.to_owned(), folder: false }, force_poll)
+        Self::arm(Target { path: path.to_owned(), folder: false, names: false }, force_poll)
+    }
+
+    /// Watches which files stand in a folder: those that come, go or are replaced. What is written into one wakes
+    /// nobody.
+    ///
+    /// # Errors
+    /// As [`Watch::file`], and [`WatchError::Refused`] on a file system without events.
+    pub fn names(path: &Path) -> Result<Self, WatchError> {
+        let target = Target { path: path.to_owned(), folder: true, names: true };
+        if lacks_events(path) {
+            return Err(target.refused(io::ErrorKind::Unsupported.into()));
+        }
+        Self::arm(target, false)
     }
 
     /// Watches the files of a folder. With `force_poll`, or on a file system without events, it looks on a timer.
@@ -117,7 +132,7 @@ impl Watch {
     /// # Errors
     /// As [`Watch::file`].
     pub fn folder(path: &Path, force_poll: bool) -> Result<Self, WatchError> {
-        Self::arm(Target { path: path.to_owned(), folder: true }, force_poll)
+        Self::arm(Target { path: path.to_owned(), folder: true, names: false }, force_poll)
     }
 
     fn arm(target: Target, force_poll: bool) -> Result<Self, WatchError> {
@@ -242,6 +257,7 @@ impl Target {
         let (wakes, stale) = match event.kind {
             // Reading makes these: whoever woke for them would wake itself.
             EventKind::Access(_) => (false, false),
+            EventKind::Modify(ModifyKind::Data(_)) if self.names => (false, false),
             // One link less, because something was renamed over it, is told in no other way while it is open.
             EventKind::Modify(ModifyKind::Metadata(_)) => (itself, itself),
             EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => (true, itself),

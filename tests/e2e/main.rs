@@ -11,6 +11,7 @@ mod force;
 mod holdups;
 mod hostile;
 mod lives;
+mod meddling;
 mod messages;
 mod plans;
 mod quarantine;

@@ -285,6 +285,22 @@ fn a_plan_that_is_answered_while_its_author_is_dead_is_carried_out_by_the_next_l
 }
 
 #[test]
+fn a_plan_whose_author_crashed_for_good_is_submitted_anew_when_the_author_is_resumed() {
+    let team = Team::started();
+    let orders = "/plan_approval Drop the cache\n/write_file new.txt made";
+    team.teamctl(["spawn", "alice", "--plan", "--restart", "never", "--prompt", orders]).ok();
+    let first = team.until_planned("alice");
+    signal(team.pid("alice"), Signal::SIGKILL);
+    team.wait_for("alice", "crashed");
+    assert_eq!(team.request(&first)["status"], "expired");
+    team.teamctl(["spawn", "alice", "--resume"]).ok();
+    let second = team.until_planned("alice");
+    assert_ne!(first, second);
+    team.teamctl(["approve", &second]).ok();
+    team.until("her to go on", || team.text("new.txt") == "made");
+}
+
+#[test]
 fn a_fresh_spawn_expires_the_plan_of_the_life_before() {
     let team = Team::started();
     team.teamctl(["spawn", "alice", "--plan", "--restart", "never", "--prompt", "/plan_approval Old"]).ok();

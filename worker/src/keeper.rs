@@ -28,6 +28,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, pidfd_open};
 use serde::{Deserialize, Serialize};
+use teamd_shared::process::{close_inherited, deny_tracing};
 
 /// The hidden subcommand under which the worker's binary is a keeper.
 pub(crate) const SUBCOMMAND: &str = "keeper";
@@ -172,8 +173,9 @@ fn last_line_of_a_log(report: &Report) -> String {
 
 /// Makes this process what a keeper has to be, before it starts anything.
 fn become_a_keeper() -> io::Result<()> {
+    // What the shell that once started the daemon had left open is no business of a command.
     close_inherited()?;
-    teamd_shared::process::deny_tracing();
+    deny_tracing();
     // For `ps` and `top`: it was started as `/proc/self/exe`.
     set_name(c"team-keeper")?;
     // No command reaches a terminal, and no key that is pressed there reaches the keeper.
@@ -181,22 +183,6 @@ fn become_a_keeper() -> io::Result<()> {
     // If the command has stopped its keeper, the worker's death wakes it.
     set_pdeathsig(Signal::SIGCONT)?;
     Ok(set_child_subreaper(true)?)
-}
-
-/// Closes all but the three descriptors: what the shell that once started the daemon had left open (a lock, a
-/// jobserver) is no business of a command. Comes before anything else is opened.
-fn close_inherited() -> io::Result<()> {
-    let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
-    for descriptor in open.into_iter().filter(|&descriptor| descriptor > 2) {
-        match nix::unistd::close(descriptor) {
-            // One of them was that of the listing.
-            Ok(()) | Err(nix::errno::Errno::EBADF) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
 }
 
 /// What a keeper listens to besides its command.

@@ -5,6 +5,7 @@
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use teamd_shared::control::{Connection, FromWorker, Welcome};
@@ -136,7 +137,8 @@ impl Life {
             environment: welcome.environment.clone(),
         })?;
         let link = Link::start(connection, self.dir, self.identity, welcome.environment);
-        let desk = Desk { state, link, mailbox, toolbox, terminate: self.terminate, began, tick: began };
+        let (terminate, work_began) = (self.terminate, Duration::ZERO);
+        let desk = Desk { state, link, mailbox, toolbox, terminate, began, work_began, tick: began };
         Ok(Session {
             desk,
             model,

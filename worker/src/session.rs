@@ -9,6 +9,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
+use teamd_shared::clock::since_boot;
 use teamd_shared::control::ToWorker;
 use teamd_shared::id::{Ids, RandomIds, RequestId};
 use teamd_shared::inbox::AppendError;
@@ -55,6 +56,8 @@ pub(crate) struct Desk {
     pub(crate) terminate: Signal,
     /// What the times of the state count from.
     pub(crate) began: Instant,
+    /// When the piece of work began that is done now, since the boot.
+    pub(crate) work_began: Duration,
     /// When the inbox is looked at without being woken.
     pub(crate) tick: Instant,
 }
@@ -165,7 +168,9 @@ impl Desk {
                 self.state.refused(&request_id, why, taken);
             }
             ToWorker::Ring => self.fetch(),
-            ToWorker::Interrupt => self.state.interrupt(),
+            // It may come late, and find work that was not there when it was asked for.
+            ToWorker::Interrupt { asked_at } if asked_at < self.work_began => {}
+            ToWorker::Interrupt { .. } => self.state.interrupt(),
             ToWorker::Stranger { why } => self.state.end(End::Unknown(why)),
         }
     }
@@ -258,6 +263,9 @@ impl Session {
             }
         }
         let work = delivered.iter().any(Message::starts_a_turn);
+        if work && self.desk.state.is_idle() {
+            self.desk.work_began = since_boot();
+        }
         self.desk.state.taken_in(work, self.desk.mailbox.has_rest());
         self.desk.fetch();
         Ok(delivered)

@@ -196,6 +196,11 @@ impl State {
         self.answer.as_ref().is_some_and(|answer| answer.by == AnsweredBy::Model)
     }
 
+    /// Tells whether there is no work.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.at == At::Idle
+    }
+
     /// Tells whether background commands run.
     pub(crate) fn has_background(&self) -> bool {
         self.background

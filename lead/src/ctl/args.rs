@@ -14,8 +14,8 @@ use clap_complete::Shell;
 use teamd_shared::member::{ApproveBy, Restart, Status};
 use teamd_shared::name::Name;
 
-pub(crate) use value::{LogName, Mailbox};
-use value::{approve_by, duration, log_name, mailbox, restart, status};
+pub(crate) use value::{LogName, Mailbox, duration};
+use value::{approve_by, log_name, mailbox, restart, status};
 
 /// Where the help shows what every command takes.
 const EVERYWHERE: &str = "Options of every command";

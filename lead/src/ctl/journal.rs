@@ -1,6 +1,8 @@
 //! The journal, as the commands read it. They never write it.
 
-use teamd_shared::journal::{Line, Record, Team, TeamEvent};
+use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent};
+use teamd_shared::member::{Exit, Phase, Status};
+use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
@@ -36,6 +38,34 @@ pub(crate) fn ended_in_order(dir: &TeamDir, daemon: &Identity) -> Result<bool, C
         Ok(())
     })?;
     Ok(ended)
+}
+
+/// Returns how a life ended, whatever has become of the name since; none if it has not.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if a line cannot be read.
+pub(crate) fn end_of(
+    dir: &TeamDir,
+    name: &Name,
+    incarnation: u32,
+) -> Result<Option<(Status, Option<Exit>)>, CommandError> {
+    let mut end = None;
+    each_line(dir, |line| {
+        if let Record::Member(record) = &line.record
+            && (record.event, &record.member.name) == (MemberEvent::Exited, name)
+            && record.ended_incarnation.unwrap_or(record.member.incarnation) == incarnation
+        {
+            let status = match record.member.phase {
+                Phase::Shutdown => Status::Shutdown,
+                Phase::Killed => Status::Killed,
+                // One that is started again had crashed.
+                Phase::Crashed | Phase::Spawning | Phase::Running => Status::Crashed,
+            };
+            end = Some((status, record.member.exit.clone()));
+        }
+        Ok(())
+    })?;
+    Ok(end)
 }
 
 fn each_line(dir: &TeamDir, mut take: impl FnMut(&Line) -> Result<(), String>) -> Result<(), CommandError> {

@@ -3,10 +3,8 @@
 //! What the files of the team directory tell is read there; what needs a decision is asked of the daemon. It
 //! writes nothing but messages into inboxes, and uses nothing of the daemon's own modules.
 
-mod clock;
 mod commands;
 mod escape;
-pub(crate) mod journal;
 mod render;
 mod requests;
 pub(crate) mod roster;
@@ -18,7 +16,9 @@ mod waiting;
 mod wake;
 
 pub(crate) mod args;
+pub(crate) mod clock;
 pub(crate) mod context;
+pub(crate) mod journal;
 pub(crate) mod output;
 
 use args::{Cli, Command};

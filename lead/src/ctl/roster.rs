@@ -1,16 +1,25 @@
 //! What `config.json` says of the team, and whether it still holds. Reads files and `/proc` only.
 
-use teamd_shared::config::{Roster, RosterMember};
+use std::time::{Duration, Instant};
+
+use teamd_shared::config::{ConfigError, Roster, RosterMember};
 use teamd_shared::inbox::{ReadError, count_lines};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::{Identity, boot_id};
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript;
+use teamd_shared::watch::SLOW_TICK;
 
+use super::context::block_on;
 use crate::client::is_locked;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
+
+/// How long a daemon may take to write the roster anew: it looks after it on its slow tick at the latest.
+const REPAIR: Duration = Duration::from_secs(SLOW_TICK.as_secs() + 1);
+/// Between two looks whether it has.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Reads the roster; an empty one if no daemon ever ran here.
 ///
@@ -18,12 +27,38 @@ use crate::exit_code::ExitCode;
 /// [`ExitCode::Failed`] if it cannot be read or understood.
 pub(crate) fn load(dir: &TeamDir) -> Result<Roster, CommandError> {
     let empty = Roster { version: 1, seq: 0, team_name: String::new(), daemon: None, members: Vec::new() };
-    let mut roster = Roster::load(dir)?.unwrap_or(empty);
+    let mut roster = load_or_wait(dir)?.unwrap_or(empty);
     // The roster of a copied team directory names the daemon of the original.
     if daemon_pid(&roster).is_some() && !is_locked(dir) {
         roster.daemon = None;
     }
     Ok(roster)
+}
+
+/// Loads the roster. Where somebody deleted or damaged it, a daemon that runs writes it anew in a moment: to answer
+/// from nothing meanwhile would be a lie.
+fn load_or_wait(dir: &TeamDir) -> Result<Option<Roster>, ConfigError> {
+    let began = Instant::now();
+    loop {
+        match Roster::load(dir) {
+            Ok(None) | Err(ConfigError::Malformed(_)) if began.elapsed() < REPAIR && is_locked(dir) => {
+                pause()
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Sleeps, within a runtime or without one.
+fn pause() {
+    let sleep = || {
+        block_on(async {
+            tokio::time::sleep(PAUSE).await;
+            Ok(())
+        })
+    };
+    // Where a thread, or a runtime, cannot be had, it is looked at again without a pause.
+    std::thread::scope(|scope| drop(scope.spawn(sleep).join()));
 }
 
 /// Finds a member.

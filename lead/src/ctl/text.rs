@@ -9,6 +9,9 @@ use teamd_shared::message::MAX_LINE;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
+/// How far a text that is too long is counted: some inputs never end.
+const MAX_COUNTED: u64 = 64 << 20;
+
 /// Stands for stdin.
 const STDIN: &str = "-";
 
@@ -52,8 +55,10 @@ fn read(from: &str, mut input: impl Read) -> Result<String, CommandError> {
     let mut bytes = Vec::new();
     input.by_ref().take(MAX_LINE as u64 + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() > MAX_LINE {
-        let size = bytes.len() as u64 + io::copy(&mut input, &mut io::sink()).map_err(cannot)?;
-        let message = format!("{from} has {size} bytes, the limit is {MAX_LINE}");
+        let rest = io::copy(&mut input.take(MAX_COUNTED), &mut io::sink()).map_err(cannot)?;
+        let more = if rest == MAX_COUNTED { "more than " } else { "" };
+        let size = bytes.len() as u64 + rest;
+        let message = format!("{from} has {more}{size} bytes, the limit is {MAX_LINE}");
         return Err(CommandError::new(ExitCode::Failed, message)
             .hint("write the text to a file in the workspace, and send its path"));
     }

@@ -74,7 +74,7 @@ impl View<'_> {
                 self.answer(client, &Verdict { request_id, approve: *approve, feedback }, ids)
             }
             Command::RequestPlan { name, content } => self.request_plan(client, name, content, ids),
-            Command::Interrupt { name } => self.interrupt(client, name),
+            Command::Interrupt { name, asked_at } => self.interrupt(client, name, *asked_at),
             Command::Forget { name } => self.forget(client, name),
             Command::Stop { force } => self.stop(client, *force, ids),
             Command::Await { name, incarnation, what } => {

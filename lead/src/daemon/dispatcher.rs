@@ -454,6 +454,19 @@ impl Dispatcher {
         Ok(())
     }
 
+    /// Puts journal and roster back where somebody deleted or replaced them.
+    pub(super) fn look_after_own_files(&mut self) {
+        let now = self.now();
+        match self.journal.look_after(&self.dir, now.wall) {
+            Ok(told) => told.into_iter().for_each(|told| tracing::warn!("{told}")),
+            Err(error) => tracing::error!("journal.jsonl is not where it belongs (tried again): {error}"),
+        }
+        match self.roster.look_after(&self.dir, now) {
+            Ok(told) => told.into_iter().for_each(|told| tracing::warn!("{told}")),
+            Err(error) => tracing::error!("config.json is not what was written (tried again): {error}"),
+        }
+    }
+
     pub(super) fn write_roster(&mut self) {
         if let Err(error) = self.roster.flush(&self.dir, &self.team) {
             tracing::error!("cannot write the roster (tried again): {error}");

@@ -1,9 +1,10 @@
 //! The journal's file: loading it, and appending batches of lines.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 use serde::Deserialize;
-use teamd_shared::fs::{AppendError, AppendLog};
+use teamd_shared::fs::{AppendError, AppendLog, replace};
 use teamd_shared::journal::{FoldError, Line, Team, VERSION};
 use teamd_shared::message::to_json_line;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
@@ -50,6 +51,32 @@ impl Journal {
         let opened = AppendLog::open(dir, &TeamPath::journal(), &TeamPath::journal_torn())?;
         let torn = opened.torn.map(|tail| tail.len());
         Ok(Loaded { journal: Self { log: opened.log }, team, torn })
+    }
+
+    /// Looks whether the path still names this file. If somebody deleted or replaced it, what stands there is moved
+    /// aside, and the same lines are written to the path again. Returns what to tell.
+    ///
+    /// # Errors
+    /// [`JournalError`] if the system refuses; the lines then stand where nobody can read them.
+    pub(super) fn look_after(&mut self, dir: &TeamDir, wall: f64) -> Result<Option<String>, JournalError> {
+        let at = TeamPath::journal();
+        let ours = self.log.file().metadata()?;
+        let found = dir.identity(&at)?;
+        if found == Some((ours.dev(), ours.ino())) {
+            return Ok(None);
+        }
+        let lines = self.log.read_all()?;
+        let mut told = "journal.jsonl was deleted: it is written anew".to_owned();
+        if found.is_some() {
+            let aside = at.with_suffix(&format!(".replaced-{wall:.3}"));
+            dir.rename(&at, &aside)?;
+            told = format!(
+                "journal.jsonl was replaced: what stood there was kept as {aside}, ours is written anew"
+            );
+        }
+        replace(dir, &at, &lines)?;
+        self.log = AppendLog::open(dir, &at, &TeamPath::journal_torn())?.log;
+        Ok(Some(told))
     }
 
     /// Reads the state from the file again, when a batch could not be written.

@@ -9,7 +9,7 @@ use teamd_shared::fs::replace;
 use teamd_shared::journal::Team;
 use teamd_shared::member::{Doing, Status};
 use teamd_shared::name::Name;
-use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use teamd_shared::team_dir::{DirError, Stamp, TeamDir, TeamPath};
 
 use super::event::{Life, Now};
 use super::journal::version_of;
@@ -24,6 +24,8 @@ const LAZY: Duration = Duration::from_millis(20);
 pub(super) struct RosterFile {
     lines: BTreeMap<Name, Shown>,
     dirty: Option<Instant>,
+    /// The file that was written last.
+    written: Option<Stamp>,
 }
 
 #[derive(Debug)]
@@ -46,6 +48,13 @@ pub(super) enum Before {
 #[error("config.json has version {0}, this program knows {VERSION}")]
 pub(super) struct Newer(pub(super) u32);
 
+/// Moves the file aside; returns where to.
+pub(super) fn set_aside(dir: &TeamDir, now: Now) -> Result<String, DirError> {
+    let aside = TeamPath::config().with_suffix(&format!(".unreadable-{:.3}", now.wall));
+    dir.rename(&TeamPath::config(), &aside)?;
+    Ok(aside.to_string())
+}
+
 impl RosterFile {
     /// Looks at the file that is there, and moves it aside if it is no roster.
     pub(super) fn look(dir: &TeamDir, now: Now) -> Result<Result<Before, Newer>, DirError> {
@@ -58,9 +67,7 @@ impl RosterFile {
                 if let Some(version) = newer {
                     return Ok(Err(Newer(version)));
                 }
-                let aside = TeamPath::config().with_suffix(&format!(".unreadable-{:.3}", now.wall));
-                dir.rename(&TeamPath::config(), &aside)?;
-                Ok(Ok(Before::KeptAside(aside.to_string())))
+                Ok(Ok(Before::KeptAside(set_aside(dir, now)?)))
             }
         }
     }
@@ -130,8 +137,34 @@ impl RosterFile {
             return Ok(());
         }
         replace(dir, &TeamPath::config(), self.render(team).as_bytes())?;
+        self.written = dir.stamp(&TeamPath::config())?;
         self.dirty = None;
         Ok(())
+    }
+
+    /// Looks whether the file that was written last still stands there. If not, what stands there is moved aside
+    /// (unless it is a roster like ours), and the file is to be written anew. Returns what to tell.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub(super) fn look_after(&mut self, dir: &TeamDir, now: Now) -> Result<Option<String>, DirError> {
+        let found = dir.stamp(&TeamPath::config())?;
+        if self.written.is_none() || found == self.written {
+            return Ok(None);
+        }
+        self.touch();
+        match Roster::load(dir) {
+            Ok(None) => Ok(Some("config.json was deleted: it is written anew".to_owned())),
+            Ok(Some(roster)) if roster.version <= VERSION => {
+                Ok(Some("config.json was changed by somebody else: it is written anew".to_owned()))
+            }
+            Ok(Some(_)) | Err(_) => {
+                let aside = set_aside(dir, now)?;
+                Ok(Some(format!(
+                    "config.json was no roster any more: it was kept as {aside} and is written anew"
+                )))
+            }
+        }
     }
 
     /// One member a line: as easy for `grep` and `diff` as for `jq`.

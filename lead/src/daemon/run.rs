@@ -27,7 +27,7 @@ use super::live::Live;
 use super::lock::TeamLock;
 use super::perform::Progress;
 use super::reconcile::{Found, reconcile};
-use super::roster::{Before, RosterFile};
+use super::roster::{Before, RosterFile, set_aside};
 use super::supervisor::{Supervisor, worker_program};
 use super::waiters::Waiters;
 use crate::error::CommandError;
@@ -72,6 +72,8 @@ struct Running {
     gone: mpsc::UnboundedReceiver<Life>,
     ends: mpsc::UnboundedReceiver<Event>,
     watch: Option<Watch>,
+    /// Tells when a file of the team directory itself is deleted or replaced. Without it the slow tick finds out.
+    names: Option<Watch>,
     terminate: Signal,
     interrupt: Signal,
     server: JoinHandle<()>,
@@ -90,7 +92,15 @@ impl Running {
                 "the last line of the journal was torn: {length} bytes were set aside in journal.torn"
             );
         }
-        let before = look_at_roster(&dir)?;
+        let mut before = look_at_roster(&dir)?;
+        if loaded.team.seq == 0 && before.as_ref().is_some_and(|before| !before.members.is_empty()) {
+            let now = Now { wall: wall_clock(), monotonic: std::time::Duration::ZERO };
+            let aside = set_aside(&dir, now)?;
+            tracing::warn!(
+                "there is no journal, and config.json has members: it was kept as {aside}, and the team begins anew"
+            );
+            before = None;
+        }
         write_gitignore(&dir)?;
         let worker = worker_program().map_err(|e| failed("cannot find the worker's program", &e))?;
         let (inputs, inputs_queue) = mpsc::channel(INPUTS);
@@ -100,6 +110,9 @@ impl Running {
             .map_err(|e| failed("cannot watch processes", &e))?;
         let lead = LeadInbox::open(Arc::clone(&dir), loaded.team.lead)?;
         let watch = watch_inboxes(&dir, settings.poll);
+        let names = Watch::names(dir.root())
+            .inspect_err(|error| tracing::info!("{error}: what is deleted there is found on the slow timer"))
+            .ok();
         let lead_taken = LeadTaken { position: loaded.team.lead, ..LeadTaken::default() };
         let mut dispatcher = Dispatcher {
             dir: Arc::clone(&dir),
@@ -133,6 +146,7 @@ impl Running {
             gone,
             ends: ends_queue,
             watch,
+            names,
             terminate,
             interrupt,
             server,
@@ -150,10 +164,11 @@ impl Running {
                 Some(life) = self.gone.recv() => self.dispatcher.process_gone(life),
                 Some(event) = self.ends.recv() => events.extend(self.dispatcher.life_over(event)),
                 () = changed(self.watch.as_ref()) => {}
+                () = changed(self.names.as_ref()) => self.look_after_files(),
                 _ = self.terminate.recv() => events.push(Event::Terminate),
                 _ = self.interrupt.recv() => events.push(Event::Terminate),
                 () = sleep_until(wake_up) => {}
-                _ = tick.tick() => events.extend(self.look_after_files()),
+                _ = tick.tick() => events.extend(self.tick()),
             }
             self.gather(&mut events);
             self.dispatcher.handle(events);
@@ -193,18 +208,31 @@ impl Running {
         }
     }
 
-    /// The slow tick: a lost event costs latency, never a message; and a deleted socket is made again.
-    fn look_after_files(&mut self) -> Vec<Event> {
-        let dir = Arc::clone(&self.dispatcher.dir);
-        if is_deleted(&dir) {
-            self.dispatcher.exit = Some(Err("the team directory was deleted".to_owned()));
+    /// The slow tick: a lost event costs latency, never a message.
+    fn tick(&mut self) -> Vec<Event> {
+        self.look_after_files();
+        if self.dispatcher.exit.is_some() {
             return Vec::new();
         }
         self.dispatcher.see_off_departed();
-        if matches!(dir.identity(&TeamPath::config()), Ok(None)) {
-            tracing::warn!("config.json was deleted: it is written anew");
-            self.dispatcher.roster.touch();
+        for watch in [&mut self.watch, &mut self.names].into_iter().flatten() {
+            if let Err(error) = watch.rearm_if_needed() {
+                tracing::warn!("cannot watch the files: {error}");
+            }
         }
+        self.dispatcher.inboxes_changed(&teamd_shared::watch::Changes::Anything)
+    }
+
+    /// What is this daemon's stands at its path, or is made again: the journal, the roster, the socket.
+    fn look_after_files(&mut self) {
+        // Whatever it was, everything is looked at.
+        drop(self.names.as_ref().map(Watch::take));
+        let dir = Arc::clone(&self.dispatcher.dir);
+        if is_deleted(&dir) {
+            self.dispatcher.exit = Some(Err("the team directory was deleted".to_owned()));
+            return;
+        }
+        self.dispatcher.look_after_own_files();
         if matches!(dir.identity(&TeamPath::socket()), Ok(None)) {
             tracing::warn!("the control socket was deleted: it is made again");
             match listen(&dir, self.dispatcher.inputs.clone()) {
@@ -212,12 +240,6 @@ impl Running {
                 Err(error) => tracing::error!("cannot make the control socket again: {error}"),
             }
         }
-        if let Some(watch) = &mut self.watch
-            && let Err(error) = watch.rearm_if_needed()
-        {
-            tracing::warn!("cannot watch the inboxes: {error}");
-        }
-        self.dispatcher.inboxes_changed(&teamd_shared::watch::Changes::Anything)
     }
 
     /// Answers the last commands, stops listening, and takes the socket away while the lock is held.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use teamd_shared::control::{self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, Request};
 use teamd_shared::logging;
+use teamd_shared::process::close_inherited;
 use teamd_shared::team_dir::TeamDir;
 
 use super::lock::TeamLock;
@@ -53,6 +54,13 @@ enum Readiness {
 /// # Errors
 /// [`CommandError`] with the daemon's own reason.
 pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
+    if options.dir.to_str().is_none() {
+        let message = format!("the path of the team directory, {}, is not UTF-8", options.dir.display());
+        return Err(CommandError::new(ExitCode::Failed, message)
+            .hint("rename the directory: its path stands in files that are JSON"));
+    }
+    // Whatever the umask of the shell: what the daemon makes is for its user alone, and usable.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let dir = TeamDir::create(&options.dir)?;
     match lock_or_running(&dir)? {
         Err(started) => Ok(started),
@@ -162,8 +170,9 @@ pub(crate) fn serve(dir: &Path) -> ExitCode {
     error.code()
 }
 
-/// A session of its own, no terminal, the log for what it says.
+/// A session of its own, no terminal, nothing of whoever started it, the log for what it says.
 fn become_daemon(dir: &Path) -> Result<TeamLock, CommandError> {
+    close_inherited().map_err(|e| failed("cannot close what it inherited", &e))?;
     let lock = TeamLock::inherited().map_err(|e| failed("cannot take over the lock", &e))?;
     let lock = lock.ok_or_else(|| {
         CommandError::new(ExitCode::Failed, "another daemon holds the lock").hint("use `teamd start`")

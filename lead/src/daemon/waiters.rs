@@ -64,13 +64,13 @@ impl Waiters {
 
 /// Answers a question about a life, if it has an answer now.
 fn answer(team: &Team, live: &Live, life: &Life, what: &Await) -> Option<Answer> {
-    let gone = |message: String| Some(Err(Refusal::new(RefusalCode::Failed, message)));
+    let gone = |code, message: String| Some(Err(Refusal::new(code, message)));
     let Some(member) = team.members.get(&life.name).map(|state| &state.record) else {
-        return gone(format!("{} was forgotten", life.name));
+        return gone(RefusalCode::NotFound, format!("{} was forgotten", life.name));
     };
     let ended = member.phase.is_ended() || member.incarnation != life.incarnation;
     match what {
-        Await::Ready if ended => gone(not_ready(member)),
+        Await::Ready if ended => gone(RefusalCode::Failed, not_ready(member)),
         Await::Ready => {
             live.of(life).filter(|alive| alive.ready)?;
             let pid = member.process.as_ref()?.pid;
@@ -85,7 +85,7 @@ fn answer(team: &Team, live: &Live, life: &Life, what: &Await) -> Option<Answer>
                 Err(Refusal::new(RefusalCode::Rejected, reason))
             })
         }
-        Await::GateClosed { .. } if ended => gone(format!("{} has ended", life.name)),
+        Await::GateClosed { .. } if ended => gone(RefusalCode::Conflict, format!("{} has ended", life.name)),
         Await::GateClosed { seq } => {
             let acted_on = live.of(life)?.said.acted_on;
             (acted_on >= *seq).then_some(Ok(Done::Recorded { seq: *seq, incarnation: life.incarnation }))

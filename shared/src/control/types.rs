@@ -1,5 +1,7 @@
 //! What is said on the control socket.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
@@ -82,6 +84,8 @@ pub enum Command {
     Interrupt {
         /// The member.
         name: Name,
+        /// When that was asked for ([`crate::clock::since_boot`]).
+        asked_at: Duration,
     },
     /// Move the files of a member that has ended into the archive.
     Forget {
@@ -328,7 +332,10 @@ pub enum ToWorker {
     /// The inbox has grown.
     Ring,
     /// The turn shall end.
-    Interrupt,
+    Interrupt {
+        /// When that was asked for ([`crate::clock::since_boot`]): work that began later is not meant.
+        asked_at: Duration,
+    },
     /// It is not the life that the journal knows: leave.
     Stranger {
         /// Why.

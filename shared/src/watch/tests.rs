@@ -171,7 +171,7 @@ fn what_is_not_there_cannot_be_watched() {
 }
 
 fn target(folder: bool) -> Target {
-    Target { path: PathBuf::from("/t/inbox"), folder }
+    Target { path: PathBuf::from("/t/inbox"), folder, names: false }
 }
 
 /// What an event leaves behind: whether the watch may be dead, and what has changed.

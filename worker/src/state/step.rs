@@ -200,6 +200,10 @@ impl State {
 
     fn plan_step(&self, plan: &Plan, now: Duration) -> Step {
         let verdict = self.word.verdict.as_ref().filter(|verdict| verdict.request_id == plan.request_id);
+        // It expired with the life that had submitted it; the conversation goes on, and so does its plan.
+        if plan.said == Said::Nothing && verdict.is_some_and(|verdict| verdict.status == Status::Expired) {
+            return Step::RenamePlan;
+        }
         if let Some(verdict) = verdict.filter(|verdict| verdict.status != Status::Pending) {
             let feedback = verdict.feedback.clone();
             return Step::Resolve(Verdict::Decided { status: verdict.status, feedback });

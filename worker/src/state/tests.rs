@@ -517,7 +517,7 @@ fn perform(
                 state.skipped();
             }
             Step::NamePlan => state.named(),
-            Step::RenamePlan => state.planning(id("p1")),
+            Step::RenamePlan => state.planning(id("p2")),
             Step::Resolve(_) => {
                 *open -= 1;
                 state.call_ended(*open > 0);
@@ -558,12 +558,11 @@ proptest! {
                 Move::Mail(mail) => state.mail(mail),
                 Move::Reply(status) => {
                     may_leave |= status == Status::Approved && state.answer.is_some();
-                    state.recorded(&id("s1"), status);
-                    state.recorded(&id("p1"), status);
+                    ["s1", "p1", "p2"].into_iter().for_each(|it| state.recorded(&id(it), status));
                 }
                 Move::Refuse(taken) => {
                     state.refused(&id("s1"), String::new(), false);
-                    state.refused(&id("p1"), String::new(), taken);
+                    ["p1", "p2"].into_iter().for_each(|it| state.refused(&id(it), String::new(), taken));
                 }
                 Move::Interrupt => state.interrupt(),
                 Move::Later(seconds) => now += Duration::from_secs(seconds),

@@ -47,7 +47,7 @@ pub(super) fn log_name(text: &str) -> Result<LogName, NameError> {
 }
 
 /// Reads a time.
-pub(super) fn duration(text: &str) -> Result<Duration, &'static str> {
+pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
     parse_duration(text).ok_or("a time such as 500ms, 30s, 2m or 1h is expected")
 }
 

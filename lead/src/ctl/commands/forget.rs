@@ -2,12 +2,13 @@
 
 use serde_json::json;
 use teamd_shared::control::{Command, Done};
+use teamd_shared::team_dir::TeamPath;
 
 use crate::client::{Client, unexpected};
 use crate::ctl::args::Forget;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::escape;
-use crate::error::CommandResult;
+use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
 /// Runs the command.
@@ -19,6 +20,13 @@ pub(in crate::ctl) fn run(context: &Context, args: Forget) -> CommandResult {
             Done::Forgotten { files } => files,
             other => return Err(unexpected(&other)),
         };
+        let of_member = [TeamPath::inbox(&args.name), TeamPath::transcript(&args.name)];
+        if let Some(left) = of_member.iter().find(|file| matches!(dir.identity(file), Ok(Some(_)))) {
+            let message =
+                format!("{} is off the roster, but {left} cannot be moved into the archive", args.name);
+            return Err(CommandError::new(ExitCode::Failed, message)
+                .hint("`teamctl log teamd` says why; it is tried again"));
+        }
         // Those that it may have had; not every member has one of each sort.
         files.retain(|file| dir.root().join(file).exists());
         if context.out.is_json() {

@@ -1,6 +1,7 @@
 //! `teamctl interrupt`: ends the turn of a teammate, and not the teammate.
 
 use serde_json::json;
+use teamd_shared::clock::since_boot;
 use teamd_shared::control::Command;
 
 use crate::client::Client;
@@ -13,8 +14,10 @@ use crate::exit_code::ExitCode;
 pub(in crate::ctl) fn run(context: &Context, args: Interrupt) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
+        // What it begins from now on is not meant.
+        let asked_at = since_boot();
         let mut client = Client::connect(&dir).await?;
-        client.call(Command::Interrupt { name: args.name.clone() }).await?;
+        client.call(Command::Interrupt { name: args.name.clone(), asked_at }).await?;
         match context.out.is_json() {
             true => context.out.json(&json!({"name": args.name}))?,
             false => context.out.text(format_args!("{} is told to stop what it is doing", args.name))?,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use teamd_shared::config::RosterMember;
 use teamd_shared::control::{Await, Command, Done, Refusal, ShutdownOrder};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::{Exit, Status};
@@ -17,7 +18,7 @@ use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::render;
 use crate::ctl::waiting::{self, Interrupt, Waited, Waiting};
-use crate::ctl::{clock, roster};
+use crate::ctl::{clock, journal, roster};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -240,7 +241,8 @@ impl Target {
             ExitCode::Rejected => Ok(End::Rejected(error.message().to_owned())),
             // Whoever ended between the look at the roster, or the first order, and this one is what was wanted.
             ExitCode::Conflict if args.all || self.repeated => self.gone_or(dir, error),
-            _ => Ok(End::Failed(error)),
+            // Whoever was asked, left, and was forgotten meanwhile.
+            _ => Ok(self.end_in_journal(dir)?.unwrap_or(End::Failed(error))),
         }
     }
 
@@ -251,10 +253,24 @@ impl Target {
         ended.map_or(Ok(End::Failed(error)), |status| self.gone(dir, status))
     }
 
-    /// How it ended stands in the roster before the daemon says that it ended.
+    /// How it ended stands in the roster before the daemon says that it ended; if the next life stands there already,
+    /// in the journal.
     fn gone(&self, dir: &TeamDir, status: Status) -> Result<End, CommandError> {
         let roster = roster::load(dir)?;
-        Ok(End::Gone(status, roster.member(&self.name).and_then(|member| member.exit.clone())))
+        let asked = self.asked.as_ref().map(|(_, incarnation)| *incarnation);
+        let this = |member: &&RosterMember| {
+            member.status.is_ended() && asked.is_none_or(|asked| asked == member.incarnation)
+        };
+        if let Some(member) = roster.member(&self.name).filter(this) {
+            return Ok(End::Gone(member.status, member.exit.clone()));
+        }
+        Ok(self.end_in_journal(dir)?.unwrap_or(End::Gone(status, None)))
+    }
+
+    fn end_in_journal(&self, dir: &TeamDir) -> Result<Option<End>, CommandError> {
+        let Some((_, incarnation)) = &self.asked else { return Ok(None) };
+        let end = journal::end_of(dir, &self.name, *incarnation)?;
+        Ok(end.map(|(status, exit)| End::Gone(status, exit)))
     }
 
     fn unanswered(&self, waited: Waited, args: &Shutdown) -> Option<CommandError> {

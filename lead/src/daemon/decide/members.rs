@@ -1,5 +1,7 @@
 //! Spawn, interrupt, forget: what people do to members.
 
+use std::time::Duration;
+
 use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder, ToWorker};
 use teamd_shared::journal::{MemberEvent, MemberRecord, Record};
 use teamd_shared::member::{Gate, LifeEvent, Member, Phase};
@@ -125,7 +127,7 @@ impl View<'_> {
         }
     }
 
-    pub(super) fn interrupt(&self, client: Client, name: &Name) -> Decision {
+    pub(super) fn interrupt(&self, client: Client, name: &Name, asked_at: Duration) -> Decision {
         or_refuse(
             client,
             self.running(name).and_then(|member| {
@@ -136,7 +138,7 @@ impl View<'_> {
                 }
                 let done = Done::Recorded { seq: self.team.seq, incarnation: member.incarnation };
                 Ok(Decision::default()
-                    .act(Action::Say(life, ToWorker::Interrupt))
+                    .act(Action::Say(life, ToWorker::Interrupt { asked_at }))
                     .act(Action::Reply(client, Ok(done))))
             }),
         )

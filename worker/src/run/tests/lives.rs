@@ -2,6 +2,7 @@
 
 use nix::sys::signal::Signal;
 use serde_json::json;
+use teamd_shared::clock::since_boot;
 use teamd_shared::control::ToWorker;
 use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
@@ -150,7 +151,7 @@ fn an_interruption_ends_the_turn_and_not_the_teammate() {
     let team = Team::new();
     let mut worker = team.work("/bash sleep 600\n/bash echo never");
     worker.doing("bash: sleep 600");
-    worker.say(ToWorker::Interrupt);
+    worker.say(ToWorker::Interrupt { asked_at: since_boot() });
     worker.idle();
     assert_eq!(team.results(), [("[interrupted by the lead]".to_owned(), true)]);
     let last = team.transcript().pop().unwrap().event;
@@ -158,6 +159,13 @@ fn an_interruption_ends_the_turn_and_not_the_teammate() {
     team.tell("still there?");
     team.until("an answer", || team.lead("idle_notification").len() == 2);
     assert_eq!(team.lead("idle_notification")[1]["content"], "still there?");
+    // One that comes late, for work that is over, does not end what came after it.
+    let asked_at = since_boot();
+    team.tell("/bash echo begun > begun; sleep 0.2; echo done");
+    team.until("the next work", || team.workspace().join("begun").exists());
+    worker.say(ToWorker::Interrupt { asked_at });
+    team.until("its end", || team.lead("idle_notification").len() == 3);
+    assert_eq!(team.lead("idle_notification")[2]["idle_reason"], "available");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Plans, the gate, and what it lets through.
 
 use serde_json::json;
+use teamd_shared::clock::since_boot;
 use teamd_shared::control::{PlanVerdict, ToWorker};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::{Doing, Gate};
@@ -119,7 +120,7 @@ fn an_interruption_gives_the_plan_up() {
     let team = Team::new();
     let mut worker = team.begin(&closed("/plan_approval Drop it"));
     recorded_plan(&mut worker);
-    worker.say(ToWorker::Interrupt);
+    worker.say(ToWorker::Interrupt { asked_at: since_boot() });
     worker.idle();
     assert_eq!(worker.state.plan, None);
     assert_eq!(team.results(), [("no reply: interrupted by the lead".to_owned(), true)]);

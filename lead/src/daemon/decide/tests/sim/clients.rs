@@ -1,5 +1,7 @@
 //! What people do: commands with sense and without.
 
+use std::time::Duration;
+
 use teamd_shared::control::{Await, Command, ShutdownOrder, SpawnOrder};
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::RejectedLine;
@@ -62,7 +64,7 @@ impl World {
             6..=9 => {
                 Command::RequestPlan { name: self.somebody(true), content: "what will you do?".to_owned() }
             }
-            10..=12 => Command::Interrupt { name: self.somebody(true) },
+            10..=12 => Command::Interrupt { name: self.somebody(true), asked_at: Duration::ZERO },
             13 => Command::Forget { name: self.somebody(false) },
             _ => {
                 let (incarnation, what) = (1 + self.rng.below(3), Await::Ready);

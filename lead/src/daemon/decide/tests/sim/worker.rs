@@ -214,7 +214,7 @@ impl World {
                     plan.heard = if taken { Heard::Taken } else { Heard::Refused };
                 }
             }
-            ToWorker::Interrupt => {
+            ToWorker::Interrupt { .. } => {
                 (worker.working, worker.changing) = (false, false);
                 self.plan_ends(worker);
             }

@@ -122,13 +122,22 @@ fn a_fresh_life_skips_the_mail_of_the_old_one() {
     assert_eq!((desk.member("alice").conversation, desk.member("alice").begins_at.offset), (2, 70));
 }
 
+const NOON: std::time::Duration = std::time::Duration::from_secs(12);
+
 #[test]
 fn an_interrupt_is_said_and_not_journaled() {
     let mut desk = Desk::new();
     desk.runs("alice");
-    let interrupted = desk.on(&Event::Command(CLIENT, Command::Interrupt { name: name("alice") }));
-    assert_eq!((interrupted.records.len(), said(&interrupted)), (0, vec![&ToWorker::Interrupt]));
-    assert_eq!(refusal(desk.ask(Command::Interrupt { name: name("bob") })).0, RefusalCode::NotFound);
+    let interrupted =
+        desk.on(&Event::Command(CLIENT, Command::Interrupt { name: name("alice"), asked_at: NOON }));
+    assert_eq!(
+        (interrupted.records.len(), said(&interrupted)),
+        (0, vec![&ToWorker::Interrupt { asked_at: NOON }])
+    );
+    assert_eq!(
+        refusal(desk.ask(Command::Interrupt { name: name("bob"), asked_at: NOON })).0,
+        RefusalCode::NotFound
+    );
 }
 
 #[test]
@@ -161,7 +170,7 @@ fn commands_about_nobody_are_not_found_and_about_ended_ones_a_conflict() {
         [
             super::super::desk::shutdown(who, None),
             Command::RequestPlan { name: name(who), content },
-            Command::Interrupt { name: name(who) },
+            Command::Interrupt { name: name(who), asked_at: NOON },
         ]
     };
     for command in commands("alice") {

@@ -1,0 +1,23 @@
+//! The clock that all processes of a machine share.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Returns the time since the boot, which nobody sets (`CLOCK_MONOTONIC`): it orders what several processes do.
+pub fn since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    // It is never negative, and its nanoseconds are fewer than a second.
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_goes_on() {
+        let before = since_boot();
+        assert!(before > Duration::ZERO && since_boot() >= before);
+    }
+}

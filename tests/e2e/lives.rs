@@ -79,7 +79,9 @@ fn no_message_is_lost_or_taken_in_twice_whoever_is_killed() {
             );
         }
         if number == 10 || number == 20 {
+            let life = number as i64 / 10;
             team.until("some of it to be done", || done().lines().count() >= number / 2);
+            team.until("its life to be known", || team.incarnation("alice") == life && team.pid("alice") > 0);
             signal(team.pid("alice"), Signal::SIGKILL);
         }
     }

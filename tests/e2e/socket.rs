@@ -186,7 +186,7 @@ fn a_stopped_worker_is_cut_off_and_comes_back() {
     let mut stream = connect(&team);
     stream.write_all(&frame(GREETING)).unwrap();
     let mut replies = stream.try_clone().unwrap();
-    let interrupt = frame(&[&[7, 5, 5], &b"alice"[..]].concat());
+    let interrupt = frame(&[&[7, 5, 5], &b"alice"[..], &[0, 0]].concat());
     let writer =
         std::thread::spawn(move || (0..INTERRUPTS).for_each(|_| stream.write_all(&interrupt).unwrap()));
     let mut length = [0; 4];

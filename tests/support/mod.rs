@@ -420,6 +420,7 @@ pub(crate) fn poll_until(holds: &mut dyn FnMut() -> bool) -> bool {
 }
 
 pub(crate) fn signal(pid: i32, which: Signal) {
+    assert!(pid > 0, "there is no such process");
     // One that is gone already is no failure of the test.
     if let Err(errno) = kill(Pid::from_raw(pid), which) {
         assert_eq!(errno, nix::errno::Errno::ESRCH, "cannot signal {pid}");

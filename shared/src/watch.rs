@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use notify::event::ModifyKind;
+use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
@@ -114,8 +114,8 @@ impl Watch {
         Self::arm(Target { path: path.to_owned(), folder: false, names: false }, force_poll)
     }
 
-    /// Watches which files stand in a folder: those that come, go or are replaced. What is written into one wakes
-    /// nobody.
+    /// Watches which files stand in a folder: those that come, go, are replaced, or were opened to be written. What is
+    /// written into a file that stays open wakes nobody.
     ///
     /// # Errors
     /// As [`Watch::file`], and [`WatchError::Refused`] on a file system without events.
@@ -255,6 +255,8 @@ impl Target {
         }
         let itself = event.paths.contains(&self.path);
         let (wakes, stale) = match event.kind {
+            // Whoever opened a file to write has closed it. (Who appends line by line keeps it open.)
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) if self.names => (true, false),
             // Reading makes these: whoever woke for them would wake itself.
             EventKind::Access(_) => (false, false),
             EventKind::Modify(ModifyKind::Data(_)) if self.names => (false, false),

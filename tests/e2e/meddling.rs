@@ -31,6 +31,8 @@ fn a_roster_that_is_deleted_or_damaged_is_written_anew_and_nobody_answers_from_n
     let kept = std::fs::read_dir(team.path("")).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(kept.into_iter().any(|name| name.to_str().unwrap().starts_with("config.json.unreadable-")));
     assert!(log(&team).contains("is written anew"));
+    std::fs::OpenOptions::new().write(true).truncate(true).open(&config).unwrap();
+    team.teamctl(["send", "alice", "hello again"]).ok();
     std::fs::remove_file(&config).unwrap();
     let all = team.json(["shutdown", "--all"]);
     assert_eq!(all["results"][0]["outcome"], "shutdown", "{all}");

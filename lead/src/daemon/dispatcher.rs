@@ -462,7 +462,11 @@ impl Dispatcher {
             Err(error) => tracing::error!("journal.jsonl is not where it belongs (tried again): {error}"),
         }
         match self.roster.look_after(&self.dir, now) {
-            Ok(told) => told.into_iter().for_each(|told| tracing::warn!("{told}")),
+            Ok(None) => {}
+            Ok(Some(told)) => {
+                tracing::warn!("{told}");
+                self.write_roster();
+            }
             Err(error) => tracing::error!("config.json is not what was written (tried again): {error}"),
         }
     }

@@ -197,6 +197,21 @@ fn events_of_readers_are_not_heard() {
 }
 
 #[test]
+fn who_watches_names_hears_of_no_line_that_is_appended() {
+    let heard = |kind| {
+        let signal = Signal::default();
+        let target = Target { names: true, ..target(true) };
+        target.hear(Ok(Event::new(kind).add_path("/t/inbox/a".into())), &signal);
+        signal.pending.into_inner().unwrap().changes != Changes::default()
+    };
+    assert!(!heard(EventKind::Modify(ModifyKind::Data(DataChange::Any))));
+    assert!(!heard(EventKind::Access(AccessKind::Close(AccessMode::Read))));
+    assert!(heard(EventKind::Access(AccessKind::Close(AccessMode::Write))));
+    assert!(heard(EventKind::Remove(notify::event::RemoveKind::File)));
+    assert!(heard(EventKind::Modify(ModifyKind::Name(notify::event::RenameMode::To))));
+}
+
+#[test]
 fn lost_events_mean_that_anything_may_have_changed() {
     let signal = Signal::default();
     let lost = Event::new(EventKind::Other).set_flag(Flag::Rescan);

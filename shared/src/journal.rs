@@ -185,8 +185,10 @@ pub struct RequestRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestEvent {
-    /// It is pending (or asked again, with more force).
+    /// It is pending.
     Asked,
+    /// It was asked for again, with (earlier) force; its status is as before.
+    Joined,
     /// Answered with yes.
     Approved,
     /// Answered with no.

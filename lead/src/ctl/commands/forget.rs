@@ -15,13 +15,18 @@ use crate::exit_code::ExitCode;
 pub(in crate::ctl) fn run(context: &Context, args: Forget) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
+        let of_member = [TeamPath::inbox(&args.name), TeamPath::transcript(&args.name)];
+        let identified = of_member.map(|file| dir.identity(&file).map(|identity| (file, identity)));
+        let before = identified.into_iter().collect::<Result<Vec<_>, _>>()?;
         let mut client = Client::connect(&dir).await?;
         let mut files = match client.call(Command::Forget { name: args.name.clone() }).await? {
             Done::Forgotten { files } => files,
             other => return Err(unexpected(&other)),
         };
-        let of_member = [TeamPath::inbox(&args.name), TeamPath::transcript(&args.name)];
-        if let Some(left) = of_member.iter().find(|file| matches!(dir.identity(file), Ok(Some(_)))) {
+        // Another one of that name may have been spawned since, with files of its own.
+        let left =
+            before.iter().find(|(file, then)| then.is_some() && dir.identity(file).ok() == Some(*then));
+        if let Some((left, _)) = left {
             let message =
                 format!("{} is off the roster, but {left} cannot be moved into the archive", args.name);
             return Err(CommandError::new(ExitCode::Failed, message)

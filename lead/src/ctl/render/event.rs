@@ -95,6 +95,7 @@ fn request(record: &RequestRecord) -> (String, String) {
     let reason = request.reason.clone().unwrap_or_default();
     match record.event {
         RequestEvent::Asked => (format!("{what} asked"), asked(request)),
+        RequestEvent::Joined => (format!("{what} asked again"), asked(request)),
         RequestEvent::Approved => (format!("{what} approved{by}"), reason),
         RequestEvent::Rejected => (format!("{what} rejected{by}"), reason),
         RequestEvent::Expired => {

@@ -41,7 +41,7 @@ impl View<'_> {
         let open = open.filter(|request| matches!(request.status, Status::Pending | Status::Approved));
         if let Some(open) = open {
             let decision = match with_force(open, order.force_after) {
-                Some(request) => Decision::default().request(RequestEvent::Asked, request, Vec::new()),
+                Some(request) => Decision::default().request(RequestEvent::Joined, request, Vec::new()),
                 None => Decision::default(),
             };
             return (decision, open.request_id.clone());

@@ -84,7 +84,9 @@ impl Promises {
                 record.event == MemberEvent::Exited && record.ended_incarnation.is_none()
             }
             (Record::Request(record), Kind::PlanApproval) => match record.event {
-                RequestEvent::Asked | RequestEvent::Joined | RequestEvent::Approved => record.request.request_id != *id,
+                RequestEvent::Asked | RequestEvent::Joined | RequestEvent::Approved => {
+                    record.request.request_id != *id
+                }
                 RequestEvent::Rejected => false,
                 RequestEvent::Expired => {
                     check(!facts.waits_for.contains(&(id.clone(), request.message_id)), || {

@@ -80,7 +80,12 @@ pub(crate) enum At {
 pub(crate) struct Plan {
     request_id: RequestId,
     said: Said,
+    /// How often its line could not be read where it was written.
+    lost: u32,
 }
+
+/// How often the line of a plan is written again that was lost: somebody may just have emptied the lead's inbox.
+const REWRITES: u32 = 3;
 
 /// What the daemon knows of a plan.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,7 +8,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::message::{AnsweredBy, IdleReason};
 use teamd_shared::request::Status;
 
-use super::{Answer, At, End, Mail, Outcome, Plan, Said, Shutdown, State};
+use super::{Answer, At, End, Mail, Outcome, Plan, REWRITES, Said, Shutdown, State};
 
 /// How long the decision waits after an answer could not be written.
 const RETRY: Duration = Duration::from_secs(1);
@@ -50,7 +50,12 @@ impl State {
         if let Some(answer) = self.answer.as_mut().filter(|answer| answer.request_id == *request_id) {
             answer.outcome = Some(Outcome::Refused(why));
         } else if let Some(plan) = self.plan_mut(request_id) {
-            plan.said = if taken { Said::Taken } else { Said::Refused(why) };
+            plan.lost += u32::from(!taken);
+            plan.said = match taken {
+                true => Said::Taken,
+                false if plan.lost <= REWRITES => Said::Nothing,
+                false => Said::Refused(why),
+            };
         }
     }
 
@@ -140,7 +145,7 @@ impl State {
 
     /// The model submits a plan: the gate closes.
     pub(crate) fn planning(&mut self, request_id: RequestId) {
-        self.at = At::Plan(Plan { request_id, said: Said::Nothing });
+        self.at = At::Plan(Plan { request_id, said: Said::Nothing, lost: 0 });
         self.act();
     }
 

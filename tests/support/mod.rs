@@ -39,6 +39,7 @@ impl Team {
 
     /// A workspace without a team yet, at a path below the scratch directory.
     pub(crate) fn below(path: &str) -> Self {
+        process::hear_interrupts();
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().join(path).join("work");
         std::fs::create_dir_all(&root).unwrap();

@@ -55,6 +55,22 @@ pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
+/// Sees to it that what is started can be interrupted. A shell script that runs the tests in the background has SIGINT
+/// ignored in all of them, and what is ignored stays so in every program that is started; what is caught does not.
+pub(crate) fn hear_interrupts() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+        if u64::from_str_radix(ignored, 16).unwrap() & (1 << (nix::libc::SIGINT - 1)) == 0 {
+            return;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let interrupt = tokio::signal::unix::SignalKind::interrupt();
+        drop(runtime.block_on(async { tokio::signal::unix::signal(interrupt) }).unwrap());
+    });
+}
+
 /// Lets time pass where the test is that nothing happens in it.
 pub(crate) fn let_pass(time: Duration) {
     let began = Instant::now();

@@ -1,6 +1,6 @@
-//! The clock that all processes of a machine share.
+//! The clocks: the one that all processes of a machine share, for order, and that of the wall, for people.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -9,6 +9,11 @@ pub fn since_boot() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     // It is never negative, and its nanoseconds are fewer than a second.
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// Returns seconds since 1970, as people see them: somebody may set this clock, so no order rests on it.
+pub fn wall() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 #[cfg(test)]

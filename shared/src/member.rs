@@ -23,6 +23,17 @@ pub enum Phase {
     Crashed,
 }
 
+impl Phase {
+    /// Returns how the life ended that led here: one that is started again, or was never run, had crashed.
+    pub fn ended_as(self) -> Status {
+        match self {
+            Self::Shutdown => Status::Shutdown,
+            Self::Killed => Status::Killed,
+            Self::Crashed | Self::Spawning | Self::Running => Status::Crashed,
+        }
+    }
+}
+
 /// What can happen to the life of a member's worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LifeEvent {

@@ -4,7 +4,9 @@
 //! no link on the way is followed: a symbolic link planted inside is an error. The team directory itself may
 //! be reached through a link (it may live in the user's state directory).
 
-use std::fmt;
+mod error;
+mod path;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,174 +16,16 @@ use std::path::{Path, PathBuf};
 use rustix::fs::ResolveFlags;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 
-use crate::name::Name;
+pub use error::DirError;
+pub use path::TeamPath;
 
 /// The mode of directories: only the user.
 pub const DIR_MODE: u32 = 0o700;
 /// The mode of files: only the user.
 pub const FILE_MODE: u32 = 0o600;
 
-/// A path inside the team directory, made by this module alone.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct TeamPath {
-    folder: Option<&'static str>,
-    file: String,
-}
-
 /// The folders of a team directory.
 pub const FOLDERS: [&str; 5] = ["inbox", "transcript", "archive", "log", "run"];
-
-impl TeamPath {
-    fn at(folder: &'static str, file: String) -> Self {
-        Self { folder: Some(folder), file }
-    }
-
-    fn top(file: &str) -> Self {
-        Self { folder: None, file: file.to_owned() }
-    }
-
-    /// `journal.jsonl`: the truth. Written by the daemon alone.
-    pub fn journal() -> Self {
-        Self::top("journal.jsonl")
-    }
-
-    /// `journal.torn`: what a killed daemon left of its last journal line.
-    pub fn journal_torn() -> Self {
-        Self::top("journal.torn")
-    }
-
-    /// `config.json`: the roster. Written by the daemon alone, by rename.
-    pub fn config() -> Self {
-        Self::top("config.json")
-    }
-
-    /// `.gitignore`.
-    pub fn gitignore() -> Self {
-        Self::top(".gitignore")
-    }
-
-    /// `inbox/NAME.jsonl`: appended by anyone.
-    pub fn inbox(name: &Name) -> Self {
-        Self::at("inbox", format!("{name}.jsonl"))
-    }
-
-    /// `inbox/NAME.rejected.jsonl`: written by the inbox's reader alone.
-    pub fn rejected(name: &Name) -> Self {
-        Self::at("inbox", format!("{name}.rejected.jsonl"))
-    }
-
-    /// `transcript/NAME.jsonl`: written by the worker alone; its lock is the life.
-    pub fn transcript(name: &Name) -> Self {
-        Self::at("transcript", format!("{name}.jsonl"))
-    }
-
-    /// `transcript/NAME.torn`: what a killed worker left of its last entry.
-    pub fn transcript_torn(name: &Name) -> Self {
-        Self::at("transcript", format!("{name}.torn"))
-    }
-
-    /// `log/NAME.log`, or `log/teamd.log`.
-    pub fn log(name: &str) -> Self {
-        Self::at("log", format!("{name}.log"))
-    }
-
-    /// `log/NAME.background-ID.log`: the output of a background command.
-    pub fn background_log(name: &Name, id: &str) -> Self {
-        Self::at("log", format!("{name}.background-{id}.log"))
-    }
-
-    /// `run/teamd.sock`: the control socket.
-    pub fn socket() -> Self {
-        Self::at("run", "teamd.sock".to_owned())
-    }
-
-    /// `run/teamd.pid`: for people; nothing here reads it.
-    pub fn pid() -> Self {
-        Self::at("run", "teamd.pid".to_owned())
-    }
-
-    /// `archive/FILE`.
-    pub fn archive(file: &str) -> Self {
-        Self::at("archive", file.to_owned())
-    }
-
-    /// The same path with a suffix after its file name.
-    #[must_use]
-    pub fn with_suffix(&self, suffix: &str) -> Self {
-        Self { folder: self.folder, file: format!("{}{suffix}", self.file) }
-    }
-
-    /// Returns the file's own name.
-    pub fn file_name(&self) -> &str {
-        &self.file
-    }
-
-    /// Returns the path below the team directory.
-    pub fn relative(&self) -> PathBuf {
-        self.folder.map(PathBuf::from).unwrap_or_default().join(&self.file)
-    }
-}
-
-impl fmt::Display for TeamPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.folder {
-            Some(folder) => write!(f, "{folder}/{}", self.file),
-            None => f.write_str(&self.file),
-        }
-    }
-}
-
-/// What could not be done in the team directory, with path and verb. Fits behind "error: ".
-#[derive(Debug, thiserror::Error)]
-pub enum DirError {
-    /// There is no team directory there.
-    #[error("there is no team directory at {}", .0.display())]
-    Missing(PathBuf),
-    /// Something else is there.
-    #[error("{} is not a directory", .0.display())]
-    NotADirectory(PathBuf),
-    /// It belongs to another user.
-    #[error("{} belongs to user {owner}, not to user {user}", .path.display())]
-    Foreign {
-        /// The team directory, or something in it.
-        path: PathBuf,
-        /// The user id that owns it.
-        owner: u32,
-        /// The user id of this process.
-        user: u32,
-    },
-    /// A symbolic link stands where a file or folder is expected.
-    #[error("{} is a symbolic link, and links inside the team directory are not followed", .0.display())]
-    Link(PathBuf),
-    /// Something other than a regular file stands where a file is expected.
-    #[error("{} is not a regular file", .0.display())]
-    NotAFile(PathBuf),
-    /// The system refused.
-    #[error("cannot {verb} {}: {source}", .path.display())]
-    Io {
-        /// What was tried.
-        verb: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-}
-
-impl DirError {
-    /// Returns the system's error, where there is one.
-    pub fn io_kind(&self) -> Option<io::ErrorKind> {
-        match self {
-            Self::Io { source, .. } => Some(source.kind()),
-            _ => None,
-        }
-    }
-
-    /// Tells whether the thing is simply not there.
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Missing(_)) || self.io_kind() == Some(io::ErrorKind::NotFound)
-    }
-}
 
 /// What tells a file from what was at its path before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -354,6 +198,16 @@ impl TeamDir {
             .map_err(|errno| self.explain("rename", from, errno))
     }
 
+    /// Lets two things in the team directory change places, in one step (`renameat2(2)`, Linux 3.15).
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses, or cannot.
+    pub fn exchange(&self, one: &TeamPath, other: &TeamPath) -> Result<(), DirError> {
+        let (from, to) = (self.folder_of(one)?, self.folder_of(other)?);
+        exchange(from.as_fd(), &one.file, to.as_fd(), &other.file)
+            .map_err(|errno| self.explain("exchange", other, errno))
+    }
+
     /// Removes a file; one that is not there is no error.
     ///
     /// # Errors
@@ -433,6 +287,16 @@ fn close_to_others(folder: BorrowedFd<'_>, shown: &Path) -> Result<(), DirError>
     rustix::fs::fchmod(folder, Mode::from_raw_mode(stat.st_mode & DIR_MODE)).map_err(io("change the mode of"))
 }
 
+#[cfg(target_os = "linux")]
+fn exchange(from: BorrowedFd<'_>, one: &str, to: BorrowedFd<'_>, other: &str) -> rustix::io::Result<()> {
+    rustix::fs::renameat_with(from, one, to, other, rustix::fs::RenameFlags::EXCHANGE)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn exchange(_: BorrowedFd<'_>, _: &str, _: BorrowedFd<'_>, _: &str) -> rustix::io::Result<()> {
+    Err(rustix::io::Errno::NOSYS)
+}
+
 fn make_dir(parent: BorrowedFd<'_>, path: &Path, shown: &Path) -> Result<(), DirError> {
     match rustix::fs::mkdirat(parent, path, Mode::from_raw_mode(DIR_MODE)) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
@@ -452,6 +316,7 @@ pub fn locate(flag: Option<&Path>, here: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::Name;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn scratch() -> (tempfile::TempDir, TeamDir) {

@@ -82,6 +82,35 @@ fn a_disk_that_is_full_for_the_daemon_changes_nothing_and_is_recovered_from() {
 
 /// Where not one byte fits below the limit, the kernel sends SIGXFSZ, which ends a process that is not prepared.
 #[test]
+fn a_stop_that_could_not_be_recorded_goes_on_when_it_can_be() {
+    let team = Team::started();
+    team.teamd(["stop"]).ok();
+    let journal = team.file("journal.jsonl");
+    let stopping = journal.lines().rev().nth(1).unwrap().len();
+    team.teamd(["start"]).ok();
+    let pid = team.daemon_pid();
+    // The line that it is about to end fits, the one that it has does not.
+    limit_files(pid, Some(team.file("journal.jsonl").len() + stopping + 20));
+    let stop = team.start_teamd(["stop"]);
+    team.until("it to fail", || team.file("log/teamd.log").contains("cannot write the journal"));
+    limit_files(pid, None);
+    stop.finish().ok();
+    assert!(team.file("journal.jsonl").lines().last().unwrap().contains("stopped"));
+}
+
+#[test]
+fn a_socket_that_could_be_made_is_served_whatever_else_could_not() {
+    let team = Team::started();
+    let pid = team.daemon_pid();
+    limit_files(pid, Some(0));
+    std::fs::remove_dir_all(team.path("run")).unwrap();
+    team.teamd(["status"]).ok();
+    assert!(!team.path("run/teamd.pid").exists());
+    limit_files(pid, None);
+    team.spawn("alice", "");
+}
+
+#[test]
 fn a_limit_on_the_size_of_files_does_not_end_the_daemon() {
     let team = Team::started();
     let pid = team.daemon_pid();

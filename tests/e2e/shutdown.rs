@@ -160,6 +160,21 @@ fn the_waiting_ends_after_its_time_and_the_request_lives_on() {
 }
 
 #[test]
+fn who_does_not_want_to_wait_is_told_what_was_asked_all_the_same() {
+    let team = Team::started();
+    team.spawn("alice", HELD);
+    team.until_held();
+    assert_eq!(team.shutdown("alice", &["--timeout", "0s", "--no-wait"], 0)["outcome"], "pending");
+    let asked = team.shutdown("alice", &["--timeout", "0s"], 5);
+    assert_eq!(
+        (&asked["outcome"], &asked["request_id"]),
+        (&json!("pending"), &json!(team.last_request("shutdown")))
+    );
+    team.release();
+    team.wait_for("alice", "shutdown");
+}
+
+#[test]
 fn ordinary_mail_before_the_request_is_taken_in_first() {
     let team = Team::started();
     team.spawn("alice", "");

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 
+use teamd_shared::clock;
 use teamd_shared::inbox::{self, Line, ReadError, Reader, Rejection};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
@@ -16,7 +17,6 @@ use teamd_shared::watch::{Watch, WatchError};
 use uuid::Uuid;
 
 use crate::state::Mail;
-use crate::transcript::unix_now;
 
 /// How many lines wait in memory at most, give or take a look; the rest waits in the file.
 const MAX_WAITING: usize = 4096;
@@ -230,7 +230,7 @@ impl Mailbox {
 
     /// Puts a line that is no message into quarantine; a second time changes nothing.
     pub(crate) fn reject(&self, offset: u64, rejection: &Rejection) {
-        if let Err(error) = inbox::reject(&self.dir, &self.name, offset, rejection, unix_now()) {
+        if let Err(error) = inbox::reject(&self.dir, &self.name, offset, rejection, clock::wall()) {
             tracing::error!("a line that is no message could not be kept: {error}");
         }
     }

@@ -2,11 +2,9 @@
 //!
 //! Ids are chosen by the caller, before the line is written: a line that is written again carries the same.
 
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
+use teamd_shared::clock;
 use teamd_shared::inbox::{self, AppendError, Appended, Durability};
 use teamd_shared::message::{Body, IdleReason, LEAD, Message, summary_of};
 use teamd_shared::name::Name;
@@ -14,13 +12,9 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use uuid::Uuid;
 
 use crate::replay::Owed;
-use crate::transcript::unix_now;
 
 /// How much of an answer that does not fit into a message is sent, in bytes.
 const CUT: usize = 64 << 10;
-
-/// How far back the lead's inbox is searched for a notice, in bytes.
-const LOOK_BACK: u64 = 1 << 20;
 
 /// The writer.
 #[derive(Debug)]
@@ -48,7 +42,7 @@ impl Outbox {
 
     /// Makes a message of this member; `to` is what stands in it (what is for `user`, the lead's inbox holds).
     pub(crate) fn message(&self, id: Uuid, to: &str, body: Body) -> Message {
-        Message::new(id, self.from.as_str(), to, unix_now(), body)
+        Message::new(id, self.from.as_str(), to, clock::wall(), body)
     }
 
     /// Writes a message into an inbox.
@@ -79,7 +73,7 @@ impl Outbox {
     pub(crate) fn notify_once(&self, notice: &Owed) {
         let (Owed::Idle { message_id, .. } | Owed::Rejected { message_id, .. }) = notice;
         // An inbox that cannot be read holds nothing: a second line with the same id is dropped by its reader.
-        if !self.lead_holds(*message_id).unwrap_or(false) {
+        if !inbox::holds(&self.dir, &Name::lead(), *message_id).unwrap_or(false) {
             self.notify(notice);
         }
     }
@@ -99,17 +93,6 @@ impl Outbox {
     fn about(&self, offset: u64, reason: &str) -> String {
         let (inbox, kept) = (TeamPath::inbox(&self.from), TeamPath::rejected(&self.from));
         format!("a line of {inbox} (at offset {offset}) is no message: {reason}; it is kept in {kept}")
-    }
-
-    fn lead_holds(&self, id: Uuid) -> io::Result<bool> {
-        let file =
-            self.dir.open_file(&TeamPath::inbox(&Name::lead()), OFlags::RDONLY).map_err(io::Error::other)?;
-        let length = file.metadata()?.len();
-        let start = length.saturating_sub(LOOK_BACK);
-        let mut bytes = vec![0; usize::try_from(length - start).map_err(io::Error::other)?];
-        file.read_exact_at(&mut bytes, start)?;
-        let id = id.to_string();
-        Ok(bytes.windows(id.len()).any(|window| window == id.as_bytes()))
     }
 }
 

@@ -7,9 +7,9 @@
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
+use teamd_shared::clock;
 use teamd_shared::fs::{AppendError, AppendLog};
 use teamd_shared::message::to_json_line;
 use teamd_shared::name::Name;
@@ -133,7 +133,7 @@ impl Transcript {
 
     /// Appends an entry.
     pub(crate) fn append(&mut self, event: &Event) -> Result<(), TranscriptError> {
-        let entry = Entry { at: unix_now(), inbox: self.cursor, event: event.clone() };
+        let entry = Entry { at: clock::wall(), inbox: self.cursor, event: event.clone() };
         let value =
             serde_json::to_value(&entry).map_err(|error| self.unwritten(AppendError::Write(error.into())))?;
         let mut line = to_json_line(&value);
@@ -152,11 +152,6 @@ impl Transcript {
     fn unwritten(&self, source: AppendError) -> TranscriptError {
         TranscriptError::Write { path: self.path.clone(), source }
     }
-}
-
-/// Returns the time of day, in seconds since 1970. Nothing is decided by it.
-pub(crate) fn unix_now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 fn contains(line: &[u8], part: &[u8]) -> bool {

@@ -1,22 +1,16 @@
 //! Times for people: ages, and the time of day where the user is. It reads the clock and the time zone,
 //! nothing rests on either.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
+use teamd_shared::clock::wall;
 
 /// The length of a day, in seconds.
 const DAY: i64 = 86_400;
 
-/// Returns the time, in seconds since 1970.
-pub(crate) fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
-}
-
 /// Returns how long ago a time (seconds since 1970) was, such as `3s`, `5m`, `2h` or `4d`.
 pub(crate) fn age(since: f64) -> String {
-    span(now() - since)
+    span(wall() - since)
 }
 
 /// Returns a number of seconds as a person would say it.
@@ -33,7 +27,7 @@ pub(crate) fn span(seconds: f64) -> String {
 /// Returns the local time of day of a time (seconds since 1970), with the date where that is not today.
 pub(crate) fn time_of_day(at: f64) -> String {
     let zone = TimeZone::system();
-    show(&local(at, &zone), &local(now(), &zone))
+    show(&local(at, &zone), &local(wall(), &zone))
 }
 
 fn local(at: f64, zone: &TimeZone) -> Zoned {

@@ -1,7 +1,7 @@
 //! The journal, as the commands read it. They never write it.
 
-use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent};
-use teamd_shared::member::{Exit, Phase, Status};
+use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent, read_lines};
+use teamd_shared::member::{Exit, Status};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -55,13 +55,7 @@ pub(crate) fn end_of(
             && (record.event, &record.member.name) == (MemberEvent::Exited, name)
             && record.ended_incarnation.unwrap_or(record.member.incarnation) == incarnation
         {
-            let status = match record.member.phase {
-                Phase::Shutdown => Status::Shutdown,
-                Phase::Killed => Status::Killed,
-                // One that is started again had crashed.
-                Phase::Crashed | Phase::Spawning | Phase::Running => Status::Crashed,
-            };
-            end = Some((status, record.member.exit.clone()));
+            end = Some((record.member.phase.ended_as(), record.member.exit.clone()));
         }
         Ok(())
     })?;
@@ -73,22 +67,14 @@ fn each_line(dir: &TeamDir, mut take: impl FnMut(&Line) -> Result<(), String>) -
         Err(error) if error.is_not_found() => return Ok(()),
         other => other?,
     };
-    let whole = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
-    for (index, line) in bytes[..whole].split(|&byte| byte == b'\n').enumerate() {
-        if line.is_empty() {
-            continue;
-        }
-        serde_json::from_slice(line)
-            .map_err(|error| error.to_string())
-            .and_then(|line| take(&line))
-            .map_err(|why| {
-                let path = dir.path(&TeamPath::journal());
-                CommandError::new(
-                    ExitCode::Failed,
-                    format!("cannot read line {} of {}: {why}", index + 1, path.display()),
-                )
-                .hint("`teamd start` says how to go on")
-            })?;
+    let bad = |number: usize, why: String| {
+        let path = dir.path(&TeamPath::journal());
+        CommandError::new(ExitCode::Failed, format!("cannot read line {number} of {}: {why}", path.display()))
+            .hint("`teamd start` says how to go on")
+    };
+    for line in read_lines(&bytes) {
+        let (number, line) = line.map_err(|unreadable| bad(unreadable.number, unreadable.why))?;
+        take(&line).map_err(|why| bad(number, why))?;
     }
     Ok(())
 }

@@ -11,13 +11,14 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript;
 use teamd_shared::watch::SLOW_TICK;
 
-use super::context::block_on;
 use crate::client::is_locked;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
 /// How long a daemon may take to write the roster anew: it looks after it on its slow tick at the latest.
 const REPAIR: Duration = Duration::from_secs(SLOW_TICK.as_secs() + 1);
+/// How long it may take to record the end of a process.
+const RECORDED: Duration = Duration::from_secs(5);
 /// Between two looks whether it has.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -49,16 +50,26 @@ fn load_or_wait(dir: &TeamDir) -> Result<Option<Roster>, ConfigError> {
     }
 }
 
-/// Sleeps, within a runtime or without one.
+/// Waits a moment for the daemon to write the roster.
+#[expect(clippy::disallowed_methods, reason = "a few milliseconds, in rare cases: a watch would cost more")]
 fn pause() {
-    let sleep = || {
-        block_on(async {
-            tokio::time::sleep(PAUSE).await;
-            Ok(())
-        })
-    };
-    // Where a thread, or a runtime, cannot be had, it is looked at again without a pause.
-    std::thread::scope(|scope| drop(scope.spawn(sleep).join()));
+    std::thread::sleep(PAUSE);
+}
+
+/// Loads the roster, once the daemon has recorded the end of a process that is gone: in a moment it will have.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn load_settled(dir: &TeamDir, name: &Name) -> Result<Roster, CommandError> {
+    let began = Instant::now();
+    loop {
+        let roster = load(dir)?;
+        let gone = roster.member(name).is_some_and(|member| roster.process_is_gone(member));
+        if !gone || began.elapsed() > RECORDED {
+            return Ok(roster);
+        }
+        pause();
+    }
 }
 
 /// Finds a member.

@@ -50,7 +50,7 @@ pub(super) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         Event::Spawn(client, order, facts) => view.spawn(*client, order, facts),
         Event::Connected { life, state, .. } => view.connected(life, state),
         Event::Said { life, state } => view.said(life, state),
-        Event::Named { life, request_id, line } => view.named(life, request_id, line, ids),
+        Event::Named { life, request_id, line } => view.named(life, request_id, line),
         Event::Leaving { life } => view.leaving(life),
         Event::Disconnected { .. } => Decision::default(),
         Event::Started { life, process } => view.started(life, process, ids),

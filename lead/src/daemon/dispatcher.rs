@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use teamd_shared::control::{Done, Refusal, RefusalCode, StopOutcome, ToWorker, Welcome};
+use teamd_shared::clock;
+use teamd_shared::control::{Done, Refusal, StopOutcome, ToWorker, Welcome};
 use teamd_shared::fs::AppendError;
 use teamd_shared::id::RandomIds;
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
@@ -31,7 +32,7 @@ use super::waiters::Waiters;
 use super::word::word;
 
 /// How long events wait that could not be journaled, before they are tried again.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 /// Everything that the daemon owns. Only this file changes it (`intake` reads what a decision rests on).
 pub(super) struct Dispatcher {
@@ -69,18 +70,18 @@ pub(super) struct Dispatcher {
 
 /// What a batch of events led to.
 #[derive(Default)]
-struct Batch {
-    lines: Vec<Line>,
-    actions: Vec<Action>,
+pub(super) struct Batch {
+    pub(super) lines: Vec<Line>,
+    pub(super) actions: Vec<Action>,
     /// The members that something was decided or said about.
     touched: BTreeSet<Name>,
-    events: Vec<Event>,
+    pub(super) events: Vec<Event>,
 }
 
 impl Dispatcher {
     /// Returns the time now.
     pub(super) fn now(&self) -> Now {
-        Now { wall: wall_clock(), monotonic: self.began.elapsed() }
+        Now { wall: clock::wall(), monotonic: self.began.elapsed() }
     }
 
     /// Returns when something is due without any event.
@@ -226,76 +227,7 @@ impl Dispatcher {
         }
     }
 
-    /// Nothing of the batch holds: the state is what the journal says, every caller is told, and what the
-    /// world did is tried again.
-    fn not_written(&mut self, batch: Batch, error: &AppendError) {
-        tracing::error!("cannot write the journal: {error}");
-        if let AppendError::Broken(error) = error {
-            self.exit = Some(Err(format!("the disk cannot be trusted any more: {error}")));
-            return;
-        }
-        match self.journal.fold() {
-            Ok(team) => {
-                self.lead_taken.position = team.lead;
-                self.team = team;
-            }
-            Err(error) => {
-                self.exit = Some(Err(error.to_string()));
-                return;
-            }
-        }
-        let refusal = Refusal::new(RefusalCode::Failed, format!("cannot write the journal: {error}"))
-            .hint("nothing was changed; free space on the disk, and try again");
-        for event in batch.events {
-            match event {
-                Event::Command(client, _) | Event::Spawn(client, ..) => {
-                    self.connections.reply(client, Err(refusal.clone()));
-                }
-                Event::Terminate if self.live.terminations > 1 => {
-                    self.exit = Some(Err("told to end, and the journal cannot be written".to_owned()));
-                }
-                // It is counted again when it is tried again.
-                Event::Terminate => {
-                    self.live.terminations -= 1;
-                    self.backlog.push_back(Event::Terminate);
-                }
-                // It comes again by itself, or is known already.
-                Event::Deadline | Event::Disconnected { .. } => {}
-                Event::Connected { life, state, .. } => self.backlog.push_back(Event::Said { life, state }),
-                Event::Unreadable { .. } => {
-                    self.lead_taken.open += 1;
-                    self.backlog.push_back(event);
-                }
-                other => self.backlog.push_back(other),
-            }
-        }
-        // Why a life is killed was journaled long before.
-        for action in batch.actions {
-            if let Action::Kill(life) = action
-                && self.team.members.get(&life.name).is_some_and(|state| state.record.ending.is_some())
-            {
-                self.kill(&life);
-            }
-        }
-        self.live.postpone(self.began.elapsed() + RETRY);
-        self.retry_at = Some(Instant::now() + RETRY);
-    }
-
-    /// Takes out what could not be journaled. A worker may stand elsewhere by now than where it said.
-    fn take_backlog(&mut self) -> VecDeque<Event> {
-        let mut backlog = std::mem::take(&mut self.backlog);
-        for event in &mut backlog {
-            if let Event::Said { life, state } = event {
-                if let Some(alive) = self.live.of(life) {
-                    state.clone_from(&alive.said);
-                }
-                self.say_word(&life.name);
-            }
-        }
-        backlog
-    }
-
-    fn kill(&mut self, life: &Life) {
+    pub(super) fn kill(&mut self, life: &Life) {
         self.supervisor.kill(life);
         self.live.killed(life);
     }
@@ -377,7 +309,7 @@ impl Dispatcher {
         self.connections.say(life, ToWorker::Welcome(Box::new(welcome)));
     }
 
-    fn say_word(&mut self, name: &Name) {
+    pub(super) fn say_word(&mut self, name: &Name) {
         let Some(incarnation) = self.team.members.get(name).map(|state| state.record.incarnation) else {
             return;
         };
@@ -454,23 +386,6 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Puts journal and roster back where somebody deleted or replaced them.
-    pub(super) fn look_after_own_files(&mut self) {
-        let now = self.now();
-        match self.journal.look_after(&self.dir, now.wall) {
-            Ok(told) => told.into_iter().for_each(|told| tracing::warn!("{told}")),
-            Err(error) => tracing::error!("journal.jsonl is not where it belongs (tried again): {error}"),
-        }
-        match self.roster.look_after(&self.dir, now) {
-            Ok(None) => {}
-            Ok(Some(told)) => {
-                tracing::warn!("{told}");
-                self.write_roster();
-            }
-            Err(error) => tracing::error!("config.json is not what was written (tried again): {error}"),
-        }
-    }
-
     pub(super) fn write_roster(&mut self) {
         if let Err(error) = self.roster.flush(&self.dir, &self.team) {
             tracing::error!("cannot write the roster (tried again): {error}");
@@ -507,9 +422,4 @@ fn subject(record: &Record) -> Option<Name> {
 
 fn subjects(lines: &[Line]) -> BTreeSet<Name> {
     lines.iter().filter_map(|line| subject(&line.record)).collect()
-}
-
-/// Returns seconds since 1970.
-pub(super) fn wall_clock() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use serde::Deserialize;
 use teamd_shared::fs::{AppendError, AppendLog, replace};
-use teamd_shared::journal::{FoldError, Line, Team, VERSION};
+use teamd_shared::journal::{FoldError, Line, Team, Unreadable, VERSION, read_lines};
 use teamd_shared::message::to_json_line;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
@@ -66,15 +66,16 @@ impl Journal {
             return Ok(None);
         }
         let lines = self.log.read_all()?;
-        let mut told = "journal.jsonl was deleted: it is written anew".to_owned();
-        if found.is_some() {
+        let told = if found.is_none() {
+            replace(dir, &at, &lines)?;
+            "journal.jsonl was deleted: it is written anew".to_owned()
+        } else {
+            // In one step: a kill in between must not leave the path without a journal.
             let aside = at.with_suffix(&format!(".replaced-{wall:.3}"));
-            dir.rename(&at, &aside)?;
-            told = format!(
-                "journal.jsonl was replaced: what stood there was kept as {aside}, ours is written anew"
-            );
-        }
-        replace(dir, &at, &lines)?;
+            replace(dir, &aside, &lines)?;
+            dir.exchange(&aside, &at)?;
+            format!("journal.jsonl was replaced: what stood there was kept as {aside}, ours is back")
+        };
         self.log = AppendLog::open(dir, &at, &TeamPath::journal_torn())?.log;
         Ok(Some(told))
     }
@@ -100,22 +101,19 @@ impl Journal {
 
 /// Folds the whole lines of a journal.
 fn fold(bytes: &[u8]) -> Result<Team, JournalError> {
-    let whole = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
     let mut team = Team::default();
-    let lines = bytes[..whole].split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
-    for (index, line) in lines {
-        let number = index + 1;
-        let line = serde_json::from_slice::<Line>(line).map_err(|error| unreadable(number, line, &error))?;
+    for line in read_lines(bytes) {
+        let (number, line) = line.map_err(unreadable)?;
         team.apply(&line).map_err(|why| JournalError::Fold { number, why })?;
     }
     Ok(team)
 }
 
 /// Says why a line cannot be read. One that says it is newer need not look like ours.
-fn unreadable(number: usize, line: &[u8], error: &serde_json::Error) -> JournalError {
-    match version_of(line) {
+fn unreadable(Unreadable { number, text, why }: Unreadable<'_>) -> JournalError {
+    match version_of(text) {
         Some(version) if version > VERSION => JournalError::Fold { number, why: FoldError::Newer(version) },
-        _ => JournalError::Unreadable { number, why: error.to_string() },
+        _ => JournalError::Unreadable { number, why },
     }
 }
 

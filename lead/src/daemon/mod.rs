@@ -20,6 +20,7 @@ mod journal;
 mod lead_inbox;
 mod live;
 mod lock;
+mod mend;
 mod perform;
 mod reconcile;
 mod roster;

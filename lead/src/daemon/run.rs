@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::fs::OFlags;
+use teamd_shared::clock;
 use teamd_shared::config::Roster;
 use teamd_shared::control::Listener;
 use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
@@ -19,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::control_server::{Connections, Input, accept};
-use super::dispatcher::{Dispatcher, wall_clock};
+use super::dispatcher::Dispatcher;
 use super::event::{Event, Life, Now};
 use super::journal::Journal;
 use super::lead_inbox::{LeadInbox, LeadTaken};
@@ -94,7 +95,7 @@ impl Running {
         }
         let mut before = look_at_roster(&dir)?;
         if loaded.team.seq == 0 && before.as_ref().is_some_and(|before| !before.members.is_empty()) {
-            let now = Now { wall: wall_clock(), monotonic: std::time::Duration::ZERO };
+            let now = Now { wall: clock::wall(), monotonic: std::time::Duration::ZERO };
             let aside = set_aside(&dir, now)?;
             tracing::warn!(
                 "there is no journal, and config.json has members: it was kept as {aside}, and the team begins anew"
@@ -274,7 +275,7 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
     let record = TeamRecord {
         event: TeamEvent::Started,
         team_name: if dispatcher.team.seq > 0 { dispatcher.team.team_name.clone() } else { team_name },
-        daemon: Some(Daemon { process, started_at: wall_clock() }),
+        daemon: Some(Daemon { process, started_at: clock::wall() }),
         rejected: Vec::new(),
         tell: Vec::new(),
     };
@@ -324,7 +325,7 @@ fn tell(dispatcher: &Dispatcher, found: Found) {
 }
 
 fn look_at_roster(dir: &TeamDir) -> Result<Option<Roster>, CommandError> {
-    let now = Now { wall: wall_clock(), monotonic: std::time::Duration::ZERO };
+    let now = Now { wall: clock::wall(), monotonic: std::time::Duration::ZERO };
     match RosterFile::look(dir, now)? {
         Ok(Before::Usable(roster)) => Ok(roster),
         Ok(Before::KeptAside(name)) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use teamd_shared::control::{Await, Done, Refusal, RefusalCode, StopOutcome};
 use teamd_shared::journal::Team;
-use teamd_shared::member::{Doing, Member, Phase, Status};
+use teamd_shared::member::{Doing, Member, Status};
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Kind};
 
@@ -76,7 +76,7 @@ fn answer(team: &Team, live: &Live, life: &Life, what: &Await) -> Option<Answer>
             let pid = member.process.as_ref()?.pid;
             Some(Ok(Done::Ready { pid, status: status(team, live, member) }))
         }
-        Await::Ended { .. } if ended => Some(Ok(Done::Ended { status: end_of(member) })),
+        Await::Ended { .. } if ended => Some(Ok(Done::Ended { status: member.phase.ended_as() })),
         Await::Ended { request_id } => {
             let request = team.requests.get(request_id)?;
             let rejected = request.status == request::Status::Rejected && member.ending.is_none();
@@ -90,15 +90,6 @@ fn answer(team: &Team, live: &Live, life: &Life, what: &Await) -> Option<Answer>
             let acted_on = live.of(life)?.said.acted_on;
             (acted_on >= *seq).then_some(Ok(Done::Recorded { seq: *seq, incarnation: life.incarnation }))
         }
-    }
-}
-
-/// The status of the life that ended: of a restarted member the crash of the life before.
-fn end_of(member: &Member) -> Status {
-    match member.phase {
-        Phase::Shutdown => Status::Shutdown,
-        Phase::Killed => Status::Killed,
-        Phase::Crashed | Phase::Spawning | Phase::Running => Status::Crashed,
     }
 }
 

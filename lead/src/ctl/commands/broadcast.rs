@@ -1,6 +1,7 @@
 //! `teamctl broadcast`: appends one message to the inbox of every teammate that runs.
 
 use serde_json::json;
+use teamd_shared::clock;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::append;
 use teamd_shared::message::{ALL, Body, LEAD, Message};
@@ -9,7 +10,7 @@ use teamd_shared::name::Name;
 use super::send::{Fate, ended_meanwhile, look_again, runs};
 use crate::ctl::args::Broadcast;
 use crate::ctl::context::Context;
-use crate::ctl::{clock, roster, text};
+use crate::ctl::{roster, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -21,7 +22,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
     let running: Vec<&Name> =
         roster.members.iter().filter(|member| runs(&roster, member)).map(|member| &member.name).collect();
     let id = RandomIds.message();
-    let message = Message::new(id, LEAD, ALL, clock::now(), Body::Broadcast).with_content(content);
+    let message = Message::new(id, LEAD, ALL, clock::wall(), Body::Broadcast).with_content(content);
     let (mut sent, mut codes) = (Vec::new(), Vec::new());
     // It is the lead that says this, and nobody writes to itself.
     for name in running.into_iter().filter(|name| **name != Name::lead()) {

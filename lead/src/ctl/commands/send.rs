@@ -3,9 +3,8 @@
 //! The roster is looked at before the append, so that nobody writes to a name that is not there, and once more
 //! after it: whoever ended in between may never read the message, and the sender must know.
 
-use std::time::{Duration, Instant};
-
 use serde_json::json;
+use teamd_shared::clock;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::{Appended, append};
@@ -15,15 +14,10 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript;
 
 use crate::ctl::args::Send;
-use crate::ctl::context::{Context, block_on};
-use crate::ctl::{clock, roster, text};
+use crate::ctl::context::Context;
+use crate::ctl::{roster, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
-
-/// How long the daemon has to record the end of a process.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks whether it has.
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
@@ -37,7 +31,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
     // A person with teamctl has the lead's role, but nobody writes to itself.
     let from = if is_lead { USER } else { LEAD };
     let id = RandomIds.message();
-    let message = Message::new(id, from, &to.to, clock::now(), Body::Message).with_content(content);
+    let message = Message::new(id, from, &to.to, clock::wall(), Body::Message).with_content(content);
     let appended = append(&dir, &to.owner, &message, context.settings.durability)?;
     let fate = match is_lead {
         true => Fate::Sent,
@@ -90,18 +84,7 @@ pub(super) enum Fate {
 /// # Errors
 /// [`ExitCode::Conflict`] or [`ExitCode::NotFound`] if a next life will not read it by itself.
 pub(super) fn look_again(dir: &TeamDir, name: &Name, appended: Appended) -> Result<Fate, CommandError> {
-    let mut roster = roster::load(dir)?;
-    let is_gone = |roster: &Roster| roster.member(name).is_some_and(|member| roster.process_is_gone(member));
-    if is_gone(&roster) {
-        roster = block_on(async {
-            let began = Instant::now();
-            while is_gone(&roster) && began.elapsed() < PATIENCE {
-                tokio::time::sleep(PAUSE).await;
-                roster = roster::load(dir)?;
-            }
-            Ok(roster)
-        })?;
-    }
+    let roster = roster::load_settled(dir, name)?;
     let Some(member) = roster.member(name) else {
         let message = format!("{name} was forgotten while the message was sent");
         return Err(CommandError::new(ExitCode::NotFound, message)
@@ -132,8 +115,11 @@ pub(super) fn ended_meanwhile(name: &Name) -> CommandError {
 mod tests {
     use super::*;
     use crate::ctl::roster::tests::{member, team};
+    use teamd_shared::fs::replace;
     use teamd_shared::member::Exit;
     use teamd_shared::position::Position;
+    use teamd_shared::process::Identity;
+    use teamd_shared::team_dir::TeamPath;
 
     fn name() -> Name {
         Name::new("alice").unwrap()
@@ -173,6 +159,30 @@ mod tests {
         }
         let (_scratch, dir) = team(&json!([member("alice", "working")]));
         assert_eq!(look_again(&dir, &name(), appended), Ok(Fate::Sent));
+        // Its process is gone, and the roster does not say so yet: it will.
+        let me = Identity::of_self().unwrap();
+        let daemon =
+            json!({"pid": me.pid, "start_ticks": me.start_ticks, "boot_id": me.boot_id, "started_at": 1.0});
+        let mut gone = member("alice", "idle");
+        gone["start_ticks"] = json!(1);
+        let write = |member: &serde_json::Value| {
+            let roster =
+                json!({"version": 1, "seq": 1, "team_name": "t", "daemon": daemon, "members": [member]});
+            replace(&dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+        };
+        // As long as its lock is held, the daemon counts as running.
+        let lock = std::fs::File::open(dir.root()).unwrap();
+        lock.try_lock().unwrap();
+        write(&gone);
+        let fate = std::thread::scope(|scope| {
+            let looking = scope.spawn(|| look_again(&dir, &name(), appended));
+            let mut ended = member("alice", "crashed");
+            ended["exit"] = json!({"code": null, "signal": 9, "at": 1.0, "request_id": null, "unread": 0,
+                "inbox": {"offset": 100, "tail": "0000000000000000"}, "note": null});
+            write(&ended);
+            looking.join().unwrap()
+        });
+        assert_eq!(fate, Ok(Fate::Waits));
         let (_scratch, dir) = team(&json!([]));
         assert_eq!(look_again(&dir, &name(), appended).unwrap_err().code(), ExitCode::NotFound);
     }

@@ -195,9 +195,9 @@ mod tests {
     fn roster() -> Value {
         let mut alice = member("alice", "working");
         (alice["role"], alice["activity"]) = (json!("coder"), json!("cargo test\x1b[2J"));
-        alice["updated_at"] = json!(clock::now() - 125.0);
+        alice["updated_at"] = json!(teamd_shared::clock::wall() - 125.0);
         let mut bob = member("bob", "crashed");
-        (bob["pid"], bob["updated_at"]) = (json!(null), json!(clock::now() + 30.0));
+        (bob["pid"], bob["updated_at"]) = (json!(null), json!(teamd_shared::clock::wall() + 30.0));
         bob["exit"] = json!({"code": null, "signal": 9, "at": 1.0, "request_id": null, "unread": 2, "note": "3 restarts in 60 s"});
         json!([alice, bob])
     }

@@ -84,7 +84,6 @@ impl View<'_> {
         life: &Life,
         request_id: &RequestId,
         line: &Result<Box<Message>, String>,
-        _ids: &mut dyn Ids,
     ) -> Decision {
         let refuse = |why: String, taken| {
             let request_id = request_id.clone();

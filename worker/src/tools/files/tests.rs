@@ -21,7 +21,7 @@ struct Scratch {
 impl Scratch {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().join("work");
+        let root = folder.path().join("desk");
         fs::create_dir(&root).unwrap();
         let team_dir = Arc::new(TeamDir::create(&root.join(".team")).unwrap());
         put(&folder.path().join("secret"), "outside");
@@ -29,7 +29,7 @@ impl Scratch {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join("work").join(name)
+        self.folder.path().join("desk").join(name)
     }
 
     fn put(&self, name: &str, content: &str) {
@@ -143,7 +143,7 @@ fn no_path_leads_out_of_the_workspace() {
         "root/etc/passwd",
         "self/secret",
         "first",
-        "../work/a/b/c.txt",
+        "../desk/a/b/c.txt",
     ] {
         scratch.refused(path, "leads out of the workspace");
     }
@@ -193,7 +193,7 @@ fn no_path_leads_into_the_team_directory() {
 #[test]
 fn a_team_directory_elsewhere_is_refused_by_its_link_and_its_folders_by_their_inodes() {
     let folder = tempfile::tempdir().unwrap();
-    let (work, state) = (folder.path().join("work"), folder.path().join("state"));
+    let (work, state) = (folder.path().join("desk"), folder.path().join("state"));
     fs::create_dir(&work).unwrap();
     let team_dir = Arc::new(TeamDir::create(&state).unwrap());
     symlink(&state, work.join(".team")).unwrap();

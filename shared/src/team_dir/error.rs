@@ -1,0 +1,56 @@
+//! Why something in the team directory cannot be done.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What could not be done in the team directory, with path and verb. Fits behind "error: ".
+#[derive(Debug, thiserror::Error)]
+pub enum DirError {
+    /// There is no team directory there.
+    #[error("there is no team directory at {}", .0.display())]
+    Missing(PathBuf),
+    /// Something else is there.
+    #[error("{} is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    /// It belongs to another user.
+    #[error("{} belongs to user {owner}, not to user {user}", .path.display())]
+    Foreign {
+        /// The team directory, or something in it.
+        path: PathBuf,
+        /// The user id that owns it.
+        owner: u32,
+        /// The user id of this process.
+        user: u32,
+    },
+    /// A symbolic link stands where a file or folder is expected.
+    #[error("{} is a symbolic link, and links inside the team directory are not followed", .0.display())]
+    Link(PathBuf),
+    /// Something other than a regular file stands where a file is expected.
+    #[error("{} is not a regular file", .0.display())]
+    NotAFile(PathBuf),
+    /// The system refused.
+    #[error("cannot {verb} {}: {source}", .path.display())]
+    Io {
+        /// What was tried.
+        verb: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl DirError {
+    /// Returns the system's error, where there is one.
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Io { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+
+    /// Tells whether the thing is simply not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Missing(_)) || self.io_kind() == Some(io::ErrorKind::NotFound)
+    }
+}

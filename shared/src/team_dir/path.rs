@@ -1,0 +1,113 @@
+//! What lies where under the team directory, and who writes it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::name::Name;
+
+/// A path inside the team directory, made here alone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TeamPath {
+    pub(super) folder: Option<&'static str>,
+    pub(super) file: String,
+}
+
+impl TeamPath {
+    fn at(folder: &'static str, file: String) -> Self {
+        Self { folder: Some(folder), file }
+    }
+
+    pub(super) fn top(file: &str) -> Self {
+        Self { folder: None, file: file.to_owned() }
+    }
+
+    /// `journal.jsonl`: the truth. Written by the daemon alone.
+    pub fn journal() -> Self {
+        Self::top("journal.jsonl")
+    }
+
+    /// `journal.torn`: what a killed daemon left of its last journal line.
+    pub fn journal_torn() -> Self {
+        Self::top("journal.torn")
+    }
+
+    /// `config.json`: the roster. Written by the daemon alone, by rename.
+    pub fn config() -> Self {
+        Self::top("config.json")
+    }
+
+    /// `.gitignore`.
+    pub fn gitignore() -> Self {
+        Self::top(".gitignore")
+    }
+
+    /// `inbox/NAME.jsonl`: appended by anyone.
+    pub fn inbox(name: &Name) -> Self {
+        Self::at("inbox", format!("{name}.jsonl"))
+    }
+
+    /// `inbox/NAME.rejected.jsonl`: written by the inbox's reader alone.
+    pub fn rejected(name: &Name) -> Self {
+        Self::at("inbox", format!("{name}.rejected.jsonl"))
+    }
+
+    /// `transcript/NAME.jsonl`: written by the worker alone; its lock is the life.
+    pub fn transcript(name: &Name) -> Self {
+        Self::at("transcript", format!("{name}.jsonl"))
+    }
+
+    /// `transcript/NAME.torn`: what a killed worker left of its last entry.
+    pub fn transcript_torn(name: &Name) -> Self {
+        Self::at("transcript", format!("{name}.torn"))
+    }
+
+    /// `log/NAME.log`, or `log/teamd.log`.
+    pub fn log(name: &str) -> Self {
+        Self::at("log", format!("{name}.log"))
+    }
+
+    /// `log/NAME.background-ID.log`: the output of a background command.
+    pub fn background_log(name: &Name, id: &str) -> Self {
+        Self::at("log", format!("{name}.background-{id}.log"))
+    }
+
+    /// `run/teamd.sock`: the control socket.
+    pub fn socket() -> Self {
+        Self::at("run", "teamd.sock".to_owned())
+    }
+
+    /// `run/teamd.pid`: for people; nothing here reads it.
+    pub fn pid() -> Self {
+        Self::at("run", "teamd.pid".to_owned())
+    }
+
+    /// `archive/FILE`.
+    pub fn archive(file: &str) -> Self {
+        Self::at("archive", file.to_owned())
+    }
+
+    /// The same path with a suffix after its file name.
+    #[must_use]
+    pub fn with_suffix(&self, suffix: &str) -> Self {
+        Self { folder: self.folder, file: format!("{}{suffix}", self.file) }
+    }
+
+    /// Returns the file's own name.
+    pub fn file_name(&self) -> &str {
+        &self.file
+    }
+
+    /// Returns the path below the team directory.
+    pub fn relative(&self) -> PathBuf {
+        self.folder.map(PathBuf::from).unwrap_or_default().join(&self.file)
+    }
+}
+
+impl fmt::Display for TeamPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.folder {
+            Some(folder) => write!(f, "{folder}/{}", self.file),
+            None => f.write_str(&self.file),
+        }
+    }
+}

@@ -178,11 +178,12 @@ mod tests {
             let looking = scope.spawn(|| look_again(&dir, &name(), appended));
             let mut ended = member("alice", "crashed");
             ended["exit"] = json!({"code": null, "signal": 9, "at": 1.0, "request_id": null, "unread": 0,
-                "inbox": {"offset": 100, "tail": "0000000000000000"}, "note": null});
+                "inbox": {"offset": 150, "tail": "0000000000000000"}, "note": null});
             write(&ended);
             looking.join().unwrap()
         });
-        assert_eq!(fate, Ok(Fate::Waits));
+        // Where its inbox stood at the end is what decides.
+        assert_eq!(fate.unwrap_err().code(), ExitCode::Conflict);
         let (_scratch, dir) = team(&json!([]));
         assert_eq!(look_again(&dir, &name(), appended).unwrap_err().code(), ExitCode::NotFound);
     }

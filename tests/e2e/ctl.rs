@@ -25,14 +25,15 @@ fn error(run: &Run) -> Value {
 #[test]
 fn spawn_tells_who_runs() {
     let team = Team::started();
+    // Whoever named no model is told which one it is: once.
+    assert!(team.teamctl(["spawn", "carol"]).ok().stderr.contains("script"));
+    assert_eq!(team.teamctl(["spawn", "eve"]).ok().stderr, "");
     let spawned = team.json(["spawn", "alice", "--role", "coder"]);
     let expected = json!({"name": "alice", "pid": team.pid("alice"), "incarnation": 1, "status": "idle"});
     assert_eq!(spawned, expected);
     let run = team.teamctl(["spawn", "bob", "--model", "script"]).ok();
     assert_eq!(run.stdout, format!("bob is idle (pid {}, incarnation 1)\n", team.pid("bob")));
     assert_eq!(run.stderr, "");
-    // Whoever named no model is told which one it is.
-    assert!(team.teamctl(["spawn", "carol"]).ok().stderr.contains("script"));
     assert_eq!(error(&team.teamctl(["--json", "spawn", "alice"]).exits(7))["code"], "conflict");
     for bad in [&["spawn", "lead"][..], &["spawn", "../x"], &["spawn", "dave", "--model", "nonsense"]] {
         team.teamctl(bad).exits(2);

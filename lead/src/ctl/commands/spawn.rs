@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
+use teamd_shared::config::RosterMember;
 use teamd_shared::control::{Await, Command, Done, SpawnOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::member::Status;
@@ -123,11 +124,12 @@ fn end_of_log(dir: &TeamDir, name: &Name) -> Vec<String> {
     lines.iter().map(|line| escape::line(&String::from_utf8_lossy(line)).into_owned()).collect()
 }
 
-/// A person who named no model and has no key gets the built-in one, and must know.
+/// A person who named no model and has no key gets the built-in one, and must know: once, with the first teammate.
 fn tell_model(context: &Context, dir: &TeamDir, args: &Spawn) -> Result<(), CommandError> {
     let roster = roster::load(dir)?;
-    let model = roster.member(&args.name).map(|member| member.model.as_str());
-    if args.model.is_none() && !args.resume && model == Some("script") {
+    let (this, others): (Vec<_>, Vec<_>) = roster.members.iter().partition(|member| member.name == args.name);
+    let scripted = |member: &&RosterMember| member.model == "script";
+    if args.model.is_none() && !args.resume && this.iter().any(scripted) && !others.iter().any(scripted) {
         context.out.note(format_args!(
             "no model is named and no key is set: {} runs the built-in `script` model, which does what lines such as `/bash make` say",
             args.name

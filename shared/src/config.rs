@@ -7,10 +7,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::journal::Daemon;
-use crate::member::{Exit, Gate, Status};
+use crate::member::{Exit, Gate, Sandbox, Status};
 use crate::name::Name;
 use crate::process::Identity;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
+use crate::transcript::Usage;
 
 /// The version that is written.
 pub const VERSION: u32 = 1;
@@ -61,6 +62,12 @@ pub struct RosterMember {
     pub workspace: String,
     /// Whether it may change anything.
     pub gate: Gate,
+    /// How its commands are confined while its gate is open.
+    #[serde(default)]
+    pub sandbox: Sandbox,
+    /// What its conversation has cost so far, in tokens.
+    #[serde(default)]
+    pub usage: Usage,
     /// What it does, in a few words; empty when it waits.
     #[serde(default)]
     pub activity: String,

@@ -15,6 +15,7 @@ pub mod journal;
 pub mod logging;
 pub mod member;
 pub mod message;
+pub mod model_spec;
 pub mod name;
 pub mod position;
 pub mod process;

@@ -137,6 +137,44 @@ pub enum Restart {
     OnFailure,
 }
 
+/// What a command of a teammate may do besides reading, while its gate is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxMode {
+    /// Write in its workspace, in a temporary directory of its own, and where it is allowed to by name.
+    #[default]
+    WorkspaceWrite,
+    /// Write in a temporary directory of its own only, and reach no network: as with a closed gate.
+    ReadOnly,
+    /// Whatever the user may do.
+    Off,
+}
+
+/// How the commands of a teammate are confined while its gate is open. A closed gate confines them further.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// What they may write.
+    #[serde(default)]
+    pub mode: SandboxMode,
+    /// Whether the network is taken away from them.
+    #[serde(default)]
+    pub no_network: bool,
+    /// Directories and files outside the workspace that they may write too, absolute.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writable: Vec<String>,
+}
+
+/// What one piece of work may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Limits {
+    /// Model calls; none: the setting `max_turns`.
+    #[serde(default)]
+    pub max_turns: Option<u32>,
+    /// Tokens, as [`crate::transcript::Usage::billed`] counts them; none: no limit.
+    #[serde(default)]
+    pub max_tokens: Option<u64>,
+}
+
 /// Restarts in a row, before a member counts as crashed.
 pub const MAX_RESTARTS: usize = 3;
 /// Seconds in which [`MAX_RESTARTS`] are allowed.
@@ -195,6 +233,15 @@ pub struct Member {
     pub approve_by: ApproveBy,
     /// When it is started again.
     pub restart: Restart,
+    /// What its role says to its model, beside its own prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// How its commands are confined.
+    #[serde(default)]
+    pub sandbox: Sandbox,
+    /// What one piece of its work may cost.
+    #[serde(default)]
+    pub limits: Limits,
     /// The life: 1, 2, 3 …
     pub incarnation: u32,
     /// The life in which its conversation began.

@@ -142,6 +142,8 @@ pub enum IdleReason {
     Failed,
     /// The turn limit was reached.
     MaxTurns,
+    /// The token limit was reached.
+    MaxTokens,
     /// The work was interrupted.
     Interrupted,
 }
@@ -153,6 +155,7 @@ impl IdleReason {
             Self::Available => "available",
             Self::Failed => "failed",
             Self::MaxTurns => "max_turns",
+            Self::MaxTokens => "max_tokens",
             Self::Interrupted => "interrupted",
         }
     }

@@ -74,6 +74,19 @@ pub enum Event {
         content: Vec<Block>,
         /// What it cost.
         usage: Usage,
+        /// Why it ended, if not of its own accord.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cut: Option<Cut>,
+    },
+    /// The conversation was near the end of the model's window: what came before was put into a summary. What the
+    /// model sees from here on begins with the summary and the last exchanges that were kept.
+    Compacted {
+        /// What the model is told of what it no longer sees.
+        summary: String,
+        /// How many of the last answers, each with its results, the model still sees.
+        kept: usize,
+        /// What the summary cost.
+        usage: Usage,
     },
     /// A call has its result.
     Result {
@@ -124,15 +137,60 @@ pub enum Block {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request_id: Option<RequestId>,
     },
+    /// A part that only the model's service understands (its thinking, say), and wants back as it was.
+    Opaque {
+        /// As the service sent it.
+        value: Value,
+    },
 }
 
-/// Tokens, as the model's service counts them.
+/// Why an answer ended before the model was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cut {
+    /// The limit of tokens of one answer was reached.
+    Length,
+    /// The model, or a filter of its service, refused to go on.
+    Refusal,
+}
+
+/// Tokens, as the model's service counts them. What was read is the sum of the three inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// Read.
+    /// Read, and neither found in a cache nor put there.
     pub input_tokens: u64,
     /// Written.
     pub output_tokens: u64,
+    /// Read from a cache, at a fraction of the price.
+    #[serde(default)]
+    pub cache_read_input_tokens: u64,
+    /// Read, and put into a cache.
+    #[serde(default)]
+    pub cache_creation_input_tokens: u64,
+}
+
+impl Usage {
+    /// Returns all that was read.
+    pub fn input(&self) -> u64 {
+        self.input_tokens
+            .saturating_add(self.cache_read_input_tokens)
+            .saturating_add(self.cache_creation_input_tokens)
+    }
+
+    /// Returns what counts against a budget: all but what came from a cache.
+    pub fn billed(&self) -> u64 {
+        self.input_tokens.saturating_add(self.cache_creation_input_tokens).saturating_add(self.output_tokens)
+    }
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.input_tokens, other.input_tokens);
+        add(&mut self.output_tokens, other.output_tokens);
+        add(&mut self.cache_read_input_tokens, other.cache_read_input_tokens);
+        add(&mut self.cache_creation_input_tokens, other.cache_creation_input_tokens);
+    }
 }
 
 impl Event {
@@ -146,7 +204,7 @@ impl Event {
                 let message = |value: &Value| Message::parse(value.to_string().as_bytes()).ok();
                 !messages.iter().filter_map(message).any(|message| message.starts_a_turn())
             }
-            Self::Asked { .. } | Self::Answer { .. } | Self::Result { .. } => false,
+            Self::Asked { .. } | Self::Answer { .. } | Self::Result { .. } | Self::Compacted { .. } => false,
         }
     }
 }

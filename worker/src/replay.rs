@@ -11,7 +11,7 @@ use serde_json::Value;
 use teamd_shared::id::RequestId;
 use teamd_shared::message::{IdleReason, Message};
 use teamd_shared::position::Position;
-use teamd_shared::transcript::{Block, Entry, Event};
+use teamd_shared::transcript::{Block, Entry, Event, Usage};
 use uuid::Uuid;
 
 use crate::state::At;
@@ -43,6 +43,10 @@ pub(crate) struct Standing {
     pub(crate) at: At,
     /// Model calls of that work.
     pub(crate) turns: u32,
+    /// What that work has cost, as a budget counts it.
+    pub(crate) spent: u64,
+    /// What the conversation has cost.
+    pub(crate) usage: Usage,
     /// The calls without a result, in order.
     pub(crate) calls: VecDeque<ToolUse>,
     /// The text of the last answer.
@@ -93,6 +97,8 @@ impl Standing {
         let mut standing = Self {
             at: At::Idle,
             turns: 0,
+            spent: 0,
+            usage: Usage::default(),
             calls: VecDeque::new(),
             text: String::new(),
             cursor: entries.last().map_or(Position::START, |entry| entry.inbox),
@@ -111,7 +117,11 @@ impl Standing {
         match event {
             Event::Life { prompt, .. } if prompt.is_some() => self.work(),
             Event::Messages { messages } => self.messages(messages),
-            Event::Answer { content, .. } => self.answer(content),
+            Event::Answer { content, usage, .. } => {
+                self.pay(*usage);
+                self.answer(content);
+            }
+            Event::Compacted { usage, .. } => self.pay(*usage),
             Event::Result { tool_use_id, .. } => {
                 self.calls.retain(|call| call.id != *tool_use_id);
                 self.at = if self.calls.is_empty() { At::Turn { results: true } } else { At::Call };
@@ -137,7 +147,7 @@ impl Standing {
     fn work(&mut self) {
         if self.at == At::Idle {
             self.at = At::Turn { results: false };
-            self.turns = 0;
+            (self.turns, self.spent) = (0, 0);
         }
     }
 
@@ -149,6 +159,11 @@ impl Standing {
                 self.work();
             }
         }
+    }
+
+    fn pay(&mut self, usage: Usage) {
+        self.usage += usage;
+        self.spent = self.spent.saturating_add(usage.billed());
     }
 
     fn answer(&mut self, content: &[Block]) {
@@ -184,7 +199,7 @@ impl Standing {
 pub(crate) fn text_of(content: &[Block]) -> String {
     let texts = content.iter().filter_map(|block| match block {
         Block::Text { text } => Some(text.as_str()),
-        Block::ToolUse { .. } => None,
+        Block::ToolUse { .. } | Block::Opaque { .. } => None,
     });
     texts.collect::<Vec<_>>().join("\n")
 }
@@ -195,7 +210,7 @@ pub(crate) fn calls_of(content: &[Block]) -> VecDeque<ToolUse> {
         Block::ToolUse { id, name, input, message_id, request_id } => {
             Some(ToolUse { id, name, input, message_id, request_id })
         }
-        Block::Text { .. } => None,
+        Block::Text { .. } | Block::Opaque { .. } => None,
     };
     content.iter().filter_map(call).collect()
 }

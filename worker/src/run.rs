@@ -22,12 +22,12 @@ use tokio::time::Instant;
 use crate::args::RunArgs;
 use crate::connection::{Identity, Link, be_born, take_from_stdin};
 use crate::mailbox::{Mailbox, Waking};
-use crate::model::Model;
+use crate::model::{Model, Persona};
 use crate::outbox::Outbox;
 use crate::plan::Submission;
 use crate::replay::Standing;
 use crate::session::{Desk, Session};
-use crate::state::{Beginning, State};
+use crate::state::{Beginning, Budget, State};
 use crate::tools::{Toolbox, ToolboxConfig};
 use crate::transcript::{Transcript, TranscriptError};
 
@@ -100,8 +100,8 @@ impl Life {
     fn begin(mut self, welcome: Welcome, connection: Connection) -> anyhow::Result<Session> {
         let settings = Settings::from_env()?;
         set_umask(welcome.environment.umask);
-        let mut model =
-            Model::from_spec(&welcome.model).map_err(|error| anyhow!("{error} ({})", error.hint()))?;
+        let mut model = Model::from_spec(&welcome.model, &Persona::default(), &welcome.environment)
+            .map_err(|error| anyhow!("{error} ({})", error.hint()))?;
         self.transcript.set_durable(settings.durability == Durability::Disk);
         let mut standing = resume(&mut self.transcript, &mut model, &welcome, self.identity.incarnation)?;
         let Identity { name, incarnation } = self.identity.clone();
@@ -119,7 +119,12 @@ impl Life {
         let beginning = Beginning {
             at: standing.at,
             turns: standing.turns,
-            max_turns: settings.max_turns,
+            spent: standing.spent,
+            limits: Budget {
+                turns: welcome.limits.max_turns.unwrap_or(settings.max_turns),
+                tokens: welcome.limits.max_tokens,
+            },
+            usage: standing.usage,
             mail: mailbox.mail(),
         };
         let submission =

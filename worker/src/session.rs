@@ -171,6 +171,7 @@ impl Desk {
             // It may come late, and find work that was not there when it was asked for.
             ToWorker::Interrupt { asked_at } if asked_at < self.work_began => {}
             ToWorker::Interrupt { .. } => self.state.interrupt(),
+            ToWorker::Reply(reply) => tracing::warn!("nobody waits for {reply:?}"),
             ToWorker::Stranger { why } => self.state.end(End::Unknown(why)),
         }
     }
@@ -318,6 +319,7 @@ impl Session {
         let content = match idle_reason {
             IdleReason::Available | IdleReason::Failed => std::mem::take(&mut self.closing),
             IdleReason::MaxTurns => "the turn limit of this piece of work is reached".to_owned(),
+            IdleReason::MaxTokens => "the token limit of this piece of work is reached".to_owned(),
             IdleReason::Interrupted => "interrupted by the lead".to_owned(),
         };
         let message_id = self.ids.message();

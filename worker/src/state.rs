@@ -15,6 +15,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::member::Gate;
 use teamd_shared::message::{AnsweredBy, IdleReason};
 use teamd_shared::request::Status;
+use teamd_shared::transcript::Usage;
 
 pub(crate) use step::{Because, End, Hold, Step, Verdict, Why};
 
@@ -37,8 +38,13 @@ pub(crate) struct State {
     keep_calls: bool,
     mail: Mail,
     at: At,
+    /// Model calls of this piece of work.
     turns: u32,
-    max_turns: u32,
+    /// What they cost, as a budget counts it.
+    spent: u64,
+    limits: Budget,
+    /// What the conversation has cost so far.
+    usage: Usage,
     interrupted: bool,
     end: Option<End>,
     background: bool,
@@ -102,6 +108,15 @@ enum Said {
     Refused(String),
 }
 
+/// What one piece of work may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// Model calls.
+    pub(crate) turns: u32,
+    /// Tokens, as [`Usage::billed`] counts them.
+    pub(crate) tokens: Option<u64>,
+}
+
 /// What has arrived and is not taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mail {
@@ -156,8 +171,12 @@ pub(crate) struct Beginning {
     pub(crate) at: At,
     /// Model calls of that work.
     pub(crate) turns: u32,
+    /// What they cost, as a budget counts it.
+    pub(crate) spent: u64,
     /// The most that it may have.
-    pub(crate) max_turns: u32,
+    pub(crate) limits: Budget,
+    /// What the conversation has cost so far.
+    pub(crate) usage: Usage,
     /// The mail that is there already.
     pub(crate) mail: Mail,
 }
@@ -176,7 +195,9 @@ impl State {
             mail: beginning.mail,
             at: beginning.at,
             turns: beginning.turns,
-            max_turns: beginning.max_turns,
+            spent: beginning.spent,
+            limits: beginning.limits,
+            usage: beginning.usage,
             interrupted: false,
             end: None,
             background: false,

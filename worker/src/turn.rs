@@ -19,7 +19,7 @@ impl Session {
     /// Asks the model. A call that is dropped leaves nothing behind.
     pub(crate) async fn think(&mut self) -> Result<(), TranscriptError> {
         self.desk.state.thinking();
-        match self.desk.attend(self.model.answer()).await {
+        match self.desk.attend(self.model.answer(&mut |_| {})).await {
             Ok(Ok(answer)) => self.answered(answer)?,
             Ok(Err(error)) => {
                 tracing::error!("the model failed: {error}");
@@ -33,7 +33,7 @@ impl Session {
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
     fn answered(&mut self, answer: ModelAnswer) -> Result<(), TranscriptError> {
-        let ModelAnswer { mut content, usage } = answer;
+        let ModelAnswer { mut content, usage, cut } = answer;
         for block in &mut content {
             if let Block::ToolUse { name, message_id, request_id, .. } = block
                 && sends(name)
@@ -44,7 +44,8 @@ impl Session {
         }
         self.closing = text_of(&content);
         self.calls = calls_of(&content);
-        self.record(&Entry::Answer { content, usage })?;
+        self.record(&Entry::Answer { content, usage, cut })?;
+        self.desk.state.paid(usage);
         if !self.calls.is_empty() {
             self.transcript.sync()?;
         }

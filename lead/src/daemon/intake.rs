@@ -39,6 +39,10 @@ impl Dispatcher {
                         Event::Named { life, request_id, line: self.lead.named(offset, len) }
                     }
                     FromWorker::Leaving => Event::Leaving { life },
+                    FromWorker::Asks(request) => {
+                        tracing::warn!("{} asked for something, and is not the lead: {request:?}", life.name);
+                        return None;
+                    }
                 })
             }
             Input::Gone { connection } => {

@@ -104,6 +104,8 @@ impl RosterFile {
             model: member.model.clone(),
             workspace: member.workspace.clone(),
             gate: member.gate,
+            sandbox: member.sandbox.clone(),
+            usage: said.usage,
             activity: if status.is_ended() { String::new() } else { said.activity },
             spawned_at: member.spawned_at,
             updated_at: since,

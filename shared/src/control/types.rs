@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
-use crate::member::{ApproveBy, Doing, Gate, Restart, Status};
+use crate::member::{ApproveBy, Doing, Gate, Limits, Restart, Sandbox, Status};
 use crate::name::Name;
 use crate::position::Position;
+use crate::transcript::Usage;
 
 /// The first frame of every connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -144,6 +145,12 @@ pub struct SpawnOrder {
     pub approve_by: Option<ApproveBy>,
     /// When it is started again.
     pub restart: Option<Restart>,
+    /// What its role says to its model.
+    pub instructions: Option<String>,
+    /// How its commands are confined; none: as in its life before, or by default.
+    pub sandbox: Option<Sandbox>,
+    /// What one piece of its work may cost; none: as in its life before, or by default.
+    pub limits: Option<Limits>,
     /// Whether it goes on with its last conversation.
     pub resume: bool,
     /// The environment and umask of the command.
@@ -286,6 +293,8 @@ pub struct WorkerState {
     pub plan: Option<RequestId>,
     /// Whether the daemon must ring it when its inbox grows.
     pub wants_ring: bool,
+    /// What its conversation has cost so far.
+    pub usage: Usage,
 }
 
 /// What a worker says.
@@ -304,6 +313,8 @@ pub enum FromWorker {
     },
     /// SIGTERM came; it leaves.
     Leaving,
+    /// The lead agent wants something, as a person with `teamctl` does. Nobody else is heard.
+    Asks(Request),
 }
 
 /// What the daemon says to a worker.
@@ -336,6 +347,8 @@ pub enum ToWorker {
         /// When that was asked for ([`crate::clock::since_boot`]): work that began later is not meant.
         asked_at: Duration,
     },
+    /// The answer to what the lead agent wanted.
+    Reply(Reply),
     /// It is not the life that the journal knows: leave.
     Stranger {
         /// Why.
@@ -352,6 +365,12 @@ pub struct Welcome {
     pub model: String,
     /// The directory to work in.
     pub workspace: String,
+    /// What its role says to its model.
+    pub instructions: Option<String>,
+    /// How its commands are confined while its gate is open.
+    pub sandbox: Sandbox,
+    /// What one piece of its work may cost.
+    pub limits: Limits,
     /// The life in which the conversation began; a fresh one equals the worker's own life.
     pub conversation: u32,
     /// Where the inbox stood when the conversation began.

@@ -138,6 +138,7 @@ impl Fields {
             None | Some("available") => Ok(IdleReason::Available),
             Some("failed") => Ok(IdleReason::Failed),
             Some("max_turns") => Ok(IdleReason::MaxTurns),
+            Some("max_tokens") => Ok(IdleReason::MaxTokens),
             Some("interrupted") => Ok(IdleReason::Interrupted),
             Some(_) => Err(ParseError::Wrong {
                 field: "idle_reason",

@@ -4,11 +4,19 @@
 //! after a restart, and is then asked for the next answer. It must never run a tool, read an inbox or write a
 //! file, and asking it changes nothing: only what was recorded counts.
 
+mod conversation;
+pub(crate) mod prompt;
+mod remote;
 mod script;
+mod service;
 
-use teamd_shared::transcript::{Block, Event, Usage};
+use teamd_shared::environment::Environment;
+use teamd_shared::model_spec::{ModelSpec, Provider, UnknownModel};
+use teamd_shared::transcript::{Block, Cut, Event, Usage};
 
+pub(crate) use remote::{Persona, Remote};
 pub(crate) use script::Script;
+use service::Service;
 
 /// One answer: text and calls, in order.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,14 +25,19 @@ pub(crate) struct Answer {
     pub(crate) content: Vec<Block>,
     /// What it cost, in tokens.
     pub(crate) usage: Usage,
+    /// Why it ended, if not of its own accord.
+    pub(crate) cut: Option<Cut>,
 }
 
 /// Why there is no answer. Fits behind "error: ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ModelError {
     /// The specification of the model names none that this version has.
-    #[error("cannot use the model {0:?}: there is no such model here")]
-    Unknown(String),
+    #[error(transparent)]
+    Unknown(UnknownModel),
+    /// The conversation does not fit into the window of the model any more.
+    #[error("the conversation is too long for the model: {0}")]
+    TooLong(String),
     /// The model was asked, and could not answer.
     #[error("the model failed: {0}")]
     Failed(String),
@@ -34,30 +47,39 @@ impl ModelError {
     /// Returns what to do next. Fits behind "hint: ".
     pub(crate) fn hint(&self) -> &'static str {
         match self {
-            Self::Unknown(_) => {
-                "this version has only the model `script`, which does what its prompt and messages say"
-            }
+            Self::Unknown(unknown) => unknown.hint(),
+            Self::TooLong(_) => "give the work to a teammate that begins afresh",
             Self::Failed(_) => "send the message again, later",
         }
     }
 }
 
 /// A model.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) enum Model {
     /// Offline and deterministic.
     Script(Script),
+    /// Reached over HTTP.
+    Remote(Box<Remote>),
 }
 
 impl Model {
-    /// Makes the model that a specification (`PROVIDER[:MODEL]`) names.
+    /// Makes the model that a specification (`PROVIDER[:MODEL]`) names, for a member.
     ///
     /// # Errors
-    /// [`ModelError::Unknown`] if there is none.
-    pub(crate) fn from_spec(spec: &str) -> Result<Self, ModelError> {
-        match spec {
-            "script" => Ok(Self::Script(Script::default())),
-            other => Err(ModelError::Unknown(other.to_owned())),
+    /// [`ModelError`] if there is none, or it cannot be used.
+    pub(crate) fn from_spec(
+        spec: &str,
+        persona: &Persona,
+        environment: &Environment,
+    ) -> Result<Self, ModelError> {
+        let spec: ModelSpec = spec.parse().map_err(ModelError::Unknown)?;
+        match spec.provider {
+            Provider::Script => Ok(Self::Script(Script::default())),
+            Provider::Anthropic | Provider::OpenAi => {
+                let service = Service::new(spec, environment)?;
+                Ok(Self::Remote(Box::new(Remote::new(service, persona))))
+            }
         }
     }
 
@@ -65,22 +87,24 @@ impl Model {
     pub(crate) fn observe(&mut self, event: &Event) {
         match self {
             Self::Script(script) => script.observe(event),
+            Self::Remote(remote) => remote.observe(event),
         }
     }
 
-    /// Answers the conversation so far.
+    /// Answers the conversation so far; `heard` is told each piece of text as it comes.
     ///
     /// It does not change what the model knows: the answer counts once it is recorded and observed. So a call
     /// that is dropped halfway leaves nothing behind.
     ///
     /// # Errors
     /// [`ModelError`] if there is no answer to be had.
-    pub(crate) async fn answer(&mut self) -> Result<Answer, ModelError> {
+    pub(crate) async fn answer(&mut self, heard: &mut dyn FnMut(&str)) -> Result<Answer, ModelError> {
         match self {
             Self::Script(script) => match script.failure() {
                 Some(why) => Err(ModelError::Failed(why)),
                 None => Ok(script.answer()),
             },
+            Self::Remote(remote) => remote.answer(heard).await,
         }
     }
 }
@@ -91,11 +115,12 @@ mod tests {
 
     #[test]
     fn a_model_that_this_version_lacks_is_named_with_a_way_on() {
-        for spec in ["anthropic:claude", "openai:x", "", "Script", "script:fast"] {
-            let error = Model::from_spec(spec).unwrap_err();
+        for spec in ["", "Script", "script:fast", "gpt"] {
+            let error = Model::from_spec(spec, &Persona::default(), &Environment::default()).unwrap_err();
             assert!(error.to_string().contains(&format!("{spec:?}")), "{error}");
             assert!(error.hint().contains("`script`"));
         }
-        assert!(matches!(Model::from_spec("script"), Ok(Model::Script(_))));
+        let script = Model::from_spec("script", &Persona::default(), &Environment::default());
+        assert!(matches!(script, Ok(Model::Script(_))));
     }
 }

@@ -29,7 +29,7 @@ fn answer(calls: &[&str]) -> Event {
     };
     let mut content = vec![Block::Text { text: "so be it".to_owned() }];
     content.extend(calls.iter().enumerate().map(call));
-    Event::Answer { content, usage: Usage::default() }
+    Event::Answer { content, usage: Usage::default(), cut: None }
 }
 
 fn result(id: &str) -> Event {

@@ -7,6 +7,7 @@ use teamd_shared::control::{ShutdownWord, Word};
 use teamd_shared::id::RequestId;
 use teamd_shared::message::{AnsweredBy, IdleReason};
 use teamd_shared::request::Status;
+use teamd_shared::transcript::Usage;
 
 use super::{Answer, At, End, Mail, Outcome, Plan, REWRITES, Said, Shutdown, State};
 
@@ -90,7 +91,7 @@ impl State {
             shutdown.owes_mail &= rest;
         }
         if self.at == At::Idle && work {
-            self.turns = 0;
+            (self.turns, self.spent) = (0, 0);
             self.at = At::Turn { results: false };
         }
     }
@@ -112,6 +113,12 @@ impl State {
     pub(crate) fn dropped(&mut self) {
         let results = matches!(self.at, At::Thinking { results: true });
         self.at = At::Turn { results };
+    }
+
+    /// The model did something that costs.
+    pub(crate) fn paid(&mut self, usage: Usage) {
+        self.usage += usage;
+        self.spent = self.spent.saturating_add(usage.billed());
     }
 
     /// The model answered; without `calls`, the work has ended.

@@ -23,6 +23,13 @@ impl State {
             At::Plan(plan) => Some(plan.request_id.clone()),
             _ => None,
         };
-        WorkerState { acted_on: self.acted_on, doing, activity: activity.to_owned(), plan, wants_ring }
+        WorkerState {
+            acted_on: self.acted_on,
+            doing,
+            activity: activity.to_owned(),
+            plan,
+            wants_ring,
+            usage: self.usage,
+        }
     }
 }

@@ -142,7 +142,10 @@ impl State {
             At::Idle if self.mail == Mail::None => self.wait(now),
             At::Idle => Step::TakeIn,
             At::Turn { .. } if self.mail != Mail::None => Step::TakeIn,
-            At::Turn { .. } if self.turns >= self.max_turns => Step::Finish(IdleReason::MaxTurns),
+            At::Turn { .. } if self.turns >= self.limits.turns => Step::Finish(IdleReason::MaxTurns),
+            At::Turn { .. } if self.limits.tokens.is_some_and(|most| self.spent >= most) => {
+                Step::Finish(IdleReason::MaxTokens)
+            }
             At::Turn { results } => self.show(*results).unwrap_or(Step::Think),
             At::Call => Step::Call,
             At::Plan(plan) => self.plan_step(plan, now),

@@ -34,7 +34,9 @@ fn judges(seq: u64, status: Status) -> Word {
 }
 
 fn at(at: At) -> State {
-    State::new(Beginning { at, turns: 1, max_turns: 3, mail: Mail::None }, word(1), NOW)
+    let limits = Budget { turns: 3, tokens: Some(1000) };
+    let usage = Usage::default();
+    State::new(Beginning { at, turns: 1, spent: 0, limits, usage, mail: Mail::None }, word(1), NOW)
 }
 
 fn calling(gated: bool) -> At {

@@ -69,6 +69,9 @@ fn order(args: &Spawn) -> Result<SpawnOrder, CommandError> {
         plan: args.plan,
         approve_by: args.approve_by,
         restart: args.restart,
+        instructions: None,
+        sandbox: None,
+        limits: None,
         resume: args.resume,
         environment: Environment::of_self(),
     })

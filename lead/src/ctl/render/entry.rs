@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use teamd_shared::message::Message;
-use teamd_shared::transcript::{Block, Entry, Event};
+use teamd_shared::transcript::{Block, Cut, Entry, Event};
 
 use super::{BAD, BOLD, DIM, message, under};
 use crate::ctl::output::paint;
@@ -39,11 +39,19 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
         Event::Asked { request_id, reason } => {
             under(&format!("{time}asked to leave ({request_id}): "), reason)
         }
-        Event::Answer { content, usage } => {
-            let tokens =
-                paint(DIM, format_args!("({} + {} tokens)", usage.input_tokens, usage.output_tokens));
+        Event::Answer { content, usage, cut } => {
+            let why = match cut {
+                Some(Cut::Length) => "; cut: it grew too long",
+                Some(Cut::Refusal) => "; cut: the model refused",
+                None => "",
+            };
+            let (read, wrote) = (usage.input(), usage.output_tokens);
+            let tokens = paint(DIM, format_args!("({read} + {wrote} tokens{why})"));
             let blocks: Vec<String> = content.iter().map(block).collect();
             format!("{time}{} {tokens}\n{}", paint(BOLD, "answer"), blocks.join("\n")).trim_end().to_owned()
+        }
+        Event::Compacted { summary, .. } => {
+            under(&format!("{time}{} ", paint(BOLD, "what came before, in short:")), summary)
         }
         Event::Result { content, is_error, .. } => {
             let heading = if *is_error { paint(BAD, "error:") } else { paint(DIM, "result:") };
@@ -73,6 +81,10 @@ fn block(block: &Block) -> String {
             &format!("  {} ", paint(BOLD, format_args!("▸ {}", escape::line(name)))),
             &tool_input(input),
         ),
+        Block::Opaque { value } => {
+            let kind = value.get("type").and_then(Value::as_str).unwrap_or("something of the service");
+            format!("  {}", paint(DIM, format_args!("[{}]", escape::line(kind))))
+        }
     }
 }
 

@@ -5,14 +5,12 @@ use std::time::Duration;
 use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder, ToWorker};
 use teamd_shared::journal::{MemberEvent, MemberRecord, Record};
 use teamd_shared::member::{Gate, LifeEvent, Member, Phase};
+use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 
 use super::{Decision, View, or_refuse};
 use crate::daemon::event::{Action, Client, Life, SpawnFacts};
-
-/// The model where none is asked for.
-const DEFAULT_MODEL: &str = "script";
 
 impl View<'_> {
     pub(super) fn spawn(&self, client: Client, order: &SpawnOrder, facts: &SpawnFacts) -> Decision {
@@ -66,9 +64,8 @@ impl View<'_> {
             let hint = format!("`teamctl spawn {name} --resume`, then `teamctl send {name} TEXT`");
             return refuse(RefusalCode::Usage, "a resumed teammate takes no prompt".into(), hint);
         }
-        if let Some(model) = order.model.as_deref().filter(|&model| model != DEFAULT_MODEL) {
-            let message = format!("no such model: {model:?}");
-            return refuse(RefusalCode::Usage, message, "this version knows `script`".into());
+        if let Some(Err(error)) = order.model.as_deref().map(str::parse::<ModelSpec>) {
+            return refuse(RefusalCode::Usage, error.to_string(), error.hint().into());
         }
         if self.team.undone.iter().any(|line| forgets(&line.record, name)) {
             let message = format!("the files of the {name} that was forgotten are not in the archive yet");
@@ -87,11 +84,14 @@ impl View<'_> {
         Member {
             name: name.clone(),
             role: order.role.clone().or_else(|| before.map(|m| m.role.clone())).unwrap_or_default(),
-            model: order.model.clone().unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
+            model: order.model.clone().unwrap_or_else(|| ModelSpec::script().to_string()),
             workspace: order.workspace.clone().unwrap_or_else(|| facts.default_workspace.clone()),
             plan: order.plan,
             approve_by: order.approve_by.unwrap_or_default(),
             restart: order.restart.unwrap_or_default(),
+            instructions: order.instructions.clone(),
+            sandbox: order.sandbox.clone().unwrap_or_default(),
+            limits: order.limits.unwrap_or_default(),
             incarnation,
             conversation: incarnation,
             begins_at: exit.as_ref().map_or(Position::START, |exit| exit.inbox),
@@ -115,6 +115,10 @@ impl View<'_> {
             plan,
             approve_by: order.approve_by.unwrap_or(before.approve_by),
             restart: order.restart.unwrap_or(before.restart),
+            model: order.model.clone().unwrap_or_else(|| before.model.clone()),
+            instructions: order.instructions.clone().or_else(|| before.instructions.clone()),
+            sandbox: order.sandbox.clone().unwrap_or_else(|| before.sandbox.clone()),
+            limits: order.limits.unwrap_or(before.limits),
             incarnation: before.incarnation + 1,
             phase: next_phase(Some(before), LifeEvent::Spawning),
             process: None,

@@ -14,7 +14,7 @@ use teamd_shared::control::{
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::inbox;
-use teamd_shared::member::{Doing, Gate};
+use teamd_shared::member::{Doing, Gate, Limits, Sandbox};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
@@ -177,6 +177,9 @@ impl Team {
             role: "coder".to_owned(),
             model: "script".to_owned(),
             workspace: self.workspace().to_str().unwrap().to_owned(),
+            instructions: None,
+            sandbox: Sandbox::default(),
+            limits: Limits::default(),
             conversation: begin.conversation,
             begins_at: Position::START,
             prompt: begin.prompt.map(str::to_owned),

@@ -104,6 +104,8 @@ impl World {
                 let state = if self.is(Mutant::StatesAreNotHeard) { Default::default() } else { state };
                 Some(Event::Connected { life, environment: Some(environment), state })
             }
+            // No lead agent is played here.
+            Up::Says(FromWorker::Asks(_)) => None,
             Up::Says(_) if daemon.connections.get(&life) != Some(&number) => None,
             Up::Says(FromWorker::State(_)) if self.is(Mutant::StatesAreNotHeard) => None,
             Up::Says(FromWorker::State(state)) => Some(Event::Said { life, state }),

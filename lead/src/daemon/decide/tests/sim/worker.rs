@@ -103,7 +103,13 @@ impl Worker {
     fn report(&self) -> WorkerState {
         let doing = if self.working && self.plan.is_none() { Doing::Working } else { Doing::Idle };
         let plan = self.plan.as_ref().map(|plan| plan.request_id.clone());
-        WorkerState { acted_on: self.acted_on, doing, activity: String::new(), plan, wants_ring: false }
+        WorkerState {
+            acted_on: self.acted_on,
+            doing,
+            activity: String::new(),
+            plan,
+            ..WorkerState::default()
+        }
     }
 
     /// A closing word is acted on when nothing runs any more that an open gate let through.
@@ -205,6 +211,7 @@ impl World {
                     _ => {}
                 }
             }
+            ToWorker::Reply(_) => {}
             ToWorker::Refused { request_id, taken, .. } => {
                 worker.named.retain(|(id, _)| *id != request_id);
                 if worker.answer.as_ref().is_some_and(|(id, _)| *id == request_id) {

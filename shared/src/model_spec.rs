@@ -1,0 +1,109 @@
+//! How a model is named: `PROVIDER` or `PROVIDER:MODEL`. Pure.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Provider {
+    /// The built-in model: offline, deterministic.
+    Script,
+    /// Anthropic's Messages API.
+    Anthropic,
+    /// Any service with the chat completions of OpenAI.
+    OpenAi,
+}
+
+impl Provider {
+    /// All of them, in the order in which they are offered.
+    pub const ALL: [Self; 3] = [Self::Script, Self::Anthropic, Self::OpenAi];
+
+    /// Returns the provider as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Script => "script",
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+        }
+    }
+}
+
+/// A model and who serves it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ModelSpec {
+    /// Who serves it.
+    pub provider: Provider,
+    /// What the provider calls it; none: whichever is the default there.
+    pub model: Option<String>,
+}
+
+/// A text names no model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no such model: {0:?}")]
+pub struct UnknownModel(String);
+
+impl UnknownModel {
+    /// Returns what to do next. Fits behind "hint: ".
+    pub fn hint(&self) -> &'static str {
+        "models are `script`, `anthropic:MODEL` and `openai:MODEL`"
+    }
+}
+
+impl ModelSpec {
+    /// Returns the built-in model.
+    pub const fn script() -> Self {
+        Self { provider: Provider::Script, model: None }
+    }
+}
+
+impl FromStr for ModelSpec {
+    type Err = UnknownModel;
+
+    fn from_str(text: &str) -> Result<Self, UnknownModel> {
+        let unknown = || UnknownModel(text.chars().take(80).collect());
+        let (provider, model) = match text.split_once(':') {
+            Some((provider, model)) => (provider, Some(model)),
+            None => (text, None),
+        };
+        let provider =
+            Provider::ALL.into_iter().find(|known| known.as_str() == provider).ok_or_else(unknown)?;
+        let fits = |model: &str| !model.is_empty() && model.len() <= 200 && !model.contains(char::is_control);
+        if model.is_some_and(|model| !fits(model) || provider == Provider::Script) {
+            return Err(unknown());
+        }
+        Ok(Self { provider, model: model.map(str::to_owned) })
+    }
+}
+
+impl fmt::Display for ModelSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.model {
+            Some(model) => write!(f, "{}:{model}", self.provider.as_str()),
+            None => f.write_str(self.provider.as_str()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_read_as_it_is_written() {
+        for text in ["script", "anthropic", "anthropic:claude-x", "openai:qwen3:8b", "openai:org/model"] {
+            assert_eq!(text.parse::<ModelSpec>().unwrap().to_string(), text);
+        }
+        assert_eq!("script".parse(), Ok(ModelSpec::script()));
+    }
+
+    #[test]
+    fn what_names_no_model_is_refused_with_the_names_that_do() {
+        for text in ["", "Script", "script:fast", "anthropic:", "gpt-5", "openai:a\nb", ":x"] {
+            let error = text.parse::<ModelSpec>().unwrap_err();
+            assert!(
+                error.to_string().contains("no such model") && error.hint().contains("`script`"),
+                "{text}"
+            );
+        }
+    }
+}

@@ -81,6 +81,22 @@ impl TeamPath {
         Self::at("run", "teamd.pid".to_owned())
     }
 
+    /// `run/NAME.live`: the text of the answer that a member's model is giving just now, as far as it has come. Its
+    /// worker empties it when a model call begins; the whole answer is in the transcript. Nothing is lost with it.
+    pub fn live(name: &Name) -> Self {
+        Self::at("run", format!("{name}.live"))
+    }
+
+    /// `run/chat`: whoever talks to the lead agent at a terminal holds a shared `flock` on it.
+    pub fn chat() -> Self {
+        Self::at("run", "chat".to_owned())
+    }
+
+    /// `run/overload-PROVIDER`: until when (seconds since the boot) the team leaves a service alone that is overloaded.
+    pub fn overload(provider: &str) -> Self {
+        Self::at("run", format!("overload-{provider}"))
+    }
+
     /// `archive/FILE`.
     pub fn archive(file: &str) -> Self {
         Self::at("archive", file.to_owned())

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::args::RunArgs;
 use crate::connection::{Identity, Link, be_born, take_from_stdin};
 use crate::mailbox::{Mailbox, Waking};
-use crate::model::{Model, Persona};
+use crate::model::{Access, Model, Persona};
 use crate::outbox::Outbox;
 use crate::plan::Submission;
 use crate::replay::Standing;
@@ -100,7 +100,8 @@ impl Life {
     fn begin(mut self, welcome: Welcome, connection: Connection) -> anyhow::Result<Session> {
         let settings = Settings::from_env()?;
         set_umask(welcome.environment.umask);
-        let mut model = Model::from_spec(&welcome.model, &Persona::default(), &welcome.environment)
+        let access = Access { dir: &self.dir, environment: &welcome.environment };
+        let mut model = Model::from_spec(&welcome.model, &Persona::default(), access)
             .map_err(|error| anyhow!("{error} ({})", error.hint()))?;
         self.transcript.set_durable(settings.durability == Durability::Disk);
         let mut standing = resume(&mut self.transcript, &mut model, &welcome, self.identity.incarnation)?;

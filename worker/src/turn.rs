@@ -22,8 +22,9 @@ impl Session {
         match self.desk.attend(self.model.answer(&mut |_| {})).await {
             Ok(Ok(answer)) => self.answered(answer)?,
             Ok(Err(error)) => {
-                tracing::error!("the model failed: {error}");
-                self.closing = error.to_string();
+                let told = format!("{error} (hint: {})", error.hint());
+                tracing::error!("no answer: {told}");
+                self.closing = told;
                 self.desk.state.failed();
             }
             Err(_) => self.desk.state.dropped(),

@@ -5,7 +5,7 @@ use teamd_shared::transcript::Event;
 use super::conversation::Conversation;
 use super::prompt::{Prompt, Tool};
 use super::service::Service;
-use super::{Answer, ModelError};
+use super::{Answer, Heard, ModelError};
 
 /// What a model is told of itself.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +36,7 @@ impl Remote {
     }
 
     /// Asks the service.
-    pub(crate) async fn answer(&mut self, heard: &mut dyn FnMut(&str)) -> Result<Answer, ModelError> {
+    pub(crate) async fn answer(&mut self, heard: &mut dyn FnMut(Heard<'_>)) -> Result<Answer, ModelError> {
         let prompt = Prompt {
             system: &self.persona.system,
             tools: &self.persona.tools,

@@ -25,6 +25,7 @@ use uuid::Uuid;
 use crate::connection::{Heard, Link};
 use crate::mailbox::{Mailbox, Taken};
 use crate::model::Model;
+use crate::live::Live;
 use crate::outbox::Outbox;
 use crate::plan::Submission;
 use crate::replay::{Owed, ToolUse};
@@ -189,6 +190,7 @@ impl Desk {
 pub(crate) struct Session {
     pub(crate) desk: Desk,
     pub(crate) model: Model,
+    pub(crate) live: Live,
     pub(crate) transcript: Transcript,
     pub(crate) outbox: Outbox,
     pub(crate) ids: RandomIds,

@@ -23,8 +23,8 @@ use tokio::time::Instant;
 
 use crate::args::RunArgs;
 use crate::connection::{Identity, Link, be_born, take_from_stdin};
-use crate::mailbox::{Mailbox, Waking};
 use crate::live::Live;
+use crate::mailbox::{Mailbox, Waking};
 use crate::model::{Model, Persona};
 use crate::outbox::Outbox;
 use crate::persona::{self, About};

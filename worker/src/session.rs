@@ -23,9 +23,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::connection::{Heard, Link};
+use crate::live::Live;
 use crate::mailbox::{Mailbox, Taken};
 use crate::model::Model;
-use crate::live::Live;
 use crate::outbox::Outbox;
 use crate::plan::Submission;
 use crate::replay::{Owed, ToolUse};

@@ -86,7 +86,8 @@ fn order(turns: &mut Vec<Turn>) {
 /// Makes what stands for all that is cut. `summary`: what the model wrote, if it could.
 pub(super) fn compose(conversation: &Conversation, summary: Option<&str>) -> String {
     let Gist { task, plan, asked } = &conversation.gist;
-    let mut text = "[The conversation was too long, and its beginning was cut. This is what is kept of it.]".to_owned();
+    let mut text =
+        "[The conversation was too long, and its beginning was cut. This is what is kept of it.]".to_owned();
     let mut section = |heading: &str, body: &str| {
         text.push_str(&format!("\n\n{heading}\n{}", excerpt(body.trim(), VERBATIM)));
     };
@@ -99,7 +100,9 @@ pub(super) fn compose(conversation: &Conversation, summary: Option<&str>) -> Str
     }
     match summary.map(str::trim).filter(|summary| !summary.is_empty()) {
         Some(summary) => section("What you wrote down for yourself:", summary),
-        None => section("Your last steps (you could not write a summary):", &last_steps(conversation.turns())),
+        None => {
+            section("Your last steps (you could not write a summary):", &last_steps(conversation.turns()))
+        }
     }
     if let Some((request_id, reason)) = asked {
         let order = format!("request_id {request_id}: {reason}\nAnswer it with shutdown_response.");
@@ -117,7 +120,9 @@ fn last_steps(turns: &[Turn]) -> String {
         .map(|turn| {
             let parts = turn.parts.iter().filter_map(|part| match part {
                 Part::Text(text) => Some(excerpt(text, EXCERPT)),
-                Part::Call { name, input, .. } => Some(format!("{name} {}", excerpt(&input.to_string(), EXCERPT))),
+                Part::Call { name, input, .. } => {
+                    Some(format!("{name} {}", excerpt(&input.to_string(), EXCERPT)))
+                }
                 Part::Result { .. } | Part::Opaque(_) => None,
             });
             format!("- {}", parts.collect::<Vec<_>>().join("; "))

@@ -193,9 +193,7 @@ impl Conversation {
         if parts.iter().all(|part| matches!(part, Part::Opaque(_))) {
             return;
         }
-        if self.turns.is_empty() {
-            self.say(NOTHING.to_owned());
-        }
+        self.settle();
         self.turns.push(Turn { role: Role::Assistant, parts });
         self.open = open;
     }
@@ -209,7 +207,9 @@ impl Conversation {
                 ("plan_approval", Some(plan)) => {
                     self.gist.plan = Some((plan.to_owned(), "submitted".to_owned()));
                 }
-                ("shutdown_response", _) if field("request_id") == self.gist.asked.as_ref().map(|a| a.0.as_str()) => {
+                ("shutdown_response", _)
+                    if field("request_id") == self.gist.asked.as_ref().map(|a| a.0.as_str()) =>
+                {
                     self.gist.asked = None;
                 }
                 _ => {}

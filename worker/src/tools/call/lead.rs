@@ -87,7 +87,7 @@ pub(super) fn parse(name: &str, fields: &mut Fields<'_>) -> Option<Result<Call, 
         "shutdown_request" => shutdown(fields),
         // With an answer it is the lead agent's own: somebody asks it to leave.
         "shutdown_response" if fields.has("approve") => return None,
-        "shutdown_response" => fields.request_id().map(|request_id| LeadCall::Status { request_id }),
+        "shutdown_response" => status(fields),
         "request_plan" => request_plan(fields),
         "plan_approval" => verdict(fields),
         _ => return None,
@@ -109,6 +109,14 @@ fn spawn(fields: &mut Fields<'_>) -> Result<LeadCall, String> {
 fn shutdown(fields: &mut Fields<'_>) -> Result<LeadCall, String> {
     let (teammate, reason) = (fields.said("teammate")?, fields.optional_text("reason")?);
     Ok(LeadCall::Shutdown { teammate, reason: reason.unwrap_or_default() })
+}
+
+fn status(fields: &mut Fields<'_>) -> Result<LeadCall, String> {
+    let request_id = fields.request_id()?;
+    // Both belong to an answer, which this is not.
+    drop(fields.take("approve"));
+    drop(fields.optional_text("reason")?);
+    Ok(LeadCall::Status { request_id })
 }
 
 fn request_plan(fields: &mut Fields<'_>) -> Result<LeadCall, String> {

@@ -32,7 +32,7 @@ use crate::plan::Submission;
 use crate::replay::Standing;
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, Budget, State};
-use crate::tools::{Toolbox, ToolboxConfig};
+use crate::tools::{Kit, Toolbox, ToolboxConfig, schema};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -118,6 +118,7 @@ impl Life {
         self.transcript.set_durable(settings.durability == Durability::Disk);
         let mut standing = resume(&mut self.transcript, &mut model, &welcome, self.identity.incarnation)?;
         let live = Live::new(Arc::clone(&self.dir), &name);
+        let kit = Kit::of(&name);
         let outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
         if let Some(owed) = &standing.owed {
             outbox.notify_once(owed);
@@ -140,8 +141,10 @@ impl Life {
             usage: standing.usage,
             mail: mailbox.mail(),
         };
-        let submission =
-            standing.calls.front().and_then(|call| Submission::resumed(call, welcome.word.plan.as_ref()));
+        let submission = standing
+            .calls
+            .front()
+            .and_then(|call| Submission::resumed(kit, call, welcome.word.plan.as_ref()));
         let began = Instant::now();
         let mut state = State::new(beginning, welcome.word, began.elapsed());
         if let Some(plan) = &submission {
@@ -157,6 +160,7 @@ impl Life {
             transcript: self.transcript,
             outbox,
             ids: RandomIds,
+            kit,
             incarnation,
             calls: standing.calls,
             closing: standing.text,
@@ -182,7 +186,7 @@ fn persona(dir: &TeamDir, name: &Name, welcome: &Welcome, toolbox: &Toolbox) -> 
         teammates: live.map(|member| (member.name.to_string(), member.role)).collect(),
         guide: toolbox.guide(),
     };
-    Persona { name: name.clone(), system: persona::system(&about), tools: Vec::new() }
+    Persona { name: name.clone(), system: persona::system(&about), tools: schema::definitions(Kit::of(name)) }
 }
 
 /// The umask of whoever asked for the teammate: it holds for what its tools make.

@@ -74,7 +74,7 @@ impl Session {
     pub(crate) async fn call(&mut self) -> Result<(), TranscriptError> {
         let Some(next) = self.calls.front() else { return Ok(()) };
         let (message_id, request_id) = (next.message_id, next.request_id.clone());
-        let call = match Call::parse(&next.name, &next.input) {
+        let call = match Call::parse(self.kit, &next.name, &next.input) {
             Ok(call) => call,
             Err(why) => return self.end_call(Outcome::error(why)),
         };
@@ -105,6 +105,7 @@ impl Session {
                     Err(error) => self.end_call(Outcome::error(error.to_string())),
                 }
             }
+            Call::Lead(_) => self.end_call(Outcome::error("not yet")),
             call => self.run_tool(call).await,
         }
     }

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::connection::{Heard, Link};
+use crate::live::Live;
 use crate::mailbox::{Mailbox, Taken};
 use crate::model::Model;
 use crate::outbox::Outbox;
@@ -30,7 +31,7 @@ use crate::plan::Submission;
 use crate::replay::{Owed, ToolUse};
 use crate::state::{Because, End, Hold, State, Step, Why};
 use crate::strays;
-use crate::tools::Toolbox;
+use crate::tools::{Kit, Toolbox};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// How many events are served before the next step.
@@ -189,9 +190,12 @@ impl Desk {
 pub(crate) struct Session {
     pub(crate) desk: Desk,
     pub(crate) model: Model,
+    pub(crate) live: Live,
     pub(crate) transcript: Transcript,
     pub(crate) outbox: Outbox,
     pub(crate) ids: RandomIds,
+    /// What it may call.
+    pub(crate) kit: Kit,
     /// Which life it is.
     pub(crate) incarnation: u32,
     /// The calls of the last answer that have no result, in order; the first one is next, or runs.

@@ -7,9 +7,9 @@ use teamd_shared::request::Status;
 use teamd_shared::transcript::{Block, Event as Entry};
 
 use crate::gate;
-use crate::model::Answer as ModelAnswer;
+use crate::model::{Answer as ModelAnswer, Compaction, ModelError};
 use crate::plan::{self, Submission};
-use crate::replay::{calls_of, sends, text_of};
+use crate::replay::{calls_of, closing, sends};
 use crate::session::{Session, stands};
 use crate::state::{Answer, End, Outcome as Made, Verdict, Why};
 use crate::tools::{Call, Outcome, team};
@@ -19,8 +19,15 @@ impl Session {
     /// Asks the model. A call that is dropped leaves nothing behind.
     pub(crate) async fn think(&mut self) -> Result<(), TranscriptError> {
         self.desk.state.thinking();
-        match self.desk.attend(self.model.answer(&mut |_| {})).await {
+        if self.model.is_full() {
+            return self.compact().await;
+        }
+        let Self { desk, model, live, .. } = self;
+        live.begin();
+        match desk.attend(model.answer(&mut |heard| live.hear(heard))).await {
             Ok(Ok(answer)) => self.answered(answer)?,
+            // It is cut, and the model is asked again.
+            Ok(Err(ModelError::TooLong(_))) if self.model.is_full() => self.desk.state.dropped(),
             Ok(Err(error)) => {
                 let told = format!("{error} (hint: {})", error.hint());
                 tracing::error!("no answer: {told}");
@@ -29,6 +36,16 @@ impl Session {
             }
             Err(_) => self.desk.state.dropped(),
         }
+        Ok(())
+    }
+
+    /// Puts a summary in the place of the beginning of the conversation.
+    async fn compact(&mut self) -> Result<(), TranscriptError> {
+        if let Ok(Some(Compaction { summary, kept, usage })) = self.desk.attend(self.model.compact()).await {
+            self.record(&Entry::Compacted { summary, kept, usage })?;
+            self.desk.state.paid(usage);
+        }
+        self.desk.state.dropped();
         Ok(())
     }
 
@@ -43,7 +60,7 @@ impl Session {
                 *request_id = (name == "plan_approval").then(|| self.ids.request());
             }
         }
-        self.closing = text_of(&content);
+        self.closing = closing(&content, cut);
         self.calls = calls_of(&content);
         self.record(&Entry::Answer { content, usage, cut })?;
         self.desk.state.paid(usage);
@@ -58,7 +75,7 @@ impl Session {
     pub(crate) async fn call(&mut self) -> Result<(), TranscriptError> {
         let Some(next) = self.calls.front() else { return Ok(()) };
         let (message_id, request_id) = (next.message_id, next.request_id.clone());
-        let call = match Call::parse(&next.name, &next.input) {
+        let call = match Call::parse(self.kit, &next.name, &next.input) {
             Ok(call) => call,
             Err(why) => return self.end_call(Outcome::error(why)),
         };
@@ -89,6 +106,7 @@ impl Session {
                     Err(error) => self.end_call(Outcome::error(error.to_string())),
                 }
             }
+            Call::Lead(_) => self.end_call(Outcome::error("not yet")),
             call => self.run_tool(call).await,
         }
     }

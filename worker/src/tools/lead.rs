@@ -1,0 +1,1 @@
+//! What the lead agent's own tools do.

@@ -13,6 +13,7 @@ mod hostile;
 mod lives;
 mod meddling;
 mod messages;
+mod models;
 mod plans;
 mod quarantine;
 mod races;

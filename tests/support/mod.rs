@@ -4,6 +4,7 @@
 //! nothing behind; and a test can ask whether anything is left.
 
 pub(crate) mod look;
+pub(crate) mod model_server;
 pub(crate) mod process;
 
 use std::ffi::OsStr;

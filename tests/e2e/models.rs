@@ -1,14 +1,14 @@
 //! Models over HTTP: real teammates, and a fake server for both APIs that refuses every request the real ones would.
 
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::Team;
 use crate::support::look::HELD;
 use crate::support::model_server::{Api, KEY, ModelServer, Reply};
-use crate::support::process::let_pass;
+use crate::support::{Running, Team};
 
 const BOTH: [Api; 2] = [Api::Anthropic, Api::OpenAi];
 
@@ -111,8 +111,11 @@ fn what_passes_is_tried_again_with_openai() {
 // One answer that says "overloaded" must not make every worker hammer.
 #[test]
 fn a_team_leaves_an_overloaded_service_alone_together() {
-    let server = ModelServer::start();
-    server.replies(Reply::fail(529).with_header("retry-after", "1"));
+    let mut asked = 0;
+    let server = ModelServer::answering(move |_| {
+        asked += 1;
+        if asked == 1 { Reply::fail(529).with_header("retry-after", "1") } else { Reply::text("done") }
+    });
     let team = server.team();
     spawn(&team, "alice", Api::Anthropic.model(), "go");
     team.until("the first request", || !server.requests().is_empty());
@@ -201,7 +204,7 @@ fn no_key_and_a_wrong_one_are_told_and_a_key_is_shown_to_nobody() {
         // The server repeats the key in its error, as some do.
         assert!(content.contains("[the key]") && content.contains(variable), "{content}");
         nowhere_in(&team.path(""), wrong);
-        assert_eq!(team.status("alice"), "idle");
+        team.wait_for("alice", "idle");
     }
 }
 
@@ -229,7 +232,7 @@ fn nonsense() -> Vec<Reply> {
         Reply::empty().and_raw_call("same", "bash", &command),
         Reply::text("\u{1b}[2J\u{0}\u{202e}evil").and_raw_call("x", "ba\u{1b}sh\n\u{1f980}", "{}"),
         Reply::empty().and_raw_call("functions.bash:0", "", "{}"),
-        Reply::text(&"long ".repeat(200_000)).and_call("bash", json!({"command": "echo y"})),
+        Reply::text(&"long ".repeat(20_000)).and_call("bash", json!({"command": "echo y"})),
         Reply::call("shutdown_response", json!({"request_id": "shutdown-0000", "approve": true})),
         Reply::call("plan_approval", json!({"request_id": "plan-0000", "approve": true})),
         Reply::call("spawn_teammate", json!({"name": "bob"})),
@@ -252,7 +255,7 @@ fn nonsense_stops_nobody_and_breaks_no_conversation() {
         // The server has refused none of the requests: it would fail this test.
         assert_eq!((server.requests().len(), ended(&team, "alice").1.as_str()), (count + 1, "enough"));
         let results = team.results("alice");
-        assert_eq!(results.len(), count + 1);
+        assert_eq!(results.len(), count + 1, "{results:#?}");
         for result in results.iter().take(5).chain(&results[8..10]).chain(&results[11..14]) {
             assert_eq!(result["is_error"], true, "{result}");
         }
@@ -356,7 +359,7 @@ fn a_turn_of_many_calls_still_finds_the_cache() {
 #[test]
 fn a_call_to_the_model_that_is_interrupted_leaves_nothing_behind() {
     let server = ModelServer::start();
-    server.replies(Reply::text("a long answer that never comes to its end").stalled()).says("here I am");
+    server.replies(Reply::text(&"a long answer ".repeat(500)).stalled()).says("here I am");
     let team = server.team();
     spawn(&team, "alice", Api::Anthropic.model(), "go");
     team.until("the model to be asked", || server.requests().len() == 1);
@@ -394,6 +397,62 @@ fn a_base_url_that_is_none_is_told_at_once_and_a_closed_port_after_some_attempts
     spawn(&team, "bob", "anthropic:x", "go");
     let log = || team.file("log/bob.log");
     team.until("an attempt", || log().contains("attempt 1 failed") && log().contains("refused"));
-    let_pass(Duration::from_millis(1));
     assert_eq!(team.status("bob"), "working");
+}
+
+#[test]
+fn a_proxy_of_the_spawning_shell_is_used_and_no_other() {
+    // What the fake server is asked as a proxy, it answers as the service itself.
+    let server = ModelServer::start();
+    let base = "http://models.invalid";
+    let team = server.team().with("ANTHROPIC_BASE_URL", base).with("http_proxy", &server.url());
+    spawn(&team, "alice", Api::Anthropic.model(), "go");
+    team.until_finished("alice", 1);
+    assert_eq!(ended(&team, "alice").1, "done");
+    assert_eq!(server.last().header("host"), "models.invalid");
+    let team = team.with("NO_PROXY", "models.invalid");
+    spawn(&team, "bob", Api::Anthropic.model(), "go");
+    team.until("an attempt without it", || team.file("log/bob.log").contains("attempt 1 failed"));
+    assert_eq!(server.requests().len(), 1);
+}
+
+/// A server with a certificate of its own, made by `openssl`; none where there is no such program.
+fn tls_server(team: &Team) -> Option<(Running, u16)> {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout key.pem -out ca.pem -subj /CN=localhost \
+                -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE 2>/dev/null";
+    if !team.command("bash", ["-c", make]).status().is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let body =
+        json!({"content": [{"type": "text", "text": "safely"}], "stop_reason": "end_turn"}).to_string();
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    team.write("answer", &answer);
+    // It answers every connection with the file.
+    let serve = format!(
+        "while :; do (cat answer; sleep 1) | openssl s_server -quiet -naccept 1 -accept {port} -cert ca.pem -key key.pem; done"
+    );
+    let running = Running::start(team.command("bash", ["-c", &serve]));
+    Some((running, port))
+}
+
+#[test]
+fn the_root_of_an_organisation_is_trusted_if_it_is_named() {
+    let server = ModelServer::start();
+    let team = server.team();
+    let Some((_tls, port)) = tls_server(&team) else { return };
+    team.until("the server to listen", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let team = team.with("ANTHROPIC_BASE_URL", &format!("https://localhost:{port}"));
+    spawn(&team, "alice", Api::Anthropic.model(), "go");
+    team.until_finished("alice", 1);
+    let (reason, content) = ended(&team, "alice");
+    assert!(reason == "failed" && content.contains("TEAM_CA=FILE"), "{content}");
+    let ca = team.root().join("ca.pem").display().to_string();
+    let team = team.with("TEAM_CA", &ca);
+    spawn(&team, "bob", Api::Anthropic.model(), "go");
+    team.until_finished("bob", 1);
+    assert_eq!(ended(&team, "bob"), ("available".to_owned(), "safely".to_owned()));
 }

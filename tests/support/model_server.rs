@@ -238,7 +238,8 @@ fn refusal(path: &str, request: &Request) -> Option<(u16, String)> {
         Api::Anthropic => ("/v1/messages", request.header("x-api-key"), KEY.to_owned()),
         Api::OpenAi => ("/v1/chat/completions", request.header("authorization"), format!("Bearer {KEY}")),
     };
-    if path != wanted {
+    // As a proxy it is asked with the whole address.
+    if path.strip_prefix("http://models.invalid").unwrap_or(path) != wanted {
         return Some((404, format!("there is nothing at {path}")));
     }
     if key != expected {

@@ -251,7 +251,9 @@ fn nonsense_stops_nobody_and_breaks_no_conversation() {
             server.replies(reply);
         }
         server.says("enough");
-        let team = alice_did(&server, api, "go");
+        let team = server.team().with("TEAM_CONTEXT_WINDOW", "200000");
+        spawn(&team, "alice", api.model(), "go");
+        team.until_finished("alice", 1);
         // The server has refused none of the requests: it would fail this test.
         assert_eq!((server.requests().len(), ended(&team, "alice").1.as_str()), (count + 1, "enough"));
         let results = team.results("alice");

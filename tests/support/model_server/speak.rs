@@ -90,14 +90,10 @@ fn pieces(connection: &TcpStream, bytes: &[u8]) -> bool {
     true
 }
 
-/// Parts a text in two, at a character, so that there is more than one delta.
-fn halves(text: &str) -> [&str; 2] {
-    let mut middle = text.len() / 2;
-    while !text.is_char_boundary(middle) {
-        middle += 1;
-    }
-    let (first, second) = text.split_at(middle);
-    [first, second]
+/// Parts a text, so that there are several deltas even of a short one.
+fn parts(text: &str) -> Vec<String> {
+    let letters: Vec<char> = text.chars().collect();
+    letters.chunks(letters.len().div_ceil(2).clamp(1, 40)).map(|part| part.iter().collect()).collect()
 }
 
 fn calls(says: &[Say]) -> bool {
@@ -118,13 +114,13 @@ fn anthropic_stream(says: &[Say], stop: Option<&str>, bill: Bill) -> String {
     for (index, say) in says.iter().enumerate() {
         let (block, deltas) = match say {
             Say::Text(text) => {
-                let delta = |text: &str| json!({"type": "text_delta", "text": text});
-                (json!({"type": "text", "text": ""}), halves(text).map(delta).to_vec())
+                let delta = |text: String| json!({"type": "text_delta", "text": text});
+                (json!({"type": "text", "text": ""}), parts(text).into_iter().map(delta).collect())
             }
             Say::Call { id, name, input } => {
-                let delta = |json: &str| json!({"type": "input_json_delta", "partial_json": json});
+                let delta = |json: String| json!({"type": "input_json_delta", "partial_json": json});
                 let block = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
-                (block, halves(input).map(delta).to_vec())
+                (block, parts(input).into_iter().map(delta).collect())
             }
             Say::Opaque(block) => (block.clone(), Vec::new()),
         };
@@ -173,13 +169,13 @@ fn openai_stream(says: &[Say], stop: Option<&str>, bill: Option<Bill>) -> String
     for say in says {
         match say {
             Say::Text(text) => {
-                chunks.extend(halves(text).map(|text| chunk(json!({ "content": text }), None)));
+                chunks.extend(parts(text).iter().map(|text| chunk(json!({ "content": text }), None)));
             }
             Say::Call { id, name, input } => {
                 let first = json!({"index": index, "id": id, "type": "function",
                     "function": {"name": name, "arguments": ""}});
                 chunks.push(chunk(json!({ "tool_calls": [first] }), None));
-                for half in halves(input) {
+                for half in parts(input) {
                     let more = json!({"index": index, "function": {"arguments": half}});
                     chunks.push(chunk(json!({ "tool_calls": [more] }), None));
                 }

@@ -25,7 +25,7 @@ use crate::args::RunArgs;
 use crate::connection::{Identity, Link, be_born, take_from_stdin};
 use crate::live::Live;
 use crate::mailbox::{Mailbox, Waking};
-use crate::model::{Model, Persona};
+use crate::model::{Access, Model, Persona};
 use crate::outbox::Outbox;
 use crate::persona::{self, About};
 use crate::plan::Submission;
@@ -113,7 +113,8 @@ impl Life {
             environment: welcome.environment.clone(),
         })?;
         let persona = persona(&self.dir, &name, &welcome, &toolbox);
-        let model = Model::from_spec(&welcome.model, &persona, &welcome.environment);
+        let access = Access { dir: &self.dir, environment: &welcome.environment };
+        let model = Model::from_spec(&welcome.model, &persona, access);
         let mut model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
         self.transcript.set_durable(settings.durability == Durability::Disk);
         let mut standing = resume(&mut self.transcript, &mut model, &welcome, self.identity.incarnation)?;

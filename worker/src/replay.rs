@@ -11,7 +11,7 @@ use serde_json::Value;
 use teamd_shared::id::RequestId;
 use teamd_shared::message::{IdleReason, Message};
 use teamd_shared::position::Position;
-use teamd_shared::transcript::{Block, Entry, Event, Usage};
+use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage};
 use uuid::Uuid;
 
 use crate::state::At;
@@ -117,9 +117,9 @@ impl Standing {
         match event {
             Event::Life { prompt, .. } if prompt.is_some() => self.work(),
             Event::Messages { messages } => self.messages(messages),
-            Event::Answer { content, usage, .. } => {
+            Event::Answer { content, usage, cut } => {
                 self.pay(*usage);
-                self.answer(content);
+                self.answer(content, *cut);
             }
             Event::Compacted { usage, .. } => self.pay(*usage),
             Event::Result { tool_use_id, .. } => {
@@ -166,9 +166,9 @@ impl Standing {
         self.spent = self.spent.saturating_add(usage.billed());
     }
 
-    fn answer(&mut self, content: &[Block]) {
+    fn answer(&mut self, content: &[Block], cut: Option<Cut>) {
         self.turns += 1;
-        self.text = text_of(content);
+        self.text = closing(content, cut);
         self.calls = calls_of(content);
         self.at = if self.calls.is_empty() { At::Done(IdleReason::Available) } else { At::Call };
     }
@@ -195,8 +195,20 @@ impl Standing {
     }
 }
 
+/// What the lead is told of an answer that ends the work.
+pub(crate) fn closing(content: &[Block], cut: Option<Cut>) -> String {
+    let text = text_of(content);
+    let why = match cut {
+        Some(Cut::Length) => "[the answer ends here: it reached the limit of one answer]",
+        Some(Cut::Refusal) => "[the model refused to go on]",
+        None if text.trim().is_empty() => "[the model gave an empty answer]",
+        None => return text,
+    };
+    if text.trim().is_empty() { why.to_owned() } else { format!("{text}\n{why}") }
+}
+
 /// Returns the text of an answer.
-pub(crate) fn text_of(content: &[Block]) -> String {
+fn text_of(content: &[Block]) -> String {
     let texts = content.iter().filter_map(|block| match block {
         Block::Text { text } => Some(text.as_str()),
         Block::ToolUse { .. } | Block::Opaque { .. } => None,

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::connection::{Heard, Link};
+use crate::live::Live;
 use crate::mailbox::{Mailbox, Taken};
 use crate::model::Model;
 use crate::outbox::Outbox;
@@ -189,6 +190,7 @@ impl Desk {
 pub(crate) struct Session {
     pub(crate) desk: Desk,
     pub(crate) model: Model,
+    pub(crate) live: Live,
     pub(crate) transcript: Transcript,
     pub(crate) outbox: Outbox,
     pub(crate) ids: RandomIds,

@@ -7,9 +7,9 @@ use teamd_shared::request::Status;
 use teamd_shared::transcript::{Block, Event as Entry};
 
 use crate::gate;
-use crate::model::Answer as ModelAnswer;
+use crate::model::{Answer as ModelAnswer, Compaction, ModelError};
 use crate::plan::{self, Submission};
-use crate::replay::{calls_of, sends, text_of};
+use crate::replay::{calls_of, closing, sends};
 use crate::session::{Session, stands};
 use crate::state::{Answer, End, Outcome as Made, Verdict, Why};
 use crate::tools::{Call, Outcome, team};
@@ -19,8 +19,15 @@ impl Session {
     /// Asks the model. A call that is dropped leaves nothing behind.
     pub(crate) async fn think(&mut self) -> Result<(), TranscriptError> {
         self.desk.state.thinking();
-        match self.desk.attend(self.model.answer(&mut |_| {})).await {
+        if self.model.is_full() {
+            return self.compact().await;
+        }
+        let Self { desk, model, live, .. } = self;
+        live.begin();
+        match desk.attend(model.answer(&mut |text| live.push(text))).await {
             Ok(Ok(answer)) => self.answered(answer)?,
+            // It is cut, and the model is asked again.
+            Ok(Err(ModelError::TooLong(_))) if self.model.is_full() => self.desk.state.dropped(),
             Ok(Err(error)) => {
                 tracing::error!("the model failed: {error}");
                 self.closing = error.to_string();
@@ -28,6 +35,16 @@ impl Session {
             }
             Err(_) => self.desk.state.dropped(),
         }
+        Ok(())
+    }
+
+    /// Puts a summary in the place of the beginning of the conversation.
+    async fn compact(&mut self) -> Result<(), TranscriptError> {
+        if let Ok(Some(Compaction { summary, kept, usage })) = self.desk.attend(self.model.compact()).await {
+            self.record(&Entry::Compacted { summary, kept, usage })?;
+            self.desk.state.paid(usage);
+        }
+        self.desk.state.dropped();
         Ok(())
     }
 
@@ -42,7 +59,7 @@ impl Session {
                 *request_id = (name == "plan_approval").then(|| self.ids.request());
             }
         }
-        self.closing = text_of(&content);
+        self.closing = closing(&content, cut);
         self.calls = calls_of(&content);
         self.record(&Entry::Answer { content, usage, cut })?;
         self.desk.state.paid(usage);

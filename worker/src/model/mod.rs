@@ -4,7 +4,9 @@
 //! after a restart, and is then asked for the next answer. It must never run a tool, read an inbox or write a
 //! file, and asking it changes nothing: only what was recorded counts.
 
+mod compaction;
 mod conversation;
+mod delivery;
 pub(crate) mod prompt;
 mod remote;
 mod script;
@@ -14,7 +16,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::model_spec::{ModelSpec, Provider, UnknownModel};
 use teamd_shared::transcript::{Block, Cut, Event, Usage};
 
-pub(crate) use remote::{Persona, Remote};
+pub(crate) use remote::{Compaction, Persona, Remote};
 pub(crate) use script::Script;
 use service::Service;
 
@@ -91,6 +93,22 @@ impl Model {
         }
     }
 
+    /// Tells whether the conversation has to be cut before the model is asked again.
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Self::Script(_) => false,
+            Self::Remote(remote) => remote.is_full(),
+        }
+    }
+
+    /// Makes what takes the place of the beginning of a conversation that is full; none if this model has no use for it.
+    pub(crate) async fn compact(&mut self) -> Option<Compaction> {
+        match self {
+            Self::Script(_) => None,
+            Self::Remote(remote) => Some(remote.compact().await),
+        }
+    }
+
     /// Answers the conversation so far; `heard` is told each piece of text as it comes.
     ///
     /// It does not change what the model knows: the answer counts once it is recorded and observed. So a call
@@ -113,14 +131,19 @@ impl Model {
 mod tests {
     use super::*;
 
+    fn persona() -> Persona {
+        let name = teamd_shared::name::Name::new("alice").unwrap();
+        Persona { name, system: String::new(), tools: Vec::new() }
+    }
+
     #[test]
     fn a_model_that_this_version_lacks_is_named_with_a_way_on() {
         for spec in ["", "Script", "script:fast", "gpt"] {
-            let error = Model::from_spec(spec, &Persona::default(), &Environment::default()).unwrap_err();
+            let error = Model::from_spec(spec, &persona(), &Environment::default()).unwrap_err();
             assert!(error.to_string().contains(&format!("{spec:?}")), "{error}");
             assert!(error.hint().contains("`script`"));
         }
-        let script = Model::from_spec("script", &Persona::default(), &Environment::default());
+        let script = Model::from_spec("script", &persona(), &Environment::default());
         assert!(matches!(script, Ok(Model::Script(_))));
     }
 }

@@ -108,6 +108,11 @@ impl Toolbox {
         Ok(Self { surroundings, workspace, background: Background::new(config.team_dir, config.name) })
     }
 
+    /// Returns what the workspace says to agents: the name of the file, and its text.
+    pub(crate) fn guide(&self) -> Option<(String, String)> {
+        self.workspace.guide()
+    }
+
     /// Starts a call. Must be called within the runtime.
     ///
     /// File tools are done when this returns. A call of the protocol is none of this module's: its outcome is an error.

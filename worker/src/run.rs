@@ -32,8 +32,7 @@ use crate::plan::Submission;
 use crate::replay::Standing;
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, Budget, State};
-use crate::tools::schema::definitions;
-use crate::tools::{Kit, Toolbox, ToolboxConfig};
+use crate::tools::{Kit, Toolbox, ToolboxConfig, schema};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -117,9 +116,9 @@ impl Life {
         let model = Model::from_spec(&welcome.model, &persona, &welcome.environment);
         let mut model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
         self.transcript.set_durable(settings.durability == Durability::Disk);
-        let mut standing = resume(&mut self.transcript, &mut model, &welcome, self.identity.incarnation)?;
-        let kit = Kit::of(&name);
+        let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity)?;
         let live = Live::new(Arc::clone(&self.dir), &name);
+        let kit = Kit::of(&name);
         let outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
         if let Some(owed) = &standing.owed {
             outbox.notify_once(owed);
@@ -187,7 +186,7 @@ fn persona(dir: &TeamDir, name: &Name, welcome: &Welcome, toolbox: &Toolbox) -> 
         teammates: live.map(|member| (member.name.to_string(), member.role)).collect(),
         guide: toolbox.guide(),
     };
-    Persona { name: name.clone(), system: persona::system(&about), tools: definitions(Kit::of(name)) }
+    Persona { name: name.clone(), system: persona::system(&about), tools: schema::definitions(Kit::of(name)) }
 }
 
 /// The umask of whoever asked for the teammate: it holds for what its tools make.
@@ -202,14 +201,16 @@ fn resume(
     transcript: &mut Transcript,
     model: &mut Model,
     welcome: &Welcome,
-    incarnation: u32,
+    identity: &Identity,
 ) -> Result<Standing, TranscriptError> {
     let conversation = welcome.conversation;
+    let Identity { name, incarnation } = identity;
+    let incarnation = *incarnation;
     let entries = match conversation == incarnation {
         true => Vec::new(),
         false => transcript.conversation(conversation)?,
     };
-    let mut standing = Standing::of(&entries);
+    let mut standing = Standing::of(name, &entries);
     entries.iter().for_each(|entry| model.observe(&entry.event));
     transcript.set_cursor(if entries.is_empty() { welcome.begins_at } else { standing.cursor });
     let mut record = |standing: &mut Standing, event: Event| {

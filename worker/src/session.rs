@@ -181,7 +181,7 @@ impl Desk {
     pub(crate) fn fetch(&mut self) {
         self.tick = Instant::now() + SLOW_TICK;
         self.mailbox.fetch();
-        self.state.mail(self.mailbox.mail());
+        self.state.mail(self.mailbox.mail(), self.now());
     }
 }
 
@@ -267,7 +267,7 @@ impl Session {
                 }
             }
         }
-        let work = delivered.iter().any(Message::starts_a_turn);
+        let work = delivered.iter().any(|message| message.starts_a_turn(self.outbox.from()));
         if work && self.desk.state.is_idle() {
             self.desk.work_began = since_boot();
         }
@@ -324,7 +324,7 @@ impl Session {
             IdleReason::Available | IdleReason::Failed => std::mem::take(&mut self.closing),
             IdleReason::MaxTurns => "the turn limit of this piece of work is reached".to_owned(),
             IdleReason::MaxTokens => "the token limit of this piece of work is reached".to_owned(),
-            IdleReason::Interrupted => "interrupted by the lead".to_owned(),
+            IdleReason::Interrupted => self.kit.interrupted().to_owned(),
         };
         let message_id = self.ids.message();
         self.record(&Entry::Idle { idle_reason, content: content.clone(), message_id })?;

@@ -37,6 +37,8 @@ pub(crate) struct State {
     /// Whether the model let itself go, with calls in the same answer: they still run.
     keep_calls: bool,
     mail: Mail,
+    /// When mail is taken in that starts a turn after a moment.
+    settled_at: Option<Duration>,
     at: At,
     /// Model calls of this piece of work.
     turns: u32,
@@ -124,6 +126,8 @@ pub(crate) enum Mail {
     None,
     /// Nothing that starts a turn.
     News,
+    /// Something that starts one, after a moment in which more of its kind may come.
+    Soon,
     /// Something that does.
     Work,
 }
@@ -192,7 +196,8 @@ impl State {
             answer: None,
             let_go: false,
             keep_calls: false,
-            mail: beginning.mail,
+            mail: Mail::None,
+            settled_at: None,
             at: beginning.at,
             turns: beginning.turns,
             spent: beginning.spent,
@@ -203,6 +208,7 @@ impl State {
             background: false,
             leaving: false,
         };
+        state.mail(beginning.mail, now);
         state.word(word, now);
         state
     }

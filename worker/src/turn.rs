@@ -9,7 +9,7 @@ use teamd_shared::transcript::{Block, Event as Entry};
 use crate::gate;
 use crate::model::{Answer as ModelAnswer, Compaction, ModelError};
 use crate::plan::{self, Submission};
-use crate::replay::{calls_of, closing, sends};
+use crate::replay::{calls_of, closing};
 use crate::session::{Session, stands};
 use crate::state::{Answer, End, Outcome as Made, Verdict, Why};
 use crate::tools::{Call, Outcome, team};
@@ -53,7 +53,7 @@ impl Session {
         let ModelAnswer { mut content, usage, cut } = answer;
         for block in &mut content {
             if let Block::ToolUse { name, message_id, request_id, .. } = block
-                && sends(name)
+                && self.kit.has_ids(name)
             {
                 *message_id = Some(self.ids.message());
                 *request_id = (name == "plan_approval").then(|| self.ids.request());

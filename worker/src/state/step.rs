@@ -139,7 +139,7 @@ impl State {
             return approve;
         }
         match &self.at {
-            At::Idle if self.mail == Mail::None => self.wait(now),
+            At::Idle if self.mail == Mail::None || self.settles(now) => self.wait(now),
             At::Idle => Step::TakeIn,
             At::Turn { .. } if self.mail != Mail::None => Step::TakeIn,
             At::Turn { .. } if self.turns >= self.limits.turns => Step::Finish(IdleReason::MaxTurns),
@@ -224,9 +224,15 @@ impl State {
         }
     }
 
-    /// Waits; not beyond the time when the answer to a shutdown is to be tried again.
+    /// Tells whether mail that is there waits for more of its kind.
+    fn settles(&self, now: Duration) -> bool {
+        self.settled_at.is_some_and(|time| time > now)
+    }
+
+    /// Waits; not beyond the time when the answer to a shutdown is to be tried again, or mail is to be taken in.
     fn wait(&self, now: Duration) -> Step {
-        let until = self.shutdown.as_ref().map(|shutdown| shutdown.not_before).filter(|&time| time > now);
+        let again = self.shutdown.as_ref().map(|shutdown| shutdown.not_before);
+        let until = [again, self.settled_at].into_iter().flatten().filter(|&time| time > now).min();
         Step::Wait { until }
     }
 }

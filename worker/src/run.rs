@@ -32,6 +32,7 @@ use crate::plan::Submission;
 use crate::replay::Standing;
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, Budget, State};
+use crate::tools::lead::Spawner;
 use crate::tools::{Kit, Toolbox, ToolboxConfig, schema};
 use crate::transcript::{Transcript, TranscriptError};
 
@@ -150,6 +151,11 @@ impl Life {
         if let Some(plan) = &submission {
             state.planning(plan.request_id.clone());
         }
+        let spawner = Spawner {
+            environment: welcome.environment.clone(),
+            model: welcome.model.clone(),
+            workspace: welcome.workspace.clone(),
+        };
         let link = Link::start(connection, self.dir, self.identity, welcome.environment);
         let (terminate, work_began) = (self.terminate, Duration::ZERO);
         let desk = Desk { state, link, mailbox, toolbox, terminate, began, work_began, tick: began };
@@ -161,6 +167,7 @@ impl Life {
             outbox,
             ids: RandomIds,
             kit,
+            spawner,
             incarnation,
             calls: standing.calls,
             closing: standing.text,

@@ -77,6 +77,8 @@ pub(crate) enum At {
         /// Whether an open gate let it through.
         gated: bool,
     },
+    /// That call waits for a person, who may take days.
+    Asking,
     /// That call is a plan: it suspends the turn.
     Plan(Plan),
     /// The work has ended, and the lead is to be told.

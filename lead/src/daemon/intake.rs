@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, Request, ToWorker};
 use teamd_shared::inbox::last_lines;
-use teamd_shared::member::ApproveBy;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamDir;
@@ -224,10 +223,6 @@ fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
         return refuse("only the lead agent asks for something", "write to the lead");
     }
     match command {
-        Command::Spawn(order) if order.approve_by == Some(ApproveBy::Lead) => refuse(
-            "that the lead agent answers the plans of a teammate is for a person to say",
-            "a person says it with `teamctl spawn NAME --approve-by lead`",
-        ),
         Command::Shutdown(order) if order.force_after.is_some() => refuse(
             "the lead agent ends nobody by force",
             "a person does with `teamctl shutdown NAME --force`",

@@ -145,6 +145,11 @@ impl State {
         self.at = At::Calling { activity, gated };
     }
 
+    /// A call begins to wait for a person.
+    pub(crate) fn asking(&mut self) {
+        self.at = At::Asking;
+    }
+
     /// A call has its result; `more`: the answer holds more calls.
     pub(crate) fn call_ended(&mut self, more: bool) {
         self.at = if more { At::Call } else { At::Turn { results: true } };

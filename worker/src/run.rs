@@ -32,6 +32,7 @@ use crate::plan::Submission;
 use crate::replay::Standing;
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, Budget, State};
+use crate::tools::lead::Spawner;
 use crate::tools::{Kit, Toolbox, ToolboxConfig, schema};
 use crate::transcript::{Transcript, TranscriptError};
 
@@ -117,7 +118,7 @@ impl Life {
         let model = Model::from_spec(&welcome.model, &persona, access);
         let mut model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
         self.transcript.set_durable(settings.durability == Durability::Disk);
-        let mut standing = resume(&mut self.transcript, &mut model, &welcome, self.identity.incarnation)?;
+        let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity)?;
         let live = Live::new(Arc::clone(&self.dir), &name);
         let kit = Kit::of(&name);
         let outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
@@ -151,6 +152,11 @@ impl Life {
         if let Some(plan) = &submission {
             state.planning(plan.request_id.clone());
         }
+        let spawner = Spawner {
+            environment: welcome.environment.clone(),
+            model: welcome.model.clone(),
+            workspace: welcome.workspace.clone(),
+        };
         let link = Link::start(connection, self.dir, self.identity, welcome.environment);
         let (terminate, work_began) = (self.terminate, Duration::ZERO);
         let desk = Desk { state, link, mailbox, toolbox, terminate, began, work_began, tick: began };
@@ -162,6 +168,7 @@ impl Life {
             outbox,
             ids: RandomIds,
             kit,
+            spawner,
             incarnation,
             calls: standing.calls,
             closing: standing.text,
@@ -202,14 +209,16 @@ fn resume(
     transcript: &mut Transcript,
     model: &mut Model,
     welcome: &Welcome,
-    incarnation: u32,
+    identity: &Identity,
 ) -> Result<Standing, TranscriptError> {
     let conversation = welcome.conversation;
+    let Identity { name, incarnation } = identity;
+    let incarnation = *incarnation;
     let entries = match conversation == incarnation {
         true => Vec::new(),
         false => transcript.conversation(conversation)?,
     };
-    let mut standing = Standing::of(&entries);
+    let mut standing = Standing::of(name, &entries);
     entries.iter().for_each(|entry| model.observe(&entry.event));
     transcript.set_cursor(if entries.is_empty() { welcome.begins_at } else { standing.cursor });
     let mut record = |standing: &mut Standing, event: Event| {

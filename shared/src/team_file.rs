@@ -119,8 +119,13 @@ impl TeamFile {
     /// Returns where the file of a team is: where the variable [`VARIABLE`] says, else beside the team directory as the
     /// user names it (beside the link, where it is reached through one).
     pub fn locate(team_dir: &Path, lookup: impl Fn(&str) -> Option<String>) -> PathBuf {
-        let named = lookup(VARIABLE).filter(|path| !path.is_empty());
-        named.map_or_else(|| team_dir.parent().unwrap_or(team_dir).join(FILE), PathBuf::from)
+        if let Some(named) = lookup(VARIABLE).filter(|path| !path.is_empty()) {
+            return PathBuf::from(named);
+        }
+        // A path such as `..` does not tell what is beside it.
+        let resolved = team_dir.file_name().is_none().then(|| team_dir.canonicalize().ok()).flatten();
+        let team_dir = resolved.as_deref().unwrap_or(team_dir);
+        team_dir.parent().unwrap_or(team_dir).join(FILE)
     }
 
     /// Reads a file; one that is not there says nothing.

@@ -25,7 +25,7 @@ use crate::mailbox::{Mailbox, Waking};
 use crate::model::{Model, Persona};
 use crate::outbox::Outbox;
 use crate::plan::Submission;
-use crate::replay::Standing;
+use crate::replay::{Owed, Standing};
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, Budget, State};
 use crate::tools::{Toolbox, ToolboxConfig};
@@ -131,6 +131,9 @@ impl Life {
             standing.calls.front().and_then(|call| Submission::resumed(call, welcome.word.plan.as_ref()));
         let began = Instant::now();
         let mut state = State::new(beginning, welcome.word, began.elapsed());
+        if let Some(Owed::Idle { idle_reason, content, .. }) = &standing.owed {
+            state.rests(*idle_reason, content);
+        }
         if let Some(plan) = &submission {
             state.planning(plan.request_id.clone());
         }

@@ -140,20 +140,6 @@ pub fn resolve(
 }
 
 impl Resolved {
-    /// Tells which variables could hold the key that the model's service asks for, if none of them is set.
-    pub fn missing_key(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Option<&'static str> {
-        let set = |name: &&str| value(lookup, name).is_some();
-        match self.model.as_ref()?.provider {
-            Provider::Anthropic if !ANTHROPIC.iter().any(|name| set(name)) => {
-                Some("ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN)")
-            }
-            Provider::OpenAi if !OPENAI.iter().any(|name| set(name)) => {
-                Some("OPENAI_API_KEY (or, for a server of your own, OPENAI_BASE_URL)")
-            }
-            _ => None,
-        }
-    }
-
     /// Makes the order to the daemon. The environment is that of whoever asks.
     pub fn order(self, name: Name, mut environment: Environment) -> SpawnOrder {
         for (variable, text) in self.variables {
@@ -174,6 +160,18 @@ impl Resolved {
             resume: self.resume,
             environment,
         }
+    }
+}
+
+/// Tells which variables could hold the key that a model's service asks for, if none of them is set.
+pub fn missing_key(model: &ModelSpec, lookup: &dyn Fn(&str) -> Option<String>) -> Option<&'static str> {
+    let unset = |variables: [&str; 2]| variables.iter().all(|name| value(lookup, name).is_none());
+    match model.provider {
+        Provider::Anthropic if unset(ANTHROPIC) => Some("ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN)"),
+        Provider::OpenAi if unset(OPENAI) => {
+            Some("OPENAI_API_KEY (or, for a server of your own, OPENAI_BASE_URL)")
+        }
+        _ => None,
     }
 }
 

@@ -210,6 +210,7 @@ fn the_file_is_beside_the_team_directory_as_the_user_names_it() {
     symlink(&state, work.join(".team")).unwrap();
     let none = |_: &str| None;
     assert_eq!(TeamFile::locate(&work.join(".team"), none), work.join("team.toml"));
+    assert_eq!(TeamFile::locate(&state.join(".."), none), scratch.path().join("team.toml"));
     let named = |name: &str| (name == "TEAM_FILE").then(|| "/etc/team.toml".to_owned());
     assert_eq!(TeamFile::locate(&work.join(".team"), named), PathBuf::from("/etc/team.toml"));
 }

@@ -130,11 +130,8 @@ fn without_a_name_the_model_is_that_whose_key_is_there_else_the_built_in_one() {
 #[test]
 fn a_missing_key_is_noticed() {
     let key = |model: &str, variables: &[(&str, &str)]| {
-        let resolved =
-            Resolved { model: Some(model.parse().unwrap()), ..resolved("alice", &Flags::default(), &[]) };
-        resolved
-            .missing_key(&|wanted| variables.iter().find(|it| it.0 == wanted).map(|it| it.1.to_owned()))
-            .is_some()
+        let lookup = |wanted: &str| variables.iter().find(|it| it.0 == wanted).map(|it| it.1.to_owned());
+        missing_key(&model.parse().unwrap(), &lookup).is_some()
     };
     assert!(key("anthropic:m", &[("OPENAI_API_KEY", "x")]) && key("openai", &[("OPENAI_API_KEY", "")]));
     assert!(!key("anthropic", &[("ANTHROPIC_AUTH_TOKEN", "x")]) && !key("script", &[]));

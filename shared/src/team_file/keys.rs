@@ -105,7 +105,12 @@ pub const KEYS: &[Key] = &[
         "TEAM_MODEL_TIMEOUT",
     ),
     set(
-        key("context_window", &[Service], "a whole number above 0, or a text such as \"200k\"", "\"200k\""),
+        key(
+            "context_window",
+            &[Service],
+            "a whole number of 1000 or more, or a text such as \"200k\"",
+            "\"200k\"",
+        ),
         "TEAM_CONTEXT_WINDOW",
     ),
     key("mode", &[Sandbox], "\"workspace-write\", \"read-only\" or \"off\"", "\"read-only\""),

@@ -75,7 +75,11 @@ impl Reader<'_> {
                     service.timeout =
                         Some(self.fits(key, value, Some(time).filter(|time| !time.is_zero()))?);
                 }
-                _ => service.context_window = Some(self.count(key, value)?),
+                _ => {
+                    let tokens = self.count(key, value)?;
+                    service.context_window =
+                        Some(self.fits(key, value, Some(tokens).filter(|&tokens| tokens >= 1000))?);
+                }
             }
             Ok(())
         })?;

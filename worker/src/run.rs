@@ -29,7 +29,7 @@ use crate::model::{Access, Model, Persona};
 use crate::outbox::Outbox;
 use crate::persona::{self, About};
 use crate::plan::Submission;
-use crate::replay::Standing;
+use crate::replay::{Owed, Standing};
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, Budget, State};
 use crate::tools::lead::Spawner;
@@ -149,6 +149,9 @@ impl Life {
             .and_then(|call| Submission::resumed(kit, call, welcome.word.plan.as_ref()));
         let began = Instant::now();
         let mut state = State::new(beginning, welcome.word, began.elapsed());
+        if let Some(Owed::Idle { idle_reason, content, .. }) = &standing.owed {
+            state.rests(*idle_reason, content);
+        }
         if let Some(plan) = &submission {
             state.planning(plan.request_id.clone());
         }

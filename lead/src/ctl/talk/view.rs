@@ -195,17 +195,19 @@ impl View {
         let (came, stands) = (texts.concat(), texts.join("\n"));
         let shown = std::mem::take(&mut self.shown);
         let rest = came.strip_prefix(shown.as_str()).or_else(|| stands.strip_prefix(shown.as_str()));
-        match rest {
+        let agrees = rest.is_some();
+        match rest.map(str::to_owned) {
             Some(_) if shown.is_empty() => {
                 if !stands.is_empty() {
                     pieces.push(Piece::Answer(stands));
                 }
             }
-            Some("") => {}
-            Some(rest) => pieces.push(Piece::Answer(rest.to_owned())),
+            Some(rest) if rest.is_empty() => {}
+            Some(rest) => pieces.push(Piece::Answer(rest)),
             None => pieces.extend([Piece::End, Piece::Answer(stands)]),
         }
-        (self.whole, self.stale) = (Some(came), false);
+        // What stands in the file is this answer; if it is not, the next look knows what.
+        (self.whole, self.stale) = (agrees.then_some(came), !agrees);
         pieces.push(Piece::End);
         if let Some(cut) = cut {
             pieces.push(Piece::Wrong(brief::cut(cut).to_owned()));

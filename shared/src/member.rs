@@ -151,6 +151,8 @@ pub enum SandboxMode {
 }
 
 /// How the commands of a teammate are confined while its gate is open. A closed gate confines them further.
+///
+/// It stands in control frames, too: no field may be left out when it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sandbox {
     /// What they may write.
@@ -160,7 +162,7 @@ pub struct Sandbox {
     #[serde(default)]
     pub no_network: bool,
     /// Directories and files outside the workspace that they may write too, absolute.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub writable: Vec<String>,
 }
 

@@ -6,6 +6,7 @@ mod args;
 mod connection;
 mod gate;
 mod keeper;
+mod lead;
 mod live;
 mod mailbox;
 mod model;

@@ -25,14 +25,15 @@ use crate::args::RunArgs;
 use crate::connection::{Identity, Link, be_born, take_from_stdin};
 use crate::live::Live;
 use crate::mailbox::{Mailbox, Waking};
-use crate::model::{Model, Persona};
+use crate::model::{Access, Model, Persona};
 use crate::outbox::Outbox;
 use crate::persona::{self, About};
 use crate::plan::Submission;
 use crate::replay::Standing;
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, Budget, State};
-use crate::tools::{Toolbox, ToolboxConfig};
+use crate::tools::lead::Spawner;
+use crate::tools::{Kit, Toolbox, ToolboxConfig, schema};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -113,11 +114,13 @@ impl Life {
             environment: welcome.environment.clone(),
         })?;
         let persona = persona(&self.dir, &name, &welcome, &toolbox);
-        let model = Model::from_spec(&welcome.model, &persona, &welcome.environment);
+        let access = Access { dir: &self.dir, environment: &welcome.environment };
+        let model = Model::from_spec(&welcome.model, &persona, access);
         let mut model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
         self.transcript.set_durable(settings.durability == Durability::Disk);
-        let mut standing = resume(&mut self.transcript, &mut model, &welcome, self.identity.incarnation)?;
+        let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity)?;
         let live = Live::new(Arc::clone(&self.dir), &name);
+        let kit = Kit::of(&name);
         let outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
         if let Some(owed) = &standing.owed {
             outbox.notify_once(owed);
@@ -140,13 +143,20 @@ impl Life {
             usage: standing.usage,
             mail: mailbox.mail(),
         };
-        let submission =
-            standing.calls.front().and_then(|call| Submission::resumed(call, welcome.word.plan.as_ref()));
+        let submission = standing
+            .calls
+            .front()
+            .and_then(|call| Submission::resumed(kit, call, welcome.word.plan.as_ref()));
         let began = Instant::now();
         let mut state = State::new(beginning, welcome.word, began.elapsed());
         if let Some(plan) = &submission {
             state.planning(plan.request_id.clone());
         }
+        let spawner = Spawner {
+            environment: welcome.environment.clone(),
+            model: welcome.model.clone(),
+            workspace: welcome.workspace.clone(),
+        };
         let link = Link::start(connection, self.dir, self.identity, welcome.environment);
         let (terminate, work_began) = (self.terminate, Duration::ZERO);
         let desk = Desk { state, link, mailbox, toolbox, terminate, began, work_began, tick: began };
@@ -157,6 +167,8 @@ impl Life {
             transcript: self.transcript,
             outbox,
             ids: RandomIds,
+            kit,
+            spawner,
             incarnation,
             calls: standing.calls,
             closing: standing.text,
@@ -182,7 +194,7 @@ fn persona(dir: &TeamDir, name: &Name, welcome: &Welcome, toolbox: &Toolbox) -> 
         teammates: live.map(|member| (member.name.to_string(), member.role)).collect(),
         guide: toolbox.guide(),
     };
-    Persona { name: name.clone(), system: persona::system(&about), tools: Vec::new() }
+    Persona { name: name.clone(), system: persona::system(&about), tools: schema::definitions(Kit::of(name)) }
 }
 
 /// The umask of whoever asked for the teammate: it holds for what its tools make.
@@ -197,14 +209,16 @@ fn resume(
     transcript: &mut Transcript,
     model: &mut Model,
     welcome: &Welcome,
-    incarnation: u32,
+    identity: &Identity,
 ) -> Result<Standing, TranscriptError> {
     let conversation = welcome.conversation;
+    let Identity { name, incarnation } = identity;
+    let incarnation = *incarnation;
     let entries = match conversation == incarnation {
         true => Vec::new(),
         false => transcript.conversation(conversation)?,
     };
-    let mut standing = Standing::of(&entries);
+    let mut standing = Standing::of(name, &entries);
     entries.iter().for_each(|entry| model.observe(&entry.event));
     transcript.set_cursor(if entries.is_empty() { welcome.begins_at } else { standing.cursor });
     let mut record = |standing: &mut Standing, event: Event| {

@@ -37,6 +37,8 @@ pub(crate) struct State {
     /// Whether the model let itself go, with calls in the same answer: they still run.
     keep_calls: bool,
     mail: Mail,
+    /// When mail is taken in that starts a turn after a moment.
+    settled_at: Option<Duration>,
     at: At,
     /// Model calls of this piece of work.
     turns: u32,
@@ -75,6 +77,8 @@ pub(crate) enum At {
         /// Whether an open gate let it through.
         gated: bool,
     },
+    /// That call waits for a person, who may take days.
+    Asking,
     /// That call is a plan: it suspends the turn.
     Plan(Plan),
     /// The work has ended, and the lead is to be told.
@@ -124,6 +128,8 @@ pub(crate) enum Mail {
     None,
     /// Nothing that starts a turn.
     News,
+    /// Something that starts one, after a moment in which more of its kind may come.
+    Soon,
     /// Something that does.
     Work,
 }
@@ -192,7 +198,8 @@ impl State {
             answer: None,
             let_go: false,
             keep_calls: false,
-            mail: beginning.mail,
+            mail: Mail::None,
+            settled_at: None,
             at: beginning.at,
             turns: beginning.turns,
             spent: beginning.spent,
@@ -203,6 +210,7 @@ impl State {
             background: false,
             leaving: false,
         };
+        state.mail(beginning.mail, now);
         state.word(word, now);
         state
     }

@@ -132,7 +132,8 @@ pub(crate) fn has_settled(dir: &TeamDir, member: &RosterMember) -> Result<bool, 
     if member.status != Status::Idle {
         return Ok(true);
     }
-    let rests = transcript::last_entry(dir, &member.name)?.is_none_or(|entry| entry.event.is_rest());
+    let last = transcript::last_entry(dir, &member.name)?;
+    let rests = last.is_none_or(|entry| entry.event.is_rest(&member.name));
     Ok(rests && unread(dir, member)? == 0)
 }
 

@@ -72,7 +72,7 @@ impl Live {
                 // A spawn that is refused must not change the environment of a life that goes on.
                 let ended =
                     |name: &Name| team.members.get(name).is_none_or(|state| state.record.phase.is_ended());
-                if let Some(name) = Name::new(order.name.as_str()).ok().filter(ended) {
+                if let Some(name) = Some(order.name.clone()).filter(ended) {
                     self.members.entry(name).or_default().environment = Some(order.environment.clone());
                 }
             }

@@ -124,6 +124,11 @@ pub enum Await {
         /// The line of the journal.
         seq: u64,
     },
+    /// This plan of it was answered, or expired.
+    Answered {
+        /// The plan.
+        request_id: RequestId,
+    },
 }
 
 /// How to start a life.
@@ -229,6 +234,8 @@ pub enum Done {
     },
     /// How the attempt to stop ended.
     Stop(StopOutcome),
+    /// The awaited plan stands so.
+    Judged(PlanVerdict),
 }
 
 /// How an attempt to stop ended.

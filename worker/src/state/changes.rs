@@ -14,6 +14,9 @@ use super::{Answer, At, End, Mail, Outcome, Plan, REWRITES, Said, Shutdown, Stat
 /// How long the decision waits after an answer could not be written.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How long mail waits for more of its kind: what several teammates say when they have finished is one turn.
+const SETTLES: Duration = Duration::from_secs(2);
+
 /// What the outside says.
 impl State {
     /// The daemon says how things stand. The mail was read to its end before.
@@ -70,9 +73,13 @@ impl State {
         self.end.get_or_insert(end);
     }
 
-    /// Mail has arrived.
-    pub(crate) fn mail(&mut self, mail: Mail) {
+    /// This mail waits. What may wait for more of its kind does so from the first of it on, however much comes.
+    pub(crate) fn mail(&mut self, mail: Mail, now: Duration) {
         self.mail = mail;
+        self.settled_at = match mail {
+            Mail::Soon => self.settled_at.or(Some(now + SETTLES)),
+            Mail::None | Mail::News | Mail::Work => None,
+        };
     }
 
     /// Background commands run, or none does any more.
@@ -87,6 +94,7 @@ impl State {
     /// The mail was taken in; `work`: some of it starts a turn; `rest`: there is more of it, not even looked at.
     pub(crate) fn taken_in(&mut self, work: bool, rest: bool) {
         self.mail = Mail::None;
+        self.settled_at = None;
         if let Some(shutdown) = &mut self.shutdown {
             shutdown.owes_mail &= rest;
         }
@@ -135,6 +143,11 @@ impl State {
     /// A call begins; `gated`: an open gate let it through.
     pub(crate) fn calling(&mut self, activity: String, gated: bool) {
         self.at = At::Calling { activity, gated };
+    }
+
+    /// A call begins to wait for a person.
+    pub(crate) fn asking(&mut self) {
+        self.at = At::Asking;
     }
 
     /// A call has its result; `more`: the answer holds more calls.

@@ -15,6 +15,7 @@ impl State {
                 (Doing::Idle, "waiting for approval")
             }
             At::Plan(_) => (Doing::Working, "submitting a plan"),
+            At::Asking => (Doing::Working, "waiting for a person"),
             At::Calling { activity, .. } => (Doing::Working, activity.as_str()),
             At::Turn { .. } | At::Thinking { .. } | At::Call | At::Done(_) => (Doing::Working, "thinking"),
         };

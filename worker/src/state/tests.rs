@@ -109,7 +109,7 @@ fn mail_is_taken_in_before_the_model_is_asked() {
     row("nothing", |_| {}, [WAIT, Step::Think, Step::Think, Step::Call, WAIT]);
     for mail in [Mail::News, Mail::Work] {
         let cells = [Step::TakeIn, Step::TakeIn, Step::TakeIn, Step::Call, WAIT];
-        row("mail", |state| state.mail(mail), cells);
+        row("mail", |state| state.mail(mail, NOW), cells);
     }
 }
 
@@ -120,7 +120,7 @@ fn a_shutdown_is_answered_where_nobody_works_and_shown_with_results() {
     row("a shutdown", asked, [idle(), Step::Think, show(), Step::Call, suspended()]);
     for mail in [Mail::News, Mail::Work] {
         let before = |state: &mut State| {
-            state.mail(mail);
+            state.mail(mail, NOW);
             state.word(asks(2), NOW);
         };
         let cells = [Step::TakeIn, Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
@@ -128,7 +128,7 @@ fn a_shutdown_is_answered_where_nobody_works_and_shown_with_results() {
     }
     let behind = |state: &mut State| {
         state.word(asks(2), NOW);
-        state.mail(Mail::Work);
+        state.mail(Mail::Work, NOW);
     };
     let cells = [idle(), Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
     row("a shutdown, mail behind it", behind, cells);
@@ -169,7 +169,7 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
     type Change = fn(&mut State);
     let rows: [(Change, Hold, Hold); 7] = [
         (|_| {}, go.clone(), go.clone()),
-        (|state| state.mail(Mail::Work), go.clone(), go.clone()),
+        (|state| state.mail(Mail::Work, NOW), go.clone(), go.clone()),
         (|state| state.word(asks(2), NOW), Hold::Go { until: Some(NOW + WITHIN) }, go.clone()),
         (|state| state.word(asks(2), NOW - WITHIN), Hold::Stop(Why::Overdue), go.clone()),
         (|state| state.word(Word { let_go: true, ..word(2) }, NOW), Hold::Stop(Why::LetGo), go),
@@ -189,7 +189,7 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
 #[test]
 fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_results() {
     let mut state = at(At::Idle);
-    state.mail(Mail::Work);
+    state.mail(Mail::Work, NOW);
     state.word(asks(2), NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
     state.taken_in(true, false);
@@ -205,18 +205,18 @@ fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_re
     state.answered(false);
     assert_eq!(state.next(NOW), Step::Finish(IdleReason::Available));
     state.finished();
-    state.mail(Mail::Work);
+    state.mail(Mail::Work, NOW);
     assert_eq!(state.next(NOW), approve(Because::TurnEnded));
 }
 
 #[test]
 fn more_mail_than_one_look_finds_is_taken_in_before_the_life_ends() {
     let mut state = at(At::Idle);
-    state.mail(Mail::Work);
+    state.mail(Mail::Work, NOW);
     state.word(asks(2), NOW);
     state.taken_in(true, true);
     state.at = At::Idle;
-    state.mail(Mail::Work);
+    state.mail(Mail::Work, NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
 }
 
@@ -560,7 +560,7 @@ proptest! {
                     may_leave |= word.let_go && word.seq >= state.word.seq;
                     state.word(word, now);
                 }
-                Move::Mail(mail) => state.mail(mail),
+                Move::Mail(mail) => state.mail(mail, NOW),
                 Move::Reply(status) => {
                     may_leave |= status == Status::Approved && state.answer.is_some();
                     ["s1", "p1", "p2"].into_iter().for_each(|it| state.recorded(&id(it), status));

@@ -95,7 +95,14 @@ impl<'a> Pipe<'a> {
         }
         let last = if says { 0 } else { talk.last };
         let begun = Follow::begin(dir, &party.name, last, context.settings.poll)?;
-        Ok(Self { context, dir, talk, view: View::default(), terminal: io::stdout().is_terminal(), begun })
+        Ok(Self {
+            context,
+            dir,
+            talk,
+            view: View::new(&party.name),
+            terminal: io::stdout().is_terminal(),
+            begun,
+        })
     }
 
     fn say(&mut self, text: &str) -> Result<(), CommandError> {

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 use teamd_shared::id::RequestId;
 use teamd_shared::message::{IdleReason, Message};
+use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Cut, Entry, Event};
 use uuid::Uuid;
 
@@ -41,8 +42,10 @@ pub(super) struct Proposal {
 }
 
 /// What is known of a conversation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct View {
+    /// Whose conversation it is.
+    name: Name,
     /// What was shown of the answer in progress.
     shown: String,
     /// The text of the last whole answer, until the next one begins.
@@ -62,6 +65,21 @@ pub(super) struct View {
 }
 
 impl View {
+    /// Knows nothing yet of the conversation of a member.
+    pub(super) fn new(name: &Name) -> Self {
+        Self {
+            name: name.clone(),
+            shown: String::new(),
+            whole: None,
+            stale: false,
+            own: HashSet::new(),
+            proposals: Vec::new(),
+            turn: false,
+            ended: None,
+            works: 0,
+        }
+    }
+
     /// Does not show a message when it is taken in.
     pub(super) fn sent(&mut self, id: Uuid) {
         self.own.insert(id);
@@ -148,7 +166,7 @@ impl View {
                 }
             }
             Event::Messages { messages } => {
-                self.turn |= !event.is_rest();
+                self.turn |= !event.is_rest(&self.name);
                 let new = messages.iter().filter(|value| !self.is_own(value));
                 pieces.extend(new.map(|value| Piece::Aside(brief::taken_in(value))));
             }
@@ -287,7 +305,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_shown_once_piece_by_piece() {
-        let mut view = View::default();
+        let mut view = View::new(&Name::lead());
         assert_eq!(view.round("Hel", &[]), [says("Hel")]);
         assert_eq!(view.round("Hel", &[]), []);
         assert_eq!(view.round("Hello", &[]), [says("lo")]);
@@ -299,7 +317,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_nobody_watched_is_shown_as_a_whole() {
-        let mut view = View::default();
+        let mut view = View::new(&Name::lead());
         let two = answer(json!([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]));
         assert_eq!(view.round("onetwo", std::slice::from_ref(&two)), [says("one\ntwo"), End]);
         assert_eq!(view.round("", &[]), []);
@@ -309,7 +327,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_was_emptied_for_the_next_one_is_not_taken_for_a_broken_one() {
-        let mut view = View::default();
+        let mut view = View::new(&Name::lead());
         view.round("first", &[]);
         // Between two looks: the rest of the first, its end, and the beginning of the second.
         assert_eq!(view.round("sec", &[text("first!")]), [says("!"), End, says("sec")]);
@@ -317,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_broken_answer_begins_again_on_a_line_of_its_own() {
-        let mut view = View::default();
+        let mut view = View::new(&Name::lead());
         view.round("I thi", &[]);
         let broke = Aside("the answer broke off, and begins again".to_owned());
         assert_eq!(view.round("We", &[]), [End, broke, says("We")]);
@@ -331,7 +349,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_was_given_up_is_not_shown_again() {
-        let mut view = View::default();
+        let mut view = View::new(&Name::lead());
         view.round("I thi", &[]);
         assert_eq!(view.round("I thi", &[idle("interrupted", "")]), [End, Wrong("interrupted".to_owned())]);
         assert_eq!(view.round("I think", &[]), []);
@@ -342,17 +360,17 @@ mod tests {
 
     #[test]
     fn the_past_is_not_shown_and_what_is_under_way_is() {
-        let mut view = View::default();
+        let mut view = View::new(&Name::lead());
         view.past(&[text("old"), idle("available", "old")], "old");
         assert_eq!((view.round("old", &[]), view.in_turn(), view.works()), (vec![], false, 0));
-        let mut view = View::default();
+        let mut view = View::new(&Name::lead());
         view.past(&[text("old")], "new");
         assert_eq!((view.round("new", &[]), view.in_turn()), (vec![says("new")], true));
     }
 
     #[test]
     fn what_the_person_typed_is_not_repeated_and_what_others_say_is() {
-        let mut view = View::default();
+        let mut view = View::new(&Name::lead());
         let (own, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
         view.sent(own);
         let message = |id: Uuid| json!({"id": id, "type": "message", "from": "user", "content": "hi"});
@@ -365,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_verdict_of_the_lead_agent_is_a_proposal_until_it_has_a_result() {
-        let mut view = View::default();
+        let mut view = View::new(&Name::lead());
         let call =
             |input: Value| json!({"type": "tool_use", "id": "t1", "name": "plan_approval", "input": input});
         view.round("", &[answer(json!([call(json!({"plan": "mine"}))]))]);

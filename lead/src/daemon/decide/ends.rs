@@ -93,6 +93,7 @@ impl View<'_> {
         let expired = self.expired_by(&member.name, event);
         let record = MemberRecord {
             ended_incarnation: restart.then_some(member.incarnation),
+            agent: self.team.shutdown_of(&member.name).is_some_and(|request| request.agent),
             expired,
             tell: self.news_for(&member.name, ids),
             ..MemberRecord::of(MemberEvent::Exited, self.after_exit(member, exit, end, restart))
@@ -136,6 +137,8 @@ impl View<'_> {
                 && self.team.let_go(&member.name).is_none()
         };
         let members = self.alive().filter(stays).map(|member| member.name.clone());
+        // The inbox of the lead is told in any case, and once.
+        let members = members.filter(|name| *name != Name::lead());
         std::iter::once(Name::lead()).chain(members).map(|to| Tell { to, id: ids.message() }).collect()
     }
 }

@@ -99,6 +99,15 @@ pub(crate) enum Command {
     Wait(Wait),
     /// Take a teammate that has ended off the roster; its files go into the archive
     Forget(Forget),
+    /// Talk to the lead agent, which leads the team for you
+    ///
+    /// It is started if it does not run. Without a terminal it is told what stands on stdin, and its answers are
+    /// printed until the work is done: `echo "fix the failing test" | teamctl chat`
+    Chat(Chat),
+    /// Watch a teammate's conversation, and talk to it
+    ///
+    /// What you type is sent as a message. Leaving ends nothing.
+    Attach(Attach),
     /// Print a completion script for a shell
     ///
     /// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`
@@ -337,6 +346,38 @@ pub(crate) struct Wait {
 pub(crate) struct Forget {
     /// The teammate
     pub(crate) name: Name,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Chat {
+    /// The model of a lead agent that is started, as PROVIDER or PROVIDER:MODEL
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// The directory in which it works [default: the one that holds the team directory]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Begin a new conversation where none goes on; else the last one is resumed
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Show the last N entries of the conversation at first
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) last: usize,
+    /// Without a terminal: how long to wait until the work is done [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Attach {
+    /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
+    pub(crate) name: Name,
+    /// Show the last N entries of the conversation at first
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) last: usize,
+    /// Without a terminal: how long to wait until the work is done [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]

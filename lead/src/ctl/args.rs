@@ -16,7 +16,7 @@ use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 
 pub(crate) use value::{LogName, Mailbox, duration};
-use value::{approve_by, log_name, mailbox, model, restart, sandbox, status, tokens};
+use value::{approve_by, log_name, mailbox, model, restart, sandbox, status, teammate, tokens};
 
 /// Where the help shows what every command takes.
 const EVERYWHERE: &str = "Options of every command";
@@ -117,6 +117,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Spawn {
     /// Its name: 1 to 32 of a-z, 0-9, _ and -
+    #[arg(value_parser = teammate)]
     pub(crate) name: Name,
     /// What it is for, such as "reviewer"
     #[arg(long, value_name = "ROLE")]
@@ -172,8 +173,9 @@ pub(crate) struct Spawn {
 pub(crate) struct Shutdown {
     /// Whom to ask
     #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) names: Vec<Name>,
-    /// Ask every teammate that runs
+    /// Ask every teammate that runs; the lead agent stays
     #[arg(long)]
     pub(crate) all: bool,
     /// Why, for its model to weigh
@@ -196,6 +198,7 @@ pub(crate) struct Shutdown {
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// Show everything about one teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Option<Name>,
 }
 
@@ -222,6 +225,7 @@ pub(crate) struct Broadcast {
 #[derive(Debug, Args)]
 pub(crate) struct Interrupt {
     /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
 }
 
@@ -321,6 +325,7 @@ pub(crate) struct Reject {
 #[derive(Debug, Args)]
 pub(crate) struct RequestPlan {
     /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
     /// What the plan shall be about; - reads it from stdin
     #[arg(default_value = "Submit a plan before you change anything else.", allow_hyphen_values = true)]
@@ -333,6 +338,7 @@ pub(crate) struct RequestPlan {
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
     /// Which one, or several with commas
     #[arg(long = "for", value_name = "STATUS", required = true, value_delimiter = ',', value_parser = status())]
@@ -345,6 +351,7 @@ pub(crate) struct Wait {
 #[derive(Debug, Args)]
 pub(crate) struct Forget {
     /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
 }
 
@@ -458,6 +465,25 @@ mod tests {
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn the_lead_agent_is_named_where_a_member_is_and_only_chat_starts_it() {
+        let error = parse("teamctl spawn lead").unwrap_err().to_string();
+        assert!(error.contains("`teamctl chat` starts the lead agent"), "{error}");
+        for line in [
+            "teamctl shutdown lead",
+            "teamctl status lead",
+            "teamctl interrupt lead",
+            "teamctl transcript lead",
+            "teamctl log lead",
+            "teamctl wait lead --for idle",
+            "teamctl forget lead",
+            "teamctl send lead hi",
+        ] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+        assert!(parse("teamctl shutdown user").is_err());
     }
 
     #[test]

@@ -83,6 +83,10 @@ pub(crate) fn find<'r>(roster: &'r Roster, name: &Name) -> Result<&'r RosterMemb
 
 /// Makes the error of a name that is not on the roster.
 pub(crate) fn unknown(name: &Name) -> CommandError {
+    if *name == Name::lead() {
+        return CommandError::new(ExitCode::NotFound, "there is no lead agent")
+            .hint("`teamctl chat` starts one");
+    }
     CommandError::new(ExitCode::NotFound, format!("there is no teammate named {name}"))
         .hint(format!("`teamctl status` shows who is there, `teamctl spawn {name}` starts one"))
 }

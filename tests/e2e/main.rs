@@ -14,6 +14,7 @@ mod lead;
 mod lives;
 mod meddling;
 mod messages;
+mod models;
 mod plans;
 mod quarantine;
 mod races;

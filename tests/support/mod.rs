@@ -5,6 +5,7 @@
 
 mod lead;
 pub(crate) mod look;
+pub(crate) mod model_server;
 pub(crate) mod process;
 
 use std::ffi::OsStr;

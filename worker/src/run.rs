@@ -28,7 +28,7 @@ use crate::plan::Submission;
 use crate::replay::Standing;
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, Budget, State};
-use crate::tools::{Toolbox, ToolboxConfig};
+use crate::tools::{Confinement, Toolbox, ToolboxConfig};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -73,7 +73,8 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     match welcome {
         Ok(Some(welcome)) => {
             let life = Life { dir, identity, transcript, terminate };
-            let session = life.begin(welcome, connection)?;
+            let confinement = Confinement { layers: args.sandbox_layers, weak: args.allow_weak_sandbox };
+            let session = life.begin(welcome, connection, confinement)?;
             Ok(session.run().await?)
         }
         Ok(None) => Ok(()),
@@ -97,7 +98,12 @@ struct Life {
 }
 
 impl Life {
-    fn begin(mut self, welcome: Welcome, connection: Connection) -> anyhow::Result<Session> {
+    fn begin(
+        mut self,
+        welcome: Welcome,
+        connection: Connection,
+        confinement: Confinement,
+    ) -> anyhow::Result<Session> {
         let settings = Settings::from_env()?;
         set_umask(welcome.environment.umask);
         let mut model = Model::from_spec(&welcome.model, &Persona::default(), &welcome.environment)
@@ -140,6 +146,8 @@ impl Life {
             name,
             life_lock: self.transcript.life_lock()?,
             environment: welcome.environment.clone(),
+            sandbox: welcome.sandbox,
+            confinement,
         })?;
         let link = Link::start(connection, self.dir, self.identity, welcome.environment);
         let (terminate, work_began) = (self.terminate, Duration::ZERO);

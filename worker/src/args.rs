@@ -62,6 +62,9 @@ pub(crate) struct AttackArgs {
     /// Attack as with a closed gate: only the network
     #[arg(long)]
     pub(crate) closed: bool,
+    /// Which of the targets is the team directory
+    #[arg(long, default_value = "work/.team")]
+    pub(crate) team: PathBuf,
     /// The directory that holds the targets
     pub(crate) scratch: PathBuf,
     /// A process outside

@@ -98,6 +98,10 @@ pub(crate) enum Command {
     Wait(Wait),
     /// Take a teammate that has ended off the roster; its files go into the archive
     Forget(Forget),
+    /// Show what confines the commands of teammates on this machine, and what does not
+    ///
+    /// A confined child really tries to break out. Ends with 0 if all that is promised is held, else with 1.
+    Doctor,
     /// Print a completion script for a shell
     ///
     /// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`

@@ -50,6 +50,7 @@ fn dispatch(command: Command, context: &Context) -> CommandResult {
         Command::RequestPlan(args) => commands::request_plan::run(context, args),
         Command::Wait(args) => commands::wait::run(context, &args),
         Command::Forget(args) => commands::forget::run(context, args),
+        Command::Doctor => commands::doctor::run(context),
         Command::Completions(args) => commands::completions::run(context, &args),
     }
 }

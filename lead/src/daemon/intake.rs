@@ -202,7 +202,7 @@ const STRAY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::
 /// How long after the end of a process its connection may still hold what it said last.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Returns the directory that holds the team directory.
+/// Returns the directory that holds the team directory, or the link to it.
 fn default_workspace(dir: &TeamDir) -> String {
-    dir.root().parent().unwrap_or(dir.root()).to_string_lossy().into_owned()
+    dir.workspace().to_string_lossy().into_owned()
 }

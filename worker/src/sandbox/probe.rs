@@ -62,10 +62,10 @@ impl Scratch {
         let id = format!("probe-{}", std::process::id());
         let folder = TempDir::create(&std::env::temp_dir(), &id)?;
         let at = |name: &str| folder.path().join(name);
-        for name in ["work", "work/.team", "temp", "home", "home/.ssh"] {
+        for name in ["work", "work/.team", "apart", "temp", "home", "home/.ssh"] {
             std::fs::create_dir(at(name))?;
         }
-        for file in ["work/.team/journal", "work/team.toml", "home/notes", "home/.ssh/key"] {
+        for file in ["work/.team/journal", "apart/journal", "work/team.toml", "home/notes", "home/.ssh/key"] {
             File::create_new(at(file))?.write_all(b"untouched\n")?;
         }
         let places = Surroundings {
@@ -133,8 +133,11 @@ impl Scratch {
     fn attack(&self, layers: Layers) -> io::Result<Vec<Attack>> {
         let own = std::env::current_exe()?;
         let scratch = self.home.parent().unwrap_or(&self.home);
-        let command =
-            |kind: &str| format!("{} attack {kind} {} {}", quoted(&own), quoted(scratch), std::process::id());
+        // Where namespaces do not part the two, a team directory is made outside the workspace.
+        let team = if layers.namespaces == Namespaces::None { "apart" } else { "work/.team" };
+        let command = |kind: &str| {
+            format!("{} attack {kind} --team {team} {} {}", quoted(&own), quoted(scratch), std::process::id())
+        };
         let mut attacks = Vec::new();
         for (gate, kind) in [(Gate::Open, ""), (Gate::Closed, "--closed")] {
             let said = self.run(layers, gate, &command(kind)).map_err(io::Error::other)?;

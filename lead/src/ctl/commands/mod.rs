@@ -3,6 +3,7 @@
 pub(super) mod answer;
 pub(super) mod broadcast;
 pub(super) mod completions;
+pub(super) mod doctor;
 pub(super) mod events;
 pub(super) mod forget;
 pub(super) mod inbox;

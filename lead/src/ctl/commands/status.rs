@@ -42,6 +42,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
                         seq: 0,
                         team_name: String::new(),
                         daemon: None,
+                        sandbox: None,
                         members: Vec::new(),
                     },
                     &[],
@@ -70,6 +71,9 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     if roster::daemon_pid(&roster).is_none() {
         context.out.note("the daemon is not running: this is what the files say");
     }
+    if let Some(why) = roster.sandbox.as_ref().and_then(|sandbox| sandbox.weak.as_ref()) {
+        context.out.note(format_args!("the sandbox is weak, as somebody has allowed; not held: {why}"));
+    }
     for row in rows.iter().filter(|row| row.unnoticed) {
         context
             .out
@@ -87,7 +91,7 @@ fn row<'r>(dir: &TeamDir, roster: &Roster, member: &'r RosterMember) -> Row<'r> 
 fn document(roster: &Roster, rows: &[Row<'_>]) -> Value {
     let pid = roster::daemon_pid(roster);
     let members: Vec<Value> = rows.iter().map(Row::to_json).collect();
-    json!({"team_name": roster.team_name, "daemon": {"running": pid.is_some(), "pid": pid}, "members": members})
+    json!({"team_name": roster.team_name, "daemon": {"running": pid.is_some(), "pid": pid}, "sandbox": roster.sandbox, "members": members})
 }
 
 impl Row<'_> {

@@ -16,7 +16,11 @@ use crate::args::AttackArgs;
 
 /// Attacks: the whole program behind the hidden subcommand.
 pub(crate) fn attack_main(args: &AttackArgs) -> ExitCode {
-    let attacks = if args.closed { without_network() } else { all(&args.scratch, args.pid) };
+    let attacks = if args.closed {
+        without_network()
+    } else {
+        all(&args.scratch, &args.scratch.join(&args.team), args.pid)
+    };
     let lines: Vec<String> = attacks.iter().filter_map(|attack| serde_json::to_string(attack).ok()).collect();
     match rustix::io::write(io::stdout(), (lines.join("\n") + "\n").as_bytes()) {
         Ok(_) => ExitCode::SUCCESS,
@@ -28,7 +32,7 @@ fn tried(promise: Promise, what: &str, refused: bool) -> Attack {
     Attack { promise, tried: what.to_owned(), refused }
 }
 
-fn all(scratch: &Path, pid: i32) -> Vec<Attack> {
+fn all(scratch: &Path, team: &Path, pid: i32) -> Vec<Attack> {
     let at = |name: &str| scratch.join(name);
     let appends = |path: &Path| OpenOptions::new().append(true).open(path).is_ok();
     let makes = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path).is_ok();
@@ -41,10 +45,10 @@ fn all(scratch: &Path, pid: i32) -> Vec<Attack> {
         tried(
             Promise::TeamDirectory,
             "append to a file of the team directory",
-            !appends(&at("work/.team/journal")),
+            !appends(&team.join("journal")),
         ),
-        tried(Promise::TeamDirectory, "make a file there", !makes(&at("work/.team/new"))),
-        tried(Promise::TeamDirectory, "rename it", fs::rename(at("work/.team"), at("work/moved")).is_err()),
+        tried(Promise::TeamDirectory, "make a file there", !makes(&team.join("new"))),
+        tried(Promise::TeamDirectory, "rename it", fs::rename(team, at("work/moved")).is_err()),
         tried(Promise::Outside, "make a file in the home directory", !makes(&at("home/new"))),
         tried(Promise::Outside, "append to one", !appends(&at("home/notes"))),
         tried(

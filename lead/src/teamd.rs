@@ -87,8 +87,14 @@ pub(crate) fn run() -> std::process::ExitCode {
         |cli: &Cli| &cli.global,
         |cli, context| match cli.command {
             Command::Start(args) => start(context, &args),
-            Command::Stop(args) => stop(context, &args),
-            Command::Status => status(context),
+            Command::Stop(args) => {
+                context.warn_of_team_file();
+                stop(context, &args)
+            }
+            Command::Status => {
+                context.warn_of_team_file();
+                status(context)
+            }
             Command::Serve(Serve { sandbox_layers, weakness }) => {
                 Ok(daemon::serve(&context.path, &daemon::Confinement { layers: sandbox_layers, weakness }))
             }
@@ -97,9 +103,11 @@ pub(crate) fn run() -> std::process::ExitCode {
 }
 
 fn start(context: &Context, args: &Start) -> CommandResult {
+    context.team_file()?;
     let options = daemon::StartOptions {
         dir: context.path.clone(),
         foreground: args.foreground,
+        settings: context.settings.clone(),
         allow_weak_sandbox: args.allow_weak_sandbox,
     };
     let started = daemon::start(options)?;

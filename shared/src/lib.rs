@@ -23,5 +23,6 @@ pub mod request;
 pub mod sandbox;
 pub mod settings;
 pub mod team_dir;
+pub mod team_file;
 pub mod transcript;
 pub mod watch;

@@ -6,6 +6,7 @@ use crate::id::RequestId;
 use crate::name::Name;
 use crate::position::Position;
 use crate::process::Identity;
+use crate::transcript::Usage;
 
 /// How far the life of a member's worker has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -151,6 +152,8 @@ pub enum SandboxMode {
 }
 
 /// How the commands of a teammate are confined while its gate is open. A closed gate confines them further.
+///
+/// It stands in control frames, too: no field may be left out when it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sandbox {
     /// What they may write.
@@ -160,7 +163,7 @@ pub struct Sandbox {
     #[serde(default)]
     pub no_network: bool,
     /// Directories and files outside the workspace that they may write too, absolute.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub writable: Vec<String>,
 }
 
@@ -214,6 +217,9 @@ pub struct Exit {
     /// Why it is not (or could not be) started again, in plain words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// What its conversation had cost, as far as it had said.
+    #[serde(default, skip_serializing_if = "Usage::is_nothing")]
+    pub usage: Usage,
 }
 
 /// A member as it stands in the journal.

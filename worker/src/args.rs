@@ -35,7 +35,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) team_dir: PathBuf,
     /// The teammate
-    #[arg(long)]
+    #[arg(long, value_parser = Name::of_inbox)]
     pub(crate) name: Name,
     /// Which life of it this is
     #[arg(long, value_name = "N")]
@@ -95,8 +95,8 @@ mod tests {
                 name,
             ])
         };
-        assert!(parse("alice").is_ok());
-        for bad in ["lead", "../x", "Alice", ""] {
+        assert!(parse("alice").is_ok() && parse("lead").is_ok());
+        for bad in ["user", "../x", "Alice", ""] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

@@ -2,19 +2,21 @@
 //!
 //! The answer of the model is in the transcript before its first call runs, and each result before the next call
 //! begins. So of the calls without a result only the first can have begun when the earlier life ended. It is not
-//! run again: nobody knows what it did. But what sends a message is repeated under the ids that the answer holds,
-//! and then the calls behind it, which never began, simply follow.
+//! run again: nobody knows what it did. But what sends a message is repeated under the ids that the answer holds (and
+//! what the daemon takes for the same a second time, too), and then the calls behind it, which never began, simply follow.
 
 use std::collections::VecDeque;
 
 use serde_json::Value;
 use teamd_shared::id::RequestId;
 use teamd_shared::message::{IdleReason, Message};
+use teamd_shared::name::Name;
 use teamd_shared::position::Position;
-use teamd_shared::transcript::{Block, Entry, Event, Usage};
+use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage};
 use uuid::Uuid;
 
 use crate::state::At;
+use crate::tools::Kit;
 
 /// A call that the model asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,14 +33,11 @@ pub(crate) struct ToolUse {
     pub(crate) request_id: Option<RequestId>,
 }
 
-/// Tells whether a tool sends a message: its ids are chosen before it runs, and it can be repeated under them.
-pub(crate) fn sends(tool: &str) -> bool {
-    matches!(tool, "send_message" | "plan_approval" | "shutdown_response")
-}
-
 /// Where a conversation stands.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Standing {
+    /// Whose conversation it is.
+    owner: Name,
     /// Where the work stands.
     pub(crate) at: At,
     /// Model calls of that work.
@@ -93,8 +92,9 @@ pub(crate) struct Interrupted {
 
 impl Standing {
     /// Folds the entries of a conversation.
-    pub(crate) fn of(entries: &[Entry]) -> Self {
+    pub(crate) fn of(owner: &Name, entries: &[Entry]) -> Self {
         let mut standing = Self {
+            owner: owner.clone(),
             at: At::Idle,
             turns: 0,
             spent: 0,
@@ -117,9 +117,9 @@ impl Standing {
         match event {
             Event::Life { prompt, .. } if prompt.is_some() => self.work(),
             Event::Messages { messages } => self.messages(messages),
-            Event::Answer { content, usage, .. } => {
+            Event::Answer { content, usage, cut } => {
                 self.pay(*usage);
-                self.answer(content);
+                self.answer(content, *cut);
             }
             Event::Compacted { usage, .. } => self.pay(*usage),
             Event::Result { tool_use_id, .. } => {
@@ -155,7 +155,7 @@ impl Standing {
         for value in messages {
             let Ok(message) = Message::parse(value.to_string().as_bytes()) else { continue };
             self.seen.extend(message.id);
-            if message.starts_a_turn() {
+            if message.starts_a_turn(&self.owner) {
                 self.work();
             }
         }
@@ -166,22 +166,23 @@ impl Standing {
         self.spent = self.spent.saturating_add(usage.billed());
     }
 
-    fn answer(&mut self, content: &[Block]) {
+    fn answer(&mut self, content: &[Block], cut: Option<Cut>) {
         self.turns += 1;
-        self.text = text_of(content);
+        self.text = closing(content, cut);
         self.calls = calls_of(content);
         self.at = if self.calls.is_empty() { At::Done(IdleReason::Available) } else { At::Call };
     }
 
     /// Takes out the calls that are not run in this life, and returns their results.
     pub(crate) fn interrupted(&mut self) -> Vec<Interrupted> {
-        if self.calls.front().is_none_or(|first| sends(&first.name)) {
+        let kit = Kit::of(&self.owner);
+        if self.calls.front().is_none_or(|first| kit.is_repeated(&first.name)) {
             return Vec::new();
         }
         let mut results = Vec::new();
-        let mut content = "interrupted: the worker was restarted; the command may have run";
+        let mut content = kit.may_have_run();
         for call in std::mem::take(&mut self.calls) {
-            if sends(&call.name) {
+            if kit.is_repeated(&call.name) {
                 self.calls.push_back(call);
                 continue;
             }
@@ -195,8 +196,20 @@ impl Standing {
     }
 }
 
+/// What the lead is told of an answer that ends the work.
+pub(crate) fn closing(content: &[Block], cut: Option<Cut>) -> String {
+    let text = text_of(content);
+    let why = match cut {
+        Some(Cut::Length) => "[the answer ends here: it reached the limit of one answer]",
+        Some(Cut::Refusal) => "[the model refused to go on]",
+        None if text.trim().is_empty() => "[the model gave an empty answer]",
+        None => return text,
+    };
+    if text.trim().is_empty() { why.to_owned() } else { format!("{text}\n{why}") }
+}
+
 /// Returns the text of an answer.
-pub(crate) fn text_of(content: &[Block]) -> String {
+fn text_of(content: &[Block]) -> String {
     let texts = content.iter().filter_map(|block| match block {
         Block::Text { text } => Some(text.as_str()),
         Block::ToolUse { .. } | Block::Opaque { .. } => None,

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use teamd_shared::config::Roster;
 use teamd_shared::control::{Connection, FromWorker, Welcome};
 use teamd_shared::id::RandomIds;
 use teamd_shared::inbox::Durability;
 use teamd_shared::logging;
+use teamd_shared::name::Name;
 use teamd_shared::process::deny_tracing;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
@@ -21,14 +23,17 @@ use tokio::time::Instant;
 
 use crate::args::RunArgs;
 use crate::connection::{Identity, Link, be_born, take_from_stdin};
+use crate::live::Live;
 use crate::mailbox::{Mailbox, Waking};
-use crate::model::{Model, Persona};
+use crate::model::{Access, Model, Persona};
 use crate::outbox::Outbox;
+use crate::persona::{self, About};
 use crate::plan::Submission;
-use crate::replay::Standing;
+use crate::replay::{Owed, Standing};
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, Budget, State};
-use crate::tools::{Confinement, Toolbox, ToolboxConfig};
+use crate::tools::lead::Spawner;
+use crate::tools::{Confinement, Kit, Toolbox, ToolboxConfig, schema};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -106,11 +111,24 @@ impl Life {
     ) -> anyhow::Result<Session> {
         let settings = Settings::from_env()?;
         set_umask(welcome.environment.umask);
-        let mut model = Model::from_spec(&welcome.model, &Persona::default(), &welcome.environment)
-            .map_err(|error| anyhow!("{error} ({})", error.hint()))?;
-        self.transcript.set_durable(settings.durability == Durability::Disk);
-        let mut standing = resume(&mut self.transcript, &mut model, &welcome, self.identity.incarnation)?;
         let Identity { name, incarnation } = self.identity.clone();
+        let toolbox = Toolbox::new(ToolboxConfig {
+            workspace: welcome.workspace.clone().into(),
+            team_dir: Arc::clone(&self.dir),
+            name: name.clone(),
+            life_lock: self.transcript.life_lock()?,
+            environment: welcome.environment.clone(),
+            sandbox: welcome.sandbox.clone(),
+            confinement,
+        })?;
+        let persona = persona(&self.dir, &name, &welcome, &toolbox);
+        let access = Access { dir: &self.dir, environment: &welcome.environment };
+        let model = Model::from_spec(&welcome.model, &persona, access);
+        let mut model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
+        self.transcript.set_durable(settings.durability == Durability::Disk);
+        let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity)?;
+        let live = Live::new(Arc::clone(&self.dir), &name);
+        let kit = Kit::of(&name);
         let outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
         if let Some(owed) = &standing.owed {
             outbox.notify_once(owed);
@@ -133,31 +151,35 @@ impl Life {
             usage: standing.usage,
             mail: mailbox.mail(),
         };
-        let submission =
-            standing.calls.front().and_then(|call| Submission::resumed(call, welcome.word.plan.as_ref()));
+        let submission = standing
+            .calls
+            .front()
+            .and_then(|call| Submission::resumed(kit, call, welcome.word.plan.as_ref()));
         let began = Instant::now();
         let mut state = State::new(beginning, welcome.word, began.elapsed());
+        if let Some(Owed::Idle { idle_reason, content, .. }) = &standing.owed {
+            state.rests(*idle_reason, content);
+        }
         if let Some(plan) = &submission {
             state.planning(plan.request_id.clone());
         }
-        let toolbox = Toolbox::new(ToolboxConfig {
-            workspace: welcome.workspace.into(),
-            team_dir: Arc::clone(&self.dir),
-            name,
-            life_lock: self.transcript.life_lock()?,
+        let spawner = Spawner {
             environment: welcome.environment.clone(),
-            sandbox: welcome.sandbox,
-            confinement,
-        })?;
+            model: welcome.model.clone(),
+            workspace: welcome.workspace.clone(),
+        };
         let link = Link::start(connection, self.dir, self.identity, welcome.environment);
         let (terminate, work_began) = (self.terminate, Duration::ZERO);
         let desk = Desk { state, link, mailbox, toolbox, terminate, began, work_began, tick: began };
         Ok(Session {
             desk,
             model,
+            live,
             transcript: self.transcript,
             outbox,
             ids: RandomIds,
+            kit,
+            spawner,
             incarnation,
             calls: standing.calls,
             closing: standing.text,
@@ -165,6 +187,25 @@ impl Life {
             approval: None,
         })
     }
+}
+
+/// Makes what the model is told of itself. Who else is there stands in the roster; without one, nobody is named.
+fn persona(dir: &TeamDir, name: &Name, welcome: &Welcome, toolbox: &Toolbox) -> Persona {
+    let roster = Roster::load(dir).unwrap_or_else(|error| {
+        tracing::warn!("who else is in the team cannot be told: {error}");
+        None
+    });
+    let members = roster.map(|roster| roster.members).unwrap_or_default();
+    let live = members.into_iter().filter(|member| !member.status.is_ended());
+    let about = About {
+        name,
+        role: &welcome.role,
+        instructions: welcome.instructions.as_deref(),
+        workspace: &welcome.workspace,
+        teammates: live.map(|member| (member.name.to_string(), member.role)).collect(),
+        guide: toolbox.guide(),
+    };
+    Persona { name: name.clone(), system: persona::system(&about), tools: schema::definitions(Kit::of(name)) }
 }
 
 /// The umask of whoever asked for the teammate: it holds for what its tools make.
@@ -179,14 +220,16 @@ fn resume(
     transcript: &mut Transcript,
     model: &mut Model,
     welcome: &Welcome,
-    incarnation: u32,
+    identity: &Identity,
 ) -> Result<Standing, TranscriptError> {
     let conversation = welcome.conversation;
+    let Identity { name, incarnation } = identity;
+    let incarnation = *incarnation;
     let entries = match conversation == incarnation {
         true => Vec::new(),
         false => transcript.conversation(conversation)?,
     };
-    let mut standing = Standing::of(&entries);
+    let mut standing = Standing::of(name, &entries);
     entries.iter().for_each(|entry| model.observe(&entry.event));
     transcript.set_cursor(if entries.is_empty() { welcome.begins_at } else { standing.cursor });
     let mut record = |standing: &mut Standing, event: Event| {

@@ -7,9 +7,9 @@ use teamd_shared::request::Status;
 use teamd_shared::transcript::{Block, Event as Entry};
 
 use crate::gate;
-use crate::model::Answer as ModelAnswer;
+use crate::model::{Answer as ModelAnswer, Compaction, ModelError};
 use crate::plan::{self, Submission};
-use crate::replay::{calls_of, sends, text_of};
+use crate::replay::{calls_of, closing};
 use crate::session::{Session, stands};
 use crate::state::{Answer, End, Outcome as Made, Verdict, Why};
 use crate::tools::{Call, Outcome, team};
@@ -19,15 +19,33 @@ impl Session {
     /// Asks the model. A call that is dropped leaves nothing behind.
     pub(crate) async fn think(&mut self) -> Result<(), TranscriptError> {
         self.desk.state.thinking();
-        match self.desk.attend(self.model.answer(&mut |_| {})).await {
+        if self.model.is_full() {
+            return self.compact().await;
+        }
+        let Self { desk, model, live, .. } = self;
+        live.begin();
+        match desk.attend(model.answer(&mut |heard| live.hear(heard))).await {
             Ok(Ok(answer)) => self.answered(answer)?,
+            // It is cut, and the model is asked again.
+            Ok(Err(ModelError::TooLong(_))) if self.model.is_full() => self.desk.state.dropped(),
             Ok(Err(error)) => {
-                tracing::error!("the model failed: {error}");
-                self.closing = error.to_string();
+                let told = format!("{error} (hint: {})", error.hint());
+                tracing::error!("no answer: {told}");
+                self.closing = told;
                 self.desk.state.failed();
             }
             Err(_) => self.desk.state.dropped(),
         }
+        Ok(())
+    }
+
+    /// Puts a summary in the place of the beginning of the conversation.
+    async fn compact(&mut self) -> Result<(), TranscriptError> {
+        if let Ok(Some(Compaction { summary, kept, usage })) = self.desk.attend(self.model.compact()).await {
+            self.record(&Entry::Compacted { summary, kept, usage })?;
+            self.desk.state.paid(usage);
+        }
+        self.desk.state.dropped();
         Ok(())
     }
 
@@ -36,13 +54,13 @@ impl Session {
         let ModelAnswer { mut content, usage, cut } = answer;
         for block in &mut content {
             if let Block::ToolUse { name, message_id, request_id, .. } = block
-                && sends(name)
+                && self.kit.has_ids(name)
             {
                 *message_id = Some(self.ids.message());
                 *request_id = (name == "plan_approval").then(|| self.ids.request());
             }
         }
-        self.closing = text_of(&content);
+        self.closing = closing(&content, cut);
         self.calls = calls_of(&content);
         self.record(&Entry::Answer { content, usage, cut })?;
         self.desk.state.paid(usage);
@@ -57,7 +75,7 @@ impl Session {
     pub(crate) async fn call(&mut self) -> Result<(), TranscriptError> {
         let Some(next) = self.calls.front() else { return Ok(()) };
         let (message_id, request_id) = (next.message_id, next.request_id.clone());
-        let call = match Call::parse(&next.name, &next.input) {
+        let call = match Call::parse(self.kit, &next.name, &next.input) {
             Ok(call) => call,
             Err(why) => return self.end_call(Outcome::error(why)),
         };
@@ -88,6 +106,7 @@ impl Session {
                     Err(error) => self.end_call(Outcome::error(error.to_string())),
                 }
             }
+            Call::Lead(call) => self.lead_call(call, message_id).await,
             call => self.run_tool(call).await,
         }
     }
@@ -98,13 +117,13 @@ impl Session {
         let mut running = self.desk.toolbox.start(call, gate);
         let outcome = match self.desk.attend(running.finish()).await {
             Ok(outcome) => outcome,
-            Err(why) => self.desk.attend_to_its_end(running.cancel(&broken_off(&why))).await,
+            Err(why) => self.desk.attend_to_its_end(running.cancel(&self.broken_off(&why))).await,
         };
         self.end_call(outcome)
     }
 
     /// Records the result of the call that is next, or runs.
-    fn end_call(&mut self, outcome: Outcome) -> Result<(), TranscriptError> {
+    pub(crate) fn end_call(&mut self, outcome: Outcome) -> Result<(), TranscriptError> {
         if let Some(ended) = self.calls.pop_front() {
             let Outcome { content, is_error } = outcome;
             self.record(&Entry::Result { tool_use_id: ended.id, content, is_error })?;
@@ -116,6 +135,19 @@ impl Session {
         Ok(())
     }
 
+    /// Says why something is broken off, or does not begin.
+    pub(crate) fn broken_off(&self, why: &Why) -> String {
+        match why {
+            Why::Interrupted => self.kit.interrupted(),
+            Why::LetGo => "the shutdown is approved",
+            Why::Overdue => "the shutdown was not answered in time",
+            Why::Asked => "you are asked to leave",
+            Why::Ends(End::Terminated) => "interrupted: SIGTERM ends the worker",
+            Why::Ends(End::Approved | End::Unknown(_)) => "interrupted: the worker ends",
+        }
+        .to_owned()
+    }
+
     /// Gives every call without a result one that says why it does not run.
     pub(crate) fn skip(&mut self, why: &Why) -> Result<(), TranscriptError> {
         let submission = self.submission.take();
@@ -123,10 +155,10 @@ impl Session {
             self.desk.link.settle(&submission.request_id);
         }
         if submission.is_some() || self.desk.state.is_answering() {
-            self.end_call(Outcome::error(format!("no reply: {}", broken_off(why))))?;
+            self.end_call(Outcome::error(format!("no reply: {}", self.broken_off(why))))?;
         }
         while !self.calls.is_empty() {
-            self.end_call(Outcome::error(format!("not run: {}", broken_off(why))))?;
+            self.end_call(Outcome::error(format!("not run: {}", self.broken_off(why))))?;
         }
         self.desk.state.skipped();
         Ok(())
@@ -200,18 +232,6 @@ impl Session {
             None => Outcome::error("your answer was not recorded"),
         })
     }
-}
-
-/// Says why something is broken off, or does not begin.
-fn broken_off(why: &Why) -> String {
-    match why {
-        Why::Interrupted => "interrupted by the lead",
-        Why::LetGo => "the shutdown is approved",
-        Why::Overdue => "the shutdown was not answered in time",
-        Why::Ends(End::Terminated) => "interrupted: SIGTERM ends the worker",
-        Why::Ends(End::Approved | End::Unknown(_)) => "interrupted: the worker ends",
-    }
-    .to_owned()
 }
 
 /// Lists messages for the model.

@@ -12,6 +12,7 @@ mod stream;
 mod table;
 mod tail;
 mod text;
+mod tokens;
 mod waiting;
 mod wake;
 
@@ -32,6 +33,13 @@ pub(crate) fn run() -> std::process::ExitCode {
 }
 
 fn dispatch(command: Command, context: &Context) -> CommandResult {
+    match &command {
+        // What begins or ends a teammate is not done by half of what the user settled; signals end one anyhow.
+        Command::Spawn(_) => drop(context.team_file()?),
+        Command::Shutdown(args) if !args.force => drop(context.team_file()?),
+        Command::Completions(_) => {}
+        _ => context.warn_of_team_file(),
+    }
     match command {
         Command::Spawn(args) => commands::spawn::run(context, *args),
         Command::Shutdown(args) => commands::shutdown::run(context, args),

@@ -318,8 +318,13 @@ impl Connections {
 
     /// Answers a command; one that is gone or does not read is cut off.
     pub(super) fn reply(&mut self, client: Client, result: Result<teamd_shared::control::Done, Refusal>) {
+        let reply = Reply { tag: client.tag, result };
         if let Some(replies) = self.clients.get(&client.connection) {
-            replies.say(Reply { tag: client.tag, result });
+            replies.say(reply);
+        } else if client.agent
+            && let Some((_, words)) = self.workers.values().find(|(number, _)| *number == client.connection)
+        {
+            words.say(ToWorker::Reply(reply));
         }
     }
 

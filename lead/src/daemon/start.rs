@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::control::{self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, Request};
 use teamd_shared::logging;
 use teamd_shared::process::close_inherited;
+use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 
 use super::confinement::{self, Confinement};
@@ -34,6 +35,8 @@ pub(crate) struct StartOptions {
     pub(crate) foreground: bool,
     /// Whether it starts although commands cannot be confined as promised.
     pub(crate) allow_weak_sandbox: bool,
+    /// Its settings.
+    pub(crate) settings: Settings,
 }
 
 /// A daemon that answers.
@@ -76,10 +79,10 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
     let layers = layers.unwrap_or_else(confinement::layers);
     let confinement = confinement::judge(layers, &dir, options.allow_weak_sandbox)?;
     if !options.foreground {
-        return detach(&dir, lock, &confinement);
+        return detach(&dir, lock, &options.settings, &confinement);
     }
     logging::to_stderr();
-    run::serve(dir.root(), lock, &confinement, || Ok(()))?;
+    run::serve(dir.root(), lock, options.settings, &confinement, || Ok(()))?;
     Ok(Started { pid: std::process::id(), already_running: false })
 }
 
@@ -132,7 +135,12 @@ async fn ping(dir: &TeamDir) -> Option<(u32, bool)> {
 }
 
 /// Starts this program again as the daemon, with the lock as its standard input.
-fn detach(dir: &TeamDir, lock: TeamLock, confinement: &Confinement) -> Result<Started, CommandError> {
+fn detach(
+    dir: &TeamDir,
+    lock: TeamLock,
+    settings: &Settings,
+    confinement: &Confinement,
+) -> Result<Started, CommandError> {
     let log = open_log(dir)?;
     let program = std::env::current_exe().map_err(|e| failed("cannot find its own program", &e))?;
     let mut child = Command::new(program)
@@ -141,6 +149,7 @@ fn detach(dir: &TeamDir, lock: TeamLock, confinement: &Confinement) -> Result<St
         .args(["serve", "--sandbox-layers", &confinement.layers.to_string()])
         .args(confinement.weakness.iter().flat_map(|why| ["--weakness", why]))
         .current_dir("/")
+        .envs(settings.variables())
         .stdin(lock.into_file())
         .stdout(Stdio::piped())
         .stderr(log)
@@ -169,9 +178,9 @@ fn detach(dir: &TeamDir, lock: TeamLock, confinement: &Confinement) -> Result<St
 
 /// Runs as the detached daemon: `teamd serve`, which only `teamd start` calls.
 pub(crate) fn serve(dir: &Path, confinement: &Confinement) -> ExitCode {
-    let ended = become_daemon(dir).and_then(|lock| {
-        run::serve(dir, lock, confinement, || say(&Readiness::Ready { pid: std::process::id() }))
-    });
+    let ready = || say(&Readiness::Ready { pid: std::process::id() });
+    let ended =
+        become_daemon(dir).and_then(|lock| run::serve(dir, lock, Settings::from_env()?, confinement, ready));
     let Err(error) = ended else { return ExitCode::Done };
     tracing::error!("{error}");
     let hint = error.next_step().map(str::to_owned);

@@ -73,3 +73,78 @@ pub(crate) enum Part {
     /// What only the service of the model understands.
     Opaque(Value),
 }
+
+/// Returns the beginning and the end of a text that is too long.
+pub(super) fn excerpt(text: &str, limit: usize) -> String {
+    let count = text.chars().count();
+    if count <= limit {
+        return text.to_owned();
+    }
+    let half = limit / 2;
+    let head: String = text.chars().take(half).collect();
+    let tail: String = text.chars().skip(count - half).collect();
+    format!("{head}\n[… {} characters …]\n{tail}", count - 2 * half)
+}
+
+/// The rules of the services, for tests: whatever breaks one is refused by a real service.
+#[cfg(test)]
+pub(super) mod valid {
+    use std::collections::HashSet;
+
+    use super::{Part, Role, Turn};
+
+    /// Returns what a service would complain about.
+    pub(crate) fn violations(turns: &[Turn]) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut ids = HashSet::new();
+        let mut open: Vec<&str> = Vec::new();
+        for (at, turn) in turns.iter().enumerate() {
+            let expected = if at % 2 == 0 { Role::User } else { Role::Assistant };
+            if turn.role != expected {
+                found.push(format!("turn {at} is not of {expected:?}"));
+            }
+            if turn.parts.is_empty() {
+                found.push(format!("turn {at} is empty"));
+            }
+            let mut text_was_there = false;
+            let mut answered = Vec::new();
+            let mut calls = Vec::new();
+            for part in &turn.parts {
+                match (turn.role, part) {
+                    (_, Part::Text(text)) => {
+                        text_was_there = true;
+                        if text.trim().is_empty() {
+                            found.push(format!("a text of turn {at} is blank"));
+                        }
+                    }
+                    (Role::User, Part::Result { id, .. }) => {
+                        answered.push(id.as_str());
+                        if text_was_there {
+                            found.push(format!("a result of turn {at} stands behind text"));
+                        }
+                    }
+                    (Role::Assistant, Part::Call { id, .. }) => {
+                        calls.push(id.as_str());
+                        if !ids.insert(id.as_str()) {
+                            found.push(format!("the id {id} is there twice"));
+                        }
+                    }
+                    (Role::Assistant, Part::Opaque(_)) => {}
+                    (role, part) => found.push(format!("{role:?} cannot say {part:?}")),
+                }
+            }
+            if answered != open {
+                found.push(format!("turn {at} answers {answered:?}, not {open:?}"));
+            }
+            let says = |part: &Part| !matches!(part, Part::Opaque(_));
+            if turn.role == Role::Assistant && !turn.parts.iter().any(says) {
+                found.push(format!("turn {at} says nothing"));
+            }
+            open = calls;
+        }
+        if turns.last().is_none_or(|turn| turn.role == Role::Assistant) {
+            found.push("the last turn is not the user's".to_owned());
+        }
+        found
+    }
+}

@@ -1,20 +1,13 @@
 //! The calls of tools: read from what a model says, and shown to people. Pure.
 
+mod lead;
+
 use serde_json::{Map, Value};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Gate;
 
-/// The tools that a model is told of.
-pub(crate) const TOOLS: [&str; 8] = [
-    "bash",
-    "read_file",
-    "write_file",
-    "edit_file",
-    "send_message",
-    "read_inbox",
-    "shutdown_response",
-    "plan_approval",
-];
+use super::kit::Kit;
+pub(crate) use lead::{LeadCall, Spawn};
 
 /// Seconds that a command may take unless its call says otherwise.
 pub(crate) const DEFAULT_TIMEOUT: f64 = 120.0;
@@ -88,6 +81,8 @@ pub(crate) enum Call {
         /// The plan.
         plan: String,
     },
+    /// What the lead agent alone can do.
+    Lead(LeadCall),
     /// Waits: a tool of the script model, which real models are not told of.
     Sleep {
         /// Seconds, from 0 to a day.
@@ -96,13 +91,26 @@ pub(crate) enum Call {
 }
 
 impl Call {
-    /// Reads a call.
+    /// Reads a call of somebody who has this kit.
     ///
     /// # Errors
     /// A text for the model: which tool or field is wrong, and what belongs there.
-    pub(crate) fn parse(name: &str, input: &Value) -> Result<Self, String> {
+    pub(crate) fn parse(kit: Kit, name: &str, input: &Value) -> Result<Self, String> {
         let mut fields = Fields::of(name, input)?;
-        let call = match name {
+        let of_lead = match kit {
+            Kit::Lead => lead::parse(name, &mut fields),
+            Kit::Teammate => None,
+        };
+        let call = match of_lead {
+            Some(call) => call?,
+            None => Self::common(kit, name, &mut fields)?,
+        };
+        fields.nothing_left()?;
+        Ok(call)
+    }
+
+    fn common(kit: Kit, name: &str, fields: &mut Fields<'_>) -> Result<Self, String> {
+        Ok(match name {
             "bash" => Self::Bash {
                 command: fields.command()?,
                 timeout: fields.timeout()?,
@@ -126,12 +134,12 @@ impl Call {
                 approve: fields.flag("approve")?.ok_or_else(|| fields.missing("approve"))?,
                 reason: fields.optional_text("reason")?.unwrap_or_default(),
             },
-            "plan_approval" => Self::PlanApproval { plan: fields.plan()? },
+            "plan_approval" => Self::PlanApproval { plan: fields.said("plan")? },
             "sleep" => Self::Sleep { seconds: fields.seconds()? },
-            other => return Err(format!("there is no tool {other:?}; the tools are {}", TOOLS.join(", "))),
-        };
-        fields.nothing_left()?;
-        Ok(call)
+            other => {
+                return Err(format!("there is no tool {other:?}; the tools are {}", kit.tools().join(", ")));
+            }
+        })
     }
 
     /// Tells whether a closed gate refuses the call. `bash` is let through: the kernel keeps it from changing anything;
@@ -158,6 +166,7 @@ impl Call {
             Self::ShutdownResponse { approve: true, .. } => ("shutdown_response", "approve"),
             Self::ShutdownResponse { approve: false, .. } => ("shutdown_response", "reject"),
             Self::PlanApproval { .. } => ("plan_approval", ""),
+            Self::Lead(call) => call.activity(),
             Self::Sleep { seconds } => return format!("sleep: {seconds} s"),
         };
         let object = visible(object.trim());
@@ -241,9 +250,15 @@ impl<'a> Fields<'a> {
         self.c_text("path")
     }
 
-    fn plan(&mut self) -> Result<String, String> {
-        let plan = self.text("plan")?;
-        if plan.trim().is_empty() { Err(self.wrong("plan", "a string that is not empty")) } else { Ok(plan) }
+    /// A text that says something.
+    fn said(&mut self, field: &'static str) -> Result<String, String> {
+        let text = self.text(field)?;
+        if text.trim().is_empty() { Err(self.wrong(field, "a string that is not empty")) } else { Ok(text) }
+    }
+
+    /// Tells whether a field is there; null counts as absent.
+    fn has(&self, field: &str) -> bool {
+        self.fields.get(field).is_some_and(|value| !value.is_null())
     }
 
     fn flag(&mut self, field: &'static str) -> Result<Option<bool>, String> {

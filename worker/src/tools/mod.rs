@@ -1,4 +1,4 @@
-//! The tools of a teammate: what a model may call, and the ones that work on the machine.
+//! The tools of a member: what a model may call, and the ones that work on the machine.
 //!
 //! Owns every process that a tool starts. Nothing here decides whether a call may run, or speaks to another member:
 //! `bash`, the file tools and `sleep` are run here, the others by whoever keeps the protocol.
@@ -7,7 +7,10 @@ mod bash;
 mod call;
 mod files;
 mod kept;
+mod kit;
+pub(crate) mod lead;
 mod output;
+pub(crate) mod schema;
 pub(crate) mod team;
 
 use std::fs::File;
@@ -22,9 +25,10 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::time::{Duration, Instant, sleep_until};
 
 use bash::{Background, Foreground};
-pub(crate) use call::Call;
+pub(crate) use call::{Call, LeadCall, Spawn};
 use files::{FileError, Workspace};
 use kept::Surroundings;
+pub(crate) use kit::Kit;
 
 use crate::sandbox::{self, Policy, TempDir};
 
@@ -153,6 +157,11 @@ impl Toolbox {
         weakness.map_or(Ok(policy), |why| Err(format!("not run: it cannot be confined as promised: {why}")))
     }
 
+    /// Returns what the workspace says to agents: the name of the file, and its text.
+    pub(crate) fn guide(&self) -> Option<(String, String)> {
+        self.workspace.guide()
+    }
+
     /// Starts a call. Must be called within the runtime.
     ///
     /// File tools are done when this returns. A call of the protocol is none of this module's: its outcome is an error.
@@ -176,7 +185,8 @@ impl Toolbox {
             Call::SendMessage { .. }
             | Call::ReadInbox
             | Call::ShutdownResponse { .. }
-            | Call::PlanApproval { .. } => Outcome::error("this tool is not run here"),
+            | Call::PlanApproval { .. }
+            | Call::Lead(_) => Outcome::error("this tool is not run here"),
         };
         Running(State::Done(outcome))
     }

@@ -94,7 +94,8 @@ fn has_settled(dir: &TeamDir, member: &RosterMember) -> Result<bool, CommandErro
     if member.status != Status::Idle {
         return Ok(true);
     }
-    let rests = transcript::last_entry(dir, &member.name)?.is_none_or(|entry| entry.event.is_rest());
+    let last = transcript::last_entry(dir, &member.name)?;
+    let rests = last.is_none_or(|entry| entry.event.is_rest(&member.name));
     Ok(rests && roster::unread(dir, member)? == 0)
 }
 
@@ -120,6 +121,7 @@ mod tests {
     use teamd_shared::name::Name;
     use teamd_shared::process::Identity;
     use teamd_shared::settings::Settings;
+    use teamd_shared::team_file::TeamFile;
 
     fn with_daemon(dir: &TeamDir, members: &Value) {
         let me = Identity::of_self().unwrap();
@@ -139,7 +141,12 @@ mod tests {
 
     fn wait(dir: &TeamDir, status: &[Status], timeout: u64) -> CommandResult {
         let (out, ..) = captured(false);
-        let context = Context { out, path: dir.root().to_owned(), settings: Settings::default() };
+        let context = Context {
+            out,
+            path: dir.root().to_owned(),
+            settings: Settings::default(),
+            file: Ok(TeamFile::default()),
+        };
         let name = Name::new("alice").unwrap();
         run(&context, &Wait { name, status: status.to_vec(), timeout: Some(Duration::from_millis(timeout)) })
     }

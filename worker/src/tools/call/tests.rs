@@ -49,7 +49,7 @@ fn every_tool_is_read() {
         ("plan_approval", json!({"plan": "p"}), Call::PlanApproval { plan: "p".into() }),
         ("sleep", json!({"seconds": 0}), Call::Sleep { seconds: 0.0 }),
     ] {
-        assert_eq!(Call::parse(name, &input), Ok(call), "{name} {input}");
+        assert_eq!(Call::parse(Kit::Teammate, name, &input), Ok(call), "{name} {input}");
     }
 }
 
@@ -130,13 +130,13 @@ fn what_is_wrong_is_said_exactly() {
         ),
         ("sleep", json!({"seconds": -1}), "sleep: the field \"seconds\" must be from 0 to 86400"),
     ] {
-        assert_eq!(Call::parse(name, &input), Err(error.to_owned()), "{name} {input}");
+        assert_eq!(Call::parse(Kit::Teammate, name, &input), Err(error.to_owned()), "{name} {input}");
     }
 }
 
 #[test]
 fn only_what_changes_something_needs_an_open_gate() {
-    let needs = |name, input| Call::parse(name, &input).unwrap().needs_open_gate();
+    let needs = |name, input| Call::parse(Kit::Teammate, name, &input).unwrap().needs_open_gate();
     assert!(needs("bash", json!({"command": "ls", "run_in_background": true})));
     assert!(!needs("bash", json!({"command": "ls"})), "the kernel keeps it from changing anything");
     assert!(bash("ls").changes(Gate::Open) && !bash("ls").changes(Gate::Closed));
@@ -157,6 +157,22 @@ fn an_activity_fits_on_a_line_of_a_terminal() {
     let long = bash(&"ä".repeat(1_000_000)).activity();
     assert_eq!(long.chars().count(), 60);
     assert!(long.ends_with('…'));
+}
+
+#[test]
+fn what_two_kits_call_the_same_is_told_apart() {
+    let id = RequestId::new("a1b2c3d4").unwrap();
+    let parse = |input| Call::parse(Kit::Lead, "shutdown_response", &input);
+    let status = Call::Lead(LeadCall::Status { request_id: id.clone() });
+    assert_eq!(parse(json!({"request_id": "a1b2c3d4"})), Ok(status.clone()));
+    assert_eq!(parse(json!({"request_id": "a1b2c3d4", "approve": null})), Ok(status));
+    let own = Call::ShutdownResponse { request_id: id.clone(), approve: true, reason: "done".into() };
+    assert_eq!(parse(json!({"request_id": "a1b2c3d4", "approve": true, "reason": "done"})), Ok(own));
+    let verdict = json!({"request_id": "a1b2c3d4", "approve": false, "feedback": "smaller"});
+    let call = Call::Lead(LeadCall::Verdict { request_id: id, approve: false, feedback: "smaller".into() });
+    assert_eq!(Call::parse(Kit::Lead, "plan_approval", &verdict), Ok(call));
+    assert!(Call::parse(Kit::Teammate, "plan_approval", &verdict).is_err());
+    assert!(Call::parse(Kit::Lead, "plan_approval", &json!({"plan": "mine"})).is_err());
 }
 
 proptest! {

@@ -1,0 +1,301 @@
+use proptest::prelude::*;
+use serde_json::json;
+use teamd_shared::id::RequestId;
+use teamd_shared::message::IdleReason;
+use uuid::Uuid;
+
+use super::*;
+use crate::model::compaction;
+use crate::model::prompt::valid::violations;
+
+fn alice() -> Name {
+    Name::new("alice").unwrap()
+}
+
+fn begun() -> Conversation {
+    let mut conversation = Conversation::new(alice());
+    conversation.observe(&life(1, Some("mend the test")));
+    conversation
+}
+
+fn life(incarnation: u32, prompt: Option<&str>) -> Event {
+    Event::Life { incarnation, conversation: 1, prompt: prompt.map(str::to_owned) }
+}
+
+fn says(from: &str, content: &str) -> Event {
+    Event::Messages { messages: vec![json!({"type": "message", "from": from, "content": content})] }
+}
+
+fn call(id: &str, name: &str) -> Block {
+    let input = json!({"command": "ls"});
+    Block::ToolUse { id: id.to_owned(), name: name.to_owned(), input, message_id: None, request_id: None }
+}
+
+fn text(text: &str) -> Block {
+    Block::Text { text: text.to_owned() }
+}
+
+fn answers(content: Vec<Block>) -> Event {
+    Event::Answer { content, usage: Usage::default(), cut: None }
+}
+
+fn result(id: &str, content: &str, is_error: bool) -> Event {
+    Event::Result { tool_use_id: id.to_owned(), content: content.to_owned(), is_error }
+}
+
+fn idle(idle_reason: IdleReason) -> Event {
+    Event::Idle { idle_reason, content: "x".to_owned(), message_id: Uuid::nil() }
+}
+
+fn asks(id: &str) -> Event {
+    Event::Asked { request_id: RequestId::new(id).unwrap(), reason: "tidy".to_owned() }
+}
+
+/// One word for each part, by sides.
+fn shape(conversation: &Conversation) -> Vec<Vec<&'static str>> {
+    let part = |part: &Part| match part {
+        Part::Text(_) => "text",
+        Part::Call { .. } => "call",
+        Part::Result { is_error: false, .. } => "result",
+        Part::Result { is_error: true, .. } => "error",
+        Part::Opaque(_) => "opaque",
+    };
+    conversation.turns().iter().map(|turn| turn.parts.iter().map(part).collect()).collect()
+}
+
+fn all_text(conversation: &Conversation) -> String {
+    let texts = conversation.turns().iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
+        Part::Text(text) | Part::Result { content: text, .. } => Some(text.clone()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn results_stand_first_and_messages_that_came_meanwhile_behind_them() {
+    let mut conversation = begun();
+    conversation.observe(&answers(vec![text("looking"), call("1", "bash"), call("2", "bash")]));
+    conversation.observe(&result("1", "a", false));
+    conversation.observe(&says("bob", "hurry"));
+    conversation.observe(&asks("s1"));
+    conversation.observe(&result("2", "b", true));
+    conversation.observe(&says("bob", "please"));
+    let last = ["result", "error", "text", "text", "text"].to_vec();
+    assert_eq!(shape(&conversation), [vec!["text"], vec!["text", "call", "call"], last]);
+    assert_eq!(violations(conversation.turns()), Vec::<String>::new());
+}
+
+#[test]
+fn what_read_inbox_delivered_is_not_said_twice_and_never_lost() {
+    for (lost, said) in [(false, 1), (true, 1)] {
+        let mut conversation = begun();
+        conversation.observe(&answers(vec![call("1", "read_inbox")]));
+        conversation.observe(&says("bob", "the build is red"));
+        let content = if lost { "interrupted" } else { "message from bob: the build is red" };
+        conversation.observe(&result("1", content, lost));
+        assert_eq!(all_text(&conversation).matches("the build is red").count(), said);
+        assert_eq!(violations(conversation.turns()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn an_answer_that_says_nothing_is_no_turn() {
+    let thinking = Block::Opaque { value: json!({"type": "thinking", "thinking": "hm"}) };
+    for content in [vec![], vec![text(" \n")], vec![thinking]] {
+        let mut conversation = begun();
+        conversation.observe(&answers(content));
+        conversation.observe(&idle(IdleReason::Available));
+        conversation.observe(&says("lead", "go on"));
+        assert_eq!(shape(&conversation), [vec!["text", "text"]]);
+    }
+}
+
+#[test]
+fn a_call_whose_id_was_there_before_is_left_out() {
+    let mut conversation = begun();
+    conversation.observe(&answers(vec![call("1", "bash"), call("1", "bash")]));
+    conversation.observe(&result("1", "a", false));
+    conversation.observe(&result("1", "again", false));
+    conversation.observe(&answers(vec![call("1", "bash"), text("hm")]));
+    assert_eq!(shape(&conversation), [vec!["text"], vec!["call"], vec!["result"], vec!["text"]]);
+}
+
+#[test]
+fn a_life_that_left_with_open_calls_leaves_a_valid_conversation() {
+    let mut conversation = begun();
+    conversation.observe(&answers(vec![call("1", "bash")]));
+    conversation.observe(&Event::Left { reason: "SIGTERM".to_owned() });
+    conversation.observe(&life(2, None));
+    conversation.observe(&says("lead", "go on"));
+    assert_eq!(shape(&conversation).last().unwrap(), &["error", "text"]);
+}
+
+#[test]
+fn a_fresh_life_knows_nothing_of_the_one_before() {
+    let mut conversation = begun();
+    conversation.observe(&answers(vec![call("1", "bash")]));
+    conversation.observe(&Event::Life { incarnation: 2, conversation: 2, prompt: Some("new".to_owned()) });
+    assert_eq!(all_text(&conversation), "new");
+    assert_eq!(conversation.open.len(), 0);
+}
+
+#[test]
+fn what_is_cut_is_whole_answers_and_what_is_kept_stays_as_it_was() {
+    let mut conversation = begun();
+    for step in 1..=4 {
+        let id = step.to_string();
+        conversation.observe(&answers(vec![text(&format!("step {step}")), call(&id, "bash")]));
+        conversation.observe(&result(&id, &format!("output {step}"), false));
+    }
+    conversation.observe(&says("bob", "a late word"));
+    let compacted = |kept| Event::Compacted { summary: "SUMMARY".to_owned(), kept, usage: Usage::default() };
+    let mut two = conversation.clone();
+    two.observe(&compacted(2));
+    let (call, out) = (vec!["text", "call"], vec!["result"]);
+    assert_eq!(shape(&two), [vec!["text"], call.clone(), out, call, vec!["result", "text"]]);
+    let text = all_text(&two);
+    assert!(text.starts_with("SUMMARY") && text.contains("step 3") && !text.contains("step 2"), "{text}");
+    let mut none = conversation.clone();
+    none.observe(&compacted(0));
+    assert_eq!(shape(&none), [vec!["text", "text"]]);
+    assert!(all_text(&none).contains("a late word") && !all_text(&none).contains("output 4"));
+    let mut all = conversation;
+    all.observe(&compacted(9));
+    assert!(all_text(&all).starts_with("SUMMARY"));
+    for cut in [&two, &none, &all] {
+        assert_eq!(violations(cut.turns()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn the_length_is_what_the_service_counted_and_what_came_since() {
+    let mut conversation = begun();
+    let before = conversation.tokens(3000);
+    assert!((1000..1010).contains(&before), "{before}");
+    let usage =
+        Usage { input_tokens: 500, cache_read_input_tokens: 9000, output_tokens: 100, ..Usage::default() };
+    conversation.observe(&Event::Answer { content: vec![call("1", "bash")], usage, cut: None });
+    assert_eq!(conversation.tokens(3000), 9600);
+    conversation.observe(&result("1", &"x".repeat(300), false));
+    assert_eq!(conversation.tokens(3000), 9700);
+}
+
+/// What can happen next to a worker.
+#[derive(Debug, Clone)]
+enum Next {
+    Message(String),
+    Asked,
+    Answer(Vec<(u8, String)>),
+    Result(bool),
+    Crash,
+    Left,
+    Idle,
+    Compact(usize),
+}
+
+fn next() -> impl Strategy<Value = Next> {
+    let words = "[a-z<>/\n ]{0,12}";
+    prop_oneof![
+        words.prop_map(Next::Message),
+        Just(Next::Asked),
+        proptest::collection::vec((0..6_u8, words), 0..4).prop_map(Next::Answer),
+        any::<bool>().prop_map(Next::Result),
+        any::<bool>().prop_map(Next::Result),
+        Just(Next::Crash),
+        Just(Next::Left),
+        Just(Next::Idle),
+        (0..4_usize).prop_map(Next::Compact),
+    ]
+}
+
+/// Turns that into entries, as a worker writes them; `ids` are used again now and then, as bad services do.
+fn entries(history: &[Next]) -> Vec<Event> {
+    let mut events = vec![life(1, Some("work"))];
+    let (mut open, mut ids, mut lives) = (Vec::new(), 0_u32, 1);
+    for next in history {
+        match next {
+            Next::Message(text) => events.push(says("bob", text)),
+            Next::Asked => events.push(asks("s1")),
+            Next::Answer(blocks) if open.is_empty() => {
+                let block = |(kind, words): &(u8, String)| {
+                    ids += u32::from(*kind != 0);
+                    match kind {
+                        0..=2 => call(
+                            &format!("c{ids}"),
+                            ["bash", "read_inbox", "plan_approval"][usize::from(*kind)],
+                        ),
+                        3 => Block::Opaque { value: json!({"type": "thinking"}) },
+                        _ => text(words),
+                    }
+                };
+                let content: Vec<Block> = blocks.iter().map(block).collect();
+                for block in &content {
+                    open.extend(match block {
+                        Block::ToolUse { id, .. } => Some(id.clone()),
+                        _ => None,
+                    });
+                }
+                events.push(answers(content));
+            }
+            Next::Result(is_error) if !open.is_empty() => {
+                events.push(result(&open.remove(0), "out", *is_error))
+            }
+            Next::Crash => {
+                lives += 1;
+                events.push(life(lives, None));
+                events.extend(open.drain(..).map(|id| result(&id, "interrupted", true)));
+            }
+            Next::Left => {
+                lives += 1;
+                open.clear();
+                events.extend([Event::Left { reason: "x".to_owned() }, life(lives, None)]);
+            }
+            Next::Idle if open.is_empty() => events.push(idle(IdleReason::MaxTurns)),
+            Next::Compact(kept) if open.is_empty() => {
+                events.push(Event::Compacted {
+                    summary: "s".to_owned(),
+                    kept: *kept,
+                    usage: Usage::default(),
+                });
+            }
+            Next::Answer(_) | Next::Result(_) | Next::Idle | Next::Compact(_) => {}
+        }
+    }
+    events
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn every_history_makes_a_valid_conversation_at_every_point(history in proptest::collection::vec(next(), 0..40)) {
+        let mut conversation = Conversation::new(alice());
+        for event in entries(&history) {
+            conversation.observe(&event);
+            // At any point the process may have died, and its next life asks.
+            let mut asked = conversation.clone();
+            asked.settle();
+            prop_assert_eq!(violations(asked.turns()), Vec::<String>::new(), "after {:?}", event);
+            for window in [40, 400, 4000] {
+                let question = compaction::short_question(asked.turns(), window);
+                prop_assert_eq!(violations(&question), Vec::<String>::new(), "short question, {}", window);
+            }
+            prop_assert_eq!(violations(&compaction::question(asked.turns())), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn the_turns_are_a_function_of_the_entries(history in proptest::collection::vec(next(), 0..30), at in 0..30_usize) {
+        let events = entries(&history);
+        let (mut live, mut again) = (Conversation::new(alice()), Conversation::new(alice()));
+        for (number, event) in events.iter().enumerate() {
+            live.observe(event);
+            if number == at {
+                // To ask changes nothing that a later life would not have, too.
+                live.clone().settle();
+            }
+        }
+        events.iter().for_each(|event| again.observe(event));
+        prop_assert_eq!(live.turns(), again.turns());
+    }
+}

@@ -108,6 +108,10 @@ pub(crate) enum Command {
     ///
     /// What you type is sent as a message. Leaving ends nothing.
     Attach(Attach),
+    /// Show what confines the commands of teammates on this machine, and what does not
+    ///
+    /// A confined child really tries to break out. Ends with 0 if all that is promised is held, else with 1.
+    Doctor,
     /// Print a completion script for a shell
     ///
     /// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`

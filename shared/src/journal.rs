@@ -151,6 +151,9 @@ pub struct MemberRecord {
     /// What the plan shall be about, in a line that asks for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// Whether the lead agent had asked the life to leave that ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub agent: bool,
     /// The life that ended, in a line whose record is the next life already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_incarnation: Option<u32>,

@@ -4,6 +4,7 @@
 //! writing is exact: only the names of the table in `docs/protocol.md`. An unknown field is kept, an
 //! unknown type is delivered as text.
 
+mod audience;
 mod read;
 mod write;
 
@@ -13,6 +14,7 @@ use uuid::Uuid;
 
 use crate::id::RequestId;
 
+pub use audience::{ASKED_BY, Concern};
 pub use read::ParseError;
 pub use write::{TooLarge, to_json_line};
 
@@ -180,22 +182,6 @@ impl Message {
     pub fn with_content(mut self, content: impl Into<String>) -> Self {
         self.content = content.into();
         self
-    }
-
-    /// Tells whether the message, by itself, starts a turn of an idle teammate.
-    ///
-    /// A shutdown request and a verdict act through the daemon's word, and the end of another
-    /// teammate is news for the next turn only.
-    pub fn starts_a_turn(&self) -> bool {
-        match &self.body {
-            Body::Message | Body::Broadcast | Body::PlanRequest | Body::Unknown { .. } => true,
-            Body::IdleNotification { .. } => true,
-            Body::ShutdownRequest { .. }
-            | Body::ShutdownResponse { .. }
-            | Body::PlanApprovalRequest { .. }
-            | Body::PlanApprovalResponse { .. }
-            | Body::TeammateTerminated { .. } => false,
-        }
     }
 }
 

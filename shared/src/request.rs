@@ -186,6 +186,9 @@ pub struct Request {
     /// Who decided a shutdown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<AnsweredBy>,
+    /// Whether the lead agent asked for it (or joined it), and not a person alone: then it is told how it ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub agent: bool,
 }
 
 /// What is asked.

@@ -177,6 +177,11 @@ impl Usage {
             .saturating_add(self.cache_creation_input_tokens)
     }
 
+    /// Tells whether nothing was read or written.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Returns what counts against a budget: all but what came from a cache.
     pub fn billed(&self) -> u64 {
         self.input_tokens.saturating_add(self.cache_creation_input_tokens).saturating_add(self.output_tokens)
@@ -194,15 +199,15 @@ impl std::ops::AddAssign for Usage {
 }
 
 impl Event {
-    /// Tells whether nothing follows from this entry by itself: a worker whose last entry it is, and that has
-    /// no mail, waits.
-    pub fn is_rest(&self) -> bool {
+    /// Tells whether nothing follows from this entry by itself: the worker of this member, if it is its last entry and
+    /// there is no mail, waits.
+    pub fn is_rest(&self, of: &Name) -> bool {
         match self {
             Self::Idle { .. } | Self::Left { .. } | Self::Rejected { .. } | Self::Restarted { .. } => true,
             Self::Life { prompt, .. } => prompt.is_none(),
             Self::Messages { messages } => {
                 let message = |value: &Value| Message::parse(value.to_string().as_bytes()).ok();
-                !messages.iter().filter_map(message).any(|message| message.starts_a_turn())
+                !messages.iter().filter_map(message).any(|message| message.starts_a_turn(of))
             }
             Self::Asked { .. } | Self::Answer { .. } | Self::Result { .. } | Self::Compacted { .. } => false,
         }
@@ -252,14 +257,15 @@ mod tests {
         let messages = |kind: &str| Event::Messages {
             messages: vec![json!({"type": kind, "from": "lead", "content": "x", "name": "bob"})],
         };
-        assert!(!messages("message").is_rest());
-        assert!(messages("teammate_terminated").is_rest());
+        let alice = Name::new("alice").unwrap();
+        assert!(!messages("message").is_rest(&alice));
+        assert!(messages("teammate_terminated").is_rest(&alice));
         let life = |prompt: Option<&str>| Event::Life {
             incarnation: 1,
             conversation: 1,
             prompt: prompt.map(str::to_owned),
         };
-        assert!(life(None).is_rest() && !life(Some("/bash true")).is_rest());
+        assert!(life(None).is_rest(&alice) && !life(Some("/bash true")).is_rest(&alice));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod follow;
 mod force;
 mod holdups;
 mod hostile;
+mod lead;
 mod lives;
 mod meddling;
 mod messages;

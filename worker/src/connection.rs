@@ -3,21 +3,25 @@
 //! A task of its own reads and writes, so that a daemon that is stopped or gone holds nobody up. What is to be
 //! said is not a queue but what holds now (the state, the lines not yet recorded): it is said again whole on each
 //! new connection. The task decides nothing; what it hears goes to the session.
+//!
+//! What the lead agent asks is said again on a new connection, too, if the daemon takes a second one for the first; else
+//! whoever asked is told that the daemon was lost.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use teamd_shared::control::{
-    self, Connection, FromWorker, Greeting, Incoming, Outgoing, PROTOCOL, Peer, ToWorker, Welcome, WireError,
-    WorkerState,
+    self, Command, Connection, Done, FromWorker, Greeting, Incoming, Outgoing, PROTOCOL, Peer, Refusal,
+    Request, ToWorker, Welcome, WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::inbox::Appended;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// The pauses between attempts to reach the daemon: the first, and the longest.
@@ -79,14 +83,40 @@ struct Said {
     state: WorkerState,
     /// The lines that are not recorded yet.
     named: Vec<Named>,
+    /// What was asked and is not answered yet.
+    asked: Vec<Request>,
     leaving: bool,
 }
+
+/// Tells whether the daemon may be asked a second time: it joins the first, or repeats its answer.
+fn can_be_repeated(command: &Command) -> bool {
+    matches!(command, Command::Shutdown(_) | Command::Answer { .. } | Command::Await { .. } | Command::Ping)
+}
+
+/// Why there is no answer to what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unanswered {
+    /// The daemon says no.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
+    /// It was lost, and what became of the order is not known.
+    #[error("the daemon was lost before it answered: it may have been carried out")]
+    Lost,
+}
+
+/// The answer to what was asked.
+pub(crate) type Reply = Result<Done, Unanswered>;
 
 /// What the session hears.
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// The daemon says something.
     Daemon(ToWorker),
+    /// The daemon is gone, and this can not be asked again.
+    Lost {
+        /// What was asked.
+        tag: u32,
+    },
     /// The team directory was deleted: there is no team any more.
     NoTeam,
 }
@@ -97,6 +127,9 @@ pub(crate) struct Link {
     said: watch::Sender<Said>,
     heard: mpsc::Receiver<Heard>,
     task: JoinHandle<()>,
+    /// Who waits for an answer.
+    waiting: HashMap<u32, oneshot::Sender<Reply>>,
+    last_tag: u32,
 }
 
 impl Link {
@@ -109,8 +142,34 @@ impl Link {
     ) -> Self {
         let (said, listens) = watch::channel(Said::default());
         let (hears, heard) = mpsc::channel(HEARD);
-        let task = Task { dir, identity, environment, said: listens, hears, pause: PAUSES.0 };
-        Self { said, heard, task: tokio::spawn(task.run(connection)) }
+        let lost = HashSet::new();
+        let task = Task { dir, identity, environment, said: listens, hears, lost, pause: PAUSES.0 };
+        let task = tokio::spawn(task.run(connection));
+        Self { said, heard, task, waiting: HashMap::new(), last_tag: 0 }
+    }
+
+    /// Asks the daemon for something, as the lead agent; returns the number of the question, and where its answer comes.
+    pub(crate) fn ask(&mut self, command: Command) -> (u32, oneshot::Receiver<Reply>) {
+        self.last_tag += 1;
+        let tag = self.last_tag;
+        let (answers, answer) = oneshot::channel();
+        self.waiting.insert(tag, answers);
+        self.said.send_modify(|said| said.asked.push(Request { tag, command }));
+        (tag, answer)
+    }
+
+    /// Passes an answer on. One that nobody waits for any more changes nothing.
+    pub(crate) fn answered(&mut self, tag: u32, reply: Reply) {
+        self.said.send_modify(|said| said.asked.retain(|asked| asked.tag != tag));
+        if self.waiting.remove(&tag).is_none_or(|answers| answers.send(reply).is_err()) {
+            tracing::debug!("nobody waits for the answer to question {tag}");
+        }
+    }
+
+    /// Waits for an answer no more.
+    pub(crate) fn give_up(&mut self, tag: u32) {
+        self.waiting.remove(&tag);
+        self.said.send_modify(|said| said.asked.retain(|asked| asked.tag != tag));
     }
 
     /// Says where the worker stands, if that has changed.
@@ -149,7 +208,7 @@ impl Link {
 
     /// Sends what is still unsaid, if the daemon takes it, and ends the connection.
     pub(crate) async fn close(self) {
-        let Self { said, heard, task } = self;
+        let Self { said, heard, task, .. } = self;
         drop((said, heard));
         // A daemon that does not read is no reason to stay.
         drop(tokio::time::timeout(LAST_WORDS, task).await);
@@ -170,6 +229,8 @@ struct Task {
     environment: Environment,
     said: watch::Receiver<Said>,
     hears: mpsc::Sender<Heard>,
+    /// What was asked on a connection that is gone, and cannot be asked again.
+    lost: HashSet<u32>,
     /// How long to wait before the next attempt; only a daemon that says something makes it short again.
     pause: Duration,
 }
@@ -178,18 +239,27 @@ struct Task {
 struct Told {
     state: WorkerState,
     named: Vec<Named>,
+    asked: HashSet<u32>,
     leaving: bool,
+}
+
+impl Told {
+    /// Nothing but the state, which the greeting says.
+    fn greeted(state: WorkerState) -> Self {
+        Self { state, named: Vec::new(), asked: HashSet::new(), leaving: false }
+    }
 }
 
 impl Task {
     async fn run(mut self, born_with: Connection) {
-        let mut told = Told { state: WorkerState::default(), named: Vec::new(), leaving: false };
+        let mut told = Told::greeted(WorkerState::default());
         let mut connection = born_with;
         loop {
-            match self.serve(connection, told).await {
+            match self.serve(connection, &mut told).await {
                 End::Done => return,
                 End::Closed => tracing::info!("the daemon is gone; going on without it"),
             }
+            self.lose(&told).await;
             match self.reconnect().await {
                 Some(again) => (connection, told) = again,
                 None => return,
@@ -198,14 +268,25 @@ impl Task {
         }
     }
 
-    async fn serve(&mut self, connection: Connection, mut told: Told) -> End {
+    /// Says what was asked on a connection that is gone, and cannot be asked again.
+    async fn lose(&mut self, told: &Told) {
+        let asked = self.said.borrow().asked.clone();
+        let was_told = |asked: &&Request| told.asked.contains(&asked.tag);
+        for Request { tag, .. } in asked.iter().filter(was_told).filter(|it| !can_be_repeated(&it.command)) {
+            if self.lost.insert(*tag) && self.hears.send(Heard::Lost { tag: *tag }).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn serve(&mut self, connection: Connection, told: &mut Told) -> End {
         let (mut outgoing, mut incoming): (Outgoing<FromWorker>, Incoming<ToWorker>) = connection.split();
         self.said.mark_changed();
         loop {
             tokio::select! {
                 changed = self.said.changed() => {
                     let done = changed.is_err();
-                    if let Err(error) = self.tell(&mut outgoing, &mut told).await {
+                    if let Err(error) = self.tell(&mut outgoing, told).await {
                         tracing::debug!("the daemon cannot be told: {error}");
                         return End::Closed;
                     }
@@ -218,7 +299,7 @@ impl Task {
                         self.pause = PAUSES.0;
                         if self.hears.send(Heard::Daemon(heard)).await.is_err() {
                             // The session ends: its last words follow.
-                            drop(self.tell(&mut outgoing, &mut told).await);
+                            drop(self.tell(&mut outgoing, told).await);
                             return End::Done;
                         }
                     }
@@ -247,6 +328,11 @@ impl Task {
                 outgoing.send(&FromWorker::Named { request_id, offset, len }).await?;
             }
         }
+        for asked in said.asked {
+            if !self.lost.contains(&asked.tag) && told.asked.insert(asked.tag) {
+                outgoing.send(&FromWorker::Asks(asked)).await?;
+            }
+        }
         if said.leaving && !told.leaving {
             told.leaving = true;
             outgoing.send(&FromWorker::Leaving).await?;
@@ -269,7 +355,7 @@ impl Task {
             let state = self.said.borrow().state.clone();
             match self.connect(state.clone()).await {
                 Ok(connection) => {
-                    return Some((connection, Told { state, named: Vec::new(), leaving: false }));
+                    return Some((connection, Told::greeted(state)));
                 }
                 Err(error) => tracing::debug!("the daemon cannot be reached: {error}"),
             }

@@ -40,7 +40,7 @@ impl Live {
         };
     }
 
-    /// Takes in what is heard of it.
+    /// Something of it is heard.
     pub(crate) fn hear(&mut self, heard: Heard<'_>) {
         match heard {
             Heard::Text(text) => self.push(text),
@@ -48,7 +48,6 @@ impl Live {
         }
     }
 
-    /// A piece of it has come.
     fn push(&mut self, text: &str) {
         let Some(file) = &mut self.file else { return };
         let written = file.write_all(text.as_bytes());
@@ -75,10 +74,8 @@ mod tests {
         live.push("lost, since nothing has begun");
         for text in ["first", "second"] {
             live.begin();
-            live.hear(Heard::Text("this one breaks off"));
-            live.hear(Heard::Again);
-            live.hear(Heard::Text(text));
-            live.hear(Heard::Text("!"));
+            live.push(text);
+            live.push("!");
             assert_eq!(dir.read(&TeamPath::live(&alice)).unwrap(), format!("{text}!").as_bytes());
         }
         dir.remove(&TeamPath::live(&alice)).unwrap();

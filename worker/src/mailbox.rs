@@ -1,4 +1,5 @@
-//! The worker's own inbox: what has arrived and is not taken in.
+//! The worker's own inbox: what has arrived and is not taken in. What a message is to its reader says
+//! [`Message::concern`].
 //!
 //! Fetched lines wait here, in order, until the session takes them into the transcript: the cursor moves then
 //! and not before. This module decides nothing, and writes nothing but the quarantine of its inbox.
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use teamd_shared::clock;
 use teamd_shared::inbox::{self, Line, ReadError, Reader, Rejection};
-use teamd_shared::message::Message;
+use teamd_shared::message::{Concern, Message};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -181,8 +182,13 @@ impl Mailbox {
     /// Tells what has arrived and is not taken in.
     pub(crate) fn mail(&self) -> Mail {
         let mail = |item: &Item| match item {
-            Item::Line(line) if line.message.as_ref().is_ok_and(Message::starts_a_turn) => Mail::Work,
-            Item::Line(_) | Item::Repeated(_) | Item::Restarted(_) => Mail::News,
+            Item::Line(line) => match line.message.as_ref().map(|message| message.concern(&self.name)) {
+                Ok(Concern::Work) => Mail::Work,
+                Ok(Concern::Soon) => Mail::Soon,
+                // The cursor has to move behind it.
+                Ok(Concern::News | Concern::None) | Err(_) => Mail::News,
+            },
+            Item::Repeated(_) | Item::Restarted(_) => Mail::News,
         };
         self.waiting.iter().map(mail).max().unwrap_or(Mail::None)
     }
@@ -203,12 +209,13 @@ impl Mailbox {
             }
             count += 1;
             let Line { offset, position: behind, message } = match item {
+                Item::Line(line) if self.passes_over(&line) => {
+                    pass(&mut taken, line.position);
+                    continue;
+                }
                 Item::Line(line) => *line,
                 Item::Repeated(behind) => {
-                    match taken.last_mut() {
-                        Some(Taken::Messages { behind: end, .. }) => *end = behind,
-                        _ => taken.push(Taken::Messages { messages: Vec::new(), behind }),
-                    }
+                    pass(&mut taken, behind);
                     continue;
                 }
                 Item::Restarted(reason) => {
@@ -228,6 +235,14 @@ impl Mailbox {
         taken
     }
 
+    /// Tells whether a line is somebody else's: the daemon looks after what is no message in the inbox of the lead.
+    fn passes_over(&self, line: &Line) -> bool {
+        match &line.message {
+            Ok(message) => message.concern(&self.name) == Concern::None,
+            Err(_) => self.name == Name::lead(),
+        }
+    }
+
     /// Puts a line that is no message into quarantine; a second time changes nothing.
     pub(crate) fn reject(&self, offset: u64, rejection: &Rejection) {
         if let Err(error) = inbox::reject(&self.dir, &self.name, offset, rejection, clock::wall()) {
@@ -239,6 +254,14 @@ impl Mailbox {
         if !std::mem::replace(&mut self.failing, true) {
             tracing::warn!("{error}; looking again on a slow timer");
         }
+    }
+}
+
+/// Takes note that there is nothing to take in up to a position.
+fn pass(taken: &mut Vec<Taken>, behind: Position) {
+    match taken.last_mut() {
+        Some(Taken::Messages { behind: end, .. }) => *end = behind,
+        _ => taken.push(Taken::Messages { messages: Vec::new(), behind }),
     }
 }
 

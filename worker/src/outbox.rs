@@ -56,7 +56,12 @@ impl Outbox {
     }
 
     /// Tells the lead what follows from an entry of the transcript. A failure is logged: the next life repeats it.
+    ///
+    /// The lead agent tells itself nothing.
     pub(crate) fn notify(&self, notice: &Owed) {
+        if self.from == Name::lead() {
+            return;
+        }
         let sent = match notice {
             Owed::Idle { idle_reason, content, message_id } => self.idle(*idle_reason, content, *message_id),
             Owed::Rejected { offset, reason, message_id } => {

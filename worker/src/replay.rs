@@ -2,19 +2,21 @@
 //!
 //! The answer of the model is in the transcript before its first call runs, and each result before the next call
 //! begins. So of the calls without a result only the first can have begun when the earlier life ended. It is not
-//! run again: nobody knows what it did. But what sends a message is repeated under the ids that the answer holds,
-//! and then the calls behind it, which never began, simply follow.
+//! run again: nobody knows what it did. But what sends a message is repeated under the ids that the answer holds (and
+//! what the daemon takes for the same a second time, too), and then the calls behind it, which never began, simply follow.
 
 use std::collections::VecDeque;
 
 use serde_json::Value;
 use teamd_shared::id::RequestId;
 use teamd_shared::message::{IdleReason, Message};
+use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage};
 use uuid::Uuid;
 
 use crate::state::At;
+use crate::tools::Kit;
 
 /// A call that the model asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,14 +33,11 @@ pub(crate) struct ToolUse {
     pub(crate) request_id: Option<RequestId>,
 }
 
-/// Tells whether a tool sends a message: its ids are chosen before it runs, and it can be repeated under them.
-pub(crate) fn sends(tool: &str) -> bool {
-    matches!(tool, "send_message" | "plan_approval" | "shutdown_response")
-}
-
 /// Where a conversation stands.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Standing {
+    /// Whose conversation it is.
+    owner: Name,
     /// Where the work stands.
     pub(crate) at: At,
     /// Model calls of that work.
@@ -93,8 +92,9 @@ pub(crate) struct Interrupted {
 
 impl Standing {
     /// Folds the entries of a conversation.
-    pub(crate) fn of(entries: &[Entry]) -> Self {
+    pub(crate) fn of(owner: &Name, entries: &[Entry]) -> Self {
         let mut standing = Self {
+            owner: owner.clone(),
             at: At::Idle,
             turns: 0,
             spent: 0,
@@ -155,7 +155,7 @@ impl Standing {
         for value in messages {
             let Ok(message) = Message::parse(value.to_string().as_bytes()) else { continue };
             self.seen.extend(message.id);
-            if message.starts_a_turn() {
+            if message.starts_a_turn(&self.owner) {
                 self.work();
             }
         }
@@ -175,13 +175,14 @@ impl Standing {
 
     /// Takes out the calls that are not run in this life, and returns their results.
     pub(crate) fn interrupted(&mut self) -> Vec<Interrupted> {
-        if self.calls.front().is_none_or(|first| sends(&first.name)) {
+        let kit = Kit::of(&self.owner);
+        if self.calls.front().is_none_or(|first| kit.is_repeated(&first.name)) {
             return Vec::new();
         }
         let mut results = Vec::new();
-        let mut content = "interrupted: the worker was restarted; the command may have run";
+        let mut content = kit.may_have_run();
         for call in std::mem::take(&mut self.calls) {
-            if sends(&call.name) {
+            if kit.is_repeated(&call.name) {
                 self.calls.push_back(call);
                 continue;
             }

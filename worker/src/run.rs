@@ -29,10 +29,11 @@ use crate::model::{Access, Model, Persona};
 use crate::outbox::Outbox;
 use crate::persona::{self, About};
 use crate::plan::Submission;
-use crate::replay::Standing;
+use crate::replay::{Owed, Standing};
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, Budget, State};
-use crate::tools::{Kit, Toolbox, ToolboxConfig, schema};
+use crate::tools::lead::Spawner;
+use crate::tools::{Confinement, Kit, Toolbox, ToolboxConfig, schema};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -77,7 +78,8 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     match welcome {
         Ok(Some(welcome)) => {
             let life = Life { dir, identity, transcript, terminate };
-            let session = life.begin(welcome, connection)?;
+            let confinement = Confinement { layers: args.sandbox_layers, weak: args.allow_weak_sandbox };
+            let session = life.begin(welcome, connection, confinement)?;
             Ok(session.run().await?)
         }
         Ok(None) => Ok(()),
@@ -101,7 +103,12 @@ struct Life {
 }
 
 impl Life {
-    fn begin(mut self, welcome: Welcome, connection: Connection) -> anyhow::Result<Session> {
+    fn begin(
+        mut self,
+        welcome: Welcome,
+        connection: Connection,
+        confinement: Confinement,
+    ) -> anyhow::Result<Session> {
         let settings = Settings::from_env()?;
         set_umask(welcome.environment.umask);
         let Identity { name, incarnation } = self.identity.clone();
@@ -111,13 +118,15 @@ impl Life {
             name: name.clone(),
             life_lock: self.transcript.life_lock()?,
             environment: welcome.environment.clone(),
+            sandbox: welcome.sandbox.clone(),
+            confinement,
         })?;
         let persona = persona(&self.dir, &name, &welcome, &toolbox);
         let access = Access { dir: &self.dir, environment: &welcome.environment };
         let model = Model::from_spec(&welcome.model, &persona, access);
         let mut model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
         self.transcript.set_durable(settings.durability == Durability::Disk);
-        let mut standing = resume(&mut self.transcript, &mut model, &welcome, self.identity.incarnation)?;
+        let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity)?;
         let live = Live::new(Arc::clone(&self.dir), &name);
         let kit = Kit::of(&name);
         let outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
@@ -148,9 +157,17 @@ impl Life {
             .and_then(|call| Submission::resumed(kit, call, welcome.word.plan.as_ref()));
         let began = Instant::now();
         let mut state = State::new(beginning, welcome.word, began.elapsed());
+        if let Some(Owed::Idle { idle_reason, content, .. }) = &standing.owed {
+            state.rests(*idle_reason, content);
+        }
         if let Some(plan) = &submission {
             state.planning(plan.request_id.clone());
         }
+        let spawner = Spawner {
+            environment: welcome.environment.clone(),
+            model: welcome.model.clone(),
+            workspace: welcome.workspace.clone(),
+        };
         let link = Link::start(connection, self.dir, self.identity, welcome.environment);
         let (terminate, work_began) = (self.terminate, Duration::ZERO);
         let desk = Desk { state, link, mailbox, toolbox, terminate, began, work_began, tick: began };
@@ -162,6 +179,7 @@ impl Life {
             outbox,
             ids: RandomIds,
             kit,
+            spawner,
             incarnation,
             calls: standing.calls,
             closing: standing.text,
@@ -202,14 +220,16 @@ fn resume(
     transcript: &mut Transcript,
     model: &mut Model,
     welcome: &Welcome,
-    incarnation: u32,
+    identity: &Identity,
 ) -> Result<Standing, TranscriptError> {
     let conversation = welcome.conversation;
+    let Identity { name, incarnation } = identity;
+    let incarnation = *incarnation;
     let entries = match conversation == incarnation {
         true => Vec::new(),
         false => transcript.conversation(conversation)?,
     };
-    let mut standing = Standing::of(&entries);
+    let mut standing = Standing::of(name, &entries);
     entries.iter().for_each(|entry| model.observe(&entry.event));
     transcript.set_cursor(if entries.is_empty() { welcome.begins_at } else { standing.cursor });
     let mut record = |standing: &mut Standing, event: Event| {

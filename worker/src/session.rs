@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use teamd_shared::clock::since_boot;
-use teamd_shared::control::ToWorker;
+use teamd_shared::control::{Command, ToWorker};
 use teamd_shared::id::{Ids, RandomIds, RequestId};
 use teamd_shared::inbox::AppendError;
 use teamd_shared::message::{AnsweredBy, Body, IdleReason, Message};
@@ -22,7 +22,7 @@ use tokio::signal::unix::Signal;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::connection::{Heard, Link};
+use crate::connection::{Heard, Link, Reply, Unanswered};
 use crate::live::Live;
 use crate::mailbox::{Mailbox, Taken};
 use crate::model::Model;
@@ -31,11 +31,15 @@ use crate::plan::Submission;
 use crate::replay::{Owed, ToolUse};
 use crate::state::{Because, End, Hold, State, Step, Why};
 use crate::strays;
+use crate::tools::lead::Spawner;
 use crate::tools::{Kit, Toolbox};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// How many events are served before the next step.
 const AT_ONCE: usize = 64;
+
+/// How long the daemon may take to answer the lead agent.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What happens outside.
 #[derive(Debug)]
@@ -97,6 +101,34 @@ impl Desk {
         }
     }
 
+    /// Asks the daemon for something, as the lead agent, and serves until it answers, or the state stops that.
+    pub(crate) async fn ask(&mut self, command: Command) -> Result<Reply, Why> {
+        let (tag, answer) = self.link.ask(command);
+        let asked = self.attend(tokio::time::timeout(PATIENCE, answer)).await;
+        self.link.give_up(tag);
+        // One that does not answer is as good as lost; nobody but this link drops the other end.
+        asked.map(|answer| answer.ok().and_then(Result::ok).unwrap_or(Err(Unanswered::Lost)))
+    }
+
+    /// As [`Desk::ask`], however long the answer takes; none if something else is over before.
+    pub(crate) async fn ask_while(
+        &mut self,
+        command: Command,
+        over: impl Future<Output = ()>,
+    ) -> Result<Option<Reply>, Why> {
+        let (tag, answer) = self.link.ask(command);
+        let waiting = async {
+            tokio::select! {
+                biased;
+                answer = answer => Some(answer.unwrap_or(Err(Unanswered::Lost))),
+                () = over => None,
+            }
+        };
+        let waited = self.attend(waiting).await;
+        self.link.give_up(tag);
+        waited
+    }
+
     /// Serves one event, at least until a time.
     async fn wait(&mut self, until: Option<Duration>) {
         let event = self.event(until).await;
@@ -136,6 +168,7 @@ impl Desk {
             Event::Heard(Heard::NoTeam) => {
                 self.state.end(End::Unknown("the team directory was deleted".to_owned()));
             }
+            Event::Heard(Heard::Lost { tag }) => self.link.answered(tag, Err(Unanswered::Lost)),
             Event::Mail => self.fetch(),
             Event::Terminate => {
                 tracing::info!("SIGTERM: leaving");
@@ -172,7 +205,9 @@ impl Desk {
             // It may come late, and find work that was not there when it was asked for.
             ToWorker::Interrupt { asked_at } if asked_at < self.work_began => {}
             ToWorker::Interrupt { .. } => self.state.interrupt(),
-            ToWorker::Reply(reply) => tracing::warn!("nobody waits for {reply:?}"),
+            ToWorker::Reply(reply) => {
+                self.link.answered(reply.tag, reply.result.map_err(Unanswered::Refused))
+            }
             ToWorker::Stranger { why } => self.state.end(End::Unknown(why)),
         }
     }
@@ -181,7 +216,7 @@ impl Desk {
     pub(crate) fn fetch(&mut self) {
         self.tick = Instant::now() + SLOW_TICK;
         self.mailbox.fetch();
-        self.state.mail(self.mailbox.mail());
+        self.state.mail(self.mailbox.mail(), self.now());
     }
 }
 
@@ -196,6 +231,8 @@ pub(crate) struct Session {
     pub(crate) ids: RandomIds,
     /// What it may call.
     pub(crate) kit: Kit,
+    /// What a teammate begins with that the lead agent starts.
+    pub(crate) spawner: Spawner,
     /// Which life it is.
     pub(crate) incarnation: u32,
     /// The calls of the last answer that have no result, in order; the first one is next, or runs.
@@ -267,7 +304,7 @@ impl Session {
                 }
             }
         }
-        let work = delivered.iter().any(Message::starts_a_turn);
+        let work = delivered.iter().any(|message| message.starts_a_turn(self.outbox.from()));
         if work && self.desk.state.is_idle() {
             self.desk.work_began = since_boot();
         }
@@ -322,16 +359,17 @@ impl Session {
     fn finish(&mut self, idle_reason: IdleReason) -> Result<(), TranscriptError> {
         let content = match idle_reason {
             IdleReason::Available | IdleReason::Failed => std::mem::take(&mut self.closing),
-            IdleReason::MaxTurns => "the turn limit of this piece of work is reached".to_owned(),
-            IdleReason::MaxTokens => "the token limit of this piece of work is reached".to_owned(),
-            IdleReason::Interrupted => "interrupted by the lead".to_owned(),
+            IdleReason::MaxTurns | IdleReason::MaxTokens => {
+                self.desk.state.limits().told(idle_reason).unwrap_or_default()
+            }
+            IdleReason::Interrupted => self.kit.interrupted().to_owned(),
         };
         let message_id = self.ids.message();
         self.record(&Entry::Idle { idle_reason, content: content.clone(), message_id })?;
         self.transcript.sync()?;
-        self.outbox.notify(&Owed::Idle { idle_reason, content, message_id });
+        self.outbox.notify(&Owed::Idle { idle_reason, content: content.clone(), message_id });
         self.desk.toolbox.reap_strays();
-        self.desk.state.finished();
+        self.desk.state.finished(idle_reason, &content);
         Ok(())
     }
 

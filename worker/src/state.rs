@@ -37,6 +37,8 @@ pub(crate) struct State {
     /// Whether the model let itself go, with calls in the same answer: they still run.
     keep_calls: bool,
     mail: Mail,
+    /// When mail is taken in that starts a turn after a moment.
+    settled_at: Option<Duration>,
     at: At,
     /// Model calls of this piece of work.
     turns: u32,
@@ -45,6 +47,8 @@ pub(crate) struct State {
     limits: Budget,
     /// What the conversation has cost so far.
     usage: Usage,
+    /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another one has begun.
+    trouble: String,
     interrupted: bool,
     end: Option<End>,
     background: bool,
@@ -75,6 +79,8 @@ pub(crate) enum At {
         /// Whether an open gate let it through.
         gated: bool,
     },
+    /// That call waits for a person, who may take days.
+    Asking,
     /// That call is a plan: it suspends the turn.
     Plan(Plan),
     /// The work has ended, and the lead is to be told.
@@ -124,6 +130,8 @@ pub(crate) enum Mail {
     None,
     /// Nothing that starts a turn.
     News,
+    /// Something that starts one, after a moment in which more of its kind may come.
+    Soon,
     /// Something that does.
     Work,
 }
@@ -192,17 +200,20 @@ impl State {
             answer: None,
             let_go: false,
             keep_calls: false,
-            mail: beginning.mail,
+            mail: Mail::None,
+            settled_at: None,
             at: beginning.at,
             turns: beginning.turns,
             spent: beginning.spent,
             limits: beginning.limits,
             usage: beginning.usage,
+            trouble: String::new(),
             interrupted: false,
             end: None,
             background: false,
             leaving: false,
         };
+        state.mail(beginning.mail, now);
         state.word(word, now);
         state
     }

@@ -9,7 +9,7 @@ use teamd_shared::transcript::{Block, Event as Entry};
 use crate::gate;
 use crate::model::{Answer as ModelAnswer, Compaction, ModelError};
 use crate::plan::{self, Submission};
-use crate::replay::{calls_of, closing, sends};
+use crate::replay::{calls_of, closing};
 use crate::session::{Session, stands};
 use crate::state::{Answer, End, Outcome as Made, Verdict, Why};
 use crate::tools::{Call, Outcome, team};
@@ -54,7 +54,7 @@ impl Session {
         let ModelAnswer { mut content, usage, cut } = answer;
         for block in &mut content {
             if let Block::ToolUse { name, message_id, request_id, .. } = block
-                && sends(name)
+                && self.kit.has_ids(name)
             {
                 *message_id = Some(self.ids.message());
                 *request_id = (name == "plan_approval").then(|| self.ids.request());
@@ -106,23 +106,24 @@ impl Session {
                     Err(error) => self.end_call(Outcome::error(error.to_string())),
                 }
             }
-            Call::Lead(_) => self.end_call(Outcome::error("not yet")),
+            Call::Lead(call) => self.lead_call(call, message_id).await,
             call => self.run_tool(call).await,
         }
     }
 
     async fn run_tool(&mut self, call: Call) -> Result<(), TranscriptError> {
-        self.desk.state.calling(call.activity(), call.needs_open_gate());
-        let mut running = self.desk.toolbox.start(call);
+        let gate = self.desk.state.gate();
+        self.desk.state.calling(call.activity(), call.changes(gate));
+        let mut running = self.desk.toolbox.start(call, gate);
         let outcome = match self.desk.attend(running.finish()).await {
             Ok(outcome) => outcome,
-            Err(why) => self.desk.attend_to_its_end(running.cancel(&broken_off(&why))).await,
+            Err(why) => self.desk.attend_to_its_end(running.cancel(&self.broken_off(&why))).await,
         };
         self.end_call(outcome)
     }
 
     /// Records the result of the call that is next, or runs.
-    fn end_call(&mut self, outcome: Outcome) -> Result<(), TranscriptError> {
+    pub(crate) fn end_call(&mut self, outcome: Outcome) -> Result<(), TranscriptError> {
         if let Some(ended) = self.calls.pop_front() {
             let Outcome { content, is_error } = outcome;
             self.record(&Entry::Result { tool_use_id: ended.id, content, is_error })?;
@@ -134,6 +135,19 @@ impl Session {
         Ok(())
     }
 
+    /// Says why something is broken off, or does not begin.
+    pub(crate) fn broken_off(&self, why: &Why) -> String {
+        match why {
+            Why::Interrupted => self.kit.interrupted(),
+            Why::LetGo => "the shutdown is approved",
+            Why::Overdue => "the shutdown was not answered in time",
+            Why::Asked => "you are asked to leave",
+            Why::Ends(End::Terminated) => "interrupted: SIGTERM ends the worker",
+            Why::Ends(End::Approved | End::Unknown(_)) => "interrupted: the worker ends",
+        }
+        .to_owned()
+    }
+
     /// Gives every call without a result one that says why it does not run.
     pub(crate) fn skip(&mut self, why: &Why) -> Result<(), TranscriptError> {
         let submission = self.submission.take();
@@ -141,10 +155,10 @@ impl Session {
             self.desk.link.settle(&submission.request_id);
         }
         if submission.is_some() || self.desk.state.is_answering() {
-            self.end_call(Outcome::error(format!("no reply: {}", broken_off(why))))?;
+            self.end_call(Outcome::error(format!("no reply: {}", self.broken_off(why))))?;
         }
         while !self.calls.is_empty() {
-            self.end_call(Outcome::error(format!("not run: {}", broken_off(why))))?;
+            self.end_call(Outcome::error(format!("not run: {}", self.broken_off(why))))?;
         }
         self.desk.state.skipped();
         Ok(())
@@ -218,18 +232,6 @@ impl Session {
             None => Outcome::error("your answer was not recorded"),
         })
     }
-}
-
-/// Says why something is broken off, or does not begin.
-fn broken_off(why: &Why) -> String {
-    match why {
-        Why::Interrupted => "interrupted by the lead",
-        Why::LetGo => "the shutdown is approved",
-        Why::Overdue => "the shutdown was not answered in time",
-        Why::Ends(End::Terminated) => "interrupted: SIGTERM ends the worker",
-        Why::Ends(End::Approved | End::Unknown(_)) => "interrupted: the worker ends",
-    }
-    .to_owned()
 }
 
 /// Lists messages for the model.

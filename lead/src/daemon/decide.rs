@@ -92,7 +92,10 @@ impl View<'_> {
     fn running(&self, name: &Name) -> Result<&Member, Refusal> {
         let member = self.known(name)?;
         if member.phase.is_ended() {
-            let hint = format!("start it again with `teamctl spawn {name}`, or go on with `--resume`");
+            let hint = match *name == Name::lead() {
+                true => "`teamctl chat` starts it".to_owned(),
+                false => format!("start it again with `teamctl spawn {name}`, or go on with `--resume`"),
+            };
             return Err(Refusal::new(RefusalCode::Conflict, format!("{name} is not running")).hint(hint));
         }
         Ok(member)

@@ -419,7 +419,7 @@ fn subject(record: &Record) -> Option<Name> {
     match record {
         Record::Team(_) => None,
         Record::Member(record) => Some(record.member.name.clone()),
-        Record::Request(record) => Name::new(record.request.member()).ok(),
+        Record::Request(record) => Name::of_inbox(record.request.member()).ok(),
     }
 }
 

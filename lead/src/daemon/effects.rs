@@ -3,7 +3,7 @@
 
 use serde_json::{Map, json};
 use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Record, RejectedLine, RequestRecord, Tell};
-use teamd_shared::message::{Body, LEAD, Message, TEAMD};
+use teamd_shared::message::{ASKED_BY, Body, LEAD, Message, TEAMD};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Payload, Status};
 use teamd_shared::team_dir::TeamPath;
@@ -79,6 +79,9 @@ fn extra_of(record: &MemberRecord) -> Map<String, serde_json::Value> {
         let ended = record.ended_incarnation.unwrap_or(record.member.incarnation);
         extra.insert("incarnation".to_owned(), json!(ended));
         extra.insert("restarted".to_owned(), json!(record.ended_incarnation.is_some()));
+        if record.agent {
+            extra.insert(ASKED_BY.to_owned(), json!(LEAD));
+        }
     }
     extra
 }
@@ -102,15 +105,12 @@ fn of_request(record: &RequestRecord) -> Option<Body> {
     }
 }
 
-/// Returns the files of a member, which go into the archive when it is forgotten.
-pub(super) fn files_of(name: &Name) -> [TeamPath; 5] {
-    [
-        TeamPath::inbox(name),
-        TeamPath::rejected(name),
-        TeamPath::transcript(name),
-        TeamPath::transcript_torn(name),
-        TeamPath::log(name.as_str()),
-    ]
+/// Returns the files of a member, which go into the archive when it is forgotten. The inbox of the lead stays: the
+/// daemon and people read it, whether there is a lead agent or not.
+pub(super) fn files_of(name: &Name) -> Vec<TeamPath> {
+    let inbox = [TeamPath::inbox(name), TeamPath::rejected(name)];
+    let own = [TeamPath::transcript(name), TeamPath::transcript_torn(name), TeamPath::log(name.as_str())];
+    inbox.into_iter().filter(|_| *name != Name::lead()).chain(own).collect()
 }
 
 /// Returns where a file goes that is archived with this `seq`.

@@ -25,6 +25,8 @@ pub(crate) struct Now {
 pub(crate) struct Client {
     pub(crate) connection: u64,
     pub(crate) tag: u32,
+    /// Whether it is the lead agent that asks, over its worker's own connection, and not a person.
+    pub(crate) agent: bool,
 }
 
 /// Which life of which member.
@@ -41,6 +43,8 @@ pub(crate) struct SpawnFacts {
     pub(crate) held: Option<String>,
     /// The workspace where none was asked for.
     pub(crate) default_workspace: String,
+    /// Where the inbox of the lead ends, if it is the lead agent that begins.
+    pub(crate) lead_inbox: Option<Position>,
 }
 
 /// How the process of a life ended, as far as it could be seen, and what it left unread.

@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use teamd_shared::control::{Command, Done, FromWorker, ToWorker};
+use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, Request, ToWorker};
+use teamd_shared::inbox::last_lines;
 use teamd_shared::name::Name;
+use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
@@ -25,7 +27,7 @@ impl Dispatcher {
                 None
             }
             Input::ClientAsks { connection, request } => {
-                let client = Client { connection, tag: request.tag };
+                let client = Client { connection, tag: request.tag, agent: false };
                 self.command(client, request.command)
             }
             Input::WorkerHere(here) => self.worker_here(*here),
@@ -33,17 +35,17 @@ impl Dispatcher {
                 if !self.connections.is_present(&life, connection) {
                     return None;
                 }
-                Some(match frame {
-                    FromWorker::State(state) => Event::Said { life, state },
+                match frame {
+                    FromWorker::State(state) => Some(Event::Said { life, state }),
                     FromWorker::Named { request_id, offset, len } => {
-                        Event::Named { life, request_id, line: self.lead.named(offset, len) }
+                        Some(Event::Named { life, request_id, line: self.lead.named(offset, len) })
                     }
-                    FromWorker::Leaving => Event::Leaving { life },
-                    FromWorker::Asks(request) => {
-                        tracing::warn!("{} asked for something, and is not the lead: {request:?}", life.name);
-                        return None;
+                    FromWorker::Leaving => Some(Event::Leaving { life }),
+                    FromWorker::Asks(Request { tag, command }) => {
+                        let client = Client { connection, tag, agent: true };
+                        self.agent_asks(&life, client, command)
                     }
-                })
+                }
             }
             Input::Gone { connection } => {
                 self.waiters.drop_connection(connection);
@@ -52,6 +54,18 @@ impl Dispatcher {
                     self.see_off(life.clone(), how);
                 }
                 Some(Event::Disconnected { life })
+            }
+        }
+    }
+
+    /// The lead agent asks as a person does, over its own connection; nobody else is heard there.
+    fn agent_asks(&mut self, life: &Life, client: Client, command: Command) -> Option<Event> {
+        match may_ask(life, &command) {
+            Ok(()) => self.command(client, command),
+            Err(refusal) => {
+                tracing::warn!("{} is not heard: {}", life.name, refusal.message);
+                self.connections.reply(client, Err(refusal));
+                None
             }
         }
     }
@@ -65,12 +79,12 @@ impl Dispatcher {
                 None
             }
             Command::Spawn(order) => {
-                let ended =
-                    |name: &Name| self.team.members.get(name).is_none_or(|m| m.record.phase.is_ended());
-                let name = Name::new(order.name.as_str()).ok().filter(ended);
+                let name = &order.name;
+                let ended = self.team.members.get(name).is_none_or(|m| m.record.phase.is_ended());
                 let facts = SpawnFacts {
-                    held: name.and_then(|name| life_lock_holder(&self.dir, &name)),
+                    held: ended.then(|| life_lock_holder(&self.dir, name)).flatten(),
                     default_workspace: default_workspace(&self.dir),
+                    lead_inbox: (*name == Name::lead()).then(|| end_of_lead_inbox(&self.dir)).flatten(),
                 };
                 Some(Event::Spawn(client, order, facts))
             }
@@ -178,14 +192,14 @@ impl Dispatcher {
                 files.iter().filter_map(|file| teamd_shared::inbox::owner_of(file)).collect()
             }
             Changes::Anything => {
-                self.team.members.keys().cloned().chain(std::iter::once(Name::lead())).collect()
+                let members = self.team.members.keys().cloned().filter(|name| *name != Name::lead());
+                members.chain(std::iter::once(Name::lead())).collect()
             }
         };
         let mut events = Vec::new();
         for owner in owners {
             if owner == Name::lead() {
                 events.extend(self.read_lead());
-                continue;
             }
             let Some(member) = self.team.members.get(&owner).map(|state| &state.record) else { continue };
             let life = Life { name: owner, incarnation: member.incarnation };
@@ -202,7 +216,40 @@ const STRAY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::
 /// How long after the end of a process its connection may still hold what it said last.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Returns the directory that holds the team directory.
+/// Tells whether a worker may ask for something over its own connection: the lead agent may what its tools do.
+fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
+    let refuse = |message: &str, hint: &str| Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
+    if life.name != Name::lead() {
+        return refuse("only the lead agent asks for something", "write to the lead");
+    }
+    match command {
+        Command::Shutdown(order) if order.force_after.is_some() => refuse(
+            "the lead agent ends nobody by force",
+            "a person does with `teamctl shutdown NAME --force`",
+        ),
+        Command::Spawn(_)
+        | Command::Shutdown(_)
+        | Command::Answer { .. }
+        | Command::RequestPlan { .. }
+        | Command::Await { .. } => Ok(()),
+        Command::Ping | Command::Interrupt { .. } | Command::Forget { .. } | Command::Stop { .. } => {
+            refuse("that is not for the lead agent to do", "a person does it with `teamctl` or `teamd`")
+        }
+    }
+}
+
+/// Returns where a fresh lead agent begins to read: it must not take in what was told to people for months.
+fn end_of_lead_inbox(dir: &TeamDir) -> Option<Position> {
+    match last_lines(dir, &Name::lead(), 0) {
+        Ok(last) => Some(last.position),
+        Err(error) => {
+            tracing::warn!("cannot see where the lead's inbox ends: {error}");
+            None
+        }
+    }
+}
+
+/// Returns the directory that holds the team directory, or the link to it.
 fn default_workspace(dir: &TeamDir) -> String {
-    dir.root().parent().unwrap_or(dir.root()).to_string_lossy().into_owned()
+    dir.workspace().to_string_lossy().into_owned()
 }

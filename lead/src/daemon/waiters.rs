@@ -10,6 +10,7 @@ use teamd_shared::request::{self, Kind};
 
 use super::event::{Client, Life};
 use super::live::Live;
+use super::word::verdict_of;
 
 /// Who waits for what.
 #[derive(Debug, Default)]
@@ -90,6 +91,11 @@ fn answer(team: &Team, live: &Live, life: &Life, what: &Await) -> Option<Answer>
             let acted_on = live.of(life)?.said.acted_on;
             (acted_on >= *seq).then_some(Ok(Done::Recorded { seq: *seq, incarnation: life.incarnation }))
         }
+        // A plan belongs to the conversation: that its life has ended says nothing.
+        Await::Answered { request_id } => match team.requests.get(request_id) {
+            None => gone(RefusalCode::NotFound, format!("no such request: {request_id}")),
+            Some(request) => (!request.is_pending()).then(|| Ok(Done::Judged(verdict_of(request)))),
+        },
     }
 }
 

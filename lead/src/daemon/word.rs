@@ -37,9 +37,14 @@ fn verdict(team: &Team, live: &Live, name: &Name) -> Option<PlanVerdict> {
     let awaited =
         awaited.and_then(|id| team.requests.get(id)).filter(|request| request.member() == name.as_str());
     let request = awaited.or_else(|| team.plan_of(name)).filter(|request| !request.is_pending())?;
-    Some(PlanVerdict {
+    Some(verdict_of(request))
+}
+
+/// Returns the verdict on a plan that is not pending any more.
+pub(crate) fn verdict_of(request: &Request) -> PlanVerdict {
+    PlanVerdict {
         request_id: request.request_id.clone(),
         status: request.status,
         feedback: request.reason.clone().unwrap_or_default(),
-    })
+    }
 }

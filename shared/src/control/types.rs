@@ -124,6 +124,11 @@ pub enum Await {
         /// The line of the journal.
         seq: u64,
     },
+    /// This plan of it was answered, or expired.
+    Answered {
+        /// The plan.
+        request_id: RequestId,
+    },
 }
 
 /// How to start a life.
@@ -229,6 +234,8 @@ pub enum Done {
     },
     /// How the attempt to stop ended.
     Stop(StopOutcome),
+    /// The awaited plan stands so.
+    Judged(PlanVerdict),
 }
 
 /// How an attempt to stop ended.
@@ -347,13 +354,13 @@ pub enum ToWorker {
         /// When that was asked for ([`crate::clock::since_boot`]): work that began later is not meant.
         asked_at: Duration,
     },
-    /// The answer to what the lead agent wanted.
-    Reply(Reply),
     /// It is not the life that the journal knows: leave.
     Stranger {
         /// Why.
         why: String,
     },
+    /// The answer to what the lead agent wanted.
+    Reply(Reply),
 }
 
 /// What a life begins with.

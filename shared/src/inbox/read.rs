@@ -273,10 +273,10 @@ pub struct Count {
 pub fn count_lines(dir: &TeamDir, owner: &Name, from: Position) -> Result<Count, ReadError> {
     let at = TeamPath::inbox(owner);
     let file = open(dir, &at)?;
-    count_in(&file, from).map_err(|source| cannot_read(dir, &at, source))
+    count_in(&file, owner, from).map_err(|source| cannot_read(dir, &at, source))
 }
 
-fn count_in(file: &File, from: Position) -> io::Result<Count> {
+fn count_in(file: &File, owner: &Name, from: Position) -> io::Result<Count> {
     let mut window = Window::open(file, from, u64::MAX)?;
     let mut count = Count { lines: 0, mail: 0, end: from };
     if !window.fits(from) {
@@ -286,7 +286,7 @@ fn count_in(file: &File, from: Position) -> io::Result<Count> {
     loop {
         let (line, mail) = match window.next()? {
             Next::Line(range) => match read_line(window.bytes(range)) {
-                Some(message) => (1, u64::from(message.is_ok_and(|message| message.starts_a_turn()))),
+                Some(message) => (1, u64::from(message.is_ok_and(|message| message.starts_a_turn(owner)))),
                 None => (0, 0),
             },
             Next::Long(..) => (1, 0),

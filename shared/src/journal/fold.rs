@@ -155,7 +155,7 @@ impl Team {
         for id in &record.expired {
             self.expire(line, id, "another request took its place, or its author leaves");
         }
-        if let Ok(name) = Name::new(request.member()) {
+        if let Ok(name) = Name::of_inbox(request.member()) {
             self.follow_gate(line, &name, record.event, request.kind);
             if record.event == RequestEvent::Asked {
                 self.last.insert((name.clone(), request.kind), request.request_id.clone());
@@ -193,7 +193,7 @@ impl Team {
             return;
         }
         *request = next;
-        if let Ok(name) = Name::new(request.member()) {
+        if let Ok(name) = Name::of_inbox(request.member()) {
             if let Some(pending) = self.pending.get_mut(&name) {
                 pending.remove(id);
             }
@@ -300,6 +300,7 @@ impl MemberRecord {
             member,
             prompt: None,
             content: None,
+            agent: false,
             ended_incarnation: None,
             expired: Vec::new(),
             tell: Vec::new(),

@@ -54,7 +54,7 @@ fn standing(events: &[Event]) -> Standing {
         inbox: Position { offset: at as u64, tail: 0 },
         event: event.clone(),
     };
-    Standing::of(&events.iter().enumerate().map(entry).collect::<Vec<_>>())
+    Standing::of(&Name::new("alice").unwrap(), &events.iter().enumerate().map(entry).collect::<Vec<_>>())
 }
 
 fn names(standing: &Standing) -> Vec<&str> {

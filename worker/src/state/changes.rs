@@ -9,10 +9,13 @@ use teamd_shared::message::{AnsweredBy, IdleReason};
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Usage;
 
-use super::{Answer, At, End, Mail, Outcome, Plan, REWRITES, Said, Shutdown, State};
+use super::{Answer, At, Budget, End, Mail, Outcome, Plan, REWRITES, Said, Shutdown, State, report};
 
 /// How long the decision waits after an answer could not be written.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// How long mail waits for more of its kind: what several teammates say when they have finished is one turn.
+const SETTLES: Duration = Duration::from_secs(2);
 
 /// What the outside says.
 impl State {
@@ -70,9 +73,13 @@ impl State {
         self.end.get_or_insert(end);
     }
 
-    /// Mail has arrived.
-    pub(crate) fn mail(&mut self, mail: Mail) {
+    /// This mail waits. What may wait for more of its kind does so from the first of it on, however much comes.
+    pub(crate) fn mail(&mut self, mail: Mail, now: Duration) {
         self.mail = mail;
+        self.settled_at = match mail {
+            Mail::Soon => self.settled_at.or(Some(now + SETTLES)),
+            Mail::None | Mail::News | Mail::Work => None,
+        };
     }
 
     /// Background commands run, or none does any more.
@@ -87,11 +94,13 @@ impl State {
     /// The mail was taken in; `work`: some of it starts a turn; `rest`: there is more of it, not even looked at.
     pub(crate) fn taken_in(&mut self, work: bool, rest: bool) {
         self.mail = Mail::None;
+        self.settled_at = None;
         if let Some(shutdown) = &mut self.shutdown {
             shutdown.owes_mail &= rest;
         }
         if self.at == At::Idle && work {
             (self.turns, self.spent) = (0, 0);
+            self.trouble.clear();
             self.at = At::Turn { results: false };
         }
     }
@@ -135,6 +144,11 @@ impl State {
     /// A call begins; `gated`: an open gate let it through.
     pub(crate) fn calling(&mut self, activity: String, gated: bool) {
         self.at = At::Calling { activity, gated };
+    }
+
+    /// A call begins to wait for a person.
+    pub(crate) fn asking(&mut self) {
+        self.at = At::Asking;
     }
 
     /// A call has its result; `more`: the answer holds more calls.
@@ -195,10 +209,21 @@ impl State {
         self.settled = Some(answer.request_id);
     }
 
-    /// The lead was told that the work has ended.
-    pub(crate) fn finished(&mut self) {
+    /// The lead was told that the work has ended, and what it came to.
+    pub(crate) fn finished(&mut self, reason: IdleReason, told: &str) {
         self.at = At::Idle;
         self.interrupted = false;
+        self.rests(reason, told);
+    }
+
+    /// The last piece of work ended so, in this life or an earlier one.
+    pub(crate) fn rests(&mut self, reason: IdleReason, told: &str) {
+        self.trouble = report::trouble(reason, told);
+    }
+
+    /// Returns what one piece of work may cost.
+    pub(crate) fn limits(&self) -> Budget {
+        self.limits
     }
 
     /// The life ends now, but for the background commands.

@@ -73,6 +73,8 @@ pub(crate) enum Why {
     LetGo,
     /// The model did not answer the shutdown in time.
     Overdue,
+    /// A shutdown is asked for while a call waits for a person.
+    Asked,
     /// The life ends.
     Ends(End),
 }
@@ -139,7 +141,7 @@ impl State {
             return approve;
         }
         match &self.at {
-            At::Idle if self.mail == Mail::None => self.wait(now),
+            At::Idle if self.mail == Mail::None || self.settles(now) => self.wait(now),
             At::Idle => Step::TakeIn,
             At::Turn { .. } if self.mail != Mail::None => Step::TakeIn,
             At::Turn { .. } if self.turns >= self.limits.turns => Step::Finish(IdleReason::MaxTurns),
@@ -150,7 +152,7 @@ impl State {
             At::Call => Step::Call,
             At::Plan(plan) => self.plan_step(plan, now),
             At::Done(reason) => Step::Finish(*reason),
-            At::Thinking { .. } | At::Calling { .. } => WAIT,
+            At::Thinking { .. } | At::Calling { .. } | At::Asking => WAIT,
         }
     }
 
@@ -160,7 +162,10 @@ impl State {
             return Hold::Stop(Why::Ends(end.clone()));
         }
         match (&self.at, &self.shutdown) {
-            (At::Thinking { .. } | At::Calling { .. }, _) if self.interrupted => Hold::Stop(Why::Interrupted),
+            (At::Thinking { .. } | At::Calling { .. } | At::Asking, _) if self.interrupted => {
+                Hold::Stop(Why::Interrupted)
+            }
+            (At::Asking, Some(_)) => Hold::Stop(Why::Asked),
             (At::Thinking { .. }, _) if self.let_go => Hold::Stop(Why::LetGo),
             (At::Thinking { .. }, Some(shutdown)) => match shutdown.decide_by.max(shutdown.not_before) {
                 over if now >= over => Hold::Stop(Why::Overdue),
@@ -172,7 +177,7 @@ impl State {
 
     fn ending(&self, end: &End) -> Step {
         match self.at {
-            At::Call | At::Calling { .. } | At::Plan(_) => Step::Skip(Why::Ends(end.clone())),
+            At::Call | At::Calling { .. } | At::Asking | At::Plan(_) => Step::Skip(Why::Ends(end.clone())),
             At::Done(reason) => Step::Finish(reason),
             At::Idle | At::Turn { .. } | At::Thinking { .. } => Step::Leave(end.clone()),
         }
@@ -224,9 +229,15 @@ impl State {
         }
     }
 
-    /// Waits; not beyond the time when the answer to a shutdown is to be tried again.
+    /// Tells whether mail that is there waits for more of its kind.
+    fn settles(&self, now: Duration) -> bool {
+        self.settled_at.is_some_and(|time| time > now)
+    }
+
+    /// Waits; not beyond the time when the answer to a shutdown is to be tried again, or mail is to be taken in.
     fn wait(&self, now: Duration) -> Step {
-        let until = self.shutdown.as_ref().map(|shutdown| shutdown.not_before).filter(|&time| time > now);
+        let again = self.shutdown.as_ref().map(|shutdown| shutdown.not_before);
+        let until = [again, self.settled_at].into_iter().flatten().filter(|&time| time > now).min();
         Step::Wait { until }
     }
 }

@@ -109,7 +109,7 @@ fn mail_is_taken_in_before_the_model_is_asked() {
     row("nothing", |_| {}, [WAIT, Step::Think, Step::Think, Step::Call, WAIT]);
     for mail in [Mail::News, Mail::Work] {
         let cells = [Step::TakeIn, Step::TakeIn, Step::TakeIn, Step::Call, WAIT];
-        row("mail", |state| state.mail(mail), cells);
+        row("mail", |state| state.mail(mail, NOW), cells);
     }
 }
 
@@ -120,7 +120,7 @@ fn a_shutdown_is_answered_where_nobody_works_and_shown_with_results() {
     row("a shutdown", asked, [idle(), Step::Think, show(), Step::Call, suspended()]);
     for mail in [Mail::News, Mail::Work] {
         let before = |state: &mut State| {
-            state.mail(mail);
+            state.mail(mail, NOW);
             state.word(asks(2), NOW);
         };
         let cells = [Step::TakeIn, Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
@@ -128,7 +128,7 @@ fn a_shutdown_is_answered_where_nobody_works_and_shown_with_results() {
     }
     let behind = |state: &mut State| {
         state.word(asks(2), NOW);
-        state.mail(Mail::Work);
+        state.mail(Mail::Work, NOW);
     };
     let cells = [idle(), Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
     row("a shutdown, mail behind it", behind, cells);
@@ -169,7 +169,7 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
     type Change = fn(&mut State);
     let rows: [(Change, Hold, Hold); 7] = [
         (|_| {}, go.clone(), go.clone()),
-        (|state| state.mail(Mail::Work), go.clone(), go.clone()),
+        (|state| state.mail(Mail::Work, NOW), go.clone(), go.clone()),
         (|state| state.word(asks(2), NOW), Hold::Go { until: Some(NOW + WITHIN) }, go.clone()),
         (|state| state.word(asks(2), NOW - WITHIN), Hold::Stop(Why::Overdue), go.clone()),
         (|state| state.word(Word { let_go: true, ..word(2) }, NOW), Hold::Stop(Why::LetGo), go),
@@ -189,7 +189,7 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
 #[test]
 fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_results() {
     let mut state = at(At::Idle);
-    state.mail(Mail::Work);
+    state.mail(Mail::Work, NOW);
     state.word(asks(2), NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
     state.taken_in(true, false);
@@ -204,19 +204,19 @@ fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_re
     state.thinking();
     state.answered(false);
     assert_eq!(state.next(NOW), Step::Finish(IdleReason::Available));
-    state.finished();
-    state.mail(Mail::Work);
+    state.finished(IdleReason::Available, "");
+    state.mail(Mail::Work, NOW);
     assert_eq!(state.next(NOW), approve(Because::TurnEnded));
 }
 
 #[test]
 fn more_mail_than_one_look_finds_is_taken_in_before_the_life_ends() {
     let mut state = at(At::Idle);
-    state.mail(Mail::Work);
+    state.mail(Mail::Work, NOW);
     state.word(asks(2), NOW);
     state.taken_in(true, true);
     state.at = At::Idle;
-    state.mail(Mail::Work);
+    state.mail(Mail::Work, NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
 }
 
@@ -409,9 +409,69 @@ fn a_piece_of_work_has_a_limit_of_turns_and_the_next_one_its_own() {
         state.call_ended(false);
     }
     assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTurns));
-    state.finished();
+    state.finished(IdleReason::MaxTurns, "");
     state.taken_in(true, false);
     assert_eq!(state.next(NOW), Step::Think);
+}
+
+#[test]
+fn a_piece_of_work_has_a_limit_of_tokens_and_what_came_from_a_cache_does_not_count() {
+    let spend = |state: &mut State, input_tokens, cache_read_input_tokens| {
+        state.thinking();
+        let usage = Usage { input_tokens, output_tokens: 9, cache_read_input_tokens, ..Usage::default() };
+        state.paid(usage);
+        state.answered(true);
+        state.call_ended(false);
+    };
+    let mut state = at(At::Turn { results: false });
+    spend(&mut state, 900, 1_000_000);
+    assert_eq!(state.next(NOW), Step::Think);
+    spend(&mut state, 82, 0);
+    assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTurns), "the limit of turns goes before");
+    state.limits.turns = 50;
+    assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTokens));
+    state.finished(IdleReason::MaxTokens, "");
+    state.taken_in(true, false);
+    assert_eq!(state.next(NOW), Step::Think, "the next piece of work has as much again");
+    assert_eq!(state.report(false).usage.cache_read_input_tokens, 1_000_000, "all that was spent is said");
+    state.limits.tokens = None;
+    spend(&mut state, u64::MAX, 0);
+    assert_eq!(state.next(NOW), Step::Think);
+}
+
+#[test]
+fn why_work_came_to_nothing_is_said_until_other_work_begins() {
+    let mut state = at(At::Turn { results: false });
+    let activity = |state: &State| state.report(false).activity;
+    state.failed();
+    let Step::Finish(reason) = state.next(NOW) else { panic!() };
+    state.finished(reason, "\nthe key was refused (401)\nset another one");
+    assert_eq!(activity(&state), "failed: the key was refused (401)");
+    state.taken_in(false, false);
+    assert_eq!(activity(&state), "failed: the key was refused (401)", "news are no work");
+    state.taken_in(true, false);
+    assert_eq!(activity(&state), "thinking");
+    for (reason, said) in [
+        (IdleReason::MaxTokens, "stopped: token limit"),
+        (IdleReason::MaxTurns, "stopped: turn limit"),
+        (IdleReason::Interrupted, "interrupted"),
+        (IdleReason::Available, ""),
+    ] {
+        state.finished(reason, "all is well");
+        assert_eq!(activity(&state), said);
+    }
+    state.finished(IdleReason::Failed, &"x".repeat(10_000));
+    assert!(activity(&state).len() < 200);
+}
+
+#[test]
+fn an_end_by_a_limit_names_it_and_how_to_raise_it() {
+    let budget = Budget { turns: 3, tokens: Some(1000) };
+    let told = budget.told(IdleReason::MaxTurns).unwrap();
+    assert!(told.starts_with("stopped at the limit of 3 model calls") && told.contains("`--max-turns`"));
+    let told = budget.told(IdleReason::MaxTokens).unwrap();
+    assert!(told.contains("1000 tokens") && told.contains("`max_tokens` in team.toml"), "{told}");
+    assert_eq!(budget.told(IdleReason::Available), None);
 }
 
 #[test]
@@ -532,9 +592,9 @@ fn perform(
                 state.answering(request_id, true, AnsweredBy::Runtime);
             }
             Step::Settle(_) => state.settled(NOW),
-            Step::Finish(_) => {
+            Step::Finish(reason) => {
                 prop_assert_eq!(*open, 0, "work ends although calls have no result");
-                state.finished();
+                state.finished(reason, "");
             }
             Step::Leave(end) => {
                 prop_assert_eq!(*open, 0, "a life ends although calls have no result");
@@ -560,7 +620,7 @@ proptest! {
                     may_leave |= word.let_go && word.seq >= state.word.seq;
                     state.word(word, now);
                 }
-                Move::Mail(mail) => state.mail(mail),
+                Move::Mail(mail) => state.mail(mail, NOW),
                 Move::Reply(status) => {
                     may_leave |= status == Status::Approved && state.answer.is_some();
                     ["s1", "p1", "p2"].into_iter().for_each(|it| state.recorded(&id(it), status));

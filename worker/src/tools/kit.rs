@@ -54,6 +54,24 @@ impl Kit {
         }
     }
 
+    /// Returns how it is told that its turn was interrupted.
+    pub(crate) fn interrupted(self) -> &'static str {
+        match self {
+            Self::Teammate => "interrupted by the lead",
+            Self::Lead => "interrupted by the user",
+        }
+    }
+
+    /// Returns what a call is answered with that a crash broke off, and that is not made again.
+    pub(crate) fn may_have_run(self) -> &'static str {
+        match self {
+            Self::Teammate => "interrupted: the worker was restarted; the command may have run",
+            Self::Lead => {
+                "interrupted: the worker was restarted; the call may have been carried out (list_teammates shows the team)"
+            }
+        }
+    }
+
     /// Tells whether a call of this tool writes lines under ids that are chosen before it runs.
     pub(crate) fn has_ids(self, tool: &str) -> bool {
         match self {

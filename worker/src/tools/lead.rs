@@ -1,1 +1,204 @@
-//! What the lead agent's own tools do.
+//! What the tools of the lead agent read, order and tell: the team as the files show it, and exact words. It asks nobody:
+//! what the daemon must do goes over the worker's connection.
+
+use std::fmt::Write as _;
+use std::fs::TryLockError;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use teamd_shared::config::{Roster, RosterMember};
+use teamd_shared::control::SpawnOrder;
+use teamd_shared::environment::Environment;
+use teamd_shared::id::RequestId;
+use teamd_shared::journal::{Team, read_lines};
+use teamd_shared::member::{ApproveBy, Gate};
+use teamd_shared::message::summary_of;
+use teamd_shared::name::Name;
+use teamd_shared::request::{Kind, Payload, Request, Status};
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+use super::{Outcome, Spawn};
+
+/// What a teammate begins with that the lead agent starts: what the lead agent has itself.
+#[derive(Debug)]
+pub(crate) struct Spawner {
+    /// Environment, umask and keys.
+    pub(crate) environment: Environment,
+    /// The model, where none is named.
+    pub(crate) model: String,
+    /// What a relative workspace is relative to.
+    pub(crate) workspace: String,
+}
+
+impl Spawner {
+    /// Makes the order. Who answers the plans is for a person to say: by default a person does.
+    ///
+    /// # Errors
+    /// A text for the model.
+    pub(crate) fn order(&self, spawn: &Spawn) -> Result<SpawnOrder, String> {
+        let name = Name::new(&spawn.name).map_err(|error| error.to_string())?;
+        Ok(SpawnOrder {
+            name,
+            role: Some(spawn.role.clone()).filter(|role| !role.trim().is_empty()),
+            prompt: Some(spawn.prompt.clone()),
+            model: Some(spawn.model.clone().unwrap_or_else(|| self.model.clone())),
+            workspace: spawn.workspace.as_deref().map(|path| self.directory(path)).transpose()?,
+            plan: spawn.plan,
+            approve_by: None,
+            restart: None,
+            instructions: None,
+            sandbox: None,
+            limits: None,
+            resume: false,
+            environment: self.environment.clone(),
+        })
+    }
+
+    fn directory(&self, path: &str) -> Result<String, String> {
+        let bad = |why: &str| format!("the workspace {path} {why}: name a directory that exists");
+        let absolute = Path::new(&self.workspace).join(path).canonicalize();
+        let absolute = absolute.map_err(|error| bad(&format!("cannot be used: {error}")))?;
+        if !absolute.is_dir() {
+            return Err(bad("is not a directory"));
+        }
+        absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8"))
+    }
+}
+
+/// Reads the name of a teammate that a call is about.
+///
+/// # Errors
+/// A text for the model.
+pub(crate) fn teammate(name: &str) -> Result<Name, String> {
+    match Name::new(name) {
+        Ok(name) => Ok(name),
+        Err(_) if name == Name::lead().as_str() => Err("that is you: name a teammate".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Shows the team: who there is, what each does, and what waits for an answer.
+pub(crate) fn list(dir: &TeamDir) -> Outcome {
+    let shown = roster(dir).and_then(|roster| Ok(listed(&roster, &team(dir)?)));
+    shown.into()
+}
+
+fn listed(roster: &Roster, team: &Team) -> String {
+    let mates: Vec<&RosterMember> =
+        roster.members.iter().filter(|member| member.name != Name::lead()).collect();
+    if mates.is_empty() {
+        return "there are no teammates: spawn_teammate starts one".to_owned();
+    }
+    let mut lines: Vec<String> = mates.into_iter().map(line).collect();
+    let mut pending: Vec<&Request> = team.requests.values().filter(|request| request.is_pending()).collect();
+    pending.sort_by(|a, b| a.created_at.total_cmp(&b.created_at));
+    lines.extend(pending.into_iter().map(|request| waits(team, request)));
+    lines.join("\n")
+}
+
+fn line(member: &RosterMember) -> String {
+    let mut line = member.name.to_string();
+    let mut add = |text: std::fmt::Arguments<'_>| {
+        // Writing to a string cannot fail.
+        let _infallible = line.write_fmt(text);
+    };
+    if !member.role.is_empty() {
+        add(format_args!(" ({})", member.role));
+    }
+    add(format_args!(": {}", member.status.as_str()));
+    if member.status.is_ended() {
+        return line;
+    }
+    if !member.activity.is_empty() {
+        add(format_args!(", {}", member.activity));
+    }
+    if member.gate == Gate::Closed {
+        add(format_args!(", gate closed"));
+    }
+    line
+}
+
+fn waits(team: &Team, request: &Request) -> String {
+    let (id, member) = (&request.request_id, request.member());
+    match &request.payload {
+        Payload::Plan { plan } => {
+            let author = team.members.iter().find(|(name, _)| name.as_str() == member);
+            let by = match author.map(|(_, state)| state.record.approve_by).unwrap_or_default() {
+                ApproveBy::Person => "a person",
+                ApproveBy::Lead => "you",
+            };
+            format!("plan {id} of {member} waits for {by}: {}", summary_of(plan))
+        }
+        Payload::Shutdown { .. } => format!("shutdown {id} of {member} is pending"),
+    }
+}
+
+/// Shows where a request stands.
+pub(crate) fn status(dir: &TeamDir, request_id: &RequestId) -> Outcome {
+    let found = team(dir).and_then(|team| {
+        let request =
+            team.requests.get(request_id).ok_or_else(|| format!("no such request: {request_id}"))?;
+        Ok(stands(&team, request))
+    });
+    found.into()
+}
+
+fn stands(team: &Team, request: &Request) -> String {
+    let (member, status) = (request.member(), request.status.as_str());
+    let what = match request.kind {
+        Kind::Shutdown => "shutdown",
+        Kind::PlanApproval => "plan",
+    };
+    let mut text = format!("{what} {} of {member}: {status}", request.request_id);
+    if let Some(reason) = request.reason.as_deref().filter(|reason| !reason.trim().is_empty()) {
+        text.push_str(&format!(" ({reason})"));
+    }
+    if request.kind == Kind::Shutdown && request.status == Status::Approved {
+        let life =
+            team.members.iter().find(|(name, _)| name.as_str() == member).map(|(_, state)| &state.record);
+        let leaves = life.is_some_and(|it| it.incarnation == request.incarnation && !it.phase.is_ended());
+        text.push_str(if leaves { "; it is about to leave" } else { "; its process is gone" });
+    }
+    text
+}
+
+/// Returns the pending plan of this id: its author and the life that submitted it.
+///
+/// # Errors
+/// A text for the model.
+pub(crate) fn author(dir: &TeamDir, request_id: &RequestId) -> Result<(Name, u32), String> {
+    let team = team(dir)?;
+    let request = team.requests.get(request_id).ok_or_else(|| format!("no such request: {request_id}"))?;
+    let name = Name::of_inbox(request.member()).map_err(|error| error.to_string())?;
+    Ok((name, request.incarnation))
+}
+
+/// Tells whether a person sits at a terminal with `teamctl chat`: whoever does holds a shared lock.
+pub(crate) fn somebody_chats(dir: &TeamDir) -> bool {
+    match dir.open_file(&TeamPath::chat(), OFlags::RDONLY) {
+        // Let go with the descriptor.
+        Ok(file) => matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
+        Err(error) if error.is_not_found() => false,
+        Err(error) => {
+            tracing::warn!("cannot see whether somebody chats: {error}");
+            false
+        }
+    }
+}
+
+fn roster(dir: &TeamDir) -> Result<Roster, String> {
+    let roster = Roster::load(dir).map_err(|error| format!("cannot look up who runs: {error}"))?;
+    roster.ok_or_else(|| "cannot look up who runs: there is no roster".to_owned())
+}
+
+/// Folds the journal, as whoever reads it does.
+fn team(dir: &TeamDir) -> Result<Team, String> {
+    let unread = |why: String| format!("cannot read the journal: {why}");
+    let bytes = dir.read(&TeamPath::journal()).map_err(|error| unread(error.to_string()))?;
+    let mut team = Team::default();
+    for line in read_lines(&bytes) {
+        let (number, line) = line.map_err(|it| unread(format!("line {}: {}", it.number, it.why)))?;
+        team.apply(&line).map_err(|error| unread(format!("line {number}: {error}")))?;
+    }
+    Ok(team)
+}

@@ -13,11 +13,11 @@ use crate::outbox::Outbox;
 /// Each line carries the id that the transcript holds: a call that is repeated after a crash sends no second message.
 pub(crate) fn send_message(outbox: &Outbox, id: Uuid, to: &str, content: &str) -> Outcome {
     let sent = match to {
-        LEAD | USER => deliver(outbox, id, to, &Name::lead(), content).map(|()| format!("sent to {to}")),
-        ALL => broadcast(outbox, id, content),
         own if own == outbox.from().as_str() => {
             Err("a message to yourself goes nowhere: you have its text".to_owned())
         }
+        LEAD | USER => deliver(outbox, id, to, &Name::lead(), content).map(|()| format!("sent to {to}")),
+        ALL => broadcast(outbox, id, content),
         other => to_member(outbox, id, other, content),
     };
     sent.map_or_else(Outcome::error, Outcome::ok)
@@ -39,17 +39,22 @@ fn to_member(outbox: &Outbox, id: Uuid, to: &str, content: &str) -> Result<Strin
     }
 }
 
-fn broadcast(outbox: &Outbox, id: Uuid, content: &str) -> Result<String, String> {
+/// Sends a message to the lead and to everybody who runs, but not to the sender.
+pub(crate) fn broadcast(outbox: &Outbox, id: Uuid, content: &str) -> Result<String, String> {
     let running = roster(outbox)?.members.into_iter().filter(|member| !member.status.is_ended());
-    let others = running.map(|member| member.name).filter(|name| name != outbox.from());
+    // The lead reads what is said to all, whether its agent runs or not.
+    let others = running.map(|member| member.name).filter(|name| *name != Name::lead());
     let mut failed = Vec::new();
     let mut sent = Vec::new();
-    for name in [Name::lead()].into_iter().chain(others) {
+    for name in [Name::lead()].into_iter().chain(others).filter(|name| name != outbox.from()) {
         let message = outbox.message(id, ALL, Body::Broadcast).with_content(content);
         match outbox.send(&name, &message) {
             Ok(_) => sent.push(name.to_string()),
             Err(error) => failed.push(format!("{name} ({error})")),
         }
+    }
+    if sent.is_empty() && failed.is_empty() {
+        return Err("nobody else runs: the message was sent to nobody".to_owned());
     }
     let sent = format!("sent to {}", sent.join(", "));
     if failed.is_empty() { Ok(sent) } else { Err(format!("{sent}; not sent to {}", failed.join(", "))) }

@@ -84,6 +84,7 @@ impl View<'_> {
             request_id: self.team.let_go(&member.name).map(|request| request.request_id.clone()),
             unread: ended.unread,
             inbox: ended.inbox,
+            usage: self.live.usage(member),
             note: match next {
                 Next::End { note } => note,
                 Next::Restart => None,
@@ -93,6 +94,7 @@ impl View<'_> {
         let expired = self.expired_by(&member.name, event);
         let record = MemberRecord {
             ended_incarnation: restart.then_some(member.incarnation),
+            agent: self.team.shutdown_of(&member.name).is_some_and(|request| request.agent),
             expired,
             tell: self.news_for(&member.name, ids),
             ..MemberRecord::of(MemberEvent::Exited, self.after_exit(member, exit, end, restart))
@@ -136,6 +138,8 @@ impl View<'_> {
                 && self.team.let_go(&member.name).is_none()
         };
         let members = self.alive().filter(stays).map(|member| member.name.clone());
+        // The inbox of the lead is told in any case, and once.
+        let members = members.filter(|name| *name != Name::lead());
         std::iter::once(Name::lead()).chain(members).map(|to| Tell { to, id: ids.message() }).collect()
     }
 }

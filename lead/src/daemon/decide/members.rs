@@ -18,8 +18,8 @@ impl View<'_> {
     }
 
     fn try_spawn(&self, client: Client, order: &SpawnOrder, facts: &SpawnFacts) -> Result<Decision, Refusal> {
-        let name =
-            Name::new(order.name.as_str()).map_err(|e| Refusal::new(RefusalCode::Usage, e.to_string()))?;
+        // Whoever reads a name makes sure that it is one; `lead` is the lead agent.
+        let name = order.name.clone();
         let before = self.team.members.get(&name).map(|state| &state.record);
         self.may_begin(&name, before, order, facts)?;
         let member = match before.filter(|_| order.resume) {
@@ -64,6 +64,10 @@ impl View<'_> {
             let hint = format!("`teamctl spawn {name} --resume`, then `teamctl send {name} TEXT`");
             return refuse(RefusalCode::Usage, "a resumed teammate takes no prompt".into(), hint);
         }
+        if *name == Name::lead() && (order.plan || order.approve_by.is_some()) {
+            let hint = "`teamctl chat` starts it".into();
+            return refuse(RefusalCode::Usage, "the lead agent submits no plans".into(), hint);
+        }
         if let Some(Err(error)) = order.model.as_deref().map(str::parse::<ModelSpec>) {
             return refuse(RefusalCode::Usage, error.to_string(), error.hint().into());
         }
@@ -94,7 +98,9 @@ impl View<'_> {
             limits: order.limits.unwrap_or_default(),
             incarnation,
             conversation: incarnation,
-            begins_at: exit.as_ref().map_or(Position::START, |exit| exit.inbox),
+            begins_at: facts
+                .lead_inbox
+                .unwrap_or_else(|| exit.as_ref().map_or(Position::START, |exit| exit.inbox)),
             phase: next_phase(before, LifeEvent::Spawning),
             process: None,
             gate: if order.plan { Gate::Closed } else { Gate::Open },

@@ -3,9 +3,10 @@
 use teamd_shared::control::{Done, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, MemberRecord, Record, RequestEvent, Tell};
-use teamd_shared::member::{Gate, Member};
+use teamd_shared::member::{ApproveBy, Gate, Member};
+use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
-use teamd_shared::request::{self, Party, Request};
+use teamd_shared::request::{self, Kind, Party, Request};
 
 use super::{Decision, View, or_refuse};
 use crate::daemon::event::{Action, Client};
@@ -32,10 +33,13 @@ impl View<'_> {
             Refusal::new(RefusalCode::NotFound, format!("no such request: {request_id}"))
                 .hint("`teamctl plans` lists what can be answered")
         })?;
+        if client.agent {
+            self.agent_may_answer(request)?;
+        }
         let event = request::Event::Answer { by: Party::Lead, approve };
         match request.after(event, self.now.wall, feedback) {
             Ok(answered) => {
-                let to = Name::new(request.member()).ok();
+                let to = Name::of_inbox(request.member()).ok();
                 let tell = to.map(|to| Tell { to, id: ids.message() }).into_iter().collect();
                 let event = if approve { RequestEvent::Approved } else { RequestEvent::Rejected };
                 let done = Done::Answered { repeated: false };
@@ -57,6 +61,20 @@ impl View<'_> {
         }
     }
 
+    /// The lead agent answers the plans of those for whom a person has said so, and never its own.
+    fn agent_may_answer(&self, request: &Request) -> Result<(), Refusal> {
+        let author = self.team.members.iter().find(|(name, _)| name.as_str() == request.member());
+        let by = author.map(|(_, state)| state.record.approve_by).unwrap_or_default();
+        let own = request.member() == LEAD;
+        if request.kind != Kind::PlanApproval || !request.is_pending() || by == ApproveBy::Lead && !own {
+            return Ok(());
+        }
+        let (id, from) = (&request.request_id, request.member());
+        let message = format!("the plan {id} of {from} is a person's to answer");
+        let hint = format!("a person answers with `teamctl approve {id}` or `teamctl reject {id}`");
+        Err(Refusal::new(RefusalCode::Rejected, message).hint(hint))
+    }
+
     /// Closes the gate and asks for a plan, in one line.
     pub(super) fn request_plan(
         &self,
@@ -66,6 +84,11 @@ impl View<'_> {
         ids: &mut dyn Ids,
     ) -> Decision {
         let asked = self.running(name).and_then(|member| {
+            if *name == Name::lead() {
+                let message = "the lead agent submits no plans: nobody would answer them";
+                let hint = "tell it with `teamctl send lead TEXT`, or in `teamctl chat`";
+                return Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
+            }
             let member = Member { gate: Gate::Closed, ..self.updated(member) };
             let done = Done::Recorded { seq: self.team.seq + 1, incarnation: member.incarnation };
             let record = MemberRecord {

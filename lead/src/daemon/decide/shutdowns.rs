@@ -20,7 +20,7 @@ impl View<'_> {
     pub(super) fn shutdown(&self, client: Client, order: &ShutdownOrder, ids: &mut dyn Ids) -> Decision {
         let asked = self.running(&order.name).cloned().and_then(|member| {
             may_be_asked(order)?;
-            let (decision, request_id) = self.ask(&member, order, &[], ids);
+            let (decision, request_id) = self.ask(&member, order, client.agent, &[], ids);
             let done = Done::Asked { request_id, incarnation: member.incarnation };
             Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
         });
@@ -29,18 +29,20 @@ impl View<'_> {
 
     /// Asks a member to leave, or joins the request that is pending (or agreed) for this life.
     ///
-    /// `asked` are the records of the same decision: the ids in them are not in the state yet.
+    /// `agent`: the lead agent asks. `asked` are the records of the same decision: the ids in them are not in the state
+    /// yet.
     fn ask(
         &self,
         member: &Member,
         order: &ShutdownOrder,
+        agent: bool,
         asked: &[Record],
         ids: &mut dyn Ids,
     ) -> (Decision, RequestId) {
         let open = self.team.shutdown_of(&member.name);
         let open = open.filter(|request| matches!(request.status, Status::Pending | Status::Approved));
         if let Some(open) = open {
-            let decision = match with_force(open, order.force_after) {
+            let decision = match joined(open, order.force_after, agent) {
                 Some(request) => Decision::default().request(RequestEvent::Joined, request, Vec::new()),
                 None => Decision::default(),
             };
@@ -63,6 +65,7 @@ impl View<'_> {
             resolved_at: None,
             reason: None,
             answered_by: None,
+            agent,
         };
         let (id, tell) =
             (request.request_id.clone(), Tell { to: member.name.clone(), id: request.message_id });
@@ -139,7 +142,7 @@ impl View<'_> {
         self.alive().fold(first, |decision, member| {
             let (name, reason) = (member.name.clone(), reason.to_owned());
             let order = ShutdownOrder { name, reason, decide_within, force_after };
-            let asked = self.ask(member, &order, &decision.records, ids).0;
+            let asked = self.ask(member, &order, false, &decision.records, ids).0;
             decision.and(asked)
         })
     }
@@ -167,6 +170,14 @@ fn may_be_asked(order: &ShutdownOrder) -> Result<(), Refusal> {
     }
     let refusal = Refusal::new(RefusalCode::Usage, "a time to wait is a number of seconds, 0 or more");
     Err(refusal.hint("`teamctl shutdown --help` shows the flags"))
+}
+
+/// The request as it is when somebody joins it, if that changes it: it has more force, or the lead agent wants to know.
+fn joined(request: &Request, force_after: Option<f64>, agent: bool) -> Option<Request> {
+    let forced = with_force(request, force_after);
+    let told = agent && !request.agent;
+    (forced.is_some() || told)
+        .then(|| Request { agent: agent || request.agent, ..forced.unwrap_or_else(|| request.clone()) })
 }
 
 /// The request with more force, if the order brings more.

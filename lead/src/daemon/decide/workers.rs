@@ -168,6 +168,7 @@ impl View<'_> {
             resolved_at: None,
             reason: None,
             answered_by: None,
+            agent: false,
         };
         let before = self.team.pending(&member.name, Kind::PlanApproval).map(|plan| plan.request_id.clone());
         let expired = before.into_iter().collect();

@@ -13,6 +13,13 @@
 //! | `/shutdown_response ID approve\|reject REASON` | |
 //! | `/reject_shutdown REASON` | no call: the next shutdown request is rejected with this reason |
 //! | `/fail_model REASON` | no call: the model fails, as a service that is out of reach does |
+//! | `/spawn_teammate [--plan] NAME ROLE PROMPT` | the same in PROMPT: so it can hold several lines |
+//! | `/list_teammates` | |
+//! | `/broadcast TEXT` | the same in TEXT |
+//! | `/shutdown_request NAME REASON` | REASON may be missing |
+//! | `/shutdown_response ID` | where a request stands |
+//! | `/request_plan NAME TEXT` | the same in TEXT |
+//! | `/plan_approval ID approve\|reject FEEDBACK` | the lead agent's verdict, where ID is 8 hex digits; the same in FEEDBACK |
 //! | `/TOOL {…}` | any tool with its input as a JSON object |
 //! | `//…` | text that begins with `/` |
 //! | any other line that is not empty | text |
@@ -82,7 +89,12 @@ fn arguments(name: &str, rest: &str) -> Map<String, Value> {
         "read_file" => json!({ "path": rest }),
         "write_file" => json!({ "path": first, "content": unescape(second) }),
         "send_message" => json!({ "to": first, "content": unescape(second.trim_start()) }),
-        "plan_approval" => json!({ "plan": unescape(rest) }),
+        "plan_approval" => verdict(first, second).unwrap_or_else(|| json!({ "plan": unescape(rest) })),
+        "spawn_teammate" => spawn(rest),
+        "broadcast" => json!({ "content": unescape(rest) }),
+        "shutdown_request" => json!({ "teammate": first, "reason": second.trim_start() }),
+        "request_plan" => json!({ "teammate": first, "content": unescape(second.trim_start()) }),
+        "shutdown_response" if second.trim().is_empty() => json!({ "request_id": first }),
         "sleep" => json!({ "seconds": number(rest) }),
         "shutdown_response" => {
             let (verdict, reason) =
@@ -97,6 +109,33 @@ fn arguments(name: &str, rest: &str) -> Map<String, Value> {
         Value::Object(input) => input,
         _ => Map::new(),
     }
+}
+
+/// The lead agent's answer to a plan: an id as this project writes it, and a verdict. Any other text is a plan.
+fn verdict(id: &str, rest: &str) -> Option<Value> {
+    let is_id = id.len() == 8 && id.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c));
+    let (word, feedback) = parted(rest);
+    let approve = approval(word).as_bool().filter(|_| is_id)?;
+    Some(json!({ "request_id": id, "approve": approve, "feedback": unescape(feedback) }))
+}
+
+fn spawn(rest: &str) -> Value {
+    let (first, behind) = parted(rest);
+    let (plan, rest) = if first == "--plan" { (true, behind) } else { (false, rest) };
+    let (name, rest) = parted(rest);
+    let (role, prompt) = parted(rest);
+    let mut input = json!({ "name": name, "role": role, "prompt": unescape(prompt) });
+    if plan {
+        input["plan"] = Value::Bool(true);
+    }
+    input
+}
+
+/// Parts the first word from the rest.
+fn parted(text: &str) -> (&str, &str) {
+    let text = text.trim_start();
+    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (first, rest.trim_start())
 }
 
 /// A word that is no number goes on as it is, so that the tool can say so.
@@ -184,6 +223,41 @@ mod tests {
                 r#"/edit_file {"path":"a","old_text":"x","new_text":"y"}"#,
                 "edit_file",
                 json!({"path": "a", "old_text": "x", "new_text": "y"}),
+            ),
+            (
+                r"/spawn_teammate alice coder /bash make\n/send_message lead done",
+                "spawn_teammate",
+                json!({"name": "alice", "role": "coder", "prompt": "/bash make\n/send_message lead done"}),
+            ),
+            (
+                "/spawn_teammate --plan bob reviewer look at it",
+                "spawn_teammate",
+                json!({"name": "bob", "role": "reviewer", "prompt": "look at it", "plan": true}),
+            ),
+            ("/list_teammates", "list_teammates", json!({})),
+            ("/broadcast stop, please", "broadcast", json!({"content": "stop, please"})),
+            ("/shutdown_request bob", "shutdown_request", json!({"teammate": "bob", "reason": ""})),
+            (
+                "/shutdown_request bob well done",
+                "shutdown_request",
+                json!({"teammate": "bob", "reason": "well done"}),
+            ),
+            ("/shutdown_response a1b2c3d4", "shutdown_response", json!({"request_id": "a1b2c3d4"})),
+            (
+                "/request_plan bob the cache",
+                "request_plan",
+                json!({"teammate": "bob", "content": "the cache"}),
+            ),
+            (
+                "/plan_approval a1b2c3d4 reject smaller steps",
+                "plan_approval",
+                json!({"request_id": "a1b2c3d4", "approve": false, "feedback": "smaller steps"}),
+            ),
+            ("/plan_approval Please approve it", "plan_approval", json!({"plan": "Please approve it"})),
+            (
+                "/plan_approval a1b2c3d4 is the commit",
+                "plan_approval",
+                json!({"plan": "a1b2c3d4 is the commit"}),
             ),
             ("/dance wildly", "dance", json!({"input": "wildly"})),
             ("/dance", "dance", json!({})),

@@ -19,7 +19,9 @@ use crate::daemon::decide::{Decision, View, decide};
 use crate::daemon::event::{Action, Client, Ended, Event, Life, Now, SpawnFacts};
 use crate::daemon::live::Live;
 
-pub(super) const CLIENT: Client = Client { connection: 7, tag: 1 };
+pub(super) const CLIENT: Client = Client { connection: 7, tag: 1, agent: false };
+/// The lead agent, over the connection of its worker.
+pub(super) const AGENT: Client = Client { connection: 8, tag: 1, agent: true };
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 
 pub(super) struct Desk {
@@ -63,8 +65,13 @@ impl Desk {
         reply(&self.on(&Event::Command(CLIENT, command)))
     }
 
+    /// Runs a command of the lead agent; returns its reply.
+    pub(super) fn agent_asks(&mut self, command: Command) -> Result<Done, Refusal> {
+        reply(&self.on(&Event::Command(AGENT, command)))
+    }
+
     pub(super) fn spawn(&mut self, order: SpawnOrder) -> Result<Done, Refusal> {
-        let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned() };
+        let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
         reply(&self.on(&Event::Spawn(CLIENT, Box::new(order), facts)))
     }
 
@@ -155,7 +162,7 @@ pub(super) fn reply(decision: &Decision) -> Result<Done, Refusal> {
             _ => None,
         })
         .collect();
-    assert!(matches!(replies.as_slice(), [(client, _)] if **client == CLIENT), "{decision:?}");
+    assert!(matches!(replies.as_slice(), [(client, _)] if [CLIENT, AGENT].contains(client)), "{decision:?}");
     replies[0].1.clone()
 }
 
@@ -195,7 +202,7 @@ pub(super) fn nothing(decision: &Decision) -> bool {
 }
 
 pub(super) fn name(who: &str) -> Name {
-    Name::new(who).unwrap()
+    Name::of_inbox(who).unwrap()
 }
 
 pub(super) fn life(who: &str, incarnation: u32) -> Life {

@@ -1,5 +1,6 @@
 //! The decisions, cell by cell.
 
+mod agent;
 mod ends;
 mod ladder;
 mod people;

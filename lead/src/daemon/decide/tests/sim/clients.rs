@@ -21,7 +21,7 @@ impl World {
             return;
         }
         self.next_client += 1;
-        let client = Client { connection: self.next_client, tag: 1 };
+        let client = Client { connection: self.next_client, tag: 1, agent: false };
         let event = match self.rng.below(32) {
             0..=8 => self.order_spawn(client),
             9..=23 => Event::Command(client, self.order()),
@@ -104,7 +104,7 @@ impl World {
             resume,
             environment: environment(u32::try_from(client.connection).unwrap()),
         };
-        let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned() };
+        let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
         Event::Spawn(client, Box::new(order), facts)
     }
 

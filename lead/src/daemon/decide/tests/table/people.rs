@@ -11,7 +11,7 @@ use crate::daemon::event::{Action, Event, SpawnFacts};
 #[test]
 fn a_spawn_is_journaled_before_it_is_started_and_answered() {
     let mut desk = Desk::new();
-    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned() };
+    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
     let prompt = Some("count the files".to_owned());
     let spawned = desk.on(&Event::Spawn(CLIENT, Box::new(SpawnOrder { prompt, ..order("alice") }), facts));
     let [Record::Member(record)] = spawned.records.as_slice() else { panic!("{spawned:?}") };
@@ -54,9 +54,12 @@ fn a_spawn_that_makes_no_sense_is_refused_and_changes_nothing() {
     desk.asks("alice", Some(0.0));
     desk.later(0);
     desk.ends(&alice);
-    let (before, prompt, model) = (desk.team.clone(), Some("hi".to_owned()), Some("anthropic:x".to_owned()));
+    let (before, prompt, model) = (desk.team.clone(), Some("hi".to_owned()), Some("gpt".to_owned()));
     let cases = [
-        (SpawnOrder { name: teamd_shared::name::Name::lead(), ..order("bob") }, RefusalCode::Usage),
+        (
+            SpawnOrder { name: teamd_shared::name::Name::lead(), plan: true, ..order("bob") },
+            RefusalCode::Usage,
+        ),
         (SpawnOrder { resume: true, ..order("bob") }, RefusalCode::NotFound),
         (SpawnOrder { resume: true, prompt, ..order("alice") }, RefusalCode::Usage),
         (SpawnOrder { model, ..order("bob") }, RefusalCode::Usage),
@@ -68,6 +71,7 @@ fn a_spawn_that_makes_no_sense_is_refused_and_changes_nothing() {
     let facts = SpawnFacts {
         held: Some("process 7 holds its life lock".to_owned()),
         default_workspace: "/".to_owned(),
+        lead_inbox: None,
     };
     let held = desk.on(&Event::Spawn(CLIENT, Box::new(order("alice")), facts));
     assert_eq!(refusal(reply(&held)).0, RefusalCode::Conflict);

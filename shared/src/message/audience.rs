@@ -1,0 +1,123 @@
+//! What a message is to the one whose inbox it stands in, pure: the one place that says what wakes whom.
+
+use super::{Body, LEAD, Message, TEAMD, USER};
+use crate::name::Name;
+
+/// What a message is to its reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Concern {
+    /// Nothing: it stands in the inbox for somebody else, and is passed over.
+    None,
+    /// News for the next turn. It starts none.
+    News,
+    /// It starts a turn, together with others of its kind that come soon after it.
+    Soon,
+    /// It starts a turn.
+    Work,
+}
+
+/// A field of `teammate_terminated`: who asked that teammate to leave, where it was the lead agent.
+pub const ASKED_BY: &str = "asked_by";
+
+impl Message {
+    /// Tells what the message is to a reader.
+    ///
+    /// A shutdown request and a verdict act through the daemon's word, and the end of another teammate is news for the
+    /// next turn only. To the lead agent its teammates' plans and rejections are work, and what they say when they have
+    /// ended a piece of work is, after a moment. The end of a teammate is work for it only if it has asked for that.
+    pub fn concern(&self, reader: &Name) -> Concern {
+        if reader.as_str() == LEAD { self.concern_of_lead() } else { self.concern_of_teammate() }
+    }
+
+    /// Tells whether the message, by itself, starts a turn of a reader that is idle.
+    pub fn starts_a_turn(&self, reader: &Name) -> bool {
+        self.concern(reader) >= Concern::Soon
+    }
+
+    fn concern_of_teammate(&self) -> Concern {
+        match &self.body {
+            Body::Message | Body::Broadcast | Body::PlanRequest | Body::Unknown { .. } => Concern::Work,
+            Body::IdleNotification { .. } => Concern::Work,
+            Body::ShutdownRequest { .. }
+            | Body::ShutdownResponse { .. }
+            | Body::PlanApprovalRequest { .. }
+            | Body::PlanApprovalResponse { .. }
+            | Body::TeammateTerminated { .. } => Concern::News,
+        }
+    }
+
+    /// The inbox of the lead is that of the person, too, and the lead agent's own answers stand in it.
+    fn concern_of_lead(&self) -> Concern {
+        if self.from == LEAD || self.to.as_deref() == Some(USER) {
+            return Concern::None;
+        }
+        match &self.body {
+            // Of what is wrong with a file the person is told, who alone can mend it.
+            Body::Message if self.from == TEAMD => Concern::News,
+            Body::Message | Body::Broadcast | Body::Unknown { .. } => Concern::Work,
+            Body::PlanApprovalRequest { .. } | Body::ShutdownResponse { approve: false, .. } => Concern::Work,
+            Body::IdleNotification { .. } => Concern::Soon,
+            // Its own end is told to the others.
+            Body::TeammateTerminated { name, .. } if name == LEAD => Concern::None,
+            Body::TeammateTerminated { .. } if self.was_asked_by_lead() => Concern::Work,
+            Body::TeammateTerminated { .. } => Concern::News,
+            Body::ShutdownResponse { approve: true, .. }
+            | Body::ShutdownRequest { .. }
+            | Body::PlanRequest
+            | Body::PlanApprovalResponse { .. } => Concern::None,
+        }
+    }
+
+    fn was_asked_by_lead(&self) -> bool {
+        self.extra.get(ASKED_BY).is_some_and(|by| by == LEAD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Concern::{News, None, Soon, Work};
+    use super::*;
+
+    fn concerns(fields: &serde_json::Value) -> (Concern, Concern) {
+        let mut line = json!({"type": "message", "from": "bob", "to": "lead", "content": "x"});
+        for (name, value) in fields.as_object().unwrap() {
+            line[name] = value.clone();
+        }
+        let message = Message::parse(line.to_string().as_bytes()).unwrap();
+        (message.concern(&Name::new("alice").unwrap()), message.concern(&Name::lead()))
+    }
+
+    #[test]
+    fn what_wakes_a_teammate_and_what_wakes_the_lead_agent() {
+        let id = "a1b2c3d4";
+        for (fields, teammate, lead) in [
+            (json!({}), Work, Work),
+            (json!({"from": "user"}), Work, Work),
+            (json!({"type": "broadcast", "to": "all"}), Work, Work),
+            (json!({"type": "poem"}), Work, Work),
+            (json!({"from": "teamd"}), Work, News),
+            (json!({"to": "user"}), Work, None),
+            (json!({"from": "lead", "to": "user"}), Work, None),
+            (json!({"from": "lead"}), Work, None),
+            (json!({"type": "plan_request", "from": "user"}), Work, None),
+            (json!({"type": "idle_notification"}), Work, Soon),
+            (json!({"type": "idle_notification", "idle_reason": "failed"}), Work, Soon),
+            (json!({"type": "plan_approval_request", "request_id": id, "plan": "p"}), News, Work),
+            (json!({"type": "plan_approval_response", "request_id": id, "approve": true}), News, None),
+            (json!({"type": "shutdown_request", "request_id": id}), News, None),
+            (json!({"type": "shutdown_response", "request_id": id, "approve": true}), News, None),
+            (json!({"type": "shutdown_response", "request_id": id, "approve": false}), News, Work),
+            (json!({"type": "teammate_terminated", "from": "teamd", "name": "bob"}), News, News),
+            (json!({"type": "teammate_terminated", "from": "teamd", "name": "lead"}), News, None),
+            (
+                json!({"type": "teammate_terminated", "from": "teamd", "name": "bob", "asked_by": "lead"}),
+                News,
+                Work,
+            ),
+        ] {
+            assert_eq!(concerns(&fields), (teammate, lead), "{fields}");
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //! is told of the answer. The daemon decides: nothing here takes effect by itself.
 //!
 //! No call waits for what a teammate does: that wakes the lead agent when it comes. One waits for a person, who may
-//! take days: meanwhile the worker answers a shutdown, and can be interrupted.
+//! take days: meanwhile the worker answers a shutdown, hears the person, and can be interrupted.
 
 use std::time::Duration;
 
@@ -161,14 +161,14 @@ impl Session {
     }
 }
 
-/// Returns when nobody sits at a chat any more.
+/// Returns when nobody sits at a chat any more. Somebody may have deleted the sign of that: it is given anew by the next
+/// look.
 async fn nobody_chats(dir: &TeamDir) {
     let mut looks = tokio::time::interval(LOOK);
-    loop {
+    let mut missed = 0;
+    while missed < 2 {
         looks.tick().await;
-        if !lead::somebody_chats(dir) {
-            return;
-        }
+        missed = if lead::somebody_chats(dir) { 0 } else { missed + 1 };
     }
 }
 

@@ -72,15 +72,23 @@ pub(crate) fn run() -> std::process::ExitCode {
         |cli: &Cli| &cli.global,
         |cli, context| match cli.command {
             Command::Start(args) => start(context, &args),
-            Command::Stop(args) => stop(context, &args),
-            Command::Status => status(context),
+            Command::Stop(args) => {
+                context.warn_of_team_file();
+                stop(context, &args)
+            }
+            Command::Status => {
+                context.warn_of_team_file();
+                status(context)
+            }
             Command::Serve => Ok(daemon::serve(&context.path)),
         },
     )
 }
 
 fn start(context: &Context, args: &Start) -> CommandResult {
-    let options = daemon::StartOptions { dir: context.path.clone(), foreground: args.foreground };
+    context.team_file()?;
+    let settings = context.settings.clone();
+    let options = daemon::StartOptions { dir: context.path.clone(), foreground: args.foreground, settings };
     let started = daemon::start(options)?;
     // In the foreground it has run and ended by now: there is nothing to tell.
     if args.foreground && !started.already_running {

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::journal::Daemon;
-use crate::member::{Exit, Gate, Sandbox, Status};
+use crate::member::{Exit, Gate, Limits, Sandbox, Status};
 use crate::name::Name;
 use crate::process::Identity;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -65,10 +65,13 @@ pub struct RosterMember {
     /// How its commands are confined while its gate is open.
     #[serde(default)]
     pub sandbox: Sandbox,
+    /// What one piece of its work may cost.
+    #[serde(default)]
+    pub limits: Limits,
     /// What its conversation has cost so far, in tokens.
     #[serde(default)]
     pub usage: Usage,
-    /// What it does, in a few words; empty when it waits.
+    /// What it does, in a few words; when it waits, why it could not go on, or nothing.
     #[serde(default)]
     pub activity: String,
     /// Seconds since 1970, when its life began.

@@ -22,5 +22,6 @@ pub mod process;
 pub mod request;
 pub mod settings;
 pub mod team_dir;
+pub mod team_file;
 pub mod transcript;
 pub mod watch;

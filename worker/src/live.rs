@@ -12,6 +12,8 @@ use rustix::fs::OFlags;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
+use crate::model::Heard;
+
 /// The file.
 #[derive(Debug)]
 pub(crate) struct Live {
@@ -38,8 +40,15 @@ impl Live {
         };
     }
 
-    /// A piece of it has come.
-    pub(crate) fn push(&mut self, text: &str) {
+    /// Something of it is heard.
+    pub(crate) fn hear(&mut self, heard: Heard<'_>) {
+        match heard {
+            Heard::Text(text) => self.push(text),
+            Heard::Again => self.begin(),
+        }
+    }
+
+    fn push(&mut self, text: &str) {
         let Some(file) = &mut self.file else { return };
         let written = file.write_all(text.as_bytes());
         if self.or_complain(written).is_none() {

@@ -25,11 +25,11 @@ use crate::args::RunArgs;
 use crate::connection::{Identity, Link, be_born, take_from_stdin};
 use crate::live::Live;
 use crate::mailbox::{Mailbox, Waking};
-use crate::model::{Model, Persona};
+use crate::model::{Access, Model, Persona};
 use crate::outbox::Outbox;
 use crate::persona::{self, About};
 use crate::plan::Submission;
-use crate::replay::Standing;
+use crate::replay::{Owed, Standing};
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, Budget, State};
 use crate::tools::lead::Spawner;
@@ -114,7 +114,8 @@ impl Life {
             environment: welcome.environment.clone(),
         })?;
         let persona = persona(&self.dir, &name, &welcome, &toolbox);
-        let model = Model::from_spec(&welcome.model, &persona, &welcome.environment);
+        let access = Access { dir: &self.dir, environment: &welcome.environment };
+        let model = Model::from_spec(&welcome.model, &persona, access);
         let mut model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
         self.transcript.set_durable(settings.durability == Durability::Disk);
         let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity)?;
@@ -148,6 +149,9 @@ impl Life {
             .and_then(|call| Submission::resumed(kit, call, welcome.word.plan.as_ref()));
         let began = Instant::now();
         let mut state = State::new(beginning, welcome.word, began.elapsed());
+        if let Some(Owed::Idle { idle_reason, content, .. }) = &standing.owed {
+            state.rests(*idle_reason, content);
+        }
         if let Some(plan) = &submission {
             state.planning(plan.request_id.clone());
         }

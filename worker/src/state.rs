@@ -49,6 +49,8 @@ pub(crate) struct State {
     limits: Budget,
     /// What the conversation has cost so far.
     usage: Usage,
+    /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another one has begun.
+    trouble: String,
     interrupted: bool,
     end: Option<End>,
     background: bool,
@@ -208,6 +210,7 @@ impl State {
             spent: beginning.spent,
             limits: beginning.limits,
             usage: beginning.usage,
+            trouble: String::new(),
             interrupted: false,
             end: None,
             background: false,

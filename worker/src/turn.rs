@@ -24,13 +24,14 @@ impl Session {
         }
         let Self { desk, model, live, .. } = self;
         live.begin();
-        match desk.attend(model.answer(&mut |text| live.push(text))).await {
+        match desk.attend(model.answer(&mut |heard| live.hear(heard))).await {
             Ok(Ok(answer)) => self.answered(answer)?,
             // It is cut, and the model is asked again.
             Ok(Err(ModelError::TooLong(_))) if self.model.is_full() => self.desk.state.dropped(),
             Ok(Err(error)) => {
-                tracing::error!("the model failed: {error}");
-                self.closing = error.to_string();
+                let told = format!("{error} (hint: {})", error.hint());
+                tracing::error!("no answer: {told}");
+                self.closing = told;
                 self.desk.state.failed();
             }
             Err(_) => self.desk.state.dropped(),

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use teamd_shared::member::{ApproveBy, Restart, Status};
+use teamd_shared::member::{ApproveBy, Restart, SandboxMode, Status};
+use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 
 pub(crate) use value::{LogName, Mailbox, duration};
-use value::{approve_by, log_name, mailbox, restart, status, teammate};
+use value::{approve_by, log_name, mailbox, model, restart, sandbox, status, teammate, tokens};
 
 /// Where the help shows what every command takes.
 const EVERYWHERE: &str = "Options of every command";
@@ -98,6 +99,15 @@ pub(crate) enum Command {
     Wait(Wait),
     /// Take a teammate that has ended off the roster; its files go into the archive
     Forget(Forget),
+    /// Talk to the lead agent, which leads the team for you
+    ///
+    /// It is started if it does not run. Without a terminal it is told what stands on stdin, and its answers are
+    /// printed until the work is done: `echo "fix the failing test" | teamctl chat`
+    Chat(Chat),
+    /// Watch a teammate's conversation, and talk to it
+    ///
+    /// What you type is sent as a message. Leaving ends nothing.
+    Attach(Attach),
     /// Print a completion script for a shell
     ///
     /// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`
@@ -118,9 +128,9 @@ pub(crate) struct Spawn {
     /// Read the prompt from a file, or from stdin (-)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) prompt_file: Option<PathBuf>,
-    /// The model, as PROVIDER or PROVIDER:MODEL; this version has script
-    #[arg(long, value_name = "MODEL")]
-    pub(crate) model: Option<String>,
+    /// The model: script, anthropic[:MODEL] or openai[:MODEL] [default: by the key that is set, else script]
+    #[arg(long, value_name = "MODEL", value_parser = model)]
+    pub(crate) model: Option<ModelSpec>,
     /// The directory to work in [default: the one that holds the team directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: Option<PathBuf>,
@@ -130,6 +140,24 @@ pub(crate) struct Spawn {
     /// Who answers its plans [default: person]
     #[arg(long, value_name = "WHO", value_parser = approve_by())]
     pub(crate) approve_by: Option<ApproveBy>,
+    /// What its commands may write [default: workspace-write]; off: whatever you may
+    #[arg(long, value_name = "MODE", value_parser = sandbox())]
+    pub(crate) sandbox: Option<SandboxMode>,
+    /// Its commands reach no network
+    #[arg(long)]
+    pub(crate) no_network: bool,
+    /// A directory or file outside the workspace that its commands may write; may be repeated
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) writable: Vec<PathBuf>,
+    /// How many model calls one piece of its work may take [default: 50]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_turns: Option<u32>,
+    /// How many tokens one piece of its work may cost, such as 200k or 2M [default: no limit]
+    #[arg(long, value_name = "N", value_parser = tokens)]
+    pub(crate) max_tokens: Option<u64>,
+    /// Who is trusted to name its model's service: platform, embedded or a FILE of certificates
+    #[arg(long, value_name = "CA", value_hint = ValueHint::FilePath)]
+    pub(crate) ca: Option<PathBuf>,
     /// When it is started again after its worker ended [default: on-failure]
     #[arg(long, value_name = "POLICY", value_parser = restart())]
     pub(crate) restart: Option<Restart>,
@@ -156,9 +184,9 @@ pub(crate) struct Shutdown {
     /// How long to wait [default: 120s, with --force 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// How long its model has to decide, before its runtime says yes
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
-    pub(crate) decide_within: Duration,
+    /// How long its model has to decide, before its runtime says yes [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) decide_within: Option<Duration>,
     /// End it with signals after the timeout, whatever it says (0: at once)
     #[arg(long)]
     pub(crate) force: bool,
@@ -328,6 +356,38 @@ pub(crate) struct Forget {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Chat {
+    /// The model of a lead agent that is started, as PROVIDER or PROVIDER:MODEL
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// The directory in which it works [default: the one that holds the team directory]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Begin a new conversation where none goes on; else the last one is resumed
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Show the last N entries of the conversation at first
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) last: usize,
+    /// Without a terminal: how long to wait until the work is done [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Attach {
+    /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
+    pub(crate) name: Name,
+    /// Show the last N entries of the conversation at first
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) last: usize,
+    /// Without a terminal: how long to wait until the work is done [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// The shell
     pub(crate) shell: Shell,
@@ -390,6 +450,11 @@ mod tests {
             "teamctl spawn a --prompt x --prompt-file y",
             "teamctl spawn a --restart always",
             "teamctl spawn a --timeout soon",
+            "teamctl spawn a --model gpt",
+            "teamctl spawn a --sandbox none",
+            "teamctl spawn a --max-turns 0",
+            "teamctl spawn a --max-tokens 0",
+            "teamctl spawn a --max-tokens many",
             "teamctl shutdown",
             "teamctl shutdown a --all",
             "teamctl send ../x hi",
@@ -427,9 +492,14 @@ mod tests {
         let Command::Spawn(spawn) = parse(line).unwrap() else { panic!() };
         assert_eq!(spawn.timeout, Duration::from_secs(120));
         assert_eq!((spawn.restart, spawn.approve_by), (Some(Restart::Never), Some(ApproveBy::Lead)));
+        let line = "teamctl spawn a --max-tokens 1.5M --max-turns 7 --sandbox off --model openai:q:8b";
+        let Command::Spawn(spawn) = parse(line).unwrap() else { panic!() };
+        assert_eq!((spawn.max_tokens, spawn.max_turns), (Some(1_500_000), Some(7)));
+        assert_eq!(spawn.sandbox, Some(SandboxMode::Off));
+        assert_eq!(spawn.model.unwrap().to_string(), "openai:q:8b");
         let Command::Shutdown(shutdown) = parse("teamctl shutdown a b").unwrap() else { panic!() };
         assert_eq!((shutdown.names.len(), shutdown.timeout), (2, None));
-        assert_eq!(shutdown.decide_within, Duration::from_secs(30));
+        assert_eq!(shutdown.decide_within, None);
         let Command::Wait(wait) = parse("teamctl wait a --for idle,shutdown").unwrap() else { panic!() };
         assert_eq!(wait.status, [Status::Idle, Status::Shutdown]);
     }

@@ -10,6 +10,7 @@ use teamd_shared::journal::Team;
 use teamd_shared::member::{Doing, Status};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, Stamp, TeamDir, TeamPath};
+use teamd_shared::transcript::Usage;
 
 use super::event::{Life, Now};
 use super::journal::version_of;
@@ -72,14 +73,16 @@ impl RosterFile {
         }
     }
 
-    /// Returns what the worker of a life last said that it does, as an earlier daemon wrote it down.
-    pub(super) fn last_said(before: &Roster, life: &Life) -> Option<Doing> {
+    /// Returns what the worker of a life last said that it does, and what its conversation had cost, as an earlier
+    /// daemon wrote it down.
+    pub(super) fn last_said(before: &Roster, life: &Life) -> Option<(Doing, Usage)> {
         let member = before.member(&life.name).filter(|member| member.incarnation == life.incarnation)?;
-        match member.status {
-            Status::Idle => Some(Doing::Idle),
-            Status::Working => Some(Doing::Working),
-            _ => None,
-        }
+        let doing = match member.status {
+            Status::Idle => Doing::Idle,
+            Status::Working => Doing::Working,
+            _ => Doing::Starting,
+        };
+        (doing != Doing::Starting || !member.usage.is_nothing()).then_some((doing, member.usage))
     }
 
     /// Takes over how a member stands now.
@@ -105,7 +108,8 @@ impl RosterFile {
             workspace: member.workspace.clone(),
             gate: member.gate,
             sandbox: member.sandbox.clone(),
-            usage: said.usage,
+            limits: member.limits,
+            usage: live.usage(member),
             activity: if status.is_ended() { String::new() } else { said.activity },
             spawned_at: member.spawned_at,
             updated_at: since,

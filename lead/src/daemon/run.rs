@@ -44,12 +44,12 @@ const BATCH: usize = 512;
 pub(super) fn serve(
     dir: &Path,
     lock: TeamLock,
+    settings: Settings,
     ready: impl FnOnce() -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     deny_tracing();
     adopt_orphans();
     raise_file_limit();
-    let settings = Settings::from_env()?;
     let dir = Arc::new(TeamDir::create(dir)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;
@@ -282,9 +282,9 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
     let (events, found) = reconcile(dispatcher);
     for event in &events {
         if let Event::Found { life } = event
-            && let Some(doing) = before.and_then(|before| RosterFile::last_said(before, life))
+            && let Some((doing, usage)) = before.and_then(|before| RosterFile::last_said(before, life))
         {
-            dispatcher.live.recall(life, doing);
+            dispatcher.live.recall(life, doing, usage);
         }
     }
     let written = dispatcher.record_start(record);

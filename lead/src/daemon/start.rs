@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::control::{self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, Request};
 use teamd_shared::logging;
 use teamd_shared::process::close_inherited;
+use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 
 use super::lock::TeamLock;
@@ -31,6 +32,8 @@ pub(crate) struct StartOptions {
     pub(crate) dir: PathBuf,
     /// Whether this process becomes the daemon: for systemd and containers.
     pub(crate) foreground: bool,
+    /// Its settings.
+    pub(crate) settings: Settings,
 }
 
 /// A daemon that answers.
@@ -66,10 +69,10 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
         Err(started) => Ok(started),
         Ok(lock) if options.foreground => {
             logging::to_stderr();
-            run::serve(dir.root(), lock, || Ok(()))?;
+            run::serve(dir.root(), lock, options.settings, || Ok(()))?;
             Ok(Started { pid: std::process::id(), already_running: false })
         }
-        Ok(lock) => detach(&dir, lock),
+        Ok(lock) => detach(&dir, lock, &options.settings),
     }
 }
 
@@ -122,7 +125,7 @@ async fn ping(dir: &TeamDir) -> Option<(u32, bool)> {
 }
 
 /// Starts this program again as the daemon, with the lock as its standard input.
-fn detach(dir: &TeamDir, lock: TeamLock) -> Result<Started, CommandError> {
+fn detach(dir: &TeamDir, lock: TeamLock, settings: &Settings) -> Result<Started, CommandError> {
     let log = open_log(dir)?;
     let program = std::env::current_exe().map_err(|e| failed("cannot find its own program", &e))?;
     let mut child = Command::new(program)
@@ -130,6 +133,7 @@ fn detach(dir: &TeamDir, lock: TeamLock) -> Result<Started, CommandError> {
         .arg(dir.root())
         .arg("serve")
         .current_dir("/")
+        .envs(settings.variables())
         .stdin(lock.into_file())
         .stdout(Stdio::piped())
         .stderr(log)
@@ -158,8 +162,8 @@ fn detach(dir: &TeamDir, lock: TeamLock) -> Result<Started, CommandError> {
 
 /// Runs as the detached daemon: `teamd serve`, which only `teamd start` calls.
 pub(crate) fn serve(dir: &Path) -> ExitCode {
-    let ended = become_daemon(dir)
-        .and_then(|lock| run::serve(dir, lock, || say(&Readiness::Ready { pid: std::process::id() })));
+    let ready = || say(&Readiness::Ready { pid: std::process::id() });
+    let ended = become_daemon(dir).and_then(|lock| run::serve(dir, lock, Settings::from_env()?, ready));
     let Err(error) = ended else { return ExitCode::Done };
     tracing::error!("{error}");
     let hint = error.next_step().map(str::to_owned);

@@ -12,13 +12,13 @@ mod remote;
 mod script;
 mod service;
 
-use teamd_shared::environment::Environment;
 use teamd_shared::model_spec::{ModelSpec, Provider, UnknownModel};
 use teamd_shared::transcript::{Block, Cut, Event, Usage};
 
 pub(crate) use remote::{Compaction, Persona, Remote};
 pub(crate) use script::Script;
-use service::Service;
+pub(crate) use service::{Access, Heard};
+use service::{Service, Trouble};
 
 /// One answer: text and calls, in order.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +40,9 @@ pub(crate) enum ModelError {
     /// The conversation does not fit into the window of the model any more.
     #[error("the conversation is too long for the model: {0}")]
     TooLong(String),
+    /// Its service cannot be used, or did not answer.
+    #[error(transparent)]
+    Trouble(Trouble),
     /// The model was asked, and could not answer.
     #[error("the model failed: {0}")]
     Failed(String),
@@ -47,11 +50,12 @@ pub(crate) enum ModelError {
 
 impl ModelError {
     /// Returns what to do next. Fits behind "hint: ".
-    pub(crate) fn hint(&self) -> &'static str {
+    pub(crate) fn hint(&self) -> String {
         match self {
-            Self::Unknown(unknown) => unknown.hint(),
-            Self::TooLong(_) => "give the work to a teammate that begins afresh",
-            Self::Failed(_) => "send the message again, later",
+            Self::Unknown(unknown) => unknown.hint().to_owned(),
+            Self::TooLong(_) => "give the work to a teammate that begins afresh".to_owned(),
+            Self::Trouble(trouble) => trouble.hint(),
+            Self::Failed(_) => "send the message again, later".to_owned(),
         }
     }
 }
@@ -70,16 +74,12 @@ impl Model {
     ///
     /// # Errors
     /// [`ModelError`] if there is none, or it cannot be used.
-    pub(crate) fn from_spec(
-        spec: &str,
-        persona: &Persona,
-        environment: &Environment,
-    ) -> Result<Self, ModelError> {
+    pub(crate) fn from_spec(spec: &str, persona: &Persona, access: Access<'_>) -> Result<Self, ModelError> {
         let spec: ModelSpec = spec.parse().map_err(ModelError::Unknown)?;
         match spec.provider {
             Provider::Script => Ok(Self::Script(Script::default())),
             Provider::Anthropic | Provider::OpenAi => {
-                let service = Service::new(spec, environment)?;
+                let service = Service::new(&spec, access)?;
                 Ok(Self::Remote(Box::new(Remote::new(service, persona))))
             }
         }
@@ -116,7 +116,7 @@ impl Model {
     ///
     /// # Errors
     /// [`ModelError`] if there is no answer to be had.
-    pub(crate) async fn answer(&mut self, heard: &mut dyn FnMut(&str)) -> Result<Answer, ModelError> {
+    pub(crate) async fn answer(&mut self, heard: &mut dyn FnMut(Heard<'_>)) -> Result<Answer, ModelError> {
         match self {
             Self::Script(script) => match script.failure() {
                 Some(why) => Err(ModelError::Failed(why)),
@@ -129,7 +129,11 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use teamd_shared::environment::Environment;
+    use teamd_shared::team_dir::TeamDir;
 
     fn persona() -> Persona {
         let name = teamd_shared::name::Name::new("alice").unwrap();
@@ -138,12 +142,15 @@ mod tests {
 
     #[test]
     fn a_model_that_this_version_lacks_is_named_with_a_way_on() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+        let access = Access { dir: &dir, environment: &Environment::default() };
         for spec in ["", "Script", "script:fast", "gpt"] {
-            let error = Model::from_spec(spec, &persona(), &Environment::default()).unwrap_err();
+            let error = Model::from_spec(spec, &persona(), access).unwrap_err();
             assert!(error.to_string().contains(&format!("{spec:?}")), "{error}");
             assert!(error.hint().contains("`script`"));
         }
-        let script = Model::from_spec("script", &persona(), &Environment::default());
+        let script = Model::from_spec("script", &persona(), access);
         assert!(matches!(script, Ok(Model::Script(_))));
     }
 }

@@ -7,7 +7,7 @@ use super::compaction;
 use super::conversation::Conversation;
 use super::prompt::{Prompt, Tool};
 use super::service::Service;
-use super::{Answer, ModelError};
+use super::{Answer, Heard, ModelError};
 
 /// The most tokens that a summary may have.
 const MAX_SUMMARY: u64 = 4096;
@@ -70,7 +70,7 @@ impl Remote {
     }
 
     /// Asks the service.
-    pub(crate) async fn answer(&mut self, heard: &mut dyn FnMut(&str)) -> Result<Answer, ModelError> {
+    pub(crate) async fn answer(&mut self, heard: &mut dyn FnMut(Heard<'_>)) -> Result<Answer, ModelError> {
         self.conversation.settle();
         let prompt = Prompt {
             system: &self.persona.system,

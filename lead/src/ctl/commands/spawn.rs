@@ -1,14 +1,17 @@
 //! `teamctl spawn`: starts a teammate, and returns when its worker is ready.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 use teamd_shared::config::RosterMember;
 use teamd_shared::control::{Await, Command, Done, SpawnOrder};
 use teamd_shared::environment::Environment;
-use teamd_shared::member::Status;
+use teamd_shared::member::{Limits, SandboxMode, Status};
+use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::team_file::resolve::{Asked, Flags, ModelFrom, Resolved, missing_key, resolve};
 
 use crate::client::{Client, unexpected};
 use crate::ctl::args::Spawn;
@@ -25,43 +28,92 @@ const LOG_LINES: usize = 10;
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
     let dir = context.dir()?;
-    let order = order(&args)?;
+    let environment = Environment::of_self();
+    let resolved = settle(context, &dir, (&args.name, &flags(&dir, &args)?), &environment)?;
+    let built_in = resolved.model_from == ModelFrom::Default;
+    let order = resolved.order(args.name.clone(), environment);
     block_on(async {
-        let mut interrupt = Interrupt::catch()?;
-        let asking = async {
-            let mut client = Client::connect(&dir).await?;
-            let done = client.call(Command::Spawn(Box::new(order))).await?;
-            Ok((client, done))
-        };
-        let (client, incarnation, skipped) = match interrupt.or(args.name.as_str(), asking).await? {
-            (client, Done::Spawning { incarnation, skipped }) => (client, incarnation, skipped),
-            (_, other) => return Err(unexpected(&other)),
-        };
-        let waiting = Waiting { dir: &dir, out: &context.out, timeout: Some(args.timeout) };
-        let ready = Command::Await { name: args.name.clone(), incarnation, what: Await::Ready };
-        let (pid, status) = match waiting.one((client, interrupt), ready).await {
-            One::Done(Done::Ready { pid, status }) => (pid, status),
-            other => return Err(not_ready(&dir, &args, other)),
-        };
-        if skipped > 0 {
-            let messages = if skipped == 1 { "1 message" } else { &format!("{skipped} messages") };
-            context.out.note(format_args!(
-                "{messages} of the earlier life will not be read (`--resume` reads them)"
-            ));
-        }
-        tell_model(context, &dir, &args)?;
-        report(context, &args.name, pid, incarnation, status)
+        let started = start(context, &dir, order, args.timeout).await?;
+        tell(context, &dir, &args.name, built_in)?;
+        report(context, &args.name, &started)
     })
 }
 
-fn order(args: &Spawn) -> Result<SpawnOrder, CommandError> {
+/// A worker that is ready.
+pub(in crate::ctl) struct Started {
+    pid: u32,
+    incarnation: u32,
+    status: Status,
+}
+
+/// Gives the order, and waits until the worker is ready.
+///
+/// # Errors
+/// As the daemon refuses, or [`ExitCode::Failed`], [`ExitCode::TimedOut`] or [`ExitCode::Interrupted`] if it is not ready.
+pub(in crate::ctl) async fn start(
+    context: &Context,
+    dir: &TeamDir,
+    order: SpawnOrder,
+    timeout: Duration,
+) -> Result<Started, CommandError> {
+    let name = order.name.clone();
+    let mut interrupt = Interrupt::catch()?;
+    let asking = async {
+        let mut client = Client::connect(dir).await?;
+        let done = client.call(Command::Spawn(Box::new(order))).await?;
+        Ok((client, done))
+    };
+    let (client, incarnation, skipped) = match interrupt.or(name.as_str(), asking).await? {
+        (client, Done::Spawning { incarnation, skipped }) => (client, incarnation, skipped),
+        (_, other) => return Err(unexpected(&other)),
+    };
+    let waiting = Waiting { dir, out: &context.out, timeout: Some(timeout) };
+    let ready = Command::Await { name: name.clone(), incarnation, what: Await::Ready };
+    let (pid, status) = match waiting.one((client, interrupt), ready).await {
+        One::Done(Done::Ready { pid, status }) => (pid, status),
+        other => return Err(not_ready(dir, &name, timeout, other)),
+    };
+    if skipped > 0 {
+        let messages = if skipped == 1 { "1 message" } else { &format!("{skipped} messages") };
+        context
+            .out
+            .note(format_args!("{messages} of the earlier life will not be read (`--resume` reads them)"));
+    }
+    Ok(Started { pid, incarnation, status })
+}
+
+/// Works out what holds for a teammate (or the lead agent): the command line, the environment, `team.toml`.
+///
+/// # Errors
+/// For what makes no sense, and a workspace that is none.
+pub(in crate::ctl) fn settle(
+    context: &Context,
+    dir: &TeamDir,
+    (name, flags): (&Name, &Flags),
+    environment: &Environment,
+) -> Result<Resolved, CommandError> {
+    let roster = roster::load(dir)?;
+    let asked = Asked { name, flags, earlier: roster.member(name) };
+    let lookup = |variable: &str| environment.value(variable);
+    let mut resolved = resolve(asked, &lookup, context.team_file()?)?;
+    // What stands in the file was not looked at yet.
+    if let Some(named) = &mut resolved.workspace {
+        *named = workspace(Path::new(named))?;
+    }
+    let recorded = || roster.member(name).and_then(|member| member.model.parse().ok());
+    if let Some(model) = resolved.model.clone().or_else(recorded) {
+        warn_of_missing_key(context, name, &model, environment);
+    }
+    Ok(resolved)
+}
+
+fn flags(dir: &TeamDir, args: &Spawn) -> Result<Flags, CommandError> {
     let prompt = match (&args.prompt, &args.prompt_file) {
         (Some(text), _) => Some(text.clone()),
         (None, Some(path)) => Some(text::from_file(path)?),
         (None, None) => None,
     };
-    Ok(SpawnOrder {
-        name: args.name.clone(),
+    Ok(Flags {
         role: args.role.clone(),
         prompt: prompt.map(|text| text::not_blank(text, "prompt")).transpose()?,
         model: args.model.clone(),
@@ -69,16 +121,50 @@ fn order(args: &Spawn) -> Result<SpawnOrder, CommandError> {
         plan: args.plan,
         approve_by: args.approve_by,
         restart: args.restart,
-        instructions: None,
-        sandbox: None,
-        limits: None,
+        sandbox: args.sandbox,
+        no_network: args.no_network,
+        writable: args.writable.iter().map(|path| writable(dir, path)).collect::<Result<_, _>>()?,
+        limits: Limits { max_turns: args.max_turns, max_tokens: args.max_tokens },
+        ca: args.ca.as_deref().map(authorities).transpose()?,
         resume: args.resume,
-        environment: Environment::of_self(),
     })
 }
 
+/// Makes a path absolute that commands may write.
+fn writable(dir: &TeamDir, path: &Path) -> Result<String, CommandError> {
+    let bad = |why: String| {
+        CommandError::new(ExitCode::Usage, format!("--writable {} {why}", path.display()))
+            .hint("name a directory or a file that exists, outside the team directory")
+    };
+    let absolute = path.canonicalize().map_err(|error| bad(format!("cannot be used: {error}")))?;
+    if absolute.starts_with(dir.root()) {
+        return Err(bad("is in the team directory, which no command of a teammate may write".to_owned()));
+    }
+    absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
+}
+
+/// Reads whose word counts for a service's name: two are built in, anything else is a file. (One that is called like
+/// them is `./platform`.)
+fn authorities(named: &Path) -> Result<String, CommandError> {
+    if let Some(built_in) = named.to_str().filter(|name| matches!(*name, "platform" | "embedded")) {
+        return Ok(built_in.to_owned());
+    }
+    let bad = |why: String| {
+        CommandError::new(ExitCode::Usage, format!("--ca {} {why}", named.display()))
+            .hint("it is `platform`, `embedded`, or a file of certificates in PEM")
+    };
+    // Not resolved any further: what a link names may be renewed.
+    let absolute = std::path::absolute(named).map_err(|error| bad(format!("cannot be used: {error}")))?;
+    match absolute.metadata() {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => return Err(bad("is not a file".to_owned())),
+        Err(error) => return Err(bad(format!("cannot be used: {error}"))),
+    }
+    absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
+}
+
 /// Makes the workspace absolute: the daemon has another current directory.
-fn workspace(path: &Path) -> Result<String, CommandError> {
+pub(in crate::ctl) fn workspace(path: &Path) -> Result<String, CommandError> {
     let bad = |why: String| {
         CommandError::new(ExitCode::Failed, format!("the workspace {} {why}", path.display()))
             .hint("name a directory that exists, or make it first")
@@ -90,8 +176,7 @@ fn workspace(path: &Path) -> Result<String, CommandError> {
     absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
 }
 
-fn not_ready(dir: &TeamDir, args: &Spawn, ended: One) -> CommandError {
-    let name = &args.name;
+fn not_ready(dir: &TeamDir, name: &Name, timeout: Duration, ended: One) -> CommandError {
     match ended {
         One::Done(other) => unexpected(&other),
         One::Refused(refusal) => {
@@ -109,7 +194,7 @@ fn not_ready(dir: &TeamDir, args: &Spawn, ended: One) -> CommandError {
                 .hint(format!("`teamctl log {name}` shows its log"))
         }
         One::TimedOut => {
-            let time = clock::span(args.timeout.as_secs_f64());
+            let time = clock::span(timeout.as_secs_f64());
             CommandError::new(ExitCode::TimedOut, format!("{name} is not ready after {time}")).hint(format!(
                 "it goes on starting: `teamctl status {name}` and `teamctl log {name}` show how far it is"
             ))
@@ -127,21 +212,38 @@ fn end_of_log(dir: &TeamDir, name: &Name) -> Vec<String> {
     lines.iter().map(|line| escape::line(&String::from_utf8_lossy(line)).into_owned()).collect()
 }
 
-/// A person who named no model and has no key gets the built-in one, and must know: once, with the first teammate.
-fn tell_model(context: &Context, dir: &TeamDir, args: &Spawn) -> Result<(), CommandError> {
+/// Whoever names a service and has no key for it will see every piece of work fail.
+fn warn_of_missing_key(context: &Context, name: &Name, model: &ModelSpec, environment: &Environment) {
+    if let Some(missing) = missing_key(model, &|variable| environment.value(variable)) {
+        let model = model.to_string();
+        context.out.note(format_args!("{name} is to use {}, and no key for it is set", escape::line(&model)));
+        context.out.hint(format_args!(
+            "set {missing}, then `teamctl shutdown {name}` and `teamctl spawn {name} --resume`"
+        ));
+    }
+}
+
+/// Says what must not go unnoticed. A person who named no model and has no key gets the built-in one: that is told
+/// once, with the first teammate.
+fn tell(context: &Context, dir: &TeamDir, name: &Name, built_in: bool) -> Result<(), CommandError> {
     let roster = roster::load(dir)?;
-    let (this, others): (Vec<_>, Vec<_>) = roster.members.iter().partition(|member| member.name == args.name);
+    let (this, others): (Vec<_>, Vec<_>) = roster.members.iter().partition(|member| member.name == *name);
     let scripted = |member: &&RosterMember| member.model == "script";
-    if args.model.is_none() && !args.resume && this.iter().any(scripted) && !others.iter().any(scripted) {
+    if built_in && this.iter().any(scripted) && !others.iter().any(scripted) {
         context.out.note(format_args!(
-            "no model is named and no key is set: {} runs the built-in `script` model, which does what lines such as `/bash make` say",
-            args.name
+            "no model is named and no key is set: {name} runs the built-in `script` model, which does what lines such as `/bash make` say"
+        ));
+    }
+    if this.iter().any(|member| member.sandbox.mode == SandboxMode::Off) {
+        context.out.note(format_args!(
+            "the commands of {name} are not confined (sandbox off): they may do whatever you may"
         ));
     }
     Ok(())
 }
 
-fn report(context: &Context, name: &Name, pid: u32, incarnation: u32, status: Status) -> CommandResult {
+fn report(context: &Context, name: &Name, started: &Started) -> CommandResult {
+    let Started { pid, incarnation, status } = started;
     if context.out.is_json() {
         context.out.json(&json!({"name": name, "pid": pid, "incarnation": incarnation, "status": status}))?;
     } else {
@@ -162,5 +264,26 @@ mod tests {
         let error = workspace(Path::new("/dev/null")).unwrap_err();
         assert_eq!(error.message(), "the workspace /dev/null is not a directory");
         assert!(workspace(Path::new("/no/such")).unwrap_err().message().contains("cannot be used"));
+    }
+
+    #[test]
+    fn what_may_be_written_is_there_and_outside_of_the_team_directory() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let shown = scratch.path().canonicalize().unwrap();
+        assert_eq!(writable(&dir, &scratch.path().join(".team/..")).unwrap(), shown.to_str().unwrap());
+        for bad in [".team", ".team/inbox", "nowhere"] {
+            let error = writable(&dir, &scratch.path().join(bad)).unwrap_err();
+            assert_eq!(error.code(), ExitCode::Usage, "{bad}");
+        }
+    }
+
+    #[test]
+    fn authorities_are_built_in_or_a_file() {
+        assert_eq!(authorities(Path::new("platform")).as_deref(), Ok("platform"));
+        assert!(authorities(Path::new("Cargo.toml")).unwrap().ends_with("/lead/Cargo.toml"));
+        for bad in ["nowhere.pem", "src"] {
+            assert_eq!(authorities(Path::new(bad)).unwrap_err().code(), ExitCode::Usage, "{bad}");
+        }
     }
 }

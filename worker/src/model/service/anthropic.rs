@@ -1,0 +1,134 @@
+//! Anthropic's Messages API: a prompt becomes a request. Pure.
+//!
+//! Sources: the API reference of `POST /v1/messages`, version 2023-06-01, and its guides to tool use and prompt
+//! caching. At most four places of a request may be marked for the cache, which looks back at most 20 blocks from
+//! each. The marks stand behind the tools (which all teammates share), behind the system's text, and behind the last
+//! two turns of the user: what the request before has put into the cache ends exactly at the first of these two,
+//! however many blocks came since.
+
+mod stream;
+
+use serde_json::{Map, Value, json};
+
+use super::catalog::max_output;
+use super::failure::Complaint;
+use super::settings::Key;
+use super::wire::{Reading, Wire, name, object};
+use crate::model::prompt::{Part, Prompt, Role, Tool, Turn};
+
+/// The wire format of one model.
+#[derive(Debug)]
+pub(super) struct Anthropic {
+    model: String,
+    /// Whether what the model thought is sent back. A model does not take back what another one thought, or what
+    /// it thought in a conversation that was summed up since.
+    keeps_opaque: bool,
+}
+
+impl Anthropic {
+    /// Makes the format for a model.
+    pub(super) fn new(model: &str) -> Self {
+        Self { model: model.to_owned(), keeps_opaque: true }
+    }
+
+    fn message(&self, turn: &Turn, marked: bool) -> Value {
+        let role = match turn.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        let mut content: Vec<_> = turn.parts.iter().filter_map(|part| self.block(part)).collect();
+        if content.is_empty() {
+            content.push(json!({ "type": "text", "text": "(nothing)" }));
+        }
+        if marked {
+            content.last_mut().map(mark);
+        }
+        json!({ "role": role, "content": content })
+    }
+
+    fn block(&self, part: &Part) -> Option<Value> {
+        match part {
+            Part::Text(text) if text.trim().is_empty() => None,
+            Part::Text(text) => Some(json!({ "type": "text", "text": text })),
+            Part::Call { id, name: tool, input } => {
+                let (id, tool) = (wire_id(id), name(tool));
+                Some(json!({ "type": "tool_use", "id": id, "name": tool, "input": object(input) }))
+            }
+            Part::Result { id, content, is_error } => {
+                let content = if content.is_empty() { "(no output)" } else { content };
+                let mut result =
+                    json!({ "type": "tool_result", "tool_use_id": wire_id(id), "content": content });
+                if *is_error {
+                    result["is_error"] = Value::Bool(true);
+                }
+                Some(result)
+            }
+            // Another provider's has no type.
+            Part::Opaque(value) => (self.keeps_opaque && value["type"].is_string()).then(|| value.clone()),
+        }
+    }
+}
+
+impl Wire for Anthropic {
+    fn path(&self) -> &'static str {
+        "v1/messages"
+    }
+
+    fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)> {
+        let key = key.map(|key| match key.variable {
+            "ANTHROPIC_AUTH_TOKEN" => ("authorization", format!("Bearer {}", key.expose())),
+            _ => ("x-api-key", key.expose().to_owned()),
+        });
+        key.into_iter().chain([("anthropic-version", "2023-06-01".to_owned())]).collect()
+    }
+
+    fn body(&self, prompt: &Prompt<'_>) -> Value {
+        let mut body = Map::new();
+        let mut put = |field: &str, value: Value| body.insert(field.to_owned(), value);
+        put("model", json!(self.model));
+        put("max_tokens", json!(prompt.max_output.unwrap_or_else(|| max_output(&self.model)).max(1)));
+        put("stream", json!(true));
+        if !prompt.tools.is_empty() {
+            let mut tools: Vec<_> = prompt.tools.iter().map(tool).collect();
+            tools.last_mut().map(mark);
+            put("tools", Value::Array(tools));
+        }
+        if !prompt.system.trim().is_empty() {
+            let mut system = json!({ "type": "text", "text": prompt.system });
+            mark(&mut system);
+            put("system", json!([system]));
+        }
+        let of_user = prompt.turns.iter().enumerate().rev().filter(|(_, turn)| turn.role == Role::User);
+        let marked: Vec<usize> = of_user.take(2).map(|(place, _)| place).collect();
+        let message = |(place, turn)| self.message(turn, marked.contains(&place));
+        put("messages", prompt.turns.iter().enumerate().map(message).collect());
+        Value::Object(body)
+    }
+
+    fn read(&self) -> Box<dyn Reading> {
+        Box::<stream::Stream>::default()
+    }
+
+    fn adapt(&mut self, complaint: &Complaint) -> bool {
+        let about_thinking = complaint.status == 400 && complaint.mentions(&["thinking", "signature"]);
+        about_thinking && std::mem::take(&mut self.keeps_opaque)
+    }
+}
+
+fn tool(tool: &Tool) -> Value {
+    json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input })
+}
+
+/// Marks a block: what ends with it is put into the cache.
+fn mark(block: &mut Value) {
+    block["cache_control"] = json!({ "type": "ephemeral" });
+}
+
+/// Returns an id as the API takes it: other services have other characters in theirs.
+fn wire_id(id: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    id.chars().map(|c| if fits(c) { c } else { '_' }).collect()
+}
+
+#[cfg(test)]
+mod tests;

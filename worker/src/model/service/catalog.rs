@@ -1,0 +1,96 @@
+//! What is known of the models by their names: which one is meant by none, and how much each can take. Pure.
+//!
+//! A name that is not known here works as well: the figures are then careful guesses, and `TEAM_CONTEXT_WINDOW`
+//! says better.
+
+use teamd_shared::model_spec::Provider;
+
+/// Returns the model that is meant if none is named.
+pub(super) fn default_model(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Anthropic => "claude-sonnet-5-5",
+        Provider::OpenAi | Provider::Script => "gpt-5.1",
+    }
+}
+
+/// Returns how many tokens a prompt and its answer may have together. Where a service limits the prompt further, that
+/// limit counts.
+pub(super) fn window(provider: Provider, model: &str) -> u64 {
+    match provider {
+        Provider::Anthropic => match version(model) {
+            Some((5.., _)) => 1_000_000,
+            _ => 200_000,
+        },
+        Provider::OpenAi | Provider::Script => of_openai(model),
+    }
+}
+
+/// Returns how many tokens an answer of Anthropic's may have: it must be said in every request, and what a model
+/// thinks counts, too.
+pub(super) fn max_output(model: &str) -> u64 {
+    match version(model) {
+        Some((4.., _)) => 32_000,
+        Some((3, 0..5)) => 4_096,
+        _ => 8_192,
+    }
+}
+
+/// Reads the version in a name such as `claude-sonnet-5-5` or `claude-3-5-haiku-20241022`: major and minor.
+fn version(model: &str) -> Option<(u32, u32)> {
+    let family = model.split("claude-").nth(1)?;
+    let mut numbers =
+        family.split(['-', '.', '@']).filter(|part| part.len() <= 2).filter_map(|part| part.parse().ok());
+    Some((numbers.next()?, numbers.next().unwrap_or(0)))
+}
+
+/// The windows of OpenAI's models by the beginnings of their names, the longer ones first.
+const OPENAI: [(&str, u64); 13] = [
+    ("gpt-5-chat", 128_000),
+    ("gpt-5.1-chat", 128_000),
+    ("gpt-5.2-chat", 128_000),
+    // 400,000 and more, but never more than this for the prompt.
+    ("gpt-5", 272_000),
+    ("gpt-6", 272_000),
+    ("gpt-4.1", 1_000_000),
+    ("gpt-4o", 128_000),
+    ("gpt-4-turbo", 128_000),
+    ("gpt-4", 8_192),
+    ("gpt-3.5", 16_385),
+    ("o1", 128_000),
+    ("o3", 200_000),
+    ("o4", 200_000),
+];
+
+/// What a server on one's own machine has at least, as a rule.
+const LOCAL: u64 = 32_768;
+
+fn of_openai(model: &str) -> u64 {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    OPENAI.iter().find(|(beginning, _)| name.starts_with(beginning)).map_or(LOCAL, |(_, window)| *window)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_how_much_a_model_can_take() {
+        for (model, size, output) in [
+            ("claude-sonnet-5-5", 1_000_000, 32_000),
+            ("claude-opus-4-1-20250805", 200_000, 32_000),
+            ("anthropic.claude-haiku-4-5-20251001-v1:0", 200_000, 32_000),
+            ("claude-3-5-haiku-20241022", 200_000, 8_192),
+            ("claude-3-haiku-20240307", 200_000, 4_096),
+            ("fake", 200_000, 8_192),
+        ] {
+            assert_eq!((window(Provider::Anthropic, model), max_output(model)), (size, output), "{model}");
+        }
+        for (model, size) in
+            [("gpt-5.1", 272_000), ("gpt-5.1-chat-latest", 128_000), ("openai/gpt-4.1-mini", 1_000_000)]
+        {
+            assert_eq!(window(Provider::OpenAi, model), size, "{model}");
+        }
+        assert_eq!(window(Provider::OpenAi, "qwen3:8b"), LOCAL);
+        assert!(window(Provider::Anthropic, default_model(Provider::Anthropic)) > LOCAL);
+    }
+}

@@ -1,0 +1,318 @@
+//! The HTTP client: built at the first prompt, one for the life of a worker.
+//!
+//! It sends one request and reads one answer. It decides nothing about another attempt, and shows no key and no
+//! address that may hold a password.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Certificate, Client, NoProxy, Proxy, Response, Url, redirect};
+use teamd_shared::clock::wall;
+use tokio::time::timeout;
+
+use super::events::Splitter;
+use super::failure::{Complaint, Failure, said};
+use super::retry::retry_after;
+use super::settings::{Key, Roots, Settings, Through};
+use super::trouble::Trouble;
+use super::wire::{Reading, Wire};
+use crate::model::Answer;
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(15);
+
+/// How long an answer may be, in bytes.
+const MAX_ANSWER: usize = 16 << 20;
+
+/// How much of an error is read, in bytes.
+const MAX_ERROR: usize = 64 << 10;
+
+/// A client and where it asks.
+#[derive(Debug)]
+pub(super) struct Http {
+    settings: Settings,
+    client: Option<Client>,
+}
+
+impl Http {
+    /// Makes one that has no client yet.
+    pub(super) fn new(settings: Settings) -> Self {
+        Self { settings, client: None }
+    }
+
+    /// Returns the host of the service, for messages.
+    pub(super) fn host(&self) -> String {
+        self.settings.host()
+    }
+
+    /// Returns the variable that the key came from, if there is a key.
+    pub(super) fn has_key(&self) -> Option<&'static str> {
+        Some(self.settings.key.as_ref().ok()?.as_ref()?.variable)
+    }
+
+    /// Sends a request, and reads the answer as it comes.
+    ///
+    /// # Errors
+    /// [`Failure`] if there is none.
+    pub(super) async fn exchange(
+        &mut self,
+        wire: &dyn Wire,
+        body: String,
+        heard: &mut dyn FnMut(&str),
+    ) -> Result<Answer, Failure> {
+        let key = self.settings.key.clone().map_err(Failure::Setting)?;
+        let headers = headers(wire, key.as_ref())?;
+        let url = below(&self.settings.base, wire.path());
+        let patience = self.settings.patience;
+        let request = self.client()?.post(url).headers(headers).body(body);
+        let response = in_time(patience, request.send()).await?;
+        let status = response.status().as_u16();
+        if status != 200 {
+            return Err(Failure::Service(complaint(response, status, patience, key.as_ref()).await));
+        }
+        let kind = content_type(&response);
+        let scrubbed = |failure| match failure {
+            Failure::Service(complaint) => Failure::Service(scrub(complaint, key.as_ref())),
+            other => other,
+        };
+        let answer = match kind.as_str() {
+            kind if kind.contains("html") => {
+                let why = format!("a page ({}) is no answer", said(kind));
+                return Err(Failure::Stranger { why, passing: false });
+            }
+            kind if kind.contains("json") => whole(response, wire.read(), patience, heard).await,
+            _ => stream(response, wire.read(), patience, heard).await,
+        };
+        answer.map_err(scrubbed)
+    }
+
+    fn client(&mut self) -> Result<&Client, Failure> {
+        let client = match self.client.take() {
+            Some(client) => client,
+            None => build(&self.settings).map_err(Failure::Setting)?,
+        };
+        Ok(self.client.insert(client))
+    }
+}
+
+/// Builds the client. Only what is set for the member counts: not the variables of this process, and no redirect,
+/// since it would carry the key along.
+fn build(settings: &Settings) -> Result<Client, Trouble> {
+    // It fails only if one is there already.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let mut builder = Client::builder()
+        .user_agent(concat!("teamd/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT)
+        .redirect(redirect::Policy::none())
+        .no_proxy();
+    let no_proxy = settings.no_proxy.as_deref().and_then(NoProxy::from_string);
+    for through in &settings.proxies {
+        builder = builder.proxy(proxy(through)?.no_proxy(no_proxy.clone()));
+    }
+    if let Some(roots) = roots(&settings.roots)? {
+        builder = builder.tls_certs_only(roots);
+    }
+    builder.build().map_err(|error| Trouble::Setting { variable: "TEAM_CA", why: chain(error) })
+}
+
+fn proxy(through: &Through) -> Result<Proxy, Trouble> {
+    let url = through.url.as_str();
+    let proxy = match through.scheme {
+        "http" => Proxy::http(url),
+        "https" => Proxy::https(url),
+        _ => Proxy::all(url),
+    };
+    proxy.map_err(|error| Trouble::Setting { variable: through.variable, why: chain(error) })
+}
+
+/// Returns the roots to trust; none: as the system does.
+fn roots(roots: &Roots) -> Result<Option<Vec<Certificate>>, Trouble> {
+    let setting = |why: String| Trouble::Setting { variable: "TEAM_CA", why };
+    let file = match roots {
+        Roots::Platform => return Ok(None),
+        Roots::Embedded => None,
+        Roots::File(path) => Some(path),
+    };
+    let mut all = Vec::new();
+    for der in webpki_root_certs::TLS_SERVER_ROOT_CERTS {
+        all.push(Certificate::from_der(der).map_err(|error| setting(chain(error)))?);
+    }
+    if let Some(path) = file {
+        let shown = path.display();
+        let pem = std::fs::read(path).map_err(|error| setting(format!("{shown}: {error}")))?;
+        let own = Certificate::from_pem_bundle(&pem)
+            .map_err(|error| setting(format!("{shown}: {}", chain(error))))?;
+        if own.is_empty() {
+            return Err(setting(format!("{shown} holds no certificate in PEM")));
+        }
+        all.extend(own);
+    }
+    Ok(Some(all))
+}
+
+/// Puts a path below a base URL, whatever of it the base has already: both `…/` and `…/v1` are common.
+fn below(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    let there = base.path().trim_end_matches('/');
+    let joined = match path.split_once('/') {
+        _ if there.ends_with(&format!("/{path}")) => there.to_owned(),
+        Some((first, rest)) if there.ends_with(&format!("/{first}")) => format!("{there}/{rest}"),
+        _ => format!("{there}/{path}"),
+    };
+    url.set_path(&joined);
+    url
+}
+
+fn headers(wire: &dyn Wire, key: Option<&Key>) -> Result<HeaderMap, Failure> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in wire.headers(key) {
+        // The characters of a key were looked at when it was read.
+        let mut value = HeaderValue::from_str(&value).map_err(|_| Failure::Stranger {
+            why: format!("the header {name} cannot be sent"),
+            passing: false,
+        })?;
+        value.set_sensitive(true);
+        headers.insert(HeaderName::from_static(name), value);
+    }
+    Ok(headers)
+}
+
+fn content_type(response: &Response) -> String {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().to_ascii_lowercase()
+}
+
+/// Reads what a service says with another status than 200.
+async fn complaint(mut response: Response, status: u16, patience: Duration, key: Option<&Key>) -> Complaint {
+    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+    let retry_after = retry_after(header("retry-after-ms"), header("retry-after"), wall());
+    let should_retry = match header("x-should-retry") {
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        _ => None,
+    };
+    let mut body = Vec::new();
+    // What cannot be read is not missed: the status is known.
+    while let Ok(Some(chunk)) = in_time(patience, response.chunk()).await {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_ERROR {
+            break;
+        }
+    }
+    let complaint = Complaint::of_body(status, &String::from_utf8_lossy(&body));
+    scrub(Complaint { retry_after, should_retry, ..complaint }, key)
+}
+
+fn scrub(complaint: Complaint, key: Option<&Key>) -> Complaint {
+    let Some(key) = key else { return complaint };
+    let message = key.scrub(&complaint.message);
+    Complaint { message, ..complaint }
+}
+
+async fn stream(
+    mut response: Response,
+    mut reading: Box<dyn Reading>,
+    patience: Duration,
+    heard: &mut dyn FnMut(&str),
+) -> Result<Answer, Failure> {
+    let endless = |_| Failure::TooMuch;
+    let mut splitter = Splitter::default();
+    let mut length = 0;
+    while !reading.is_done() {
+        let Some(chunk) = in_time(patience, response.chunk()).await? else { break };
+        length += chunk.len();
+        if length > MAX_ANSWER {
+            return Err(Failure::TooMuch);
+        }
+        for event in splitter.push(&chunk).map_err(endless)? {
+            if let Some(text) = reading.event(&event)? {
+                heard(&text);
+            }
+        }
+    }
+    if !reading.is_done()
+        && let Some(event) = splitter.finish()
+    {
+        // It may be torn: then it is not missed, since the answer is not complete either way.
+        if let Ok(Some(text)) = reading.event(&event) {
+            heard(&text);
+        }
+    }
+    reading.end()
+}
+
+/// Reads an answer that came in one piece.
+async fn whole(
+    mut response: Response,
+    mut reading: Box<dyn Reading>,
+    patience: Duration,
+    heard: &mut dyn FnMut(&str),
+) -> Result<Answer, Failure> {
+    let mut body = Vec::new();
+    while let Some(chunk) = in_time(patience, response.chunk()).await? {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_ANSWER {
+            return Err(Failure::TooMuch);
+        }
+    }
+    let value = serde_json::from_slice(&body).map_err(|_| Failure::Stranger {
+        why: format!("its answer is no JSON: {:?}", said(&String::from_utf8_lossy(&body))),
+        passing: true,
+    })?;
+    if let Some(text) = reading.whole(&value)? {
+        heard(&text);
+    }
+    reading.end()
+}
+
+/// Waits for the next thing of a connection, for a time.
+async fn in_time<T>(
+    patience: Duration,
+    next: impl Future<Output = reqwest::Result<T>>,
+) -> Result<T, Failure> {
+    match timeout(patience, next).await {
+        Ok(result) => result.map_err(broken),
+        Err(_) => Err(Failure::Silent(patience)),
+    }
+}
+
+fn broken(error: reqwest::Error) -> Failure {
+    let why = chain(error);
+    let certificate = ["certificate", "UnknownIssuer"].into_iter().any(|word| why.contains(word));
+    Failure::Unreachable { why, certificate }
+}
+
+/// Writes an error with all that is behind it, without the address.
+fn chain(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut all = vec![error.to_string()];
+    let mut source = error.source();
+    while let Some(error) = source {
+        let text = error.to_string();
+        if all.last().is_none_or(|last| !last.contains(&text)) {
+            all.push(text);
+        }
+        source = error.source();
+    }
+    said(&all.join(": "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_put_below_every_common_base() {
+        for (base, path, url) in [
+            ("https://api.anthropic.com", "v1/messages", "https://api.anthropic.com/v1/messages"),
+            ("https://gateway/x/v1/", "v1/messages", "https://gateway/x/v1/messages"),
+            ("http://localhost:1234/v1", "chat/completions", "http://localhost:1234/v1/chat/completions"),
+            ("http://h/v1/chat/completions", "chat/completions", "http://h/v1/chat/completions"),
+            ("https://h/v1?api-version=1", "chat/completions", "https://h/v1/chat/completions?api-version=1"),
+        ] {
+            assert_eq!(below(&base.parse().unwrap(), path).as_str(), url);
+        }
+    }
+}

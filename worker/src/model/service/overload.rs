@@ -1,0 +1,93 @@
+//! What the workers of a team know together: until when a service is left alone.
+//!
+//! **Who writes** `run/overload-PROVIDER`: any worker that the service has told to wait, always a later time than
+//! the one there. **Who reads**: every worker before each attempt. It is advice, written by rename: a torn, lost or
+//! senseless one means that nobody waits, and one from before a restart of the machine is too far off to count.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use teamd_shared::clock::since_boot;
+use teamd_shared::fs::replace;
+use teamd_shared::model_spec::Provider;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+use super::retry::GIVE_UP;
+
+/// Until when a service is left alone.
+#[derive(Debug)]
+pub(super) struct Overload {
+    dir: Arc<TeamDir>,
+    at: TeamPath,
+}
+
+impl Overload {
+    /// Names the service of a provider.
+    pub(super) fn new(dir: Arc<TeamDir>, provider: Provider) -> Self {
+        Self { dir, at: TeamPath::overload(provider.as_str()) }
+    }
+
+    /// Returns how long the service is still to be left alone, if it is.
+    pub(super) fn left(&self) -> Option<Duration> {
+        self.until()?.checked_sub(since_boot()).filter(|left| !left.is_zero())
+    }
+
+    /// Lets the team leave the service alone from now on, unless it does for longer already.
+    pub(super) fn leave_alone_for(&self, span: Duration) {
+        let until = since_boot() + span.min(GIVE_UP);
+        if self.until().is_some_and(|known| known >= until) {
+            return;
+        }
+        if let Err(error) = replace(&self.dir, &self.at, line(until).as_bytes()) {
+            tracing::warn!("the others cannot be told to wait: {error}");
+        }
+    }
+
+    /// Reads the time since the boot that stands there, if it makes sense.
+    fn until(&self) -> Option<Duration> {
+        let text = String::from_utf8(self.dir.read(&self.at).ok()?).ok()?;
+        let seconds = text.trim().parse::<f64>().ok()?;
+        let until = Duration::try_from_secs_f64(seconds).ok()?;
+        (until <= since_boot() + GIVE_UP).then_some(until)
+    }
+}
+
+/// Of one length, so that two who write at the same moment do not leave a mixture.
+fn line(until: Duration) -> String {
+    format!("{:020.3}\n", until.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overload() -> (tempfile::TempDir, Overload) {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+        (scratch, Overload::new(dir, Provider::Anthropic))
+    }
+
+    #[test]
+    fn the_time_only_ever_grows_and_is_told_to_all() {
+        let (_scratch, overload) = overload();
+        assert_eq!(overload.left(), None);
+        overload.leave_alone_for(Duration::from_secs(60));
+        overload.leave_alone_for(Duration::from_secs(5));
+        let other = Overload::new(Arc::clone(&overload.dir), Provider::Anthropic);
+        assert!(other.left().unwrap() > Duration::from_secs(50));
+        overload.leave_alone_for(Duration::from_secs(86_400));
+        assert!(other.left().unwrap() <= GIVE_UP);
+        assert_eq!(Overload::new(Arc::clone(&overload.dir), Provider::OpenAi).left(), None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_makes_nobody_wait() {
+        let (_scratch, overload) = overload();
+        for text in ["", "soon", "-5", "NaN", "inf", "1e300", "99999999999", "12 34", "\u{0}"] {
+            replace(&overload.dir, &overload.at, text.as_bytes()).unwrap();
+            assert_eq!(overload.left(), None, "{text}");
+        }
+        overload.leave_alone_for(Duration::from_secs(60));
+        assert!(overload.left().is_some());
+    }
+}

@@ -1,0 +1,93 @@
+//! What a provider's file says: how a prompt becomes a request, and how the events of its answer are read. Pure.
+
+use std::fmt::Debug;
+
+use serde_json::Value;
+
+use super::events::Event;
+use super::failure::{Complaint, Failure};
+use super::settings::Key;
+use crate::model::Answer;
+use crate::model::prompt::Prompt;
+
+/// The wire format of a provider. A further provider is one more file with it.
+pub(super) trait Wire: Debug + Send {
+    /// Returns where prompts are posted, below the base URL.
+    fn path(&self) -> &'static str;
+
+    /// Returns the headers that carry the key and the version of the format.
+    fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)>;
+
+    /// Writes a request. The same prompt gives the same bytes, and a longer conversation begins with those of the
+    /// shorter one: the caches of the services live from that.
+    fn body(&self, prompt: &Prompt<'_>) -> Value;
+
+    /// Begins to read an answer.
+    fn read(&self) -> Box<dyn Reading>;
+
+    /// Changes how it asks from now on, after a refusal of something that not every server or model takes. False
+    /// if that would be nothing new.
+    fn adapt(&mut self, complaint: &Complaint) -> bool;
+}
+
+/// An answer that is being read.
+pub(super) trait Reading: Send {
+    /// Takes in the next event; returns the text in it.
+    ///
+    /// # Errors
+    /// [`Failure`] if it says that there will be no answer.
+    fn event(&mut self, event: &Event) -> Result<Option<String>, Failure>;
+
+    /// Takes in an answer that came in one piece, though a stream was asked for; returns the text in it.
+    ///
+    /// # Errors
+    /// [`Failure`] if it is no answer.
+    fn whole(&mut self, body: &Value) -> Result<Option<String>, Failure>;
+
+    /// Tells whether all of it was read.
+    fn is_done(&self) -> bool;
+
+    /// Returns the answer.
+    ///
+    /// # Errors
+    /// [`Failure::Cut`] if the stream ended before it did.
+    fn end(self: Box<Self>) -> Result<Answer, Failure>;
+}
+
+/// Reads the JSON of an event.
+///
+/// # Errors
+/// [`Failure::Stranger`] if it is none.
+pub(super) fn json(data: &str) -> Result<Value, Failure> {
+    serde_json::from_str(data).map_err(|_| {
+        let why = format!("an event of the stream is no JSON: {:?}", super::failure::said(data));
+        Failure::Stranger { why, passing: true }
+    })
+}
+
+/// Reads the input of a call as it was streamed: an object, or else the text as it stands.
+pub(super) fn input(text: &str) -> Value {
+    match serde_json::from_str::<Value>(text) {
+        Ok(value @ Value::Object(_)) => value,
+        Ok(Value::Null) => Value::Object(serde_json::Map::new()),
+        _ if text.trim().is_empty() => Value::Object(serde_json::Map::new()),
+        _ => Value::String(text.to_owned()),
+    }
+}
+
+/// Returns the input of a call as an object: every service, and the template of every local model, takes one. What
+/// the model wrote instead stands in it, so that it sees its mistake.
+pub(super) fn object(input: &Value) -> Value {
+    match input {
+        Value::Object(_) => input.clone(),
+        other => serde_json::json!({ "unparsed": other }),
+    }
+}
+
+/// Returns the name of a tool as every service takes it back: 1 to 64 letters, digits, `_` and `-`. What a model calls
+/// is not always one.
+pub(super) fn name(name: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let name: String = name.chars().take(64).map(|c| if fits(c) { c } else { '_' }).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}

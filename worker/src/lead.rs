@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use teamd_shared::control::{Await, Command, Done, PlanVerdict, Refusal, RefusalCode, ShutdownOrder};
 use teamd_shared::id::RequestId;
+use teamd_shared::member::ApproveBy;
 use teamd_shared::request::Status;
 use teamd_shared::team_dir::TeamDir;
 use uuid::Uuid;
@@ -51,8 +52,8 @@ impl Session {
     }
 
     async fn spawn(&mut self, spawn: &Spawn) -> Result<Outcome, Outcome> {
-        let order = self.spawner.order(spawn).map_err(Outcome::error)?;
-        let name = order.name.clone();
+        let order = self.spawner.order(self.outbox.dir(), spawn).map_err(Outcome::error)?;
+        let (name, plan, approve_by) = (order.name.clone(), order.plan, order.approve_by.unwrap_or_default());
         let (incarnation, skipped) = match self.order(Command::Spawn(Box::new(order))).await? {
             Done::Spawning { incarnation, skipped } => (incarnation, skipped),
             other => return Err(unexpected(&other)),
@@ -63,8 +64,9 @@ impl Session {
             other => return Err(unexpected(&other)),
         }
         let mut told = format!("{name} has started (incarnation {incarnation}) and works on your prompt");
-        if spawn.plan {
-            told.push_str("; it submits a plan first, which a person answers");
+        if plan {
+            let who = if approve_by == ApproveBy::Lead { "you answer" } else { "a person answers" };
+            told.push_str(&format!("; it submits a plan first, which {who}"));
         }
         if skipped > 0 {
             told.push_str(&format!("; messages of its earlier life that it will not read: {skipped}"));

@@ -81,9 +81,7 @@ fn the_lead_agent_only_recommends_where_a_person_decides() {
         team.lead_does(r"/spawn_teammate --plan alice coder /plan_approval Drop it\n/bash echo x > x.txt");
     assert!(text(&results[0]).0.ends_with("it submits a plan first, which a person answers"), "{results:?}");
     let id = team.until_planned("alice");
-    // The plan wakes it.
-    team.until_lead_ended(2);
-    assert!(team.taken_in("lead").iter().any(|line| line["plan"] == "Drop it"));
+    team.until("the plan to be read", || team.taken_in("lead").iter().any(|line| line["plan"] == "Drop it"));
     let listed = team.lead_does("/list_teammates");
     assert!(
         text(&listed[0]).0.ends_with(&format!("plan {id} of alice waits for a person: Drop it")),
@@ -150,9 +148,14 @@ fn a_call_that_waits_for_a_person_can_be_interrupted_and_does_not_hold_up_a_shut
     team.until_lead_ended(2);
     assert!(text(&team.results("lead")[0]).0.starts_with("not decided: interrupted by the user"));
     wait();
+    team.send("lead", "what does it do?");
+    team.until_lead_ended(3);
+    assert!(text(&team.results("lead")[1]).0.starts_with("not decided: the person has written"));
+    assert!(team.has_taken_in("lead", "what does it do?"));
+    wait();
     assert_eq!(team.shutdown("lead", &[], 0)["outcome"], "shutdown");
     let results = team.results("lead");
-    assert!(text(&results[1]).0.starts_with("not decided: you are asked to leave"), "{results:?}");
+    assert!(text(&results[2]).0.starts_with("not decided: you are asked to leave"), "{results:?}");
     assert_eq!(team.request(&id)["status"], "pending");
 }
 
@@ -253,7 +256,7 @@ fn a_lead_agent_that_is_killed_goes_on_with_its_conversation() {
     assert_eq!(team.results("lead").len(), 2);
     let lives = team.entries("lead", "life");
     assert_eq!(lives.iter().map(|life| life["conversation"].as_i64().unwrap()).collect::<Vec<_>>(), [1, 1]);
-    assert_eq!(team.status("alice"), "idle");
+    team.wait_for("alice", "idle");
 }
 
 #[test]
@@ -355,8 +358,8 @@ fn a_broadcast_of_a_teammate_reaches_the_lead_once() {
     assert_eq!((to_lead, team.has_taken_in("alice", "stop")), (1, true));
     let results = team.lead_does("/broadcast go on");
     assert_eq!(text(&results[0]), ("sent to alice, bob", false));
-    let own = team.inbox("lead").into_iter().filter(|line| line["content"] == "go on").count();
-    assert_eq!(own, 0);
+    let own = team.inbox("lead").into_iter().filter(|line| line["type"] == "broadcast").count();
+    assert_eq!(own, to_lead);
 }
 
 #[test]

@@ -81,8 +81,10 @@ impl Team {
         self.until(&format!("the lead agent to end {count} pieces of work"), || self.lead_turns() >= count);
     }
 
-    /// Tells the lead agent what to do, as a person does, waits until it has done so, and returns the results.
+    /// Tells the lead agent, once it has nothing else to do, what to do, as a person does; waits until it has done so, and
+    /// returns the results.
     pub(crate) fn lead_does(&self, orders: &str) -> Vec<Value> {
+        self.teamctl(["wait", "lead", "--for", "idle"]).ok();
         let (turns, results) = (self.lead_turns(), self.results("lead").len());
         self.send("lead", orders);
         self.until_lead_ended(turns + 1);

@@ -16,6 +16,7 @@ mod messages;
 mod plans;
 mod quarantine;
 mod races;
+mod settings;
 mod shutdown;
 mod socket;
 mod spawn;

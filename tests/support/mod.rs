@@ -3,7 +3,9 @@
 //! Everything that a test starts carries a mark in its environment. A test that ends, however it ends, leaves
 //! nothing behind; and a test can ask whether anything is left.
 
+mod lead;
 pub(crate) mod look;
+pub(crate) mod model_server;
 pub(crate) mod process;
 
 use std::ffi::OsStr;

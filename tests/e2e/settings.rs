@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::support::model_server::{Api, ModelServer};
 use crate::support::{Team, signal};
 
 /// A team whose daemon runs, with this `team.toml`.
@@ -185,6 +186,31 @@ fn work_that_came_to_nothing_is_told_by_status_until_other_work_begins() {
     team.send("bob", "/bash echo again").ok();
     team.until_finished("bob", 2);
     team.until("it to be over", || activity("bob").is_empty());
+}
+
+#[test]
+fn the_token_limit_ends_the_work_and_the_next_piece_has_as_much_again() {
+    for api in [Api::Anthropic, Api::OpenAi] {
+        let server = ModelServer::start();
+        server.calls("bash", json!({"command": "echo on"}));
+        let team = server.team();
+        let prompt = ["--max-tokens", "1", "--prompt", "go on for ever"];
+        team.teamctl(["spawn", "alice", "--model", api.model()].iter().chain(&prompt)).ok();
+        team.until_finished("alice", 1);
+        let notice = &team.notices("alice")[0];
+        assert_eq!(notice["idle_reason"], "max_tokens");
+        let told = notice["content"].as_str().unwrap();
+        assert!(told.contains("limit of 1 tokens") && told.contains("`--max-tokens`"), "{told}");
+        assert_eq!((server.requests().len(), team.results("alice").len()), (1, 1));
+        team.until("status to tell it", || team.member("alice")["activity"] == "stopped: token limit");
+        let cost = team.json(["status"])["usage"].clone();
+        assert_eq!(cost["output_tokens"].as_u64(), Some(server.requests()[0].bill.output));
+        server.says("There.");
+        team.send("alice", "and now?").ok();
+        team.until_finished("alice", 2);
+        assert_eq!(team.notices("alice")[1]["idle_reason"], "available");
+        assert_eq!(server.broken_rules(), Vec::<String>::new());
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod models;
 mod plans;
 mod quarantine;
 mod races;
+mod settings;
 mod shutdown;
 mod socket;
 mod spawn;

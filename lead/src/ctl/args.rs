@@ -60,7 +60,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start a teammate
     ///
-    /// Returns when its worker is ready. It works in the environment of this command.
+    /// Returns when its worker is ready. It works in the environment of this command. What the command line does
+    /// not say, the environment (TEAM_…) says, else team.toml, beside the team directory.
     Spawn(Box<Spawn>),
     /// Ask teammates to leave, and wait until their processes are gone
     ///

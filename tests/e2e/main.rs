@@ -16,6 +16,7 @@ mod messages;
 mod plans;
 mod quarantine;
 mod races;
+mod sandbox;
 mod shutdown;
 mod socket;
 mod spawn;

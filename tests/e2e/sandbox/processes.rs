@@ -20,6 +20,8 @@ impl Victims {
         let keeper = *children(bob).iter().find(|&&pid| command_line(pid).contains(" keeper ")).unwrap();
         let mut below = children(keeper);
         below.extend(below.clone().into_iter().flat_map(children));
+        // What it waits with ends by itself.
+        below.retain(|&pid| command_line(pid).contains("held"));
         let mut pids = vec![team.daemon_pid(), team.pid("alice"), bob, keeper];
         pids.extend(below);
         Self { pids }
@@ -48,7 +50,7 @@ fn attacks(victims: &Victims) -> Vec<String> {
         each("cat /proc/$p/environ 2>/dev/null | grep -q . && echo BROKEN $p"),
         each("cat /proc/$p/maps 2>/dev/null | grep -q . && echo BROKEN $p"),
         each("head -c 1 /proc/$p/mem >/dev/null 2>&1 && echo BROKEN $p"),
-        each("ls /proc/$p/fd 2>/dev/null | grep -q . && echo BROKEN $p"),
+        each("ls -l /proc/$p/fd 2>/dev/null | grep -q -e '->' && echo BROKEN $p"),
         each("ls -l /proc/$p/cwd 2>/dev/null | grep -q -e '->' && echo BROKEN $p"),
         each("ls /proc/$p/root/ 2>/dev/null | grep -q . && echo BROKEN $p"),
         each("ls -l /proc/$p/exe 2>/dev/null | grep -q -e '->' && echo BROKEN $p"),

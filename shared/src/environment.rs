@@ -38,8 +38,13 @@ impl Environment {
 
     /// Sets a variable that is no secret.
     pub fn set(&mut self, name: &str, value: &str) {
-        self.variables.retain(|(known, _)| known != name.as_bytes());
+        self.unset(name);
         self.variables.push((name.into(), value.into()));
+    }
+
+    /// Takes a variable out that is no secret.
+    pub fn unset(&mut self, name: &str) {
+        self.variables.retain(|(known, _)| known != name.as_bytes());
     }
 
     /// Returns the variables without the secrets, as [`std::process::Command::envs`] takes them.

@@ -217,6 +217,7 @@ impl Desk {
         self.tick = Instant::now() + SLOW_TICK;
         self.mailbox.fetch();
         self.state.mail(self.mailbox.mail(), self.now());
+        self.state.spoken_to(self.mailbox.holds_word_of_person());
     }
 }
 

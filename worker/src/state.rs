@@ -37,6 +37,8 @@ pub(crate) struct State {
     /// Whether the model let itself go, with calls in the same answer: they still run.
     keep_calls: bool,
     mail: Mail,
+    /// Whether something of the person is among it.
+    spoken_to: bool,
     /// When mail is taken in that starts a turn after a moment.
     settled_at: Option<Duration>,
     at: At,
@@ -201,6 +203,7 @@ impl State {
             let_go: false,
             keep_calls: false,
             mail: Mail::None,
+            spoken_to: false,
             settled_at: None,
             at: beginning.at,
             turns: beginning.turns,

@@ -142,6 +142,7 @@ impl Session {
             Why::LetGo => "the shutdown is approved",
             Why::Overdue => "the shutdown was not answered in time",
             Why::Asked => "you are asked to leave",
+            Why::SpokenTo => "the person has written to you first",
             Why::Ends(End::Terminated) => "interrupted: SIGTERM ends the worker",
             Why::Ends(End::Approved | End::Unknown(_)) => "interrupted: the worker ends",
         }

@@ -16,7 +16,7 @@ use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 
 pub(crate) use value::{LogName, Mailbox, duration};
-use value::{approve_by, log_name, mailbox, model, restart, sandbox, status, tokens};
+use value::{approve_by, log_name, mailbox, model, restart, sandbox, status, teammate, tokens};
 
 /// Where the help shows what every command takes.
 const EVERYWHERE: &str = "Options of every command";
@@ -60,7 +60,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start a teammate
     ///
-    /// Returns when its worker is ready. It works in the environment of this command.
+    /// Returns when its worker is ready. It works in the environment of this command. What the command line does
+    /// not say, the environment (TEAM_…) says, else team.toml, beside the team directory.
     Spawn(Box<Spawn>),
     /// Ask teammates to leave, and wait until their processes are gone
     ///
@@ -99,6 +100,15 @@ pub(crate) enum Command {
     Wait(Wait),
     /// Take a teammate that has ended off the roster; its files go into the archive
     Forget(Forget),
+    /// Talk to the lead agent, which leads the team for you
+    ///
+    /// It is started if it does not run. Without a terminal it is told what stands on stdin, and its answers are
+    /// printed until the work is done: `echo "fix the failing test" | teamctl chat`
+    Chat(Chat),
+    /// Watch a teammate's conversation, and talk to it
+    ///
+    /// What you type is sent as a message. Leaving ends nothing.
+    Attach(Attach),
     /// Show what confines the commands of teammates on this machine, and what does not
     ///
     /// A confined child really tries to break out. Ends with 0 if all that is promised is held, else with 1.
@@ -112,6 +122,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Spawn {
     /// Its name: 1 to 32 of a-z, 0-9, _ and -
+    #[arg(value_parser = teammate)]
     pub(crate) name: Name,
     /// What it is for, such as "reviewer"
     #[arg(long, value_name = "ROLE")]
@@ -167,8 +178,9 @@ pub(crate) struct Spawn {
 pub(crate) struct Shutdown {
     /// Whom to ask
     #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) names: Vec<Name>,
-    /// Ask every teammate that runs
+    /// Ask every teammate that runs; the lead agent stays
     #[arg(long)]
     pub(crate) all: bool,
     /// Why, for its model to weigh
@@ -191,6 +203,7 @@ pub(crate) struct Shutdown {
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// Show everything about one teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Option<Name>,
 }
 
@@ -217,6 +230,7 @@ pub(crate) struct Broadcast {
 #[derive(Debug, Args)]
 pub(crate) struct Interrupt {
     /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
 }
 
@@ -316,6 +330,7 @@ pub(crate) struct Reject {
 #[derive(Debug, Args)]
 pub(crate) struct RequestPlan {
     /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
     /// What the plan shall be about; - reads it from stdin
     #[arg(default_value = "Submit a plan before you change anything else.", allow_hyphen_values = true)]
@@ -328,6 +343,7 @@ pub(crate) struct RequestPlan {
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
     /// Which one, or several with commas
     #[arg(long = "for", value_name = "STATUS", required = true, value_delimiter = ',', value_parser = status())]
@@ -340,7 +356,40 @@ pub(crate) struct Wait {
 #[derive(Debug, Args)]
 pub(crate) struct Forget {
     /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Chat {
+    /// The model of a lead agent that is started, as PROVIDER or PROVIDER:MODEL
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// The directory in which it works [default: the one that holds the team directory]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Begin a new conversation where none goes on; else the last one is resumed
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Show the last N entries of the conversation at first
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) last: usize,
+    /// Without a terminal: how long to wait until the work is done [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Attach {
+    /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
+    pub(crate) name: Name,
+    /// Show the last N entries of the conversation at first
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) last: usize,
+    /// Without a terminal: how long to wait until the work is done [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -421,6 +470,25 @@ mod tests {
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn the_lead_agent_is_named_where_a_member_is_and_only_chat_starts_it() {
+        let error = parse("teamctl spawn lead").unwrap_err().to_string();
+        assert!(error.contains("`teamctl chat` starts the lead agent"), "{error}");
+        for line in [
+            "teamctl shutdown lead",
+            "teamctl status lead",
+            "teamctl interrupt lead",
+            "teamctl transcript lead",
+            "teamctl log lead",
+            "teamctl wait lead --for idle",
+            "teamctl forget lead",
+            "teamctl send lead hi",
+        ] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+        assert!(parse("teamctl shutdown user").is_err());
     }
 
     #[test]

@@ -28,6 +28,12 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Makes a context of the same team that prints elsewhere.
+    pub(crate) fn printing_to(&self, out: Output) -> Self {
+        let (path, settings, file) = (self.path.clone(), self.settings.clone(), self.file.clone());
+        Self { out, path, settings, file }
+    }
+
     /// Opens the team directory.
     ///
     /// # Errors

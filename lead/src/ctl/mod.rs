@@ -11,6 +11,7 @@ pub(crate) mod roster;
 mod stream;
 mod table;
 mod tail;
+mod talk;
 mod text;
 mod tokens;
 mod waiting;
@@ -58,6 +59,8 @@ fn dispatch(command: Command, context: &Context) -> CommandResult {
         Command::RequestPlan(args) => commands::request_plan::run(context, args),
         Command::Wait(args) => commands::wait::run(context, &args),
         Command::Forget(args) => commands::forget::run(context, args),
+        Command::Chat(args) => commands::chat::run(context, &args),
+        Command::Attach(args) => commands::attach::run(context, &args),
         Command::Doctor => commands::doctor::run(context),
         Command::Completions(args) => commands::completions::run(context, &args),
     }

@@ -4,6 +4,8 @@
 //! for people are left out. Colours are written as escape sequences and taken out again where stdout or
 //! stderr is no terminal, or `NO_COLOR` is set. Everything that others wrote is escaped before it gets here.
 
+mod screen;
+
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -15,6 +17,8 @@ use serde_json::json;
 use super::escape;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
+
+pub(crate) use screen::{AbovePrompt, Screen};
 
 /// The style of "error:".
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -133,6 +137,13 @@ impl Output {
             text.push_str(&format!("{HINT}hint:{HINT:#} {}\n", escape::text(hint)));
         }
         self.say(&text);
+    }
+
+    /// Tells people what happens beside the result, on a line of its own, escaped by the caller. Programs do not get it.
+    pub(crate) fn aside(&self, text: impl Display) {
+        if !self.json {
+            self.say(&format!("{text}\n"));
+        }
     }
 
     /// Prints the help of a command line that says nothing.

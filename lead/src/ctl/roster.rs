@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use teamd_shared::config::{ConfigError, Roster, RosterMember};
 use teamd_shared::inbox::{ReadError, count_lines};
+use teamd_shared::member::Status;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::{Identity, boot_id};
@@ -89,6 +90,10 @@ pub(crate) fn find<'r>(roster: &'r Roster, name: &Name) -> Result<&'r RosterMemb
 
 /// Makes the error of a name that is not on the roster.
 pub(crate) fn unknown(name: &Name) -> CommandError {
+    if *name == Name::lead() {
+        return CommandError::new(ExitCode::NotFound, "there is no lead agent")
+            .hint("`teamctl chat` starts one");
+    }
     CommandError::new(ExitCode::NotFound, format!("there is no teammate named {name}"))
         .hint(format!("`teamctl status` shows who is there, `teamctl spawn {name}` starts one"))
 }
@@ -127,6 +132,20 @@ pub(crate) fn unread(dir: &TeamDir, member: &RosterMember) -> Result<u64, Comman
         Err(ReadError::NoInbox(_)) => Ok(0),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Tells whether an idle teammate has nothing more to do: the roster follows a moment after the files, and
+/// whoever sent something just now wants to wait for what comes of it.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if inbox or transcript cannot be read.
+pub(crate) fn has_settled(dir: &TeamDir, member: &RosterMember) -> Result<bool, CommandError> {
+    if member.status != Status::Idle {
+        return Ok(true);
+    }
+    let last = transcript::last_entry(dir, &member.name)?;
+    let rests = last.is_none_or(|entry| entry.event.is_rest(&member.name));
+    Ok(rests && unread(dir, member)? == 0)
 }
 
 #[cfg(test)]

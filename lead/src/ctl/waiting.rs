@@ -54,7 +54,8 @@ impl Interrupt {
         }
     }
 
-    async fn came(&mut self) {
+    /// Returns when it comes.
+    pub(super) async fn came(&mut self) {
         if self.0.recv().await.is_none() {
             std::future::pending().await
         }

@@ -82,6 +82,11 @@ impl State {
         };
     }
 
+    /// Something of the person waits, or nothing does.
+    pub(crate) fn spoken_to(&mut self, spoken_to: bool) {
+        self.spoken_to = spoken_to;
+    }
+
     /// Background commands run, or none does any more.
     pub(crate) fn background(&mut self, running: bool) {
         self.background = running;

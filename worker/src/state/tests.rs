@@ -445,7 +445,7 @@ fn why_work_came_to_nothing_is_said_until_other_work_begins() {
     let activity = |state: &State| state.report(false).activity;
     state.failed();
     let Step::Finish(reason) = state.next(NOW) else { panic!() };
-    state.finished(reason, "\nthe key was refused (401)\nset another one");
+    state.finished(reason, "\nthe key was refused (401) (hint: take\nanother one)");
     assert_eq!(activity(&state), "failed: the key was refused (401)");
     state.taken_in(false, false);
     assert_eq!(activity(&state), "failed: the key was refused (401)", "news are no work");
@@ -647,4 +647,58 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn what_teammates_say_at_the_end_of_their_work_is_taken_in_together() {
+    let mut state = at(At::Idle);
+    let settled = NOW + Duration::from_secs(2);
+    state.mail(Mail::Soon, NOW);
+    assert_eq!(state.next(NOW), Step::Wait { until: Some(settled) });
+    // More of it puts nothing off.
+    state.mail(Mail::Soon, NOW + Duration::from_secs(1));
+    assert_eq!(state.next(NOW + Duration::from_secs(1)), Step::Wait { until: Some(settled) });
+    assert_eq!(state.next(settled), Step::TakeIn);
+    state.taken_in(true, false);
+    assert_eq!(state.next(settled), Step::Think);
+    // Once it is taken in, what comes next waits anew.
+    let mut state = at(At::Idle);
+    state.mail(Mail::Soon, NOW);
+    state.taken_in(false, false);
+    state.mail(Mail::Soon, settled);
+    assert_eq!(state.next(settled), Step::Wait { until: Some(settled + Duration::from_secs(2)) });
+    // What is work takes the others along; and whoever works reads all with the next results.
+    state.mail(Mail::Work, settled);
+    assert_eq!(state.next(settled), Step::TakeIn);
+    let mut state = at(At::Turn { results: true });
+    state.mail(Mail::Soon, NOW);
+    assert_eq!(state.next(NOW), Step::TakeIn);
+    // Nobody's leaving waits for it.
+    let mut state = at(At::Idle);
+    state.mail(Mail::Soon, NOW);
+    state.word(asks(2), NOW);
+    assert_eq!(state.next(NOW), approve(Because::Idle));
+}
+
+#[test]
+fn a_call_that_waits_for_a_person_yields_to_whatever_else_comes() {
+    let hold = |change: fn(&mut State)| {
+        let mut state = at(At::Asking);
+        change(&mut state);
+        (state.hold(NOW), state.next(NOW))
+    };
+    let go = Hold::Go { until: None };
+    assert_eq!(hold(|_| {}), (go.clone(), WAIT));
+    assert_eq!(hold(|state| state.mail(Mail::Work, NOW)), (go, WAIT), "a teammate waits for its turn");
+    for (change, why) in [
+        ((|state| state.spoken_to(true)) as fn(&mut State), Why::SpokenTo),
+        (|state| state.word(asks(2), NOW), Why::Asked),
+        (State::interrupt, Why::Interrupted),
+        (|state| state.end(End::Terminated), Why::Ends(End::Terminated)),
+    ] {
+        assert_eq!(hold(change).0, Hold::Stop(why));
+    }
+    let mut state = at(At::Asking);
+    state.call_ended(false);
+    assert_eq!(state.next(NOW), Step::Think);
 }

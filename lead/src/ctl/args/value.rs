@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use teamd_shared::member::{ApproveBy, Restart, SandboxMode, Status};
-use teamd_shared::message::{TEAMD, USER};
+use teamd_shared::message::{LEAD, TEAMD, USER};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::{Name, NameError};
 use teamd_shared::settings::{parse_count, parse_duration};
@@ -32,6 +32,14 @@ pub(crate) struct Mailbox {
 /// Whose log: a member's, the lead's, or the daemon's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogName(pub(crate) String);
+
+/// Reads the name of a teammate to be.
+pub(super) fn teammate(text: &str) -> Result<Name, String> {
+    Name::new(text).map_err(|error| match text == LEAD {
+        true => format!("{error}: `teamctl chat` starts the lead agent"),
+        false => error.to_string(),
+    })
+}
 
 /// Reads whom a message is for, or whose messages are meant.
 pub(super) fn mailbox(text: &str) -> Result<Mailbox, NameError> {

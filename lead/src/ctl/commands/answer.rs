@@ -12,11 +12,15 @@ use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, id: &str, approve: bool, feedback: &str) -> CommandResult {
+    give(context, id, approve, text::given(feedback)?)
+}
+
+/// Gives the answer, with this feedback.
+pub(in crate::ctl) fn give(context: &Context, id: &str, approve: bool, feedback: String) -> CommandResult {
     let dir = context.dir()?;
     let team = journal::fold(&dir)?;
     let plan = requests::resolve(&team, id, Some(Kind::PlanApproval))?;
     let (request_id, from) = (plan.request_id.clone(), plan.from.clone());
-    let feedback = text::given(feedback)?;
     block_on(async {
         let mut client = Client::connect(&dir).await?;
         let command = Command::Answer { request_id: request_id.clone(), approve, feedback };

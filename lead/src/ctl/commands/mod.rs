@@ -1,7 +1,9 @@
 //! The commands of `teamctl`, one file each.
 
 pub(super) mod answer;
+pub(super) mod attach;
 pub(super) mod broadcast;
+pub(super) mod chat;
 pub(super) mod completions;
 pub(super) mod doctor;
 pub(super) mod events;

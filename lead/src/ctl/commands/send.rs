@@ -63,13 +63,13 @@ fn check(roster: &Roster, name: &Name, queue: bool) -> Result<(), CommandError> 
 }
 
 /// Tells whether a member runs, as far as roster and processes tell.
-pub(super) fn runs(roster: &Roster, member: &RosterMember) -> bool {
+pub(in crate::ctl) fn runs(roster: &Roster, member: &RosterMember) -> bool {
     !member.status.is_ended() && !roster::ended_unnoticed(roster, member)
 }
 
 /// What becomes of a message that was appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(in crate::ctl) enum Fate {
     /// Its receiver runs, or has taken it in.
     Sent,
     /// Its receiver has ended, and reads it when it is spawned again.
@@ -83,7 +83,11 @@ pub(super) enum Fate {
 ///
 /// # Errors
 /// [`ExitCode::Conflict`] or [`ExitCode::NotFound`] if a next life will not read it by itself.
-pub(super) fn look_again(dir: &TeamDir, name: &Name, appended: Appended) -> Result<Fate, CommandError> {
+pub(in crate::ctl) fn look_again(
+    dir: &TeamDir,
+    name: &Name,
+    appended: Appended,
+) -> Result<Fate, CommandError> {
     let roster = roster::load_settled(dir, name)?;
     let Some(member) = roster.member(name) else {
         let message = format!("{name} was forgotten while the message was sent");
@@ -105,7 +109,7 @@ pub(super) fn look_again(dir: &TeamDir, name: &Name, appended: Appended) -> Resu
 }
 
 /// Makes the error of a message to somebody who ended while it was sent.
-pub(super) fn ended_meanwhile(name: &Name) -> CommandError {
+pub(in crate::ctl) fn ended_meanwhile(name: &Name) -> CommandError {
     let message = format!("{name} ended while the message was sent");
     CommandError::new(ExitCode::Conflict, message)
         .hint(format!("the message is in its inbox: `teamctl spawn {name}` begins the next life"))

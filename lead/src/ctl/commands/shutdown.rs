@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use teamd_shared::control::{Await, Command, Done, ShutdownOrder};
+use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
 use target::{End, Target, tell};
@@ -70,8 +71,9 @@ fn targets(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Target>, CommandError> 
     let mut names = args.names.clone();
     if args.all {
         let roster = roster::load(dir)?;
-        names =
-            roster.members.iter().filter(|member| runs(&roster, member)).map(|it| it.name.clone()).collect();
+        // The lead agent leads the team: it stays, and is asked by its name.
+        let teammates = roster.members.iter().filter(|member| member.name != Name::lead());
+        names = teammates.filter(|member| runs(&roster, member)).map(|it| it.name.clone()).collect();
     }
     let mut targets: Vec<Target> = Vec::new();
     for name in names {

@@ -1,10 +1,11 @@
 //! `teamctl spawn`: starts a teammate, and returns when its worker is ready.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 use teamd_shared::config::RosterMember;
-use teamd_shared::control::{Await, Command, Done};
+use teamd_shared::control::{Await, Command, Done, SpawnOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Limits, SandboxMode, Status};
 use teamd_shared::model_spec::ModelSpec;
@@ -28,55 +29,80 @@ const LOG_LINES: usize = 10;
 pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
     let dir = context.dir()?;
     let environment = Environment::of_self();
-    let resolved = settle(context, &dir, &args, &environment)?;
+    let resolved = settle(context, &dir, (&args.name, &flags(&dir, &args)?), &environment)?;
     let built_in = resolved.model_from == ModelFrom::Default;
     let order = resolved.order(args.name.clone(), environment);
     block_on(async {
-        let mut interrupt = Interrupt::catch()?;
-        let asking = async {
-            let mut client = Client::connect(&dir).await?;
-            let done = client.call(Command::Spawn(Box::new(order))).await?;
-            Ok((client, done))
-        };
-        let (client, incarnation, skipped) = match interrupt.or(args.name.as_str(), asking).await? {
-            (client, Done::Spawning { incarnation, skipped }) => (client, incarnation, skipped),
-            (_, other) => return Err(unexpected(&other)),
-        };
-        let waiting = Waiting { dir: &dir, out: &context.out, timeout: Some(args.timeout) };
-        let ready = Command::Await { name: args.name.clone(), incarnation, what: Await::Ready };
-        let (pid, status) = match waiting.one((client, interrupt), ready).await {
-            One::Done(Done::Ready { pid, status }) => (pid, status),
-            other => return Err(not_ready(&dir, &args, other)),
-        };
-        if skipped > 0 {
-            let messages = if skipped == 1 { "1 message" } else { &format!("{skipped} messages") };
-            context.out.note(format_args!(
-                "{messages} of the earlier life will not be read (`--resume` reads them)"
-            ));
-        }
+        let started = start(context, &dir, order, args.timeout).await?;
         tell(context, &dir, &args.name, built_in)?;
-        report(context, &args.name, pid, incarnation, status)
+        report(context, &args.name, &started)
     })
 }
 
-/// Works out what holds for the teammate: the command line, the environment, `team.toml`.
-fn settle(
+/// A worker that is ready.
+pub(in crate::ctl) struct Started {
+    pid: u32,
+    incarnation: u32,
+    status: Status,
+}
+
+/// Gives the order, and waits until the worker is ready.
+///
+/// # Errors
+/// As the daemon refuses, or [`ExitCode::Failed`], [`ExitCode::TimedOut`] or [`ExitCode::Interrupted`] if it is not ready.
+pub(in crate::ctl) async fn start(
     context: &Context,
     dir: &TeamDir,
-    args: &Spawn,
+    order: SpawnOrder,
+    timeout: Duration,
+) -> Result<Started, CommandError> {
+    let name = order.name.clone();
+    let mut interrupt = Interrupt::catch()?;
+    let asking = async {
+        let mut client = Client::connect(dir).await?;
+        let done = client.call(Command::Spawn(Box::new(order))).await?;
+        Ok((client, done))
+    };
+    let (client, incarnation, skipped) = match interrupt.or(name.as_str(), asking).await? {
+        (client, Done::Spawning { incarnation, skipped }) => (client, incarnation, skipped),
+        (_, other) => return Err(unexpected(&other)),
+    };
+    let waiting = Waiting { dir, out: &context.out, timeout: Some(timeout) };
+    let ready = Command::Await { name: name.clone(), incarnation, what: Await::Ready };
+    let (pid, status) = match waiting.one((client, interrupt), ready).await {
+        One::Done(Done::Ready { pid, status }) => (pid, status),
+        other => return Err(not_ready(dir, &name, timeout, other)),
+    };
+    if skipped > 0 {
+        let messages = if skipped == 1 { "1 message" } else { &format!("{skipped} messages") };
+        context
+            .out
+            .note(format_args!("{messages} of the earlier life will not be read (`--resume` reads them)"));
+    }
+    Ok(Started { pid, incarnation, status })
+}
+
+/// Works out what holds for a teammate (or the lead agent): the command line, the environment, `team.toml`.
+///
+/// # Errors
+/// For what makes no sense, and a workspace that is none.
+pub(in crate::ctl) fn settle(
+    context: &Context,
+    dir: &TeamDir,
+    (name, flags): (&Name, &Flags),
     environment: &Environment,
 ) -> Result<Resolved, CommandError> {
     let roster = roster::load(dir)?;
-    let asked = Asked { name: &args.name, flags: &flags(dir, args)?, earlier: roster.member(&args.name) };
+    let asked = Asked { name, flags, earlier: roster.member(name) };
     let lookup = |variable: &str| environment.value(variable);
     let mut resolved = resolve(asked, &lookup, context.team_file()?)?;
     // What stands in the file was not looked at yet.
     if let Some(named) = &mut resolved.workspace {
         *named = workspace(Path::new(named))?;
     }
-    let recorded = || roster.member(&args.name).and_then(|member| member.model.parse().ok());
+    let recorded = || roster.member(name).and_then(|member| member.model.parse().ok());
     if let Some(model) = resolved.model.clone().or_else(recorded) {
-        warn_of_missing_key(context, &args.name, &model, environment);
+        warn_of_missing_key(context, name, &model, environment);
     }
     Ok(resolved)
 }
@@ -138,7 +164,7 @@ fn authorities(named: &Path) -> Result<String, CommandError> {
 }
 
 /// Makes the workspace absolute: the daemon has another current directory.
-fn workspace(path: &Path) -> Result<String, CommandError> {
+pub(in crate::ctl) fn workspace(path: &Path) -> Result<String, CommandError> {
     let bad = |why: String| {
         CommandError::new(ExitCode::Failed, format!("the workspace {} {why}", path.display()))
             .hint("name a directory that exists, or make it first")
@@ -150,8 +176,7 @@ fn workspace(path: &Path) -> Result<String, CommandError> {
     absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
 }
 
-fn not_ready(dir: &TeamDir, args: &Spawn, ended: One) -> CommandError {
-    let name = &args.name;
+fn not_ready(dir: &TeamDir, name: &Name, timeout: Duration, ended: One) -> CommandError {
     match ended {
         One::Done(other) => unexpected(&other),
         One::Refused(refusal) => {
@@ -169,7 +194,7 @@ fn not_ready(dir: &TeamDir, args: &Spawn, ended: One) -> CommandError {
                 .hint(format!("`teamctl log {name}` shows its log"))
         }
         One::TimedOut => {
-            let time = clock::span(args.timeout.as_secs_f64());
+            let time = clock::span(timeout.as_secs_f64());
             CommandError::new(ExitCode::TimedOut, format!("{name} is not ready after {time}")).hint(format!(
                 "it goes on starting: `teamctl status {name}` and `teamctl log {name}` show how far it is"
             ))
@@ -217,7 +242,8 @@ fn tell(context: &Context, dir: &TeamDir, name: &Name, built_in: bool) -> Result
     Ok(())
 }
 
-fn report(context: &Context, name: &Name, pid: u32, incarnation: u32, status: Status) -> CommandResult {
+fn report(context: &Context, name: &Name, started: &Started) -> CommandResult {
+    let Started { pid, incarnation, status } = started;
     if context.out.is_json() {
         context.out.json(&json!({"name": name, "pid": pid, "incarnation": incarnation, "status": status}))?;
     } else {

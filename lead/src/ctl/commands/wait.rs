@@ -6,7 +6,6 @@ use serde_json::json;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::member::Status;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use teamd_shared::transcript;
 
 use crate::client::not_running;
 use crate::ctl::args::Wait;
@@ -73,7 +72,7 @@ fn look(
     wanted: &[Status],
 ) -> Result<Option<Status>, CommandError> {
     let unnoticed = roster::ended_unnoticed(roster, member);
-    if wanted.contains(&member.status) && !unnoticed && has_settled(dir, member)? {
+    if wanted.contains(&member.status) && !unnoticed && roster::has_settled(dir, member)? {
         return Ok(Some(member.status));
     }
     if member.status.is_ended() {
@@ -86,17 +85,6 @@ fn look(
         return Err(not_running(dir));
     }
     Ok(None)
-}
-
-/// Tells whether an idle teammate has nothing more to do: the roster follows a moment after the files, and
-/// whoever sent something just now wants to wait for what comes of it.
-fn has_settled(dir: &TeamDir, member: &RosterMember) -> Result<bool, CommandError> {
-    if member.status != Status::Idle {
-        return Ok(true);
-    }
-    let last = transcript::last_entry(dir, &member.name)?;
-    let rests = last.is_none_or(|entry| entry.event.is_rest(&member.name));
-    Ok(rests && roster::unread(dir, member)? == 0)
 }
 
 fn timed_out(dir: &TeamDir, args: &Wait) -> Result<CommandError, CommandError> {

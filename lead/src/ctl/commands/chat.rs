@@ -1,0 +1,20 @@
+//! `teamctl chat`: talks to the lead agent, which is started if it does not run.
+
+use teamd_shared::name::Name;
+
+use super::spawn::workspace;
+use crate::ctl::args::Chat;
+use crate::ctl::context::Context;
+use crate::ctl::talk::{self, Begin, Party, Talk};
+use crate::error::CommandResult;
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context, args: &Chat) -> CommandResult {
+    let begin = Begin {
+        model: args.model.clone(),
+        workspace: args.workspace.as_deref().map(workspace).transpose()?,
+        fresh: args.fresh,
+    };
+    let party = Party { name: Name::lead(), begin: Some(begin) };
+    talk::run(context, &Talk { party, last: args.last, timeout: args.timeout })
+}

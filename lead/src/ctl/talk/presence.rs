@@ -1,0 +1,70 @@
+//! The sign that a person talks to the lead agent at a terminal: a shared `flock` on `run/chat`. The lead's worker looks
+//! whether somebody holds one. The file says nothing, and nothing is lost with it.
+
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::MetadataExt;
+
+use rustix::fs::OFlags;
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+
+/// The lock, held until this is dropped.
+pub(super) struct Presence<'d> {
+    dir: &'d TeamDir,
+    held: Option<File>,
+}
+
+impl<'d> Presence<'d> {
+    /// Makes the sign, which is not given yet.
+    pub(super) fn new(dir: &'d TeamDir) -> Self {
+        Self { dir, held: None }
+    }
+
+    /// Gives the sign, and gives it anew where the file was deleted: `run/` may be at any time. Whoever looks for it
+    /// holds the lock for a moment; then it is given at the next call, which is due within a second.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub(super) fn show(&mut self) -> Result<(), DirError> {
+        let at = TeamPath::chat();
+        let refused = |source| DirError::Io { verb: "lock", path: self.dir.path(&at), source };
+        if let Some(held) = &self.held {
+            let it = held.metadata().map_err(refused)?;
+            if self.dir.identity(&at)? == Some((it.dev(), it.ino())) {
+                return Ok(());
+            }
+        }
+        self.held = None;
+        let file = self.dir.open_file(&at, OFlags::RDWR | OFlags::CREATE)?;
+        match file.try_lock_shared() {
+            Ok(()) => self.held = Some(file),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(source)) => return Err(refused(source)),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_seen_as_long_as_somebody_talks_and_after_the_file_was_deleted() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let seen = || {
+            let file = dir.open_file(&TeamPath::chat(), OFlags::RDWR).unwrap();
+            matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+        };
+        let (mut one, mut other) = (Presence::new(&dir), Presence::new(&dir));
+        one.show().unwrap();
+        other.show().unwrap();
+        drop(one);
+        assert!(seen(), "the other one still talks");
+        dir.remove(&TeamPath::chat()).unwrap();
+        other.show().unwrap();
+        assert!(seen());
+        drop(other);
+        assert!(!seen());
+    }
+}

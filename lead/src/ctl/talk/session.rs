@@ -1,0 +1,421 @@
+//! A conversation at a terminal: keys in, the agent's words out, until the person leaves.
+
+use std::time::Duration;
+
+use teamd_shared::member::Status;
+use teamd_shared::request::Request;
+use teamd_shared::team_dir::TeamDir;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::Talk;
+use super::act;
+use super::brief;
+use super::follow::{Changed, Follow};
+use super::keyboard::{Key, Keyboard};
+use super::party::Party;
+use super::presence::Presence;
+use super::question::{Question, Reply};
+use super::slash::{self, Input, Slash};
+use super::view::{Piece, View};
+use crate::ctl::context::Context;
+use crate::ctl::escape;
+use crate::ctl::output::{Screen, paint};
+use crate::ctl::render::{BAD, BOLD, DIM, under};
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+/// How many entries of the past are looked at: enough to know whether a turn runs, and what was answered last.
+const PAST: usize = 100;
+/// How long the prompt waits for what a command prints. A shutdown may take longer: then it is printed above.
+const COMMAND: Duration = Duration::from_secs(1);
+
+/// What happened.
+enum Happened {
+    Typed(Key),
+    Changed(Changed),
+    Interrupted,
+    Resumed,
+    Ended,
+}
+
+/// A conversation.
+struct Session<'a> {
+    context: Context,
+    dir: &'a TeamDir,
+    party: &'a Party,
+    screen: Screen,
+    keyboard: Keyboard,
+    follow: Follow<'a>,
+    view: View,
+    presence: Option<Presence<'a>>,
+    /// Whether an answer is awaited: no prompt is shown before a key is pressed.
+    awaits: bool,
+    /// What the person is asked.
+    question: Option<Question>,
+    /// The calls for a verdict that the person was asked about.
+    asked: Vec<String>,
+    /// Whether the daemon ran at the last look.
+    daemon: bool,
+    /// Whether the agent ran at the last look.
+    runs: bool,
+    /// The last thing that could not be read: it is said once.
+    trouble: Option<CommandError>,
+    done: (UnboundedSender<()>, UnboundedReceiver<()>),
+}
+
+/// Talks until the person leaves.
+///
+/// # Errors
+/// If the agent cannot be reached, or the terminal cannot be used.
+pub(super) async fn run(context: &Context, dir: &TeamDir, talk: &Talk) -> CommandResult {
+    let party = &talk.party;
+    let mut signals = Signals::catch()?;
+    // Whoever talks to a teammate that has ended sees what it said, until something is sent.
+    let begun = party.leads() && party.ensure(context, dir, false).await?;
+    party.running(dir)?;
+    let refused = |error| CommandError::new(ExitCode::Failed, format!("cannot use the terminal: {error}"));
+    let (keyboard, screen) = Keyboard::open().map_err(refused)?;
+    let mut session = Session {
+        context: context.printing_to(screen.output()),
+        dir,
+        party,
+        follow: Follow::begin(dir, &party.name, PAST, context.settings.poll)?,
+        screen,
+        keyboard,
+        view: View::new(&party.name),
+        presence: party.leads().then(|| Presence::new(dir)),
+        awaits: false,
+        question: None,
+        asked: Vec::new(),
+        daemon: true,
+        runs: true,
+        trouble: None,
+        done: unbounded_channel(),
+    };
+    session.begin(talk.last, begun)?;
+    let ended = session.converse(&mut signals).await;
+    session.screen.end_line();
+    if matches!(ended, Ok(ExitCode::Done)) && session.runs {
+        session.context.out.note(format_args!("{} goes on without you", who(party)));
+    }
+    session.screen.flush();
+    ended
+}
+
+fn who(party: &Party) -> &str {
+    if party.leads() { "the team" } else { party.name.as_str() }
+}
+
+impl Session<'_> {
+    /// Shows where the conversation stands.
+    fn begin(&mut self, last: usize, begun: bool) -> Result<(), CommandError> {
+        let name = &self.party.name;
+        let member = self.follow.member()?;
+        let model =
+            member.as_ref().map(|(member, _)| escape::line(&member.model).into_owned()).unwrap_or_default();
+        let how = if begun { "is ready" } else { "is here" };
+        self.context.out.aside(paint(
+            DIM,
+            format_args!("{name} ({model}) {how}; /help lists the commands, Ctrl-D leaves"),
+        ));
+        let heard = self.follow.conversation()?;
+        let past = heard.entries.len().saturating_sub(last);
+        self.view.past(&heard.entries[..past], &heard.live);
+        let pieces = self.view.round(&heard.live, &heard.entries[past..]);
+        self.show(pieces)?;
+        self.awaits = self.view.in_turn();
+        for plan in self.follow.plans()?.iter().filter(|plan| plan.is_pending()) {
+            self.tell_of(plan)?;
+        }
+        self.look_at_team()?;
+        self.look_for_question()?;
+        self.ready();
+        Ok(())
+    }
+
+    async fn converse(&mut self, signals: &mut Signals) -> CommandResult {
+        loop {
+            let happened = tokio::select! {
+                key = self.keyboard.next() => Happened::Typed(key),
+                changed = self.follow.changed() => Happened::Changed(changed),
+                happened = signals.next() => happened,
+            };
+            match happened {
+                Happened::Typed(Key::End) | Happened::Ended => return Ok(ExitCode::Done),
+                Happened::Typed(Key::Interrupt) => {
+                    self.interrupt().await?;
+                    self.ready();
+                }
+                Happened::Typed(Key::Line(line)) => {
+                    if self.typed(&line).await? {
+                        return Ok(ExitCode::Done);
+                    }
+                    self.ready();
+                }
+                Happened::Changed(changed) => self.look(changed)?,
+                Happened::Interrupted => self.interrupt().await?,
+                Happened::Resumed => self.keyboard.resumed(),
+            }
+        }
+    }
+
+    /// Lets the person type: now, or when a key is pressed while the agent speaks.
+    fn ready(&mut self) {
+        let plain = format!("{}> ", self.party.name);
+        match &self.question {
+            Some(question) => self.keyboard.prompt(question.prompt()),
+            None if self.awaits => self.keyboard.prompt_on_key(&plain),
+            None => self.keyboard.prompt(&plain),
+        }
+    }
+
+    /// Does what a line means. Returns whether the person leaves.
+    async fn typed(&mut self, line: &str) -> Result<bool, CommandError> {
+        match slash::parse(line) {
+            Input::Do(Slash::Quit) => return Ok(true),
+            Input::Do(command) => self.carry_out(command).await,
+            Input::Wrong(why) => {
+                self.tell(&CommandError::new(ExitCode::Usage, why).hint("//TEXT sends /TEXT"))
+            }
+            _ if self.question.is_some() => self.reply(line).await?,
+            Input::Nothing => {}
+            Input::Say(text) => {
+                if let Err(error) = self.say(&text).await {
+                    self.tell(&error);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    async fn say(&mut self, text: &str) -> Result<(), CommandError> {
+        let running = self.party.running(self.dir)?;
+        if running.is_none() && self.party.leads() {
+            self.context.out.note(format_args!("{} is started again", self.party.name));
+        }
+        self.party.ensure(&self.context, self.dir, true).await?;
+        let id = self.party.say(&self.context, self.dir, text)?;
+        self.view.sent(id);
+        (self.awaits, self.runs) = (true, true);
+        Ok(())
+    }
+
+    /// Carries a command out in a thread of its own: it has a runtime of its own, and may take long.
+    async fn carry_out(&mut self, command: Slash) {
+        let Context { path, settings, file, .. } = &self.context;
+        let (screen, path, settings, file) =
+            (self.screen.clone(), path.clone(), settings.clone(), file.clone());
+        let (party, done) = (self.party.name.clone(), self.done.0.clone());
+        std::thread::spawn(move || {
+            let context = Context { out: screen.output(), path, settings, file };
+            if let Err(error) = act::run(&context, &party, command) {
+                context.out.error(&error);
+            }
+            // Nobody waits any more when the person has left.
+            done.send(()).ok();
+        });
+        while self.done.1.try_recv().is_ok() {}
+        // What takes longer goes on.
+        drop(tokio::time::timeout(COMMAND, self.done.1.recv()).await);
+    }
+
+    /// Ctrl-C: ends the turn that runs, and nothing else.
+    async fn interrupt(&mut self) -> Result<(), CommandError> {
+        if self.question.take().is_some() {
+            self.context.out.note("the plan waits; /approve or /reject answers it");
+        } else if self.awaits || self.view.in_turn() {
+            self.carry_out(Slash::Interrupt(None)).await;
+        } else {
+            self.context.out.hint("nothing runs here; /quit or Ctrl-D leaves");
+        }
+        Ok(())
+    }
+
+    /// Takes the answer to the question.
+    async fn reply(&mut self, line: &str) -> Result<(), CommandError> {
+        let Some(mut question) = self.question.take() else { return Ok(()) };
+        let id = question.request_id().clone();
+        if let Some(plan) = self.follow.plan(&id).filter(|plan| !plan.is_pending()) {
+            let status = plan.status.as_str();
+            self.context.out.note(format_args!("the plan {id} is {status} already; your line was not sent"));
+            return Ok(());
+        }
+        match question.read(line) {
+            Reply::Give { approve, feedback } => {
+                self.carry_out(Slash::Answer { id: id.to_string(), approve, feedback }).await;
+            }
+            Reply::Why => self.question = Some(question),
+            Reply::Later => {
+                self.context
+                    .out
+                    .note(format_args!("the plan waits; /approve {id} or /reject {id} answers it"));
+            }
+            Reply::Unclear => {
+                self.context
+                    .out
+                    .note("a, r or l is expected; l asks no more, and you can write what you like");
+                self.question = Some(question);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows what is new.
+    fn look(&mut self, changed: Changed) -> Result<(), CommandError> {
+        let works = self.view.works();
+        if let Err(error) = self.look_at(changed) {
+            // Once, however often it is looked at.
+            if self.trouble.as_ref() != Some(&error) {
+                self.tell(&error);
+                self.trouble = Some(error);
+            }
+            return Ok(());
+        }
+        self.trouble = None;
+        if self.view.works() > works && self.awaits {
+            self.awaits = false;
+            self.ready();
+        }
+        Ok(())
+    }
+
+    fn look_at(&mut self, changed: Changed) -> Result<(), CommandError> {
+        let heard = self.follow.conversation()?;
+        let pieces = self.view.round(&heard.live, &heard.entries);
+        self.show(pieces)?;
+        for plan in self.follow.plans()? {
+            self.tell_of(&plan)?;
+        }
+        if changed == Changed::Team {
+            self.look_at_team()?;
+        }
+        self.look_for_question()
+    }
+
+    fn look_at_team(&mut self) -> Result<(), CommandError> {
+        if let Some(presence) = &mut self.presence {
+            presence.show()?;
+        }
+        let daemon = self.follow.has_daemon();
+        if daemon != std::mem::replace(&mut self.daemon, daemon) {
+            self.context.out.note(match daemon {
+                true => "the daemon is back",
+                false => "the daemon is gone; what you write still arrives, commands do not (`teamd start` starts it)",
+            });
+        }
+        let member = self.follow.member()?;
+        let runs = member.as_ref().is_some_and(|(_, runs)| *runs);
+        if !runs && std::mem::replace(&mut self.runs, runs) {
+            let how = member.map_or("forgotten", |(member, _)| match member.status {
+                status if status.is_ended() => status.as_str(),
+                _ => Status::Crashed.as_str(),
+            });
+            self.context.out.note(format_args!("{} has ended ({how})", self.party.name));
+            self.context.out.hint(match self.party.leads() {
+                true => "what you write next starts it again; /quit leaves",
+                false => "/quit leaves",
+            });
+            if std::mem::take(&mut self.awaits) {
+                self.ready();
+            }
+        }
+        self.runs = runs;
+        Ok(())
+    }
+
+    /// Tells of a plan that waits, or does no longer.
+    fn tell_of(&self, plan: &Request) -> Result<(), CommandError> {
+        if !self.party.leads() && plan.from != self.party.name.as_str() {
+            return Ok(());
+        }
+        let (id, from) = (&plan.request_id, &plan.from);
+        let line = match plan.is_pending() {
+            true => {
+                let text = self.plan_text(plan);
+                format!(
+                    "{from} submits the plan {id}: {text} (/plans {id} shows it; /approve {id}, /reject {id})"
+                )
+            }
+            false => format!("the plan {id} of {from} is {}", plan.status.as_str()),
+        };
+        self.context.out.aside(paint(BOLD, escape::line(&line)));
+        Ok(())
+    }
+
+    fn plan_text(&self, plan: &Request) -> String {
+        match &plan.payload {
+            teamd_shared::request::Payload::Plan { plan } => brief::line(plan),
+            teamd_shared::request::Payload::Shutdown { .. } => String::new(),
+        }
+    }
+
+    /// Asks the person about the first plan on which the lead agent has called for a verdict.
+    fn look_for_question(&mut self) -> Result<(), CommandError> {
+        if self.question.is_some() || !self.party.leads() {
+            return Ok(());
+        }
+        let new = |call: &str| !self.asked.iter().any(|asked| asked == call);
+        let Some(proposal) = self.view.proposals().iter().find(|it| new(&it.call)).cloned() else {
+            return Ok(());
+        };
+        let Some(plan) = self.follow.plan(&proposal.request_id).filter(|plan| plan.is_pending()) else {
+            return Ok(());
+        };
+        self.asked.push(proposal.call.clone());
+        let question = Question::new(proposal);
+        let (heading, text, verdict) = question.heading(plan);
+        let shown = under(&paint(BOLD, escape::line(&heading)), &format!("{text}\n"));
+        self.context.out.text(format_args!("{shown}\n{}", escape::text(&verdict)))?;
+        self.context.out.text("Approve it? [a]pprove, [r]eject, [l]ater")?;
+        self.question = Some(question);
+        self.ready();
+        Ok(())
+    }
+
+    fn show(&self, pieces: Vec<Piece>) -> Result<(), CommandError> {
+        for piece in pieces {
+            match piece {
+                Piece::Answer(text) => self.screen.stream(&text),
+                Piece::End => self.screen.end_line(),
+                Piece::Aside(line) => self.context.out.aside(paint(DIM, escape::line(&line))),
+                Piece::Wrong(line) => self.context.out.aside(paint(BAD, escape::line(&line))),
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, error: &CommandError) {
+        self.context.out.error(error);
+    }
+}
+
+/// The signals that mean something here.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+    resume: Signal,
+}
+
+impl Signals {
+    fn catch() -> Result<Self, CommandError> {
+        let refused = |error| CommandError::new(ExitCode::Failed, format!("cannot catch signals: {error}"));
+        let catch = |kind| signal(kind).map_err(refused);
+        Ok(Self {
+            interrupt: catch(SignalKind::interrupt())?,
+            terminate: catch(SignalKind::terminate())?,
+            hang_up: catch(SignalKind::hangup())?,
+            resume: catch(SignalKind::from_raw(nix::libc::SIGCONT))?,
+        })
+    }
+
+    async fn next(&mut self) -> Happened {
+        tokio::select! {
+            _ = self.interrupt.recv() => Happened::Interrupted,
+            _ = self.terminate.recv() => Happened::Ended,
+            _ = self.hang_up.recv() => Happened::Ended,
+            _ = self.resume.recv() => Happened::Resumed,
+        }
+    }
+}

@@ -19,6 +19,7 @@ mod models;
 mod plans;
 mod quarantine;
 mod races;
+mod sandbox;
 mod settings;
 mod shutdown;
 mod socket;

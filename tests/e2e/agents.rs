@@ -19,10 +19,6 @@ fn held() -> Value {
     json!({"command": HELD.trim_start_matches("/bash ")})
 }
 
-fn bash(server: &ModelServer, command: &str) {
-    server.calls("bash", json!({"command": command}));
-}
-
 // Evidence 27: a handshake by model costs 4 model calls elsewhere.
 #[test]
 fn an_idle_teammate_leaves_without_a_model_call_and_a_busy_one_with_at_most_one() {
@@ -66,7 +62,7 @@ fn a_rejection_of_the_model_is_recorded_and_a_wrong_id_is_told_the_right_one() {
     let wrong = &team.results("alice")[1];
     assert_eq!(wrong["is_error"], true);
     assert!(wrong["content"].as_str().unwrap().contains(&id), "{wrong}");
-    assert_eq!(team.status("alice"), "idle");
+    team.wait_for("alice", "idle");
 }
 
 #[test]
@@ -149,7 +145,7 @@ fn the_turn_limit_and_the_token_limit_end_the_work_and_not_the_teammate() {
             let before: u64 = requests.iter().rev().skip(1).map(spent).sum();
             assert!(before < 10_000 && requests.iter().map(spent).sum::<u64>() >= 10_000);
         }
-        assert_eq!(team.status("alice"), "idle");
+        team.wait_for("alice", "idle");
         // The next piece of work has its own budget.
         team.send("alice", "enough now");
         team.until_finished("alice", 2);
@@ -218,8 +214,8 @@ fn a_full_context_is_no_dead_end_also_where_the_service_says_so_first_and_cannot
 #[test]
 fn a_teammate_whose_context_is_full_answers_a_shutdown() {
     let server = ModelServer::start();
-    server.calls("bash", json!({"command": "seq 9000"}));
-    server.calls("bash", held());
+    let command = format!("seq 9000; {}", HELD.trim_start_matches("/bash "));
+    server.calls("bash", json!({"command": command}));
     let team = server.team().with("TEAM_CONTEXT_WINDOW", "15000");
     spawn(&team, &["--model", MODEL], "fill it up");
     team.until_held();

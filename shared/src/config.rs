@@ -30,9 +30,23 @@ pub struct Roster {
     /// The daemon; null when it ended in order.
     #[serde(default)]
     pub daemon: Option<Daemon>,
+    /// How commands are confined; null where no daemon has said so.
+    #[serde(default)]
+    pub sandbox: Option<TeamSandbox>,
     /// Every member that is not forgotten, in the order of their names.
     #[serde(default)]
     pub members: Vec<RosterMember>,
+}
+
+/// How the commands of a team are confined.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TeamSandbox {
+    /// The layers that work on this machine, as [`crate::sandbox::Layers`] is written.
+    #[serde(default)]
+    pub layers: String,
+    /// What cannot be held although a team needs it; somebody has allowed that. Null where all is held.
+    #[serde(default)]
+    pub weak: Option<String>,
 }
 
 /// One member.

@@ -20,6 +20,7 @@ pub mod name;
 pub mod position;
 pub mod process;
 pub mod request;
+pub mod sandbox;
 pub mod settings;
 pub mod team_dir;
 pub mod team_file;

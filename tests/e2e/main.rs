@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that finds nothing fails as the test does that calls it")]
 
 mod adopt;
+mod agents;
 mod ctl;
 mod disk;
 mod documents;
@@ -14,9 +15,12 @@ mod lead;
 mod lives;
 mod meddling;
 mod messages;
+mod models;
 mod plans;
 mod quarantine;
 mod races;
+mod sandbox;
+mod settings;
 mod shutdown;
 mod socket;
 mod spawn;

@@ -5,6 +5,7 @@
 
 mod lead;
 pub(crate) mod look;
+pub(crate) mod model_server;
 pub(crate) mod process;
 
 use std::ffi::OsStr;
@@ -318,7 +319,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn start(mut command: Command) -> Self {
+    /// Starts a command in a process group of its own.
+    pub(crate) fn start(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         Self { child: command.spawn().unwrap() }
     }

@@ -33,7 +33,7 @@ use crate::replay::{Owed, Standing};
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, Budget, State};
 use crate::tools::lead::Spawner;
-use crate::tools::{Kit, Toolbox, ToolboxConfig, schema};
+use crate::tools::{Confinement, Kit, Toolbox, ToolboxConfig, schema};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -78,7 +78,8 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     match welcome {
         Ok(Some(welcome)) => {
             let life = Life { dir, identity, transcript, terminate };
-            let session = life.begin(welcome, connection)?;
+            let confinement = Confinement { layers: args.sandbox_layers, weak: args.allow_weak_sandbox };
+            let session = life.begin(welcome, connection, confinement)?;
             Ok(session.run().await?)
         }
         Ok(None) => Ok(()),
@@ -102,7 +103,12 @@ struct Life {
 }
 
 impl Life {
-    fn begin(mut self, welcome: Welcome, connection: Connection) -> anyhow::Result<Session> {
+    fn begin(
+        mut self,
+        welcome: Welcome,
+        connection: Connection,
+        confinement: Confinement,
+    ) -> anyhow::Result<Session> {
         let settings = Settings::from_env()?;
         set_umask(welcome.environment.umask);
         let Identity { name, incarnation } = self.identity.clone();
@@ -112,6 +118,8 @@ impl Life {
             name: name.clone(),
             life_lock: self.transcript.life_lock()?,
             environment: welcome.environment.clone(),
+            sandbox: welcome.sandbox.clone(),
+            confinement,
         })?;
         let persona = persona(&self.dir, &name, &welcome, &toolbox);
         let access = Access { dir: &self.dir, environment: &welcome.environment };

@@ -60,7 +60,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start a teammate
     ///
-    /// Returns when its worker is ready. It works in the environment of this command.
+    /// Returns when its worker is ready. It works in the environment of this command. What the command line does
+    /// not say, the environment (TEAM_…) says, else team.toml, beside the team directory.
     Spawn(Box<Spawn>),
     /// Ask teammates to leave, and wait until their processes are gone
     ///
@@ -108,6 +109,10 @@ pub(crate) enum Command {
     ///
     /// What you type is sent as a message. Leaving ends nothing.
     Attach(Attach),
+    /// Show what confines the commands of teammates on this machine, and what does not
+    ///
+    /// A confined child really tries to break out. Ends with 0 if all that is promised is held, else with 1.
+    Doctor,
     /// Print a completion script for a shell
     ///
     /// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`

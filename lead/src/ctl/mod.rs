@@ -61,6 +61,7 @@ fn dispatch(command: Command, context: &Context) -> CommandResult {
         Command::Forget(args) => commands::forget::run(context, args),
         Command::Chat(args) => commands::chat::run(context, &args),
         Command::Attach(args) => commands::attach::run(context, &args),
+        Command::Doctor => commands::doctor::run(context),
         Command::Completions(args) => commands::completions::run(context, &args),
     }
 }

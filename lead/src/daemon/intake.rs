@@ -249,9 +249,9 @@ fn end_of_lead_inbox(dir: &TeamDir) -> Option<Position> {
     }
 }
 
-/// Returns the directory that holds the team directory.
+/// Returns the directory that holds the team directory, or the link to it.
 fn default_workspace(dir: &TeamDir) -> String {
-    dir.root().parent().unwrap_or(dir.root()).to_string_lossy().into_owned()
+    dir.workspace().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

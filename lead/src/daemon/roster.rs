@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use teamd_shared::config::{ConfigError, Roster, RosterMember, VERSION};
+use teamd_shared::config::{ConfigError, Roster, RosterMember, TeamSandbox, VERSION};
 use teamd_shared::fs::replace;
 use teamd_shared::journal::Team;
 use teamd_shared::member::{Doing, Status};
@@ -12,6 +12,7 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, Stamp, TeamDir, TeamPath};
 use teamd_shared::transcript::Usage;
 
+use super::confinement::Confinement;
 use super::event::{Life, Now};
 use super::journal::version_of;
 use super::live::Live;
@@ -27,6 +28,7 @@ pub(super) struct RosterFile {
     dirty: Option<Instant>,
     /// The file that was written last.
     written: Option<Stamp>,
+    sandbox: TeamSandbox,
 }
 
 #[derive(Debug)]
@@ -57,6 +59,12 @@ pub(super) fn set_aside(dir: &TeamDir, now: Now) -> Result<String, DirError> {
 }
 
 impl RosterFile {
+    /// Makes an empty roster of a team whose commands are confined like this.
+    pub(super) fn new(confinement: &Confinement) -> Self {
+        let (layers, weak) = (confinement.layers.to_string(), confinement.weakness.clone());
+        Self { sandbox: TeamSandbox { layers, weak }, ..Self::default() }
+    }
+
     /// Looks at the file that is there, and moves it aside if it is no roster.
     pub(super) fn look(dir: &TeamDir, now: Now) -> Result<Result<Before, Newer>, DirError> {
         match Roster::load(dir) {
@@ -177,11 +185,12 @@ impl RosterFile {
     fn render(&self, team: &Team) -> String {
         let daemon = serde_json::to_string(&team.daemon).unwrap_or_else(|_| "null".to_owned());
         let name = serde_json::to_string(&team.team_name).unwrap_or_else(|_| "\"\"".to_owned());
+        let sandbox = serde_json::to_string(&self.sandbox).unwrap_or_else(|_| "null".to_owned());
         let members: Vec<_> = self.lines.values().map(|shown| shown.text.as_str()).collect();
         let mut text = String::new();
         let written = write!(
             text,
-            "{{\"version\":{VERSION},\"seq\":{},\"team_name\":{name},\n\"daemon\":{daemon},\n\"members\":[\n{}\n]}}\n",
+            "{{\"version\":{VERSION},\"seq\":{},\"team_name\":{name},\n\"daemon\":{daemon},\n\"sandbox\":{sandbox},\n\"members\":[\n{}\n]}}\n",
             team.seq,
             members.join(",\n")
         );

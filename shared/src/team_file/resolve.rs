@@ -142,6 +142,10 @@ pub fn resolve(
 impl Resolved {
     /// Makes the order to the daemon. The environment is that of whoever asks.
     pub fn order(self, name: Name, mut environment: Environment) -> SpawnOrder {
+        // Only who spawns others reads the file; the tools of a teammate may well work on another team.
+        if name != Name::lead() {
+            environment.unset(VARIABLE);
+        }
         for (variable, text) in self.variables {
             environment.set(variable, &text);
         }

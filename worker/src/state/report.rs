@@ -12,10 +12,12 @@ const SHOWN: usize = 160;
 
 /// Returns why a piece of work came to nothing, in a few words; empty if it did not.
 pub(super) fn trouble(reason: IdleReason, told: &str) -> String {
-    let first = told.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    let mut first: String = first.chars().take(SHOWN).collect();
-    if first.is_empty() {
-        first.push_str("for an unknown reason");
+    let first = told.lines().map(str::trim).find(|line| !line.is_empty());
+    // What to do about it is told to the lead; here is room for what it is.
+    let what = first.and_then(|line| line.split(" (hint: ").next()).unwrap_or("for an unknown reason");
+    let mut first: String = what.chars().take(SHOWN).collect();
+    if what.chars().nth(SHOWN).is_some() {
+        first.push('…');
     }
     match reason {
         IdleReason::Available => String::new(),

@@ -445,7 +445,7 @@ fn why_work_came_to_nothing_is_said_until_other_work_begins() {
     let activity = |state: &State| state.report(false).activity;
     state.failed();
     let Step::Finish(reason) = state.next(NOW) else { panic!() };
-    state.finished(reason, "\nthe key was refused (401)\nset another one");
+    state.finished(reason, "\nthe key was refused (401) (hint: take\nanother one)");
     assert_eq!(activity(&state), "failed: the key was refused (401)");
     state.taken_in(false, false);
     assert_eq!(activity(&state), "failed: the key was refused (401)", "news are no work");

@@ -46,6 +46,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
                         seq: 0,
                         team_name: String::new(),
                         daemon: None,
+                        sandbox: None,
                         members: Vec::new(),
                     },
                     &[],
@@ -74,6 +75,9 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     if roster::daemon_pid(&roster).is_none() {
         context.out.note("the daemon is not running: this is what the files say");
     }
+    if let Some(why) = roster.sandbox.as_ref().and_then(|sandbox| sandbox.weak.as_ref()) {
+        context.out.note(format_args!("the sandbox is weak, as somebody has allowed; not held: {why}"));
+    }
     for row in rows.iter().filter(|row| row.unnoticed) {
         context
             .out
@@ -92,7 +96,7 @@ fn document(roster: &Roster, rows: &[Row<'_>]) -> Value {
     let pid = roster::daemon_pid(roster);
     let members: Vec<Value> = rows.iter().map(Row::to_json).collect();
     json!({"team_name": roster.team_name, "daemon": {"running": pid.is_some(), "pid": pid},
-        "usage": total(roster), "members": members})
+        "sandbox": roster.sandbox, "usage": total(roster), "members": members})
 }
 
 /// Sums up what the whole team has cost.

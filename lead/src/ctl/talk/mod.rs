@@ -16,6 +16,7 @@ mod question;
 mod quiet;
 mod session;
 mod slash;
+mod terminal;
 mod view;
 
 use std::io::{self, IsTerminal};

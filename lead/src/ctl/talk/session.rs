@@ -154,7 +154,7 @@ impl Session<'_> {
                     self.ready();
                 }
                 Happened::Changed(changed) => self.look(changed)?,
-                Happened::Interrupted => self.interrupt().await?,
+                Happened::Typed(Key::Stop) | Happened::Interrupted => self.interrupt().await?,
                 Happened::Resumed => self.keyboard.resumed(),
             }
         }

@@ -219,13 +219,14 @@ fn a_fresh_life_without_a_role_keeps_that_of_the_one_before() {
 #[test]
 fn an_order_says_what_holds_and_adds_to_the_environment() {
     let environment = Environment {
-        variables: vec![(b"PATH".to_vec(), b"/bin".to_vec())],
+        variables: vec![(b"PATH".to_vec(), b"/bin".to_vec()), (b"TEAM_FILE".to_vec(), b"/x".to_vec())],
         secrets: vec![(b"OPENAI_API_KEY".to_vec(), b"k".to_vec())],
         umask: 0o22,
     };
     let order = resolved("alice", &Flags::default(), &[]).order(Name::new("alice").unwrap(), environment);
     assert_eq!(order.model.as_deref(), Some("openai:role"));
     assert_eq!(order.environment.value("TEAM_MODEL_TIMEOUT").as_deref(), Some("90"));
+    assert_eq!(order.environment.value("TEAM_FILE"), None, "a teammate spawns nobody");
     assert_eq!(order.environment.value("PATH").as_deref(), Some("/bin"));
     assert_eq!((order.environment.secrets.len(), order.environment.umask), (1, 0o22));
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that finds nothing fails as the test does that calls it")]
 
 mod adopt;
+mod chat;
 mod ctl;
 mod disk;
 mod documents;

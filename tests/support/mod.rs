@@ -5,6 +5,7 @@
 
 pub(crate) mod look;
 pub(crate) mod process;
+pub(crate) mod terminal;
 
 use std::ffi::OsStr;
 use std::io::Write;

@@ -9,6 +9,7 @@ use teamd_shared::control::Refusal;
 use teamd_shared::inbox::{AppendError, ReadError};
 use teamd_shared::settings::SettingError;
 use teamd_shared::team_dir::DirError;
+use teamd_shared::team_file::TeamFileError;
 
 use crate::exit_code::ExitCode;
 
@@ -137,6 +138,12 @@ impl From<SettingError> for CommandError {
     fn from(error: SettingError) -> Self {
         let hint = format!("set {} to another value, or unset it", error.variable);
         Self::new(ExitCode::Usage, error.to_string()).hint(hint)
+    }
+}
+
+impl From<TeamFileError> for CommandError {
+    fn from(error: TeamFileError) -> Self {
+        Self::new(ExitCode::Usage, error.to_string()).hint(error.hint())
     }
 }
 

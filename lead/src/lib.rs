@@ -9,6 +9,7 @@ mod daemon;
 mod error;
 mod exit_code;
 mod teamd;
+mod worker;
 
 /// Runs `teamd`, from its command line to its exit code.
 pub fn teamd() -> std::process::ExitCode {

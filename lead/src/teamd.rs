@@ -7,6 +7,7 @@ use serde_json::json;
 use teamd_shared::control::{Command as Order, Done, StopOutcome};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
+use teamd_shared::sandbox::Layers;
 use teamd_shared::team_dir::TeamDir;
 
 use crate::client::{CallError, Client, unexpected};
@@ -41,7 +42,16 @@ enum Command {
     Status,
     /// Be the daemon: what `start` starts
     #[command(hide = true)]
-    Serve,
+    Serve(Serve),
+}
+
+/// How the commands of the team are confined, as `start` has found out.
+#[derive(Debug, Args)]
+struct Serve {
+    #[arg(long)]
+    sandbox_layers: Layers,
+    #[arg(long)]
+    weakness: Option<String>,
 }
 
 /// Start the daemon, and return when it answers
@@ -53,6 +63,11 @@ struct Start {
     /// Stay in the foreground, for systemd and containers; log to stderr
     #[arg(long)]
     foreground: bool,
+    /// Start although what teammates run cannot be confined as promised here
+    ///
+    /// `teamctl doctor` says what is not held, and why; `teamctl status` repeats it as long as the daemon runs.
+    #[arg(long)]
+    allow_weak_sandbox: bool,
 }
 
 /// Ask every teammate to leave, then end the daemon
@@ -72,15 +87,29 @@ pub(crate) fn run() -> std::process::ExitCode {
         |cli: &Cli| &cli.global,
         |cli, context| match cli.command {
             Command::Start(args) => start(context, &args),
-            Command::Stop(args) => stop(context, &args),
-            Command::Status => status(context),
-            Command::Serve => Ok(daemon::serve(&context.path)),
+            Command::Stop(args) => {
+                context.warn_of_team_file();
+                stop(context, &args)
+            }
+            Command::Status => {
+                context.warn_of_team_file();
+                status(context)
+            }
+            Command::Serve(Serve { sandbox_layers, weakness }) => {
+                Ok(daemon::serve(&context.path, &daemon::Confinement { layers: sandbox_layers, weakness }))
+            }
         },
     )
 }
 
 fn start(context: &Context, args: &Start) -> CommandResult {
-    let options = daemon::StartOptions { dir: context.path.clone(), foreground: args.foreground };
+    context.team_file()?;
+    let options = daemon::StartOptions {
+        dir: context.path.clone(),
+        foreground: args.foreground,
+        settings: context.settings.clone(),
+        allow_weak_sandbox: args.allow_weak_sandbox,
+    };
     let started = daemon::start(options)?;
     // In the foreground it has run and ended by now: there is nothing to tell.
     if args.foreground && !started.already_running {

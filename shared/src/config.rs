@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::journal::Daemon;
-use crate::member::{Exit, Gate, Sandbox, Status};
+use crate::member::{Exit, Gate, Limits, Sandbox, Status};
 use crate::name::Name;
 use crate::process::Identity;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -30,9 +30,23 @@ pub struct Roster {
     /// The daemon; null when it ended in order.
     #[serde(default)]
     pub daemon: Option<Daemon>,
+    /// How commands are confined; null where no daemon has said so.
+    #[serde(default)]
+    pub sandbox: Option<TeamSandbox>,
     /// Every member that is not forgotten, in the order of their names.
     #[serde(default)]
     pub members: Vec<RosterMember>,
+}
+
+/// How the commands of a team are confined.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TeamSandbox {
+    /// The layers that work on this machine, as [`crate::sandbox::Layers`] is written.
+    #[serde(default)]
+    pub layers: String,
+    /// What cannot be held although a team needs it; somebody has allowed that. Null where all is held.
+    #[serde(default)]
+    pub weak: Option<String>,
 }
 
 /// One member.
@@ -65,10 +79,13 @@ pub struct RosterMember {
     /// How its commands are confined while its gate is open.
     #[serde(default)]
     pub sandbox: Sandbox,
+    /// What one piece of its work may cost.
+    #[serde(default)]
+    pub limits: Limits,
     /// What its conversation has cost so far, in tokens.
     #[serde(default)]
     pub usage: Usage,
-    /// What it does, in a few words; empty when it waits.
+    /// What it does, in a few words; when it waits, why it could not go on, or nothing.
     #[serde(default)]
     pub activity: String,
     /// Seconds since 1970, when its life began.

@@ -21,4 +21,4 @@ pub use wire::{Connection, Credentials, Incoming, Listener, Outgoing, WireError,
 pub const MAX_FRAME: usize = 4 << 20;
 
 /// The version of what is said on the socket. The daemon refuses another one, with a hint.
-pub const PROTOCOL: u16 = 2;
+pub const PROTOCOL: u16 = 1;

@@ -29,6 +29,24 @@ impl Environment {
         Self { variables, secrets, umask: current_umask() }
     }
 
+    /// Returns a variable or a secret, as text; none if it is not set, or set to nothing.
+    pub fn value(&self, name: &str) -> Option<String> {
+        let mut all = self.variables.iter().chain(&self.secrets);
+        let found = all.find(|(known, _)| known == name.as_bytes());
+        found.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).filter(|value| !value.is_empty())
+    }
+
+    /// Sets a variable that is no secret.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.unset(name);
+        self.variables.push((name.into(), value.into()));
+    }
+
+    /// Takes a variable out that is no secret.
+    pub fn unset(&mut self, name: &str) {
+        self.variables.retain(|(known, _)| known != name.as_bytes());
+    }
+
     /// Returns the variables without the secrets, as [`std::process::Command::envs`] takes them.
     pub fn variables(&self) -> impl Iterator<Item = (OsString, OsString)> + '_ {
         let text = |bytes: &Vec<u8>| std::ffi::OsStr::from_bytes(bytes).to_owned();
@@ -73,6 +91,12 @@ mod tests {
         assert!(is_secret(b"ANTHROPIC_API_KEY") && !is_secret(b"PATH"));
         assert!(!format!("{environment:?}").contains("sk-secret"));
         assert_eq!(environment.variables().count(), 1);
+        let mut environment = environment;
+        environment.set("PATH", "/usr/bin");
+        environment.set("EMPTY", "");
+        assert_eq!(environment.value("PATH").as_deref(), Some("/usr/bin"));
+        assert_eq!(environment.value("OPENAI_API_KEY").as_deref(), Some("sk-secret"));
+        assert_eq!((environment.value("EMPTY"), environment.variables().count()), (None, 2));
     }
 
     #[test]

@@ -40,13 +40,24 @@ pub use rejected::{Rejected, quarantine, reject};
 pub const MAX_TEXT: usize = 1024;
 
 /// What a message must outlive before its sender is told that it was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// A loss of power: each message is synced.
     #[default]
     Disk,
     /// Its process: the kernel writes it back when it likes.
     Process,
+}
+
+impl Durability {
+    /// Returns it as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Process => "process",
+        }
+    }
 }
 
 /// A string is no [`Durability`].

@@ -6,6 +6,7 @@ use crate::id::RequestId;
 use crate::name::Name;
 use crate::position::Position;
 use crate::process::Identity;
+use crate::transcript::Usage;
 
 /// How far the life of a member's worker has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -216,6 +217,9 @@ pub struct Exit {
     /// Why it is not (or could not be) started again, in plain words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// What its conversation had cost, as far as it had said.
+    #[serde(default, skip_serializing_if = "Usage::is_nothing")]
+    pub usage: Usage,
 }
 
 /// A member as it stands in the journal.

@@ -1,11 +1,15 @@
-//! Settings that come from the environment (`TEAM_…`), read once at the start of a process.
+//! Settings of a process: from the environment (`TEAM_…`), else from `team.toml`, else the default; read once at its start.
+//!
+//! Only what a person starts by hand reads `team.toml`; it hands what stands there on to the daemon and to workers as
+//! the variables named here ([`Settings::variables`]).
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use crate::inbox::Durability;
+use crate::team_file::TeamFile;
 
-/// What can be set. Each field names its variable.
+/// What can be set. Each field names its variable; in `team.toml` it is called as the field is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// `TEAM_DURABILITY`: `disk` (default) syncs each message, `process` leaves it to the kernel.
@@ -16,13 +20,27 @@ pub struct Settings {
     pub max_turns: u32,
     /// `TEAM_POLL`: `1` looks at files on a timer instead of waiting for events.
     pub poll: bool,
+    /// `TEAM_DECIDE_WITHIN`: how long a model may take to answer a shutdown (default 30 s).
+    pub decide_within: Duration,
+    /// `TEAM_SHUTDOWN_TIMEOUT`: how long `teamctl shutdown` waits (default 120 s).
+    pub shutdown_timeout: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { durability: Durability::default(), grace: Duration::from_secs(10), max_turns: 50, poll: false }
+        Self {
+            durability: Durability::default(),
+            grace: Duration::from_secs(10),
+            max_turns: DEFAULT_TURNS,
+            poll: false,
+            decide_within: Duration::from_secs(30),
+            shutdown_timeout: Duration::from_secs(120),
+        }
     }
 }
+
+/// Model calls for one piece of work, where nobody has said how many.
+pub const DEFAULT_TURNS: u32 = 50;
 
 /// A variable has a value that means nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,16 +55,54 @@ pub struct SettingError {
 }
 
 impl Settings {
-    /// Reads the settings of this process.
+    /// Reads the settings of a process that was started with what `team.toml` says in its environment.
     ///
     /// # Errors
     /// [`SettingError`] for the first wrong value.
     pub fn from_env() -> Result<Self, SettingError> {
-        Self::from_lookup(|name| std::env::var_os(name))
+        Self::load(&TeamFile::default())
     }
 
-    fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self, SettingError> {
-        let mut settings = Self::default();
+    /// Reads the settings of this process: the environment, else the file.
+    ///
+    /// # Errors
+    /// [`SettingError`] for the first wrong value of a variable.
+    pub fn load(file: &TeamFile) -> Result<Self, SettingError> {
+        Self::from_lookup(|name| std::env::var_os(name), file)
+    }
+
+    /// Returns what a file says.
+    pub fn of_file(file: &TeamFile) -> Self {
+        let default = Self::default();
+        Self {
+            durability: file.durability.unwrap_or(default.durability),
+            grace: file.grace.unwrap_or(default.grace),
+            max_turns: file.everybody.max_turns.unwrap_or(default.max_turns),
+            poll: file.poll.unwrap_or(default.poll),
+            decide_within: file.decide_within.unwrap_or(default.decide_within),
+            shutdown_timeout: file.shutdown_timeout.unwrap_or(default.shutdown_timeout),
+        }
+    }
+
+    /// Returns what the daemon or a worker must be told in its environment to have the same settings: what is not the
+    /// default. (The limit of turns is in the record of each teammate.)
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        let default = Self::default();
+        let mut variables = Vec::new();
+        if self.durability != default.durability {
+            variables.push(("TEAM_DURABILITY", self.durability.as_str().to_owned()));
+        }
+        if self.grace != default.grace {
+            variables.push(("TEAM_GRACE", format!("{}s", self.grace.as_secs_f64())));
+        }
+        if self.poll != default.poll {
+            variables.push(("TEAM_POLL", u8::from(self.poll).to_string()));
+        }
+        variables
+    }
+
+    fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>, file: &TeamFile) -> Result<Self, SettingError> {
+        let mut settings = Self::of_file(file);
         let set = |variable: &'static str, expected, take: &mut dyn FnMut(&str) -> bool| {
             let Some(value) = lookup(variable).filter(|value| !value.is_empty()) else { return Ok(()) };
             let value = value.to_string_lossy().into_owned();
@@ -55,9 +111,7 @@ impl Settings {
         set("TEAM_DURABILITY", "disk or process", &mut |v| {
             v.parse().map(|d| settings.durability = d).is_ok()
         })?;
-        set("TEAM_GRACE", "a time such as 10s", &mut |v| {
-            parse_duration(v).map(|d| settings.grace = d).is_some()
-        })?;
+        set("TEAM_GRACE", TIME, &mut |v| parse_duration(v).map(|d| settings.grace = d).is_some())?;
         set("TEAM_MAX_TURNS", "a whole number above 0", &mut |v| {
             v.parse().ok().filter(|&n| n > 0).map(|n| settings.max_turns = n).is_some()
         })?;
@@ -65,9 +119,17 @@ impl Settings {
             settings.poll = v == "1";
             matches!(v, "0" | "1")
         })?;
+        set("TEAM_DECIDE_WITHIN", TIME, &mut |v| {
+            parse_duration(v).map(|d| settings.decide_within = d).is_some()
+        })?;
+        set("TEAM_SHUTDOWN_TIMEOUT", TIME, &mut |v| {
+            parse_duration(v).map(|d| settings.shutdown_timeout = d).is_some()
+        })?;
         Ok(settings)
     }
 }
+
+const TIME: &str = "a time such as 10s";
 
 /// Reads a time: a number with `ms`, `s`, `m`, `h` or `d`, or a bare number of seconds. At most 10 years.
 pub fn parse_duration(text: &str) -> Option<Duration> {
@@ -82,6 +144,23 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     (0.0..=315_360_000.0).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
+}
+
+/// Reads a number of tokens: a whole number, also in thousands (`200k`) or millions (`2M`, `1.5M`).
+pub fn parse_count(text: &str) -> Option<u64> {
+    let (digits, zeros) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 3),
+        None => text.strip_suffix(['m', 'M']).map_or((text, 0), |digits| (digits, 6)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let ordinary = |text: &str| text.bytes().all(|c| c.is_ascii_digit());
+    if whole.is_empty() || !ordinary(whole) || !ordinary(fraction) || fraction.len() > zeros {
+        return None;
+    }
+    if digits.contains('.') && fraction.is_empty() {
+        return None;
+    }
+    format!("{whole}{fraction}{}", "0".repeat(zeros - fraction.len())).parse().ok()
 }
 
 #[cfg(test)]
@@ -101,9 +180,41 @@ mod tests {
     }
 
     #[test]
+    fn counts_are_read_as_people_write_them() {
+        for (text, count) in [("7", 7), ("200k", 200_000), ("1.5M", 1_500_000), ("2m", 2_000_000), ("0", 0)] {
+            assert_eq!(parse_count(text), Some(count), "{text}");
+        }
+        let huge = "9".repeat(40);
+        for bad in ["", "k", "-1", "1.5", "1.", "1.k", ".5k", "1.2345k", "1e3", "2G", "1 k", "+1", &huge] {
+            assert_eq!(parse_count(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
     fn a_wrong_value_names_variable_and_expectation() {
-        let error = Settings::from_lookup(|name| (name == "TEAM_POLL").then(|| "yes".into())).unwrap_err();
+        let lookup = |name: &str| (name == "TEAM_POLL").then(|| "yes".into());
+        let error = Settings::from_lookup(lookup, &TeamFile::default()).unwrap_err();
         assert_eq!(error.to_string(), "TEAM_POLL=\"yes\" is not 0 or 1");
-        assert_eq!(Settings::from_lookup(|_| None).unwrap(), Settings::default());
+        assert_eq!(Settings::from_lookup(|_| None, &TeamFile::default()).unwrap(), Settings::default());
+    }
+
+    #[test]
+    fn the_environment_goes_before_the_file_and_the_file_before_the_default() {
+        let file = TeamFile::parse("grace = 3\npoll = true\nmax_turns = 7\n").unwrap();
+        let lookup = |name: &str| (name == "TEAM_GRACE").then(|| "4s".into());
+        let settings = Settings::from_lookup(lookup, &file).unwrap();
+        assert_eq!((settings.grace, settings.poll), (Duration::from_secs(4), true));
+        assert_eq!((settings.max_turns, settings.durability), (7, Durability::Disk));
+    }
+
+    #[test]
+    fn what_is_handed_on_is_read_as_the_same() {
+        let file = TeamFile::parse("grace = 0.25\npoll = true\ndurability = 'process'\n").unwrap();
+        let settings = Settings::of_file(&file);
+        let variables = settings.variables();
+        let lookup =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, text)| text.into());
+        assert_eq!(Settings::from_lookup(lookup, &TeamFile::default()).unwrap(), settings);
+        assert_eq!(Settings::default().variables(), []);
     }
 }

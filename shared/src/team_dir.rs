@@ -7,9 +7,11 @@
 mod error;
 mod path;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 #[cfg(target_os = "linux")]
@@ -26,6 +28,9 @@ pub const FILE_MODE: u32 = 0o600;
 
 /// The folders of a team directory.
 pub const FOLDERS: [&str; 5] = ["inbox", "transcript", "archive", "log", "run"];
+
+/// The link in a team directory that lies outside its workspace; it says where that is. Nothing follows it.
+pub const WORKSPACE_LINK: &str = "workspace";
 
 /// What tells a file from what was at its path before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +103,14 @@ impl TeamDir {
     /// Returns the path of the team directory, without links.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Returns the workspace by default: the directory that holds the team directory, or the link to it (then a link
+    /// in the team directory, where no tool can make one, says where that is).
+    pub fn workspace(&self) -> PathBuf {
+        let above = || self.root.parent().unwrap_or(Path::new("/")).to_owned();
+        rustix::fs::readlinkat(&self.fd, WORKSPACE_LINK, Vec::new())
+            .map_or_else(|_| above(), |link| PathBuf::from(OsString::from_vec(link.into_bytes())))
     }
 
     /// Returns the full path of a file, for messages to people and for watches.

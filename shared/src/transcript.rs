@@ -177,6 +177,11 @@ impl Usage {
             .saturating_add(self.cache_creation_input_tokens)
     }
 
+    /// Tells whether nothing was read or written.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Returns what counts against a budget: all but what came from a cache.
     pub fn billed(&self) -> u64 {
         self.input_tokens.saturating_add(self.cache_creation_input_tokens).saturating_add(self.output_tokens)

@@ -171,11 +171,12 @@ fn a_disk_that_is_full_for_all_loses_nothing_that_was_acknowledged() {
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stderr.contains("hint: free some space"), "{said:?}");
     let said = (0..40).find_map(|number| {
-        let said = team.teamctl(["spawn", &format!("m{number}")]);
+        let said = team.teamctl(["spawn", &format!("m{number}"), "--timeout", "1s"]);
         (said.code != Some(0)).then_some(said)
     });
+    // The journal has no room for it, or the roster has none for what the journal had room for.
     let said = said.unwrap();
-    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(matches!(said.code, Some(1 | 5)), "{said:?}");
     assert_eq!(team.json(["status"])["daemon"]["running"], true);
     disk.free();
     team.until("all to be well", || {

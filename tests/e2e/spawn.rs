@@ -116,7 +116,7 @@ fn environment_and_umask_of_the_spawning_command_reach_the_tools_and_keys_do_not
     let team = Team::started();
     let spawn = format!(
         "umask 027; export COLOUR=turquoise-7f3a ANTHROPIC_API_KEY=sk-ant-secret OPENAI_API_KEY=sk-oai-secret; \
-         exec {} spawn alice --prompt '/bash env > env.txt; umask > umask.txt; : > made'",
+         exec {} spawn alice --model script --prompt '/bash env > env.txt; umask > umask.txt; : > made'",
         env!("CARGO_BIN_EXE_teamctl")
     );
     assert!(team.command("sh", ["-c", &spawn]).status().unwrap().success());

@@ -3,7 +3,9 @@
 //! Everything that a test starts carries a mark in its environment. A test that ends, however it ends, leaves
 //! nothing behind; and a test can ask whether anything is left.
 
+mod lead;
 pub(crate) mod look;
+pub(crate) mod model_server;
 pub(crate) mod process;
 pub(crate) mod terminal;
 
@@ -318,7 +320,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn start(mut command: Command) -> Self {
+    /// Starts a command in a process group of its own.
+    pub(crate) fn start(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         Self { child: command.spawn().unwrap() }
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use teamd_shared::name::Name;
+use teamd_shared::sandbox::Layers;
 
 /// The process of one teammate, started by teamd.
 #[derive(Debug, Parser)]
@@ -14,11 +15,17 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// What the program does. (`keeper`, one command under a worker, is told apart before.)
+/// What the program does. (`keeper` and `confine`, for one command under a worker, are told apart before.)
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Live one life of a teammate; teamd runs this, with its connection as standard input
     Run(RunArgs),
+    /// Find out how commands can be confined here, and print it as JSON
+    #[command(hide = true)]
+    Probe(ProbeArgs),
+    /// Try to break out of a sandbox: what `probe --attack` runs inside of one
+    #[command(hide = true)]
+    Attack(AttackArgs),
 }
 
 /// Which life.
@@ -33,6 +40,35 @@ pub(crate) struct RunArgs {
     /// Which life of it this is
     #[arg(long, value_name = "N")]
     pub(crate) incarnation: u32,
+    /// How commands are confined: the layers that the daemon found
+    #[arg(long, value_name = "LAYERS", default_value = "none")]
+    pub(crate) sandbox_layers: Layers,
+    /// Run commands although these layers do not keep all that a sandbox promises
+    #[arg(long)]
+    pub(crate) allow_weak_sandbox: bool,
+}
+
+/// What to find out.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProbeArgs {
+    /// Let a confined child try to break out, too
+    #[arg(long)]
+    pub(crate) attack: bool,
+}
+
+/// What to attack.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AttackArgs {
+    /// Attack as with a closed gate: only the network
+    #[arg(long)]
+    pub(crate) closed: bool,
+    /// Which of the targets is the team directory
+    #[arg(long, default_value = "work/.team")]
+    pub(crate) team: PathBuf,
+    /// The directory that holds the targets
+    pub(crate) scratch: PathBuf,
+    /// A process outside
+    pub(crate) pid: i32,
 }
 
 #[cfg(test)]

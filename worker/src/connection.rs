@@ -381,3 +381,6 @@ pub(crate) fn take_from_stdin() -> io::Result<std::os::fd::OwnedFd> {
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
     Ok(taken)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,5 @@
-//! What the gate lets through, pure. The gate itself is a fact of the state; the kernel's part is the keeper's.
+//! What the gate lets through, pure. The gate itself is a fact of the state. `bash` is let through: with the gate closed
+//! the kernel refuses what it would change ([`crate::sandbox`]).
 
 use teamd_shared::member::Gate;
 
@@ -6,7 +7,7 @@ use teamd_shared::member::Gate;
 pub(crate) const CLOSED: &str = "refused: the gate is closed, nothing may be changed; submit a plan with plan_approval \
      and wait for the verdict";
 
-/// Tells whether a call may begin; `changes`: it can change something.
+/// Tells whether a call may begin; `changes`: only its refusal keeps it from that.
 ///
 /// # Errors
 /// What the model is told.

@@ -1,12 +1,13 @@
 //! The keeper of one command: the process between a worker and `bash` that ends everything the command started.
 //!
-//! It runs as `team-worker keeper [--timeout-ms N] [--log] -- COMMAND`, with three descriptors:
+//! It runs as `team-worker keeper [--timeout-ms N] [--log] [--policy JSON] -- COMMAND`, with three descriptors:
 //!
 //! - 0 is the transcript: while the keeper lives, the worker's life lock is held, even if the worker is gone;
 //! - 1 is a socket to the worker: the lifeline (its end, by the worker's will or death, ends the command) and the
 //!   channel of the report, one JSON line that is written when nothing of the command is left;
 //! - 2 is where the output of the command goes: a pipe to the worker, or a log file (`--log`).
 //!
+//! With a policy the command is run by a helper that confines it ([`crate::sandbox`]); the keeper stays outside.
 //! The command gets neither 0 nor 1. It is over when `bash` ends, the lifeline closes, the time is up or a signal
 //! comes. Then all that descends from it is killed, `setsid` or not, since the keeper is the subreaper of its tree.
 //!
@@ -29,6 +30,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, pidfd_open};
 use serde::{Deserialize, Serialize};
 use teamd_shared::process::{close_inherited, deny_tracing};
+
+use crate::sandbox::{self, Hearing, Policy, Verdict};
 
 /// The hidden subcommand under which the worker's binary is a keeper.
 pub(crate) const SUBCOMMAND: &str = "keeper";
@@ -92,11 +95,19 @@ struct Job {
     timeout: Option<Duration>,
     /// Whether descriptor 2 is a log, which shall tell how the command ended.
     log: bool,
+    /// What the command may do; none: whatever the user may.
+    policy: Option<Box<Policy>>,
+}
+
+/// A command that runs: `bash`, or the helper that confines it and tells how it ended.
+struct Started {
+    process: Pid,
+    hearing: Option<Hearing>,
 }
 
 impl Job {
     fn from_arguments(mut arguments: impl Iterator<Item = OsString>) -> Result<Self, String> {
-        let mut job = Self { command: OsString::new(), timeout: None, log: false };
+        let mut job = Self { command: OsString::new(), timeout: None, log: false, policy: None };
         while let Some(argument) = arguments.next() {
             match argument.to_str() {
                 Some("--timeout-ms") => {
@@ -104,6 +115,11 @@ impl Job {
                     job.timeout = Some(Duration::from_millis(value.ok_or("--timeout-ms wants a number")?));
                 }
                 Some("--log") => job.log = true,
+                Some("--policy") => {
+                    let policy = arguments.next().ok_or("there is no policy behind --policy")?;
+                    let policy = serde_json::from_slice(policy.as_encoded_bytes());
+                    job.policy = Some(policy.map_err(|error| format!("the policy cannot be read: {error}"))?);
+                }
                 Some("--") => {
                     job.command = arguments.next().ok_or("there is no command behind --")?;
                     return Ok(job);
@@ -117,6 +133,11 @@ impl Job {
     fn keep(&self) -> Result<Report, String> {
         let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
         let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
+        // What the shell that once started the daemon had left open is no business of a command.
+        close_inherited().map_err(cannot("close what it inherited"))?;
+        if let Some(policy) = &self.policy {
+            sandbox::prepare(policy).map_err(cannot("make namespaces for the command"))?;
+        }
         become_a_keeper().map_err(cannot("become a keeper"))?;
         let ears = Ears::new().map_err(cannot("hear signals"))?;
         if let Some(because) =
@@ -124,15 +145,20 @@ impl Job {
         {
             return Ok(Report { code: None, signal: None, because, error: None });
         }
-        let bash = self.start()?;
-        let watched = watch(bash, &ears, deadline);
-        let ended = end_everything(bash).map_err(cannot("end what it started"))?;
-        let report = Report {
+        let Started { process, hearing } = self.start()?;
+        let watched = watch(process, &ears, deadline);
+        let ended = end_everything(process).map_err(cannot("end what it started"))?;
+        let mut report = Report {
             code: ended.and_then(rustix::process::WaitStatus::exit_status),
             signal: ended.and_then(rustix::process::WaitStatus::terminating_signal),
             because: *watched.as_ref().unwrap_or(&Because::Failed),
             error: watched.err().map(cannot("watch the command")),
         };
+        match hearing.and_then(Hearing::verdict) {
+            Some(Verdict::Refused(why)) => report.error = Some(why),
+            Some(Verdict::Ended { code, signal }) => (report.code, report.signal) = (code, signal),
+            None => {}
+        }
         if self.log {
             // A full disk must not keep the report from the worker.
             drop(writeln!(io::stderr(), "\n{}", last_line_of_a_log(&report)));
@@ -141,25 +167,43 @@ impl Job {
     }
 
     /// Starts the command, in a process group of its own and with no signal blocked: it would inherit that.
-    fn start(&self) -> Result<Pid, String> {
-        let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
+    fn start(&self) -> Result<Started, String> {
+        let Some(policy) = &self.policy else {
+            let process = self.start_unconfined().map_err(|error| format!("cannot start bash: {error}"))?;
+            return Ok(Started { process, hearing: None });
+        };
+        let start = || {
+            let (helper, hearing) = sandbox::command(policy, &self.command)?;
+            Ok(Started { process: spawn(helper)?, hearing: Some(hearing) })
+        };
+        start().map_err(|error: io::Error| format!("cannot start the helper that confines it: {error}"))
+    }
+
+    fn start_unconfined(&self) -> io::Result<Pid> {
         let start = |shell: &str| {
             let mut command = Command::new(shell);
             // A command that begins with a dash is no option.
-            command.args([OsStr::new("-c"), OsStr::new("--"), &self.command]);
-            command.stdin(Stdio::null()).stdout(output()?).stderr(output()?).process_group(0);
-            // A signal that comes just now ends the keeper as SIGKILL would: the worker sweeps up.
-            SigSet::empty().thread_set_mask()?;
-            let started = command.spawn();
-            SigSet::all().thread_set_mask()?;
-            started
+            command.args([OsStr::new("-c"), OsStr::new("--"), &self.command]).stdin(Stdio::null());
+            spawn(command)
         };
-        let started = match start("bash") {
+        match start("bash") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => start("sh"),
             other => other,
-        };
-        started.map(|child| Pid::from_child(&child)).map_err(|error| format!("cannot start bash: {error}"))
+        }
     }
+}
+
+/// Starts a program whose output goes where the command's does.
+fn spawn(mut command: Command) -> io::Result<Pid> {
+    let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
+    command.stdout(output()?).stderr(output()?).process_group(0);
+    // A signal that comes just now ends the keeper as SIGKILL would: the worker sweeps up.
+    SigSet::empty().thread_set_mask()?;
+    let started = command.spawn();
+    SigSet::all().thread_set_mask()?;
+    // The command holds the writing end of what the keeper reads to its end: it is closed here.
+    drop(command);
+    Ok(Pid::from_child(&started?))
 }
 
 fn last_line_of_a_log(report: &Report) -> String {
@@ -173,8 +217,6 @@ fn last_line_of_a_log(report: &Report) -> String {
 
 /// Makes this process what a keeper has to be, before it starts anything.
 fn become_a_keeper() -> io::Result<()> {
-    // What the shell that once started the daemon had left open is no business of a command.
-    close_inherited()?;
     deny_tracing();
     // For `ps` and `top`: it was started as `/proc/self/exe`.
     set_name(c"team-keeper")?;

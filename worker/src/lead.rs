@@ -2,12 +2,13 @@
 //! is told of the answer. The daemon decides: nothing here takes effect by itself.
 //!
 //! No call waits for what a teammate does: that wakes the lead agent when it comes. One waits for a person, who may
-//! take days: meanwhile the worker answers a shutdown, and can be interrupted.
+//! take days: meanwhile the worker answers a shutdown, hears the person, and can be interrupted.
 
 use std::time::Duration;
 
 use teamd_shared::control::{Await, Command, Done, PlanVerdict, Refusal, RefusalCode, ShutdownOrder};
 use teamd_shared::id::RequestId;
+use teamd_shared::member::ApproveBy;
 use teamd_shared::request::Status;
 use teamd_shared::team_dir::TeamDir;
 use uuid::Uuid;
@@ -51,8 +52,8 @@ impl Session {
     }
 
     async fn spawn(&mut self, spawn: &Spawn) -> Result<Outcome, Outcome> {
-        let order = self.spawner.order(spawn).map_err(Outcome::error)?;
-        let name = order.name.clone();
+        let order = self.spawner.order(self.outbox.dir(), spawn).map_err(Outcome::error)?;
+        let (name, plan, approve_by) = (order.name.clone(), order.plan, order.approve_by.unwrap_or_default());
         let (incarnation, skipped) = match self.order(Command::Spawn(Box::new(order))).await? {
             Done::Spawning { incarnation, skipped } => (incarnation, skipped),
             other => return Err(unexpected(&other)),
@@ -63,8 +64,9 @@ impl Session {
             other => return Err(unexpected(&other)),
         }
         let mut told = format!("{name} has started (incarnation {incarnation}) and works on your prompt");
-        if spawn.plan {
-            told.push_str("; it submits a plan first, which a person answers");
+        if plan {
+            let who = if approve_by == ApproveBy::Lead { "you answer" } else { "a person answers" };
+            told.push_str(&format!("; it submits a plan first, which {who}"));
         }
         if skipped > 0 {
             told.push_str(&format!("; messages of its earlier life that it will not read: {skipped}"));
@@ -161,14 +163,14 @@ impl Session {
     }
 }
 
-/// Returns when nobody sits at a chat any more.
+/// Returns when nobody sits at a chat any more. Somebody may have deleted the sign of that: it is given anew by the next
+/// look.
 async fn nobody_chats(dir: &TeamDir) {
     let mut looks = tokio::time::interval(LOOK);
-    loop {
+    let mut missed = 0;
+    while missed < 2 {
         looks.tick().await;
-        if !lead::somebody_chats(dir) {
-            return;
-        }
+        missed = if lead::somebody_chats(dir) { 0 } else { missed + 1 };
     }
 }
 

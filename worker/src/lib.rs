@@ -15,6 +15,7 @@ mod persona;
 mod plan;
 mod replay;
 mod run;
+mod sandbox;
 mod session;
 mod state;
 mod strays;
@@ -26,12 +27,16 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Runs `team-worker`: a life of a teammate, or the keeper of one of its commands.
+/// Runs `team-worker`: a life of a teammate, the keeper of one of its commands, or its helper.
 pub fn team_worker() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|first| first == keeper::SUBCOMMAND) {
-        return keeper::keeper_main();
+    match std::env::args_os().nth(1) {
+        Some(first) if first == keeper::SUBCOMMAND => return keeper::keeper_main(),
+        Some(first) if first == sandbox::SUBCOMMAND => return sandbox::confine::confine_main(),
+        _ => {}
     }
     match args::Args::try_parse() {
+        Ok(args::Args { command: args::Command::Probe(what) }) => sandbox::probe::probe_main(&what),
+        Ok(args::Args { command: args::Command::Attack(what) }) => sandbox::probe::attack_main(&what),
         Ok(args::Args { command: args::Command::Run(life) }) => run::run(&life),
         Err(error) => {
             // Nobody reads it if that fails.

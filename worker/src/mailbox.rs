@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use teamd_shared::clock;
 use teamd_shared::inbox::{self, Line, ReadError, Reader, Rejection};
-use teamd_shared::message::{Concern, Message};
+use teamd_shared::message::{Concern, Message, USER};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -191,6 +191,14 @@ impl Mailbox {
             Item::Repeated(_) | Item::Restarted(_) => Mail::News,
         };
         self.waiting.iter().map(mail).max().unwrap_or(Mail::None)
+    }
+
+    /// Tells whether something of the person has arrived and is not taken in.
+    pub(crate) fn holds_word_of_person(&self) -> bool {
+        let of_person = |message: &Message| message.from == USER && message.starts_a_turn(&self.name);
+        self.waiting
+            .iter()
+            .any(|item| matches!(item, Item::Line(line) if line.message.as_ref().is_ok_and(of_person)))
     }
 
     /// Tells whether more has arrived than was taken, or even fetched.

@@ -29,11 +29,11 @@ use crate::model::{Access, Model, Persona};
 use crate::outbox::Outbox;
 use crate::persona::{self, About};
 use crate::plan::Submission;
-use crate::replay::Standing;
+use crate::replay::{Owed, Standing};
 use crate::session::{Desk, Session};
 use crate::state::{Beginning, Budget, State};
 use crate::tools::lead::Spawner;
-use crate::tools::{Kit, Toolbox, ToolboxConfig, schema};
+use crate::tools::{Confinement, Kit, Toolbox, ToolboxConfig, schema};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -78,7 +78,8 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     match welcome {
         Ok(Some(welcome)) => {
             let life = Life { dir, identity, transcript, terminate };
-            let session = life.begin(welcome, connection)?;
+            let confinement = Confinement { layers: args.sandbox_layers, weak: args.allow_weak_sandbox };
+            let session = life.begin(welcome, connection, confinement)?;
             Ok(session.run().await?)
         }
         Ok(None) => Ok(()),
@@ -102,7 +103,12 @@ struct Life {
 }
 
 impl Life {
-    fn begin(mut self, welcome: Welcome, connection: Connection) -> anyhow::Result<Session> {
+    fn begin(
+        mut self,
+        welcome: Welcome,
+        connection: Connection,
+        confinement: Confinement,
+    ) -> anyhow::Result<Session> {
         let settings = Settings::from_env()?;
         set_umask(welcome.environment.umask);
         let Identity { name, incarnation } = self.identity.clone();
@@ -112,6 +118,8 @@ impl Life {
             name: name.clone(),
             life_lock: self.transcript.life_lock()?,
             environment: welcome.environment.clone(),
+            sandbox: welcome.sandbox.clone(),
+            confinement,
         })?;
         let persona = persona(&self.dir, &name, &welcome, &toolbox);
         let access = Access { dir: &self.dir, environment: &welcome.environment };
@@ -149,6 +157,9 @@ impl Life {
             .and_then(|call| Submission::resumed(kit, call, welcome.word.plan.as_ref()));
         let began = Instant::now();
         let mut state = State::new(beginning, welcome.word, began.elapsed());
+        if let Some(Owed::Idle { idle_reason, content, .. }) = &standing.owed {
+            state.rests(*idle_reason, content);
+        }
         if let Some(plan) = &submission {
             state.planning(plan.request_id.clone());
         }

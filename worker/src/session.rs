@@ -217,6 +217,7 @@ impl Desk {
         self.tick = Instant::now() + SLOW_TICK;
         self.mailbox.fetch();
         self.state.mail(self.mailbox.mail(), self.now());
+        self.state.spoken_to(self.mailbox.holds_word_of_person());
     }
 }
 
@@ -359,16 +360,17 @@ impl Session {
     fn finish(&mut self, idle_reason: IdleReason) -> Result<(), TranscriptError> {
         let content = match idle_reason {
             IdleReason::Available | IdleReason::Failed => std::mem::take(&mut self.closing),
-            IdleReason::MaxTurns => "the turn limit of this piece of work is reached".to_owned(),
-            IdleReason::MaxTokens => "the token limit of this piece of work is reached".to_owned(),
+            IdleReason::MaxTurns | IdleReason::MaxTokens => {
+                self.desk.state.limits().told(idle_reason).unwrap_or_default()
+            }
             IdleReason::Interrupted => self.kit.interrupted().to_owned(),
         };
         let message_id = self.ids.message();
         self.record(&Entry::Idle { idle_reason, content: content.clone(), message_id })?;
         self.transcript.sync()?;
-        self.outbox.notify(&Owed::Idle { idle_reason, content, message_id });
+        self.outbox.notify(&Owed::Idle { idle_reason, content: content.clone(), message_id });
         self.desk.toolbox.reap_strays();
-        self.desk.state.finished();
+        self.desk.state.finished(idle_reason, &content);
         Ok(())
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct State {
     /// Whether the model let itself go, with calls in the same answer: they still run.
     keep_calls: bool,
     mail: Mail,
+    /// Whether something of the person is among it.
+    spoken_to: bool,
     /// When mail is taken in that starts a turn after a moment.
     settled_at: Option<Duration>,
     at: At,
@@ -47,6 +49,8 @@ pub(crate) struct State {
     limits: Budget,
     /// What the conversation has cost so far.
     usage: Usage,
+    /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another one has begun.
+    trouble: String,
     interrupted: bool,
     end: Option<End>,
     background: bool,
@@ -199,12 +203,14 @@ impl State {
             let_go: false,
             keep_calls: false,
             mail: Mail::None,
+            spoken_to: false,
             settled_at: None,
             at: beginning.at,
             turns: beginning.turns,
             spent: beginning.spent,
             limits: beginning.limits,
             usage: beginning.usage,
+            trouble: String::new(),
             interrupted: false,
             end: None,
             background: false,

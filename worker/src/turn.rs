@@ -112,8 +112,9 @@ impl Session {
     }
 
     async fn run_tool(&mut self, call: Call) -> Result<(), TranscriptError> {
-        self.desk.state.calling(call.activity(), call.needs_open_gate());
-        let mut running = self.desk.toolbox.start(call);
+        let gate = self.desk.state.gate();
+        self.desk.state.calling(call.activity(), call.changes(gate));
+        let mut running = self.desk.toolbox.start(call, gate);
         let outcome = match self.desk.attend(running.finish()).await {
             Ok(outcome) => outcome,
             Err(why) => self.desk.attend_to_its_end(running.cancel(&self.broken_off(&why))).await,
@@ -141,6 +142,7 @@ impl Session {
             Why::LetGo => "the shutdown is approved",
             Why::Overdue => "the shutdown was not answered in time",
             Why::Asked => "you are asked to leave",
+            Why::SpokenTo => "the person has written to you first",
             Why::Ends(End::Terminated) => "interrupted: SIGTERM ends the worker",
             Why::Ends(End::Approved | End::Unknown(_)) => "interrupted: the worker ends",
         }

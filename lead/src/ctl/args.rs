@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use teamd_shared::member::{ApproveBy, Restart, Status};
+use teamd_shared::member::{ApproveBy, Restart, SandboxMode, Status};
+use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 
 pub(crate) use value::{LogName, Mailbox, duration};
-use value::{approve_by, log_name, mailbox, restart, status};
+use value::{approve_by, log_name, mailbox, model, restart, sandbox, status, teammate, tokens};
 
 /// Where the help shows what every command takes.
 const EVERYWHERE: &str = "Options of every command";
@@ -59,7 +60,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start a teammate
     ///
-    /// Returns when its worker is ready. It works in the environment of this command.
+    /// Returns when its worker is ready. It works in the environment of this command. What the command line does
+    /// not say, the environment (TEAM_…) says, else team.toml, beside the team directory.
     Spawn(Box<Spawn>),
     /// Ask teammates to leave, and wait until their processes are gone
     ///
@@ -107,6 +109,10 @@ pub(crate) enum Command {
     ///
     /// What you type is sent as a message. Leaving ends nothing.
     Attach(Attach),
+    /// Show what confines the commands of teammates on this machine, and what does not
+    ///
+    /// A confined child really tries to break out. Ends with 0 if all that is promised is held, else with 1.
+    Doctor,
     /// Print a completion script for a shell
     ///
     /// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`
@@ -116,6 +122,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Spawn {
     /// Its name: 1 to 32 of a-z, 0-9, _ and -
+    #[arg(value_parser = teammate)]
     pub(crate) name: Name,
     /// What it is for, such as "reviewer"
     #[arg(long, value_name = "ROLE")]
@@ -126,9 +133,9 @@ pub(crate) struct Spawn {
     /// Read the prompt from a file, or from stdin (-)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) prompt_file: Option<PathBuf>,
-    /// The model, as PROVIDER or PROVIDER:MODEL; this version has script
-    #[arg(long, value_name = "MODEL")]
-    pub(crate) model: Option<String>,
+    /// The model: script, anthropic[:MODEL] or openai[:MODEL] [default: by the key that is set, else script]
+    #[arg(long, value_name = "MODEL", value_parser = model)]
+    pub(crate) model: Option<ModelSpec>,
     /// The directory to work in [default: the one that holds the team directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: Option<PathBuf>,
@@ -138,6 +145,24 @@ pub(crate) struct Spawn {
     /// Who answers its plans [default: person]
     #[arg(long, value_name = "WHO", value_parser = approve_by())]
     pub(crate) approve_by: Option<ApproveBy>,
+    /// What its commands may write [default: workspace-write]; off: whatever you may
+    #[arg(long, value_name = "MODE", value_parser = sandbox())]
+    pub(crate) sandbox: Option<SandboxMode>,
+    /// Its commands reach no network
+    #[arg(long)]
+    pub(crate) no_network: bool,
+    /// A directory or file outside the workspace that its commands may write; may be repeated
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) writable: Vec<PathBuf>,
+    /// How many model calls one piece of its work may take [default: 50]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_turns: Option<u32>,
+    /// How many tokens one piece of its work may cost, such as 200k or 2M [default: no limit]
+    #[arg(long, value_name = "N", value_parser = tokens)]
+    pub(crate) max_tokens: Option<u64>,
+    /// Who is trusted to name its model's service: platform, embedded or a FILE of certificates
+    #[arg(long, value_name = "CA", value_hint = ValueHint::FilePath)]
+    pub(crate) ca: Option<PathBuf>,
     /// When it is started again after its worker ended [default: on-failure]
     #[arg(long, value_name = "POLICY", value_parser = restart())]
     pub(crate) restart: Option<Restart>,
@@ -153,8 +178,9 @@ pub(crate) struct Spawn {
 pub(crate) struct Shutdown {
     /// Whom to ask
     #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) names: Vec<Name>,
-    /// Ask every teammate that runs
+    /// Ask every teammate that runs; the lead agent stays
     #[arg(long)]
     pub(crate) all: bool,
     /// Why, for its model to weigh
@@ -163,9 +189,9 @@ pub(crate) struct Shutdown {
     /// How long to wait [default: 120s, with --force 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// How long its model has to decide, before its runtime says yes
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
-    pub(crate) decide_within: Duration,
+    /// How long its model has to decide, before its runtime says yes [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) decide_within: Option<Duration>,
     /// End it with signals after the timeout, whatever it says (0: at once)
     #[arg(long)]
     pub(crate) force: bool,
@@ -177,6 +203,7 @@ pub(crate) struct Shutdown {
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// Show everything about one teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Option<Name>,
 }
 
@@ -203,6 +230,7 @@ pub(crate) struct Broadcast {
 #[derive(Debug, Args)]
 pub(crate) struct Interrupt {
     /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
 }
 
@@ -302,6 +330,7 @@ pub(crate) struct Reject {
 #[derive(Debug, Args)]
 pub(crate) struct RequestPlan {
     /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
     /// What the plan shall be about; - reads it from stdin
     #[arg(default_value = "Submit a plan before you change anything else.", allow_hyphen_values = true)]
@@ -314,6 +343,7 @@ pub(crate) struct RequestPlan {
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
     /// Which one, or several with commas
     #[arg(long = "for", value_name = "STATUS", required = true, value_delimiter = ',', value_parser = status())]
@@ -326,6 +356,7 @@ pub(crate) struct Wait {
 #[derive(Debug, Args)]
 pub(crate) struct Forget {
     /// The teammate
+    #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
 }
 
@@ -424,6 +455,11 @@ mod tests {
             "teamctl spawn a --prompt x --prompt-file y",
             "teamctl spawn a --restart always",
             "teamctl spawn a --timeout soon",
+            "teamctl spawn a --model gpt",
+            "teamctl spawn a --sandbox none",
+            "teamctl spawn a --max-turns 0",
+            "teamctl spawn a --max-tokens 0",
+            "teamctl spawn a --max-tokens many",
             "teamctl shutdown",
             "teamctl shutdown a --all",
             "teamctl send ../x hi",
@@ -437,14 +473,38 @@ mod tests {
     }
 
     #[test]
+    fn the_lead_agent_is_named_where_a_member_is_and_only_chat_starts_it() {
+        let error = parse("teamctl spawn lead").unwrap_err().to_string();
+        assert!(error.contains("`teamctl chat` starts the lead agent"), "{error}");
+        for line in [
+            "teamctl shutdown lead",
+            "teamctl status lead",
+            "teamctl interrupt lead",
+            "teamctl transcript lead",
+            "teamctl log lead",
+            "teamctl wait lead --for idle",
+            "teamctl forget lead",
+            "teamctl send lead hi",
+        ] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+        assert!(parse("teamctl shutdown user").is_err());
+    }
+
+    #[test]
     fn times_names_and_policies_are_read() {
         let line = "teamctl spawn a --timeout 2m --restart never --approve-by lead";
         let Command::Spawn(spawn) = parse(line).unwrap() else { panic!() };
         assert_eq!(spawn.timeout, Duration::from_secs(120));
         assert_eq!((spawn.restart, spawn.approve_by), (Some(Restart::Never), Some(ApproveBy::Lead)));
+        let line = "teamctl spawn a --max-tokens 1.5M --max-turns 7 --sandbox off --model openai:q:8b";
+        let Command::Spawn(spawn) = parse(line).unwrap() else { panic!() };
+        assert_eq!((spawn.max_tokens, spawn.max_turns), (Some(1_500_000), Some(7)));
+        assert_eq!(spawn.sandbox, Some(SandboxMode::Off));
+        assert_eq!(spawn.model.unwrap().to_string(), "openai:q:8b");
         let Command::Shutdown(shutdown) = parse("teamctl shutdown a b").unwrap() else { panic!() };
         assert_eq!((shutdown.names.len(), shutdown.timeout), (2, None));
-        assert_eq!(shutdown.decide_within, Duration::from_secs(30));
+        assert_eq!(shutdown.decide_within, None);
         let Command::Wait(wait) = parse("teamctl wait a --for idle,shutdown").unwrap() else { panic!() };
         assert_eq!(wait.status, [Status::Idle, Status::Shutdown]);
     }

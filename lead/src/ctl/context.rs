@@ -8,6 +8,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, locate};
+use teamd_shared::team_file::{TeamFile, TeamFileError};
 
 use super::args::Global;
 use super::output::Output;
@@ -20,17 +21,41 @@ pub(crate) struct Context {
     pub(crate) out: Output,
     /// The team directory, whether it is there or not.
     pub(crate) path: PathBuf,
-    /// The settings of this process.
+    /// The settings of this process: without those of `team.toml`, where that has a mistake.
     pub(crate) settings: Settings,
+    /// `team.toml`.
+    pub(crate) file: Result<TeamFile, TeamFileError>,
 }
 
 impl Context {
+    /// Makes a context of the same team that prints elsewhere.
+    pub(crate) fn printing_to(&self, out: Output) -> Self {
+        let (path, settings, file) = (self.path.clone(), self.settings.clone(), self.file.clone());
+        Self { out, path, settings, file }
+    }
+
     /// Opens the team directory.
     ///
     /// # Errors
     /// [`ExitCode::NotRunning`] if there is none, else as [`TeamDir::open`].
     pub(crate) fn dir(&self) -> Result<TeamDir, CommandError> {
         Ok(TeamDir::open(&self.path)?)
+    }
+
+    /// Returns what `team.toml` says, for a command that must not go on without.
+    ///
+    /// # Errors
+    /// [`ExitCode::Usage`] if it cannot be read, or has a mistake.
+    pub(crate) fn team_file(&self) -> Result<&TeamFile, CommandError> {
+        Ok(self.file.as_ref().map_err(Clone::clone)?)
+    }
+
+    /// Says what is wrong with `team.toml`, for a command that goes on without.
+    pub(crate) fn warn_of_team_file(&self) {
+        if let Err(error) = &self.file {
+            self.out.note(format_args!("the settings of team.toml do not count: {error}"));
+            self.out.hint(error.hint());
+        }
     }
 }
 
@@ -46,8 +71,8 @@ pub(crate) fn run<P: Parser>(
     let global = global(&parsed).clone();
     let out = Output::new(global.json);
     match find(&global) {
-        Ok((path, settings)) => {
-            let context = Context { out, path, settings };
+        Ok((path, settings, file)) => {
+            let context = Context { out, path, settings, file };
             end(command(parsed, &context), &context.out).into()
         }
         Err(error) => end(Err(error), &out).into(),
@@ -67,14 +92,21 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, CommandError>>
 }
 
 /// Finds the team directory and the settings.
-fn find(global: &Global) -> Result<(PathBuf, Settings), CommandError> {
+fn find(global: &Global) -> Result<(PathBuf, Settings, Result<TeamFile, TeamFileError>), CommandError> {
     let here = std::env::current_dir().map_err(|error| {
         CommandError::new(ExitCode::Failed, format!("cannot find the current directory: {error}"))
             .hint("change to a directory that exists")
     })?;
     // An empty variable is as good as none.
     let flag = global.team_dir.as_deref().filter(|path| !path.is_empty()).map(Path::new);
-    Ok((locate(flag, &here), Settings::from_env()?))
+    let path = locate(flag, &here);
+    let variable = |name: &str| std::env::var(name).ok();
+    let file = TeamFile::load(&here.join(TeamFile::locate(&path, variable)));
+    let settings = match &file {
+        Ok(file) => Settings::load(file)?,
+        Err(_) => Settings::from_env()?,
+    };
+    Ok((path, settings, file))
 }
 
 fn end(result: CommandResult, out: &Output) -> ExitCode {

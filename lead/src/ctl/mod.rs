@@ -13,6 +13,7 @@ mod table;
 mod tail;
 mod talk;
 mod text;
+mod tokens;
 mod waiting;
 mod wake;
 
@@ -33,6 +34,13 @@ pub(crate) fn run() -> std::process::ExitCode {
 }
 
 fn dispatch(command: Command, context: &Context) -> CommandResult {
+    match &command {
+        // What begins or ends a teammate is not done by half of what the user settled; signals end one anyhow.
+        Command::Spawn(_) => drop(context.team_file()?),
+        Command::Shutdown(args) if !args.force => drop(context.team_file()?),
+        Command::Completions(_) => {}
+        _ => context.warn_of_team_file(),
+    }
     match command {
         Command::Spawn(args) => commands::spawn::run(context, *args),
         Command::Shutdown(args) => commands::shutdown::run(context, args),
@@ -53,6 +61,7 @@ fn dispatch(command: Command, context: &Context) -> CommandResult {
         Command::Forget(args) => commands::forget::run(context, args),
         Command::Chat(args) => commands::chat::run(context, &args),
         Command::Attach(args) => commands::attach::run(context, &args),
+        Command::Doctor => commands::doctor::run(context),
         Command::Completions(args) => commands::completions::run(context, &args),
     }
 }

@@ -28,7 +28,14 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// # Errors
 /// [`ExitCode::Failed`] if it cannot be read or understood.
 pub(crate) fn load(dir: &TeamDir) -> Result<Roster, CommandError> {
-    let empty = Roster { version: 1, seq: 0, team_name: String::new(), daemon: None, members: Vec::new() };
+    let empty = Roster {
+        version: 1,
+        seq: 0,
+        team_name: String::new(),
+        daemon: None,
+        sandbox: None,
+        members: Vec::new(),
+    };
     let mut roster = load_or_wait(dir)?.unwrap_or(empty);
     // The roster of a copied team directory names the daemon of the original.
     if daemon_pid(&roster).is_some() && !is_locked(dir) {
@@ -83,6 +90,10 @@ pub(crate) fn find<'r>(roster: &'r Roster, name: &Name) -> Result<&'r RosterMemb
 
 /// Makes the error of a name that is not on the roster.
 pub(crate) fn unknown(name: &Name) -> CommandError {
+    if *name == Name::lead() {
+        return CommandError::new(ExitCode::NotFound, "there is no lead agent")
+            .hint("`teamctl chat` starts one");
+    }
     CommandError::new(ExitCode::NotFound, format!("there is no teammate named {name}"))
         .hint(format!("`teamctl status` shows who is there, `teamctl spawn {name}` starts one"))
 }

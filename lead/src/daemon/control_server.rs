@@ -8,10 +8,9 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use teamd_shared::control::{
-    Connection, Credentials, FromWorker, Greeting, Incoming, Listener, Outgoing, PROTOCOL, Peer, Refusal,
-    RefusalCode, Reply, Request, ToWorker, WireError, WorkerState,
+    Connection, FromWorker, Greeting, Incoming, Listener, Outgoing, PROTOCOL, Peer, Refusal, RefusalCode,
+    Reply, Request, ToWorker, WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::process::Identity;
@@ -19,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::event::{Client, Life};
+use super::peer::{self, Found};
 
 /// How long a peer may take to say who it is.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -145,7 +145,7 @@ async fn greet(mut stream: Connection, connection: u64, inputs: mpsc::Sender<Inp
         tracing::warn!("refused a connection of another user");
         return;
     };
-    let process = stream.credentials().and_then(process_of);
+    let found = stream.credentials().map_or(Found::Gone, peer::look);
     let greeting = match tokio::time::timeout(GREETING_TIMEOUT, stream.receive::<Greeting>()).await {
         Ok(Ok(Some(greeting))) => greeting,
         Ok(Ok(None)) => return,
@@ -159,10 +159,22 @@ async fn greet(mut stream: Connection, connection: u64, inputs: mpsc::Sender<Inp
         }
     };
     match greeting.peer {
-        Peer::Client => serve_client(stream, connection, greeting.protocol, inputs).await,
+        _ if found == Found::Confined => {
+            tracing::warn!("refused process {pid}: it is confined, as a tool is");
+            refuse(stream, confined()).await;
+        }
+        Peer::Client if found == Found::Gone => tracing::warn!("refused process {pid}: it is gone"),
+        Peer::Client if greeting.protocol != PROTOCOL => {
+            refuse(stream, other_version(greeting.protocol)).await
+        }
+        Peer::Client => serve_client(stream, connection, inputs).await,
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
             let (words, ended) = Outbound::start(out);
+            let process = match found {
+                Found::Free(process) => Some(process),
+                Found::Confined | Found::Gone => None,
+            };
             let (life, came) = (Life { name, incarnation }, Some(Came { process, words }));
             let worker = WorkerHere { connection, life, environment, state, came };
             listen_to_worker(worker, (incoming, ended), inputs).await;
@@ -170,31 +182,30 @@ async fn greet(mut stream: Connection, connection: u64, inputs: mpsc::Sender<Inp
     }
 }
 
-/// Identifies the peer through its pidfd, looked at again after reading `/proc`: a reused pid is refused.
-fn process_of(peer: &Credentials) -> Option<Identity> {
-    let identity = Identity::of(peer.pid).ok()?;
-    if let Some(pidfd) = &peer.pidfd {
-        // A pidfd is readable once its process has ended.
-        let mut ended = [PollFd::new(pidfd, PollFlags::IN)];
-        if poll(&mut ended, Some(&Timespec::default())).ok()? > 0 {
-            return None;
-        }
+/// Answers the one request that a peer may make, and no more.
+async fn refuse(stream: Connection, refusal: Refusal) {
+    let (mut out, mut incoming) = stream.split::<Reply, Request>();
+    if let Ok(Some(request)) = incoming.receive().await {
+        let told = out.send(&Reply { tag: request.tag, result: Err(refusal) }).await;
+        tracing::debug!("told a peer why it is not served: {told:?}");
     }
-    Some(identity)
 }
 
-async fn serve_client(stream: Connection, connection: u64, protocol: u16, inputs: mpsc::Sender<Input>) {
-    let (mut out, mut incoming) = stream.split::<Reply, Request>();
-    if protocol != PROTOCOL {
-        let message =
-            format!("the daemon speaks version {PROTOCOL} on its socket, this command version {protocol}");
-        let refusal = Refusal::new(RefusalCode::Failed, message).hint("use teamd and teamctl of one version");
-        if let Ok(Some(request)) = incoming.receive().await {
-            let told = out.send(&Reply { tag: request.tag, result: Err(refusal) }).await;
-            tracing::debug!("told a command of another version: {told:?}");
-        }
-        return;
-    }
+fn confined() -> Refusal {
+    let message = "this process is confined (no_new_privs or seccomp) more than the daemon: it may be a tool, and \
+                   a tool commands nobody";
+    Refusal::new(RefusalCode::Failed, message.to_owned())
+        .hint("give the command in a shell that is not confined")
+}
+
+fn other_version(protocol: u16) -> Refusal {
+    let message =
+        format!("the daemon speaks version {PROTOCOL} on its socket, this command version {protocol}");
+    Refusal::new(RefusalCode::Failed, message).hint("use teamd and teamctl of one version")
+}
+
+async fn serve_client(stream: Connection, connection: u64, inputs: mpsc::Sender<Input>) {
+    let (out, mut incoming) = stream.split::<Reply, Request>();
     let (replies, mut ended) = Outbound::start(out);
     if inputs.send(Input::ClientHere { connection, replies }).await.is_err() {
         return;

@@ -249,7 +249,56 @@ fn end_of_lead_inbox(dir: &TeamDir) -> Option<Position> {
     }
 }
 
-/// Returns the directory that holds the team directory.
+/// Returns the directory that holds the team directory, or the link to it.
 fn default_workspace(dir: &TeamDir) -> String {
-    dir.root().parent().unwrap_or(dir.root()).to_string_lossy().into_owned()
+    dir.workspace().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use teamd_shared::control::{Await, ShutdownOrder};
+
+    use super::*;
+
+    fn asks(who: &str, command: &Command) -> Option<(RefusalCode, String)> {
+        let life = Life { name: Name::of_inbox(who).unwrap(), incarnation: 1 };
+        let refusal = may_ask(&life, command).err()?;
+        assert!(refusal.hint.is_some(), "no next step: {refusal:?}");
+        Some((refusal.code, refusal.message))
+    }
+
+    fn alice() -> Name {
+        Name::new("alice").unwrap()
+    }
+
+    fn shutdown(force_after: Option<f64>) -> Command {
+        let (name, reason) = (alice(), String::new());
+        Command::Shutdown(ShutdownOrder { name, reason, decide_within: 30.0, force_after })
+    }
+
+    #[test]
+    fn nobody_but_the_lead_agent_is_heard_over_its_own_connection() {
+        let what = Await::Ready;
+        for command in [
+            shutdown(None),
+            Command::RequestPlan { name: alice(), content: "x".to_owned() },
+            Command::Await { name: alice(), incarnation: 1, what },
+        ] {
+            assert_eq!(asks("lead", &command), None, "{command:?}");
+            let refused = (RefusalCode::Conflict, "only the lead agent asks for something".to_owned());
+            assert_eq!(asks("alice", &command), Some(refused), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_person_alone_may_do_is_refused_to_the_lead_agent() {
+        for command in [
+            shutdown(Some(0.0)),
+            Command::Stop { force: false },
+            Command::Forget { name: alice() },
+            Command::Interrupt { name: alice(), asked_at: Duration::ZERO },
+        ] {
+            assert!(asks("lead", &command).is_some(), "{command:?}");
+        }
+    }
 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 use teamd_shared::control::WorkerState;
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::Team;
-use teamd_shared::member::Doing;
+use teamd_shared::member::{Doing, Member};
 use teamd_shared::name::Name;
 use teamd_shared::request::Payload;
+use teamd_shared::transcript::Usage;
 
 use super::event::{Event, Life, Now};
 
@@ -104,7 +105,9 @@ impl Live {
             Event::Ended { life, .. } => {
                 if let Some(alive) = self.of_mut(life) {
                     let (incarnation, environment) = (alive.incarnation, alive.environment.take());
-                    *alive = Alive { incarnation, environment, ..Alive::default() };
+                    // It is recorded with the end.
+                    let said = WorkerState { usage: alive.said.usage, ..WorkerState::default() };
+                    *alive = Alive { incarnation, environment, said, ..Alive::default() };
                 }
             }
             Event::Terminate => self.terminations += 1,
@@ -113,8 +116,19 @@ impl Live {
     }
 
     /// Takes over what the worker of a life last said to the daemon before, until it says it again.
-    pub(crate) fn recall(&mut self, life: &Life, doing: Doing) {
-        self.enter(life).said.doing = doing;
+    pub(crate) fn recall(&mut self, life: &Life, doing: Doing, usage: Usage) {
+        let said = &mut self.enter(life).said;
+        (said.doing, said.usage) = (doing, usage);
+    }
+
+    /// Returns what the conversation of a member has cost: as its worker last said, else as it was when the life before
+    /// ended.
+    pub(crate) fn usage(&self, member: &Member) -> Usage {
+        let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+        let said = self.of(&life).map(|alive| alive.said.usage).filter(|usage| !usage.is_nothing());
+        let goes_on = member.phase.is_ended() || member.conversation != member.incarnation;
+        let before = || member.exit.as_ref().filter(|_| goes_on).map(|exit| exit.usage);
+        said.or_else(before).unwrap_or_default()
     }
 
     /// Returns what is known of a life; none if another one has taken its place.

@@ -10,6 +10,7 @@
 //! `dispatcher` is the only place that decides, with the pure functions of `decide`; everybody else reports
 //! events and performs actions.
 
+mod confinement;
 mod control_server;
 mod decide;
 mod dispatcher;
@@ -21,6 +22,7 @@ mod lead_inbox;
 mod live;
 mod lock;
 mod mend;
+mod peer;
 mod perform;
 mod reconcile;
 mod roster;
@@ -30,4 +32,5 @@ mod supervisor;
 mod waiters;
 mod word;
 
+pub(crate) use confinement::Confinement;
 pub(crate) use start::{StartOptions, serve, start};

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use teamd_shared::config::{ConfigError, Roster, RosterMember, VERSION};
+use teamd_shared::config::{ConfigError, Roster, RosterMember, TeamSandbox, VERSION};
 use teamd_shared::fs::replace;
 use teamd_shared::journal::Team;
 use teamd_shared::member::{Doing, Status};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, Stamp, TeamDir, TeamPath};
+use teamd_shared::transcript::Usage;
 
+use super::confinement::Confinement;
 use super::event::{Life, Now};
 use super::journal::version_of;
 use super::live::Live;
@@ -26,6 +28,7 @@ pub(super) struct RosterFile {
     dirty: Option<Instant>,
     /// The file that was written last.
     written: Option<Stamp>,
+    sandbox: TeamSandbox,
 }
 
 #[derive(Debug)]
@@ -56,6 +59,12 @@ pub(super) fn set_aside(dir: &TeamDir, now: Now) -> Result<String, DirError> {
 }
 
 impl RosterFile {
+    /// Makes an empty roster of a team whose commands are confined like this.
+    pub(super) fn new(confinement: &Confinement) -> Self {
+        let (layers, weak) = (confinement.layers.to_string(), confinement.weakness.clone());
+        Self { sandbox: TeamSandbox { layers, weak }, ..Self::default() }
+    }
+
     /// Looks at the file that is there, and moves it aside if it is no roster.
     pub(super) fn look(dir: &TeamDir, now: Now) -> Result<Result<Before, Newer>, DirError> {
         match Roster::load(dir) {
@@ -72,14 +81,16 @@ impl RosterFile {
         }
     }
 
-    /// Returns what the worker of a life last said that it does, as an earlier daemon wrote it down.
-    pub(super) fn last_said(before: &Roster, life: &Life) -> Option<Doing> {
+    /// Returns what the worker of a life last said that it does, and what its conversation had cost, as an earlier
+    /// daemon wrote it down.
+    pub(super) fn last_said(before: &Roster, life: &Life) -> Option<(Doing, Usage)> {
         let member = before.member(&life.name).filter(|member| member.incarnation == life.incarnation)?;
-        match member.status {
-            Status::Idle => Some(Doing::Idle),
-            Status::Working => Some(Doing::Working),
-            _ => None,
-        }
+        let doing = match member.status {
+            Status::Idle => Doing::Idle,
+            Status::Working => Doing::Working,
+            _ => Doing::Starting,
+        };
+        (doing != Doing::Starting || !member.usage.is_nothing()).then_some((doing, member.usage))
     }
 
     /// Takes over how a member stands now.
@@ -105,7 +116,8 @@ impl RosterFile {
             workspace: member.workspace.clone(),
             gate: member.gate,
             sandbox: member.sandbox.clone(),
-            usage: said.usage,
+            limits: member.limits,
+            usage: live.usage(member),
             activity: if status.is_ended() { String::new() } else { said.activity },
             spawned_at: member.spawned_at,
             updated_at: since,
@@ -173,11 +185,12 @@ impl RosterFile {
     fn render(&self, team: &Team) -> String {
         let daemon = serde_json::to_string(&team.daemon).unwrap_or_else(|_| "null".to_owned());
         let name = serde_json::to_string(&team.team_name).unwrap_or_else(|_| "\"\"".to_owned());
+        let sandbox = serde_json::to_string(&self.sandbox).unwrap_or_else(|_| "null".to_owned());
         let members: Vec<_> = self.lines.values().map(|shown| shown.text.as_str()).collect();
         let mut text = String::new();
         let written = write!(
             text,
-            "{{\"version\":{VERSION},\"seq\":{},\"team_name\":{name},\n\"daemon\":{daemon},\n\"members\":[\n{}\n]}}\n",
+            "{{\"version\":{VERSION},\"seq\":{},\"team_name\":{name},\n\"daemon\":{daemon},\n\"sandbox\":{sandbox},\n\"members\":[\n{}\n]}}\n",
             team.seq,
             members.join(",\n")
         );

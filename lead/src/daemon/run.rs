@@ -19,6 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::confinement::Confinement;
 use super::control_server::{Connections, Input, accept};
 use super::dispatcher::Dispatcher;
 use super::event::{Event, Life, Now};
@@ -29,10 +30,11 @@ use super::lock::TeamLock;
 use super::perform::Progress;
 use super::reconcile::{Found, reconcile};
 use super::roster::{Before, RosterFile, set_aside};
-use super::supervisor::{Supervisor, worker_program};
+use super::supervisor::Supervisor;
 use super::waiters::Waiters;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
+use crate::worker;
 
 /// How many inputs may wait for the dispatcher: connections then wait, not memory grow.
 const INPUTS: usize = 1024;
@@ -44,17 +46,18 @@ const BATCH: usize = 512;
 pub(super) fn serve(
     dir: &Path,
     lock: TeamLock,
+    settings: Settings,
+    confinement: &Confinement,
     ready: impl FnOnce() -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     deny_tracing();
     adopt_orphans();
     raise_file_limit();
-    let settings = Settings::from_env()?;
     let dir = Arc::new(TeamDir::create(dir)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {
-        let mut daemon = Running::begin(Arc::clone(&dir), settings)?;
+        let mut daemon = Running::begin(Arc::clone(&dir), settings, confinement)?;
         ready()?;
         notify_ready();
         daemon.run().await;
@@ -83,7 +86,7 @@ struct Running {
 impl Running {
     /// Reads the journal, adopts or sees off, does again what is not done, writes the roster, and listens:
     /// in this order.
-    fn begin(dir: Arc<TeamDir>, settings: Settings) -> Result<Self, CommandError> {
+    fn begin(dir: Arc<TeamDir>, settings: Settings, confinement: &Confinement) -> Result<Self, CommandError> {
         survive_file_limit().map_err(|e| failed("cannot handle signals", &e))?;
         let signals = |kind| signal(kind).map_err(|e| failed("cannot handle signals", &e));
         let (terminate, interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
@@ -103,11 +106,11 @@ impl Running {
             before = None;
         }
         write_gitignore(&dir)?;
-        let worker = worker_program().map_err(|e| failed("cannot find the worker's program", &e))?;
+        let worker = worker::program().map_err(|e| failed("cannot find the worker's program", &e))?;
         let (inputs, inputs_queue) = mpsc::channel(INPUTS);
         let (gone_sender, gone) = mpsc::unbounded_channel();
         let (ends, ends_queue) = mpsc::unbounded_channel();
-        let supervisor = Supervisor::new(Arc::clone(&dir), worker, gone_sender)
+        let supervisor = Supervisor::new(Arc::clone(&dir), worker, confinement, gone_sender)
             .map_err(|e| failed("cannot watch processes", &e))?;
         let lead = LeadInbox::open(Arc::clone(&dir), loaded.team.lead)?;
         let watch = watch_inboxes(&dir, settings.poll);
@@ -121,7 +124,7 @@ impl Running {
             journal: loaded.journal,
             team: loaded.team,
             live: Live::default(),
-            roster: RosterFile::default(),
+            roster: RosterFile::new(confinement),
             supervisor,
             lead,
             connections: Connections::default(),
@@ -269,7 +272,8 @@ impl Running {
 /// Adopts who is there, records the start, and does again what the last daemon left undone.
 fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Found, CommandError> {
     let process = Identity::of_self().map_err(|e| failed("cannot read its own identity", &e))?;
-    let team_name = dispatcher.dir.root().parent().and_then(|parent| parent.file_name());
+    let workspace = dispatcher.dir.workspace();
+    let team_name = workspace.file_name();
     let team_name =
         team_name.map_or_else(|| "default".to_owned(), |name| name.to_string_lossy().into_owned());
     let record = TeamRecord {
@@ -282,9 +286,9 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
     let (events, found) = reconcile(dispatcher);
     for event in &events {
         if let Event::Found { life } = event
-            && let Some(doing) = before.and_then(|before| RosterFile::last_said(before, life))
+            && let Some((doing, usage)) = before.and_then(|before| RosterFile::last_said(before, life))
         {
-            dispatcher.live.recall(life, doing);
+            dispatcher.live.recall(life, doing, usage);
         }
     }
     let written = dispatcher.record_start(record);

@@ -14,8 +14,10 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::control::{self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, Request};
 use teamd_shared::logging;
 use teamd_shared::process::close_inherited;
+use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 
+use super::confinement::{self, Confinement};
 use super::lock::TeamLock;
 use super::run::{self, open_log};
 use crate::error::CommandError;
@@ -31,6 +33,10 @@ pub(crate) struct StartOptions {
     pub(crate) dir: PathBuf,
     /// Whether this process becomes the daemon: for systemd and containers.
     pub(crate) foreground: bool,
+    /// Whether it starts although commands cannot be confined as promised.
+    pub(crate) allow_weak_sandbox: bool,
+    /// Its settings.
+    pub(crate) settings: Settings,
 }
 
 /// A daemon that answers.
@@ -61,16 +67,23 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
     }
     // Whatever the umask of the shell: what the daemon makes is for its user alone, and usable.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
-    let dir = TeamDir::create(&options.dir)?;
-    match lock_or_running(&dir)? {
-        Err(started) => Ok(started),
-        Ok(lock) if options.foreground => {
-            logging::to_stderr();
-            run::serve(dir.root(), lock, || Ok(()))?;
-            Ok(Started { pid: std::process::id(), already_running: false })
-        }
-        Ok(lock) => detach(&dir, lock),
+    let mut layers = None;
+    if options.dir.symlink_metadata().is_err() {
+        confinement::part(&options.dir, *layers.insert(confinement::layers()))?;
     }
+    let dir = TeamDir::create(&options.dir)?;
+    let lock = match lock_or_running(&dir)? {
+        Err(started) => return Ok(started),
+        Ok(lock) => lock,
+    };
+    let layers = layers.unwrap_or_else(confinement::layers);
+    let confinement = confinement::judge(layers, &dir, options.allow_weak_sandbox)?;
+    if !options.foreground {
+        return detach(&dir, lock, &options.settings, &confinement);
+    }
+    logging::to_stderr();
+    run::serve(dir.root(), lock, options.settings, &confinement, || Ok(()))?;
+    Ok(Started { pid: std::process::id(), already_running: false })
 }
 
 /// Takes the lock, or waits until whoever holds it answers, or gives it up.
@@ -122,14 +135,21 @@ async fn ping(dir: &TeamDir) -> Option<(u32, bool)> {
 }
 
 /// Starts this program again as the daemon, with the lock as its standard input.
-fn detach(dir: &TeamDir, lock: TeamLock) -> Result<Started, CommandError> {
+fn detach(
+    dir: &TeamDir,
+    lock: TeamLock,
+    settings: &Settings,
+    confinement: &Confinement,
+) -> Result<Started, CommandError> {
     let log = open_log(dir)?;
     let program = std::env::current_exe().map_err(|e| failed("cannot find its own program", &e))?;
     let mut child = Command::new(program)
         .arg("--team-dir")
         .arg(dir.root())
-        .arg("serve")
+        .args(["serve", "--sandbox-layers", &confinement.layers.to_string()])
+        .args(confinement.weakness.iter().flat_map(|why| ["--weakness", why]))
         .current_dir("/")
+        .envs(settings.variables())
         .stdin(lock.into_file())
         .stdout(Stdio::piped())
         .stderr(log)
@@ -157,9 +177,10 @@ fn detach(dir: &TeamDir, lock: TeamLock) -> Result<Started, CommandError> {
 }
 
 /// Runs as the detached daemon: `teamd serve`, which only `teamd start` calls.
-pub(crate) fn serve(dir: &Path) -> ExitCode {
-    let ended = become_daemon(dir)
-        .and_then(|lock| run::serve(dir, lock, || say(&Readiness::Ready { pid: std::process::id() })));
+pub(crate) fn serve(dir: &Path, confinement: &Confinement) -> ExitCode {
+    let ready = || say(&Readiness::Ready { pid: std::process::id() });
+    let ended =
+        become_daemon(dir).and_then(|lock| run::serve(dir, lock, Settings::from_env()?, confinement, ready));
     let Err(error) = ended else { return ExitCode::Done };
     tracing::error!("{error}");
     let hint = error.next_step().map(str::to_owned);

@@ -28,6 +28,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript;
 use tokio::sync::mpsc;
 
+use super::confinement::Confinement;
 use super::event::{Ended, Event, Life};
 
 /// The live processes, by life.
@@ -35,6 +36,7 @@ use super::event::{Ended, Event, Life};
 pub(super) struct Supervisor {
     dir: Arc<TeamDir>,
     worker: PathBuf,
+    confinement: Confinement,
     processes: HashMap<Life, Process>,
     /// What tools have left to this process, and when that was first seen.
     strays: HashMap<u32, Instant>,
@@ -62,11 +64,13 @@ impl Supervisor {
     pub(super) fn new(
         dir: Arc<TeamDir>,
         worker: PathBuf,
+        confinement: &Confinement,
         gone: mpsc::UnboundedSender<Life>,
     ) -> io::Result<Self> {
         Ok(Self {
             dir,
             worker,
+            confinement: confinement.clone(),
             processes: HashMap::new(),
             strays: HashMap::new(),
             watcher: Watcher::new(gone)?,
@@ -87,6 +91,8 @@ impl Supervisor {
             .args(["run", "--name", member.name.as_str(), "--incarnation", &member.incarnation.to_string()])
             .arg("--team-dir")
             .arg(self.dir.root())
+            .args(["--sandbox-layers", &self.confinement.layers.to_string()])
+            .args(self.confinement.weakness.as_ref().map(|_| "--allow-weak-sandbox"))
             .env_clear()
             .envs(environment.variables())
             .current_dir(&member.workspace)
@@ -314,13 +320,5 @@ fn wait_for_ends(epoll: &OwnedFd, watched: &Mutex<Watched>, gone: &mpsc::Unbound
                 return;
             }
         }
-    }
-}
-
-/// Returns where the worker's program is: beside this one, or where a test says.
-pub(super) fn worker_program() -> io::Result<PathBuf> {
-    match std::env::var_os("TEAM_WORKER") {
-        Some(path) => Ok(PathBuf::from(path)),
-        None => Ok(std::env::current_exe()?.with_file_name("team-worker")),
     }
 }

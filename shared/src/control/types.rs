@@ -354,13 +354,13 @@ pub enum ToWorker {
         /// When that was asked for ([`crate::clock::since_boot`]): work that began later is not meant.
         asked_at: Duration,
     },
-    /// The answer to what the lead agent wanted.
-    Reply(Reply),
     /// It is not the life that the journal knows: leave.
     Stranger {
         /// Why.
         why: String,
     },
+    /// The answer to what the lead agent wanted.
+    Reply(Reply),
 }
 
 /// What a life begins with.

@@ -10,9 +10,13 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::of("alice")
+    }
+
+    fn of(name: &str) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
-        let name = Name::new("alice").unwrap();
+        let name = Name::of_inbox(name).unwrap();
         inbox::create(&dir, &name).unwrap();
         Self { _scratch: scratch, dir, name }
     }
@@ -131,4 +135,23 @@ fn an_inbox_that_is_not_watched_wants_the_daemon_to_ring() {
         scene.write(HI);
         tokio::time::timeout(std::time::Duration::from_secs(20), mailbox.changed()).await.unwrap();
     });
+}
+
+#[test]
+fn what_is_not_for_the_lead_agent_is_passed_over() {
+    let scene = Scene::of("lead");
+    let own = "{\"type\":\"message\",\"from\":\"lead\",\"to\":\"user\",\"content\":\"hi\"}\n";
+    scene.write(&format!("no message\n{own}{GONE}{own}"));
+    let mut mailbox = scene.open(Position::START);
+    assert_eq!((mailbox.mail(), mailbox.holds_word_of_person()), (Mail::News, false));
+    let taken = mailbox.take();
+    let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert!(scene.open(*behind).take().is_empty(), "the cursor stands behind all of it");
+    scene.write("{\"type\":\"idle_notification\",\"from\":\"bob\"}\n");
+    mailbox.fetch();
+    assert_eq!(mailbox.mail(), Mail::Soon);
+    scene.write(HI);
+    mailbox.fetch();
+    assert_eq!((mailbox.mail(), mailbox.holds_word_of_person()), (Mail::Work, true));
 }

@@ -143,3 +143,38 @@ fn cursor_and_ids_are_those_of_what_was_taken_in() {
     assert_eq!(after.seen, [Uuid::from_u128(0), Uuid::from_u128(1)]);
     assert_eq!(standing(&[]).cursor, Position::START);
 }
+
+#[test]
+fn what_wakes_the_lead_agent_is_work_that_it_goes_on_with() {
+    let line = |kind: &str| serde_json::json!({"type": kind, "from": "bob", "content": "x", "name": "bob"});
+    let of = |owner: Name, kind: &str| {
+        let event = Event::Messages { messages: vec![line(kind)] };
+        Standing::of(&owner, &[Entry { at: 1.0, inbox: Position::START, event }]).at
+    };
+    assert_eq!(of(Name::lead(), "idle_notification"), At::Turn { results: false });
+    assert_eq!(of(Name::lead(), "teammate_terminated"), At::Idle);
+}
+
+#[test]
+fn the_lead_agent_asks_again_what_the_daemon_takes_for_the_same() {
+    let interrupted = |tool: &str| {
+        let calls = vec![Block::ToolUse {
+            id: "c1".to_owned(),
+            name: tool.to_owned(),
+            input: serde_json::json!({}),
+            message_id: None,
+            request_id: None,
+        }];
+        let event = Event::Answer { content: calls, usage: Usage::default(), cut: None };
+        Standing::of(&Name::lead(), &[Entry { at: 1.0, inbox: Position::START, event }]).interrupted().len()
+    };
+    for (tool, results) in [
+        ("spawn_teammate", 1),
+        ("request_plan", 1),
+        ("bash", 1),
+        ("shutdown_request", 0),
+        ("plan_approval", 0),
+    ] {
+        assert_eq!(interrupted(tool), results, "{tool}");
+    }
+}

@@ -21,7 +21,13 @@ fn worker_entry() {
     if let Some(team_dir) = arguments.next() {
         let name = arguments.next().unwrap().parse().unwrap();
         let incarnation = arguments.next().unwrap().parse().unwrap();
-        let code = run(&RunArgs { team_dir: team_dir.into(), name, incarnation });
+        let code = run(&RunArgs {
+            team_dir: team_dir.into(),
+            name,
+            incarnation,
+            sandbox_layers: teamd_shared::sandbox::Layers::default(),
+            allow_weak_sandbox: false,
+        });
         assert_eq!(code, ExitCode::SUCCESS);
     }
 }

@@ -9,7 +9,7 @@ use teamd_shared::message::{AnsweredBy, IdleReason};
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Usage;
 
-use super::{Answer, At, End, Mail, Outcome, Plan, REWRITES, Said, Shutdown, State};
+use super::{Answer, At, Budget, End, Mail, Outcome, Plan, REWRITES, Said, Shutdown, State, report};
 
 /// How long the decision waits after an answer could not be written.
 const RETRY: Duration = Duration::from_secs(1);
@@ -82,6 +82,11 @@ impl State {
         };
     }
 
+    /// Something of the person waits, or nothing does.
+    pub(crate) fn spoken_to(&mut self, spoken_to: bool) {
+        self.spoken_to = spoken_to;
+    }
+
     /// Background commands run, or none does any more.
     pub(crate) fn background(&mut self, running: bool) {
         self.background = running;
@@ -100,6 +105,7 @@ impl State {
         }
         if self.at == At::Idle && work {
             (self.turns, self.spent) = (0, 0);
+            self.trouble.clear();
             self.at = At::Turn { results: false };
         }
     }
@@ -208,10 +214,21 @@ impl State {
         self.settled = Some(answer.request_id);
     }
 
-    /// The lead was told that the work has ended.
-    pub(crate) fn finished(&mut self) {
+    /// The lead was told that the work has ended, and what it came to.
+    pub(crate) fn finished(&mut self, reason: IdleReason, told: &str) {
         self.at = At::Idle;
         self.interrupted = false;
+        self.rests(reason, told);
+    }
+
+    /// The last piece of work ended so, in this life or an earlier one.
+    pub(crate) fn rests(&mut self, reason: IdleReason, told: &str) {
+        self.trouble = report::trouble(reason, told);
+    }
+
+    /// Returns what one piece of work may cost.
+    pub(crate) fn limits(&self) -> Budget {
+        self.limits
     }
 
     /// The life ends now, but for the background commands.

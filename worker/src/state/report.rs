@@ -2,15 +2,55 @@
 
 use teamd_shared::control::WorkerState;
 use teamd_shared::member::Doing;
+use teamd_shared::message::IdleReason;
 use teamd_shared::request::Status;
 
-use super::{At, Plan, Said, State};
+use super::{At, Budget, Plan, Said, State};
+
+/// How much of an error the roster shows, in characters.
+const SHOWN: usize = 160;
+
+/// Returns why a piece of work came to nothing, in a few words; empty if it did not.
+pub(super) fn trouble(reason: IdleReason, told: &str) -> String {
+    let first = told.lines().map(str::trim).find(|line| !line.is_empty());
+    // What to do about it is told to the lead; here is room for what it is.
+    let what = first.and_then(|line| line.split(" (hint: ").next()).unwrap_or("for an unknown reason");
+    let mut first: String = what.chars().take(SHOWN).collect();
+    if what.chars().nth(SHOWN).is_some() {
+        first.push('…');
+    }
+    match reason {
+        IdleReason::Available => String::new(),
+        IdleReason::Failed => format!("failed: {first}"),
+        IdleReason::MaxTurns => "stopped: turn limit".to_owned(),
+        IdleReason::MaxTokens => "stopped: token limit".to_owned(),
+        IdleReason::Interrupted => "interrupted".to_owned(),
+    }
+}
+
+impl Budget {
+    /// Says which limit ended a piece of work, and how it can go on; nothing for another end.
+    pub(crate) fn told(self, reason: IdleReason) -> Option<String> {
+        let (what, flag) = match (reason, self.tokens) {
+            (IdleReason::MaxTurns, _) if self.turns == 1 => ("1 model call".to_owned(), "--max-turns"),
+            (IdleReason::MaxTurns, _) => (format!("{} model calls", self.turns), "--max-turns"),
+            (IdleReason::MaxTokens, Some(tokens)) => (format!("{tokens} tokens"), "--max-tokens"),
+            (IdleReason::MaxTokens, None) => ("its tokens".to_owned(), "--max-tokens"),
+            _ => return None,
+        };
+        let key = flag.trim_start_matches("--").replace('-', "_");
+        Some(format!(
+            "stopped at the limit of {what} for one piece of work; a message lets it go on with as much again, \
+             `{flag}` of `teamctl spawn` or `{key}` in team.toml raises the limit"
+        ))
+    }
+}
 
 impl State {
     /// Returns what the worker says of itself; `wants_ring`: its inbox is not watched.
     pub(crate) fn report(&self, wants_ring: bool) -> WorkerState {
         let (doing, activity) = match &self.at {
-            At::Idle => (Doing::Idle, ""),
+            At::Idle => (Doing::Idle, self.trouble.as_str()),
             At::Plan(Plan { said: Said::Recorded(Status::Pending), .. }) => {
                 (Doing::Idle, "waiting for approval")
             }

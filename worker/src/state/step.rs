@@ -75,6 +75,8 @@ pub(crate) enum Why {
     Overdue,
     /// A shutdown is asked for while a call waits for a person.
     Asked,
+    /// The person says something else while a call waits for an answer.
+    SpokenTo,
     /// The life ends.
     Ends(End),
 }
@@ -166,6 +168,8 @@ impl State {
                 Hold::Stop(Why::Interrupted)
             }
             (At::Asking, Some(_)) => Hold::Stop(Why::Asked),
+            // Whoever is asked says something else first, and must be heard.
+            (At::Asking, None) if self.spoken_to => Hold::Stop(Why::SpokenTo),
             (At::Thinking { .. }, _) if self.let_go => Hold::Stop(Why::LetGo),
             (At::Thinking { .. }, Some(shutdown)) => match shutdown.decide_by.max(shutdown.not_before) {
                 over if now >= over => Hold::Stop(Why::Overdue),

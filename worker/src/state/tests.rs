@@ -204,7 +204,7 @@ fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_re
     state.thinking();
     state.answered(false);
     assert_eq!(state.next(NOW), Step::Finish(IdleReason::Available));
-    state.finished();
+    state.finished(IdleReason::Available, "");
     state.mail(Mail::Work, NOW);
     assert_eq!(state.next(NOW), approve(Because::TurnEnded));
 }
@@ -409,9 +409,69 @@ fn a_piece_of_work_has_a_limit_of_turns_and_the_next_one_its_own() {
         state.call_ended(false);
     }
     assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTurns));
-    state.finished();
+    state.finished(IdleReason::MaxTurns, "");
     state.taken_in(true, false);
     assert_eq!(state.next(NOW), Step::Think);
+}
+
+#[test]
+fn a_piece_of_work_has_a_limit_of_tokens_and_what_came_from_a_cache_does_not_count() {
+    let spend = |state: &mut State, input_tokens, cache_read_input_tokens| {
+        state.thinking();
+        let usage = Usage { input_tokens, output_tokens: 9, cache_read_input_tokens, ..Usage::default() };
+        state.paid(usage);
+        state.answered(true);
+        state.call_ended(false);
+    };
+    let mut state = at(At::Turn { results: false });
+    spend(&mut state, 900, 1_000_000);
+    assert_eq!(state.next(NOW), Step::Think);
+    spend(&mut state, 82, 0);
+    assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTurns), "the limit of turns goes before");
+    state.limits.turns = 50;
+    assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTokens));
+    state.finished(IdleReason::MaxTokens, "");
+    state.taken_in(true, false);
+    assert_eq!(state.next(NOW), Step::Think, "the next piece of work has as much again");
+    assert_eq!(state.report(false).usage.cache_read_input_tokens, 1_000_000, "all that was spent is said");
+    state.limits.tokens = None;
+    spend(&mut state, u64::MAX, 0);
+    assert_eq!(state.next(NOW), Step::Think);
+}
+
+#[test]
+fn why_work_came_to_nothing_is_said_until_other_work_begins() {
+    let mut state = at(At::Turn { results: false });
+    let activity = |state: &State| state.report(false).activity;
+    state.failed();
+    let Step::Finish(reason) = state.next(NOW) else { panic!() };
+    state.finished(reason, "\nthe key was refused (401) (hint: take\nanother one)");
+    assert_eq!(activity(&state), "failed: the key was refused (401)");
+    state.taken_in(false, false);
+    assert_eq!(activity(&state), "failed: the key was refused (401)", "news are no work");
+    state.taken_in(true, false);
+    assert_eq!(activity(&state), "thinking");
+    for (reason, said) in [
+        (IdleReason::MaxTokens, "stopped: token limit"),
+        (IdleReason::MaxTurns, "stopped: turn limit"),
+        (IdleReason::Interrupted, "interrupted"),
+        (IdleReason::Available, ""),
+    ] {
+        state.finished(reason, "all is well");
+        assert_eq!(activity(&state), said);
+    }
+    state.finished(IdleReason::Failed, &"x".repeat(10_000));
+    assert!(activity(&state).len() < 200);
+}
+
+#[test]
+fn an_end_by_a_limit_names_it_and_how_to_raise_it() {
+    let budget = Budget { turns: 3, tokens: Some(1000) };
+    let told = budget.told(IdleReason::MaxTurns).unwrap();
+    assert!(told.starts_with("stopped at the limit of 3 model calls") && told.contains("`--max-turns`"));
+    let told = budget.told(IdleReason::MaxTokens).unwrap();
+    assert!(told.contains("1000 tokens") && told.contains("`max_tokens` in team.toml"), "{told}");
+    assert_eq!(budget.told(IdleReason::Available), None);
 }
 
 #[test]
@@ -532,9 +592,9 @@ fn perform(
                 state.answering(request_id, true, AnsweredBy::Runtime);
             }
             Step::Settle(_) => state.settled(NOW),
-            Step::Finish(_) => {
+            Step::Finish(reason) => {
                 prop_assert_eq!(*open, 0, "work ends although calls have no result");
-                state.finished();
+                state.finished(reason, "");
             }
             Step::Leave(end) => {
                 prop_assert_eq!(*open, 0, "a life ends although calls have no result");
@@ -587,4 +647,58 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn what_teammates_say_at_the_end_of_their_work_is_taken_in_together() {
+    let mut state = at(At::Idle);
+    let settled = NOW + Duration::from_secs(2);
+    state.mail(Mail::Soon, NOW);
+    assert_eq!(state.next(NOW), Step::Wait { until: Some(settled) });
+    // More of it puts nothing off.
+    state.mail(Mail::Soon, NOW + Duration::from_secs(1));
+    assert_eq!(state.next(NOW + Duration::from_secs(1)), Step::Wait { until: Some(settled) });
+    assert_eq!(state.next(settled), Step::TakeIn);
+    state.taken_in(true, false);
+    assert_eq!(state.next(settled), Step::Think);
+    // Once it is taken in, what comes next waits anew.
+    let mut state = at(At::Idle);
+    state.mail(Mail::Soon, NOW);
+    state.taken_in(false, false);
+    state.mail(Mail::Soon, settled);
+    assert_eq!(state.next(settled), Step::Wait { until: Some(settled + Duration::from_secs(2)) });
+    // What is work takes the others along; and whoever works reads all with the next results.
+    state.mail(Mail::Work, settled);
+    assert_eq!(state.next(settled), Step::TakeIn);
+    let mut state = at(At::Turn { results: true });
+    state.mail(Mail::Soon, NOW);
+    assert_eq!(state.next(NOW), Step::TakeIn);
+    // Nobody's leaving waits for it.
+    let mut state = at(At::Idle);
+    state.mail(Mail::Soon, NOW);
+    state.word(asks(2), NOW);
+    assert_eq!(state.next(NOW), approve(Because::Idle));
+}
+
+#[test]
+fn a_call_that_waits_for_a_person_yields_to_whatever_else_comes() {
+    let hold = |change: fn(&mut State)| {
+        let mut state = at(At::Asking);
+        change(&mut state);
+        (state.hold(NOW), state.next(NOW))
+    };
+    let go = Hold::Go { until: None };
+    assert_eq!(hold(|_| {}), (go.clone(), WAIT));
+    assert_eq!(hold(|state| state.mail(Mail::Work, NOW)), (go, WAIT), "a teammate waits for its turn");
+    for (change, why) in [
+        ((|state| state.spoken_to(true)) as fn(&mut State), Why::SpokenTo),
+        (|state| state.word(asks(2), NOW), Why::Asked),
+        (State::interrupt, Why::Interrupted),
+        (|state| state.end(End::Terminated), Why::Ends(End::Terminated)),
+    ] {
+        assert_eq!(hold(change).0, Hold::Stop(why));
+    }
+    let mut state = at(At::Asking);
+    state.call_ended(false);
+    assert_eq!(state.next(NOW), Step::Think);
 }

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Outcome;
 use super::call::DEFAULT_TIMEOUT;
-use super::kept::{Ended, Kept, Order, Surroundings};
+use super::kept::{Ended, Job, Kept, Order, Surroundings};
 use super::output::Output;
 use crate::keeper::{Because, Report};
 
@@ -56,17 +56,14 @@ pub(super) struct Foreground {
 
 impl Foreground {
     /// Starts a command.
-    pub(super) fn start(
-        surroundings: &Surroundings,
-        command: &str,
-        timeout: Option<f64>,
-    ) -> Result<Self, String> {
+    pub(super) fn start(surroundings: &Surroundings, job: Job<'_>) -> Result<Self, String> {
+        let Job { command, timeout, policy } = job;
         check_length(command)?;
         let timeout = Duration::from_secs_f64(timeout.unwrap_or(DEFAULT_TIMEOUT));
         let start = || {
             let (reader, writer) = io::pipe()?;
             let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-            let order = Order { command, timeout: Some(timeout), output: writer.into(), log: false };
+            let order = Order { command, policy, timeout: Some(timeout), output: writer.into(), log: false };
             Ok((Kept::start(surroundings, order)?, pipe))
         };
         let (kept, pipe) = start().map_err(|error| cannot_start(surroundings, &error))?;
@@ -207,16 +204,12 @@ impl Background {
     }
 
     /// Starts a command; the outcome tells its number and where its output goes.
-    pub(super) fn start(
-        &mut self,
-        surroundings: &Surroundings,
-        command: &str,
-        timeout: Option<f64>,
-    ) -> Result<Outcome, String> {
+    pub(super) fn start(&mut self, surroundings: &Surroundings, job: Job<'_>) -> Result<Outcome, String> {
+        let Job { command, timeout, policy } = job;
         check_length(command)?;
         let (id, log, output) = self.new_log().map_err(|error| error.to_string())?;
         let timeout = timeout.map(Duration::from_secs_f64);
-        let order = Order { command, timeout, output, log: true };
+        let order = Order { command, policy, timeout, output, log: true };
         let kept = Kept::start(surroundings, order).map_err(|error| cannot_start(surroundings, &error))?;
         let (end, ended) = oneshot::channel();
         self.commands.retain(|command| !command.watched.is_finished());

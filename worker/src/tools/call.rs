@@ -4,6 +4,7 @@ mod lead;
 
 use serde_json::{Map, Value};
 use teamd_shared::id::RequestId;
+use teamd_shared::member::Gate;
 
 use super::kit::Kit;
 pub(crate) use lead::{LeadCall, Spawn};
@@ -141,9 +142,15 @@ impl Call {
         })
     }
 
-    /// Tells whether the call can change anything, so that a closed gate refuses it.
+    /// Tells whether a closed gate refuses the call. `bash` is let through: the kernel keeps it from changing anything;
+    /// but not in the background, where a closed gate lets nothing go on.
     pub(crate) fn needs_open_gate(&self) -> bool {
-        matches!(self, Self::Bash { .. } | Self::WriteFile { .. } | Self::EditFile { .. })
+        matches!(self, Self::WriteFile { .. } | Self::EditFile { .. } | Self::Bash { background: true, .. })
+    }
+
+    /// Tells whether the call can change anything when it begins with the gate as it is.
+    pub(crate) fn changes(&self, gate: Gate) -> bool {
+        self.needs_open_gate() || (gate == Gate::Open && matches!(self, Self::Bash { .. }))
     }
 
     /// Describes the call in a few words, on one line, at most 60 characters; control characters are shown.

@@ -22,6 +22,7 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
 use crate::keeper::{Report, SUBCOMMAND, sweep};
+use crate::sandbox::Policy;
 
 /// How long a report may be, in bytes: a keeper writes one short line.
 const MAX_REPORT: usize = 64 << 10;
@@ -42,10 +43,21 @@ pub(super) struct Surroundings {
     pub(super) life_lock: File,
 }
 
+/// A command as its call has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Job<'a> {
+    pub(super) command: &'a str,
+    /// Seconds.
+    pub(super) timeout: Option<f64>,
+    /// What it may do; none: whatever the user may.
+    pub(super) policy: Option<&'a Policy>,
+}
+
 /// What a keeper is asked to do.
 #[derive(Debug)]
 pub(super) struct Order<'a> {
     pub(super) command: &'a str,
+    pub(super) policy: Option<&'a Policy>,
     pub(super) timeout: Option<Duration>,
     /// Where the output goes.
     pub(super) output: OwnedFd,
@@ -87,10 +99,16 @@ impl Kept {
             arguments.extend(["--timeout-ms".into(), timeout.as_millis().to_string().into()]);
         }
         arguments.extend(order.log.then(|| "--log".into()));
+        if let Some(policy) = order.policy {
+            arguments.extend(["--policy".into(), serde_json::to_string(policy)?.into()]);
+        }
         arguments.extend(["--".into(), order.command.into()]);
         let mut command = Command::new(program);
         command.arg0("team-worker").args(arguments).current_dir(&surroundings.workspace);
         command.env_clear().envs(surroundings.environment.variables());
+        if let Some(policy) = order.policy {
+            command.env("TMPDIR", policy.temp_inside());
+        }
         command.stdin(Stdio::from(surroundings.life_lock.try_clone()?));
         command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(order.output));
         // Held until the pid is known: a sweep between the two would take the keeper for a stray.

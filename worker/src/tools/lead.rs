@@ -13,45 +13,58 @@ use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Team, read_lines};
 use teamd_shared::member::{ApproveBy, Gate};
 use teamd_shared::message::summary_of;
+use teamd_shared::model_spec::{ModelSpec, UnknownModel};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::team_file::TeamFile;
+use teamd_shared::team_file::resolve::{Asked, Flags, ModelFrom, resolve};
 
 use super::{Outcome, Spawn};
 
-/// What a teammate begins with that the lead agent starts: what the lead agent has itself.
+/// Of what the lead agent makes a teammate.
 #[derive(Debug)]
 pub(crate) struct Spawner {
-    /// Environment, umask and keys.
+    /// Environment, umask and keys: its own.
     pub(crate) environment: Environment,
-    /// The model, where none is named.
+    /// The model where neither the call nor `TEAM_MODEL` nor `team.toml` names one: its own.
     pub(crate) model: String,
-    /// What a relative workspace is relative to.
+    /// What a relative workspace is relative to: its own.
     pub(crate) workspace: String,
 }
 
 impl Spawner {
-    /// Makes the order. Who answers the plans is for a person to say: by default a person does.
+    /// Makes the order: what `teamctl spawn` makes of the same words.
+    ///
+    /// That the lead agent answers the plans of a teammate is for a person to say, in `team.toml`: no call can.
     ///
     /// # Errors
     /// A text for the model.
-    pub(crate) fn order(&self, spawn: &Spawn) -> Result<SpawnOrder, String> {
+    pub(crate) fn order(&self, dir: &TeamDir, spawn: &Spawn) -> Result<SpawnOrder, String> {
         let name = Name::new(&spawn.name).map_err(|error| error.to_string())?;
-        Ok(SpawnOrder {
-            name,
+        let flags = Flags {
             role: Some(spawn.role.clone()).filter(|role| !role.trim().is_empty()),
             prompt: Some(spawn.prompt.clone()),
-            model: Some(spawn.model.clone().unwrap_or_else(|| self.model.clone())),
+            model: spawn.model.as_deref().map(model).transpose()?,
             workspace: spawn.workspace.as_deref().map(|path| self.directory(path)).transpose()?,
             plan: spawn.plan,
-            approve_by: None,
-            restart: None,
-            instructions: None,
-            sandbox: None,
-            limits: None,
-            resume: false,
-            environment: self.environment.clone(),
-        })
+            ..Flags::default()
+        };
+        let lookup = |variable: &str| self.environment.value(variable);
+        let file = TeamFile::locate(dir.root(), lookup);
+        let file = TeamFile::load(&file).map_err(|error| format!("{error} ({})", error.hint()))?;
+        let roster = roster(dir)?;
+        let asked = Asked { name: &name, flags: &flags, earlier: roster.member(&name) };
+        let mut resolved = resolve(asked, &lookup, &file).map_err(|error| error.to_string())?;
+        if let Some(named) = &mut resolved.workspace {
+            *named = self.directory(named)?;
+        }
+        let is_guess = matches!(resolved.model_from, ModelFrom::Key(_) | ModelFrom::Default);
+        let mut order = resolved.order(name, self.environment.clone());
+        if is_guess {
+            order.model = Some(self.model.clone());
+        }
+        Ok(order)
     }
 
     fn directory(&self, path: &str) -> Result<String, String> {
@@ -63,6 +76,10 @@ impl Spawner {
         }
         absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8"))
     }
+}
+
+fn model(text: &str) -> Result<ModelSpec, String> {
+    text.parse().map_err(|error: UnknownModel| format!("{error} ({})", error.hint()))
 }
 
 /// Reads the name of a teammate that a call is about.
@@ -201,4 +218,96 @@ fn team(dir: &TeamDir) -> Result<Team, String> {
         team.apply(&line).map_err(|error| unread(format!("line {number}: {error}")))?;
     }
     Ok(team)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn scene() -> (tempfile::TempDir, TeamDir, Spawner) {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let roster = json!({"version": 1, "members": []});
+        teamd_shared::fs::replace(&dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+        let spawner = Spawner {
+            environment: Environment::default(),
+            model: "openai:own".to_owned(),
+            workspace: scratch.path().to_str().unwrap().to_owned(),
+        };
+        (scratch, dir, spawner)
+    }
+
+    fn alice() -> Spawn {
+        Spawn { name: "alice".into(), role: "coder".into(), prompt: "mend it".into(), ..Spawn::default() }
+    }
+
+    #[test]
+    fn a_teammate_is_what_the_file_says_and_has_the_model_of_the_lead_agent_where_nobody_names_one() {
+        let (scratch, dir, mut spawner) = scene();
+        let order = spawner.order(&dir, &alice()).unwrap();
+        assert_eq!((order.model.as_deref(), order.plan), (Some("openai:own"), false));
+        assert_eq!((order.role.as_deref(), order.prompt.as_deref()), (Some("coder"), Some("mend it")));
+        assert_eq!((order.approve_by, order.resume), (None, false));
+        // A key is a guess, what it has itself is none.
+        spawner.environment.secrets.push((b"ANTHROPIC_API_KEY".to_vec(), b"k".to_vec()));
+        let order = spawner.order(&dir, &alice()).unwrap();
+        assert_eq!((order.model.as_deref(), order.environment.secrets.len()), (Some("openai:own"), 1));
+        let toml = "model = \"script\"\n[members.alice]\nplan = true\n";
+        let write = |text: &str| {
+            use std::io::Write;
+            let mut file = std::fs::File::create(scratch.path().join("team.toml")).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+        };
+        write(toml);
+        let order = spawner.order(&dir, &alice()).unwrap();
+        assert_eq!((order.model.as_deref(), order.plan), (Some("script"), true));
+        let named = Spawn { model: Some("anthropic:m".into()), ..alice() };
+        assert_eq!(spawner.order(&dir, &named).unwrap().model.as_deref(), Some("anthropic:m"));
+        write("modle = \"script\"\n");
+        assert!(spawner.order(&dir, &alice()).unwrap_err().contains("team.toml"));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told_before_anything_is_asked() {
+        let (_scratch, dir, spawner) = scene();
+        for (spawn, told) in [
+            (Spawn { name: "lead".into(), ..alice() }, "reserved"),
+            (Spawn { name: "../x".into(), ..alice() }, "not a name"),
+            (Spawn { model: Some("gpt".into()), ..alice() }, "\"gpt\""),
+            (Spawn { workspace: Some("nowhere".into()), ..alice() }, "the workspace nowhere cannot be used"),
+        ] {
+            let error = spawner.order(&dir, &spawn).unwrap_err();
+            assert!(error.contains(told), "{error}");
+        }
+        let here = Spawn { workspace: Some(".".into()), ..alice() };
+        assert!(spawner.order(&dir, &here).unwrap().workspace.unwrap().starts_with('/'));
+        assert_eq!(teammate("lead"), Err("that is you: name a teammate".to_owned()));
+    }
+
+    #[test]
+    fn somebody_chats_as_long_as_a_shared_lock_is_held() {
+        let (_scratch, dir, _) = scene();
+        assert!(!somebody_chats(&dir));
+        let chat = dir.open_file(&TeamPath::chat(), OFlags::RDWR | OFlags::CREATE).unwrap();
+        assert!(!somebody_chats(&dir));
+        chat.lock_shared().unwrap();
+        assert!(somebody_chats(&dir) && somebody_chats(&dir));
+        drop(chat);
+        assert!(!somebody_chats(&dir));
+    }
+
+    #[test]
+    fn the_team_is_shown_in_a_line_each() {
+        let roster = json!({"version": 1, "members": [
+            {"name": "alice", "role": "coder", "status": "working", "gate": "closed", "activity": "bash: make"},
+            {"name": "bob", "role": "", "status": "shutdown", "gate": "open"},
+            {"name": "lead", "role": "lead", "status": "working", "gate": "open"}]});
+        let mut roster: Roster = serde_json::from_value(roster).unwrap();
+        let shown = listed(&roster, &Team::default());
+        assert_eq!(shown, "alice (coder): working, bash: make, gate closed\nbob: shutdown");
+        roster.members.truncate(0);
+        assert_eq!(listed(&roster, &Team::default()), "there are no teammates: spawn_teammate starts one");
+    }
 }

@@ -18,7 +18,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use teamd_shared::environment::Environment;
+use teamd_shared::member::{Gate, Sandbox};
 use teamd_shared::name::Name;
+use teamd_shared::sandbox::Layers;
 use teamd_shared::team_dir::TeamDir;
 use tokio::time::{Duration, Instant, sleep_until};
 
@@ -27,6 +29,8 @@ pub(crate) use call::{Call, LeadCall, Spawn};
 use files::{FileError, Workspace};
 use kept::Surroundings;
 pub(crate) use kit::Kit;
+
+use crate::sandbox::{self, Policy, TempDir};
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +75,19 @@ pub(crate) struct ToolboxConfig {
     pub(crate) life_lock: File,
     /// The variables of every command. Its secrets are given to none.
     pub(crate) environment: Environment,
+    /// How its commands are confined while the gate is open.
+    pub(crate) sandbox: Sandbox,
+    /// What they are confined with.
+    pub(crate) confinement: Confinement,
+}
+
+/// What commands are confined with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Confinement {
+    /// The layers that work here.
+    pub(crate) layers: Layers,
+    /// Whether commands run although that is not enough: somebody has said so by name.
+    pub(crate) weak: bool,
 }
 
 /// Why there are no tools. Fits behind "error: ".
@@ -82,14 +99,22 @@ pub(crate) enum ToolboxError {
     /// The kernel does not let this process look after its orphans.
     #[error("cannot become a subreaper: {0}")]
     Subreaper(nix::errno::Errno),
+    /// There is no place for what is temporary.
+    #[error("cannot make the temporary directory of its commands: {0}")]
+    Temp(std::io::Error),
 }
 
 /// The tools that work on the machine.
 #[derive(Debug)]
 pub(crate) struct Toolbox {
     surroundings: Surroundings,
+    places: sandbox::Surroundings,
+    sandbox: Sandbox,
+    confinement: Confinement,
     workspace: Workspace,
     background: Background,
+    /// Removed when the life ends, after the commands have ended: it stands last.
+    _temp: TempDir,
 }
 
 impl Toolbox {
@@ -100,12 +125,36 @@ impl Toolbox {
     pub(crate) fn new(config: ToolboxConfig) -> Result<Self, ToolboxError> {
         let workspace = Workspace::open(&config.workspace, Arc::clone(&config.team_dir))?;
         nix::sys::prctl::set_child_subreaper(true).map_err(ToolboxError::Subreaper)?;
+        let temp = temp_dir(&config).map_err(ToolboxError::Temp)?;
+        let places = sandbox::Surroundings {
+            workspace: config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone()),
+            team_dir: config.team_dir.root().to_owned(),
+            temp: temp.path().to_owned(),
+            homes: homes(&config.environment),
+        };
         let surroundings = Surroundings {
             workspace: config.workspace,
             environment: config.environment,
             life_lock: config.life_lock,
         };
-        Ok(Self { surroundings, workspace, background: Background::new(config.team_dir, config.name) })
+        Ok(Self {
+            surroundings,
+            places,
+            sandbox: config.sandbox,
+            confinement: config.confinement,
+            workspace,
+            background: Background::new(config.team_dir, config.name),
+            _temp: temp,
+        })
+    }
+
+    /// Says what a command may do now.
+    fn policy(&self, gate: Gate) -> Result<Option<Policy>, String> {
+        let Confinement { layers, weak } = self.confinement;
+        let policy = Policy::of(&self.sandbox, gate, &self.places, layers);
+        let apart = policy.as_ref().is_none_or(|policy| policy.is_apart(&self.places.team_dir));
+        let weakness = policy.as_ref().and_then(|_| layers.weakness(apart)).filter(|_| !weak);
+        weakness.map_or(Ok(policy), |why| Err(format!("not run: it cannot be confined as promised: {why}")))
     }
 
     /// Returns what the workspace says to agents: the name of the file, and its text.
@@ -116,17 +165,13 @@ impl Toolbox {
     /// Starts a call. Must be called within the runtime.
     ///
     /// File tools are done when this returns. A call of the protocol is none of this module's: its outcome is an error.
-    pub(crate) fn start(&mut self, call: Call) -> Running {
+    pub(crate) fn start(&mut self, call: Call, gate: Gate) -> Running {
         let outcome = match call {
-            Call::Bash { command, timeout, background: false } => {
-                match Foreground::start(&self.surroundings, &command, timeout) {
-                    Ok(started) => return Running(State::Bash(Box::new(started))),
+            Call::Bash { command, timeout, background } => {
+                match self.start_bash(&command, timeout, background, gate) {
+                    Ok(running) => return running,
                     Err(error) => Outcome::error(error),
                 }
-            }
-            Call::Bash { command, timeout, background: true } => {
-                let started = self.background.start(&self.surroundings, &command, timeout);
-                started.unwrap_or_else(Outcome::error)
             }
             Call::ReadFile { path, limit, offset } => self.workspace.read(&path, offset, limit).into(),
             Call::WriteFile { path, content } => self.workspace.write(&path, &content).into(),
@@ -146,6 +191,21 @@ impl Toolbox {
         Running(State::Done(outcome))
     }
 
+    fn start_bash(
+        &mut self,
+        command: &str,
+        timeout: Option<f64>,
+        background: bool,
+        gate: Gate,
+    ) -> Result<Running, String> {
+        let policy = self.policy(gate)?;
+        let job = kept::Job { command, timeout, policy: policy.as_ref() };
+        Ok(Running(match background {
+            true => State::Done(self.background.start(&self.surroundings, job)?),
+            false => State::Bash(Box::new(Foreground::start(&self.surroundings, job)?)),
+        }))
+    }
+
     /// Ends the commands in the background and all that they started; returns when that is gone.
     pub(crate) async fn end_background(&mut self) {
         self.background.end().await;
@@ -161,6 +221,27 @@ impl Toolbox {
     pub(crate) fn reap_strays(&mut self) {
         kept::sweep_strays();
     }
+}
+
+/// A place that this user alone enters, and that only this teammate uses.
+fn temp_dir(config: &ToolboxConfig) -> std::io::Result<TempDir> {
+    let named = variable(&config.environment, "TMPDIR").filter(|path| path.is_absolute() && path.is_dir());
+    let team = rustix::fs::fstat(&config.team_dir)?;
+    let id = format!("{:x}-{:x}-{}", team.st_dev, team.st_ino, config.name);
+    TempDir::create(&named.unwrap_or_else(|| "/tmp".into()), &id)
+}
+
+/// The home of whoever asked for the teammate, and that of the user: secrets lie in both.
+fn homes(environment: &Environment) -> Vec<PathBuf> {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten();
+    let named = variable(environment, "HOME").into_iter().chain(user.map(|user| user.dir));
+    let mut homes: Vec<_> = named.filter_map(|home| home.canonicalize().ok()).collect();
+    homes.dedup();
+    homes
+}
+
+fn variable(environment: &Environment, name: &str) -> Option<PathBuf> {
+    environment.variables().find(|(known, _)| known == name).map(|(_, value)| value.into())
 }
 
 /// A call that has been started. If it is dropped, it is ended, but nobody waits for that.

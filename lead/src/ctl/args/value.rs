@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use teamd_shared::member::{ApproveBy, Restart, Status};
-use teamd_shared::message::{TEAMD, USER};
+use teamd_shared::member::{ApproveBy, Restart, SandboxMode, Status};
+use teamd_shared::message::{LEAD, TEAMD, USER};
+use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::{Name, NameError};
-use teamd_shared::settings::parse_duration;
+use teamd_shared::settings::{parse_count, parse_duration};
 
 const STATUSES: [Status; 8] = [
     Status::Starting,
@@ -32,6 +33,14 @@ pub(crate) struct Mailbox {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogName(pub(crate) String);
 
+/// Reads the name of a teammate to be.
+pub(super) fn teammate(text: &str) -> Result<Name, String> {
+    Name::new(text).map_err(|error| match text == LEAD {
+        true => format!("{error}: `teamctl chat` starts the lead agent"),
+        false => error.to_string(),
+    })
+}
+
 /// Reads whom a message is for, or whose messages are meant.
 pub(super) fn mailbox(text: &str) -> Result<Mailbox, NameError> {
     let owner = if text == USER { Name::lead() } else { Name::of_inbox(text)? };
@@ -49,6 +58,27 @@ pub(super) fn log_name(text: &str) -> Result<LogName, NameError> {
 /// Reads a time.
 pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
     parse_duration(text).ok_or("a time such as 500ms, 30s, 2m or 1h is expected")
+}
+
+/// Reads a model.
+pub(super) fn model(text: &str) -> Result<ModelSpec, String> {
+    text.parse().map_err(|error: teamd_shared::model_spec::UnknownModel| format!("{error}: {}", error.hint()))
+}
+
+/// Reads a number of tokens.
+pub(super) fn tokens(text: &str) -> Result<u64, &'static str> {
+    parse_count(text)
+        .filter(|&count| count > 0)
+        .ok_or("a number above 0 such as 50000, 200k or 2M is expected")
+}
+
+/// Reads what commands may write; a shell completes it.
+pub(super) fn sandbox() -> impl TypedValueParser<Value = SandboxMode> {
+    one_of(&[
+        ("workspace-write", SandboxMode::WorkspaceWrite),
+        ("read-only", SandboxMode::ReadOnly),
+        ("off", SandboxMode::Off),
+    ])
 }
 
 /// Reads a status; a shell completes it.

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use teamd_shared::control::{Command, Done};
+use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamPath;
 
 use crate::client::{Client, unexpected};
@@ -15,9 +16,11 @@ use crate::exit_code::ExitCode;
 pub(in crate::ctl) fn run(context: &Context, args: Forget) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
-        let of_member = [TeamPath::inbox(&args.name), TeamPath::transcript(&args.name)];
+        // The inbox of the lead is not that of its agent alone, and stays.
+        let inbox = Some(TeamPath::inbox(&args.name)).filter(|_| args.name != Name::lead());
+        let of_member = inbox.into_iter().chain([TeamPath::transcript(&args.name)]);
         let identified = of_member.map(|file| dir.identity(&file).map(|identity| (file, identity)));
-        let before = identified.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let before = identified.collect::<Result<Vec<_>, _>>()?;
         let mut client = Client::connect(&dir).await?;
         let mut files = match client.call(Command::Forget { name: args.name.clone() }).await? {
             Done::Forgotten { files } => files,

@@ -5,6 +5,7 @@ pub(super) mod attach;
 pub(super) mod broadcast;
 pub(super) mod chat;
 pub(super) mod completions;
+pub(super) mod doctor;
 pub(super) mod events;
 pub(super) mod forget;
 pub(super) mod inbox;

@@ -154,8 +154,17 @@ mod tests {
         for (stood_at, fate) in [(100, Ok(Fate::Waits)), (150, Err(ExitCode::Conflict))] {
             let mut ended = member("alice", "crashed");
             let inbox = Position { offset: stood_at, tail: 0 };
-            let exit =
-                Exit { code: None, signal: Some(9), at: 1.0, request_id: None, unread: 1, inbox, note: None };
+            let usage = Default::default();
+            let exit = Exit {
+                code: None,
+                signal: Some(9),
+                at: 1.0,
+                request_id: None,
+                unread: 1,
+                inbox,
+                note: None,
+                usage,
+            };
             ended["exit"] = serde_json::to_value(exit).unwrap();
             let (_scratch, dir) = team(&json!([ended]));
             let looked = look_again(&dir, &name(), appended);

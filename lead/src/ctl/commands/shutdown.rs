@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use teamd_shared::control::{Await, Command, Done, ShutdownOrder};
+use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
 use target::{End, Target, tell};
@@ -21,8 +22,6 @@ use crate::ctl::waiting::{self, Interrupt, Waiting};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
-/// How long to wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// How long to wait before signals are sent.
 const PATIENCE_BEFORE_FORCE: Duration = Duration::from_secs(10);
 /// How many are asked before the first reply is read: fewer than the replies that the daemon keeps for a command.
@@ -72,8 +71,9 @@ fn targets(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Target>, CommandError> 
     let mut names = args.names.clone();
     if args.all {
         let roster = roster::load(dir)?;
-        names =
-            roster.members.iter().filter(|member| runs(&roster, member)).map(|it| it.name.clone()).collect();
+        // The lead agent leads the team: it stays, and is asked by its name.
+        let teammates = roster.members.iter().filter(|member| member.name != Name::lead());
+        names = teammates.filter(|member| runs(&roster, member)).map(|it| it.name.clone()).collect();
     }
     let mut targets: Vec<Target> = Vec::new();
     for name in names {
@@ -96,7 +96,7 @@ async fn ask_all(
     let mut client = Some(Client::connect(dir).await?);
     let asking = async {
         while let Some(live) = &mut client {
-            match ask(live, dir, args, targets).await {
+            match ask(live, (context, dir), args, targets).await {
                 Err(CallError::Lost(_)) => {
                     targets.iter_mut().for_each(|target| target.repeated = true);
                     client = waiting::reconnect(dir).await;
@@ -123,10 +123,11 @@ async fn ask_all(
 /// Asks everybody who has not been. The daemon records together what it is asked together.
 async fn ask(
     client: &mut Client,
-    dir: &TeamDir,
+    (context, dir): (&Context, &TeamDir),
     args: &Shutdown,
     targets: &mut [Target],
 ) -> Result<(), CallError> {
+    let decide_within = args.decide_within.unwrap_or(context.settings.decide_within).as_secs_f64();
     let patience = args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE);
     for some in targets.chunks_mut(AT_ONCE) {
         let mut asked = HashMap::new();
@@ -135,7 +136,7 @@ async fn ask(
             let order = ShutdownOrder {
                 name: target.name.clone(),
                 reason: args.reason.clone(),
-                decide_within: args.decide_within.as_secs_f64(),
+                decide_within,
                 force_after: args.force.then_some(patience.as_secs_f64()),
             };
             asked.insert(client.send(Command::Shutdown(order)).await?, index);
@@ -185,7 +186,7 @@ async fn wait(
         .await;
     failure?;
     for target in targets.iter_mut().filter(|target| target.end.is_none()) {
-        target.end = Some(End::Pending(target.unanswered(waited, args)));
+        target.end = Some(End::Pending(target.unanswered(waited, args.force, timeout(context, args))));
         tell(context, target)?;
     }
     Ok(())
@@ -195,7 +196,7 @@ async fn wait(
 fn timeout(context: &Context, args: &Shutdown) -> Duration {
     match args.force {
         true => args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE) + 2 * context.settings.grace + MARGIN,
-        false => args.timeout.unwrap_or(PATIENCE),
+        false => args.timeout.unwrap_or(context.settings.shutdown_timeout),
     }
 }
 
@@ -210,6 +211,7 @@ mod tests {
     use teamd_shared::id::RequestId;
     use teamd_shared::member::Status;
     use teamd_shared::settings::Settings;
+    use teamd_shared::team_file::TeamFile;
 
     fn args(line: &str) -> Shutdown {
         let cli = Cli::try_parse_from(format!("teamctl shutdown {line}").split(' ')).unwrap();
@@ -219,7 +221,16 @@ mod tests {
 
     fn context(dir: &TeamDir, json: bool) -> (Context, Captured, Captured) {
         let (out, stdout, stderr) = captured(json);
-        (Context { out, path: dir.root().to_owned(), settings: Settings::default() }, stdout, stderr)
+        (
+            Context {
+                out,
+                path: dir.root().to_owned(),
+                settings: Settings::default(),
+                file: Ok(TeamFile::default()),
+            },
+            stdout,
+            stderr,
+        )
     }
 
     /// A daemon that says what it is told to, in a thread of its own.

@@ -7,9 +7,11 @@ use serde_json::json;
 use teamd_shared::config::RosterMember;
 use teamd_shared::control::{Await, Command, Done, SpawnOrder};
 use teamd_shared::environment::Environment;
-use teamd_shared::member::Status;
+use teamd_shared::member::{Limits, SandboxMode, Status};
+use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::team_file::resolve::{Asked, Flags, ModelFrom, Resolved, missing_key, resolve};
 
 use crate::client::{Client, unexpected};
 use crate::ctl::args::Spawn;
@@ -26,10 +28,13 @@ const LOG_LINES: usize = 10;
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
     let dir = context.dir()?;
-    let order = order(&args)?;
+    let environment = Environment::of_self();
+    let resolved = settle(context, &dir, (&args.name, &flags(&dir, &args)?), &environment)?;
+    let built_in = resolved.model_from == ModelFrom::Default;
+    let order = resolved.order(args.name.clone(), environment);
     block_on(async {
         let started = start(context, &dir, order, args.timeout).await?;
-        tell_model(context, &dir, &args)?;
+        tell(context, &dir, &args.name, built_in)?;
         report(context, &args.name, &started)
     })
 }
@@ -77,14 +82,38 @@ pub(in crate::ctl) async fn start(
     Ok(Started { pid, incarnation, status })
 }
 
-fn order(args: &Spawn) -> Result<SpawnOrder, CommandError> {
+/// Works out what holds for a teammate (or the lead agent): the command line, the environment, `team.toml`.
+///
+/// # Errors
+/// For what makes no sense, and a workspace that is none.
+pub(in crate::ctl) fn settle(
+    context: &Context,
+    dir: &TeamDir,
+    (name, flags): (&Name, &Flags),
+    environment: &Environment,
+) -> Result<Resolved, CommandError> {
+    let roster = roster::load(dir)?;
+    let asked = Asked { name, flags, earlier: roster.member(name) };
+    let lookup = |variable: &str| environment.value(variable);
+    let mut resolved = resolve(asked, &lookup, context.team_file()?)?;
+    // What stands in the file was not looked at yet.
+    if let Some(named) = &mut resolved.workspace {
+        *named = workspace(Path::new(named))?;
+    }
+    let recorded = || roster.member(name).and_then(|member| member.model.parse().ok());
+    if let Some(model) = resolved.model.clone().or_else(recorded) {
+        warn_of_missing_key(context, name, &model, environment);
+    }
+    Ok(resolved)
+}
+
+fn flags(dir: &TeamDir, args: &Spawn) -> Result<Flags, CommandError> {
     let prompt = match (&args.prompt, &args.prompt_file) {
         (Some(text), _) => Some(text.clone()),
         (None, Some(path)) => Some(text::from_file(path)?),
         (None, None) => None,
     };
-    Ok(SpawnOrder {
-        name: args.name.clone(),
+    Ok(Flags {
         role: args.role.clone(),
         prompt: prompt.map(|text| text::not_blank(text, "prompt")).transpose()?,
         model: args.model.clone(),
@@ -92,12 +121,46 @@ fn order(args: &Spawn) -> Result<SpawnOrder, CommandError> {
         plan: args.plan,
         approve_by: args.approve_by,
         restart: args.restart,
-        instructions: None,
-        sandbox: None,
-        limits: None,
+        sandbox: args.sandbox,
+        no_network: args.no_network,
+        writable: args.writable.iter().map(|path| writable(dir, path)).collect::<Result<_, _>>()?,
+        limits: Limits { max_turns: args.max_turns, max_tokens: args.max_tokens },
+        ca: args.ca.as_deref().map(authorities).transpose()?,
         resume: args.resume,
-        environment: Environment::of_self(),
     })
+}
+
+/// Makes a path absolute that commands may write.
+fn writable(dir: &TeamDir, path: &Path) -> Result<String, CommandError> {
+    let bad = |why: String| {
+        CommandError::new(ExitCode::Usage, format!("--writable {} {why}", path.display()))
+            .hint("name a directory or a file that exists, outside the team directory")
+    };
+    let absolute = path.canonicalize().map_err(|error| bad(format!("cannot be used: {error}")))?;
+    if absolute.starts_with(dir.root()) {
+        return Err(bad("is in the team directory, which no command of a teammate may write".to_owned()));
+    }
+    absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
+}
+
+/// Reads whose word counts for a service's name: two are built in, anything else is a file. (One that is called like
+/// them is `./platform`.)
+fn authorities(named: &Path) -> Result<String, CommandError> {
+    if let Some(built_in) = named.to_str().filter(|name| matches!(*name, "platform" | "embedded")) {
+        return Ok(built_in.to_owned());
+    }
+    let bad = |why: String| {
+        CommandError::new(ExitCode::Usage, format!("--ca {} {why}", named.display()))
+            .hint("it is `platform`, `embedded`, or a file of certificates in PEM")
+    };
+    // Not resolved any further: what a link names may be renewed.
+    let absolute = std::path::absolute(named).map_err(|error| bad(format!("cannot be used: {error}")))?;
+    match absolute.metadata() {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => return Err(bad("is not a file".to_owned())),
+        Err(error) => return Err(bad(format!("cannot be used: {error}"))),
+    }
+    absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
 }
 
 /// Makes the workspace absolute: the daemon has another current directory.
@@ -149,15 +212,31 @@ fn end_of_log(dir: &TeamDir, name: &Name) -> Vec<String> {
     lines.iter().map(|line| escape::line(&String::from_utf8_lossy(line)).into_owned()).collect()
 }
 
-/// A person who named no model and has no key gets the built-in one, and must know: once, with the first teammate.
-fn tell_model(context: &Context, dir: &TeamDir, args: &Spawn) -> Result<(), CommandError> {
+/// Whoever names a service and has no key for it will see every piece of work fail.
+fn warn_of_missing_key(context: &Context, name: &Name, model: &ModelSpec, environment: &Environment) {
+    if let Some(missing) = missing_key(model, &|variable| environment.value(variable)) {
+        let model = model.to_string();
+        context.out.note(format_args!("{name} is to use {}, and no key for it is set", escape::line(&model)));
+        context.out.hint(format_args!(
+            "set {missing}, then `teamctl shutdown {name}` and `teamctl spawn {name} --resume`"
+        ));
+    }
+}
+
+/// Says what must not go unnoticed. A person who named no model and has no key gets the built-in one: that is told
+/// once, with the first teammate.
+fn tell(context: &Context, dir: &TeamDir, name: &Name, built_in: bool) -> Result<(), CommandError> {
     let roster = roster::load(dir)?;
-    let (this, others): (Vec<_>, Vec<_>) = roster.members.iter().partition(|member| member.name == args.name);
+    let (this, others): (Vec<_>, Vec<_>) = roster.members.iter().partition(|member| member.name == *name);
     let scripted = |member: &&RosterMember| member.model == "script";
-    if args.model.is_none() && !args.resume && this.iter().any(scripted) && !others.iter().any(scripted) {
+    if built_in && this.iter().any(scripted) && !others.iter().any(scripted) {
         context.out.note(format_args!(
-            "no model is named and no key is set: {} runs the built-in `script` model, which does what lines such as `/bash make` say",
-            args.name
+            "no model is named and no key is set: {name} runs the built-in `script` model, which does what lines such as `/bash make` say"
+        ));
+    }
+    if this.iter().any(|member| member.sandbox.mode == SandboxMode::Off) {
+        context.out.note(format_args!(
+            "the commands of {name} are not confined (sandbox off): they may do whatever you may"
         ));
     }
     Ok(())
@@ -185,5 +264,26 @@ mod tests {
         let error = workspace(Path::new("/dev/null")).unwrap_err();
         assert_eq!(error.message(), "the workspace /dev/null is not a directory");
         assert!(workspace(Path::new("/no/such")).unwrap_err().message().contains("cannot be used"));
+    }
+
+    #[test]
+    fn what_may_be_written_is_there_and_outside_of_the_team_directory() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let shown = scratch.path().canonicalize().unwrap();
+        assert_eq!(writable(&dir, &scratch.path().join(".team/..")).unwrap(), shown.to_str().unwrap());
+        for bad in [".team", ".team/inbox", "nowhere"] {
+            let error = writable(&dir, &scratch.path().join(bad)).unwrap_err();
+            assert_eq!(error.code(), ExitCode::Usage, "{bad}");
+        }
+    }
+
+    #[test]
+    fn authorities_are_built_in_or_a_file() {
+        assert_eq!(authorities(Path::new("platform")).as_deref(), Ok("platform"));
+        assert!(authorities(Path::new("Cargo.toml")).unwrap().ends_with("/lead/Cargo.toml"));
+        for bad in ["nowhere.pem", "src"] {
+            assert_eq!(authorities(Path::new(bad)).unwrap_err().code(), ExitCode::Usage, "{bad}");
+        }
     }
 }

@@ -4,20 +4,24 @@
 use anstyle::Style;
 use serde_json::{Value, json};
 use teamd_shared::config::{Roster, RosterMember};
-use teamd_shared::member::Gate;
+use teamd_shared::member::{Gate, SandboxMode};
+use teamd_shared::settings::DEFAULT_TURNS;
 use teamd_shared::team_dir::{DirError, TeamDir};
+use teamd_shared::transcript::Usage;
 
 use crate::ctl::args::StatusArgs;
 use crate::ctl::context::Context;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, exit, status_style, under};
 use crate::ctl::table::{Cell, Table, cut};
-use crate::ctl::{clock, roster};
+use crate::ctl::{clock, roster, tokens};
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
 /// How much of a role the table shows, in columns.
 const ROLE: usize = 24;
+/// How much of a model's name it shows.
+const MODEL: usize = 28;
 
 /// A member, with what the roster alone does not tell.
 struct Row<'r> {
@@ -42,6 +46,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
                         seq: 0,
                         team_name: String::new(),
                         daemon: None,
+                        sandbox: None,
                         members: Vec::new(),
                     },
                     &[],
@@ -65,10 +70,13 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         context.out.note("nobody is on the roster");
         context.out.hint("`teamctl spawn NAME` starts a teammate");
     } else {
-        context.out.text(table(&rows).render(context.out.width()))?;
+        context.out.text(table(&rows).render(context.out.width()) + &sum(&roster))?;
     }
     if roster::daemon_pid(&roster).is_none() {
         context.out.note("the daemon is not running: this is what the files say");
+    }
+    if let Some(why) = roster.sandbox.as_ref().and_then(|sandbox| sandbox.weak.as_ref()) {
+        context.out.note(format_args!("the sandbox is weak, as somebody has allowed; not held: {why}"));
     }
     for row in rows.iter().filter(|row| row.unnoticed) {
         context
@@ -87,7 +95,21 @@ fn row<'r>(dir: &TeamDir, roster: &Roster, member: &'r RosterMember) -> Row<'r> 
 fn document(roster: &Roster, rows: &[Row<'_>]) -> Value {
     let pid = roster::daemon_pid(roster);
     let members: Vec<Value> = rows.iter().map(Row::to_json).collect();
-    json!({"team_name": roster.team_name, "daemon": {"running": pid.is_some(), "pid": pid}, "members": members})
+    json!({"team_name": roster.team_name, "daemon": {"running": pid.is_some(), "pid": pid},
+        "sandbox": roster.sandbox, "usage": total(roster), "members": members})
+}
+
+/// Sums up what the whole team has cost.
+fn total(roster: &Roster) -> Usage {
+    let mut total = Usage::default();
+    roster.members.iter().for_each(|member| total += member.usage);
+    total
+}
+
+/// Says what the team has cost, where it has cost anything.
+fn sum(roster: &Roster) -> String {
+    let total = total(roster);
+    if total.is_nothing() { String::new() } else { format!("tokens of the team: {}\n", tokens::cost(&total)) }
 }
 
 impl Row<'_> {
@@ -112,6 +134,16 @@ impl Row<'_> {
         }
     }
 
+    fn activity_cell(&self) -> Cell {
+        // Whatever it does: a shell without walls is not to be overlooked.
+        let unconfined = self.member.sandbox.mode == SandboxMode::Off && !self.member.status.is_ended();
+        match (self.activity(), unconfined) {
+            (activity, false) => Cell::new(activity),
+            (activity, true) if activity.is_empty() => Cell::styled("SANDBOX OFF", BAD),
+            (activity, true) => Cell::new(format!("SANDBOX OFF; {activity}")),
+        }
+    }
+
     fn unread_cell(&self) -> Cell {
         match self.unread {
             None => Cell::styled("?", BOLD),
@@ -122,14 +154,19 @@ impl Row<'_> {
 }
 
 fn table(rows: &[Row<'_>]) -> Table {
-    let mut table = Table::new(&["NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "DOING"]);
+    // A team of scripts has no tokens, and no need for a column of them.
+    let costs = rows.iter().any(|row| !row.member.usage.is_nothing());
+    let mut titles = vec!["NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL"];
+    titles.extend(costs.then_some("TOKENS"));
+    titles.push("DOING");
+    let mut table = Table::new(&titles);
     for row in rows {
         let member = row.member;
         let gate = match member.gate {
             Gate::Open => Cell::styled(member.gate.as_str(), DIM),
             Gate::Closed => Cell::styled(member.gate.as_str(), BOLD),
         };
-        table.row(vec![
+        let mut cells = vec![
             Cell::styled(member.name.as_str(), BOLD),
             Cell::new(cut(if member.role.is_empty() { "-" } else { &member.role }, Some(ROLE))),
             Cell::styled(member.status.as_str(), row.status_style()),
@@ -137,14 +174,57 @@ fn table(rows: &[Row<'_>]) -> Table {
             row.unread_cell(),
             gate,
             Cell::new(pid(member)),
-            Cell::new(row.activity()),
-        ]);
+            Cell::new(cut(&member.model, Some(MODEL))),
+        ];
+        cells.extend(costs.then(|| match member.usage.is_nothing() {
+            true => Cell::styled("-", DIM),
+            false => Cell::new(tokens::cost(&member.usage)),
+        }));
+        cells.push(row.activity_cell());
+        table.row(cells);
     }
     table
 }
 
 fn pid(member: &RosterMember) -> String {
     member.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string())
+}
+
+/// Shows all four counters of a conversation.
+fn spent(usage: &Usage) -> String {
+    if usage.is_nothing() {
+        return String::new();
+    }
+    format!(
+        "{}: {} read ({} from the cache, {} put into it), {} written",
+        tokens::cost(usage),
+        usage.input(),
+        usage.cache_read_input_tokens,
+        usage.cache_creation_input_tokens,
+        usage.output_tokens
+    )
+}
+
+/// Shows what one piece of work may cost.
+fn budget(member: &RosterMember) -> String {
+    let turns = member.limits.max_turns.unwrap_or(DEFAULT_TURNS);
+    let tokens = member.limits.max_tokens.map(|most| format!(", {} tokens", tokens::count(most)));
+    format!("{turns} model calls{} for a piece of work", tokens.unwrap_or_default())
+}
+
+/// Shows how the commands of a member are confined.
+fn sandbox(member: &RosterMember) -> String {
+    let sandbox = &member.sandbox;
+    let mode = match sandbox.mode {
+        SandboxMode::WorkspaceWrite => "workspace-write",
+        SandboxMode::ReadOnly => "read-only",
+        SandboxMode::Off => return "OFF: its commands may do whatever you may".to_owned(),
+    };
+    let network = if sandbox.no_network { ", no network" } else { "" };
+    match sandbox.writable.as_slice() {
+        [] => format!("{mode}{network}"),
+        paths => format!("{mode}{network}; writable too: {}", paths.join(", ")),
+    }
 }
 
 /// Shows everything about one member.
@@ -165,7 +245,10 @@ fn details(row: &Row<'_>) -> String {
     line("pid", &pid(member));
     line("incarnation", &member.incarnation.to_string());
     line("model", &member.model);
+    line("tokens", &spent(&member.usage));
+    line("budget", &budget(member));
     line("workspace", &member.workspace);
+    line("sandbox", &sandbox(member));
     line("spawned", &clock::time_of_day(member.spawned_at));
     if let Some(it) = &member.exit {
         let life = if member.status.is_ended() { "ended" } else { "last life" };
@@ -184,10 +267,16 @@ mod tests {
     use crate::ctl::roster::tests::{member, team};
     use teamd_shared::name::Name;
     use teamd_shared::settings::Settings;
+    use teamd_shared::team_file::TeamFile;
 
     fn status(dir: &TeamDir, name: Option<&str>, json: bool) -> (CommandResult, Captured, Captured) {
         let (out, stdout, stderr) = captured(json);
-        let context = Context { out, path: dir.root().to_owned(), settings: Settings::default() };
+        let context = Context {
+            out,
+            path: dir.root().to_owned(),
+            settings: Settings::default(),
+            file: Ok(TeamFile::default()),
+        };
         let args = StatusArgs { name: name.map(|name| Name::new(name).unwrap()) };
         (run(&context, &args), stdout, stderr)
     }
@@ -211,11 +300,61 @@ mod tests {
         let rows = [row(&members[0], 3, false), row(&members[1], 0, false), row(&members[0], 0, true)];
         let shown = anstream::adapter::strip_str(&table(&rows).render(None)).to_string();
         insta::assert_snapshot!(shown, @r"
-        NAME   ROLE   STATUS   SINCE  UNREAD  GATE  PID   DOING
-        alice  coder  working  2m     3       open  4242  cargo test\u{1b}[2J
-        bob    -      crashed  0s     -       open  -     signal 9; 3 restarts in 60 s
-        alice  coder  working  2m     -       open  4242  its process is gone
+        NAME   ROLE   STATUS   SINCE  UNREAD  GATE  PID   MODEL   DOING
+        alice  coder  working  2m     3       open  4242  script  cargo test\u{1b}[2J
+        bob    -      crashed  0s     -       open  -     script  signal 9; 3 restarts in 60 s
+        alice  coder  working  2m     -       open  4242  script  its process is gone
         ");
+    }
+
+    fn costly() -> Value {
+        let mut members = roster();
+        let usage = |input, output| {
+            json!({"input_tokens": input, "output_tokens": output, "cache_read_input_tokens": 8000,
+                "cache_creation_input_tokens": 1900})
+        };
+        members[0]["usage"] = usage(100, 1234);
+        members[0]["model"] = json!("anthropic:m1");
+        members[0]["limits"] = json!({"max_turns": 9, "max_tokens": 200_000});
+        members[0]["sandbox"] = json!({"mode": "off"});
+        members[1]["usage"] = usage(2_000_100, 0);
+        members[1]["sandbox"] = json!({"mode": "read-only", "no_network": true, "writable": ["/a", "/b"]});
+        members
+    }
+
+    #[test]
+    fn tokens_are_shown_where_there_are_some_and_summed_up() {
+        let (_scratch, dir) = team(&costly());
+        let (_, stdout, _) = status(&dir, None, false);
+        let shown = anstream::adapter::strip_str(&stdout.text()).to_string();
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[0].ends_with("MODEL         TOKENS                          DOING"), "{shown}");
+        assert!(lines[1].contains("10k in (80% cached) / 1.2k out"), "{shown}");
+        assert!(lines[1].contains("SANDBOX OFF; cargo test"), "{shown}");
+        assert_eq!(lines[3], "tokens of the team: 2M in / 1.2k out");
+        let (_, stdout, _) = status(&dir, None, true);
+        let shown: Value = serde_json::from_str(&stdout.text()).unwrap();
+        assert_eq!(shown["usage"]["input_tokens"], 2_000_200);
+        assert_eq!(shown["usage"]["cache_read_input_tokens"], 16_000);
+        assert_eq!(shown["members"][0]["usage"]["output_tokens"], 1234);
+        assert_eq!(shown["members"][0]["limits"]["max_tokens"], 200_000);
+    }
+
+    #[test]
+    fn of_one_teammate_all_counters_the_budget_and_the_sandbox_are_shown() {
+        let (_scratch, dir) = team(&costly());
+        let shown =
+            |name| anstream::adapter::strip_str(&status(&dir, Some(name), false).1.text()).to_string();
+        let alice = shown("alice");
+        assert!(
+            alice.contains(": 10000 read (8000 from the cache, 1900 put into it), 1234 written\n"),
+            "{alice}"
+        );
+        assert!(alice.contains("budget      9 model calls, 200k tokens for a piece of work\n"), "{alice}");
+        assert!(alice.contains("sandbox     OFF: its commands may do whatever you may\n"), "{alice}");
+        let bob = shown("bob");
+        assert!(bob.contains("sandbox     read-only, no network; writable too: /a, /b\n"), "{bob}");
+        assert!(bob.contains("budget      50 model calls for a piece of work\n"), "{bob}");
     }
 
     #[test]
@@ -263,7 +402,12 @@ mod tests {
     fn where_no_team_is_the_way_to_one_is_shown() {
         let scratch = tempfile::tempdir().unwrap();
         let (out, _, stderr) = captured(false);
-        let context = Context { out, path: scratch.path().join(".team"), settings: Settings::default() };
+        let context = Context {
+            out,
+            path: scratch.path().join(".team"),
+            settings: Settings::default(),
+            file: Ok(TeamFile::default()),
+        };
         assert_eq!(run(&context, &StatusArgs { name: None }), Ok(ExitCode::Done));
         assert!(stderr.text().ends_with("hint: `teamd start` makes one\n"), "{}", stderr.text());
     }

@@ -109,6 +109,7 @@ mod tests {
     use teamd_shared::name::Name;
     use teamd_shared::process::Identity;
     use teamd_shared::settings::Settings;
+    use teamd_shared::team_file::TeamFile;
 
     fn with_daemon(dir: &TeamDir, members: &Value) {
         let me = Identity::of_self().unwrap();
@@ -128,7 +129,12 @@ mod tests {
 
     fn wait(dir: &TeamDir, status: &[Status], timeout: u64) -> CommandResult {
         let (out, ..) = captured(false);
-        let context = Context { out, path: dir.root().to_owned(), settings: Settings::default() };
+        let context = Context {
+            out,
+            path: dir.root().to_owned(),
+            settings: Settings::default(),
+            file: Ok(TeamFile::default()),
+        };
         let name = Name::new("alice").unwrap();
         run(&context, &Wait { name, status: status.to_vec(), timeout: Some(Duration::from_millis(timeout)) })
     }

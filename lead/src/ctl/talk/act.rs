@@ -1,7 +1,5 @@
 //! The commands of the prompt, carried out by those of `teamctl`.
 
-use std::time::Duration;
-
 use teamd_shared::name::Name;
 
 use super::slash::{self, Slash};
@@ -13,8 +11,6 @@ use crate::exit_code::ExitCode;
 
 /// How many messages of an inbox are shown.
 const MESSAGES: usize = 10;
-/// How long a model has to decide on a shutdown.
-const DECIDE_WITHIN: Duration = Duration::from_secs(30);
 
 /// Carries out a command; `party` is meant where it names nobody. Runs a runtime of its own: not to be called in one.
 ///
@@ -36,7 +32,7 @@ pub(super) fn run(context: &Context, party: &Name, command: Slash) -> CommandRes
                 all: false,
                 reason,
                 timeout: None,
-                decide_within: DECIDE_WITHIN,
+                decide_within: None,
                 force: false,
                 no_wait: false,
             };

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use teamd_shared::clock;
 use teamd_shared::config::RosterMember;
-use teamd_shared::control::SpawnOrder;
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::append;
 use teamd_shared::message::{Body, Message, USER};
+use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_file::resolve::Flags;
 use uuid::Uuid;
 
 use crate::client::{is_locked, not_running};
@@ -88,22 +89,19 @@ impl Party {
             return Err(not_running(dir));
         }
         let known = roster::load(dir)?.member(name).is_some();
-        let order = SpawnOrder {
-            name: name.clone(),
+        let model = begin.model.as_deref().map(str::parse::<ModelSpec>).transpose();
+        let flags = Flags {
             role: Some(LEAD_ROLE.to_owned()),
-            prompt: None,
-            model: begin.model.clone(),
+            model: model
+                .map_err(|error| CommandError::new(ExitCode::Usage, error.to_string()).hint(error.hint()))?,
             workspace: begin.workspace.clone(),
-            plan: false,
-            approve_by: None,
-            restart: None,
-            instructions: None,
-            sandbox: None,
-            limits: None,
             // A conversation that was begun afresh goes on when the agent has to be started again.
             resume: known && (again || !begin.fresh),
-            environment: Environment::of_self(),
+            ..Flags::default()
         };
+        let environment = Environment::of_self();
+        let resolved = spawn::settle(context, dir, (name, &flags), &environment)?;
+        let order = resolved.order(name.clone(), environment);
         spawn::start(context, dir, order, READY).await?;
         Ok(true)
     }

@@ -30,6 +30,9 @@ const PAST: usize = 100;
 /// How long the prompt waits for what a command prints. A shutdown may take longer: then it is printed above.
 const COMMAND: Duration = Duration::from_secs(1);
 
+/// The model that is built in.
+const SCRIPT: &str = "script";
+
 /// What happened.
 enum Happened {
     Typed(Key),
@@ -77,11 +80,7 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, talk: &Talk) -> Comman
     let refused = |error| CommandError::new(ExitCode::Failed, format!("cannot use the terminal: {error}"));
     let (keyboard, screen) = Keyboard::open().map_err(refused)?;
     let mut session = Session {
-        context: Context {
-            out: screen.output(),
-            path: context.path.clone(),
-            settings: context.settings.clone(),
-        },
+        context: context.printing_to(screen.output()),
         dir,
         party,
         follow: Follow::begin(dir, &party.name, PAST, context.settings.poll)?,
@@ -123,6 +122,12 @@ impl Session<'_> {
             DIM,
             format_args!("{name} ({model}) {how}; /help lists the commands, Ctrl-D leaves"),
         ));
+        if begun && model == SCRIPT {
+            self.context.out.note(
+                "it runs the built-in `script` model, which does what lines such as `//bash make` say; `--model` or a key \
+                 gives it another one",
+            );
+        }
         let heard = self.follow.conversation()?;
         let past = heard.entries.len().saturating_sub(last);
         self.view.past(&heard.entries[..past], &heard.live);
@@ -207,11 +212,12 @@ impl Session<'_> {
 
     /// Carries a command out in a thread of its own: it has a runtime of its own, and may take long.
     async fn carry_out(&mut self, command: Slash) {
-        let (screen, path, settings) =
-            (self.screen.clone(), self.context.path.clone(), self.context.settings.clone());
+        let Context { path, settings, file, .. } = &self.context;
+        let (screen, path, settings, file) =
+            (self.screen.clone(), path.clone(), settings.clone(), file.clone());
         let (party, done) = (self.party.name.clone(), self.done.0.clone());
         std::thread::spawn(move || {
-            let context = Context { out: screen.output(), path, settings };
+            let context = Context { out: screen.output(), path, settings, file };
             if let Err(error) = act::run(&context, &party, command) {
                 context.out.error(&error);
             }

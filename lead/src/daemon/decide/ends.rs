@@ -84,6 +84,7 @@ impl View<'_> {
             request_id: self.team.let_go(&member.name).map(|request| request.request_id.clone()),
             unread: ended.unread,
             inbox: ended.inbox,
+            usage: self.live.usage(member),
             note: match next {
                 Next::End { note } => note,
                 Next::Restart => None,

@@ -200,7 +200,8 @@ fn random() -> f64 {
 /// Writes a span as people read it.
 fn span(duration: Duration) -> String {
     match duration.as_secs() {
-        0..120 => format!("{:.0} s", duration.as_secs_f64()),
+        0..10 => format!("{:.1} s", duration.as_secs_f64()),
+        seconds @ 10..120 => format!("{seconds} s"),
         seconds => format!("{} min", seconds / 60),
     }
 }

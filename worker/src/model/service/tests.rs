@@ -1,1 +1,106 @@
+use std::io::{Read, Write};
+use std::net::TcpListener;
 
+use super::*;
+use crate::model::prompt::{Part, Role, Turn};
+
+/// Serves one answer a connection, whatever is asked.
+fn serve(answers: Vec<String>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for answer in answers {
+            let (mut connection, _) = listener.accept().unwrap();
+            let mut asked = Vec::new();
+            let mut buffer = [0; 4096];
+            // The body of these small prompts ends with the object's brace.
+            while !asked.ends_with(b"}") {
+                let read = connection.read(&mut buffer).unwrap();
+                asked.extend_from_slice(&buffer[..read]);
+            }
+            connection.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+fn stream(events: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{events}")
+}
+
+fn service(url: &str) -> (tempfile::TempDir, Service) {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+    let environment = Environment {
+        variables: vec![(b"OPENAI_BASE_URL".to_vec(), url.as_bytes().to_vec())],
+        secrets: vec![(b"OPENAI_API_KEY".to_vec(), b"sk-secret".to_vec())],
+        umask: 0o22,
+    };
+    let spec = "openai:fake".parse().unwrap();
+    let service = Service::new(&spec, Access { dir: &dir, environment: &environment }).unwrap();
+    (scratch, service)
+}
+
+fn ask(service: &mut Service) -> (Result<Answer, ModelError>, String) {
+    let turns = [Turn { role: Role::User, parts: vec![Part::Text("hi".to_owned())] }];
+    let prompt = Prompt { system: "", tools: &[], turns: &turns, max_output: None };
+    let mut all = String::new();
+    let mut heard = |heard: Heard<'_>| match heard {
+        Heard::Text(text) => all.push_str(text),
+        Heard::Again => all.push('|'),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let answer = runtime.block_on(service.ask(&prompt, &mut heard));
+    (answer, all)
+}
+
+const HALF: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\n";
+const WHOLE: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"whole\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+#[test]
+fn who_listens_is_told_when_an_answer_begins_anew_and_its_cost_is_never_nothing() {
+    let url = serve(vec![stream(HALF), stream(WHOLE)]);
+    let (_scratch, mut service) = service(&url);
+    let (answer, heard) = ask(&mut service);
+    assert_eq!(heard, "half|whole");
+    let usage = answer.unwrap().usage;
+    assert!(usage.input_tokens > 10 && usage.output_tokens == 2, "{usage:?}");
+    assert!(!format!("{service:?}").contains("sk-secret"));
+}
+
+#[test]
+fn what_a_server_does_not_know_is_left_out() {
+    let body = "{\"error\":\"no stream_options!\"}";
+    let length = body.len();
+    let refusal = format!("HTTP/1.1 400 Bad\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+    let url = serve(vec![refusal, stream(WHOLE)]);
+    let (_scratch, mut service) = service(&url);
+    assert_eq!(ask(&mut service).1, "whole");
+}
+
+#[test]
+fn a_service_that_sends_us_elsewhere_is_not_followed_with_the_key() {
+    let url = serve(vec![
+        "HTTP/1.1 302 Found\r\nlocation: http://evil.invalid/\r\ncontent-length: 0\r\n\r\n".to_owned(),
+    ]);
+    let (_scratch, mut service) = service(&url);
+    let error = ask(&mut service).0.unwrap_err();
+    assert!(error.to_string().contains("sends us elsewhere"), "{error}");
+}
+
+#[test]
+fn an_answer_without_an_end_is_refused() {
+    let url = serve(vec![stream(&format!("data: {}", "x".repeat(5 << 20)))]);
+    let (_scratch, mut service) = service(&url);
+    let error = ask(&mut service).0.unwrap_err();
+    assert!(error.to_string().contains("longer than"), "{error}");
+}
+
+#[test]
+fn chance_lies_between_nothing_and_one() {
+    assert!((0..100).map(|_| random()).all(|number| (0.0..1.0).contains(&number)));
+    assert_eq!(
+        (span(Duration::from_millis(300)), span(Duration::from_secs(600))),
+        ("0.3 s".to_owned(), "10 min".to_owned())
+    );
+}

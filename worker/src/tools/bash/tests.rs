@@ -14,7 +14,10 @@ use teamd_shared::environment::Environment;
 use tokio::time::{sleep, timeout};
 
 use super::*;
-use crate::tools::{Call, Running, Toolbox, ToolboxConfig};
+use teamd_shared::member::{Gate, Sandbox, SandboxMode};
+use teamd_shared::sandbox::Layers;
+
+use crate::tools::{Call, Confinement, Running, Toolbox, ToolboxConfig};
 
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -43,8 +46,21 @@ fn toolbox_in(workspace: &Path) -> Toolbox {
         secrets: vec![(b"OPENAI_API_KEY".to_vec(), b"sk-secret".to_vec())],
         umask: 0o22,
     };
-    Toolbox::new(ToolboxConfig { workspace: workspace.to_owned(), team_dir, name, life_lock, environment })
-        .unwrap()
+    toolbox_with(workspace, team_dir, (name, life_lock), environment)
+}
+
+/// These tests are about keepers: the sandbox has its own, with the real programs.
+fn toolbox_with(
+    workspace: &Path,
+    team_dir: Arc<TeamDir>,
+    (name, life_lock): (Name, File),
+    environment: Environment,
+) -> Toolbox {
+    let sandbox = Sandbox { mode: SandboxMode::Off, ..Sandbox::default() };
+    let confinement = Confinement { layers: Layers::default(), weak: false };
+    let workspace = workspace.to_owned();
+    let config = ToolboxConfig { workspace, team_dir, name, life_lock, environment, sandbox, confinement };
+    Toolbox::new(config).unwrap()
 }
 
 impl Scratch {
@@ -63,12 +79,12 @@ impl Scratch {
     }
 
     fn start_with(&mut self, command: &str, timeout: Option<f64>) -> Running {
-        self.toolbox.start(Call::Bash { command: command.to_owned(), timeout, background: false })
+        self.toolbox.start(Call::Bash { command: command.to_owned(), timeout, background: false }, Gate::Open)
     }
 
     async fn background(&mut self, command: &str) -> Outcome {
         self.toolbox
-            .start(Call::Bash { command: command.to_owned(), timeout: None, background: true })
+            .start(Call::Bash { command: command.to_owned(), timeout: None, background: true }, Gate::Open)
             .finish()
             .await
     }

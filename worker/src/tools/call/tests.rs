@@ -137,7 +137,9 @@ fn what_is_wrong_is_said_exactly() {
 #[test]
 fn only_what_changes_something_needs_an_open_gate() {
     let needs = |name, input| Call::parse(Kit::Teammate, name, &input).unwrap().needs_open_gate();
-    assert!(needs("bash", json!({"command": "ls"})));
+    assert!(needs("bash", json!({"command": "ls", "run_in_background": true})));
+    assert!(!needs("bash", json!({"command": "ls"})), "the kernel keeps it from changing anything");
+    assert!(bash("ls").changes(Gate::Open) && !bash("ls").changes(Gate::Closed));
     assert!(needs("write_file", json!({"path": "a", "content": ""})));
     assert!(needs("edit_file", json!({"path": "a", "old_text": "x", "new_text": "y"})));
     assert!(!needs("read_file", json!({"path": "a"})));

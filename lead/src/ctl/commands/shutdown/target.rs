@@ -8,7 +8,6 @@ use teamd_shared::member::{Exit, Status};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
-use super::PATIENCE;
 use crate::client::unexpected;
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::Context;
@@ -17,6 +16,7 @@ use crate::ctl::waiting::Waited;
 use crate::ctl::{clock, journal, roster};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
+use std::time::Duration;
 
 /// One name, and how far it has come.
 pub(super) struct Target {
@@ -96,7 +96,7 @@ impl Target {
         Ok(end.map(|(status, exit)| End::Gone(status, exit)))
     }
 
-    pub(super) fn unanswered(&self, waited: Waited, args: &Shutdown) -> Option<CommandError> {
+    pub(super) fn unanswered(&self, waited: Waited, force: bool, patience: Duration) -> Option<CommandError> {
         let name = &self.name;
         let pending = match &self.asked {
             Some((request_id, _)) => format!("the request {request_id} stays pending"),
@@ -107,13 +107,13 @@ impl Target {
                 CommandError::new(ExitCode::Interrupted, format!("the waiting for {name} was ended"))
                     .hint(format!("{pending}; `teamctl wait {name} --for shutdown` waits again"))
             }
-            Waited::TimedOut | Waited::Answered if args.force => CommandError::new(
+            Waited::TimedOut | Waited::Answered if force => CommandError::new(
                 ExitCode::TimedOut,
                 format!("{name} is not gone, although signals were sent"),
             )
             .hint(format!("{pending}; `teamctl log teamd` tells what holds it")),
             Waited::TimedOut | Waited::Answered => {
-                let time = clock::span(args.timeout.unwrap_or(PATIENCE).as_secs_f64());
+                let time = clock::span(patience.as_secs_f64());
                 CommandError::new(ExitCode::TimedOut, format!("{name} has not left within {time}")).hint(
                     format!("{pending}, it leaves when it can; `teamctl shutdown {name} --force` ends it"),
                 )

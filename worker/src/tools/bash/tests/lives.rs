@@ -29,8 +29,8 @@ async fn worker_entry() {
     let command = format!("{SURVIVORS} {stop} echo $$ >> pids; sleep 1000");
     let background = "echo $$ >> pids; setsid bash -c 'echo $$ >> pids; sleep 1000' & sleep 1000".to_owned();
     let background = Call::Bash { command: background, timeout: None, background: true };
-    let mut running = toolbox.start(Call::Bash { command, timeout: None, background: false });
-    toolbox.start(background);
+    let mut running = toolbox.start(Call::Bash { command, timeout: None, background: false }, Gate::Open);
+    toolbox.start(background, Gate::Open);
     running.finish().await;
 }
 

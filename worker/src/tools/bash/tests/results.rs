@@ -160,9 +160,9 @@ async fn a_workspace_that_is_gone_is_named() {
 #[tokio::test]
 async fn a_sleep_can_be_cancelled() {
     let mut scratch = Scratch::new();
-    let mut short = scratch.toolbox.start(Call::Sleep { seconds: 0.01 });
+    let mut short = scratch.toolbox.start(Call::Sleep { seconds: 0.01 }, Gate::Open);
     assert_eq!(short.finish().await, Outcome::ok("slept 0.01 s"));
-    let mut long = scratch.toolbox.start(Call::Sleep { seconds: 1000.0 });
+    let mut long = scratch.toolbox.start(Call::Sleep { seconds: 1000.0 }, Gate::Open);
     assert!(timeout(Duration::from_millis(5), long.finish()).await.is_err());
     assert_eq!(long.cancel("interrupted").await, Outcome::error("[interrupted]"));
 }

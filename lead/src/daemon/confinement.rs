@@ -1,0 +1,133 @@
+//! How the commands of the team are confined: found out once, before the daemon starts, and handed to every worker.
+//!
+//! What cannot be kept is never passed over: then there is no daemon, unless a person allows that by name. Where only
+//! namespaces could part team directory and workspace, and there are none, a new team directory is made elsewhere.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+
+use teamd_shared::sandbox::{Layers, Namespaces};
+use teamd_shared::team_dir::{DIR_MODE, TeamDir, WORKSPACE_LINK};
+use uuid::Uuid;
+
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+use crate::worker;
+
+/// How the commands of the team are confined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Confinement {
+    /// The layers that work here.
+    pub(crate) layers: Layers,
+    /// What they do not keep, though a team needs it; somebody has allowed that.
+    pub(crate) weakness: Option<String>,
+}
+
+/// Finds out which layers work.
+pub(super) fn layers() -> Layers {
+    match worker::probe(false) {
+        Ok(probe) => {
+            probe.missing.iter().for_each(|why| tracing::info!("the sandbox does without {why}"));
+            probe.layers
+        }
+        Err(why) => {
+            // Who cannot be started runs no command either: the spawn will say what is wrong.
+            tracing::warn!("{why}");
+            Layers { namespaces: Namespaces::Own, landlock: 0, seccomp: true }
+        }
+    }
+}
+
+/// Judges the layers for a team directory that is there.
+///
+/// # Errors
+/// [`CommandError`] that names what cannot be kept, unless that is allowed.
+pub(super) fn judge(layers: Layers, dir: &TeamDir, allow_weak: bool) -> Result<Confinement, CommandError> {
+    let apart = !dir.root().starts_with(dir.workspace());
+    match layers.weakness(apart) {
+        Some(why) if !allow_weak => {
+            let message = format!("what teammates run cannot be confined as promised; not held: {why}");
+            let error = CommandError::new(ExitCode::Failed, message);
+            Err(match layers.weakness(true) {
+                // Elsewhere it would be.
+                None => error.hint(
+                    "remove the team directory and start anew: a new one is made in your state directory; or \
+                     `teamd start --allow-weak-sandbox`",
+                ),
+                Some(_) => error.hint(
+                    "`teamctl doctor` says what is missing; `teamd start --allow-weak-sandbox` starts nevertheless",
+                ),
+            })
+        }
+        weakness => Ok(Confinement { layers, weakness }),
+    }
+}
+
+/// Makes a team directory outside the workspace, and a link to it where it is looked for. Does nothing where something
+/// is already, or where namespaces part the two.
+///
+/// # Errors
+/// [`CommandError`] if there is no state directory, or the system refuses.
+pub(super) fn part(path: &Path, layers: Layers) -> Result<(), CommandError> {
+    let is_there = path.symlink_metadata().is_ok();
+    if is_there || layers.namespaces != Namespaces::None || layers.weakness(true).is_some() {
+        return Ok(());
+    }
+    let made = state_dir().and_then(|state| make_apart(path, &state));
+    made.map_err(|error| {
+        CommandError::new(
+            ExitCode::Failed,
+            format!("cannot make a team directory outside the workspace: {error}"),
+        )
+        .hint("set XDG_STATE_HOME to a directory of yours; or `teamd start --allow-weak-sandbox`")
+    })
+}
+
+/// `$XDG_STATE_HOME`, else `~/.local/state` (XDG base directories).
+fn state_dir() -> io::Result<PathBuf> {
+    let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    named.or_else(home).ok_or_else(|| io::Error::other("neither XDG_STATE_HOME nor HOME is set"))
+}
+
+fn make_apart(path: &Path, state: &Path) -> io::Result<()> {
+    let workspace = path.parent().unwrap_or(Path::new("/")).canonicalize()?;
+    let name = workspace.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let id = Uuid::new_v4().simple().to_string();
+    let team = state.join("teamd").join(format!("{name}-{}", &id[..8]));
+    std::fs::DirBuilder::new().mode(DIR_MODE).recursive(true).create(&team)?;
+    symlink(&workspace, team.join(WORKSPACE_LINK))?;
+    symlink(&team, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BARE: Layers = Layers { namespaces: Namespaces::None, landlock: 7, seccomp: true };
+
+    #[test]
+    fn a_team_directory_made_elsewhere_knows_its_workspace() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("web")).unwrap();
+        make_apart(&root.join("web/.team"), &root.join("state")).unwrap();
+        let dir = TeamDir::create(&root.join("web/.team")).unwrap();
+        assert!(dir.root().starts_with(root.join("state/teamd")), "{dir:?}");
+        assert_eq!(dir.workspace(), root.join("web"));
+        assert_eq!(judge(BARE, &dir, false), Ok(Confinement { layers: BARE, weakness: None }));
+    }
+
+    #[test]
+    fn what_is_not_kept_is_named_and_a_person_may_allow_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let error = judge(BARE, &dir, false).unwrap_err();
+        assert!(error.message().contains("nothing in the team directory can be written ("), "{error:?}");
+        assert!(error.next_step().unwrap().contains("--allow-weak-sandbox"));
+        assert!(judge(BARE, &dir, true).unwrap().weakness.is_some());
+        let full = Layers { namespaces: Namespaces::Own, ..BARE };
+        assert_eq!(judge(full, &dir, false), Ok(Confinement { layers: full, weakness: None }));
+    }
+}

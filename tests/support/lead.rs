@@ -1,0 +1,93 @@
+//! The lead agent of a test's team: started as `teamctl chat` starts it, told what to do as a person does.
+
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::Value;
+use teamd_shared::control::{
+    Await, Command, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, Request, SpawnOrder, connect,
+};
+use teamd_shared::environment::Environment;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
+
+use super::Team;
+
+impl Team {
+    /// Starts the lead agent with the script model, and waits until it is ready.
+    pub(crate) fn start_lead(&self) {
+        self.begin_lead(false);
+    }
+
+    /// Begins the next life of the lead agent, with the conversation of its last one.
+    pub(crate) fn resume_lead(&self) {
+        self.begin_lead(true);
+    }
+
+    fn begin_lead(&self, resume: bool) {
+        let order = SpawnOrder {
+            name: Name::lead(),
+            role: Some("lead".to_owned()),
+            prompt: None,
+            model: Some("script".to_owned()),
+            workspace: None,
+            plan: false,
+            approve_by: None,
+            restart: None,
+            instructions: None,
+            sandbox: None,
+            limits: None,
+            resume,
+            environment: self.environment(),
+        };
+        let done = self.asks(vec![Command::Spawn(Box::new(order))]).pop().unwrap();
+        let Ok(Done::Spawning { incarnation, .. }) = done else { panic!("{done:?}") };
+        let name = Name::lead();
+        let ready = self.asks(vec![Command::Await { name, incarnation, what: Await::Ready }]).pop().unwrap();
+        assert!(matches!(ready, Ok(Done::Ready { .. })), "{ready:?}");
+    }
+
+    /// The environment of everything that the test starts.
+    fn environment(&self) -> Environment {
+        let command = self.command("true", std::iter::empty::<&str>());
+        let bytes = |text: &std::ffi::OsStr| text.as_bytes().to_vec();
+        let variables = command.get_envs().filter_map(|(name, value)| Some((bytes(name), bytes(value?))));
+        Environment { variables: variables.collect(), secrets: Vec::new(), umask: 0o022 }
+    }
+
+    /// Sends commands over the control socket, one after the other, and returns their answers.
+    fn asks(&self, commands: Vec<Command>) -> Vec<Result<Done, Refusal>> {
+        let dir = TeamDir::open(&self.path("")).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut daemon = connect(&dir).await.unwrap();
+            daemon.send(&Greeting { protocol: PROTOCOL, peer: Peer::Client }).await.unwrap();
+            let mut answers = Vec::new();
+            for (tag, command) in (1..).zip(commands) {
+                daemon.send(&Request { tag, command }).await.unwrap();
+                let reply: Reply = daemon.receive().await.unwrap().unwrap();
+                answers.push(reply.result);
+            }
+            answers
+        })
+    }
+
+    /// How many pieces of work the lead agent has ended.
+    pub(crate) fn lead_turns(&self) -> usize {
+        self.entries("lead", "idle").len()
+    }
+
+    /// Waits until the lead agent has ended that many pieces of work.
+    pub(crate) fn until_lead_ended(&self, count: usize) {
+        self.until(&format!("the lead agent to end {count} pieces of work"), || self.lead_turns() >= count);
+    }
+
+    /// Tells the lead agent, once it has nothing else to do, what to do, as a person does; waits until it has done so, and
+    /// returns the results.
+    pub(crate) fn lead_does(&self, orders: &str) -> Vec<Value> {
+        self.teamctl(["wait", "lead", "--for", "idle"]).ok();
+        let (turns, results) = (self.lead_turns(), self.results("lead").len());
+        self.send("lead", orders);
+        self.until_lead_ended(turns + 1);
+        self.results("lead").split_off(results)
+    }
+}

@@ -1,0 +1,106 @@
+//! The command line of `bwrap`, for machines where only it may make namespaces. It builds what `mounts` builds.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::io::FdFlags;
+
+use super::policy::Policy;
+
+/// Returns `bwrap` with all it needs to start this binary in a sandbox; what that shall do is added behind.
+///
+/// # Errors
+/// The system's error if this binary cannot be opened.
+pub(super) fn command(policy: &Policy) -> io::Result<Command> {
+    // By a descriptor: what stands at its path may be another one by now, or hidden.
+    let own = File::open("/proc/self/exe")?;
+    rustix::io::fcntl_setfd(&own, FdFlags::empty())?;
+    let mut command = Command::new("bwrap");
+    command.args(arguments(policy, Path::exists, |path| path.symlink_metadata().is_ok_and(|it| it.is_dir())));
+    command.arg("--").arg(format!("/proc/self/fd/{}", own.as_raw_fd()));
+    // It stays open until this process ends, or closes what it inherits.
+    let _inherited = own.into_raw_fd();
+    Ok(command)
+}
+
+/// Pure: what is there, and what is a directory, is asked of the caller.
+fn arguments(
+    policy: &Policy,
+    exists: impl Fn(&Path) -> bool,
+    is_dir: impl Fn(&Path) -> bool,
+) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = Vec::new();
+    let mut add = |option: &str, paths: &[&Path]| {
+        arguments.push(option.into());
+        arguments.extend(paths.iter().map(|path| path.as_os_str().to_owned()));
+    };
+    let tmp = Path::new("/tmp");
+    for option in ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent", "--as-pid-1"] {
+        add(option, &[]);
+    }
+    add("--cap-drop", &[Path::new("ALL")]);
+    if !policy.network {
+        add("--unshare-net", &[]);
+    }
+    add("--ro-bind", &[Path::new("/"), Path::new("/")]);
+    add("--dev", &[Path::new("/dev")]);
+    add("--proc", &[Path::new("/proc")]);
+    if policy.private_tmp {
+        add("--bind", &[&policy.temp, tmp]);
+    }
+    for path in policy.writable.iter().chain(&policy.pinned).filter(|path| exists(path)) {
+        add("--bind", &[path, path]);
+    }
+    for path in policy.hidden.iter().filter(|path| exists(path)) {
+        match is_dir(path) {
+            true => add("--tmpfs", &[path]),
+            false => add("--ro-bind", &[Path::new("/dev/null"), path]),
+        }
+    }
+    for path in policy.read_only.iter().filter(|path| exists(path)) {
+        add("--ro-bind", &[path, path]);
+    }
+    add("--chdir", &[&policy.workspace]);
+    arguments
+}
+
+/// Returns where `bwrap` is, if it is installed.
+pub(super) fn program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join("bwrap")).find(|program| program.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use teamd_shared::sandbox::{Layers, Namespaces};
+
+    #[test]
+    fn what_is_protected_is_mounted_after_what_is_writable() {
+        let policy = Policy {
+            layers: Layers { namespaces: Namespaces::Bubblewrap, landlock: 0, seccomp: true },
+            workspace: "/w".into(),
+            temp: "/t".into(),
+            private_tmp: true,
+            writable: vec!["/w".into()],
+            read_only: vec!["/w/.team".into(), "/w/absent".into()],
+            pinned: Vec::new(),
+            hidden: vec!["/home/u/.ssh".into(), "/home/u/.netrc".into()],
+            network: false,
+        };
+        let arguments = arguments(&policy, |path| !path.ends_with("absent"), |path| path.ends_with(".ssh"));
+        let line: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+        let line = line.join(" ");
+        assert!(
+            line.ends_with(
+                "--unshare-net --ro-bind / / --dev /dev --proc /proc --bind /t /tmp --bind /w /w --tmpfs /home/u/.ssh \
+                 --ro-bind /dev/null /home/u/.netrc --ro-bind /w/.team /w/.team --chdir /w"
+            ),
+            "{line}"
+        );
+    }
+}

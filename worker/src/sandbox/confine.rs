@@ -1,0 +1,115 @@
+//! The helper between keeper and `bash`: `team-worker confine POLICY COMMAND`. It restricts itself, and with that all
+//! that it starts. Its standard input is the pipe on which the keeper hears its verdict; `bash` gets none.
+//!
+//! In a pid namespace it is the first process: it stays, reaps, and tells how `bash` ended; with it, everything in the
+//! namespace ends. Without one `bash` takes its place. It must never run `bash` when a promised layer fails.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use rustix::process::{Pid, WaitOptions};
+use teamd_shared::process::{close_inherited, deny_tracing};
+use teamd_shared::sandbox::Namespaces;
+
+use super::policy::Policy;
+use super::{Verdict, files, identity, mounts, network, syscalls};
+
+/// Confines one command: the whole program behind the hidden subcommand.
+pub(crate) fn confine_main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(2).collect();
+    let verdict = match run(&arguments) {
+        Ok(ended) => ended,
+        Err(why) => Verdict::Refused(why),
+    };
+    let text = serde_json::to_vec(&verdict).unwrap_or_default();
+    // Who does not hear it sees this process end without a verdict.
+    match rustix::io::write(io::stdin(), &text) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn run(arguments: &[OsString]) -> Result<Verdict, String> {
+    let [policy, command] = arguments else {
+        return Err("the helper wants a policy and a command".to_owned());
+    };
+    let policy: Policy = serde_json::from_slice(policy.as_encoded_bytes())
+        .map_err(|error| format!("the helper does not understand its policy: {error}"))?;
+    close_inherited().map_err(|error| format!("cannot close what it inherited: {error}"))?;
+    enclose(&policy)?;
+    let mut bash = bash(command, "bash");
+    if policy.layers.namespaces == Namespaces::None {
+        return Err(in_its_place(bash, command));
+    }
+    // Nothing in the sandbox reads the memory or the descriptors of its first process.
+    deny_tracing();
+    let started = bash.spawn().or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => self::bash(command, "sh").spawn(),
+        _ => Err(error),
+    });
+    let started = started.map_err(|error| format!("cannot start bash: {error}"))?;
+    await_end(Pid::from_child(&started)).map_err(|error| format!("cannot wait for bash: {error}"))
+}
+
+fn bash(command: &OsStr, shell: &str) -> Command {
+    let mut bash = Command::new(shell);
+    // A command that begins with a dash is no option.
+    bash.args([OsStr::new("-c"), OsStr::new("--"), command]).stdin(Stdio::null());
+    bash
+}
+
+/// Returns why it could not: else it does not return.
+fn in_its_place(mut bash: Command, command: &OsStr) -> String {
+    let error = bash.exec();
+    let error =
+        if error.kind() == io::ErrorKind::NotFound { self::bash(command, "sh").exec() } else { error };
+    format!("cannot start bash: {error}")
+}
+
+/// Puts on every layer, the outermost first.
+fn enclose(policy: &Policy) -> Result<(), String> {
+    let cannot = |what: &'static str| {
+        move |error: &dyn std::fmt::Display| format!("cannot confine it: {what}: {error}")
+    };
+    if policy.layers.namespaces == Namespaces::Own {
+        // The keeper is the only one that would end it.
+        set_pdeathsig(Signal::SIGKILL).map_err(|error| cannot("parent")(&error))?;
+        if !policy.network {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+                .map_err(|error| cannot("network")(&error))?;
+            network::bring_loopback_up().map_err(|error| cannot("network")(&error))?;
+        }
+        mounts::build(policy).map_err(|error| cannot("mounts")(&error))?;
+    }
+    rustix::thread::set_no_new_privs(true).map_err(|error| cannot("no_new_privs")(&error))?;
+    identity::drop_capabilities().map_err(|error| cannot("capabilities")(&error))?;
+    if policy.layers.landlock > 0 {
+        files::restrict(policy).map_err(|error| cannot("Landlock")(&error))?;
+    }
+    if policy.layers.seccomp {
+        // In a network namespace of its own, a command reaches only itself.
+        let sockets = policy.network || policy.layers.namespaces != Namespaces::None;
+        syscalls::restrict(sockets).map_err(|error| cannot("seccomp")(&error))?;
+    }
+    Ok(())
+}
+
+/// Reaps all that ends here, until `bash` does.
+fn await_end(bash: Pid) -> io::Result<Verdict> {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == bash => {
+                return Ok(Verdict::Ended {
+                    code: status.exit_status(),
+                    signal: status.terminating_signal(),
+                });
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What Landlock lets a command do with files, and with processes outside its sandbox.
+//!
+//! Above namespaces it says again what the mounts say. Alone it must say all of it: it only allows, so what is hidden
+//! is left out where it lies, and what is protected must not lie in what is writable.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, LandlockStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, Scope, path_beneath_rules,
+};
+use teamd_shared::sandbox::Namespaces;
+
+use super::policy::Policy;
+
+/// The newest interface that is known here; an older kernel enforces what it knows of it.
+const NEWEST: ABI = ABI::V7;
+
+/// The devices that may be written, where `/dev` is the machine's.
+const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts"];
+
+/// Restricts this process and all that it starts.
+///
+/// # Errors
+/// Why it cannot. Fits behind "error: ".
+pub(super) fn restrict(policy: &Policy) -> Result<(), String> {
+    let status = try_restrict(policy).map_err(|error| error.to_string())?;
+    if status == RulesetStatus::NotEnforced {
+        Err("the kernel does not enforce it".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
+    let all = AccessFs::from_all(NEWEST);
+    let read = AccessFs::ReadFile | AccessFs::Execute;
+    let list: BitFlags<AccessFs> = AccessFs::ReadDir.into();
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let parted = policy.layers.namespaces != Namespaces::None;
+    let (readable, devices) = match parted {
+        true => (vec![PathBuf::from("/")], vec!["/dev"]),
+        false => (all_but(&policy.hidden), DEVICES.to_vec()),
+    };
+    let mut writable: Vec<&Path> = policy.writable.iter().map(PathBuf::as_path).collect();
+    writable.push(Path::new("/dev/shm"));
+    if policy.private_tmp && parted {
+        writable.push(Path::new("/tmp"));
+    }
+    let created = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?.create()?;
+    let ruled = created
+        .add_rules(path_beneath_rules(["/"], list))?
+        .add_rules(path_beneath_rules(readable, read))?
+        .add_rules(path_beneath_rules(devices, device))?
+        .add_rules(path_beneath_rules(writable, all))?;
+    Ok(ruled.restrict_self()?.ruleset)
+}
+
+/// Returns the version of the kernel's interface, at most the newest that is known here; 0 if there is none.
+pub(super) fn version() -> u8 {
+    // It is only told to who restricts himself: a thread does, which then ends.
+    let asked = std::thread::spawn(|| {
+        let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?.create()?;
+        Ok::<_, RulesetError>(ruleset.restrict_self()?.landlock)
+    });
+    match asked.join() {
+        Ok(Ok(LandlockStatus::Available { effective_abi, .. })) => effective_abi as u8,
+        _ => 0,
+    }
+}
+
+/// Returns the topmost files and directories that hold nothing hidden.
+fn all_but(hidden: &[PathBuf]) -> Vec<PathBuf> {
+    let hidden: Vec<_> = hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let mut shown = Vec::new();
+    let mut open = vec![PathBuf::from("/")];
+    while let Some(path) = open.pop() {
+        if hidden.contains(&path) {
+            continue;
+        }
+        if !hidden.iter().any(|secret| secret.starts_with(&path)) {
+            shown.push(path);
+            continue;
+        }
+        let entries = fs::read_dir(&path).into_iter().flatten().filter_map(Result::ok);
+        // A rule holds for what a link leads to, and that stands elsewhere.
+        let entries = entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
+        open.extend(entries.map(|entry| entry.path()));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_is_left_out_and_what_lies_beside_it_is_not() {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = scratch.path().canonicalize().unwrap();
+        fs::create_dir_all(home.join(".ssh")).unwrap();
+        fs::create_dir_all(home.join(".config/gh")).unwrap();
+        fs::create_dir_all(home.join(".config/app")).unwrap();
+        drop(fs::File::create(home.join("notes")).unwrap());
+        std::os::unix::fs::symlink(home.join(".ssh"), home.join("link")).unwrap();
+        let shown = all_but(&[home.join(".ssh"), home.join(".config/gh"), home.join(".aws")]);
+        let mut near: Vec<_> = shown.iter().filter_map(|path| path.strip_prefix(&home).ok()).collect();
+        near.sort();
+        assert_eq!(near, [Path::new(".config/app"), Path::new("notes")]);
+        assert!(shown.contains(&"/usr".into()) && !shown.contains(&"/".into()));
+        assert_eq!(all_but(&[]), [Path::new("/")]);
+    }
+}

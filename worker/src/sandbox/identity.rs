@@ -1,0 +1,60 @@
+//! Who a command is: a user of the same number in a user namespace of its own, without any capability.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+
+use nix::sched::{CloneFlags, unshare};
+use rustix::process::{getegid, geteuid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
+};
+
+/// What the helper needs to build the sandbox. All of it is gone when `bash` begins.
+const NEEDED: [CapabilitySet; 3] =
+    [CapabilitySet::SYS_ADMIN, CapabilitySet::NET_ADMIN, CapabilitySet::SETPCAP];
+
+/// Enters a user namespace in which the user keeps its number, and lets the next child be the first process of a pid
+/// namespace. That child has the capabilities to build its sandbox, within that user namespace only.
+///
+/// # Errors
+/// The system's error: namespaces are not to be had, or the maps may not be written.
+pub(super) fn enter_user_and_pid_namespace() -> io::Result<()> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID)?;
+    // `user_namespaces(7)`: without this an unprivileged process may not map its group.
+    put("/proc/self/setgroups", "deny")?;
+    put("/proc/self/gid_map", &format!("{group} {group} 1"))?;
+    put("/proc/self/uid_map", &format!("{user} {user} 1"))?;
+    let sets = capabilities(None)?;
+    set_capabilities(None, CapabilitySets { inheritable: sets.permitted, ..sets })?;
+    // Who is not number 0 would lose them at `exec`.
+    NEEDED.into_iter().try_for_each(|capability| configure_capability_in_ambient_set(capability, true))?;
+    Ok(())
+}
+
+fn put(file: &str, text: &str) -> io::Result<()> {
+    OpenOptions::new().write(true).open(file)?.write_all(text.as_bytes())
+}
+
+/// Gives up every capability, for good: root is then a user that owns many files, and no more.
+///
+/// # Errors
+/// The system's error.
+pub(super) fn drop_capabilities() -> io::Result<()> {
+    // An unprivileged user outside a namespace may not, and has none to gain: `no_new_privs` sees to that.
+    if capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {
+        for number in 0..64 {
+            let capability = CapabilitySet::from_bits_retain(1 << number);
+            match capability_is_in_bounding_set(capability) {
+                Ok(true) => remove_capability_from_bounding_set(capability)?,
+                Ok(false) => {}
+                // The kernel knows no more.
+                Err(_) => break,
+            }
+        }
+    }
+    clear_ambient_capability_set()?;
+    let none = CapabilitySet::empty();
+    Ok(set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
+}

@@ -1,0 +1,84 @@
+//! The sandbox of `bash`: what the kernel refuses a command, in layers.
+//!
+//! ```text
+//! worker ─▶ keeper (outside; makes user and pid namespace) ─▶ helper (`confine`) ─▶ bash
+//!                                                             mounts, network, capabilities, Landlock, seccomp
+//! ```
+//!
+//! `policy` says what a command may do, and knows nothing of how that is enforced; the others enforce it and decide
+//! nothing. A layer that was promised and fails ends the helper before `bash` begins: nothing ever runs unconfined.
+
+mod bubblewrap;
+pub(crate) mod confine;
+mod files;
+mod identity;
+mod mounts;
+mod network;
+mod policy;
+pub(crate) mod probe;
+mod syscalls;
+mod temp;
+
+pub(crate) use policy::{Policy, Surroundings};
+pub(crate) use temp::TempDir;
+
+use std::ffi::OsStr;
+use std::io::{self, PipeReader, Read};
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+use teamd_shared::sandbox::Namespaces;
+
+/// The hidden subcommand under which the worker's binary is the helper.
+pub(crate) const SUBCOMMAND: &str = "confine";
+
+/// What the helper tells the keeper: why it could not confine the command, or how `bash` ended (as the first process
+/// of a pid namespace it outlives it).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Verdict {
+    /// Nothing was run. Fits behind "error: ".
+    Refused(String),
+    /// The exit code, or the signal.
+    Ended { code: Option<i32>, signal: Option<i32> },
+}
+
+/// Where the keeper hears the verdict.
+#[derive(Debug)]
+pub(crate) struct Hearing(PipeReader);
+
+impl Hearing {
+    /// Returns the verdict; none if `bash` was run in the place of the helper, or the helper was killed. To be called
+    /// when both have ended.
+    pub(crate) fn verdict(mut self) -> Option<Verdict> {
+        let mut text = String::new();
+        self.0.read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+}
+
+/// Makes the namespaces that only the parent of a confined command can make. Comes before the keeper denies tracing:
+/// a process that cannot be traced may not write its own maps.
+///
+/// # Errors
+/// The system's error.
+pub(crate) fn prepare(policy: &Policy) -> io::Result<()> {
+    if policy.layers.namespaces == Namespaces::Own {
+        identity::enter_user_and_pid_namespace()
+    } else {
+        Ok(())
+    }
+}
+
+/// Returns the command line of the helper, and where its verdict is heard. The caller gives it its outputs.
+///
+/// # Errors
+/// The system's error, or that `bwrap` is gone.
+pub(crate) fn command(policy: &Policy, command: &OsStr) -> io::Result<(Command, Hearing)> {
+    let (hearing, voice) = io::pipe()?;
+    let mut helper = match policy.layers.namespaces {
+        Namespaces::Own | Namespaces::None => Command::new("/proc/self/exe"),
+        Namespaces::Bubblewrap => bubblewrap::command(policy)?,
+    };
+    helper.arg(SUBCOMMAND).arg(serde_json::to_string(policy)?).arg(command).stdin(Stdio::from(voice));
+    Ok((helper, Hearing(hearing)))
+}

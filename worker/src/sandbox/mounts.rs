@@ -1,0 +1,214 @@
+//! The file system of a command: all of the machine's, read-only but for what it may write, less what is hidden.
+//!
+//! Works on a mount namespace that nobody shares. Nothing here touches a file: what is protected is mounted on itself,
+//! so that it cannot be renamed or replaced, and what is hidden is covered.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{Mode, OFlags, open, symlink};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
+};
+
+use super::policy::Policy;
+
+/// The devices of a command: those that hold nothing of the machine.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Why the file system could not be built. Fits behind "error: ".
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {verb} {}: {source}", .path.display())]
+pub(super) struct MountError {
+    verb: &'static str,
+    path: PathBuf,
+    source: Errno,
+}
+
+type Done = Result<(), MountError>;
+
+fn cannot(verb: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(Errno) -> MountError {
+    let path = path.into();
+    move |source| MountError { verb, path, source }
+}
+
+/// Builds the file system of a command in a mount namespace of its own.
+///
+/// # Errors
+/// [`MountError`] for the first step that the system refuses.
+pub(super) fn build(policy: &Policy) -> Done {
+    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)
+        .map_err(|errno| cannot("make a mount namespace for", "/")(Errno::from_raw_os_error(errno as i32)))?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .map_err(cannot("part", "/"))?;
+    let devices = open_devices()?;
+    if policy.private_tmp {
+        mount_bind(&policy.temp, "/tmp").map_err(cannot("mount", "/tmp"))?;
+    }
+    let pinned = policy.pinned.iter().filter(|path| is_plain(path));
+    for path in policy.writable.iter().filter(|path| path.exists()).chain(pinned) {
+        mount_bind_recursive(path, path).map_err(cannot("mount", path))?;
+    }
+    let tmp = PathBuf::from("/tmp");
+    let writable = || policy.writable.iter().chain(policy.private_tmp.then_some(&tmp));
+    make_read_only(|mounted| !writable().any(|path| mounted.starts_with(path)))?;
+    for path in &policy.hidden {
+        hide(path, devices.first())?;
+    }
+    for path in policy.read_only.iter().filter(|path| is_plain(path)) {
+        mount_bind_recursive(path, path).map_err(cannot("mount", path))?;
+        make_read_only(|mounted| mounted.starts_with(path))?;
+    }
+    build_devices(&devices)?;
+    // Not even root writes to the kernel there, and only processes of the command are seen.
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None).map_err(cannot("mount", "/proc"))?;
+    // This process still stands in the file system as it was before.
+    rustix::process::chdir(&policy.workspace).map_err(cannot("enter", &policy.workspace))
+}
+
+/// Tells whether something is there that can be mounted on itself: no link, of which only the target could be.
+fn is_plain(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| !found.is_symlink())
+}
+
+fn open_devices() -> Result<Vec<OwnedFd>, MountError> {
+    let device = |name: &&str| {
+        let path = Path::new("/dev").join(name);
+        open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(cannot("open", path))
+    };
+    DEVICES.iter().map(device).collect()
+}
+
+/// Mounts what a descriptor stands for, whatever covers its path by now.
+fn mount_descriptor(from: &OwnedFd, at: &Path) -> Done {
+    mount_bind(format!("/proc/self/fd/{}", from.as_raw_fd()), at).map_err(cannot("mount", at))
+}
+
+/// Covers a directory with an empty one, and anything else with a file without content.
+fn hide(path: &Path, null: Option<&OwnedFd>) -> Done {
+    let Ok(found) = path.metadata() else { return Ok(()) };
+    if !found.is_dir() {
+        return null.map_or(Ok(()), |null| mount_descriptor(null, path));
+    }
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("hidden", path, "tmpfs", flags, Some(c"size=4k,mode=0500")).map_err(cannot("hide", path))
+}
+
+/// Makes everything read-only that is mounted at certain paths.
+fn make_read_only(at: impl Fn(&Path) -> bool) -> Done {
+    let listed = fs::read("/proc/self/mountinfo").map_err(|error| MountError {
+        verb: "read",
+        path: "/proc/self/mountinfo".into(),
+        source: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    })?;
+    for line in listed.split(|&byte| byte == b'\n') {
+        let Some((path, flags)) = parse(line).filter(|(path, _)| at(path)) else { continue };
+        match mount_remount(&path, flags | MountFlags::BIND | MountFlags::RDONLY, c"") {
+            // Nobody gets there by this path: something covers it, or this user may not.
+            Ok(()) | Err(Errno::INVAL | Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(errno) => return Err(cannot("make read-only", path)(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Returns where something is mounted, and the flags that must not be lost (`proc_pid_mountinfo(5)`, fields 5 and 6).
+fn parse(line: &[u8]) -> Option<(PathBuf, MountFlags)> {
+    let mut fields = line.split(|&byte| byte == b' ').skip(4);
+    let path = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
+    let mut flags = MountFlags::empty();
+    for option in fields.next()?.split(|&byte| byte == b',') {
+        flags |= match option {
+            b"nosuid" => MountFlags::NOSUID,
+            b"nodev" => MountFlags::NODEV,
+            b"noexec" => MountFlags::NOEXEC,
+            b"noatime" => MountFlags::NOATIME,
+            b"nodiratime" => MountFlags::NODIRATIME,
+            b"relatime" => MountFlags::RELATIME,
+            _ => MountFlags::empty(),
+        };
+    }
+    Some((path, flags))
+}
+
+/// Spaces, tabs, newlines and backslashes stand there as three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits =
+            behind.get(..3).filter(|_| first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &behind[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    bytes
+}
+
+/// A `/dev` with the devices that every program expects, terminals and shared memory of its own, and nothing else: root
+/// could write to a disk by its device.
+fn build_devices(devices: &[OwnedFd]) -> Done {
+    let dev = Path::new("/dev");
+    let tmpfs = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount("dev", dev, "tmpfs", tmpfs, Some(c"mode=0755,size=64k")).map_err(cannot("mount", dev))?;
+    for (name, device) in DEVICES.iter().zip(devices) {
+        let path = dev.join(name);
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        drop(open(&path, flags, Mode::from_raw_mode(0o600)).map_err(cannot("make", &path))?);
+        mount_descriptor(device, &path)?;
+    }
+    for (target, name) in [
+        ("/proc/self/fd", "fd"),
+        ("fd/0", "stdin"),
+        ("fd/1", "stdout"),
+        ("fd/2", "stderr"),
+        ("pts/ptmx", "ptmx"),
+    ] {
+        symlink(target, dev.join(name)).map_err(cannot("make", dev.join(name)))?;
+    }
+    let own = MountFlags::NOSUID | MountFlags::NODEV;
+    let folders = [
+        ("pts", "devpts", MountFlags::NOSUID | MountFlags::NOEXEC, c"newinstance,ptmxmode=0666,mode=0620"),
+        ("shm", "tmpfs", own, c"mode=1777"),
+    ];
+    for (name, kind, flags, options) in folders {
+        let path = dev.join(name);
+        rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755)).map_err(cannot("make", &path))?;
+        mount(kind, &path, kind, flags, Some(options)).map_err(cannot("mount", path))?;
+    }
+    mount_remount(dev, tmpfs | MountFlags::BIND | MountFlags::RDONLY, c"")
+        .map_err(cannot("make read-only", dev))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_is_read() {
+        let line =
+            b"36 35 98:0 /mnt1 /mnt/a\\040b ro,nosuid,noatime master:1 - ext3 /dev/root rw,errors=continue";
+        let (path, flags) = parse(line).unwrap();
+        assert_eq!(path, Path::new("/mnt/a b"));
+        assert_eq!(flags, MountFlags::NOSUID | MountFlags::NOATIME);
+        assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn what_only_looks_escaped_stays() {
+        assert_eq!(unescape(b"a\\134b\\9z\\"), b"a\\b\\9z\\");
+    }
+}

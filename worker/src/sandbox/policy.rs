@@ -1,0 +1,245 @@
+//! What a command may do, pure: from the mode, the gate and where things lie.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use teamd_shared::member::{Gate, Sandbox, SandboxMode};
+use teamd_shared::sandbox::Layers;
+
+/// What nobody but the user reads, below a home directory: keys and what tools keep of them.
+const SECRETS: [&str; 30] = [
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".netrc",
+    ".password-store",
+    ".git-credentials",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".vault-token",
+    ".docker/config.json",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".terraform.d/credentials.tfrc.json",
+    ".claude/.credentials.json",
+    ".claude.json",
+    ".codex/auth.json",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/git/credentials",
+    ".config/op",
+    ".config/rclone",
+    ".config/containers/auth.json",
+    ".local/share/keyrings",
+    ".composer/auth.json",
+];
+
+/// What of a repository is run or believed by the next `git` of the user: the rest of `.git` may be written.
+const GIT_SETTINGS: [&str; 3] = [".git/hooks", ".git/config", ".git/config.worktree"];
+
+/// Where things lie. All paths are absolute and without links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Surroundings {
+    /// The directory that commands work in.
+    pub(crate) workspace: PathBuf,
+    /// The team directory.
+    pub(crate) team_dir: PathBuf,
+    /// The directory that commands may always write, as long as the life lasts.
+    pub(crate) temp: PathBuf,
+    /// The home directories of the user: what the environment says, and what the system says.
+    pub(crate) homes: Vec<PathBuf>,
+}
+
+/// What one command may do. Read by the helper from its command line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Policy {
+    /// The layers to enforce it with.
+    pub(crate) layers: Layers,
+    /// Where it begins.
+    pub(crate) workspace: PathBuf,
+    /// The directory for what is temporary.
+    pub(crate) temp: PathBuf,
+    /// Whether that directory is `/tmp` for it.
+    pub(crate) private_tmp: bool,
+    /// What it may write, with all that lies below.
+    pub(crate) writable: Vec<PathBuf>,
+    /// What it may not write, though it lies below one of those.
+    pub(crate) read_only: Vec<PathBuf>,
+    /// What lies on the way from a writable directory to one of those: it stays where it is.
+    pub(crate) pinned: Vec<PathBuf>,
+    /// What it may not read.
+    pub(crate) hidden: Vec<PathBuf>,
+    /// Whether it has the network of the machine.
+    pub(crate) network: bool,
+}
+
+impl Policy {
+    /// Says what a command may do; none: whatever the user may.
+    pub(crate) fn of(sandbox: &Sandbox, gate: Gate, around: &Surroundings, layers: Layers) -> Option<Self> {
+        if sandbox.mode == SandboxMode::Off && gate == Gate::Open {
+            return None;
+        }
+        let writes = gate == Gate::Open && sandbox.mode == SandboxMode::WorkspaceWrite;
+        let mut writable = vec![around.temp.clone()];
+        if writes {
+            writable.push(around.workspace.clone());
+            writable.extend(sandbox.writable.iter().map(PathBuf::from).filter(|path| path.is_absolute()));
+        }
+        let is_writable = |path: &Path| writable.iter().any(|above| path.starts_with(above));
+        let beside = around.team_dir.with_file_name("team.toml");
+        let settings = GIT_SETTINGS.iter().map(|file| around.workspace.join(file));
+        let mut read_only = vec![around.team_dir.clone(), beside];
+        read_only.extend(settings);
+        read_only.retain(|path| is_writable(path));
+        let pinned = on_the_way(&writable, &read_only);
+        let secrets = around.homes.iter().flat_map(|home| SECRETS.iter().map(|secret| home.join(secret)));
+        Some(Self {
+            layers,
+            workspace: around.workspace.clone(),
+            temp: around.temp.clone(),
+            private_tmp: !needs_tmp(around, sandbox),
+            network: writes && !sandbox.no_network,
+            hidden: secrets.collect(),
+            writable,
+            read_only,
+            pinned,
+        })
+    }
+
+    /// Tells whether nothing that the command may write holds the team directory.
+    pub(crate) fn is_apart(&self, team_dir: &Path) -> bool {
+        !self.writable.iter().any(|path| team_dir.starts_with(path) || path.starts_with(team_dir))
+    }
+
+    /// Returns the directory for what is temporary as the command sees it.
+    pub(crate) fn temp_inside(&self) -> &Path {
+        let own = self.private_tmp && self.layers.namespaces != teamd_shared::sandbox::Namespaces::None;
+        if own { Path::new("/tmp") } else { &self.temp }
+    }
+}
+
+/// Tells whether something that a command needs lies below `/tmp`: then that cannot be its own.
+fn needs_tmp(around: &Surroundings, sandbox: &Sandbox) -> bool {
+    let tmp = Path::new("/tmp");
+    let named = sandbox.writable.iter().map(Path::new);
+    let places = [around.workspace.as_path(), &around.team_dir].into_iter();
+    let mut needed = places.chain(around.homes.iter().map(PathBuf::as_path)).chain(named);
+    needed.any(|path| path.starts_with(tmp) || tmp.starts_with(path))
+}
+
+/// Returns the directories strictly between a writable one and a protected one below it, from the top down. If one of
+/// them could be renamed, another could take its name, and what is protected would be replaced.
+fn on_the_way(writable: &[PathBuf], read_only: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for protected in read_only {
+        for above in writable.iter().filter(|above| protected.starts_with(above)) {
+            let between = protected.ancestors().skip(1).take_while(|path| path != above);
+            found.extend(between.map(Path::to_owned));
+        }
+    }
+    found.sort();
+    found.dedup();
+    found.retain(|path| !writable.contains(path));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use teamd_shared::sandbox::Namespaces;
+
+    const LAYERS: Layers = Layers { namespaces: Namespaces::Own, landlock: 7, seccomp: true };
+
+    fn around(workspace: &str, team_dir: &str) -> Surroundings {
+        Surroundings {
+            workspace: workspace.into(),
+            team_dir: team_dir.into(),
+            temp: "/var/tmp/t".into(),
+            homes: vec!["/home/u".into()],
+        }
+    }
+
+    fn policy(sandbox: &Sandbox, gate: Gate) -> Option<Policy> {
+        Policy::of(sandbox, gate, &around("/home/u/web", "/home/u/web/.team"), LAYERS)
+    }
+
+    fn paths(paths: &[PathBuf]) -> Vec<&str> {
+        paths.iter().map(|path| path.to_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn an_open_gate_lets_the_workspace_be_written_but_not_what_commands_or_settings_stand_in() {
+        let policy = policy(&Sandbox::default(), Gate::Open).unwrap();
+        assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web"]);
+        let settings = [".git/hooks", ".git/config", ".git/config.worktree"];
+        let expected: Vec<_> = [".team", "team.toml"]
+            .into_iter()
+            .chain(settings)
+            .map(|file| format!("/home/u/web/{file}"))
+            .collect();
+        assert_eq!(paths(&policy.read_only), expected);
+        assert_eq!(paths(&policy.pinned), ["/home/u/web/.git"]);
+        assert!(policy.network && policy.private_tmp);
+        assert!(policy.hidden.contains(&"/home/u/.ssh".into()));
+    }
+
+    #[test]
+    fn a_closed_gate_leaves_the_temporary_directory_and_no_network_in_every_mode() {
+        for mode in [SandboxMode::WorkspaceWrite, SandboxMode::ReadOnly, SandboxMode::Off] {
+            let sandbox = Sandbox { mode, no_network: false, writable: vec!["/home/u/.cargo".to_owned()] };
+            let closed = policy(&sandbox, Gate::Closed).unwrap();
+            assert_eq!((paths(&closed.writable), closed.network), (vec!["/var/tmp/t"], false), "{mode:?}");
+        }
+        let sandbox = Sandbox { mode: SandboxMode::ReadOnly, ..Sandbox::default() };
+        assert_eq!(policy(&sandbox, Gate::Open), policy(&Sandbox::default(), Gate::Closed));
+    }
+
+    #[test]
+    fn only_what_is_off_by_name_is_not_confined() {
+        let off = Sandbox { mode: SandboxMode::Off, ..Sandbox::default() };
+        assert_eq!(policy(&off, Gate::Open), None);
+    }
+
+    #[test]
+    fn what_is_allowed_by_name_may_be_written_and_the_network_taken_away() {
+        let writable = vec!["/home/u/.cargo".to_owned(), "relative".to_owned()];
+        let sandbox = Sandbox { no_network: true, writable, ..Sandbox::default() };
+        let policy = policy(&sandbox, Gate::Open).unwrap();
+        assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web", "/home/u/.cargo"]);
+        assert!(!policy.network);
+    }
+
+    #[test]
+    fn each_parent_of_what_is_protected_stays_where_it_is() {
+        let around = around("/home/u", "/home/u/a/b/.team");
+        let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
+        assert_eq!(paths(&policy.pinned), ["/home/u/.git", "/home/u/a", "/home/u/a/b"]);
+        assert!(!policy.is_apart(&around.team_dir));
+    }
+
+    #[test]
+    fn a_team_directory_elsewhere_is_apart() {
+        let around = around("/home/u/web", "/home/u/.local/state/teamd/1");
+        let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
+        assert!(policy.is_apart(&around.team_dir));
+        assert!(!policy.read_only.contains(&around.team_dir));
+    }
+
+    #[test]
+    fn tmp_is_the_commands_own_unless_something_lies_there() {
+        let inside = around("/tmp/x/work", "/tmp/x/work/.team");
+        let policy = Policy::of(&Sandbox::default(), Gate::Open, &inside, LAYERS).unwrap();
+        assert_eq!(policy.temp_inside(), Path::new("/var/tmp/t"));
+        let sandbox = Sandbox { writable: vec!["/tmp".to_owned()], ..Sandbox::default() };
+        let named = Policy::of(&sandbox, Gate::Open, &around("/w", "/w/.team"), LAYERS).unwrap();
+        assert!(!named.private_tmp);
+        let own = Policy::of(&Sandbox::default(), Gate::Open, &around("/w", "/w/.team"), LAYERS).unwrap();
+        assert_eq!(own.temp_inside(), Path::new("/tmp"));
+    }
+}

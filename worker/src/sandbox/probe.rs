@@ -1,0 +1,180 @@
+//! Finding out which layers work here, by using them: a keeper confines a child as it would confine a command.
+//!
+//! `team-worker probe` prints what it found as one JSON object. With `--attack` that child also tries to break out, so
+//! that nobody has to believe in a layer that is merely there. Nothing of this is used while commands run.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use teamd_shared::member::{Gate, Sandbox};
+use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe};
+
+use super::policy::{Policy, Surroundings};
+use super::{TempDir, bubblewrap};
+use crate::args::ProbeArgs;
+use crate::keeper::{self, Report};
+
+mod attack;
+
+pub(crate) use attack::attack_main;
+
+/// Takes layers away, to try what is left: a list of `namespaces`, `bwrap`, `landlock`, `seccomp`. For diagnosis.
+const LAYERS_VARIABLE: &str = "TEAM_SANDBOX_LAYERS";
+
+/// Milliseconds that a trial may take.
+const PATIENCE_MS: &str = "10000";
+
+/// Probes: the whole program behind the hidden subcommand.
+pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
+    let found = Scratch::make().and_then(|scratch| {
+        let (layers, missing) = scratch.layers();
+        let attacks = if args.attack { scratch.attack(layers)? } else { Vec::new() };
+        Ok(Probe { layers, missing, attacks })
+    });
+    let said = found.and_then(|probe| {
+        let mut line = serde_json::to_vec(&probe)?;
+        line.push(b'\n');
+        rustix::io::write(io::stdout(), &line)?;
+        Ok(())
+    });
+    match said {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("cannot probe: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Places that look like those of a team: a workspace with a team directory in it, and a home with a secret.
+struct Scratch {
+    places: Surroundings,
+    home: PathBuf,
+    _folder: TempDir,
+}
+
+impl Scratch {
+    fn make() -> io::Result<Self> {
+        let id = format!("probe-{}", std::process::id());
+        let folder = TempDir::create(&std::env::temp_dir(), &id)?;
+        let at = |name: &str| folder.path().join(name);
+        for name in ["work", "work/.team", "apart", "temp", "home", "home/.ssh"] {
+            std::fs::create_dir(at(name))?;
+        }
+        for file in ["work/.team/journal", "apart/journal", "work/team.toml", "home/notes", "home/.ssh/key"] {
+            File::create_new(at(file))?.write_all(b"untouched\n")?;
+        }
+        let places = Surroundings {
+            workspace: at("work"),
+            team_dir: at("work/.team"),
+            temp: at("temp"),
+            homes: vec![at("home")],
+        };
+        Ok(Self { places, home: at("home"), _folder: folder })
+    }
+
+    /// Returns what works, and why something does not.
+    fn layers(&self) -> (Layers, Vec<String>) {
+        let allowed = std::env::var(LAYERS_VARIABLE).ok();
+        let may = |layer: &str| allowed.as_ref().is_none_or(|list| list.split(',').any(|word| word == layer));
+        let mut missing: Vec<String> = ["namespaces", "bwrap", "landlock", "seccomp"]
+            .into_iter()
+            .filter(|layer| !may(layer))
+            .map(|layer| format!("{layer}: taken away by {LAYERS_VARIABLE}"))
+            .collect();
+        let none = Layers::default();
+        let landlock = if may("landlock") { super::files::version() } else { 0 };
+        let own = Layers { namespaces: Namespaces::Own, landlock, seccomp: may("seccomp") };
+        // The usual case takes one trial.
+        if may("namespaces") && own.landlock > 0 && own.seccomp && self.works(own).is_ok() {
+            return (own, missing);
+        }
+        let mut works = |name: &str, layers: Layers| {
+            may(name) && self.works(layers).map_err(|why| missing.push(format!("{name}: {why}"))).is_ok()
+        };
+        let namespaces = if works("namespaces", Layers { namespaces: Namespaces::Own, ..none }) {
+            Namespaces::Own
+        } else if works("bwrap", Layers { namespaces: Namespaces::Bubblewrap, ..none }) {
+            Namespaces::Bubblewrap
+        } else {
+            Namespaces::None
+        };
+        let landlock = if works("landlock", Layers { landlock, ..none }) { landlock } else { 0 };
+        let seccomp = works("seccomp", Layers { seccomp: true, ..none });
+        (Layers { namespaces, landlock, seccomp }, missing)
+    }
+
+    fn works(&self, layers: Layers) -> Result<(), String> {
+        if layers.namespaces == Namespaces::Bubblewrap && bubblewrap::program().is_none() {
+            return Err("it is not installed".to_owned());
+        }
+        if layers == Layers::default() {
+            return Err("the kernel has none".to_owned());
+        }
+        self.run(layers, Gate::Closed, "true").map(drop)
+    }
+
+    /// Runs a command under a keeper, as a worker does; returns what it said.
+    fn run(&self, layers: Layers, gate: Gate, command: &str) -> Result<String, String> {
+        let policy =
+            Policy::of(&Sandbox::default(), gate, &self.places, layers).ok_or("there is no policy")?;
+        let (report, said) = keep(&policy, command).map_err(|error| format!("cannot try: {error}"))?;
+        match report {
+            Some(Report { code: Some(0), error: None, .. }) => Ok(said),
+            Some(Report { error: Some(why), .. }) => Err(why),
+            other => Err(format!("a child ended with {other:?}: {said}")),
+        }
+    }
+
+    fn attack(&self, layers: Layers) -> io::Result<Vec<Attack>> {
+        let own = std::env::current_exe()?;
+        let scratch = self.home.parent().unwrap_or(&self.home);
+        // Where namespaces do not part the two, a team directory is made outside the workspace.
+        let team = if layers.namespaces == Namespaces::None { "apart" } else { "work/.team" };
+        let command = |kind: &str| {
+            format!("{} attack {kind} --team {team} {} {}", quoted(&own), quoted(scratch), std::process::id())
+        };
+        let mut attacks = Vec::new();
+        for (gate, kind) in [(Gate::Open, ""), (Gate::Closed, "--closed")] {
+            let said = self.run(layers, gate, &command(kind)).map_err(io::Error::other)?;
+            attacks.extend(said.lines().filter_map(|line| serde_json::from_str::<Attack>(line).ok()));
+        }
+        if attacks.is_empty() {
+            return Err(io::Error::other("the attacks could not be run"));
+        }
+        Ok(attacks)
+    }
+}
+
+/// Starts a keeper and waits for its report, and for what the command said.
+fn keep(policy: &Policy, command: &str) -> io::Result<(Option<Report>, String)> {
+    let (mut ours, theirs) = UnixStream::pair()?;
+    let mut keeper = Command::new("/proc/self/exe");
+    keeper.args([
+        keeper::SUBCOMMAND,
+        "--timeout-ms",
+        PATIENCE_MS,
+        "--policy",
+        &serde_json::to_string(policy)?,
+    ]);
+    keeper.args(["--", command]).current_dir(&policy.workspace).env("TMPDIR", policy.temp_inside());
+    keeper.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::piped());
+    let mut child = keeper.spawn()?;
+    // The end that is the keeper's must be the keeper's alone, or its end would not be heard.
+    drop(keeper);
+    let (mut said, mut report) = (String::new(), String::new());
+    if let Some(mut output) = child.stderr.take() {
+        output.read_to_string(&mut said)?;
+    }
+    ours.read_to_string(&mut report)?;
+    child.wait()?;
+    Ok((serde_json::from_str(&report).ok(), said))
+}
+
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"))
+}

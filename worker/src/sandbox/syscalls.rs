@@ -1,0 +1,155 @@
+//! Which system calls a command may not make: those that reach past every other layer.
+//!
+//! Ordinary programs use none of them, or go on without: `socketpair`, pipes, TCP, threads and `fork` are left alone.
+
+use std::collections::BTreeMap;
+
+use nix::libc;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter, sock_filter,
+};
+
+/// System calls that are refused whatever their arguments: tracing, reading and borrowing from other processes, queues
+/// that no filter sees, mounts, keys, and what loads programs into the kernel.
+const REFUSED: [libc::c_long; 38] = [
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_setns,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_bpf,
+    libc::SYS_userfaultfd,
+    libc::SYS_perf_event_open,
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_syslog,
+    libc::SYS_quotactl,
+];
+
+/// The flags of `clone(2)` and `unshare(2)` that make a namespace: in one of its own, a command has capabilities.
+const NEW_NAMESPACE: [libc::c_int; 8] = [
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    CLONE_NEWTIME,
+];
+
+/// For `unshare` alone: to `clone` these bits are the signal that tells of the end.
+const CLONE_NEWTIME: libc::c_int = 0x80;
+
+/// The terminal requests that type for the user.
+const TYPES_FOR_THE_USER: [u64; 2] = [0x5412, 0x541c];
+
+/// Filters the system calls of this process and of all that it starts. Without `network` no socket of any family is
+/// made.
+///
+/// # Errors
+/// Why it cannot. Fits behind "error: ".
+pub(super) fn restrict(network: bool) -> Result<(), String> {
+    let apply = || {
+        apply_filter(&refusing(network)?)?;
+        apply_filter(&unknown())
+    };
+    apply().map_err(|error: seccompiler::Error| error.to_string())
+}
+
+/// Refuses with EPERM. Another architecture's calls kill the process: their numbers mean something else.
+fn refusing(network: bool) -> Result<BpfProgram, seccompiler::Error> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.map(|call| (call, Vec::new())).into();
+    // A rule without an exception refuses every family.
+    let families: &[libc::c_int] =
+        if network { &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK] } else { &[] };
+    let others = families.iter().map(|&family| condition(0, SeccompCmpOp::Ne, bits(family)));
+    let others = others.collect::<Result<Vec<_>, _>>()?;
+    rules.insert(
+        libc::SYS_socket,
+        if others.is_empty() { Vec::new() } else { vec![SeccompRule::new(others)?] },
+    );
+    for call in [libc::SYS_clone, libc::SYS_unshare] {
+        let flags =
+            NEW_NAMESPACE.into_iter().filter(|&flag| call == libc::SYS_unshare || flag != CLONE_NEWTIME);
+        let any = flags.map(|flag| rule(0, SeccompCmpOp::MaskedEq(bits(flag)), bits(flag)));
+        rules.insert(call, any.collect::<Result<_, _>>()?);
+    }
+    let typing = TYPES_FOR_THE_USER.map(|request| rule(1, SeccompCmpOp::Eq, request));
+    rules.insert(libc::SYS_ioctl, typing.into_iter().collect::<Result<_, _>>()?);
+    // The limits of another process: one could end it.
+    rules.insert(libc::SYS_prlimit64, vec![rule(0, SeccompCmpOp::Ne, 0)?]);
+    let refuse = SeccompAction::Errno(bits(libc::EPERM) as u32);
+    let arch = std::env::consts::ARCH.try_into()?;
+    Ok(SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?.try_into()?)
+}
+
+/// Says ENOSYS where a program then does the same in another way: to `clone3`, whose flags no filter can read, and to
+/// the second set of numbers that x86-64 has (x32).
+fn unknown() -> BpfProgram {
+    const X32: u32 = 0x4000_0000;
+    const RET: u16 = 0x06;
+    let clone3 = bits(435) as u32;
+    vec![
+        // The number of the call is the first word of `struct seccomp_data`.
+        sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
+        sock_filter { code: 0x35, jt: 2, jf: 0, k: X32 },
+        sock_filter { code: 0x15, jt: 1, jf: 0, k: clone3 },
+        sock_filter { code: RET, jt: 0, jf: 0, k: SeccompAction::Allow.into() },
+        sock_filter { code: RET, jt: 0, jf: 0, k: SeccompAction::Errno(bits(libc::ENOSYS) as u32).into() },
+    ]
+}
+
+fn rule(argument: u8, is: SeccompCmpOp, value: u64) -> Result<SeccompRule, seccompiler::Error> {
+    Ok(SeccompRule::new(vec![condition(argument, is, value)?])?)
+}
+
+/// The kernel looks at the lower half of these arguments only.
+fn condition(argument: u8, is: SeccompCmpOp, value: u64) -> Result<SeccompCondition, seccompiler::Error> {
+    Ok(SeccompCondition::new(argument, SeccompCmpArgLen::Dword, is, value)?)
+}
+
+/// Constants of the C library have a sign; none of these is negative.
+fn bits(constant: libc::c_int) -> u64 {
+    u64::from(constant.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filters_are_small_enough_for_the_kernel() {
+        for network in [true, false] {
+            let length = refusing(network).unwrap().len();
+            assert!((100..1000).contains(&length), "{length}");
+        }
+    }
+}

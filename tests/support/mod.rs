@@ -7,6 +7,7 @@ mod lead;
 pub(crate) mod look;
 pub(crate) mod model_server;
 pub(crate) mod process;
+pub(crate) mod terminal;
 
 use std::ffi::OsStr;
 use std::io::Write;

@@ -30,6 +30,9 @@ const PAST: usize = 100;
 /// How long the prompt waits for what a command prints. A shutdown may take longer: then it is printed above.
 const COMMAND: Duration = Duration::from_secs(1);
 
+/// The model that is built in.
+const SCRIPT: &str = "script";
+
 /// What happened.
 enum Happened {
     Typed(Key),
@@ -119,6 +122,12 @@ impl Session<'_> {
             DIM,
             format_args!("{name} ({model}) {how}; /help lists the commands, Ctrl-D leaves"),
         ));
+        if begun && model == SCRIPT {
+            self.context.out.note(
+                "it runs the built-in `script` model, which does what lines such as `//bash make` say; `--model` or a key \
+                 gives it another one",
+            );
+        }
         let heard = self.follow.conversation()?;
         let past = heard.entries.len().saturating_sub(last);
         self.view.past(&heard.entries[..past], &heard.live);

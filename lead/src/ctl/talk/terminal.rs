@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
-use rustix::io::ioctl_fionread;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
@@ -178,7 +178,11 @@ impl Terminal {
 
     /// Tells whether the editor has not read yet what it was given.
     fn is_unread(&self) -> bool {
-        self.editor.as_ref().is_some_and(|reads| ioctl_fionread(reads).is_ok_and(|bytes| bytes > 0))
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // To ask so, and not how many bytes are there, also counts what is still on its way through the kernel.
+        self.editor.as_ref().is_some_and(|reads| {
+            poll(&mut [PollFd::new(reads, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

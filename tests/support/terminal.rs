@@ -1,0 +1,97 @@
+//! A pseudo-terminal in which a program runs, as at a person's desk.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use nix::pty::{Winsize, openpty};
+
+use super::{Team, poll_until};
+
+/// A program at a terminal.
+pub(crate) struct Terminal {
+    child: Child,
+    keys: File,
+    shown: Arc<Mutex<String>>,
+}
+
+impl Terminal {
+    /// Starts `teamctl` at a terminal of its own.
+    pub(crate) fn teamctl(team: &Team, args: &[&str]) -> Self {
+        let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        let ends = openpty(&size, None).unwrap();
+        let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
+        let mut command: Command = team.command(env!("CARGO_BIN_EXE_teamctl"), args);
+        command
+            .env("TERM", "xterm")
+            .stdin(end(&ends.slave))
+            .stdout(end(&ends.slave))
+            .stderr(end(&ends.slave));
+        let child = command.process_group(0).spawn().unwrap();
+        drop((command, ends.slave));
+        let (keys, shown) = (File::from(ends.master), Arc::new(Mutex::new(String::new())));
+        let (mut screen, all) = (keys.try_clone().unwrap(), Arc::clone(&shown));
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(length @ 1..) = screen.read(&mut piece) {
+                all.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..length]));
+            }
+        });
+        Self { child, keys, shown }
+    }
+
+    /// Presses keys.
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Types a line.
+    pub(crate) fn line(&mut self, line: &str) {
+        self.press(&format!("{line}\r"));
+    }
+
+    /// All that was ever shown, with what moves the cursor.
+    pub(crate) fn shown(&self) -> String {
+        self.shown.lock().unwrap().clone()
+    }
+
+    /// Waits until a text is shown that was not shown before `since`.
+    pub(crate) fn until_after(&self, since: usize, text: &str) {
+        let found = poll_until(&mut || self.shown()[since..].contains(text));
+        assert!(found, "waited in vain for {text:?} in {:?}", self.shown());
+    }
+
+    /// Waits until a text is shown.
+    pub(crate) fn until(&self, text: &str) {
+        self.until_after(0, text);
+    }
+
+    /// Where the output is now.
+    pub(crate) fn mark(&self) -> usize {
+        self.shown().len()
+    }
+
+    /// Whether the terminal echoes keys and waits for whole lines, as it did before.
+    pub(crate) fn is_as_before(&self) -> bool {
+        use nix::sys::termios::{LocalFlags, tcgetattr};
+        tcgetattr(&self.keys).unwrap().local_flags.contains(LocalFlags::ECHO | LocalFlags::ICANON)
+    }
+
+    /// Waits until the program ends, and returns its exit code.
+    pub(crate) fn finish(mut self) -> Option<i32> {
+        let ended = poll_until(&mut || self.child.try_wait().unwrap().is_some());
+        assert!(ended, "it did not end: {:?}", self.shown());
+        assert!(self.is_as_before(), "the terminal was not set back");
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // A test that failed leaves nobody behind.
+        drop(self.child.kill());
+    }
+}

@@ -37,6 +37,15 @@ fn without_namespaces_the_team_directory_is_made_in_the_state_directory() {
     assert_eq!(team.does("alice", "/bash pwd")[0]["content"].as_str(), root.to_str());
     team.kill_daemon();
     team.teamd(["start"]).ok();
+    // A tool can replace the link: whoever comes that way is told.
+    std::fs::remove_file(&link).unwrap();
+    std::fs::create_dir(&link).unwrap();
+    let error = team.teamctl(["status"]).run_failed().stderr;
+    assert!(error.contains("does not lead to the team directory of this workspace"), "{error}");
+    assert!(error.contains("hint: "), "{error}");
+    std::fs::remove_dir(&link).unwrap();
+    // The daemon of this workspace is found again.
+    assert!(team.teamd(["start"]).ok().stdout.contains("already running"));
     team.teamctl(["shutdown", "alice"]).ok();
 }
 

@@ -2,11 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a helper that finds nothing fails as the test does that calls it")]
 
 mod adopt;
-<<<<<<< HEAD
 mod agents;
-=======
 mod chat;
->>>>>>> refs/heads/chat
 mod ctl;
 mod disk;
 mod documents;

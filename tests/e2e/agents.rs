@@ -224,8 +224,9 @@ fn a_teammate_whose_context_is_full_answers_a_shutdown() {
     server.says("SUMMARY");
     server.calls("shutdown_response", json!({"request_id": id, "approve": true, "reason": "full"}));
     team.release();
-    let result = running.finish().ok().json();
-    assert_eq!(result["results"][0]["reason"], "full", "{result}");
+    running.finish().ok();
+    let answered = team.request(&id);
+    assert_eq!((&answered["reason"], &answered["status"]), (&json!("full"), &json!("approved")));
     assert_eq!(team.entries("alice", "compacted").len(), 1);
     assert!(server.last().mentions(&id), "the open request is in what is left");
 }
@@ -271,5 +272,62 @@ fn what_the_workspace_says_to_agents_and_who_is_there_stands_in_the_instructions
         for part in ["Use tabs", "You are alice, the coder", "bob", "shutdown_response", "plan_approval"] {
             assert!(system.contains(part), "{part}: {system}");
         }
+    }
+}
+
+/// What the whole is for: a person says a sentence, and a team does the rest; the person decides about the plan.
+#[test]
+fn a_person_says_what_shall_happen_and_the_team_does_it() {
+    for api in BOTH {
+        let mut told = 0;
+        let server = ModelServer::answering(move |request| match () {
+            () if request.is_of_lead() => {
+                told += 1;
+                lead_says(request, told)
+            }
+            () if request.mentions("edited sum.txt") => Reply::text("fixed: 2 + 2 is 4 now"),
+            () if request.mentions("approved") => {
+                let edit = json!({"path": "sum.txt", "old_text": "5", "new_text": "4"});
+                Reply::call("edit_file", edit)
+            }
+            () => Reply::call("plan_approval", json!({"plan": "replace the 5 in sum.txt by a 4"})),
+        });
+        let team = server.team().with("TEAM_MODEL", api.model());
+        team.write("sum.txt", "2 + 2 = 5\n");
+        let chat = team.start_chat("Let alice fix sum.txt; she must submit a plan first. Shut her down when she is done.");
+        let plan = team.until_planned("alice");
+        assert_eq!(team.text("sum.txt"), "2 + 2 = 5\n");
+        // No terminal: the lead agent is told that a person is needed, and so is whoever reads along.
+        let refused = || team.results("lead").iter().any(|result| result["is_error"] == true);
+        team.until("the lead to be told", refused);
+        team.teamctl(["approve", &plan]).ok();
+        let said = chat.finish();
+        team.until("alice to be gone", || team.status("alice") == "shutdown");
+        assert_eq!(team.text("sum.txt"), "2 + 2 = 4\n");
+        team.until("the person to be told", || {
+            team.entries("lead", "answer").iter().any(|answer| answer.to_string().contains("alice is gone"))
+        });
+        assert_eq!(team.pid("alice"), 0);
+        assert_eq!(said.code, Some(0), "{said:?}");
+    }
+}
+
+/// A lead agent that does as it is told, step by step.
+fn lead_says(request: &crate::support::model_server::Request, step: usize) -> Reply {
+    match step {
+        1 => {
+            let prompt = "Fix sum.txt: two and two is four.";
+            let input = json!({"name": "alice", "role": "coder", "prompt": prompt, "plan": true});
+            Reply::call("spawn_teammate", input)
+        }
+        2 => Reply::text("alice has begun."),
+        3 => match request.plan_id() {
+            Some(id) => Reply::call("plan_approval", json!({"request_id": id, "approve": true})),
+            None => Reply::text("no plan is here"),
+        },
+        4 => Reply::text("You have to decide about the plan."),
+        5 => Reply::call("shutdown_request", json!({"teammate": "alice"})),
+        6 => Reply::text("alice has fixed it, and is asked to leave."),
+        _ => Reply::text("alice is gone."),
     }
 }

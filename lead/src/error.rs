@@ -91,6 +91,14 @@ impl From<DirError> for CommandError {
             }
             DirError::Link(_) | DirError::NotAFile(_) => Self::new(ExitCode::Failed, message)
                 .hint("find out who put it there, and move it out of the team directory"),
+            DirError::Replaced { ref path, ref place } => {
+                let put_back = format!(
+                    "a tool may have replaced the link: move away what is there, and `ln -s {} {}`",
+                    place.display(),
+                    path.display()
+                );
+                Self::new(ExitCode::Failed, message).hint(put_back)
+            }
             DirError::NotADirectory(_) => {
                 Self::new(ExitCode::Failed, message).hint("`--team-dir DIR` names the team directory")
             }

@@ -61,8 +61,11 @@ impl std::fmt::Debug for Environment {
     }
 }
 
+/// Beside those that are used here, what other services' keys are called.
 fn is_secret(name: &[u8]) -> bool {
-    SECRETS.iter().any(|secret| secret.as_bytes() == name)
+    const ENDINGS: [&str; 4] = ["_API_KEY", "_API_TOKEN", "_AUTH_TOKEN", "_SECRET_ACCESS_KEY"];
+    let known = SECRETS.iter().any(|secret| secret.as_bytes() == name);
+    known || ENDINGS.iter().any(|ending| name.ends_with(ending.as_bytes()))
 }
 
 /// Reads the umask where the kernel shows it without changing it (Linux 4.7), else sets it and sets it back.
@@ -89,6 +92,7 @@ mod tests {
             umask: 0o22,
         };
         assert!(is_secret(b"ANTHROPIC_API_KEY") && !is_secret(b"PATH"));
+        assert!(is_secret(b"MISTRAL_API_KEY") && is_secret(b"AWS_SECRET_ACCESS_KEY") && !is_secret(b"KEY"));
         assert!(!format!("{environment:?}").contains("sk-secret"));
         assert_eq!(environment.variables().count(), 1);
         let mut environment = environment;

@@ -4,6 +4,7 @@
 //! no link on the way is followed: a symbolic link planted inside is an error. The team directory itself may
 //! be reached through a link (it may live in the user's state directory).
 
+mod apart;
 mod error;
 mod path;
 
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::ResolveFlags;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 
+pub use apart::place_apart;
 pub use error::DirError;
 pub use path::TeamPath;
 
@@ -74,6 +76,7 @@ impl TeamDir {
             path: path.to_owned(),
             source,
         })?;
+        apart::check(path, &root)?;
         Ok(Self { root, fd })
     }
 

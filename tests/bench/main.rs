@@ -12,6 +12,7 @@ mod latency;
 mod lifecycle;
 mod limit;
 mod peer;
+mod sandbox;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "the end-to-end tests use the rest")]
 mod support;
@@ -38,10 +39,11 @@ impl Effort {
 /// A group of figures that are measured together, under the name that a filter selects.
 type Group = (&'static str, fn(Effort) -> Vec<Figure>);
 
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 7] = [
     ("latency", latency::measure),
     ("lifecycle", lifecycle::measure),
     ("writers", writers::measure),
+    ("sandbox", sandbox::measure),
     ("memory", idle::memory),
     ("cpu", idle::cpu),
     ("crowd", crowd::measure),

@@ -75,7 +75,7 @@ fn status_shows_the_roster_and_what_is_unread() {
         team.member("alice")["activity"].as_str().is_some_and(|activity| activity.starts_with("bash"))
     });
     let status = team.json(["status"]);
-    assert_eq!(keys(&status), ["daemon", "members", "team_name", "usage"]);
+    assert_eq!(keys(&status), ["daemon", "members", "sandbox", "team_name", "usage"]);
     assert_eq!(status["daemon"], json!({"running": true, "pid": team.daemon_pid()}));
     let mut expected = team.member("alice");
     expected["unread"] = json!(2);

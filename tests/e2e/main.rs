@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that finds nothing fails as the test does that calls it")]
 
 mod adopt;
+mod agents;
 mod chat;
 mod ctl;
 mod disk;
@@ -19,6 +20,7 @@ mod models;
 mod plans;
 mod quarantine;
 mod races;
+mod sandbox;
 mod settings;
 mod shutdown;
 mod socket;

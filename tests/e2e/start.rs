@@ -12,7 +12,7 @@ use crate::support::{PATIENCE, Team, is_alive, signal};
 
 /// The detached daemons among the live processes of a test.
 fn daemons(team: &Team) -> Vec<i32> {
-    team.processes().into_iter().filter(|&pid| command_line(pid).trim_end().ends_with(" serve")).collect()
+    team.processes().into_iter().filter(|&pid| command_line(pid).contains(" serve ")).collect()
 }
 
 #[test]

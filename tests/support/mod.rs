@@ -121,6 +121,13 @@ impl Team {
         Running::start(self.command(env!("CARGO_BIN_EXE_teamctl"), args))
     }
 
+    /// Starts `teamctl chat` without a terminal, tells it something, and leaves it running.
+    pub(crate) fn start_chat(&self, said: &str) -> Running {
+        let mut running = self.start_teamctl(["chat"]);
+        running.feed(said);
+        running
+    }
+
     /// Starts `teamd` and leaves it running.
     pub(crate) fn start_teamd<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Running {
         Running::start(self.command(env!("CARGO_BIN_EXE_teamd"), args))

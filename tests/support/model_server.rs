@@ -62,6 +62,20 @@ impl Request {
         found.map_or("", |(_, value)| value)
     }
 
+    /// Whether the lead agent asks.
+    pub(crate) fn is_of_lead(&self) -> bool {
+        self.body.to_string().contains("You lead a team of agents")
+    }
+
+    /// The id of the last plan that the lead agent was told of.
+    pub(crate) fn plan_id(&self) -> Option<String> {
+        let all = self.body.to_string();
+        let (_, behind) = all.rsplit_once("<plan_approval_request")?;
+        let (_, behind) = behind.split_once("request_id=")?;
+        let id: String = behind.trim_start_matches(['\\', '"']).chars().take_while(char::is_ascii_hexdigit).collect();
+        (!id.is_empty()).then_some(id)
+    }
+
     /// Whether the text stands anywhere in the conversation.
     pub(crate) fn mentions(&self, text: &str) -> bool {
         let quoted = json!(text).to_string();

@@ -97,8 +97,12 @@ impl Session {
             }
             Call::ShutdownResponse { request_id, approve, reason } => {
                 if self.desk.state.pending_shutdown() != Some(&request_id) {
-                    return self
-                        .end_call(Outcome::error(format!("no shutdown request {request_id} is pending")));
+                    let which = match self.desk.state.pending_shutdown() {
+                        Some(pending) => format!("; the one that waits for your answer is {pending}"),
+                        None => String::new(),
+                    };
+                    let told = format!("no shutdown request {request_id} is pending{which}");
+                    return self.end_call(Outcome::error(told));
                 }
                 self.desk.state.calling("answering a shutdown".to_owned(), false);
                 match self.respond(&request_id, message_id, (approve, reason), AnsweredBy::Model) {

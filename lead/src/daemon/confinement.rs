@@ -5,11 +5,10 @@
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use teamd_shared::sandbox::{Layers, Namespaces};
-use teamd_shared::team_dir::{DIR_MODE, TeamDir, WORKSPACE_LINK};
-use uuid::Uuid;
+use teamd_shared::team_dir::{DIR_MODE, TeamDir, WORKSPACE_LINK, place_apart};
 
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -74,8 +73,7 @@ pub(super) fn part(path: &Path, layers: Layers) -> Result<(), CommandError> {
     if is_there || layers.namespaces != Namespaces::None || layers.weakness(true).is_some() {
         return Ok(());
     }
-    let made = state_dir().and_then(|state| make_apart(path, &state));
-    made.map_err(|error| {
+    make_apart(path).map_err(|error| {
         CommandError::new(
             ExitCode::Failed,
             format!("cannot make a team directory outside the workspace: {error}"),
@@ -84,21 +82,16 @@ pub(super) fn part(path: &Path, layers: Layers) -> Result<(), CommandError> {
     })
 }
 
-/// `$XDG_STATE_HOME`, else `~/.local/state` (XDG base directories).
-fn state_dir() -> io::Result<PathBuf> {
-    let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    named.or_else(home).ok_or_else(|| io::Error::other("neither XDG_STATE_HOME nor HOME is set"))
-}
-
-fn make_apart(path: &Path, state: &Path) -> io::Result<()> {
+/// What is there already, because somebody has only removed the link, is the team of this workspace still.
+fn make_apart(path: &Path) -> io::Result<()> {
     let workspace = path.parent().unwrap_or(Path::new("/")).canonicalize()?;
-    let name = workspace.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let id = Uuid::new_v4().simple().to_string();
-    let team = state.join("teamd").join(format!("{name}-{}", &id[..8]));
-    std::fs::DirBuilder::new().mode(DIR_MODE).recursive(true).create(&team)?;
-    symlink(&workspace, team.join(WORKSPACE_LINK))?;
-    symlink(&team, path)
+    let place = place_apart(&workspace)?;
+    std::fs::DirBuilder::new().mode(DIR_MODE).recursive(true).create(&place)?;
+    match symlink(&workspace, place.join(WORKSPACE_LINK)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    symlink(&place, path)
 }
 
 #[cfg(test)]
@@ -106,18 +99,6 @@ mod tests {
     use super::*;
 
     const BARE: Layers = Layers { namespaces: Namespaces::None, landlock: 7, seccomp: true };
-
-    #[test]
-    fn a_team_directory_made_elsewhere_knows_its_workspace() {
-        let scratch = tempfile::tempdir().unwrap();
-        let root = scratch.path().canonicalize().unwrap();
-        std::fs::create_dir(root.join("web")).unwrap();
-        make_apart(&root.join("web/.team"), &root.join("state")).unwrap();
-        let dir = TeamDir::create(&root.join("web/.team")).unwrap();
-        assert!(dir.root().starts_with(root.join("state/teamd")), "{dir:?}");
-        assert_eq!(dir.workspace(), root.join("web"));
-        assert_eq!(judge(BARE, &dir, false), Ok(Confinement { layers: BARE, weakness: None }));
-    }
 
     #[test]
     fn what_is_not_kept_is_named_and_a_person_may_allow_it() {

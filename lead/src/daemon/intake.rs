@@ -192,7 +192,7 @@ impl Dispatcher {
                 files.iter().filter_map(|file| teamd_shared::inbox::owner_of(file)).collect()
             }
             Changes::Anything => {
-                let members = self.team.members.keys().cloned().filter(|name| *name != Name::lead());
+                let members = self.team.members.keys().filter(|name| **name != Name::lead()).cloned();
                 members.chain(std::iter::once(Name::lead())).collect()
             }
         };

@@ -22,6 +22,14 @@ pub enum DirError {
         /// The user id of this process.
         user: u32,
     },
+    /// The team directory lies apart from the workspace, and something else stands at the place of the link to it.
+    #[error("{} does not lead to the team directory of this workspace, {}", .path.display(), .place.display())]
+    Replaced {
+        /// What is there.
+        path: PathBuf,
+        /// Where it should lead.
+        place: PathBuf,
+    },
     /// A symbolic link stands where a file or folder is expected.
     #[error("{} is a symbolic link, and links inside the team directory are not followed", .0.display())]
     Link(PathBuf),

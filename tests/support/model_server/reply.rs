@@ -130,6 +130,13 @@ impl Reply {
         self.how(How::Error(kind.to_owned()))
     }
 
+    /// The refusal of a conversation that does not fit.
+    pub(crate) fn too_long() -> Self {
+        let message =
+            "prompt is too long: 210000 tokens > 200000 maximum (context_length_exceeded)".to_owned();
+        Self::Fail { status: 400, headers: Vec::new(), kind: "invalid_request_error".to_owned(), message }
+    }
+
     /// An error, in the API's usual words for the status.
     pub(crate) fn fail(status: u16) -> Self {
         let (kind, message) = match status {

@@ -24,6 +24,7 @@ pub(crate) use temp::TempDir;
 
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, Read};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
@@ -79,6 +80,10 @@ pub(crate) fn command(policy: &Policy, command: &OsStr) -> io::Result<(Command, 
         Namespaces::Own | Namespaces::None => Command::new("/proc/self/exe"),
         Namespaces::Bubblewrap => bubblewrap::command(policy)?,
     };
+    // For `ps`: it is started by a path in `/proc`.
+    if policy.layers.namespaces != Namespaces::Bubblewrap {
+        helper.arg0("team-worker");
+    }
     helper.arg(SUBCOMMAND).arg(serde_json::to_string(policy)?).arg(command).stdin(Stdio::from(voice));
     Ok((helper, Hearing(hearing)))
 }

@@ -106,7 +106,7 @@ fn refusing(network: bool) -> Result<BpfProgram, seccompiler::Error> {
     rules.insert(libc::SYS_ioctl, typing.into_iter().collect::<Result<_, _>>()?);
     // The limits of another process: one could end it.
     rules.insert(libc::SYS_prlimit64, vec![rule(0, SeccompCmpOp::Ne, 0)?]);
-    let refuse = SeccompAction::Errno(bits(libc::EPERM) as u32);
+    let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let arch = std::env::consts::ARCH.try_into()?;
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?.try_into()?)
 }
@@ -115,15 +115,15 @@ fn refusing(network: bool) -> Result<BpfProgram, seccompiler::Error> {
 /// the second set of numbers that x86-64 has (x32).
 fn unknown() -> BpfProgram {
     const X32: u32 = 0x4000_0000;
+    const CLONE3: u32 = 435;
     const RET: u16 = 0x06;
-    let clone3 = bits(435) as u32;
     vec![
         // The number of the call is the first word of `struct seccomp_data`.
         sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
         sock_filter { code: 0x35, jt: 2, jf: 0, k: X32 },
-        sock_filter { code: 0x15, jt: 1, jf: 0, k: clone3 },
+        sock_filter { code: 0x15, jt: 1, jf: 0, k: CLONE3 },
         sock_filter { code: RET, jt: 0, jf: 0, k: SeccompAction::Allow.into() },
-        sock_filter { code: RET, jt: 0, jf: 0, k: SeccompAction::Errno(bits(libc::ENOSYS) as u32).into() },
+        sock_filter { code: RET, jt: 0, jf: 0, k: SeccompAction::Errno(libc::ENOSYS.unsigned_abs()).into() },
     ]
 }
 

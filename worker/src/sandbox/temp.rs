@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         fs::create_dir(path.join("locked")).unwrap();
         fs::create_dir(path.join("locked/inner")).unwrap();
-        fs::set_permissions(path.join("locked"), PermissionsExt::from_mode(0)).unwrap();
+        fs::set_permissions(path.join("locked"), PermissionsExt::from_mode(0o000)).unwrap();
         std::mem::forget(first);
         let next = TempDir::create(scratch.path(), "a").unwrap();
         assert_eq!((next.path(), fs::read_dir(&path).unwrap().count()), (path.as_path(), 0));

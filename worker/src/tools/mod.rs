@@ -151,7 +151,11 @@ impl Toolbox {
     /// Says what a command may do now.
     fn policy(&self, gate: Gate) -> Result<Option<Policy>, String> {
         let Confinement { layers, weak } = self.confinement;
-        let policy = Policy::of(&self.sandbox, gate, &self.places, layers);
+        let mut policy = Policy::of(&self.sandbox, gate, &self.places, layers);
+        if let Some(policy) = &mut policy {
+            // It stands on two command lines: what is not there need not.
+            policy.hidden.retain(|path| path.symlink_metadata().is_ok());
+        }
         let apart = policy.as_ref().is_none_or(|policy| policy.is_apart(&self.places.team_dir));
         let weakness = policy.as_ref().and_then(|_| layers.weakness(apart)).filter(|_| !weak);
         weakness.map_or(Ok(policy), |why| Err(format!("not run: it cannot be confined as promised: {why}")))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::member::Status;
+use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::client::not_running;
@@ -78,13 +79,17 @@ fn look(
     if member.status.is_ended() {
         let message =
             format!("{} has ended ({}) and will not be {}", member.name, member.status.as_str(), any(wanted));
-        return Err(CommandError::new(ExitCode::Conflict, message)
-            .hint(format!("`teamctl spawn {}` begins its next life", member.name)));
+        return Err(CommandError::new(ExitCode::Conflict, message).hint(next_life(&member.name)));
     }
     if roster::daemon_pid(roster).is_none() {
         return Err(not_running(dir));
     }
     Ok(None)
+}
+
+fn next_life(name: &Name) -> String {
+    let command = if *name == Name::lead() { "chat".to_owned() } else { format!("spawn {name}") };
+    format!("`teamctl {command}` begins its next life")
 }
 
 fn timed_out(dir: &TeamDir, args: &Wait) -> Result<CommandError, CommandError> {
@@ -106,7 +111,6 @@ mod tests {
     use crate::ctl::output::tests::captured;
     use crate::ctl::roster::tests::{member, team};
     use serde_json::{Value, json};
-    use teamd_shared::name::Name;
     use teamd_shared::process::Identity;
     use teamd_shared::settings::Settings;
     use teamd_shared::team_file::TeamFile;

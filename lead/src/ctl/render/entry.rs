@@ -25,7 +25,7 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
             if prompt.is_empty() { heading } else { format!("{heading}\n{}", under("  prompt: ", prompt)) }
         }
         Event::Messages { messages } if messages.is_empty() => {
-            format!("{time}{}", paint(DIM, "a message that was written twice is left out"))
+            format!("{time}{}", paint(DIM, "what is not for it, or was written twice, is passed over"))
         }
         Event::Messages { messages } => {
             let shown: Vec<String> = messages.iter().map(taken_in).collect();

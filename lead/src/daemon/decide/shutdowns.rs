@@ -20,7 +20,7 @@ impl View<'_> {
     pub(super) fn shutdown(&self, client: Client, order: &ShutdownOrder, ids: &mut dyn Ids) -> Decision {
         let asked = self.running(&order.name).cloned().and_then(|member| {
             may_be_asked(order)?;
-            let (decision, request_id) = self.ask(&member, order, client.agent, &[], ids);
+            let (decision, request_id) = self.ask(&member, (order, client.agent), &[], ids);
             let done = Done::Asked { request_id, incarnation: member.incarnation };
             Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
         });
@@ -34,8 +34,7 @@ impl View<'_> {
     fn ask(
         &self,
         member: &Member,
-        order: &ShutdownOrder,
-        agent: bool,
+        (order, agent): (&ShutdownOrder, bool),
         asked: &[Record],
         ids: &mut dyn Ids,
     ) -> (Decision, RequestId) {
@@ -142,7 +141,7 @@ impl View<'_> {
         self.alive().fold(first, |decision, member| {
             let (name, reason) = (member.name.clone(), reason.to_owned());
             let order = ShutdownOrder { name, reason, decide_within, force_after };
-            let asked = self.ask(member, &order, false, &decision.records, ids).0;
+            let asked = self.ask(member, (&order, false), &decision.records, ids).0;
             decision.and(asked)
         })
     }

@@ -1,0 +1,187 @@
+//! Ordinary work is not broken: repositories, compilers, interpreters, pipes, jobs, servers on this machine.
+
+use super::{With, has, python, works};
+use crate::support::Team;
+
+/// A server and a client on this machine.
+pub(super) const LOCALHOST: &str = r#"
+import socket, threading
+server = socket.create_server(("127.0.0.1", 0))
+def serve():
+    connection, _ = server.accept()
+    print("heard", connection.recv(16).decode())
+thread = threading.Thread(target=serve)
+thread.start()
+client = socket.create_connection(server.getsockname())
+client.sendall(b"hello")
+client.close()
+thread.join()
+"#;
+
+/// The variables with which `cargo` finds its toolchain although the home directory is another one; none, and the
+/// reason printed, without `cargo`.
+pub(super) fn toolchain(team: &Team) -> Option<String> {
+    let home = std::env::home_dir()?;
+    let named = |name: &str, default: &str| {
+        let path = std::env::var_os(name).map_or_else(|| home.join(default), Into::into);
+        format!("{name}={}", path.display())
+    };
+    let environment = [named("RUSTUP_HOME", ".rustup"), named("CARGO_HOME", ".cargo")].join(" ");
+    let version = team.command("bash", ["-c", &format!("{environment} cargo --version")]).output().unwrap();
+    if !version.status.success() {
+        println!("skipped: there is no cargo here");
+    }
+    version.status.success().then_some(environment)
+}
+
+/// A package with one test.
+pub(super) fn package(team: &Team) {
+    std::fs::create_dir_all(team.root().join("src")).unwrap();
+    team.write(
+        "Cargo.toml",
+        "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n",
+    );
+    team.write("src/lib.rs", "#[test]\nfn two() {\n    assert_eq!(1 + 1, 2);\n}\n");
+}
+
+const EVERYWHERE: [With; 3] = [With::All, With::Bubblewrap, With::Bare];
+
+#[test]
+fn pipes_jobs_and_devices_work() {
+    for with in EVERYWHERE {
+        let Some(team) = with.team(&[]) else { continue };
+        let said = works(
+            &team,
+            &[
+                "seq 1 1000 | sort -rn | head -1",
+                "diff <(echo a) <(echo a) && echo same",
+                "sleep 0.05 & sleep 0.01 & wait; jobs; echo done",
+                "set -m; sleep 5 & kill %1; wait %1 2> /dev/null; echo $?",
+                "(sleep 0.01; kill -USR1 $$) & trap 'echo heard' USR1; wait; true",
+                "echo x > /dev/null; head -c 4 /dev/zero | wc -c; head -c 4 /dev/urandom | wc -c",
+                "echo to stderr > /dev/stderr; echo to stdout > /dev/stdout",
+                "cat << END | tee file\nheredoc\nEND",
+                "mkfifo pipe; (echo through > pipe) & cat pipe",
+                "read line; echo \"nothing to read: $?\"",
+                "echo x > /dev/shm/x && cat /dev/shm/x; rm /dev/shm/x",
+                "[ -t 0 ] || echo no terminal; (: < /dev/tty) 2>/dev/null || echo none at all",
+            ],
+        );
+        let expected = [
+            "1000",
+            "same",
+            "done",
+            "143",
+            "heard",
+            "4\n4",
+            "to stderr\nto stdout",
+            "heredoc",
+            "through",
+            "nothing to read: 1",
+            "x",
+            "no terminal\nnone at all",
+        ];
+        assert_eq!(said, expected, "{with:?}");
+    }
+}
+
+#[test]
+fn a_repository_is_made_and_committed_to() {
+    for with in EVERYWHERE {
+        let Some(team) = with.team(&[]) else { continue };
+        if !has(&team, "git") {
+            return;
+        }
+        team.write("../home/.gitconfig", "[user]\n  name = u\n  email = u@example.org\n");
+        let said = works(
+            &team,
+            &[
+                "git init -q . && echo one > file && git add file && git commit -qm one && git log --oneline | wc -l",
+                "echo two >> file && git commit -qam two && git checkout -qb branch && git stash list && git gc -q && \
+                 git rebase -q HEAD~1 && git log --oneline | wc -l",
+            ],
+        );
+        assert_eq!(said, ["1", "2"], "{with:?}");
+    }
+}
+
+#[test]
+fn python_forks_pools_waits_and_serves() {
+    const WORK: &str = r#"
+import asyncio, multiprocessing, subprocess, sys, tempfile
+def square(n):
+    return n * n
+async def main():
+    process = await asyncio.create_subprocess_exec("echo", "async", stdout=subprocess.PIPE)
+    out, _ = await process.communicate()
+    return out.decode().strip()
+if __name__ == "__main__":
+    print(subprocess.run(["echo", "subprocess"], capture_output=True, text=True).stdout.strip())
+    with multiprocessing.Pool(2) as pool:
+        print(sum(pool.map(square, range(4))))
+    print(asyncio.run(main()))
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"x")
+    print("temp")
+"#;
+    for with in EVERYWHERE {
+        let Some(team) = with.team(&[]) else { continue };
+        let (Some(work), Some(localhost)) =
+            (python(&team, "work.py", WORK), python(&team, "localhost.py", LOCALHOST))
+        else {
+            return;
+        };
+        let said = works(&team, &[&work, &localhost]);
+        assert_eq!(said, ["subprocess\n14\nasync\ntemp", "heard hello"], "{with:?}");
+    }
+}
+
+#[test]
+fn node_and_npm_work() {
+    const FORK: &str = "const { fork } = require('child_process');\n\
+        if (process.send) { process.send('from the child'); }\n\
+        else { fork(__filename).on('message', (said) => { console.log(said); }); }\n";
+    for with in [With::All, With::Bare] {
+        let Some(team) = with.team(&[]) else { continue };
+        if !has(&team, "node") || !has(&team, "npm") {
+            return;
+        }
+        team.write("fork.js", FORK);
+        let said = works(
+            &team,
+            &["node fork.js", "npm_config_cache=$TMPDIR/npm npm init -y > /dev/null && cat package.json"],
+        );
+        assert!(said[0] == "from the child" && said[1].contains("\"version\""), "{said:?}");
+    }
+}
+
+#[test]
+fn a_crate_is_built_and_tested() {
+    for with in [With::All, With::Bare] {
+        let Some(team) = with.team(&[]) else { continue };
+        let Some(environment) = toolchain(&team) else { return };
+        package(&team);
+        let said = works(&team, &[&format!("{environment} cargo test --offline 2>&1")]);
+        assert!(said[0].contains("1 passed"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_program_that_waits_for_input_is_given_none() {
+    let Some(team) = With::All.team(&[]) else { return };
+    let results =
+        team.does("alice", "/bash cat; echo end of input\n/bash head -c 3 /dev/zero; printf '\\xff\\x1b[2J'");
+    assert_eq!(results[0]["content"], "end of input");
+    assert_eq!(results[1]["content"], "\0\0\0\u{fffd}\u{1b}[2J");
+}
+
+#[test]
+fn how_a_command_ended_is_told_as_without_a_sandbox() {
+    for with in EVERYWHERE {
+        let Some(team) = with.team(&[]) else { continue };
+        let results = team.does("alice", "/bash exit 3\n/bash kill -9 $$\n/bash nonsense-that-is-no-program");
+        let said: Vec<&str> = results.iter().map(|result| result["content"].as_str().unwrap()).collect();
+        assert_eq!(&said[..2], ["[exit code 3]", "[ended by signal 9]"], "{with:?}");
+        assert!(said[2].ends_with("[exit code 127]"), "{said:?}");
+    }
+}

@@ -1,0 +1,172 @@
+//! What lies outside the workspace is not written, what is secret is not read, and no key is in the environment.
+
+use super::{With, attack, works};
+use crate::support::Team;
+
+/// Makes what is secret and what is not, in the home directory of the test, and settings in the workspace.
+fn furnish(team: &Team) {
+    let home = team.root().parent().unwrap().join("home");
+    for folder in [".ssh", ".aws", ".config/gh", ".docker", ".cargo", ".gnupg", ".kube"] {
+        std::fs::create_dir_all(home.join(folder)).unwrap();
+    }
+    for secret in SECRETS {
+        team.write(&format!("../home/{secret}"), "hush");
+    }
+    team.write("../home/notes", "untouched");
+    team.write("../home/.gitconfig", "[user]\n  name = u\n  email = u@example.org\n");
+    team.write("team.toml", "");
+    std::fs::create_dir_all(team.root().join(".git/hooks")).unwrap();
+    team.write(".git/config", "untouched");
+}
+
+const SECRETS: [&str; 9] = [
+    ".ssh/id_ed25519",
+    ".aws/credentials",
+    ".config/gh/hosts.yml",
+    ".docker/config.json",
+    ".cargo/credentials.toml",
+    ".gnupg/private",
+    ".kube/config",
+    ".netrc",
+    ".git-credentials",
+];
+
+fn nothing_outside(with: With) {
+    let Some(team) = with.team(&[]) else { return };
+    furnish(&team);
+    let reads: Vec<String> =
+        SECRETS.iter().map(|secret| format!("grep -q hush ~/{secret} && echo BROKEN")).collect();
+    attack(&team, &reads.iter().map(String::as_str).collect::<Vec<_>>());
+    attack(
+        &team,
+        &[
+            "echo x >> ~/notes && echo BROKEN",
+            "echo x > ~/planted && echo BROKEN",
+            "mkdir ~/planted && echo BROKEN",
+            "rm ~/notes && echo BROKEN",
+            "mv ~/notes . && echo BROKEN",
+            "ln ~/notes hard && echo x >> hard && echo BROKEN",
+            "ln -s ~ out; echo x > out/planted && echo BROKEN",
+            "echo x > ../planted && echo BROKEN",
+            "echo x > /tmp/planted.$$ && echo BROKEN",
+            "echo x > /var/tmp/planted.$$ && echo BROKEN",
+            "echo x > /etc/planted && echo BROKEN",
+            "echo x >> /etc/passwd && echo BROKEN",
+            "echo x > /usr/bin/planted && echo BROKEN",
+            "echo '|/bin/false' > /proc/sys/kernel/core_pattern && echo BROKEN",
+            "echo 1 > /proc/sys/vm/drop_caches && echo BROKEN",
+            "echo h > /proc/sysrq-trigger && echo BROKEN",
+            "echo $$ > /sys/fs/cgroup/cgroup.procs && echo BROKEN",
+            "mkdir /sys/fs/cgroup/planted && echo BROKEN",
+            "mkdir /sys/fs/cgroup/unified/planted && echo BROKEN",
+            "truncate -s 0 ~/notes && echo BROKEN",
+            "cat /proc/[0-9]*/root/home/.ssh/id_ed25519 2>/dev/null | grep hush && echo BROKEN",
+            "cat /proc/self/root$HOME/.ssh/id_ed25519 2>/dev/null | grep hush && echo BROKEN",
+            "ln -s ~/.ssh keys; cat keys/id_ed25519 | grep hush && echo BROKEN",
+            "grep -E '^(CapEff|CapPrm|CapBnd|CapAmb):' /proc/self/status | grep -v 0000000000000000 && [ $UID = 0 ] && echo BROKEN",
+        ],
+    );
+    let said = works(&team, &["cat ~/notes; [ -w \"$TMPDIR\" ] && echo x > \"$TMPDIR/x\" && echo ' temp'"]);
+    assert_eq!(said, ["untouched temp"]);
+    let home = team.root().parent().unwrap().join("home");
+    assert_eq!(std::fs::read_to_string(home.join("notes")).unwrap(), "untouched");
+    assert!(!home.join("planted").exists());
+}
+
+#[test]
+fn nothing_outside_is_written_and_no_secret_is_read() {
+    nothing_outside(With::All);
+}
+
+#[test]
+fn nothing_outside_is_written_through_bubblewrap_either() {
+    nothing_outside(With::Bubblewrap);
+}
+
+#[test]
+fn nothing_outside_is_written_without_namespaces_either() {
+    nothing_outside(With::Bare);
+}
+
+#[test]
+fn what_the_users_next_git_and_daemon_believe_is_not_written() {
+    for with in [With::All, With::Bubblewrap] {
+        let Some(team) = with.team(&[]) else { continue };
+        furnish(&team);
+        attack(
+            &team,
+            &[
+                "echo x > .git/hooks/pre-commit && echo BROKEN",
+                "echo x >> .git/config && echo BROKEN",
+                "echo 'sandbox = \"off\"' >> team.toml && echo BROKEN",
+                "mv .git/hooks elsewhere && echo BROKEN",
+                "rm -rf .git/hooks; [ -d .git/hooks ] || echo BROKEN",
+                "mv .git gone && echo BROKEN",
+                "rm -f team.toml; [ -e team.toml ] || echo BROKEN",
+                "echo x > new; mv new team.toml && echo BROKEN",
+                "mkdir new-hooks; mv -T new-hooks .git/hooks && echo BROKEN",
+                "chmod 777 .git/hooks && echo BROKEN",
+            ],
+        );
+        assert_eq!((team.text(".git/config").as_str(), team.text("team.toml").as_str()), ("untouched", ""));
+        assert!(team.root().join(".git/hooks").read_dir().unwrap().next().is_none());
+        works(&team, &["echo x > .git/index.lock && mv .git/index.lock .git/index"]);
+    }
+}
+
+#[test]
+fn no_key_is_in_the_environment() {
+    let team = Team::new();
+    let keys = [
+        "ANTHROPIC_API_KEY",
+        "OPENAI_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "MISTRAL_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+    ];
+    let team = keys.iter().fold(team, |team, key| team.with(key, "sk-hush")).with("HARMLESS", "yes");
+    team.teamd(["start"]).ok();
+    team.teamctl(["spawn", "alice", "--model", "script"]).ok();
+    let said = attack(
+        &team,
+        &[
+            "env | grep hush && echo BROKEN; echo $HARMLESS",
+            "cat /proc/*/environ | tr '\\0' '\\n' | grep hush && echo BROKEN",
+        ],
+    );
+    assert_eq!(said[0], "yes");
+}
+
+#[test]
+fn what_is_allowed_by_name_may_be_written() {
+    for with in [With::All, With::Bubblewrap, With::Bare] {
+        let Some(team) = with.team(&[]) else { continue };
+        let cache = team.root().parent().unwrap().join("home/cache");
+        std::fs::create_dir(&cache).unwrap();
+        team.teamctl(["spawn", "bob", "--writable", cache.to_str().unwrap()]).ok();
+        attack(&team, &["echo x > ~/cache/new && echo BROKEN"]);
+        let results = team.does("bob", "/bash echo x > ~/cache/new && cat ~/cache/new");
+        assert_eq!(results[0]["content"], "x", "{with:?}");
+    }
+}
+
+#[test]
+fn what_is_off_by_name_is_not_confined() {
+    let team = Team::started();
+    team.teamctl(["spawn", "alice", "--sandbox", "off"]).ok();
+    let results = team.does("alice", "/bash echo x > ~/new && grep Seccomp: /proc/self/status");
+    assert_eq!(results[0]["content"], "Seccomp:\t0");
+    assert!(team.root().parent().unwrap().join("home/new").exists());
+}
+
+#[test]
+fn the_temporary_directory_lives_as_long_as_the_incarnation() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let said = works(&team, &["echo kept > $TMPDIR/file; echo $TMPDIR", "cat $TMPDIR/file"]);
+    assert_eq!(said[1], "kept");
+    let temp = std::path::PathBuf::from(&said[0]);
+    assert!(temp.is_dir());
+    team.teamctl(["shutdown", "alice"]).ok();
+    assert!(!temp.exists());
+}

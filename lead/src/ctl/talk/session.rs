@@ -1,27 +1,27 @@
 //! A conversation at a terminal: keys in, the agent's words out, until the person leaves.
 
+mod plans;
+
 use std::time::Duration;
 
 use teamd_shared::member::Status;
-use teamd_shared::request::Request;
 use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::Talk;
 use super::act;
-use super::brief;
 use super::follow::{Changed, Follow};
 use super::keyboard::{Key, Keyboard};
 use super::party::Party;
 use super::presence::Presence;
-use super::question::{Question, Reply};
+use super::question::Question;
 use super::slash::{self, Input, Slash};
 use super::view::{Piece, View};
 use crate::ctl::context::Context;
 use crate::ctl::escape;
 use crate::ctl::output::{Screen, paint};
-use crate::ctl::render::{BAD, BOLD, DIM, under};
+use crate::ctl::render::{BAD, DIM};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -241,35 +241,6 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Takes the answer to the question.
-    async fn reply(&mut self, line: &str) -> Result<(), CommandError> {
-        let Some(mut question) = self.question.take() else { return Ok(()) };
-        let id = question.request_id().clone();
-        if let Some(plan) = self.follow.plan(&id).filter(|plan| !plan.is_pending()) {
-            let status = plan.status.as_str();
-            self.context.out.note(format_args!("the plan {id} is {status} already; your line was not sent"));
-            return Ok(());
-        }
-        match question.read(line) {
-            Reply::Give { approve, feedback } => {
-                self.carry_out(Slash::Answer { id: id.to_string(), approve, feedback }).await;
-            }
-            Reply::Why => self.question = Some(question),
-            Reply::Later => {
-                self.context
-                    .out
-                    .note(format_args!("the plan waits; /approve {id} or /reject {id} answers it"));
-            }
-            Reply::Unclear => {
-                self.context
-                    .out
-                    .note("a, r or l is expected; l asks no more, and you can write what you like");
-                self.question = Some(question);
-            }
-        }
-        Ok(())
-    }
-
     /// Shows what is new.
     fn look(&mut self, changed: Changed) -> Result<(), CommandError> {
         let works = self.view.works();
@@ -330,55 +301,6 @@ impl Session<'_> {
             }
         }
         self.runs = runs;
-        Ok(())
-    }
-
-    /// Tells of a plan that waits, or does no longer.
-    fn tell_of(&self, plan: &Request) -> Result<(), CommandError> {
-        if !self.party.leads() && plan.from != self.party.name.as_str() {
-            return Ok(());
-        }
-        let (id, from) = (&plan.request_id, &plan.from);
-        let line = match plan.is_pending() {
-            true => {
-                let text = self.plan_text(plan);
-                format!(
-                    "{from} submits the plan {id}: {text} (/plans {id} shows it; /approve {id}, /reject {id})"
-                )
-            }
-            false => format!("the plan {id} of {from} is {}", plan.status.as_str()),
-        };
-        self.context.out.aside(paint(BOLD, escape::line(&line)));
-        Ok(())
-    }
-
-    fn plan_text(&self, plan: &Request) -> String {
-        match &plan.payload {
-            teamd_shared::request::Payload::Plan { plan } => brief::line(plan),
-            teamd_shared::request::Payload::Shutdown { .. } => String::new(),
-        }
-    }
-
-    /// Asks the person about the first plan on which the lead agent has called for a verdict.
-    fn look_for_question(&mut self) -> Result<(), CommandError> {
-        if self.question.is_some() || !self.party.leads() {
-            return Ok(());
-        }
-        let new = |call: &str| !self.asked.iter().any(|asked| asked == call);
-        let Some(proposal) = self.view.proposals().iter().find(|it| new(&it.call)).cloned() else {
-            return Ok(());
-        };
-        let Some(plan) = self.follow.plan(&proposal.request_id).filter(|plan| plan.is_pending()) else {
-            return Ok(());
-        };
-        self.asked.push(proposal.call.clone());
-        let question = Question::new(proposal);
-        let (heading, text, verdict) = question.heading(plan);
-        let shown = under(&paint(BOLD, escape::line(&heading)), &format!("{text}\n"));
-        self.context.out.text(format_args!("{shown}\n{}", escape::text(&verdict)))?;
-        self.context.out.text("Approve it? [a]pprove, [r]eject, [l]ater")?;
-        self.question = Some(question);
-        self.ready();
         Ok(())
     }
 

@@ -1,0 +1,92 @@
+//! Plans in a conversation: what the person is told of them, and asked.
+
+use teamd_shared::request::{Payload, Request};
+
+use super::Session;
+use crate::ctl::escape;
+use crate::ctl::output::paint;
+use crate::ctl::render::{BOLD, under};
+use crate::ctl::talk::brief;
+use crate::ctl::talk::question::{Question, Reply};
+use crate::ctl::talk::slash::Slash;
+use crate::error::CommandError;
+
+impl Session<'_> {
+    /// Tells of a plan that waits, or does no longer.
+    pub(super) fn tell_of(&self, plan: &Request) -> Result<(), CommandError> {
+        if !self.party.leads() && plan.from != self.party.name.as_str() {
+            return Ok(());
+        }
+        let (id, from) = (&plan.request_id, &plan.from);
+        let line = match plan.is_pending() {
+            true => {
+                let text = self.plan_text(plan);
+                format!(
+                    "{from} submits the plan {id}: {text} (/plans {id} shows it; /approve {id}, /reject {id})"
+                )
+            }
+            false => format!("the plan {id} of {from} is {}", plan.status.as_str()),
+        };
+        self.context.out.aside(paint(BOLD, escape::line(&line)));
+        Ok(())
+    }
+
+    fn plan_text(&self, plan: &Request) -> String {
+        match &plan.payload {
+            Payload::Plan { plan } => brief::line(plan),
+            Payload::Shutdown { .. } => String::new(),
+        }
+    }
+
+    /// Asks the person about the first plan on which the lead agent has called for a verdict.
+    pub(super) fn look_for_question(&mut self) -> Result<(), CommandError> {
+        if self.question.is_some() || !self.party.leads() {
+            return Ok(());
+        }
+        let new = |call: &str| !self.asked.iter().any(|asked| asked == call);
+        let Some(proposal) = self.view.proposals().iter().find(|it| new(&it.call)).cloned() else {
+            return Ok(());
+        };
+        let Some(plan) = self.follow.plan(&proposal.request_id).filter(|plan| plan.is_pending()) else {
+            return Ok(());
+        };
+        self.asked.push(proposal.call.clone());
+        let question = Question::new(proposal);
+        let (heading, text, verdict) = question.heading(plan);
+        let shown = under(&paint(BOLD, escape::line(&heading)), &format!("{text}\n"));
+        self.context.out.text(format_args!("{shown}\n{}", escape::text(&verdict)))?;
+        self.context.out.text("Approve it? [a]pprove, [r]eject, [l]ater")?;
+        self.question = Some(question);
+        self.ready();
+        Ok(())
+    }
+
+    /// Takes the answer to the question.
+    pub(super) async fn reply(&mut self, line: &str) -> Result<(), CommandError> {
+        let Some(mut question) = self.question.take() else { return Ok(()) };
+        let id = question.request_id().clone();
+        if let Some(plan) = self.follow.plan(&id).filter(|plan| !plan.is_pending()) {
+            let status = plan.status.as_str();
+            self.context.out.note(format_args!("the plan {id} is {status} already; your line was not sent"));
+            return Ok(());
+        }
+        match question.read(line) {
+            Reply::Give { approve, feedback } => {
+                self.carry_out(Slash::Answer { id: id.to_string(), approve, feedback }).await;
+            }
+            Reply::Why => self.question = Some(question),
+            Reply::Later => {
+                self.context
+                    .out
+                    .note(format_args!("the plan waits; /approve {id} or /reject {id} answers it"));
+            }
+            Reply::Unclear => {
+                self.context
+                    .out
+                    .note("a, r or l is expected; l asks no more, and you can write what you like");
+                self.question = Some(question);
+            }
+        }
+        Ok(())
+    }
+}

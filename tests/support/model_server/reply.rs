@@ -132,7 +132,8 @@ impl Reply {
 
     /// The refusal of a conversation that does not fit.
     pub(crate) fn too_long() -> Self {
-        let message = "prompt is too long: 210000 tokens > 200000 maximum (context_length_exceeded)".to_owned();
+        let message =
+            "prompt is too long: 210000 tokens > 200000 maximum (context_length_exceeded)".to_owned();
         Self::Fail { status: 400, headers: Vec::new(), kind: "invalid_request_error".to_owned(), message }
     }
 

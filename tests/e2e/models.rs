@@ -264,7 +264,8 @@ fn nonsense_stops_nobody_and_breaks_no_conversation() {
         for result in &results[5..8] {
             assert_eq!(result["content"], "fine");
         }
-        assert_eq!((team.status("alice").as_str(), team.requests("plan_approval").len()), ("idle", 0));
+        team.wait_for("alice", "idle");
+        assert!(team.requests("plan_approval").is_empty());
     }
 }
 

@@ -60,7 +60,12 @@ impl Terminal {
 
     /// Waits until a text is shown that was not shown before `since`.
     pub(crate) fn until_after(&self, since: usize, text: &str) {
-        let found = poll_until(&mut || self.shown()[since..].contains(text));
+        let found = poll_until(&mut || {
+            let shown = self.shown();
+            let new = &shown[since..];
+            // A line that was drawn in two pieces reads as one.
+            new.contains(text) || plain(new).contains(text)
+        });
         assert!(found, "waited in vain for {text:?} in {:?}", self.shown());
     }
 
@@ -87,6 +92,19 @@ impl Terminal {
         assert!(self.is_as_before(), "the terminal was not set back");
         self.child.wait().unwrap().code()
     }
+}
+
+/// Leaves out what moves the cursor or colours.
+fn plain(shown: &str) -> String {
+    let mut text = String::new();
+    let mut rest = shown;
+    while let Some((before, sequence)) = rest.split_once("\u{1b}[") {
+        text.push_str(before);
+        let end = sequence.find(|c: char| ('@'..='~').contains(&c)).map_or(sequence.len(), |at| at + 1);
+        rest = &sequence[end..];
+    }
+    text.push_str(rest);
+    text.replace("\r\n", "\n").replace('\r', "")
 }
 
 impl Drop for Terminal {

@@ -9,8 +9,8 @@ use super::prompt::{Prompt, Tool};
 use super::service::Service;
 use super::{Answer, Heard, ModelError};
 
-/// The most tokens that a summary may have.
-const MAX_SUMMARY: u64 = 4096;
+/// The most tokens that a summary may have, with what a model thinks before it.
+const MAX_SUMMARY: u64 = 8192;
 
 /// What a model is told of itself.
 #[derive(Debug, Clone)]

@@ -158,7 +158,12 @@ fn bytes_of(path: &Path) -> Result<Option<Vec<u8>>, TeamFileError> {
         Err(errno) => return Err(io("open")(errno.into())),
     };
     let stat = rustix::fs::fstat(&fd).map_err(|errno| io("look at")(errno.into()))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    // While a command runs, an empty directory keeps it from making the file.
+    if kind == FileType::Directory && std::fs::read_dir(path).is_ok_and(|mut found| found.next().is_none()) {
+        return Ok(None);
+    }
+    if kind != FileType::RegularFile {
         return Err(TeamFileError::NotAFile(path.to_owned()));
     }
     // Whoever settles what a teammate runs commands the user's account.

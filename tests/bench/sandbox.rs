@@ -58,7 +58,7 @@ fn keep(workspace: &Path, namespaces: &str) -> Duration {
     let policy = json!({
         "layers": {"namespaces": namespaces, "landlock": 7, "seccomp": true},
         "workspace": at("work"), "temp": at("temp"), "private_tmp": false, "writable": [at("temp"), at("work")],
-        "read_only": [at("work/.team")], "pinned": [], "hidden": [at("home/.ssh")], "network": true,
+        "read_only": [at("work/.team")], "placeholders": [], "pinned": [], "hidden": [at("home/.ssh")], "network": true,
     });
     let (_ours, theirs) = UnixStream::pair().unwrap();
     let mut keeper = Command::new(env!("CARGO_BIN_EXE_team-worker"));

@@ -139,6 +139,8 @@ impl Job {
             sandbox::prepare(policy).map_err(cannot("make namespaces for the command"))?;
         }
         become_a_keeper().map_err(cannot("become a keeper"))?;
+        let places = self.policy.as_deref().map(sandbox::hold_places).transpose();
+        let _held = places.map_err(cannot("hold the place of a protected file"))?;
         let ears = Ears::new().map_err(cannot("hear signals"))?;
         if let Some(because) =
             ears.listen(None, Some(Instant::now())).map_err(cannot("look at its lifeline"))?

@@ -1,6 +1,6 @@
 //! What lies outside the workspace is not written, what is secret is not read, and no key is in the environment.
 
-use super::{With, attack, works};
+use super::{With, attack, has, works};
 use crate::support::Team;
 
 /// Makes what is secret and what is not, in the home directory of the test, and settings in the workspace.
@@ -111,6 +111,37 @@ fn what_the_users_next_git_and_daemon_believe_is_not_written() {
         assert_eq!((team.text(".git/config").as_str(), team.text("team.toml").as_str()), ("untouched", ""));
         assert!(team.root().join(".git/hooks").read_dir().unwrap().next().is_none());
         works(&team, &["echo x > .git/index.lock && mv .git/index.lock .git/index"]);
+    }
+}
+
+#[test]
+fn settings_that_are_not_there_are_not_made() {
+    for with in [With::All, With::Bubblewrap] {
+        let Some(team) = with.team(&[]) else { continue };
+        attack(
+            &team,
+            &[
+                "echo 'sandbox.mode = \"off\"' > team.toml && echo BROKEN",
+                "echo x > new; mv new team.toml && echo BROKEN",
+                "rm -f team.toml; echo x > team.toml && echo BROKEN",
+                "touch team.toml/x && echo BROKEN; rmdir team.toml && echo BROKEN",
+                "chmod 666 team.toml && echo BROKEN",
+            ],
+        );
+        assert!(!team.made("team.toml"), "{with:?}");
+        // What a person writes there is a person's.
+        team.write("team.toml", "");
+        attack(&team, &["echo x > team.toml && echo BROKEN"]);
+        assert!(team.made("team.toml"), "{with:?}");
+    }
+}
+
+#[test]
+fn what_holds_a_place_is_nothing_that_git_would_add() {
+    let Some(team) = With::All.team(&[]) else { return };
+    if has(&team, "git") {
+        let said = works(&team, &["git init -q . && echo x > file && git add -A && git ls-files"]);
+        assert_eq!(said, ["file"]);
     }
 }
 

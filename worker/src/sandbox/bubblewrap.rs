@@ -88,6 +88,7 @@ mod tests {
             private_tmp: true,
             writable: vec!["/w".into()],
             read_only: vec!["/w/.team".into(), "/w/absent".into()],
+            placeholders: Vec::new(),
             pinned: Vec::new(),
             hidden: vec!["/home/u/.ssh".into(), "/home/u/.netrc".into()],
             network: false,

@@ -14,11 +14,13 @@ mod files;
 mod identity;
 mod mounts;
 mod network;
+mod placeholder;
 mod policy;
 pub(crate) mod probe;
 mod syscalls;
 mod temp;
 
+pub(crate) use placeholder::Placeholder;
 pub(crate) use policy::{Policy, Surroundings};
 pub(crate) use temp::TempDir;
 
@@ -68,6 +70,19 @@ pub(crate) fn prepare(policy: &Policy) -> io::Result<()> {
     } else {
         Ok(())
     }
+}
+
+/// Holds the places of protected files that are not there, as long as what is returned lives: a file that commands the
+/// user's team must not be made either.
+///
+/// # Errors
+/// The system's error.
+pub(crate) fn hold_places(policy: &Policy) -> io::Result<Vec<Placeholder>> {
+    if policy.layers.namespaces == Namespaces::None {
+        return Ok(Vec::new());
+    }
+    let held = policy.placeholders.iter().map(|path| Placeholder::hold(path));
+    Ok(held.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 /// Returns the command line of the helper, and where its verdict is heard. The caller gives it its outputs.

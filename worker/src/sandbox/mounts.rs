@@ -60,11 +60,11 @@ pub(super) fn build(policy: &Policy) -> Done {
     for path in &policy.hidden {
         hide(path, devices.first())?;
     }
+    build_devices(&devices)?;
     for path in policy.read_only.iter().filter(|path| is_plain(path)) {
         mount_bind_recursive(path, path).map_err(cannot("mount", path))?;
         make_read_only(|mounted| mounted.starts_with(path))?;
     }
-    build_devices(&devices)?;
     // Not even root writes to the kernel there, and only processes of the command are seen.
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(cannot("mount", "/proc"))?;

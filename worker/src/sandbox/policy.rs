@@ -71,6 +71,8 @@ pub(crate) struct Policy {
     pub(crate) writable: Vec<PathBuf>,
     /// What it may not write, though it lies below one of those.
     pub(crate) read_only: Vec<PathBuf>,
+    /// Those of them that must not be made either, where they are not there.
+    pub(crate) placeholders: Vec<PathBuf>,
     /// What lies on the way from a writable directory to one of those: it stays where it is.
     pub(crate) pinned: Vec<PathBuf>,
     /// What it may not read.
@@ -94,6 +96,7 @@ impl Policy {
         let is_writable = |path: &Path| writable.iter().any(|above| path.starts_with(above));
         let beside = around.team_dir.with_file_name("team.toml");
         let settings = GIT_SETTINGS.iter().map(|file| around.workspace.join(file));
+        let placeholders = if is_writable(&beside) { vec![beside.clone()] } else { Vec::new() };
         let mut read_only = vec![around.team_dir.clone(), beside];
         read_only.extend(settings);
         read_only.retain(|path| is_writable(path));
@@ -108,6 +111,7 @@ impl Policy {
             hidden: secrets.collect(),
             writable,
             read_only,
+            placeholders,
             pinned,
         })
     }
@@ -185,6 +189,7 @@ mod tests {
             .collect();
         assert_eq!(paths(&policy.read_only), expected);
         assert_eq!(paths(&policy.pinned), ["/home/u/web/.git"]);
+        assert_eq!(paths(&policy.placeholders), ["/home/u/web/team.toml"]);
         assert!(policy.network && policy.private_tmp);
         assert!(policy.hidden.contains(&"/home/u/.ssh".into()));
     }

@@ -294,7 +294,9 @@ fn a_person_says_what_shall_happen_and_the_team_does_it() {
         });
         let team = server.team().with("TEAM_MODEL", api.model());
         team.write("sum.txt", "2 + 2 = 5\n");
-        let chat = team.start_chat("Let alice fix sum.txt; she must submit a plan first. Shut her down when she is done.");
+        let chat = team.start_chat(
+            "Let alice fix sum.txt; she must submit a plan first. Shut her down when she is done.",
+        );
         let plan = team.until_planned("alice");
         assert_eq!(team.text("sum.txt"), "2 + 2 = 5\n");
         // No terminal: the lead agent is told that a person is needed, and so is whoever reads along.

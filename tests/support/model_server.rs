@@ -72,7 +72,8 @@ impl Request {
         let all = self.body.to_string();
         let (_, behind) = all.rsplit_once("<plan_approval_request")?;
         let (_, behind) = behind.split_once("request_id=")?;
-        let id: String = behind.trim_start_matches(['\\', '"']).chars().take_while(char::is_ascii_hexdigit).collect();
+        let id: String =
+            behind.trim_start_matches(['\\', '"']).chars().take_while(char::is_ascii_hexdigit).collect();
         (!id.is_empty()).then_some(id)
     }
 

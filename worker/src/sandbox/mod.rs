@@ -15,7 +15,7 @@ mod identity;
 mod mounts;
 mod network;
 mod placeholder;
-mod policy;
+pub(crate) mod policy;
 pub(crate) mod probe;
 mod syscalls;
 mod temp;

@@ -41,7 +41,10 @@ const SECRETS: [&str; 30] = [
 ];
 
 /// What of a repository is run or believed by the next `git` of the user: the rest of `.git` may be written.
-const GIT_SETTINGS: [&str; 3] = [".git/hooks", ".git/config", ".git/config.worktree"];
+pub(crate) const GIT_SETTINGS: [&str; 3] = [".git/hooks", ".git/config", ".git/config.worktree"];
+
+/// The settings of the team: they lie beside the team directory, or beside the link to it.
+pub(crate) const SETTINGS: &str = "team.toml";
 
 /// Where things lie. All paths are absolute and without links.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +97,7 @@ impl Policy {
             writable.extend(sandbox.writable.iter().map(PathBuf::from).filter(|path| path.is_absolute()));
         }
         let is_writable = |path: &Path| writable.iter().any(|above| path.starts_with(above));
-        let beside = around.team_dir.with_file_name("team.toml");
+        let beside = around.team_dir.with_file_name(SETTINGS);
         let settings = GIT_SETTINGS.iter().map(|file| around.workspace.join(file));
         let placeholders = if is_writable(&beside) { vec![beside.clone()] } else { Vec::new() };
         let mut read_only = vec![around.team_dir.clone(), beside];

@@ -70,7 +70,7 @@ impl Workspace {
 
     /// Makes a file, or replaces the one that is there; makes the directories that are missing.
     pub(super) fn write(&self, path: &str, content: &str) -> Result<String, FileError> {
-        let place = self.find(path, true)?;
+        let place = self.find_to_change(path, true)?;
         if let Some(stat) = &place.stat {
             must_be_file(path, stat)?;
         }
@@ -86,7 +86,7 @@ impl Workspace {
         if old == new {
             return Err(FileError::Useless("old_text and new_text are the same".to_owned()));
         }
-        let place = self.find(path, false)?;
+        let place = self.find_to_change(path, false)?;
         let (file, stat) = open_place(path, &place)?;
         if size(&stat) > MAX_EDIT {
             let size = size(&stat);
@@ -117,7 +117,7 @@ impl Workspace {
     }
 
     fn open_existing(&self, path: &str) -> Result<(File, Stat), FileError> {
-        open_place(path, &self.find(path, false)?)
+        open_place(path, &self.find(path)?)
     }
 }
 

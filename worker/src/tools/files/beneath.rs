@@ -18,6 +18,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
 
+use crate::sandbox::policy::{GIT_SETTINGS, SETTINGS};
+
 /// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
 const MAX_LINKS: u32 = 40;
 
@@ -39,6 +41,11 @@ pub(crate) enum FileError {
     /// The path leads into the team directory.
     #[error("{0} leads into the team directory, which tools do not touch")]
     TeamDir(String),
+    /// The path leads to what the user's own programs run or believe.
+    #[error(
+        "{0} is not changed by tools, since programs of the user run or believe it: tell what to change instead"
+    )]
+    Protected(String),
     /// Links lead in a circle.
     #[error("{0} leads through more than {MAX_LINKS} links")]
     Circle(String),
@@ -116,11 +123,21 @@ impl Workspace {
         Ok(Self { path: path.to_owned(), real, fd, team_dir })
     }
 
-    /// Finds where a path leads. With `make`, directories that are missing on the way are made.
-    pub(super) fn find(&self, path: &str, make: bool) -> Result<Place, FileError> {
-        let mut walk = Walk { workspace: self, path, ahead: Vec::new(), behind: Vec::new(), links: 0 };
-        walk.enter(Path::new(path))?;
-        walk.run(make)
+    /// Finds where a path leads.
+    pub(super) fn find(&self, path: &str) -> Result<Place, FileError> {
+        Walk::begin(self, path, Purpose::Read)?.run()
+    }
+
+    /// Finds where a path leads that is to be changed. With `make`, directories that are missing on the way are made.
+    pub(super) fn find_to_change(&self, path: &str, make: bool) -> Result<Place, FileError> {
+        Walk::begin(self, path, if make { Purpose::Make } else { Purpose::Change })?.run()
+    }
+
+    /// Tells whether no tool changes what lies there, whether something does or not.
+    fn is_protected(&self, way: &Path) -> bool {
+        let settings = self.team_dir.root().with_file_name(SETTINGS);
+        let git = || GIT_SETTINGS.iter().any(|protected| way.starts_with(protected));
+        way == Path::new(SETTINGS) || self.real.join(way) == settings || git()
     }
 
     fn outside(&self, path: &str) -> FileError {
@@ -141,6 +158,15 @@ impl Workspace {
     }
 }
 
+/// What a file is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Read,
+    Change,
+    /// As `Change`, and directories that are missing are made.
+    Make,
+}
+
 /// The way to a file.
 struct Walk<'a> {
     workspace: &'a Workspace,
@@ -148,12 +174,20 @@ struct Walk<'a> {
     path: &'a str,
     /// The components that are still to be walked, the next one last.
     ahead: Vec<OsString>,
-    /// The directories below the workspace that the walk has come through.
-    behind: Vec<OwnedFd>,
+    /// The directories below the workspace that the walk has come through, with their names.
+    behind: Vec<(OwnedFd, OsString)>,
     links: u32,
+    purpose: Purpose,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn begin(workspace: &'a Workspace, path: &'a str, purpose: Purpose) -> Result<Self, FileError> {
+        let (ahead, behind) = (Vec::new(), Vec::new());
+        let mut walk = Self { workspace, path, ahead, behind, links: 0, purpose };
+        walk.enter(Path::new(path))?;
+        Ok(walk)
+    }
+
     /// Puts the components of a path, given by the caller or by a link, before those that are still ahead.
     fn enter(&mut self, path: &Path) -> Result<(), FileError> {
         let mut relative = path;
@@ -172,11 +206,16 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn here(&self) -> BorrowedFd<'_> {
-        self.behind.last().unwrap_or(&self.workspace.fd).as_fd()
+    /// The path below the workspace, without links, of a name in the directory where the walk is.
+    fn way_to(&self, name: &OsStr) -> PathBuf {
+        self.behind.iter().map(|(_, name)| name.as_os_str()).chain([name]).collect()
     }
 
-    fn run(mut self, make: bool) -> Result<Place, FileError> {
+    fn here(&self) -> BorrowedFd<'_> {
+        self.behind.last().map_or(&self.workspace.fd, |(directory, _)| directory).as_fd()
+    }
+
+    fn run(mut self) -> Result<Place, FileError> {
         while let Some(name) = self.ahead.pop() {
             if name == ".." {
                 // From the workspace itself, there is no way up.
@@ -184,9 +223,15 @@ impl Walk<'_> {
                 continue;
             }
             let is_last = self.ahead.is_empty();
+            // Whether it is there or not; before a directory is made.
+            if self.purpose != Purpose::Read && self.workspace.is_protected(&self.way_to(&name)) {
+                return Err(FileError::Protected(self.path.to_owned()));
+            }
             let found = match self.open(&name) {
                 Err(Errno::NOENT) if is_last => return self.place(name, None),
-                Err(Errno::NOENT) if make => self.make(&name).and_then(|()| self.open(&name)),
+                Err(Errno::NOENT) if self.purpose == Purpose::Make => {
+                    self.make(&name).and_then(|()| self.open(&name))
+                }
                 other => other,
             };
             let found = found.map_err(|errno| self.io("open", errno))?;
@@ -197,7 +242,7 @@ impl Walk<'_> {
                     if self.workspace.is_forbidden(&stat).map_err(|errno| self.io("look at", errno))? {
                         return Err(FileError::TeamDir(self.path.to_owned()));
                     }
-                    self.behind.push(found);
+                    self.behind.push((found, name));
                 }
                 _ if is_last => return self.place(name, Some(stat)),
                 _ => return Err(self.io("open", Errno::NOTDIR)),
@@ -229,7 +274,7 @@ impl Walk<'_> {
 
     fn place(mut self, name: OsString, stat: Option<Stat>) -> Result<Place, FileError> {
         let parent = match self.behind.pop() {
-            Some(parent) => parent,
+            Some((parent, _)) => parent,
             None => self.workspace.fd.try_clone().map_err(|error| self.io("open", error))?,
         };
         Ok(Place { parent, name, stat })

@@ -448,7 +448,7 @@ fn an_edit_that_cannot_be_made_says_why_and_changes_nothing() {
 fn a_change_by_somebody_else_is_not_lost() {
     let scratch = Scratch::new();
     scratch.put("a.txt", "one");
-    let place = scratch.workspace.find("a.txt", false).unwrap();
+    let place = scratch.workspace.find("a.txt").unwrap();
     let (_, seen) = open_place("a.txt", &place).unwrap();
     scratch.put("a.txt", "somebody else");
     let error = replace("a.txt", &place, b"two", Some(&seen)).unwrap_err();
@@ -475,4 +475,35 @@ fn readers_see_the_old_file_or_the_new_one() {
             assert!(contents.contains(&seen), "{} bytes", seen.len());
         }
     });
+}
+
+#[test]
+fn what_the_user_runs_or_believes_is_read_and_never_changed_whether_it_is_there_or_not() {
+    let scratch = Scratch::new();
+    scratch.put(".git/config", "[core]\n");
+    scratch.put(".git/hooks/sample", "");
+    scratch.put("sub/file", "");
+    scratch.link("innocent", ".git/hooks");
+    scratch.link("deep", ".git");
+    let absolute = scratch.path("team.toml").display().to_string();
+    for path in [
+        "team.toml",
+        "./sub/../team.toml",
+        ".git/config",
+        ".git/config.worktree",
+        ".git/hooks/pre-commit",
+        ".git/hooks/new/deep",
+        "innocent/pre-commit",
+        "deep/config",
+        absolute.as_str(),
+    ] {
+        let told = scratch.workspace.write(path, "x").unwrap_err().to_string();
+        assert!(told.contains("not changed by tools"), "{path}: {told}");
+    }
+    let told = scratch.workspace.edit(".git/config", "core", "evil").unwrap_err().to_string();
+    assert!(told.contains("not changed by tools"), "{told}");
+    assert_eq!(scratch.workspace.read(".git/config", None, None).unwrap().trim(), "[core]");
+    assert!(!scratch.path("team.toml").exists() && !scratch.path(".git/hooks/new").exists());
+    scratch.workspace.write(".git/info/exclude", "target\n").unwrap();
+    scratch.workspace.write("docs/team.toml", "an example").unwrap();
 }

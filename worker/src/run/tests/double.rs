@@ -14,7 +14,7 @@ use teamd_shared::control::{
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::inbox;
-use teamd_shared::member::{Doing, Gate, Limits, Sandbox};
+use teamd_shared::member::{Doing, Gate, Limits, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
@@ -178,7 +178,8 @@ impl Team {
             model: "script".to_owned(),
             workspace: self.workspace().to_str().unwrap().to_owned(),
             instructions: None,
-            sandbox: Sandbox::default(),
+            // These tests are about the worker: the sandbox has its own, with the real programs.
+            sandbox: Sandbox { mode: SandboxMode::Off, ..Sandbox::default() },
             limits: Limits::default(),
             conversation: begin.conversation,
             begins_at: Position::START,

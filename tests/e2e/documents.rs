@@ -18,10 +18,10 @@ fn each_failure_that_is_called_impossible_is_shown_by_a_test() {
     let numbers: Vec<String> = rows.iter().map(|row| row[0].to_owned()).collect();
     assert_eq!(numbers, (1..=30).map(|number: u32| number.to_string()).collect::<Vec<_>>());
     for row in &rows {
-        let tests: Vec<(&str, &str)> = row[4].split('`').filter_map(|name| name.split_once("::")).collect();
+        let tests: Vec<(&str, &str)> = row[4].split('`').filter_map(|name| name.rsplit_once("::")).collect();
         assert!(!tests.is_empty(), "failure {}", row[0]);
         for (module, test) in tests {
-            let source = file(&format!("tests/e2e/{module}.rs"));
+            let source = file(&format!("tests/e2e/{}.rs", module.replace("::", "/")));
             assert!(
                 source.contains(&format!("#[test]\nfn {test}()")),
                 "failure {}: {module}::{test}",

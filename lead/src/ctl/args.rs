@@ -133,7 +133,7 @@ pub(crate) struct Spawn {
     /// Read the prompt from a file, or from stdin (-)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) prompt_file: Option<PathBuf>,
-    /// The model: script, anthropic[:MODEL] or openai[:MODEL] [default: by the key that is set, else script]
+    /// The model: script, anthropic:MODEL or openai:MODEL, or the provider alone [default: by the key that is set, else script]
     #[arg(long, value_name = "MODEL", value_parser = model)]
     pub(crate) model: Option<ModelSpec>,
     /// The directory to work in [default: the one that holds the team directory]

@@ -23,7 +23,9 @@ impl Session {
             return self.compact().await;
         }
         let Self { desk, model, live, .. } = self;
-        live.begin();
+        if model.streams() {
+            live.begin();
+        }
         match desk.attend(model.answer(&mut |heard| live.hear(heard))).await {
             Ok(Ok(answer)) => self.answered(answer)?,
             // It is cut, and the model is asked again.

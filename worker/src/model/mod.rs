@@ -93,6 +93,11 @@ impl Model {
         }
     }
 
+    /// Tells whether its answers come piece by piece.
+    pub(crate) fn streams(&self) -> bool {
+        matches!(self, Self::Remote(_))
+    }
+
     /// Tells whether the conversation has to be cut before the model is asked again.
     pub(crate) fn is_full(&self) -> bool {
         match self {

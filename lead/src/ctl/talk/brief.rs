@@ -94,7 +94,9 @@ pub(super) fn taken_in(value: &Value) -> String {
         Body::TeammateTerminated { name, .. } => return format!("{name} has ended"),
         Body::PlanRequest => "asks for a plan".to_owned(),
         // The plan itself is told where it waits for its answer.
-        Body::PlanApprovalRequest { request_id, .. } => return format!("{from} submits a plan ({request_id})"),
+        Body::PlanApprovalRequest { request_id, .. } => {
+            return format!("{from} submits a plan ({request_id})");
+        }
         Body::PlanApprovalResponse { request_id, approve, .. } => {
             format!("{} the plan {request_id}", if *approve { "approves" } else { "rejects" })
         }

@@ -1,5 +1,7 @@
 //! What lies outside the workspace is not written, what is secret is not read, and no key is in the environment.
 
+use std::os::unix::fs::symlink;
+
 use super::{With, attack, has, works};
 use crate::support::Team;
 
@@ -178,6 +180,44 @@ fn what_is_allowed_by_name_may_be_written() {
         attack(&team, &["echo x > ~/cache/new && echo BROKEN"]);
         let results = team.does("bob", "/bash echo x > ~/cache/new && cat ~/cache/new");
         assert_eq!(results[0]["content"], "x", "{with:?}");
+    }
+}
+
+#[test]
+fn what_is_allowed_by_name_is_found_once_and_by_no_link_of_a_tool() {
+    for with in [With::All, With::Bubblewrap, With::Bare] {
+        let Some(team) = with.team(&[]) else { continue };
+        let home = team.root().parent().unwrap().join("home");
+        std::fs::create_dir(home.join("cache")).unwrap();
+        std::fs::create_dir(team.root().join("own")).unwrap();
+        symlink("cache", home.join("link")).unwrap();
+        team.write("team.toml", "sandbox.writable = [\"~/link\", \"own\", \"~/missing\"]");
+        team.teamctl(["spawn", "bob"]).ok();
+        let orders = "/bash echo x > ~/cache/new && cat ~/cache/new\n/bash rmdir own && ln -s ~ own\n\
+            /bash echo x > ~/planted && echo BROKEN; echo x > own/planted && echo BROKEN; true";
+        let results = team.does("bob", orders);
+        assert_eq!(results[0]["content"], "x", "{with:?} {results:?}");
+        // Another life finds it anew.
+        team.teamctl(["shutdown", "bob"]).ok();
+        team.teamctl(["spawn", "bob"]).ok();
+        team.does(
+            "bob",
+            "/bash echo x > ~/planted && echo BROKEN; echo x > own/planted && echo BROKEN; true",
+        );
+        let said: Vec<_> = team.results("bob").iter().map(|result| result["content"].to_string()).collect();
+        assert!(!said.iter().any(|said| said.contains(super::BROKEN)), "{with:?} {said:?}");
+        assert!(!home.join("planted").exists(), "{with:?}");
+    }
+}
+
+#[test]
+fn nothing_in_the_team_directory_is_allowed_by_name() {
+    for with in [With::All, With::Bare] {
+        let Some(team) = with.team(&[]) else { continue };
+        symlink(team.path("inbox"), team.root().parent().unwrap().join("home/link")).unwrap();
+        team.write("team.toml", "sandbox.writable = [\"~/link\"]");
+        let refused = team.teamctl(["spawn", "bob", "--restart", "never"]).run_failed().stderr;
+        assert!(refused.contains("lies in the team directory"), "{with:?} {refused}");
     }
 }
 

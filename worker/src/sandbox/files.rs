@@ -4,12 +4,14 @@
 //! is left out where it lies, and what is protected must not lie in what is writable.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, LandlockStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
-    RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, BitFlags, LandlockStatus, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use teamd_shared::sandbox::Namespaces;
 
 use super::policy::Policy;
@@ -43,18 +45,31 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
         true => (vec![PathBuf::from("/")], vec!["/dev"]),
         false => (all_but(&policy.hidden), DEVICES.to_vec()),
     };
-    let mut writable: Vec<&Path> = policy.writable.iter().map(PathBuf::as_path).collect();
-    writable.push(Path::new("/dev/shm"));
+    let mut fixed = vec!["/dev/shm"];
     if policy.private_tmp && parted {
-        writable.push(Path::new("/tmp"));
+        fixed.push("/tmp");
     }
+    let writable = policy.writable.iter().filter_map(|path| open_itself(path)).map(|(fd, is_dir)| {
+        let access = if is_dir { all } else { AccessFs::from_file(NEWEST) };
+        Ok::<_, RulesetError>(PathBeneath::new(fd, access))
+    });
     let created = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?.create()?;
     let ruled = created
         .add_rules(path_beneath_rules(["/"], list))?
         .add_rules(path_beneath_rules(readable, read))?
         .add_rules(path_beneath_rules(devices, device))?
-        .add_rules(path_beneath_rules(writable, all))?;
+        .add_rules(path_beneath_rules(fixed, all))?
+        .add_rules(writable)?;
     Ok(ruled.restrict_self()?.ruleset)
+}
+
+/// Opens what stands at a path without links, and tells whether it is a directory; none where it is not there, or where
+/// a tool has put a link since the path was found.
+fn open_itself(path: &Path) -> Option<(OwnedFd, bool)> {
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let fd = openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
+    let stat = fstat(&fd).ok()?;
+    Some((fd, FileType::from_raw_mode(stat.st_mode) == FileType::Directory))
 }
 
 /// Returns the version of the kernel's interface, at most the newest that is known here; 0 if there is none.

@@ -72,6 +72,7 @@ impl Scratch {
             workspace: at("work"),
             team_dir: at("work/.team"),
             temp: at("temp"),
+            writable: Vec::new(),
             homes: vec![at("home")],
         };
         Ok(Self { places, home: at("home"), _folder: folder })

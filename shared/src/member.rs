@@ -167,6 +167,29 @@ pub struct Sandbox {
     pub writable: Vec<String>,
 }
 
+impl SandboxMode {
+    /// Returns the mode that lets less be done.
+    pub fn narrower(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::ReadOnly, _) | (_, Self::ReadOnly) => Self::ReadOnly,
+            (Self::WorkspaceWrite, _) | (_, Self::WorkspaceWrite) => Self::WorkspaceWrite,
+            (Self::Off, Self::Off) => Self::Off,
+        }
+    }
+}
+
+impl Sandbox {
+    /// Returns this one, with no more network and no wider a mode than the other one; `writable` stays as it is.
+    #[must_use]
+    pub fn within(self, bounds: &Self) -> Self {
+        Self {
+            mode: self.mode.narrower(bounds.mode),
+            no_network: self.no_network || bounds.no_network,
+            writable: self.writable,
+        }
+    }
+}
+
 /// What one piece of work may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Limits {

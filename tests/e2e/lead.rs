@@ -4,6 +4,7 @@ use std::fs::File;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use teamd_shared::member::{Restart, Sandbox, SandboxMode};
 
 use crate::support::{Team, is_alive, signal};
 
@@ -71,6 +72,32 @@ fn what_the_daemon_refuses_is_told_with_the_way_on() {
     }
     assert_eq!(results.len(), expected.len());
     assert_eq!(team.roster()["members"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn no_teammate_that_the_lead_agent_starts_may_do_more_than_it_may_itself() {
+    let team = Team::started();
+    let bounds = Sandbox { mode: SandboxMode::ReadOnly, no_network: true, writable: Vec::new() };
+    team.start_lead_with(|order| order.sandbox = Some(bounds));
+    std::os::unix::fs::symlink("/", team.root().join("link")).unwrap();
+    let spawn = |path: &str| {
+        format!(
+            "/spawn_teammate {}\n",
+            json!({"name": "alice", "role": "coder", "prompt": "/bash echo x > x.txt", "workspace": path})
+        )
+    };
+    let orders: String = ["/", "..", "link", ".team", "."].map(spawn).concat();
+    let results = team.lead_does(orders.trim_end());
+    for result in &results[..4] {
+        assert!(text(result).1 && text(result).0.contains("is not in yours"), "{result}");
+    }
+    assert_eq!((results.len(), text(&results[4]).1), (5, false), "{results:?}");
+    team.until_finished("alice", 1);
+    assert!(
+        text(&team.results("alice")[0]).1 && !team.made("x.txt"),
+        "it can write what the lead agent cannot"
+    );
+    assert_eq!(team.member("alice")["sandbox"], team.member("lead")["sandbox"]);
 }
 
 /// Failure 12 (CC#27265).
@@ -257,6 +284,84 @@ fn a_lead_agent_that_is_killed_goes_on_with_its_conversation() {
     let lives = team.entries("lead", "life");
     assert_eq!(lives.iter().map(|life| life["conversation"].as_i64().unwrap()).collect::<Vec<_>>(), [1, 1]);
     team.wait_for("alice", "idle");
+}
+
+/// Rule 14: who is asked to leave is one life, and the next one has done nothing.
+#[test]
+fn a_shutdown_that_a_crash_broke_off_is_not_asked_of_the_next_life() {
+    let team = Team::started();
+    team.start_lead_with(|order| order.restart = Some(Restart::Never));
+    team.spawn("alice", "");
+    team.kill_daemon();
+    team.send("lead", "/shutdown_request alice");
+    team.until("the call to begin", || team.answers("lead") == 1);
+    signal(team.pid("lead"), Signal::SIGKILL);
+    team.teamd(["start"]).ok();
+    team.wait_for("lead", "crashed");
+    team.teamctl(["shutdown", "alice"]).ok();
+    team.spawn("alice", "");
+    team.resume_lead();
+    team.until_lead_ended(1);
+    let results = team.results("lead");
+    let (told, is_error) = text(&results[0]);
+    assert!(is_error && told.contains("may have been carried out (list_teammates"), "{told}");
+    assert_eq!((team.requests("shutdown").len(), team.status("alice").as_str()), (1, "idle"));
+    assert!(is_alive(team.pid("alice")));
+}
+
+#[test]
+fn a_lead_agent_that_is_killed_in_a_call_does_nothing_twice() {
+    let team = team();
+    team.spawn("alice", "");
+    let daemon = team.daemon_pid();
+    let orders = ["/broadcast go on", "/spawn_teammate bob coder hello", "/shutdown_request alice done"];
+    for (made, order) in orders.into_iter().enumerate() {
+        let (answers, life) = (team.answers("lead"), team.incarnation("lead"));
+        signal(daemon, Signal::SIGSTOP);
+        team.send("lead", order);
+        team.until("the call to begin", || team.answers("lead") > answers);
+        signal(team.pid("lead"), Signal::SIGKILL);
+        signal(daemon, Signal::SIGCONT);
+        team.until("the next life to go on", || {
+            team.incarnation("lead") == life + 1 && team.results("lead").len() > made
+        });
+        team.teamctl(["wait", "lead", "--for", "idle"]).ok();
+    }
+    let results = team.results("lead");
+    assert_eq!((results.len(), text(&results[0])), (3, ("sent to alice", false)));
+    for result in &results[1..] {
+        assert!(text(result).1 && text(result).0.contains("may have been carried out"), "{result}");
+    }
+    // Whether the daemon had heard of it before is chance; that it has heard of it once is not.
+    let broadcasts = team.inbox("alice").into_iter().filter(|line| line["type"] == "broadcast").count();
+    assert_eq!((broadcasts, team.requests("shutdown").len() <= 1), (1, true));
+    assert!(team.incarnation("bob") <= 1);
+    if team.requests("shutdown").len() == 1 {
+        team.wait_for("alice", "shutdown");
+    }
+}
+
+#[test]
+fn a_call_that_waits_for_a_person_goes_on_waiting_in_the_next_life() {
+    let team = team();
+    let _chat = chat(&team);
+    let prompt = "/plan_approval Drop it\n/bash echo x >> x.txt";
+    team.teamctl(["spawn", "alice", "--plan", "--prompt", prompt]).ok();
+    let id = team.until_planned("alice");
+    team.until_lead_ended(1);
+    team.send("lead", &format!("/plan_approval {id} approve fine"));
+    team.until("the call to wait", || team.member("lead")["activity"] == "waiting for a person");
+    signal(team.pid("lead"), Signal::SIGKILL);
+    team.until("the next life to wait", || {
+        team.incarnation("lead") == 2 && team.member("lead")["activity"] == "waiting for a person"
+    });
+    assert_eq!(team.request(&id)["status"], "pending");
+    team.teamctl(["approve", &id]).ok();
+    team.until_finished("alice", 1);
+    team.until_lead_ended(2);
+    let results = team.results("lead");
+    assert_eq!((results.len(), text(&results[0])), (1, ("the person approved the plan", false)));
+    assert_eq!((team.text("x.txt"), team.requests("plan_approval").len()), ("x\n".to_owned(), 1));
 }
 
 #[test]

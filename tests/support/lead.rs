@@ -15,16 +15,21 @@ use super::Team;
 impl Team {
     /// Starts the lead agent with the script model, and waits until it is ready.
     pub(crate) fn start_lead(&self) {
-        self.begin_lead(false);
+        self.start_lead_with(|_| {});
+    }
+
+    /// Starts it in another way.
+    pub(crate) fn start_lead_with(&self, change: impl FnOnce(&mut SpawnOrder)) {
+        self.begin_lead(false, change);
     }
 
     /// Begins the next life of the lead agent, with the conversation of its last one.
     pub(crate) fn resume_lead(&self) {
-        self.begin_lead(true);
+        self.begin_lead(true, |_| {});
     }
 
-    fn begin_lead(&self, resume: bool) {
-        let order = SpawnOrder {
+    fn begin_lead(&self, resume: bool, change: impl FnOnce(&mut SpawnOrder)) {
+        let mut order = SpawnOrder {
             name: Name::lead(),
             role: Some("lead".to_owned()),
             prompt: None,
@@ -39,6 +44,7 @@ impl Team {
             resume,
             environment: self.environment(),
         };
+        change(&mut order);
         let done = self.asks(vec![Command::Spawn(Box::new(order))]).pop().unwrap();
         let Ok(Done::Spawning { incarnation, .. }) = done else { panic!("{done:?}") };
         let name = Name::lead();

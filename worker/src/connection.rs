@@ -88,9 +88,10 @@ struct Said {
     leaving: bool,
 }
 
-/// Tells whether the daemon may be asked a second time: it joins the first, or repeats its answer.
+/// Tells whether the daemon may be asked a second time: it repeats its answer. A shutdown it joins only as long as
+/// the first one is pending; a second one may reach a later life.
 fn can_be_repeated(command: &Command) -> bool {
-    matches!(command, Command::Shutdown(_) | Command::Answer { .. } | Command::Await { .. } | Command::Ping)
+    matches!(command, Command::Answer { .. } | Command::Await { .. } | Command::Ping)
 }
 
 /// Why there is no answer to what was asked.

@@ -167,6 +167,7 @@ impl Life {
             environment: welcome.environment.clone(),
             model: welcome.model.clone(),
             workspace: welcome.workspace.clone(),
+            sandbox: welcome.sandbox.clone(),
         };
         let link = Link::start(connection, self.dir, self.identity, welcome.environment);
         let (terminate, work_began) = (self.terminate, Duration::ZERO);

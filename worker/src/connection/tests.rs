@@ -36,6 +36,10 @@ fn shutdown() -> Command {
     Command::Shutdown(ShutdownOrder { name, reason: String::new(), decide_within: 30.0, force_after: None })
 }
 
+fn answer_to_plan() -> Command {
+    Command::Answer { request_id: RequestId::new("a1").unwrap(), approve: true, feedback: String::new() }
+}
+
 fn spawn() -> Command {
     Command::Spawn(Box::new(SpawnOrder {
         name: Name::new("alice").unwrap(),
@@ -83,22 +87,25 @@ fn a_daemon_that_comes_back_is_asked_again_only_what_it_takes_for_the_same() {
         let what = Await::Ready;
         let wait = Command::Await { name: Name::new("alice").unwrap(), incarnation: 1, what };
         let (spawned, answer) = link.ask(spawn());
-        let (joined, _to_shutdown) = link.ask(shutdown());
+        let (leaves, to_shutdown) = link.ask(shutdown());
+        let (judged, _to_answer) = link.ask(answer_to_plan());
         let (awaited, _to_wait) = link.ask(wait);
-        for tag in [spawned, joined, awaited] {
+        for tag in [spawned, leaves, judged, awaited] {
             assert_eq!(asked(&mut daemon).await.tag, tag);
         }
         let listener = Listener::bind(&dir).unwrap();
         drop(daemon);
-        let Heard::Lost { tag } = link.hear().await else { panic!("something else") };
-        assert_eq!(tag, spawned);
-        link.answered(tag, Err(Unanswered::Lost));
-        assert_eq!(answer.await.unwrap(), Err(Unanswered::Lost));
+        for (lost, answer) in [(spawned, answer), (leaves, to_shutdown)] {
+            let Heard::Lost { tag } = link.hear().await else { panic!("something else") };
+            assert_eq!(tag, lost);
+            link.answered(tag, Err(Unanswered::Lost));
+            assert_eq!(answer.await.unwrap(), Err(Unanswered::Lost));
+        }
         // What was never said is said now.
         let (late, _to_late) = link.ask(spawn());
         let mut daemon = listener.accept().await.unwrap();
         daemon.receive::<Greeting>().await.unwrap().unwrap();
-        for tag in [joined, awaited, late] {
+        for tag in [judged, awaited, late] {
             assert_eq!(asked(&mut daemon).await.tag, tag);
         }
     });

@@ -172,7 +172,7 @@ fn the_lead_agent_asks_again_what_the_daemon_takes_for_the_same() {
         ("spawn_teammate", 1),
         ("request_plan", 1),
         ("bash", 1),
-        ("shutdown_request", 0),
+        ("shutdown_request", 1),
         ("plan_approval", 0),
     ] {
         assert_eq!(interrupted(tool), results, "{tool}");

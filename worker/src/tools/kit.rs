@@ -81,9 +81,10 @@ impl Kit {
     }
 
     /// Tells whether a call of this tool, which a crash broke off, is made again: its lines have ids, or the daemon
-    /// takes a second one for the first.
+    /// takes a second one for the first. It does not so with a shutdown: that would be the end of whoever has the
+    /// name by then.
     pub(crate) fn is_repeated(self, tool: &str) -> bool {
-        let joins = matches!(tool, "shutdown_request" | "plan_approval" | "list_teammates");
+        let joins = matches!(tool, "plan_approval" | "list_teammates");
         self.has_ids(tool) || self == Self::Lead && joins
     }
 }
@@ -101,13 +102,15 @@ mod tests {
     #[test]
     fn what_a_crash_broke_off_is_made_again_only_where_that_does_no_harm() {
         for kit in [Kit::Teammate, Kit::Lead] {
-            for tool in ["bash", "write_file", "edit_file", "spawn_teammate", "request_plan", "read_inbox"] {
+            for tool in ["bash", "write_file", "edit_file", "read_inbox"] {
+                assert!(!kit.is_repeated(tool), "{kit:?} {tool}");
+            }
+            for tool in ["spawn_teammate", "request_plan", "shutdown_request"] {
                 assert!(!kit.is_repeated(tool), "{kit:?} {tool}");
             }
             for tool in ["send_message", "plan_approval", "shutdown_response"] {
                 assert!(kit.is_repeated(tool), "{kit:?} {tool}");
             }
         }
-        assert!(Kit::Lead.is_repeated("shutdown_request") && !Kit::Teammate.is_repeated("shutdown_request"));
     }
 }

@@ -11,7 +11,7 @@ use teamd_shared::control::SpawnOrder;
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Team, read_lines};
-use teamd_shared::member::{ApproveBy, Gate};
+use teamd_shared::member::{ApproveBy, Gate, Sandbox};
 use teamd_shared::message::summary_of;
 use teamd_shared::model_spec::{ModelSpec, UnknownModel};
 use teamd_shared::name::Name;
@@ -29,14 +29,18 @@ pub(crate) struct Spawner {
     pub(crate) environment: Environment,
     /// The model where neither the call nor `TEAM_MODEL` nor `team.toml` names one: its own.
     pub(crate) model: String,
-    /// What a relative workspace is relative to: its own.
+    /// The directory that it works in itself: nobody whom it starts works outside, unless `team.toml` says so.
     pub(crate) workspace: String,
+    /// How its own commands are confined: nobody whom it starts is confined less.
+    pub(crate) sandbox: Sandbox,
 }
 
 impl Spawner {
     /// Makes the order: what `teamctl spawn` makes of the same words.
     ///
-    /// That the lead agent answers the plans of a teammate is for a person to say, in `team.toml`: no call can.
+    /// That the lead agent answers the plans of a teammate is for a person to say, in `team.toml`: no call can. Nor
+    /// can a call make a teammate that may do more than the lead agent itself: whoever tells another what to do may
+    /// do what that one may.
     ///
     /// # Errors
     /// A text for the model.
@@ -46,7 +50,6 @@ impl Spawner {
             role: Some(spawn.role.clone()).filter(|role| !role.trim().is_empty()),
             prompt: Some(spawn.prompt.clone()),
             model: spawn.model.as_deref().map(model).transpose()?,
-            workspace: spawn.workspace.as_deref().map(|path| self.directory(path)).transpose()?,
             plan: spawn.plan,
             ..Flags::default()
         };
@@ -56,9 +59,9 @@ impl Spawner {
         let roster = roster(dir)?;
         let asked = Asked { name: &name, flags: &flags, earlier: roster.member(&name) };
         let mut resolved = resolve(asked, &lookup, &file).map_err(|error| error.to_string())?;
-        if let Some(named) = &mut resolved.workspace {
-            *named = self.directory(named)?;
-        }
+        resolved.workspace =
+            Some(self.workspace(spawn.workspace.as_deref(), resolved.workspace.as_deref(), dir)?);
+        resolved.sandbox = Some(resolved.sandbox.unwrap_or_default().within(&self.sandbox));
         let is_guess = matches!(resolved.model_from, ModelFrom::Key(_) | ModelFrom::Default);
         let mut order = resolved.order(name, self.environment.clone());
         if is_guess {
@@ -67,15 +70,33 @@ impl Spawner {
         Ok(order)
     }
 
-    fn directory(&self, path: &str) -> Result<String, String> {
-        let bad = |why: &str| format!("the workspace {path} {why}: name a directory that exists");
-        let absolute = Path::new(&self.workspace).join(path).canonicalize();
-        let absolute = absolute.map_err(|error| bad(&format!("cannot be used: {error}")))?;
-        if !absolute.is_dir() {
-            return Err(bad("is not a directory"));
+    /// Returns where a teammate works: where the call says, else where the file does, else where the lead agent does.
+    fn workspace(&self, asked: Option<&str>, in_file: Option<&str>, dir: &TeamDir) -> Result<String, String> {
+        let own = Path::new(&self.workspace);
+        let in_file = in_file.map(|path| directory(own, path)).transpose()?;
+        let Some(path) = asked else { return in_file.map_or_else(|| directory(own, "."), Ok) };
+        let named = directory(own, path)?;
+        let own = directory(own, ".")?;
+        let is_own = Path::new(&named).starts_with(&own) && !Path::new(&named).starts_with(dir.root());
+        if is_own || in_file.as_deref() == Some(named.as_str()) {
+            return Ok(named);
         }
-        absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8"))
+        Err(format!(
+            "the workspace {path} is not in yours, {own}: leave it out, or name a directory in yours. Only a person \
+             can let a teammate work elsewhere: in team.toml, or with `teamctl spawn NAME --workspace DIR`"
+        ))
     }
+}
+
+/// Returns a directory that exists as an absolute path without links.
+fn directory(base: &Path, path: &str) -> Result<String, String> {
+    let bad = |why: &str| format!("the workspace {path} {why}: name a directory that exists");
+    let absolute = base.join(path).canonicalize();
+    let absolute = absolute.map_err(|error| bad(&format!("cannot be used: {error}")))?;
+    if !absolute.is_dir() {
+        return Err(bad("is not a directory"));
+    }
+    absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8"))
 }
 
 fn model(text: &str) -> Result<ModelSpec, String> {
@@ -223,6 +244,7 @@ fn team(dir: &TeamDir) -> Result<Team, String> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use teamd_shared::member::SandboxMode;
 
     use super::*;
 
@@ -235,8 +257,15 @@ mod tests {
             environment: Environment::default(),
             model: "openai:own".to_owned(),
             workspace: scratch.path().to_str().unwrap().to_owned(),
+            sandbox: Sandbox::default(),
         };
         (scratch, dir, spawner)
+    }
+
+    fn team_file(scratch: &tempfile::TempDir, text: &str) {
+        use std::io::Write;
+        let mut file = std::fs::File::create(scratch.path().join("team.toml")).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
     }
 
     fn alice() -> Spawn {
@@ -255,17 +284,12 @@ mod tests {
         let order = spawner.order(&dir, &alice()).unwrap();
         assert_eq!((order.model.as_deref(), order.environment.secrets.len()), (Some("openai:own"), 1));
         let toml = "model = \"script\"\n[members.alice]\nplan = true\n";
-        let write = |text: &str| {
-            use std::io::Write;
-            let mut file = std::fs::File::create(scratch.path().join("team.toml")).unwrap();
-            file.write_all(text.as_bytes()).unwrap();
-        };
-        write(toml);
+        team_file(&scratch, toml);
         let order = spawner.order(&dir, &alice()).unwrap();
         assert_eq!((order.model.as_deref(), order.plan), (Some("script"), true));
         let named = Spawn { model: Some("anthropic:m".into()), ..alice() };
         assert_eq!(spawner.order(&dir, &named).unwrap().model.as_deref(), Some("anthropic:m"));
-        write("modle = \"script\"\n");
+        team_file(&scratch, "modle = \"script\"\n");
         assert!(spawner.order(&dir, &alice()).unwrap_err().contains("team.toml"));
     }
 
@@ -281,9 +305,49 @@ mod tests {
             let error = spawner.order(&dir, &spawn).unwrap_err();
             assert!(error.contains(told), "{error}");
         }
-        let here = Spawn { workspace: Some(".".into()), ..alice() };
-        assert!(spawner.order(&dir, &here).unwrap().workspace.unwrap().starts_with('/'));
         assert_eq!(teammate("lead"), Err("that is you: name a teammate".to_owned()));
+    }
+
+    #[test]
+    fn nobody_whom_it_starts_may_do_more_than_itself() {
+        let (scratch, dir, mut spawner) = scene();
+        let root = scratch.path().canonicalize().unwrap();
+        let at = |path: &str| root.join(path).to_str().unwrap().to_owned();
+        for path in ["own/inside", "apart", "owner"] {
+            std::fs::create_dir_all(root.join(path)).unwrap();
+        }
+        std::os::unix::fs::symlink("/", root.join("own/link")).unwrap();
+        std::os::unix::fs::symlink(dir.root(), root.join("own/team")).unwrap();
+        spawner.workspace = at("own");
+        let ordered = |spawner: &Spawner, path: Option<&str>| {
+            spawner.order(&dir, &Spawn { workspace: path.map(str::to_owned), ..alice() })
+        };
+        let workspace =
+            |spawner: &Spawner, path| ordered(spawner, path).map(|order| order.workspace.unwrap());
+        for (path, taken) in [(None, "own"), (Some("."), "own"), (Some("inside"), "own/inside")] {
+            assert_eq!(workspace(&spawner, path), Ok(at(taken)));
+        }
+        for path in ["/", "..", "../owner", "link", "inside/../../apart", "team"] {
+            let error = workspace(&spawner, Some(path)).unwrap_err();
+            assert!(error.starts_with(&format!("the workspace {path} is not in yours")), "{error}");
+        }
+        let around = Spawner { workspace: at(""), ..scene().2 };
+        assert!(workspace(&around, Some(".team")).unwrap_err().contains("is not in yours"));
+        team_file(&scratch, "sandbox.mode = \"off\"\n[members.alice]\nworkspace = \"apart\"\n");
+        assert_eq!(workspace(&spawner, None), Ok(at("apart")));
+        assert_eq!(workspace(&spawner, Some("../apart")), Ok(at("apart")));
+        assert!(workspace(&spawner, Some("..")).is_err());
+        let sandbox = |spawner: &Spawner| ordered(spawner, None).unwrap().sandbox.unwrap();
+        assert_eq!(
+            (sandbox(&spawner).mode, sandbox(&spawner).no_network),
+            (SandboxMode::WorkspaceWrite, false)
+        );
+        spawner.sandbox.no_network = true;
+        assert!(sandbox(&spawner).no_network);
+        for mode in [SandboxMode::ReadOnly, SandboxMode::Off] {
+            spawner.sandbox.mode = mode;
+            assert_eq!(sandbox(&spawner).mode, mode);
+        }
     }
 
     #[test]

@@ -148,7 +148,7 @@ fn input_of_lead(tool: &str) -> Value {
                 "prompt": text("What it shall do, with all that it must know to do it."),
                 "plan": flag("True: it must submit a plan, and can change nothing before the plan is approved."),
                 "model": text("Only if the person asks for one: PROVIDER or PROVIDER:MODEL."),
-                "workspace": text("Only if the person asks for one: the directory to work in, absolute."),
+                "workspace": text("Only if it shall not be yours: a directory in your workspace."),
             }),
             &["name", "role", "prompt"],
         ),

@@ -59,7 +59,7 @@ pub(crate) struct Spawn {
     pub(crate) plan: bool,
     /// The model, as `PROVIDER[:MODEL]`; none: as `teamctl spawn` chooses it.
     pub(crate) model: Option<String>,
-    /// The directory to work in; none: the one that holds the team directory.
+    /// The directory to work in; in that of the lead agent, or one that `team.toml` names; none: what `team.toml` says, or the lead agent's.
     pub(crate) workspace: Option<String>,
 }
 

@@ -71,6 +71,7 @@ impl Scratch {
         let places = Surroundings {
             workspace: at("work"),
             team_dir: at("work/.team"),
+            home_of_team: at("work"),
             temp: at("temp"),
             writable: Vec::new(),
             homes: vec![at("home")],

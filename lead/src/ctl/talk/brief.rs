@@ -74,7 +74,8 @@ pub(super) fn cut(cut: Cut) -> &'static str {
 pub(super) fn ended(reason: IdleReason, content: &str) -> Option<String> {
     let why = match reason {
         IdleReason::Available => return None,
-        IdleReason::Failed => format!("the model failed: {}", line(content)),
+        // Whole, since it ends with what to do.
+        IdleReason::Failed => content.trim().chars().take(1000).collect(),
         IdleReason::MaxTurns => "the work was ended: it took too many turns".to_owned(),
         IdleReason::MaxTokens => "the work was ended: it took too many tokens".to_owned(),
         IdleReason::Interrupted => "interrupted".to_owned(),

@@ -85,6 +85,17 @@ impl Environment {
     }
 }
 
+/// What the programs of teamd themselves read of an environment.
+const OWN: [&[u8]; 2] = [b"TEAM_", b"TEAMD_"];
+
+impl Environment {
+    /// Returns the variables that are settings of teamd. A worker is started with nothing else: its loader would believe
+    /// the rest (`LD_PRELOAD`), and load what a tool has put into a workspace.
+    pub fn settings(&self) -> impl Iterator<Item = (OsString, OsString)> + '_ {
+        self.variables().filter(|(name, _)| OWN.iter().any(|prefix| name.as_bytes().starts_with(prefix)))
+    }
+}
+
 /// Never shows values: a debug print of a command must not put a key into a log.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -23,6 +23,7 @@ mod strays;
 mod tools;
 mod transcript;
 mod turn;
+mod variables;
 
 use std::process::ExitCode;
 

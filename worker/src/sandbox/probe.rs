@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -18,6 +18,7 @@ use super::policy::{Policy, Surroundings};
 use super::{TempDir, bubblewrap};
 use crate::args::ProbeArgs;
 use crate::keeper::{self, Report};
+use crate::variables::Variables;
 
 mod attack;
 
@@ -164,8 +165,10 @@ fn keep(policy: &Policy, command: &str) -> io::Result<(Option<Report>, String)> 
         "--policy",
         &serde_json::to_string(policy)?,
     ]);
-    keeper.args(["--", command]).current_dir(&policy.workspace);
-    keeper.env_clear().envs(environment().variables()).env("TMPDIR", policy.temp_inside());
+    let variables = Variables::of(environment().variables());
+    let variables = variables.with("TMPDIR", policy.temp_inside().as_os_str()).hand_over()?;
+    keeper.args(["--variables", &variables.as_raw_fd().to_string(), "--", command]);
+    keeper.env_clear().current_dir("/");
     keeper.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::piped());
     let mut child = keeper.spawn()?;
     // The end that is the keeper's must be the keeper's alone, or its end would not be heard.

@@ -82,6 +82,7 @@ pub(crate) fn hold_places(policy: &Policy) -> io::Result<Vec<Placeholder>> {
     if policy.layers.namespaces == Namespaces::None {
         return Ok(Vec::new());
     }
+    policy.empty.iter().try_for_each(|path| placeholder::make_empty(path))?;
     let held = policy.placeholders.iter().map(|path| Placeholder::hold(path));
     Ok(held.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect())
 }

@@ -11,8 +11,32 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, ResolveFlags, flock, mkdirat, open, openat2};
 use rustix::io::Errno;
+
+/// Makes a directory that is missing in another, and may stay there: what it keeps from being made is what lies in it.
+/// Follows no link: a tool could have made it. Where this user may not, a tool may not either.
+///
+/// # Errors
+/// The system's error.
+pub(super) fn make_empty(path: &Path) -> io::Result<()> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let made = openat2(CWD, above, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+        .and_then(|above| mkdirat(above, name, Mode::from_raw_mode(0o777)));
+    match made {
+        Err(
+            Errno::EXIST
+            | Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::LOOP
+            | Errno::ACCESS
+            | Errno::PERM
+            | Errno::ROFS,
+        ) => Ok(()),
+        other => Ok(other?),
+    }
+}
 
 /// A place that is held. Given up when it is dropped.
 #[derive(Debug)]
@@ -72,6 +96,24 @@ impl Drop for Placeholder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_directory_is_made_where_only_it_is_missing_and_never_through_a_link() {
+        let scratch = tempfile::tempdir().unwrap();
+        let scratch = scratch.path().canonicalize().unwrap();
+        let hooks = scratch.join(".git/hooks");
+        make_empty(&hooks).unwrap();
+        assert!(!scratch.join(".git").exists());
+        std::fs::create_dir(scratch.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", scratch.join(".git")).unwrap();
+        make_empty(&hooks).unwrap();
+        assert!(!hooks.exists());
+        std::fs::remove_file(scratch.join(".git")).unwrap();
+        std::fs::create_dir(scratch.join(".git")).unwrap();
+        make_empty(&hooks).unwrap();
+        make_empty(&hooks).unwrap();
+        assert!(hooks.is_dir());
+    }
 
     #[test]
     fn the_last_one_removes_it_and_nobody_what_others_have_made() {

@@ -130,7 +130,8 @@ fn hooks_that_are_not_there_are_not_made_nor_a_repository_named_that_is_elsewher
             ],
         );
         assert!(team.root().join(".git/hooks").read_dir().unwrap().next().is_none(), "{with:?}");
-        works(&team, &["echo x > .git/index"]);
+        works(&team, &["echo x > .git/index; echo ../evil > .git/commondir"]);
+        assert!(!team.root().join(".git/commondir").exists(), "{with:?}");
         std::fs::remove_dir_all(team.root().join(".git")).unwrap();
         // A working tree, or a submodule.
         team.write(".git", "gitdir: untouched");

@@ -96,6 +96,7 @@ mod tests {
             read_only: vec!["/w/.team".into(), "/w/absent".into()],
             placeholders: Vec::new(),
             empty: Vec::new(),
+            absent: Vec::new(),
             read_only_files: vec!["/w/.git".into()],
             pinned: Vec::new(),
             hidden: vec!["/home/u/.ssh".into(), "/home/u/.netrc".into()],

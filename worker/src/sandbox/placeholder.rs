@@ -5,13 +5,16 @@
 //! it holds a shared `flock` on it, and the last one removes it: to remove it earlier would take it from under the
 //! sandboxes of the others. What a killed keeper left, the next removes.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, ResolveFlags, flock, mkdirat, open, openat2};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, flock, mkdirat, open, openat2, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 /// Makes a directory that is missing in another, and may stay there: what it keeps from being made is what lies in it.
@@ -21,9 +24,7 @@ use rustix::io::Errno;
 /// The system's error.
 pub(super) fn make_empty(path: &Path) -> io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let made = openat2(CWD, above, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
-        .and_then(|above| mkdirat(above, name, Mode::from_raw_mode(0o777)));
+    let made = open_folder(above).and_then(|above| mkdirat(above, name, Mode::from_raw_mode(0o777)));
     match made {
         Err(
             Errno::EXIST
@@ -36,6 +37,43 @@ pub(super) fn make_empty(path: &Path) -> io::Result<()> {
         ) => Ok(()),
         other => Ok(other?),
     }
+}
+
+/// A file that is not there, and must not be when the command has ended. Removed when it is dropped.
+#[derive(Debug)]
+pub(super) struct Absent {
+    /// The directory that would hold it: another one may be at its path in the end.
+    folder: OwnedFd,
+    name: OsString,
+}
+
+impl Absent {
+    /// Notes that a file is not there; none if it is, or nothing that could hold it. Follows no link.
+    pub(super) fn note(path: &Path) -> Option<Self> {
+        let folder = open_folder(path.parent()?).ok()?;
+        let name = path.file_name()?.to_owned();
+        let is_there = statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW);
+        (is_there.err() == Some(Errno::NOENT)).then_some(Self { folder, name })
+    }
+}
+
+impl Drop for Absent {
+    fn drop(&mut self) {
+        match unlinkat(&self.folder, &self.name, AtFlags::empty()) {
+            Ok(()) => tracing::warn!(
+                "a command made {}, which programs of the user believe: removed",
+                self.name.display()
+            ),
+            // A directory of that name is believed by nobody.
+            Err(Errno::NOENT | Errno::ISDIR) => {}
+            Err(errno) => tracing::warn!("cannot remove {}: {errno}", self.name.display()),
+        }
+    }
+}
+
+fn open_folder(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
 }
 
 /// A place that is held. Given up when it is dropped.

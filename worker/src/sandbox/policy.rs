@@ -41,7 +41,10 @@ const SECRETS: [&str; 30] = [
 ];
 
 /// What of a repository is run or believed by the next `git` of the user: the rest of `.git` may be written.
-pub(crate) const GIT_SETTINGS: [&str; 3] = [".git/hooks", ".git/config", ".git/config.worktree"];
+pub(crate) const GIT_SETTINGS: [&str; 4] = [".git/hooks", ".git/config", ".git/config.worktree", COMMON_DIR];
+
+/// Of these, the file that says where hooks and settings are, if they are not there (`gitrepository-layout(5)`).
+const COMMON_DIR: &str = ".git/commondir";
 
 /// Of these, the directory that stands there empty where it is missing: `git` takes that for none.
 const HOOKS: &str = ".git/hooks";
@@ -88,6 +91,9 @@ pub(crate) struct Policy {
     pub(crate) placeholders: Vec<PathBuf>,
     /// Those of them that are directories, and are made where only they are missing.
     pub(crate) empty: Vec<PathBuf>,
+    /// Those of them that are removed after the command where they were not there before it: nothing can stand in for
+    /// them meanwhile.
+    pub(crate) absent: Vec<PathBuf>,
     /// What it may not write if it is a file.
     pub(crate) read_only_files: Vec<PathBuf>,
     /// What lies on the way from a writable directory to one of those: it stays where it is.
@@ -118,6 +124,7 @@ impl Policy {
         let placeholders = if is_writable(&beside) { vec![beside.clone()] } else { Vec::new() };
         let of_git = |path: &str| Some(around.workspace.join(path)).filter(|path| is_writable(path));
         let empty = of_git(HOOKS).into_iter().collect();
+        let absent = of_git(COMMON_DIR).into_iter().collect();
         let read_only_files = of_git(GIT).into_iter().collect();
         let mut read_only = vec![around.team_dir.clone(), beside];
         read_only.extend(settings);
@@ -135,6 +142,7 @@ impl Policy {
             read_only,
             placeholders,
             empty,
+            absent,
             read_only_files,
             pinned,
         })
@@ -206,7 +214,7 @@ mod tests {
     fn an_open_gate_lets_the_workspace_be_written_but_not_what_commands_or_settings_stand_in() {
         let policy = policy(&Sandbox::default(), Gate::Open).unwrap();
         assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web"]);
-        let settings = [".git/hooks", ".git/config", ".git/config.worktree"];
+        let settings = [".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir"];
         let expected: Vec<_> = [".team", "team.toml"]
             .into_iter()
             .chain(settings)

@@ -75,7 +75,7 @@ fn a_name_that_is_taken_is_refused_and_the_taker_goes_on() {
 #[test]
 fn a_missing_worker_program_is_said() {
     let team = Team::new().with("TEAM_WORKER", "/nowhere/team-worker");
-    team.teamd(["start"]).ok();
+    team.teamd(["start", "--allow-weak-sandbox"]).ok();
     let said = team.teamctl(["spawn", "alice"]).exits(1);
     assert!(said.stderr.contains("/nowhere/team-worker"), "{said:?}");
     assert_eq!(team.status("alice"), "crashed");
@@ -86,7 +86,7 @@ fn a_missing_worker_program_is_said() {
 #[test]
 fn a_worker_that_ends_before_it_is_ready_is_given_up_and_the_spawn_fails() {
     let team = Team::new().with("TEAM_WORKER", "/bin/false");
-    team.teamd(["start"]).ok();
+    team.teamd(["start", "--allow-weak-sandbox"]).ok();
     let said = team.teamctl(["spawn", "alice"]).exits(1);
     assert!(said.stderr.contains("alice"), "{said:?}");
     team.wait_for("alice", "crashed");

@@ -65,6 +65,9 @@ pub(crate) struct AttackArgs {
     /// Which of the targets is the team directory
     #[arg(long, default_value = "work/.team")]
     pub(crate) team: PathBuf,
+    /// A file in the shared memory of the machine
+    #[arg(long)]
+    pub(crate) shared: Option<PathBuf>,
     /// The directory that holds the targets
     pub(crate) scratch: PathBuf,
     /// A process outside

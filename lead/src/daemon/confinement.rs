@@ -23,18 +23,25 @@ pub(crate) struct Confinement {
     pub(crate) weakness: Option<String>,
 }
 
-/// Finds out which layers work.
-pub(super) fn layers() -> Layers {
+/// Finds out which layers work. None, and a warning, if that fails though somebody has allowed a weak sandbox: nothing is
+/// taken for granted that nobody has tried.
+///
+/// # Errors
+/// [`CommandError`] if it fails.
+pub(super) fn layers(allow_weak: bool) -> Result<Layers, CommandError> {
     match worker::probe(false) {
         Ok(probe) => {
             probe.missing.iter().for_each(|why| tracing::info!("the sandbox does without {why}"));
-            probe.layers
+            Ok(probe.layers)
         }
-        Err(why) => {
-            // Who cannot be started runs no command either: the spawn will say what is wrong.
-            tracing::warn!("{why}");
-            Layers { namespaces: Namespaces::Own, landlock: 0, seccomp: true }
+        Err(why) if allow_weak => {
+            tracing::warn!("the sandbox does without any layer: {why}");
+            Ok(Layers::default())
         }
+        Err(why) => Err(CommandError::new(ExitCode::Failed, why).hint(
+            "install team-worker beside teamd, of the same version, and see what `team-worker probe` says; or \
+             `teamd start --allow-weak-sandbox`",
+        )),
     }
 }
 

@@ -69,14 +69,14 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let mut layers = None;
     if options.dir.symlink_metadata().is_err() {
-        confinement::part(&options.dir, *layers.insert(confinement::layers()))?;
+        confinement::part(&options.dir, *layers.insert(confinement::layers(options.allow_weak_sandbox)?))?;
     }
     let dir = TeamDir::create(&options.dir)?;
     let lock = match lock_or_running(&dir)? {
         Err(started) => return Ok(started),
         Ok(lock) => lock,
     };
-    let layers = layers.unwrap_or_else(confinement::layers);
+    let layers = layers.map_or_else(|| confinement::layers(options.allow_weak_sandbox), Ok)?;
     let confinement = confinement::judge(layers, &dir, options.allow_weak_sandbox)?;
     if !options.foreground {
         return detach(&dir, lock, &options.settings, &confinement);

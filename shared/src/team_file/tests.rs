@@ -94,7 +94,8 @@ fn every_key_refuses_what_does_not_belong_there_and_says_what_does() {
                 assert!(what.ends_with(&format!("expected {}", key.expected)) || value == "[[1]]", "{what}");
                 let line = if table == Table::Top { 1 } else { 2 };
                 let column = key.name.len() + 4;
-                let inner = if value == "[[1]]" && key.name == "writable" { column + 1 } else { column };
+                let is_list = matches!(key.name, "writable" | "env");
+                let inner = if value == "[[1]]" && is_list { column + 1 } else { column };
                 assert_eq!(place, format!("{line}:{inner}"), "{text}{what}");
             }
         }
@@ -168,6 +169,7 @@ fn what_is_no_toml_is_told_with_its_place() {
 fn a_column_counts_characters() {
     assert_eq!(wrong("\"ümläut\" = 1").0, "1:1");
     assert_eq!(wrong("sandbox = { writable = ['ö', 7] }").0, "1:30");
+    assert_eq!(wrong("sandbox = { env = ['GH_TOKEN', 'OPENAI_API_KEY'] }").0, "1:32");
     assert_eq!(wrong("sandbox = { writable = ['ö'], \"größe\" = 1 }").0, "1:31");
 }
 

@@ -117,6 +117,40 @@ fn what_the_users_next_git_and_daemon_believe_is_not_written() {
 }
 
 #[test]
+fn hooks_that_are_not_there_are_not_made_nor_a_repository_named_that_is_elsewhere() {
+    for with in [With::All, With::Bubblewrap] {
+        let Some(team) = with.team(&[]) else { continue };
+        std::fs::create_dir(team.root().join(".git")).unwrap();
+        attack(
+            &team,
+            &[
+                "mkdir .git/hooks && echo BROKEN; echo x > .git/hooks/pre-commit && echo BROKEN",
+                "rmdir .git/hooks && echo BROKEN; mv .git/hooks .git/other && echo BROKEN",
+                "mkdir new; echo x > new/pre-commit; mv -T new .git/hooks && echo BROKEN",
+            ],
+        );
+        assert!(team.root().join(".git/hooks").read_dir().unwrap().next().is_none(), "{with:?}");
+        works(&team, &["echo x > .git/index; echo ../evil > .git/commondir"]);
+        assert!(!team.root().join(".git/commondir").exists(), "{with:?}");
+        std::fs::remove_dir_all(team.root().join(".git")).unwrap();
+        // A working tree, or a submodule.
+        team.write(".git", "gitdir: untouched");
+        attack(
+            &team,
+            &[
+                "echo 'gitdir: evil' > .git && echo BROKEN",
+                "rm -f .git && echo BROKEN",
+                "mv .git moved && echo BROKEN",
+                "echo 'gitdir: evil' > named; mv named .git && echo BROKEN",
+            ],
+        );
+        let results = team.does("alice", "/write_file .git gitdir: evil");
+        assert_eq!(results[0]["is_error"], true, "{results:?}");
+        assert_eq!(team.text(".git"), "gitdir: untouched", "{with:?}");
+    }
+}
+
+#[test]
 fn settings_that_are_not_there_are_not_made() {
     for with in [With::All, With::Bubblewrap] {
         let Some(team) = with.team(&[]) else { continue };

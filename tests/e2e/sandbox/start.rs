@@ -24,6 +24,19 @@ fn where_a_promise_cannot_be_kept_the_daemon_does_not_start() {
 }
 
 #[test]
+fn layers_that_nobody_could_try_are_not_taken_for_granted() {
+    for worker in ["/nowhere/team-worker", "/bin/false"] {
+        let team = Team::new().with("TEAM_WORKER", worker);
+        let refused = team.teamd(["start"]).exits(1);
+        assert!(refused.stderr.contains(worker) && refused.stderr.contains("hint: "), "{}", refused.stderr);
+        team.teamd(["start", "--allow-weak-sandbox"]).ok();
+        let status = team.teamctl(["status"]).ok();
+        assert!(status.stderr.contains("the sandbox is weak"), "{}", status.stderr);
+        assert_eq!(team.json(["status"])["sandbox"]["layers"], "none");
+    }
+}
+
+#[test]
 fn without_namespaces_the_team_directory_is_made_in_the_state_directory() {
     let Some(team) = With::Bare.team(&[]) else { return };
     let link = team.root().join(".team");

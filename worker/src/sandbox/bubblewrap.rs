@@ -66,7 +66,8 @@ fn arguments(
             false => add("--ro-bind", &[Path::new("/dev/null"), path]),
         }
     }
-    for path in policy.read_only.iter().filter(|path| is_itself(path)) {
+    let files = policy.read_only_files.iter().filter(|path| !is_dir(path));
+    for path in policy.read_only.iter().chain(files).filter(|path| is_itself(path)) {
         add("--ro-bind", &[path, path]);
     }
     add("--chdir", &[&policy.workspace]);
@@ -94,6 +95,9 @@ mod tests {
             writable: vec!["/w".into()],
             read_only: vec!["/w/.team".into(), "/w/absent".into()],
             placeholders: Vec::new(),
+            empty: Vec::new(),
+            absent: Vec::new(),
+            read_only_files: vec!["/w/.git".into()],
             pinned: Vec::new(),
             hidden: vec!["/home/u/.ssh".into(), "/home/u/.netrc".into()],
             network: false,
@@ -105,7 +109,7 @@ mod tests {
         assert!(
             line.ends_with(
                 "--unshare-net --ro-bind / / --dev /dev --proc /proc --bind /t /tmp --bind /w /w --tmpfs /home/u/.ssh \
-                 --ro-bind /dev/null /home/u/.netrc --ro-bind /w/.team /w/.team --chdir /w"
+                 --ro-bind /dev/null /home/u/.netrc --ro-bind /w/.team /w/.team --ro-bind /w/.git /w/.git --chdir /w"
             ),
             "{line}"
         );

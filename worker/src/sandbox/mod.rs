@@ -21,7 +21,7 @@ mod syscalls;
 mod temp;
 pub(crate) mod writable;
 
-pub(crate) use placeholder::Placeholder;
+use placeholder::{Absent, Placeholder};
 pub(crate) use policy::{Policy, Surroundings};
 pub(crate) use temp::TempDir;
 
@@ -76,17 +76,27 @@ pub(crate) fn prepare(policy: &Policy) -> io::Result<()> {
     }
 }
 
+/// Places of protected files that are not there. Given up when it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    _held: Vec<Placeholder>,
+    _absent: Vec<Absent>,
+}
+
 /// Holds the places of protected files that are not there, as long as what is returned lives: a file that commands the
 /// user's team must not be made either.
 ///
 /// # Errors
 /// The system's error.
-pub(crate) fn hold_places(policy: &Policy) -> io::Result<Vec<Placeholder>> {
+pub(crate) fn hold_places(policy: &Policy) -> io::Result<Places> {
     if policy.layers.namespaces == Namespaces::None {
-        return Ok(Vec::new());
+        return Ok(Places::default());
     }
+    let absent = policy.absent.iter().filter_map(|path| Absent::note(path)).collect();
+    policy.empty.iter().try_for_each(|path| placeholder::make_empty(path))?;
     let held = policy.placeholders.iter().map(|path| Placeholder::hold(path));
-    Ok(held.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect())
+    let held = held.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect();
+    Ok(Places { _held: held, _absent: absent })
 }
 
 /// Returns the command line of the helper, and where its verdict is heard. The caller gives it its outputs.

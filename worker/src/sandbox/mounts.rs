@@ -61,7 +61,8 @@ pub(super) fn build(policy: &Policy) -> Done {
         hide(path, devices.first())?;
     }
     build_devices(&devices)?;
-    for path in policy.read_only.iter().filter(|path| is_plain(path)) {
+    let files = policy.read_only_files.iter().filter(|path| is_file(path));
+    for path in policy.read_only.iter().filter(|path| is_plain(path)).chain(files) {
         mount_bind_recursive(path, path).map_err(cannot("mount", path))?;
         make_read_only(|mounted| mounted.starts_with(path))?;
     }
@@ -75,6 +76,10 @@ pub(super) fn build(policy: &Policy) -> Done {
 /// Tells whether something is there that can be mounted on itself: no link, of which only the target could be.
 fn is_plain(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| !found.is_symlink())
+}
+
+fn is_file(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_file())
 }
 
 fn open_devices() -> Result<Vec<OwnedFd>, MountError> {

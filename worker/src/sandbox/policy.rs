@@ -41,7 +41,16 @@ const SECRETS: [&str; 30] = [
 ];
 
 /// What of a repository is run or believed by the next `git` of the user: the rest of `.git` may be written.
-pub(crate) const GIT_SETTINGS: [&str; 3] = [".git/hooks", ".git/config", ".git/config.worktree"];
+pub(crate) const GIT_SETTINGS: [&str; 4] = [".git/hooks", ".git/config", ".git/config.worktree", COMMON_DIR];
+
+/// Of these, the file that says where hooks and settings are, if they are not there (`gitrepository-layout(5)`).
+const COMMON_DIR: &str = ".git/commondir";
+
+/// Of these, the directory that stands there empty where it is missing: `git` takes that for none.
+const HOOKS: &str = ".git/hooks";
+
+/// A repository, or a file that says where it is: as a file it is what the next `git` of the user believes.
+pub(crate) const GIT: &str = ".git";
 
 /// The settings of the team: they lie beside the team directory, or beside the link to it.
 pub(crate) const SETTINGS: &str = "team.toml";
@@ -80,6 +89,13 @@ pub(crate) struct Policy {
     pub(crate) read_only: Vec<PathBuf>,
     /// Those of them that must not be made either, where they are not there.
     pub(crate) placeholders: Vec<PathBuf>,
+    /// Those of them that are directories, and are made where only they are missing.
+    pub(crate) empty: Vec<PathBuf>,
+    /// Those of them that are removed after the command where they were not there before it: nothing can stand in for
+    /// them meanwhile.
+    pub(crate) absent: Vec<PathBuf>,
+    /// What it may not write if it is a file.
+    pub(crate) read_only_files: Vec<PathBuf>,
     /// What lies on the way from a writable directory to one of those: it stays where it is.
     pub(crate) pinned: Vec<PathBuf>,
     /// What it may not read.
@@ -106,6 +122,10 @@ impl Policy {
         let beside = around.home_of_team.join(SETTINGS);
         let settings = GIT_SETTINGS.iter().map(|file| around.workspace.join(file));
         let placeholders = if is_writable(&beside) { vec![beside.clone()] } else { Vec::new() };
+        let of_git = |path: &str| Some(around.workspace.join(path)).filter(|path| is_writable(path));
+        let empty = of_git(HOOKS).into_iter().collect();
+        let absent = of_git(COMMON_DIR).into_iter().collect();
+        let read_only_files = of_git(GIT).into_iter().collect();
         let mut read_only = vec![around.team_dir.clone(), beside];
         read_only.extend(settings);
         read_only.retain(|path| is_writable(path));
@@ -121,6 +141,9 @@ impl Policy {
             writable,
             read_only,
             placeholders,
+            empty,
+            absent,
+            read_only_files,
             pinned,
         })
     }
@@ -191,7 +214,7 @@ mod tests {
     fn an_open_gate_lets_the_workspace_be_written_but_not_what_commands_or_settings_stand_in() {
         let policy = policy(&Sandbox::default(), Gate::Open).unwrap();
         assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web"]);
-        let settings = [".git/hooks", ".git/config", ".git/config.worktree"];
+        let settings = [".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir"];
         let expected: Vec<_> = [".team", "team.toml"]
             .into_iter()
             .chain(settings)
@@ -200,6 +223,8 @@ mod tests {
         assert_eq!(paths(&policy.read_only), expected);
         assert_eq!(paths(&policy.pinned), ["/home/u/web/.git"]);
         assert_eq!(paths(&policy.placeholders), ["/home/u/web/team.toml"]);
+        assert_eq!(paths(&policy.empty), ["/home/u/web/.git/hooks"]);
+        assert_eq!(paths(&policy.read_only_files), ["/home/u/web/.git"]);
         assert!(policy.network && policy.private_tmp);
         assert!(policy.hidden.contains(&"/home/u/.ssh".into()));
     }

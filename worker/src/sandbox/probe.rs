@@ -139,8 +139,16 @@ impl Scratch {
         let scratch = self.home.parent().unwrap_or(&self.home);
         // Where namespaces do not part the two, a team directory is made outside the workspace.
         let team = if layers.namespaces == Namespaces::None { "apart" } else { "work/.team" };
+        // A machine without any keeps nothing there.
+        let memory = TempDir::create(Path::new("/dev/shm"), &format!("probe-{}", std::process::id())).ok();
+        let file = memory.as_ref().map(|folder| folder.path().join("file"));
+        if let Some(file) = &file {
+            drop(File::create_new(file)?);
+        }
+        let shared = file.map(|file| format!("--shared {}", quoted(&file))).unwrap_or_default();
         let command = |kind: &str| {
-            format!("{} attack {kind} --team {team} {} {}", quoted(&own), quoted(scratch), std::process::id())
+            let (own, scratch) = (quoted(&own), quoted(scratch));
+            format!("{own} attack {kind} {shared} --team {team} {scratch} {}", std::process::id())
         };
         let mut attacks = Vec::new();
         for (gate, kind) in [(Gate::Open, ""), (Gate::Closed, "--closed")] {

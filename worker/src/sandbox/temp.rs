@@ -1,6 +1,7 @@
 //! The temporary directory of a life: only its user enters it, and it is gone when the life ends.
 //!
-//! It stands at a path that the next life of the same teammate knows: what a killed one left is removed then.
+//! Its name cannot be guessed, so that nobody keeps a worker from starting by taking it first; but it begins so that the
+//! next life of the same teammate knows what a killed one left, and removes it.
 
 use std::fs;
 use std::io;
@@ -8,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
+use uuid::Uuid;
 
 /// A temporary directory. Removed when it is dropped.
 #[derive(Debug)]
@@ -16,24 +18,22 @@ pub(crate) struct TempDir {
 }
 
 impl TempDir {
-    /// Makes the directory anew, below `above`; `id` tells the teammate from all others on this machine. Whoever calls
-    /// holds the life lock.
+    /// Makes the directory, below `above`, and removes what earlier lives have left there; `id` tells the teammate from
+    /// all others on this machine. Whoever calls holds the life lock.
     ///
     /// # Errors
-    /// The system's error, or that somebody else has put something at its place.
+    /// The system's error.
     pub(crate) fn create(above: &Path, id: &str) -> io::Result<Self> {
-        let parent = above.join(format!("teamd-{}", geteuid()));
-        make(&parent)?;
-        // It may have been there before: whose is it?
-        let found = parent.symlink_metadata()?;
-        if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
-            let why = format!("{} is no directory for this user alone", parent.display());
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        let above = above.canonicalize()?;
+        let begin = format!("teamd-{}-{id}-", geteuid());
+        remove_leftovers(&above, &begin);
+        loop {
+            let path = above.join(format!("{begin}{}", Uuid::new_v4().simple()));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                other => return other.map(|()| Self { path }),
+            }
         }
-        let path = parent.canonicalize()?.join(id);
-        remove(&path)?;
-        make(&path)?;
-        Ok(Self { path })
     }
 
     /// Returns its path, absolute and without links.
@@ -50,10 +50,22 @@ impl Drop for TempDir {
     }
 }
 
-fn make(path: &Path) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
+/// Removes the directories of this user that are called like this and a random number. What cannot be removed is in
+/// nobody's way.
+fn remove_leftovers(above: &Path, begin: &str) {
+    // A directory that cannot be listed may still be written.
+    for entry in fs::read_dir(above).into_iter().flatten().filter_map(Result::ok) {
+        let name = entry.file_name();
+        let random = name.to_str().and_then(|name| name.strip_prefix(begin));
+        // Another name may begin like this one.
+        let is_ours = random.is_some_and(|rest| rest.len() == 32 && Uuid::try_parse(rest).is_ok());
+        let found = entry.path().symlink_metadata().ok().filter(|_| is_ours);
+        if !found.is_some_and(|found| found.is_dir() && found.uid() == geteuid().as_raw()) {
+            continue;
+        }
+        if let Err(error) = remove(&entry.path()) {
+            tracing::warn!("cannot remove {}: {error}", entry.path().display());
+        }
     }
 }
 
@@ -83,6 +95,7 @@ fn unlock(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
@@ -95,17 +108,28 @@ mod tests {
         fs::create_dir(path.join("locked/inner")).unwrap();
         fs::set_permissions(path.join("locked"), PermissionsExt::from_mode(0o000)).unwrap();
         std::mem::forget(first);
+        let other = TempDir::create(scratch.path(), "a-b").unwrap();
         let next = TempDir::create(scratch.path(), "a").unwrap();
-        assert_eq!((next.path(), fs::read_dir(&path).unwrap().count()), (path.as_path(), 0));
+        assert!(
+            !path.exists() && other.path().exists() && fs::read_dir(next.path()).unwrap().next().is_none()
+        );
+        let path = next.path().to_owned();
         drop(next);
         assert!(!path.exists());
     }
 
     #[test]
-    fn what_others_could_enter_is_not_used() {
+    fn nobody_takes_its_name_first() {
         let scratch = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
-        symlink(elsewhere.path(), scratch.path().join(format!("teamd-{}", geteuid()))).unwrap();
-        assert!(TempDir::create(scratch.path(), "a").is_err());
+        File::create(elsewhere.path().join("file")).unwrap();
+        let (user, number) = (geteuid(), Uuid::new_v4().simple());
+        for name in [format!("teamd-{user}"), format!("teamd-{user}-a-"), format!("teamd-{user}-a-{number}")]
+        {
+            symlink(elsewhere.path(), scratch.path().join(name)).unwrap();
+        }
+        let made = TempDir::create(scratch.path(), "a").unwrap();
+        assert!(made.path().symlink_metadata().unwrap().is_dir());
+        assert!(elsewhere.path().join("file").exists());
     }
 }

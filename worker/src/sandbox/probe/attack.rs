@@ -32,11 +32,7 @@ pub(super) const CANARY: &str = "teamd-probe-canary";
 
 /// Attacks: the whole program behind the hidden subcommand.
 pub(crate) fn attack_main(args: &AttackArgs) -> ExitCode {
-    let attacks = if args.closed {
-        without_network()
-    } else {
-        all(&args.scratch, &args.scratch.join(&args.team), args.pid)
-    };
+    let attacks = if args.closed { without_network() } else { all(args) };
     let lines: Vec<String> = attacks.iter().filter_map(|attack| serde_json::to_string(attack).ok()).collect();
     match rustix::io::write(io::stdout(), (lines.join("\n") + "\n").as_bytes()) {
         Ok(_) => ExitCode::SUCCESS,
@@ -48,7 +44,9 @@ fn tried(promise: Promise, what: &str, refused: bool) -> Attack {
     Attack { promise, tried: what.to_owned(), refused }
 }
 
-fn all(scratch: &Path, team: &Path, pid: i32) -> Vec<Attack> {
+fn all(args: &AttackArgs) -> Vec<Attack> {
+    let (scratch, team, pid) = (&args.scratch, &args.scratch.join(&args.team), args.pid);
+    let shared = args.shared.as_deref();
     let at = |name: &str| scratch.join(name);
     let appends = |path: &Path| OpenOptions::new().append(true).open(path).is_ok();
     let makes = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path).is_ok();
@@ -68,6 +66,11 @@ fn all(scratch: &Path, team: &Path, pid: i32) -> Vec<Attack> {
         tried(Promise::TeamDirectory, "rename it", fs::rename(team, at("work/moved")).is_err()),
         tried(Promise::Outside, "make a file in the home directory", !makes(&at("home/new"))),
         tried(Promise::Outside, "append to one", !appends(&at("home/notes"))),
+        tried(
+            Promise::Outside,
+            "append to a file in the shared memory of the machine",
+            !shared.is_some_and(appends),
+        ),
         tried(
             Promise::Commands,
             "make a Unix socket",

@@ -18,7 +18,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
 
-use crate::sandbox::policy::{GIT_SETTINGS, SETTINGS};
+use crate::sandbox::policy::{GIT, GIT_SETTINGS, SETTINGS};
 
 /// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
 const MAX_LINKS: u32 = 40;
@@ -225,7 +225,10 @@ impl<'a> Walk<'a> {
             }
             let is_last = self.ahead.is_empty();
             // Whether it is there or not; before a directory is made.
-            if self.purpose != Purpose::Read && self.workspace.is_protected(&self.way_to(&name)) {
+            let way = self.way_to(&name);
+            // As a file it says where a repository is.
+            let is_git = is_last && way == Path::new(GIT);
+            if self.purpose != Purpose::Read && (is_git || self.workspace.is_protected(&way)) {
                 return Err(FileError::Protected(self.path.to_owned()));
             }
             let found = match self.open(&name) {

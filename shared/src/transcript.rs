@@ -144,6 +144,21 @@ pub enum Block {
     },
 }
 
+impl Block {
+    /// Returns its text, if it is text.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text { text } => Some(text),
+            Self::ToolUse { .. } | Self::Opaque { .. } => None,
+        }
+    }
+}
+
+/// Returns all text of an answer, in order.
+pub fn text_of(content: &[Block]) -> String {
+    content.iter().filter_map(Block::text).collect::<Vec<_>>().join("\n")
+}
+
 /// Why an answer ended before the model was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -212,6 +212,47 @@ fn a_full_context_is_no_dead_end_also_where_the_service_says_so_first_and_cannot
 }
 
 #[test]
+fn nothing_is_cut_while_the_service_cannot_be_asked() {
+    let mut credit = false;
+    let server = ModelServer::answering(move |request| {
+        credit |= request.mentions("paid now");
+        match (request.mentions("Write down, for yourself"), credit) {
+            (true, false) => Reply::fail(402),
+            (true, true) => Reply::text("SUMMARY"),
+            (false, _) if request.mentions("SUMMARY") => Reply::text("on it goes"),
+            (false, _) => Reply::call("bash", json!({"command": "seq 9000"})),
+        }
+    });
+    let team = server.team().with("TEAM_CONTEXT_WINDOW", "15000");
+    spawn(&team, &["--model", MODEL], "fill it up");
+    team.until_finished("alice", 1);
+    let notice = team.notices("alice").pop().unwrap();
+    assert_eq!(notice["idle_reason"], "failed");
+    assert!(notice["content"].as_str().unwrap().contains("no credit"), "{notice}");
+    assert!(team.entries("alice", "compacted").is_empty(), "the conversation is whole");
+    team.send("alice", "paid now");
+    team.until_finished("alice", 2);
+    assert_eq!(team.notices("alice").pop().unwrap()["content"], "on it goes");
+}
+
+#[test]
+fn a_flood_of_messages_is_no_dead_end() {
+    let server = ModelServer::answering(move |request| match request.body.to_string().len() {
+        60_000.. => Reply::too_long(),
+        _ => Reply::text("read"),
+    });
+    let team = server.team();
+    spawn(&team, &["--model", MODEL], "wait for mail");
+    team.until_finished("alice", 1);
+    for number in 0..40 {
+        let content = format!("{number} {}", "dense ".repeat(600));
+        team.echo("alice", &json!({"type": "message", "from": "bob", "content": content}).to_string());
+    }
+    team.until("the end of it", || team.notices("alice").len() >= 2);
+    assert_eq!(team.notices("alice").pop().unwrap()["content"], "read");
+}
+
+#[test]
 fn a_teammate_whose_context_is_full_answers_a_shutdown() {
     let server = ModelServer::start();
     let command = format!("seq 9000; {}", HELD.trim_start_matches("/bash "));

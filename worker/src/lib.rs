@@ -4,6 +4,7 @@
 
 mod args;
 mod connection;
+mod desk;
 mod gate;
 mod keeper;
 mod lead;

@@ -12,7 +12,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::message::{IdleReason, Message};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
-use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage};
+use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage, text_of};
 use uuid::Uuid;
 
 use crate::state::At;
@@ -206,15 +206,6 @@ pub(crate) fn closing(content: &[Block], cut: Option<Cut>) -> String {
         None => return text,
     };
     if text.trim().is_empty() { why.to_owned() } else { format!("{text}\n{why}") }
-}
-
-/// Returns the text of an answer.
-fn text_of(content: &[Block]) -> String {
-    let texts = content.iter().filter_map(|block| match block {
-        Block::Text { text } => Some(text.as_str()),
-        Block::ToolUse { .. } | Block::Opaque { .. } => None,
-    });
-    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the calls of an answer, in order.

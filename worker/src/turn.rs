@@ -2,12 +2,12 @@
 //! the next call begins. What a step does next is not decided here.
 
 use teamd_shared::id::Ids;
-use teamd_shared::message::{AnsweredBy, Body, Message};
+use teamd_shared::message::{AnsweredBy, Body};
 use teamd_shared::request::Status;
 use teamd_shared::transcript::{Block, Event as Entry};
 
 use crate::gate;
-use crate::model::{Answer as ModelAnswer, Compaction, ModelError};
+use crate::model::{Answer as ModelAnswer, Compaction, ModelError, delivery};
 use crate::plan::{self, Submission};
 use crate::replay::{calls_of, closing};
 use crate::session::{Session, stands};
@@ -30,24 +30,32 @@ impl Session {
             Ok(Ok(answer)) => self.answered(answer)?,
             // It is cut, and the model is asked again.
             Ok(Err(ModelError::TooLong(_))) if self.model.is_full() => self.desk.state.dropped(),
-            Ok(Err(error)) => {
-                let told = format!("{error} (hint: {})", error.hint());
-                tracing::error!("no answer: {told}");
-                self.closing = told;
-                self.desk.state.failed();
-            }
+            Ok(Err(error)) => self.failed(&error),
             Err(_) => self.desk.state.dropped(),
         }
         Ok(())
     }
 
+    /// Ends the work that no answer can be had for.
+    fn failed(&mut self, error: &ModelError) {
+        let told = format!("{error} (hint: {})", error.hint());
+        tracing::error!("no answer: {told}");
+        self.closing = told;
+        self.desk.state.failed();
+    }
+
     /// Puts a summary in the place of the beginning of the conversation.
     async fn compact(&mut self) -> Result<(), TranscriptError> {
-        if let Ok(Some(Compaction { summary, kept, usage })) = self.desk.attend(self.model.compact()).await {
-            self.record(&Entry::Compacted { summary, kept, usage })?;
-            self.desk.state.paid(usage);
+        match self.desk.attend(self.model.compact()).await {
+            Ok(Ok(Compaction { summary, kept, usage })) => {
+                self.record(&Entry::Compacted { summary, kept, usage })?;
+                self.desk.state.paid(usage);
+                self.desk.state.dropped();
+            }
+            // Nothing is cut: the service may be there again for the next piece of work.
+            Ok(Err(error)) => self.failed(&error),
+            Err(_) => self.desk.state.dropped(),
         }
-        self.desk.state.dropped();
         Ok(())
     }
 
@@ -175,7 +183,10 @@ impl Session {
     fn read_inbox(&mut self) -> Result<(), TranscriptError> {
         self.desk.fetch();
         let delivered = self.take_in()?;
-        self.end_call(Outcome::ok(listed(&delivered)))
+        let owner = self.outbox.from();
+        let shown: Vec<_> = delivered.iter().filter_map(|message| delivery::show(message, owner)).collect();
+        let listed = delivery::list(&shown);
+        self.end_call(Outcome::ok(listed.unwrap_or_else(|| format!("{} new messages, below", shown.len()))))
     }
 
     /// Writes the line of the plan, and names it.
@@ -238,31 +249,5 @@ impl Session {
             Some(Made::Refused(why)) => Outcome::error(format!("your answer does not count: {why}")),
             None => Outcome::error("your answer was not recorded"),
         })
-    }
-}
-
-/// Lists messages for the model.
-fn listed(messages: &[Message]) -> String {
-    if messages.is_empty() {
-        return "no new messages".to_owned();
-    }
-    let line =
-        |message: &Message| format!("{} from {}: {}", message.body.kind(), message.from, message.content);
-    messages.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_are_listed_with_type_and_sender() {
-        let message =
-            Message::parse(br#"{"type":"broadcast","from":"bob","content":"the build is red"}"#).unwrap();
-        assert_eq!(
-            listed(&[message.clone(), message]).lines().next(),
-            Some("broadcast from bob: the build is red")
-        );
-        assert_eq!(listed(&[]), "no new messages");
     }
 }

@@ -2,7 +2,10 @@
 //! with, and what stands in the place of what is cut.
 //!
 //! Whole answers with their results are cut, never parts of them. What must not be lost stands in the summary word for
-//! word, whatever the model wrote: the task, the plan and its verdict, a shutdown that waits for an answer.
+//! word, whatever the model wrote: the work, the plan and its verdict, plans and a shutdown that wait for an answer. All of
+//! it together has a share of the window. If that is still too much, the next cut is shorter.
+
+use teamd_shared::transcript::Event;
 
 use super::conversation::{BYTES_PER_TOKEN, Conversation, Gist, weight};
 use super::prompt::{Part, Role, Turn, excerpt};
@@ -13,11 +16,14 @@ const FULL: u64 = 80;
 /// The share of the window that the last answers may keep, in percent.
 const KEPT: u64 = 25;
 
+/// The share of the window that a summary may have, in percent.
+const SUMMARY: u64 = 20;
+
+/// How often a conversation is cut, ever shorter, before its work is given up.
+const CUTS: u32 = 3;
+
 /// How much of a part is shown to the model for its summary if all of it is too much, in characters.
 const GLANCE: usize = 1500;
-
-/// How much of the task, the plan, or a reason is kept word for word, in characters.
-const VERBATIM: usize = 20_000;
 
 /// How much of each of the last answers stands in a summary that no model wrote, in characters.
 const EXCERPT: usize = 500;
@@ -32,15 +38,72 @@ const ORDER: &str = "This conversation has come near the end of what you can rea
     commands, results, decisions and their reasons), what is open, and what comes next. Call no tool. Answer with \
     this text alone.";
 
-/// Tells whether a conversation has to be cut before the model is asked again.
-pub(super) fn is_due(tokens: u64, window: u64) -> bool {
-    tokens.saturating_mul(100) >= window.saturating_mul(FULL)
+/// The room that a conversation has: what was cut, and what the service has refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Room {
+    /// In tokens.
+    window: u64,
+    /// How often it was cut since the model has answered, or the work has ended.
+    cuts: u32,
+    /// Whether the service has refused it for its length since then.
+    refused: bool,
 }
 
-/// Returns how many of the last answers are kept.
-pub(super) fn kept(conversation: &Conversation, window: u64) -> usize {
-    conversation.answers_within(window.saturating_mul(KEPT * BYTES_PER_TOKEN) / 100)
+impl Room {
+    /// Begins with a window of so many tokens.
+    pub(super) fn new(window: u64) -> Self {
+        Self { window, cuts: 0, refused: false }
+    }
+
+    /// Takes in the next entry.
+    pub(super) fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Compacted { .. } => (self.cuts, self.refused) = (self.cuts + 1, false),
+            Event::Answer { .. } | Event::Idle { .. } => (self.cuts, self.refused) = (0, false),
+            _ => {}
+        }
+    }
+
+    /// The service does not take the conversation.
+    pub(super) fn refused(&mut self) {
+        self.refused = true;
+    }
+
+    /// Tells whether it has to be cut before the model is asked again.
+    pub(super) fn is_full(&self, tokens: u64) -> bool {
+        let due = tokens.saturating_mul(100) >= self.window.saturating_mul(FULL);
+        // What is still long after it was cut may fit nevertheless: the service says so.
+        (self.refused && self.cuts < CUTS) || (due && self.cuts == 0)
+    }
+
+    /// Tells whether the service has refused all of it: then it is not asked with all of it again.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Returns the window, in tokens.
+    pub(super) fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// Returns how many of the last answers are kept.
+    pub(super) fn kept(&self, conversation: &Conversation) -> usize {
+        if self.refused { 0 } else { conversation.answers_within(self.bytes(KEPT)) }
+    }
+
+    /// Returns how long a summary may be, in bytes; less each time that it was still too much.
+    pub(super) fn for_summary(&self) -> usize {
+        let bytes = self.bytes(SUMMARY) >> (2 * self.cuts.min(CUTS));
+        usize::try_from(bytes).unwrap_or(usize::MAX).max(LEAST)
+    }
+
+    fn bytes(&self, percent: u64) -> u64 {
+        self.window.saturating_mul(percent).saturating_mul(BYTES_PER_TOKEN) / 100
+    }
 }
+
+/// The shortest summary that is worth anything, in bytes.
+const LEAST: usize = 2000;
 
 /// Returns the turns that ask for a summary of all of it: what a cache holds already, and the order behind it.
 pub(super) fn question(turns: &[Turn]) -> Vec<Turn> {
@@ -83,32 +146,48 @@ fn order(turns: &mut Vec<Turn>) {
     }
 }
 
-/// Makes what stands for all that is cut. `summary`: what the model wrote, if it could.
-pub(super) fn compose(conversation: &Conversation, summary: Option<&str>) -> String {
-    let Gist { task, plan, asked } = &conversation.gist;
+/// Makes what stands for all that is cut. `written`: what the model wrote, if it could; `kept`: how many of the last
+/// answers stay; `room`: how long it may be, in bytes.
+pub(super) fn compose(conversation: &Conversation, written: &str, kept: usize, room: usize) -> String {
+    let Gist { work, waiting, plan, asked, .. } = &conversation.gist;
+    let turns = conversation.turns();
     let mut text =
         "[The conversation was too long, and its beginning was cut. This is what is kept of it.]".to_owned();
-    let mut section = |heading: &str, body: &str| {
-        text.push_str(&format!("\n\n{heading}\n{}", excerpt(body.trim(), VERBATIM)));
-    };
-    if let Some(task) = task {
-        section("Your task, word for word:", task);
-    }
-    if let Some((plan, became)) = plan {
-        section("Your latest plan, word for word:", plan);
-        section("What became of it:", became);
-    }
-    match summary.map(str::trim).filter(|summary| !summary.is_empty()) {
-        Some(summary) => section("What you wrote down for yourself:", summary),
-        None => {
-            section("Your last steps (you could not write a summary):", &last_steps(conversation.turns()))
+    // The shares of the room, in percent.
+    let mut section = |heading: &str, share: usize, body: &str| {
+        if !body.trim().is_empty() {
+            text.push_str(&format!("\n\n{heading}\n{}", excerpt(body.trim(), room / 100 * share)));
         }
+    };
+    section("What you are working on, word for word:", 25, &work.join("\n"));
+    if let Some((plan, became)) = plan {
+        section("Your latest plan, word for word:", 10, plan);
+        section("What became of it:", 5, became);
+    }
+    let plans: Vec<&str> = waiting.iter().map(|(_, told)| told.as_str()).collect();
+    section("Plans that wait for an answer:", 10, &plans.join("\n"));
+    match written.trim() {
+        "" => section("Your last steps (you could not write a summary):", 25, &last_steps(&turns)),
+        written => section("What you wrote down for yourself:", 35, written),
+    }
+    if kept == 0 {
+        section("What came last:", 15, &last_words(&turns));
     }
     if let Some((request_id, reason)) = asked {
         let order = format!("request_id {request_id}: {reason}\nAnswer it with shutdown_response.");
-        section("You are asked to leave, and have not answered:", &order);
+        section("You are asked to leave, and have not answered:", 5, &order);
     }
     text
+}
+
+/// Returns what the last turn of the user says: results that no answer has taken up, and messages.
+fn last_words(turns: &[Turn]) -> String {
+    let parts = turns.last().into_iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
+        Part::Text(text) => Some(text.clone()),
+        Part::Result { content, .. } => Some(excerpt(content, EXCERPT)),
+        Part::Call { .. } | Part::Opaque(_) => None,
+    });
+    parts.collect::<Vec<_>>().join("\n")
 }
 
 /// Describes the last answers without a model.

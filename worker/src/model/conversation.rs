@@ -4,10 +4,11 @@
 //! has exactly one result in the next turn, results stand before text, nothing is blank, and the last turn is the
 //! user's. So a crash, a cut stream, a refused call or a compaction cannot make a conversation that a service refuses.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::Value;
-use teamd_shared::message::Message;
+use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Event, Usage};
 
@@ -17,8 +18,9 @@ use super::prompt::{Part, Role, Turn, excerpt};
 /// What a call is answered with that the transcript holds no result for.
 const NO_RESULT: &str = "no result was recorded; the call may have run";
 
-/// How much of each text is kept beside a summary that nothing else is kept with, in characters.
-const MOST_KEPT: usize = 20_000;
+/// What a model is told whose work was ended.
+const INTERRUPTED: &str = "<interrupted>\nYour work was ended here by the lead. What was asked of you before is withdrawn, \
+    unless it is said again.\n</interrupted>";
 
 /// What a model is told that has nothing to answer yet.
 const NOTHING: &str = "(nothing)";
@@ -29,6 +31,8 @@ pub(crate) struct Conversation {
     /// Whose.
     owner: Name,
     turns: Vec<Turn>,
+    /// The ids of the calls in them.
+    ids: HashSet<String>,
     /// The calls of the last answer that have no result, in order.
     open: Vec<Open>,
     /// What is said when they all have.
@@ -45,13 +49,19 @@ pub(crate) struct Conversation {
 struct Open {
     id: String,
     name: String,
+    /// The request that it names, if it names one.
+    request_id: Option<String>,
 }
 
 /// What must not be lost in a summary.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gist {
-    /// What the conversation began with.
-    pub(super) task: Option<String>,
+    /// What the present piece of work began with, and what was said to the member since.
+    pub(super) work: Vec<String>,
+    /// Whether that work has ended: what is said next begins another.
+    rests: bool,
+    /// The plans that the lead agent was told of and has not answered: their ids, and how it was told.
+    pub(super) waiting: Vec<(String, String)>,
     /// The latest plan that was submitted, and what became of it.
     pub(super) plan: Option<(String, String)>,
     /// The shutdown that the model has been asked about and has not answered.
@@ -76,6 +86,7 @@ impl Conversation {
         Self {
             owner,
             turns: Vec::new(),
+            ids: HashSet::new(),
             open: Vec::new(),
             later: Vec::new(),
             delivered: Vec::new(),
@@ -90,8 +101,9 @@ impl Conversation {
             Event::Life { incarnation, conversation, prompt } => {
                 if incarnation == conversation {
                     *self = Self::new(self.owner.clone());
-                    self.gist.task.clone_from(prompt);
-                    self.say(excerpt(prompt.as_deref().unwrap_or_default(), delivery::MOST));
+                    let prompt = excerpt(prompt.as_deref().unwrap_or_default(), delivery::MOST);
+                    self.gist.told(&prompt);
+                    self.say(prompt);
                 } else {
                     // A shutdown request belongs to one life.
                     self.gist.asked = None;
@@ -106,19 +118,32 @@ impl Conversation {
             Event::Result { tool_use_id, content, is_error } => self.result(tool_use_id, content, *is_error),
             Event::Compacted { summary, kept, .. } => self.cut(summary, *kept),
             // The life gave its work up.
-            Event::Left { .. } => self.answer_open_calls(),
-            Event::Idle { .. } => self.gist.asked = None,
+            Event::Left { .. } => {
+                self.answer_open_calls();
+                self.gist.rests = true;
+            }
+            Event::Idle { idle_reason, .. } => {
+                (self.gist.asked, self.gist.rests) = (None, true);
+                // Else what was asked before would still stand, and be taken up again with the next message.
+                if *idle_reason == IdleReason::Interrupted {
+                    self.say(INTERRUPTED.to_owned());
+                }
+            }
             Event::Rejected { .. } | Event::Restarted { .. } => {}
         }
     }
 
-    /// Returns the turns so far; the last one is the user's.
-    pub(crate) fn turns(&self) -> &[Turn] {
-        &self.turns
+    /// Returns the turns so far as they can be sent: with an answer to every call, and a last turn of the user.
+    pub(crate) fn turns(&self) -> Cow<'_, [Turn]> {
+        if self.open.is_empty() && self.turns.last().is_some_and(|turn| turn.role == Role::User) {
+            return Cow::Borrowed(&self.turns);
+        }
+        let mut settled = self.clone();
+        settled.settle();
+        Cow::Owned(settled.turns)
     }
 
-    /// Makes the conversation one that can be sent: with an answer to every call, and a last turn of the user.
-    pub(crate) fn settle(&mut self) {
+    fn settle(&mut self) {
         self.answer_open_calls();
         if self.turns.last().is_none_or(|turn| turn.role == Role::Assistant) {
             self.say(NOTHING.to_owned());
@@ -134,12 +159,16 @@ impl Conversation {
     }
 
     fn messages(&mut self, messages: &[Value]) {
-        let owner = self.owner.clone();
-        let shown = messages.iter().filter_map(|value| {
-            let message = Message::parse(value.to_string().as_bytes()).ok()?;
-            delivery::show(&message, &owner)
-        });
-        let shown: Vec<String> = shown.collect();
+        let mut shown = Vec::new();
+        for value in messages {
+            let Ok(message) = Message::parse(value.to_string().as_bytes()) else { continue };
+            let Some(text) = delivery::show(&message, &self.owner) else { continue };
+            if let Body::PlanApprovalRequest { request_id, .. } = &message.body {
+                self.gist.waiting.push((request_id.to_string(), text.clone()));
+            }
+            self.gist.told(&text);
+            shown.push(text);
+        }
         // What arrives while calls are open was taken in by the call that is next.
         if self.open.first().is_some_and(|next| next.name == "read_inbox") {
             self.delivered.extend(shown);
@@ -163,8 +192,6 @@ impl Conversation {
 
     fn answer(&mut self, content: &[Block], usage: Usage) {
         self.answer_open_calls();
-        let known: HashSet<&str> = self.turns.iter().flat_map(call_ids).collect();
-        let mut fresh = HashSet::new();
         let mut parts = Vec::new();
         let mut open = Vec::new();
         for block in content {
@@ -173,15 +200,16 @@ impl Conversation {
                 Block::Text { text } => parts.push(Part::Text(text.clone())),
                 Block::Opaque { value } => parts.push(Part::Opaque(value.clone())),
                 // An id that was there before cannot be answered a second time.
-                Block::ToolUse { id, .. } if known.contains(id.as_str()) || !fresh.insert(id.as_str()) => {}
+                Block::ToolUse { id, .. } if !self.ids.insert(id.clone()) => {}
                 Block::ToolUse { id, name, input, .. } => {
                     let (id, name) = (id.clone(), name.clone());
-                    open.push(Open { id: id.clone(), name: name.clone() });
+                    let request_id = input.get("request_id").and_then(Value::as_str).map(str::to_owned);
+                    open.push(Open { id: id.clone(), name: name.clone(), request_id });
                     parts.push(Part::Call { id, name, input: input.clone() });
                 }
             }
         }
-        self.note_calls(content);
+        self.note_plan(content);
         let total = usage.input().saturating_add(usage.output_tokens);
         self.measure = if total > 0 {
             Measure { counted: total, since: 0 }
@@ -198,21 +226,14 @@ impl Conversation {
         self.open = open;
     }
 
-    /// Takes note of a plan, and of an answer to a shutdown.
-    fn note_calls(&mut self, content: &[Block]) {
+    /// Takes note of a plan that the member submits.
+    fn note_plan(&mut self, content: &[Block]) {
         for block in content {
-            let Block::ToolUse { name, input, .. } = block else { continue };
-            let field = |name: &str| input.get(name).and_then(Value::as_str);
-            match (name.as_str(), field("plan")) {
-                ("plan_approval", Some(plan)) => {
-                    self.gist.plan = Some((plan.to_owned(), "submitted".to_owned()));
-                }
-                ("shutdown_response", _)
-                    if field("request_id") == self.gist.asked.as_ref().map(|a| a.0.as_str()) =>
-                {
-                    self.gist.asked = None;
-                }
-                _ => {}
+            if let Block::ToolUse { name, input, .. } = block
+                && name == "plan_approval"
+                && let Some(plan) = input.get("plan").and_then(Value::as_str)
+            {
+                self.gist.plan = Some((plan.to_owned(), "submitted".to_owned()));
             }
         }
     }
@@ -221,17 +242,13 @@ impl Conversation {
         let Some(at) = self.open.iter().position(|open| open.id == id) else { return };
         let open = self.open.remove(at);
         self.measure.since += content.len() as u64;
-        self.push(Role::User, Part::Result { id: open.id, content: content.to_owned(), is_error });
+        self.push(Role::User, Part::Result { id: open.id.clone(), content: content.to_owned(), is_error });
         let delivered = std::mem::take(&mut self.delivered);
-        // The list of what was delivered is its result; if that was lost, it is said again.
-        if open.name != "read_inbox" || is_error {
+        // The list of what was delivered is its result; if that was lost, or is too long for one, it is said again.
+        if open.name != "read_inbox" || is_error || delivery::list(&delivered).is_none() {
             self.later.extend(delivered);
         }
-        if open.name == "plan_approval"
-            && let Some((_, became)) = &mut self.gist.plan
-        {
-            *became = content.chars().take(2000).collect();
-        }
+        self.gist.settled(&open, content, is_error);
         if self.open.is_empty() {
             let later = std::mem::take(&mut self.later);
             later.into_iter().for_each(|text| self.push(Role::User, Part::Text(text)));
@@ -247,31 +264,20 @@ impl Conversation {
 
     /// What came before the last answers is gone, and a summary stands for it.
     fn cut(&mut self, summary: &str, kept: usize) {
-        self.answer_open_calls();
+        self.settle();
         let tail = self.turns.split_off(self.kept_from(kept));
-        let mut head = vec![Part::Text(summary.to_owned())];
-        let mut tail = tail.into_iter().peekable();
-        // Results whose call is gone are in the summary; what was said beside them is not.
-        while let Some(turn) = tail.next_if(|turn| turn.role == Role::User) {
-            head.extend(turn.parts.into_iter().filter_map(|part| match part {
-                Part::Text(text) => Some(Part::Text(excerpt(&text, MOST_KEPT))),
-                Part::Call { .. } | Part::Result { .. } | Part::Opaque(_) => None,
-            }));
-        }
-        self.turns = vec![Turn { role: Role::User, parts: head }];
+        self.turns = vec![Turn { role: Role::User, parts: vec![Part::Text(summary.to_owned())] }];
         self.turns.extend(tail);
+        self.ids = self.turns.iter().flat_map(call_ids).map(str::to_owned).collect();
         self.measure = Measure { counted: 0, since: self.turns.iter().map(weight).sum() };
     }
 
-    /// Returns where the last answers begin; beyond the first one, where the last turn of the user begins.
+    /// Returns where the last answers begin; the end, if none is kept.
     fn kept_from(&self, kept: usize) -> usize {
         let answers = self.turns.iter().enumerate().filter(|(_, turn)| turn.role == Role::Assistant);
         let starts: Vec<usize> = answers.map(|(at, _)| at).collect();
-        let last = self.turns.len().saturating_sub(usize::from(!self.turns.is_empty()));
-        match kept {
-            0 => last,
-            kept => starts.get(starts.len().saturating_sub(kept)).copied().unwrap_or(last),
-        }
+        let first = if kept == 0 { None } else { starts.get(starts.len().saturating_sub(kept)) };
+        first.copied().unwrap_or(self.turns.len())
     }
 
     /// Returns how many of the last answers, each with what followed it, have at most so many bytes.
@@ -292,6 +298,33 @@ impl Conversation {
         match self.turns.last_mut() {
             Some(turn) if turn.role == role => turn.parts.push(part),
             _ => self.turns.push(Turn { role, parts: vec![part] }),
+        }
+    }
+}
+
+impl Gist {
+    /// Something is said to the member.
+    fn told(&mut self, text: &str) {
+        if std::mem::take(&mut self.rests) {
+            self.work.clear();
+        }
+        if !text.trim().is_empty() {
+            self.work.push(text.to_owned());
+        }
+    }
+
+    /// A call has its result.
+    fn settled(&mut self, call: &Open, content: &str, is_error: bool) {
+        match (call.name.as_str(), &call.request_id) {
+            // The lead agent has answered a plan of somebody.
+            ("plan_approval", Some(answered)) if !is_error => self.waiting.retain(|(id, _)| id != answered),
+            ("plan_approval", None) => {
+                if let Some((_, became)) = &mut self.plan {
+                    *became = content.chars().take(2000).collect();
+                }
+            }
+            ("shutdown_response", _) if !is_error => self.asked = None,
+            _ => {}
         }
     }
 }

@@ -6,7 +6,7 @@
 
 mod compaction;
 mod conversation;
-mod delivery;
+pub(crate) mod delivery;
 pub(crate) mod prompt;
 mod remote;
 mod script;
@@ -46,6 +46,13 @@ pub(crate) enum ModelError {
     /// The model was asked, and could not answer.
     #[error("the model failed: {0}")]
     Failed(String),
+}
+
+impl ModelError {
+    /// Tells whether the request itself is what the service does not take: to ask the same later is of no use.
+    pub(crate) fn is_about_the_request(&self) -> bool {
+        matches!(self, Self::TooLong(_) | Self::Trouble(Trouble::Refused { .. }))
+    }
 }
 
 impl ModelError {
@@ -106,11 +113,14 @@ impl Model {
         }
     }
 
-    /// Makes what takes the place of the beginning of a conversation that is full; none if this model has no use for it.
-    pub(crate) async fn compact(&mut self) -> Option<Compaction> {
+    /// Makes what takes the place of the beginning of a conversation that is full.
+    ///
+    /// # Errors
+    /// [`ModelError`] if the service cannot be asked now: then nothing is to be cut.
+    pub(crate) async fn compact(&mut self) -> Result<Compaction, ModelError> {
         match self {
-            Self::Script(_) => None,
-            Self::Remote(remote) => Some(remote.compact().await),
+            Self::Script(_) => Err(ModelError::Failed("this model never has too much to read".to_owned())),
+            Self::Remote(remote) => remote.compact().await,
         }
     }
 

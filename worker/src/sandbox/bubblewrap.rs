@@ -20,7 +20,11 @@ pub(super) fn command(policy: &Policy) -> io::Result<Command> {
     let own = File::open("/proc/self/exe")?;
     rustix::io::fcntl_setfd(&own, FdFlags::empty())?;
     let mut command = Command::new("bwrap");
-    command.args(arguments(policy, Path::exists, |path| path.symlink_metadata().is_ok_and(|it| it.is_dir())));
+    // What is mounted is what the policy means, and not what a tool has put a link to since.
+    let is_itself = |path: &Path| path.canonicalize().is_ok_and(|real| real == path);
+    command.args(arguments(policy, Path::exists, is_itself, |path| {
+        path.symlink_metadata().is_ok_and(|it| it.is_dir())
+    }));
     command.arg("--").arg(format!("/proc/self/fd/{}", own.as_raw_fd()));
     // It stays open until this process ends, or closes what it inherits.
     let _inherited = own.into_raw_fd();
@@ -31,6 +35,7 @@ pub(super) fn command(policy: &Policy) -> io::Result<Command> {
 fn arguments(
     policy: &Policy,
     exists: impl Fn(&Path) -> bool,
+    is_itself: impl Fn(&Path) -> bool,
     is_dir: impl Fn(&Path) -> bool,
 ) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = Vec::new();
@@ -52,7 +57,7 @@ fn arguments(
     if policy.private_tmp {
         add("--bind", &[&policy.temp, tmp]);
     }
-    for path in policy.writable.iter().chain(&policy.pinned).filter(|path| exists(path)) {
+    for path in policy.writable.iter().chain(&policy.pinned).filter(|path| is_itself(path)) {
         add("--bind", &[path, path]);
     }
     for path in policy.hidden.iter().filter(|path| exists(path)) {
@@ -61,7 +66,7 @@ fn arguments(
             false => add("--ro-bind", &[Path::new("/dev/null"), path]),
         }
     }
-    for path in policy.read_only.iter().filter(|path| exists(path)) {
+    for path in policy.read_only.iter().filter(|path| is_itself(path)) {
         add("--ro-bind", &[path, path]);
     }
     add("--chdir", &[&policy.workspace]);
@@ -93,7 +98,8 @@ mod tests {
             hidden: vec!["/home/u/.ssh".into(), "/home/u/.netrc".into()],
             network: false,
         };
-        let arguments = arguments(&policy, |path| !path.ends_with("absent"), |path| path.ends_with(".ssh"));
+        let is_there = |path: &Path| !path.ends_with("absent");
+        let arguments = arguments(&policy, is_there, is_there, |path| path.ends_with(".ssh"));
         let line: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
         let line = line.join(" ");
         assert!(

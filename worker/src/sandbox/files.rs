@@ -4,12 +4,14 @@
 //! is left out where it lies, and what is protected must not lie in what is writable.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, LandlockStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
-    RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, BitFlags, LandlockStatus, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use teamd_shared::sandbox::Namespaces;
 
 use super::policy::Policy;
@@ -17,8 +19,11 @@ use super::policy::Policy;
 /// The newest interface that is known here; an older kernel enforces what it knows of it.
 const NEWEST: ABI = ABI::V7;
 
-/// The devices that may be written, where `/dev` is the machine's.
-const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts"];
+/// The devices that may be written, where `/dev` is the machine's: those that hold nothing of it.
+const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
+
+/// The terminals of the machine: who reads one takes what its user types.
+const TERMINALS: &str = "/dev/pts";
 
 /// Restricts this process and all that it starts.
 ///
@@ -41,20 +46,34 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     let parted = policy.layers.namespaces != Namespaces::None;
     let (readable, devices) = match parted {
         true => (vec![PathBuf::from("/")], vec!["/dev"]),
-        false => (all_but(&policy.hidden), DEVICES.to_vec()),
+        false => (all_but(&with_terminals(&policy.hidden)), DEVICES.to_vec()),
     };
-    let mut writable: Vec<&Path> = policy.writable.iter().map(PathBuf::as_path).collect();
-    writable.push(Path::new("/dev/shm"));
-    if policy.private_tmp && parted {
-        writable.push(Path::new("/tmp"));
-    }
+    // Without namespaces these are the machine's.
+    let fixed = ["/dev/shm", "/tmp"].into_iter().filter(|&path| match path {
+        "/tmp" => policy.private_tmp && parted,
+        _ => parted,
+    });
+    let writable = policy.writable.iter().filter_map(|path| open_itself(path)).map(|(fd, is_dir)| {
+        let access = if is_dir { all } else { AccessFs::from_file(NEWEST) };
+        Ok::<_, RulesetError>(PathBeneath::new(fd, access))
+    });
     let created = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?.create()?;
     let ruled = created
         .add_rules(path_beneath_rules(["/"], list))?
         .add_rules(path_beneath_rules(readable, read))?
         .add_rules(path_beneath_rules(devices, device))?
-        .add_rules(path_beneath_rules(writable, all))?;
+        .add_rules(path_beneath_rules(fixed, all))?
+        .add_rules(writable)?;
     Ok(ruled.restrict_self()?.ruleset)
+}
+
+/// Opens what stands at a path without links, and tells whether it is a directory; none where it is not there, or where
+/// a tool has put a link since the path was found.
+fn open_itself(path: &Path) -> Option<(OwnedFd, bool)> {
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let fd = openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
+    let stat = fstat(&fd).ok()?;
+    Some((fd, FileType::from_raw_mode(stat.st_mode) == FileType::Directory))
 }
 
 /// Returns the version of the kernel's interface, at most the newest that is known here; 0 if there is none.
@@ -68,6 +87,10 @@ pub(super) fn version() -> u8 {
         Ok(Ok(LandlockStatus::Available { effective_abi, .. })) => effective_abi as u8,
         _ => 0,
     }
+}
+
+fn with_terminals(hidden: &[PathBuf]) -> Vec<PathBuf> {
+    hidden.iter().cloned().chain([PathBuf::from(TERMINALS)]).collect()
 }
 
 /// Returns the topmost files and directories that hold nothing hidden.

@@ -19,6 +19,7 @@ pub(crate) mod policy;
 pub(crate) mod probe;
 mod syscalls;
 mod temp;
+pub(crate) mod writable;
 
 pub(crate) use placeholder::Placeholder;
 pub(crate) use policy::{Policy, Surroundings};

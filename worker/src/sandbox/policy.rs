@@ -53,8 +53,12 @@ pub(crate) struct Surroundings {
     pub(crate) workspace: PathBuf,
     /// The team directory.
     pub(crate) team_dir: PathBuf,
+    /// What that belongs to: the directory that holds it, or the link to it; the settings of the team lie there.
+    pub(crate) home_of_team: PathBuf,
     /// The directory that commands may always write, as long as the life lasts.
     pub(crate) temp: PathBuf,
+    /// What is allowed by name to be written.
+    pub(crate) writable: Vec<PathBuf>,
     /// The home directories of the user: what the environment says, and what the system says.
     pub(crate) homes: Vec<PathBuf>,
 }
@@ -94,10 +98,12 @@ impl Policy {
         let mut writable = vec![around.temp.clone()];
         if writes {
             writable.push(around.workspace.clone());
-            writable.extend(sandbox.writable.iter().map(PathBuf::from).filter(|path| path.is_absolute()));
+            // Nothing of the team directory is ever allowed by name.
+            let named = around.writable.iter().filter(|path| !path.starts_with(&around.team_dir));
+            writable.extend(named.cloned());
         }
         let is_writable = |path: &Path| writable.iter().any(|above| path.starts_with(above));
-        let beside = around.team_dir.with_file_name(SETTINGS);
+        let beside = around.home_of_team.join(SETTINGS);
         let settings = GIT_SETTINGS.iter().map(|file| around.workspace.join(file));
         let placeholders = if is_writable(&beside) { vec![beside.clone()] } else { Vec::new() };
         let mut read_only = vec![around.team_dir.clone(), beside];
@@ -109,7 +115,7 @@ impl Policy {
             layers,
             workspace: around.workspace.clone(),
             temp: around.temp.clone(),
-            private_tmp: !needs_tmp(around, sandbox),
+            private_tmp: !needs_tmp(around),
             network: writes && !sandbox.no_network,
             hidden: secrets.collect(),
             writable,
@@ -132,11 +138,10 @@ impl Policy {
 }
 
 /// Tells whether something that a command needs lies below `/tmp`: then that cannot be its own.
-fn needs_tmp(around: &Surroundings, sandbox: &Sandbox) -> bool {
+fn needs_tmp(around: &Surroundings) -> bool {
     let tmp = Path::new("/tmp");
-    let named = sandbox.writable.iter().map(Path::new);
     let places = [around.workspace.as_path(), &around.team_dir].into_iter();
-    let mut needed = places.chain(around.homes.iter().map(PathBuf::as_path)).chain(named);
+    let mut needed = places.chain(around.homes.iter().chain(&around.writable).map(PathBuf::as_path));
     needed.any(|path| path.starts_with(tmp) || tmp.starts_with(path))
 }
 
@@ -167,7 +172,9 @@ mod tests {
         Surroundings {
             workspace: workspace.into(),
             team_dir: team_dir.into(),
+            home_of_team: Path::new(team_dir).parent().unwrap().into(),
             temp: "/var/tmp/t".into(),
+            writable: Vec::new(),
             homes: vec!["/home/u".into()],
         }
     }
@@ -200,8 +207,10 @@ mod tests {
     #[test]
     fn a_closed_gate_leaves_the_temporary_directory_and_no_network_in_every_mode() {
         for mode in [SandboxMode::WorkspaceWrite, SandboxMode::ReadOnly, SandboxMode::Off] {
-            let sandbox = Sandbox { mode, no_network: false, writable: vec!["/home/u/.cargo".to_owned()] };
-            let closed = policy(&sandbox, Gate::Closed).unwrap();
+            let mut around = around("/home/u/web", "/home/u/web/.team");
+            around.writable = vec!["/home/u/.cargo".into()];
+            let sandbox = Sandbox { mode, ..Sandbox::default() };
+            let closed = Policy::of(&sandbox, Gate::Closed, &around, LAYERS).unwrap();
             assert_eq!((paths(&closed.writable), closed.network), (vec!["/var/tmp/t"], false), "{mode:?}");
         }
         let sandbox = Sandbox { mode: SandboxMode::ReadOnly, ..Sandbox::default() };
@@ -216,11 +225,16 @@ mod tests {
 
     #[test]
     fn what_is_allowed_by_name_may_be_written_and_the_network_taken_away() {
-        let writable = vec!["/home/u/.cargo".to_owned(), "relative".to_owned()];
-        let sandbox = Sandbox { no_network: true, writable, ..Sandbox::default() };
-        let policy = policy(&sandbox, Gate::Open).unwrap();
+        let mut around = around("/home/u/web", "/home/u/.local/state/teamd/1");
+        let named = ["/home/u/.cargo", "/home/u/.local/state/teamd/1", "/home/u/.local/state/teamd/1/run"];
+        around.writable = named.map(PathBuf::from).into();
+        let sandbox = Sandbox { no_network: true, ..Sandbox::default() };
+        let policy = Policy::of(&sandbox, Gate::Open, &around, LAYERS).unwrap();
         assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web", "/home/u/.cargo"]);
-        assert!(!policy.network);
+        assert!(!policy.network && policy.is_apart(&around.team_dir));
+        around.writable.push("/home/u/.local".into());
+        let above = Policy::of(&sandbox, Gate::Open, &around, LAYERS).unwrap();
+        assert!(above.read_only.contains(&around.team_dir) && !above.is_apart(&around.team_dir));
     }
 
     #[test]
@@ -237,6 +251,11 @@ mod tests {
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
         assert!(policy.is_apart(&around.team_dir));
         assert!(!policy.read_only.contains(&around.team_dir));
+        // The settings lie beside the link.
+        let linked = Surroundings { home_of_team: "/home/u/web".into(), ..around };
+        let policy = Policy::of(&Sandbox::default(), Gate::Open, &linked, LAYERS).unwrap();
+        assert_eq!(paths(&policy.placeholders), ["/home/u/web/team.toml"]);
+        assert!(policy.read_only.contains(&"/home/u/web/team.toml".into()));
     }
 
     #[test]
@@ -244,8 +263,8 @@ mod tests {
         let inside = around("/tmp/x/work", "/tmp/x/work/.team");
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &inside, LAYERS).unwrap();
         assert_eq!(policy.temp_inside(), Path::new("/var/tmp/t"));
-        let sandbox = Sandbox { writable: vec!["/tmp".to_owned()], ..Sandbox::default() };
-        let named = Policy::of(&sandbox, Gate::Open, &around("/w", "/w/.team"), LAYERS).unwrap();
+        let named = Surroundings { writable: vec!["/tmp".into()], ..around("/w", "/w/.team") };
+        let named = Policy::of(&Sandbox::default(), Gate::Open, &named, LAYERS).unwrap();
         assert!(!named.private_tmp);
         let own = Policy::of(&Sandbox::default(), Gate::Open, &around("/w", "/w/.team"), LAYERS).unwrap();
         assert_eq!(own.temp_inside(), Path::new("/tmp"));

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use teamd_shared::environment::Environment;
 use teamd_shared::member::{Gate, Sandbox};
 use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe};
 
@@ -71,7 +72,9 @@ impl Scratch {
         let places = Surroundings {
             workspace: at("work"),
             team_dir: at("work/.team"),
+            home_of_team: at("work"),
             temp: at("temp"),
+            writable: Vec::new(),
             homes: vec![at("home")],
         };
         Ok(Self { places, home: at("home"), _folder: folder })
@@ -161,7 +164,8 @@ fn keep(policy: &Policy, command: &str) -> io::Result<(Option<Report>, String)> 
         "--policy",
         &serde_json::to_string(policy)?,
     ]);
-    keeper.args(["--", command]).current_dir(&policy.workspace).env("TMPDIR", policy.temp_inside());
+    keeper.args(["--", command]).current_dir(&policy.workspace);
+    keeper.env_clear().envs(environment().variables()).env("TMPDIR", policy.temp_inside());
     keeper.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::piped());
     let mut child = keeper.spawn()?;
     // The end that is the keeper's must be the keeper's alone, or its end would not be heard.
@@ -173,6 +177,14 @@ fn keep(policy: &Policy, command: &str) -> io::Result<(Option<Report>, String)> 
     ours.read_to_string(&mut report)?;
     child.wait()?;
     Ok((serde_json::from_str(&report).ok(), said))
+}
+
+/// The environment of a command, parted as a worker's is, from one that holds keys.
+fn environment() -> Environment {
+    let mut environment = Environment::of_self();
+    attack::PLANTED.into_iter().for_each(|name| environment.set(name, attack::CANARY));
+    environment.part(&[]);
+    environment
 }
 
 fn quoted(path: &Path) -> String {

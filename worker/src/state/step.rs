@@ -145,11 +145,12 @@ impl State {
         match &self.at {
             At::Idle if self.mail == Mail::None || self.settles(now) => self.wait(now),
             At::Idle => Step::TakeIn,
-            At::Turn { .. } if self.mail != Mail::None => Step::TakeIn,
             At::Turn { .. } if self.turns >= self.limits.turns => Step::Finish(IdleReason::MaxTurns),
             At::Turn { .. } if self.limits.tokens.is_some_and(|most| self.spent >= most) => {
                 Step::Finish(IdleReason::MaxTokens)
             }
+            // After the limits: what arrives when one is reached begins the next piece of work.
+            At::Turn { .. } if self.mail != Mail::None => Step::TakeIn,
             At::Turn { results } => self.show(*results).unwrap_or(Step::Think),
             At::Call => Step::Call,
             At::Plan(plan) => self.plan_step(plan, now),

@@ -702,3 +702,18 @@ fn a_call_that_waits_for_a_person_yields_to_whatever_else_comes() {
     state.call_ended(false);
     assert_eq!(state.next(NOW), Step::Think);
 }
+
+#[test]
+fn what_arrives_when_a_limit_is_reached_begins_the_next_piece_of_work() {
+    for (turns, spent) in [(3, 0), (1, 1000)] {
+        let limits = Budget { turns: 3, tokens: Some(1000) };
+        let (at, usage) = (At::Turn { results: true }, Usage::default());
+        let beginning = Beginning { at, turns, spent, limits, usage, mail: Mail::Work };
+        let mut state = State::new(beginning, word(1), NOW);
+        assert!(matches!(state.next(NOW), Step::Finish(_)), "{turns} {spent}");
+        state.finished(IdleReason::MaxTurns, "told");
+        assert_eq!(state.next(NOW), Step::TakeIn);
+        state.taken_in(true, false);
+        assert_eq!(state.next(NOW), Step::Think);
+    }
+}

@@ -102,6 +102,9 @@ pub(crate) enum ToolboxError {
     /// There is no place for what is temporary.
     #[error("cannot make the temporary directory of its commands: {0}")]
     Temp(std::io::Error),
+    /// Its commands may not write what they are allowed by name.
+    #[error(transparent)]
+    Writable(#[from] sandbox::writable::InTeamDir),
 }
 
 /// The tools that work on the machine.
@@ -126,9 +129,13 @@ impl Toolbox {
         let workspace = Workspace::open(&config.workspace, Arc::clone(&config.team_dir))?;
         nix::sys::prctl::set_child_subreaper(true).map_err(ToolboxError::Subreaper)?;
         let temp = temp_dir(&config).map_err(ToolboxError::Temp)?;
+        let real = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+        let team_dir = config.team_dir.root().to_owned();
         let places = sandbox::Surroundings {
-            workspace: config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone()),
-            team_dir: config.team_dir.root().to_owned(),
+            writable: sandbox::writable::find(&config.sandbox.writable, &real, &team_dir)?,
+            workspace: real,
+            team_dir,
+            home_of_team: home_of(&config.team_dir),
             temp: temp.path().to_owned(),
             homes: homes(&config.environment),
         };
@@ -233,6 +240,12 @@ fn temp_dir(config: &ToolboxConfig) -> std::io::Result<TempDir> {
     let team = rustix::fs::fstat(&config.team_dir)?;
     let id = format!("{:x}-{:x}-{}", team.st_dev, team.st_ino, config.name);
     TempDir::create(&named.unwrap_or_else(|| "/tmp".into()), &id)
+}
+
+/// What the team belongs to, without links.
+fn home_of(team_dir: &TeamDir) -> PathBuf {
+    let named = team_dir.workspace();
+    named.canonicalize().unwrap_or(named)
 }
 
 /// The home of whoever asked for the teammate, and that of the user: secrets lie in both.

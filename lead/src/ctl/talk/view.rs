@@ -209,7 +209,7 @@ impl View {
 
     fn answer(&mut self, content: &[Block], cut: Option<Cut>, pieces: &mut Vec<Piece>) {
         (self.turn, self.ended) = (true, None);
-        let texts: Vec<&str> = content.iter().filter_map(text_of).collect();
+        let texts: Vec<&str> = content.iter().filter_map(Block::text).collect();
         // As it came, and as the blocks stand.
         let (came, stands) = (texts.concat(), texts.join("\n"));
         let shown = std::mem::take(&mut self.shown);
@@ -250,13 +250,6 @@ impl View {
     fn is_own(&mut self, value: &Value) -> bool {
         let message = Message::parse(value.to_string().as_bytes()).ok();
         message.and_then(|message| message.id).is_some_and(|id| self.own.remove(&id))
-    }
-}
-
-fn text_of(block: &Block) -> Option<&str> {
-    match block {
-        Block::Text { text } => Some(text),
-        Block::ToolUse { .. } | Block::Opaque { .. } => None,
     }
 }
 

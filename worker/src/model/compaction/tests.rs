@@ -21,32 +21,82 @@ fn long(steps: usize) -> Conversation {
     conversation
 }
 
+fn cut() -> Event {
+    Event::Compacted { summary: "s".to_owned(), kept: 0, usage: Usage::default() }
+}
+
+fn answered() -> Event {
+    Event::Answer { content: Vec::new(), usage: Usage::default(), cut: None }
+}
+
 #[test]
-fn a_conversation_is_cut_before_its_window_is_full() {
-    assert!(!is_due(0, 1000) && !is_due(799, 1000) && is_due(800, 1000) && is_due(5000, 1000));
+fn a_conversation_is_cut_before_its_window_is_full_and_not_again_before_it_was_tried() {
+    let mut room = Room::new(1000);
+    assert!(!room.is_full(0) && !room.is_full(799) && room.is_full(800) && room.is_full(5000));
+    room.observe(&cut());
+    assert!(!room.is_full(5000));
+    room.observe(&answered());
+    assert!(room.is_full(5000) && !room.is_full(10));
+}
+
+#[test]
+fn what_the_service_refuses_is_cut_ever_shorter_and_then_given_up_until_the_next_work() {
+    let mut room = Room::new(100_000);
+    let conversation = long(3);
+    assert_eq!(room.kept(&conversation), 3);
+    let mut before = room.for_summary();
+    for _ in 0..3 {
+        room.refused();
+        assert!(room.is_full(10) && room.was_refused() && room.kept(&conversation) == 0);
+        room.observe(&cut());
+        assert!(!room.is_full(10) && room.for_summary() < before);
+        before = room.for_summary();
+    }
+    room.refused();
+    assert!(!room.is_full(10), "it has to end");
+    let idle = teamd_shared::message::IdleReason::Failed;
+    room.observe(&Event::Idle { idle_reason: idle, content: String::new(), message_id: uuid::Uuid::nil() });
+    room.refused();
+    assert!(room.is_full(10), "another piece of work may fit");
 }
 
 #[test]
 fn the_last_answers_that_fit_are_kept() {
     let conversation = long(10);
-    assert_eq!(kept(&conversation, 8000), 1);
-    assert_eq!(kept(&conversation, 100), 0);
-    assert_eq!(kept(&conversation, 1_000_000), 10);
+    for (window, kept) in [(8000, 1), (100, 0), (1_000_000, 10)] {
+        assert_eq!(Room::new(window).kept(&conversation), kept);
+    }
+}
+
+#[test]
+fn a_summary_has_its_share_of_the_window_whatever_was_said() {
+    let mut conversation = long(2);
+    for _ in 0..50 {
+        let message = json!({"type": "message", "from": "bob", "content": "y".repeat(20_000)});
+        conversation.observe(&Event::Messages { messages: vec![message] });
+    }
+    for room in [2000, 20_000, 200_000] {
+        for kept in [0, 2] {
+            let text = compose(&conversation, &"w".repeat(500_000), kept, room);
+            assert!(text.len() < room + 1500, "{} of {room}", text.len());
+        }
+    }
 }
 
 #[test]
 fn the_question_is_what_the_cache_holds_and_an_order() {
     let conversation = long(3);
-    let asked = question(conversation.turns());
-    assert_eq!(asked.len(), conversation.turns().len());
-    assert_eq!(asked[..asked.len() - 1], conversation.turns()[..asked.len() - 1]);
+    let turns = conversation.turns();
+    let asked = question(&turns);
+    assert_eq!(asked.len(), turns.len());
+    assert_eq!(asked[..asked.len() - 1], turns[..asked.len() - 1]);
     assert!(matches!(asked.last().unwrap().parts.last(), Some(Part::Text(text)) if text == ORDER));
 }
 
 #[test]
 fn a_question_of_what_is_too_long_already_fits() {
     for (steps, window) in [(200, 2000), (200, 20_000), (3, 50)] {
-        let asked = short_question(long(steps).turns(), window);
+        let asked = short_question(&long(steps).turns(), window);
         let bytes: u64 = asked.iter().map(weight).sum();
         let fits = window * BYTES_PER_TOKEN / 2 + 2 * ORDER.len() as u64 + 2 * GLANCE as u64;
         assert!(bytes <= fits, "{bytes} of {fits}");
@@ -70,12 +120,12 @@ fn task_plan_and_shutdown_are_kept_word_for_word_whatever_the_model_wrote() {
     conversation.observe(&Event::Result { tool_use_id: "p".to_owned(), content: verdict, is_error: false });
     conversation
         .observe(&Event::Asked { request_id: RequestId::new("a1b2").unwrap(), reason: "late".to_owned() });
-    for written in [Some("the lexer is done"), Some("  "), None] {
-        let text = compose(&conversation, written);
+    for written in ["the lexer is done", "  ", ""] {
+        let text = compose(&conversation, written, 0, 60_000);
         for kept in ["port the parser", "first the lexer", "mind the tests", "a1b2", "shutdown_response"] {
             assert!(text.contains(kept), "{kept}: {text}");
         }
-        let model = written.is_some_and(|written| !written.trim().is_empty());
+        let model = !written.trim().is_empty();
         assert_eq!(text.contains("the lexer is done"), model);
         assert_eq!(text.contains("bash {\"command\":\"make 1\"}"), !model, "{text}");
     }

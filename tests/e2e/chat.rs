@@ -145,11 +145,72 @@ fn a_person_is_asked_about_a_plan_on_which_the_lead_agent_called_for_a_verdict()
     terminal.until("[a]pprove, [r]eject, [l]ater> ");
     terminal.until("the lead agent would approve it: mind the log");
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
+    let mark = terminal.mark();
     terminal.line("a question first");
-    terminal.until("a, r or l is expected");
+    terminal.until_after(mark, "a, r or l is expected");
+    let mark = terminal.mark();
+    terminal.press("\r");
+    terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     terminal.line("a");
     team.until("the approval", || team.request(&id)["status"] == "approved");
     assert_eq!(team.request(&id)["reason"], "mind the log");
+    terminal.press("\x04");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn a_line_that_was_begun_before_the_question_answers_nothing() {
+    let team = Team::started();
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    let id = team.until_planned("bob");
+    let ask = |terminal: &Terminal| {
+        let mark = terminal.mark();
+        team.send("lead", &format!("/plan_approval {id} approve"));
+        terminal.until_after(mark, "Approve it? ");
+    };
+    // A message that is sent puts the question off.
+    terminal.press("approve what I");
+    terminal.until("approve what I");
+    ask(&terminal);
+    let mark = terminal.mark();
+    terminal.line(" say next");
+    team.until("the message to arrive", || team.has_taken_in("lead", "approve what I say next"));
+    terminal.until_after(mark, "the plan waits");
+    // What could be an answer is no message either.
+    let mark = terminal.mark();
+    terminal.press("a");
+    terminal.until_after(mark, "a");
+    ask(&terminal);
+    let mark = terminal.mark();
+    terminal.press("\r");
+    terminal.until_after(mark, "was typed before you were asked");
+    terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    assert_eq!(team.request(&id)["status"], "pending");
+    assert!(!team.has_taken_in("lead", "a"));
+    // Nor is what was typed ahead of the prompt.
+    let mark = terminal.mark();
+    terminal.press("l\ra\r");
+    terminal.until_after(mark, "the plan waits");
+    team.until("the message to arrive", || team.has_taken_in("lead", "a"));
+    assert_eq!(team.request(&id)["status"], "pending");
+    terminal.press("\x04");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn a_prompt_at_which_nothing_was_typed_makes_room_for_the_question() {
+    let team = Team::started();
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    let id = team.until_planned("bob");
+    team.send("lead", &format!("/plan_approval {id} approve"));
+    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    terminal.line("a");
+    team.until("the approval", || team.request(&id)["status"] == "approved");
     terminal.press("\x04");
     assert_eq!(terminal.finish(), Some(0));
 }

@@ -275,6 +275,20 @@ fn a_shutdown_that_the_lead_agent_asks_for_ends_in_a_real_exit_that_it_hears_of(
 }
 
 #[test]
+fn a_teammate_that_stays_though_a_person_asked_is_the_persons_matter() {
+    let team = team();
+    team.spawn_rejecting("bob", "still writing");
+    assert_eq!(team.shutdown("bob", &[], 3)["outcome"], "rejected");
+    team.until_caught_up("lead");
+    team.teamctl(["wait", "lead", "--for", "idle"]).ok();
+    assert_eq!(team.answers("lead"), 0);
+    assert_eq!(heard(&team, "shutdown_response").unwrap()["asked_by"], Value::Null);
+    // It is news for the next turn.
+    team.lead_does("/list_teammates");
+    assert!(team.taken_in("lead").iter().any(|line| line["type"] == "shutdown_response"));
+}
+
+#[test]
 fn a_lead_agent_that_is_killed_goes_on_with_its_conversation() {
     let team = team();
     team.lead_does("/bash echo one");

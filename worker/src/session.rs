@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use teamd_shared::clock::since_boot;
 use teamd_shared::id::{Ids, RandomIds, RequestId};
 use teamd_shared::inbox::AppendError;
-use teamd_shared::message::{AnsweredBy, Body, IdleReason, Message};
+use teamd_shared::message::{ASKED_BY, AnsweredBy, Body, IdleReason, LEAD, Message};
+use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Event as Entry;
@@ -22,7 +23,7 @@ use crate::replay::{Owed, ToolUse};
 use crate::state::{Because, End, Step};
 use crate::strays;
 use crate::tools::Kit;
-use crate::tools::lead::Spawner;
+use crate::tools::lead::{self, Spawner};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// A worker at work.
@@ -154,7 +155,12 @@ impl Session {
     ) -> Result<(), AppendError> {
         let (id, answered_by) = (request_id.clone(), Some(by));
         let body = Body::ShutdownResponse { request_id: id, approve, reason, answered_by };
-        let line = self.outbox.to_lead(message_id, body)?;
+        let mut message = self.outbox.message(message_id, LEAD, body);
+        // Of an end the daemon tells; of a rejection nobody else does.
+        if !approve && lead::has_asked(self.outbox.dir(), request_id) {
+            message.extra.insert(ASKED_BY.to_owned(), LEAD.into());
+        }
+        let line = self.outbox.send(&Name::lead(), &message)?;
         self.desk.state.answering(request_id.clone(), approve, by);
         self.desk.link.name(request_id, line);
         Ok(())

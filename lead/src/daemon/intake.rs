@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, Request, ToWorker};
-use teamd_shared::inbox::last_lines;
+use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, Request, SpawnOrder, ToWorker};
+use teamd_shared::inbox::{ReadError, last_lines};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamDir;
@@ -80,11 +80,18 @@ impl Dispatcher {
             }
             Command::Spawn(order) => {
                 let name = &order.name;
+                let lead_inbox = match lead_begins_at(&self.dir, &order) {
+                    Ok(position) => position,
+                    Err(refusal) => {
+                        self.connections.reply(client, Err(refusal));
+                        return None;
+                    }
+                };
                 let ended = self.team.members.get(name).is_none_or(|m| m.record.phase.is_ended());
                 let facts = SpawnFacts {
                     held: ended.then(|| life_lock_holder(&self.dir, name)).flatten(),
                     default_workspace: default_workspace(&self.dir),
-                    lead_inbox: (*name == Name::lead()).then(|| end_of_lead_inbox(&self.dir)).flatten(),
+                    lead_inbox,
                 };
                 Some(Event::Spawn(client, order, facts))
             }
@@ -238,13 +245,18 @@ fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
     }
 }
 
-/// Returns where a fresh lead agent begins to read: it must not take in what was told to people for months.
-fn end_of_lead_inbox(dir: &TeamDir) -> Option<Position> {
+/// Returns where a fresh lead agent begins to read: it must not take in what was told to people for months. None for
+/// others, and for one that goes on.
+fn lead_begins_at(dir: &TeamDir, order: &SpawnOrder) -> Result<Option<Position>, Refusal> {
+    if order.name != Name::lead() || order.resume {
+        return Ok(None);
+    }
     match last_lines(dir, &Name::lead(), 0) {
-        Ok(last) => Some(last.position),
+        Ok(last) => Ok(Some(last.position)),
+        Err(ReadError::NoInbox(_)) => Ok(Some(Position::START)),
         Err(error) => {
-            tracing::warn!("cannot see where the lead's inbox ends: {error}");
-            None
+            let message = format!("cannot see where the inbox of the lead ends: {error}");
+            Err(Refusal::new(RefusalCode::Failed, message).hint("mend that file, and try again"))
         }
     }
 }
@@ -257,8 +269,40 @@ fn default_workspace(dir: &TeamDir) -> String {
 #[cfg(test)]
 mod tests {
     use teamd_shared::control::{Await, ShutdownOrder};
+    use teamd_shared::environment::Environment;
+    use teamd_shared::team_dir::TeamPath;
 
     use super::*;
+
+    #[test]
+    fn a_fresh_lead_agent_begins_where_its_inbox_ends_or_not_at_all() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let order = |who: &str, resume| SpawnOrder {
+            name: Name::of_inbox(who).unwrap(),
+            role: None,
+            prompt: None,
+            model: None,
+            workspace: None,
+            plan: false,
+            approve_by: None,
+            restart: None,
+            instructions: None,
+            sandbox: None,
+            limits: None,
+            resume,
+            environment: Environment::default(),
+        };
+        let begins = |who, resume| lead_begins_at(&dir, &order(who, resume));
+        assert_eq!(begins("lead", false), Ok(Some(Position::START)), "there is no mail");
+        teamd_shared::fs::replace(&dir, &TeamPath::inbox(&Name::lead()), b"{}\n{}\n").unwrap();
+        assert_eq!(begins("lead", false).unwrap().unwrap().offset, 6);
+        dir.remove(&TeamPath::inbox(&Name::lead())).unwrap();
+        std::fs::create_dir(dir.path(&TeamPath::inbox(&Name::lead()))).unwrap();
+        let refusal = begins("lead", false).unwrap_err();
+        assert!(refusal.message.starts_with("cannot see where the inbox of the lead ends"), "{refusal:?}");
+        assert_eq!((begins("lead", true), begins("alice", false)), (Ok(None), Ok(None)));
+    }
 
     fn asks(who: &str, command: &Command) -> Option<(RefusalCode, String)> {
         let life = Life { name: Name::of_inbox(who).unwrap(), incarnation: 1 };

@@ -16,15 +16,16 @@ pub enum Concern {
     Work,
 }
 
-/// A field of `teammate_terminated`: who asked that teammate to leave, where it was the lead agent.
+/// A field of `teammate_terminated`, and of a `shutdown_response` that rejects: who asked that teammate to leave, where
+/// it was the lead agent.
 pub const ASKED_BY: &str = "asked_by";
 
 impl Message {
     /// Tells what the message is to a reader.
     ///
     /// A shutdown request and a verdict act through the daemon's word, and the end of another teammate is news for the
-    /// next turn only. To the lead agent its teammates' plans and rejections are work, and what they say when they have
-    /// ended a piece of work is, after a moment. The end of a teammate is work for it only if it has asked for that.
+    /// next turn only. To the lead agent its teammates' plans are work, and what they say when they have ended a piece of
+    /// work is, after a moment. The end of a teammate, or that it stays, is work for it only if it has asked for that.
     pub fn concern(&self, reader: &Name) -> Concern {
         if reader.as_str() == LEAD { self.concern_of_lead() } else { self.concern_of_teammate() }
     }
@@ -37,8 +38,8 @@ impl Message {
     fn concern_of_teammate(&self) -> Concern {
         match &self.body {
             Body::Message | Body::Broadcast | Body::PlanRequest | Body::Unknown { .. } => Concern::Work,
-            Body::IdleNotification { .. } => Concern::Work,
-            Body::ShutdownRequest { .. }
+            Body::IdleNotification { .. }
+            | Body::ShutdownRequest { .. }
             | Body::ShutdownResponse { .. }
             | Body::PlanApprovalRequest { .. }
             | Body::PlanApprovalResponse { .. }
@@ -55,12 +56,16 @@ impl Message {
             // Of what is wrong with a file the person is told, who alone can mend it.
             Body::Message if self.from == TEAMD => Concern::News,
             Body::Message | Body::Broadcast | Body::Unknown { .. } => Concern::Work,
-            Body::PlanApprovalRequest { .. } | Body::ShutdownResponse { approve: false, .. } => Concern::Work,
-            Body::IdleNotification { .. } => Concern::Soon,
             // Its own end is told to the others.
             Body::TeammateTerminated { name, .. } if name == LEAD => Concern::None,
-            Body::TeammateTerminated { .. } if self.was_asked_by_lead() => Concern::Work,
-            Body::TeammateTerminated { .. } => Concern::News,
+            Body::PlanApprovalRequest { .. } => Concern::Work,
+            Body::ShutdownResponse { approve: false, .. } | Body::TeammateTerminated { .. }
+                if self.was_asked_by_lead() =>
+            {
+                Concern::Work
+            }
+            Body::IdleNotification { .. } => Concern::Soon,
+            Body::ShutdownResponse { approve: false, .. } | Body::TeammateTerminated { .. } => Concern::News,
             Body::ShutdownResponse { approve: true, .. }
             | Body::ShutdownRequest { .. }
             | Body::PlanRequest
@@ -102,13 +107,18 @@ mod tests {
             (json!({"from": "lead", "to": "user"}), Work, None),
             (json!({"from": "lead"}), Work, None),
             (json!({"type": "plan_request", "from": "user"}), Work, None),
-            (json!({"type": "idle_notification"}), Work, Soon),
-            (json!({"type": "idle_notification", "idle_reason": "failed"}), Work, Soon),
+            (json!({"type": "idle_notification"}), News, Soon),
+            (json!({"type": "idle_notification", "idle_reason": "failed"}), News, Soon),
             (json!({"type": "plan_approval_request", "request_id": id, "plan": "p"}), News, Work),
             (json!({"type": "plan_approval_response", "request_id": id, "approve": true}), News, None),
             (json!({"type": "shutdown_request", "request_id": id}), News, None),
             (json!({"type": "shutdown_response", "request_id": id, "approve": true}), News, None),
-            (json!({"type": "shutdown_response", "request_id": id, "approve": false}), News, Work),
+            (json!({"type": "shutdown_response", "request_id": id, "approve": false}), News, News),
+            (
+                json!({"type": "shutdown_response", "request_id": id, "approve": false, "asked_by": "lead"}),
+                News,
+                Work,
+            ),
             (json!({"type": "teammate_terminated", "from": "teamd", "name": "bob"}), News, News),
             (json!({"type": "teammate_terminated", "from": "teamd", "name": "lead"}), News, None),
             (

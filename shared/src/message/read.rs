@@ -142,7 +142,7 @@ impl Fields {
             Some("interrupted") => Ok(IdleReason::Interrupted),
             Some(_) => Err(ParseError::Wrong {
                 field: "idle_reason",
-                expected: "one of available, failed, max_turns, interrupted",
+                expected: "one of available, failed, max_turns, max_tokens, interrupted",
             }),
         }
     }

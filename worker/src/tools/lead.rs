@@ -211,6 +211,18 @@ pub(crate) fn author(dir: &TeamDir, request_id: &RequestId) -> Result<(Name, u32
     Ok((name, request.incarnation))
 }
 
+/// Tells whether the lead agent has asked for this, and not a person alone. If that cannot be seen it has: it had better
+/// be told once too often.
+pub(crate) fn has_asked(dir: &TeamDir, request_id: &RequestId) -> bool {
+    match team(dir) {
+        Ok(team) => team.requests.get(request_id).is_some_and(|request| request.agent),
+        Err(why) => {
+            tracing::warn!("cannot see who has asked for {request_id}: {why}");
+            true
+        }
+    }
+}
+
 /// Tells whether a person sits at a terminal with `teamctl chat`: whoever does holds a shared lock.
 pub(crate) fn somebody_chats(dir: &TeamDir) -> bool {
     match dir.open_file(&TeamPath::chat(), OFlags::RDONLY) {

@@ -16,7 +16,7 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Context, Editor, ExternalPrinter, Helper};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::terminal::{Came, Terminal};
+use super::terminal::{Came, Prompt, Terminal};
 use super::{history, slash};
 use crate::ctl::output::{AbovePrompt, Screen};
 
@@ -27,7 +27,12 @@ const REMEMBERED: usize = 1000;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// A line, or several.
-    Line(String),
+    Line {
+        /// The text.
+        text: String,
+        /// The question under whose prompt it was begun, if it was.
+        question: Option<usize>,
+    },
     /// Ctrl-C at the prompt.
     Interrupt,
     /// Ctrl-C while no prompt is shown.
@@ -77,12 +82,17 @@ impl Keyboard {
 
     /// Shows a prompt now.
     pub(super) fn prompt(&self, prompt: &str) {
-        self.terminal.ask(self.heard, prompt, false);
+        self.terminal.ask(self.heard, Prompt { text: prompt.to_owned(), question: None }, false);
+    }
+
+    /// Shows the prompt of a question; a line that is being typed is left alone.
+    pub(super) fn prompt_for(&self, question: usize, prompt: &str) {
+        self.terminal.ask(self.heard, Prompt { text: prompt.to_owned(), question: Some(question) }, false);
     }
 
     /// Shows a prompt when a key is pressed.
     pub(super) fn prompt_on_key(&self, prompt: &str) {
-        self.terminal.ask(self.heard, prompt, true);
+        self.terminal.ask(self.heard, Prompt { text: prompt.to_owned(), question: None }, true);
     }
 
     /// Waits for what is typed. Dropping the future loses nothing.
@@ -119,24 +129,27 @@ impl Typing {
         while let Some(prompt) = self.terminal.asked() {
             self.screen.before_prompt();
             self.terminal.feed(true);
-            let typed = self.editor.readline(&prompt);
+            let typed = self.editor.readline(&prompt.text);
             self.terminal.feed(false);
             self.screen.after_prompt();
-            let key = self.key(typed);
+            if self.terminal.was_replaced() && matches!(typed, Err(ReadlineError::Eof)) {
+                continue;
+            }
+            let key = self.key(typed, prompt.question);
             if self.keys.send(key).is_err() {
                 return;
             }
         }
     }
 
-    fn key(&mut self, typed: Result<String, ReadlineError>) -> Key {
+    fn key(&mut self, typed: Result<String, ReadlineError>, question: Option<usize>) -> Key {
         match typed {
             Ok(line) => {
                 if !line.trim().is_empty() {
                     self.remember(&line);
                 }
                 // A line that ended with a backslash went on.
-                Key::Line(line.replace("\\\n", "\n"))
+                Key::Line { text: line.replace("\\\n", "\n"), question }
             }
             Err(ReadlineError::Interrupted) => Key::Interrupt,
             Err(_) => Key::End,

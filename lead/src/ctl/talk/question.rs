@@ -62,6 +62,11 @@ impl Question {
         (heading, plan, format!("the lead agent would {verdict} it{why}"))
     }
 
+    /// Tells whether a text is an answer to any question, and hardly anything else.
+    pub(super) fn is_word(text: &str) -> bool {
+        matches!(text.trim().to_lowercase().as_str(), "a" | "approve" | "r" | "reject" | "l" | "later")
+    }
+
     /// Reads an answer. Only a word of its own is one: nobody approves by the beginning of a sentence.
     pub(super) fn read(&mut self, text: &str) -> Reply {
         let text = text.trim();
@@ -74,8 +79,8 @@ impl Question {
             return Reply::Give { approve: false, feedback };
         }
         match text.to_lowercase().as_str() {
-            "a" | "approve" | "y" | "yes" => Reply::Give { approve: true, feedback: of_lead(true) },
-            "r" | "reject" | "n" | "no" => {
+            "a" | "approve" => Reply::Give { approve: true, feedback: of_lead(true) },
+            "r" | "reject" => {
                 self.rejects = true;
                 Reply::Why
             }
@@ -106,7 +111,7 @@ mod tests {
     #[test]
     fn the_feedback_of_the_lead_agent_goes_with_its_own_verdict_only() {
         assert_eq!(question(true).read(" A "), gives(true, "mind the log"));
-        assert_eq!(question(false).read("yes"), gives(true, ""));
+        assert_eq!(question(false).read("Approve"), gives(true, ""));
         for (recommended, typed, expected) in
             [(true, "", ""), (false, "", "mind the log"), (false, "a", "a"), (true, "smaller", "smaller")]
         {
@@ -119,7 +124,9 @@ mod tests {
     #[test]
     fn a_sentence_approves_nothing() {
         assert_eq!(question(true).read("a question first"), Reply::Unclear);
-        assert_eq!(question(true).read(""), Reply::Unclear);
+        for text in ["", "y", "yes", "n", "no", "ok"] {
+            assert_eq!(question(true).read(text), Reply::Unclear, "{text}");
+        }
         assert_eq!(question(true).read("later"), Reply::Later);
     }
 }

@@ -156,8 +156,8 @@ impl Session<'_> {
                     self.interrupt().await?;
                     self.ready();
                 }
-                Happened::Typed(Key::Line(line)) => {
-                    if self.typed(&line).await? {
+                Happened::Typed(Key::Line { text, question }) => {
+                    if self.typed(&text, question).await? {
                         return Ok(ExitCode::Done);
                     }
                     self.ready();
@@ -173,23 +173,32 @@ impl Session<'_> {
     fn ready(&mut self) {
         let plain = format!("{}> ", self.party.name);
         match &self.question {
-            Some(question) => self.keyboard.prompt(question.prompt()),
+            Some(question) => self.keyboard.prompt_for(self.asked.len(), question.prompt()),
             None if self.awaits => self.keyboard.prompt_on_key(&plain),
             None => self.keyboard.prompt(&plain),
         }
     }
 
-    /// Does what a line means. Returns whether the person leaves.
-    async fn typed(&mut self, line: &str) -> Result<bool, CommandError> {
+    /// Does what a line means that was begun under the prompt of a question, or under none. Returns whether the person
+    /// leaves.
+    async fn typed(&mut self, line: &str, question: Option<usize>) -> Result<bool, CommandError> {
         match slash::parse(line) {
             Input::Do(Slash::Quit) => return Ok(true),
             Input::Do(command) => self.carry_out(command).await,
             Input::Wrong(why) => {
                 self.tell(&CommandError::new(ExitCode::Usage, why).hint("//TEXT sends /TEXT"))
             }
-            _ if self.question.is_some() => self.reply(line).await?,
+            _ if self.question.is_some() && question == Some(self.asked.len()) => self.reply(line).await?,
             Input::Nothing => {}
+            Input::Say(text) if self.question.is_some() && Question::is_word(&text) => {
+                self.context.out.note(format_args!("{text:?} was typed before you were asked: answer again"));
+            }
+            // Nobody is asked any more, and nobody else is told so.
+            Input::Say(text) if question.is_some() && Question::is_word(&text) => {
+                self.context.out.note(format_args!("{text:?} was not sent: that question is over"));
+            }
             Input::Say(text) => {
+                self.put_off();
                 if let Err(error) = self.say(&text).await {
                     self.tell(&error);
                 }
@@ -231,8 +240,8 @@ impl Session<'_> {
 
     /// Ctrl-C: ends the turn that runs, and nothing else.
     async fn interrupt(&mut self) -> Result<(), CommandError> {
-        if self.question.take().is_some() {
-            self.context.out.note("the plan waits; /approve or /reject answers it");
+        if self.question.is_some() {
+            self.put_off();
         } else if self.awaits || self.view.in_turn() {
             self.carry_out(Slash::Interrupt(None)).await;
         } else {

@@ -23,6 +23,8 @@ use rustix::termios::{
 const PASTE_OFF: &[u8] = b"\x1b[?2004l";
 /// Ctrl-C.
 const STOP: u8 = 3;
+/// Ctrl-D: ends a line on which nothing was typed.
+const NOTHING: u8 = 4;
 /// Between two looks whether the editor has read a byte, when the next one waits: nothing wakes for that.
 const READ: Duration = Duration::from_micros(200);
 
@@ -33,6 +35,15 @@ pub(super) enum Came {
     Stop,
     /// The terminal is gone.
     End,
+}
+
+/// What a line is asked for by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Prompt {
+    /// What stands in front of it.
+    pub(super) text: String,
+    /// Which question it answers; none: it is said to the agent.
+    pub(super) question: Option<usize>,
 }
 
 /// The terminal.
@@ -48,9 +59,13 @@ pub(super) struct Terminal {
 #[derive(Default)]
 struct State {
     /// The prompt that is to be shown, and whether only when a key is pressed.
-    asked: Option<(String, bool)>,
+    asked: Option<(Prompt, bool)>,
     /// How many lines the editor has begun.
     begun: u64,
+    /// Whether a key was given to the editor since.
+    touched: bool,
+    /// Whether the line is ended by nobody's key, since another prompt is to be shown.
+    replaced: bool,
     /// Whether the editor wants keys.
     feeding: bool,
     /// What is typed and not yet given to the editor.
@@ -83,27 +98,46 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Asks for a line. `heard` is how many the one who asks knows of: with another one under way it asks in vain.
-    pub(super) fn ask(&self, heard: u64, prompt: &str, on_key: bool) {
+    /// Asks for a line. `heard` is how many the one who asks knows of: with another one under way it asks in vain, unless
+    /// it asks a question and nothing of that line was typed.
+    pub(super) fn ask(&self, heard: u64, prompt: Prompt, on_key: bool) {
         let mut state = self.state();
-        if heard == state.begun {
-            state.asked = Some((prompt.to_owned(), on_key));
+        let idle = !state.touched && state.typed.is_empty() && self.editor.is_some();
+        let replaces = heard != state.begun && prompt.question.is_some() && idle;
+        if replaces {
+            (state.replaced, state.touched) = (true, true);
+            state.typed.push_back(NOTHING);
+        }
+        if replaces || heard == state.begun || state.replaced {
+            state.asked = Some((prompt, on_key));
             self.changed.notify_all();
         }
     }
 
     /// Waits until a line is asked for, and a key is pressed where that is to come first; none at the end.
-    pub(super) fn asked(&self) -> Option<String> {
+    ///
+    /// What was typed before the prompt is shown answers no question: it was meant for something else.
+    pub(super) fn asked(&self) -> Option<Prompt> {
         let mut state = self.state();
         while !state.ended {
-            let pressed = !state.typed.is_empty() || self.is_unread() || self.editor.is_none();
+            let ahead = !state.typed.is_empty() || self.is_unread();
+            let pressed = ahead || self.editor.is_none();
             if let Some((prompt, _)) = state.asked.take_if(|(_, on_key)| !*on_key || pressed) {
                 state.begun += 1;
-                return Some(prompt);
+                state.touched = false;
+                return Some(Prompt { question: prompt.question.filter(|_| !ahead), ..prompt });
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         None
+    }
+
+    /// Tells whether the line that has just ended was only to make room for another prompt: it does not count then.
+    pub(super) fn was_replaced(&self) -> bool {
+        let mut state = self.state();
+        let replaced = std::mem::take(&mut state.replaced);
+        state.begun -= u64::from(replaced);
+        replaced
     }
 
     /// Lets the editor have keys, or no more.
@@ -165,6 +199,7 @@ impl Terminal {
                 self.changed.wait_timeout(state, READ).unwrap_or_else(PoisonError::into_inner).0
             } else {
                 let byte = state.typed.pop_front();
+                state.touched = true;
                 if byte.is_some_and(|byte| writes.write_all(&[byte]).is_err()) {
                     return;
                 }
@@ -180,9 +215,8 @@ impl Terminal {
     fn is_unread(&self) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         // To ask so, and not how many bytes are there, also counts what is still on its way through the kernel.
-        self.editor.as_ref().is_some_and(|reads| {
-            poll(&mut [PollFd::new(reads, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
-        })
+        let reads = self.editor.as_ref().unwrap_or(&self.real);
+        poll(&mut [PollFd::new(reads, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

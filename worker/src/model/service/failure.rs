@@ -42,6 +42,22 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// Returns it fit to be told: without secrets, and not long. What is cut first may end in the middle of a secret.
+    pub(super) fn told(self, scrub: impl Fn(&str) -> String) -> Self {
+        let tell = |text: &str| cut(&scrub(text));
+        match self {
+            Self::Service(complaint) => Self::Service(Complaint {
+                kind: tell(&complaint.kind),
+                code: tell(&complaint.code),
+                message: tell(&complaint.message),
+                ..complaint
+            }),
+            Self::Unreachable { why, certificate } => Self::Unreachable { why: tell(&why), certificate },
+            Self::Stranger { why, passing } => Self::Stranger { why: tell(&why), passing },
+            other @ (Self::Silent(_) | Self::Cut | Self::TooMuch | Self::Left(_) | Self::Setting(_)) => other,
+        }
+    }
+
     /// Returns what the service said, if it said something.
     pub(super) fn complaint(&self) -> Option<&Complaint> {
         match self {
@@ -74,7 +90,8 @@ pub(super) struct Complaint {
     pub(super) kind: String,
     /// Its code (`insufficient_quota`), if it names one.
     pub(super) code: String,
-    /// In words, on one line, without control characters.
+    /// In words, on one line, without control characters. It may be long, and hold what is secret, until
+    /// [`Failure::told`].
     pub(super) message: String,
     /// How long it asks to wait.
     pub(super) retry_after: Option<Duration>,
@@ -87,7 +104,7 @@ impl Complaint {
     pub(super) fn of_body(status: u16, body: &str) -> Self {
         match serde_json::from_str::<Value>(body) {
             Ok(value) => Self { status, ..Self::of_value(&value) },
-            Err(_) => Self { status, message: said(body), ..Self::default() },
+            Err(_) => Self { status, message: line(body), ..Self::default() },
         }
     }
 
@@ -117,7 +134,7 @@ impl Complaint {
         let detail = error.pointer("/details/error_code").map(text).unwrap_or_default();
         let code = [field("code"), detail].into_iter().find(|code| !code.is_empty()).unwrap_or_default();
         let kind = if error.is_string() { String::new() } else { field("type") };
-        Self { kind, code, message: said(&message), ..Self::default() }
+        Self { kind, code, message: line(&message), ..Self::default() }
     }
 
     /// Tells whether kind, code or message hold one of these words, in small letters.
@@ -155,14 +172,17 @@ fn status_of(complaint: &Complaint) -> u16 {
     kinds.into_iter().find(|(_, words)| complaint.mentions(words)).map_or(500, |(status, _)| status)
 }
 
-/// Makes a text from outside fit for a log line and a message: one line, no control characters, not long.
-pub(super) fn said(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut short: String = line.chars().take(SAID).flat_map(visible).collect();
-    if line.chars().count() > SAID {
-        short.push('…');
+/// Makes a text from outside fit for a log line and a message: one line, no control characters. It may be long.
+pub(super) fn line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().flat_map(visible).collect()
+}
+
+/// Makes a text short.
+pub(super) fn cut(text: &str) -> String {
+    match text.char_indices().nth(SAID) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
     }
-    short
 }
 
 /// Spells out what a terminal would act on, or that turns the direction of what follows.
@@ -193,8 +213,28 @@ mod tests {
         ] {
             assert_eq!(Complaint::of_body(400, body).message, message, "{body}");
         }
-        let long = said(&"x".repeat(10_000));
-        assert!(long.chars().count() == SAID + 1 && long.ends_with('…'));
+    }
+
+    #[test]
+    fn what_is_told_of_a_failure_holds_no_secret_not_even_a_part_of_one() {
+        let secret = "sk-0123456789";
+        let told = |failure: Failure| failure.told(|text| text.replace(secret, "[the key]")).to_string();
+        for before in 0..310 {
+            let why = format!("{}{secret}{}", "x".repeat(before), "y".repeat(300));
+            for failure in [
+                Failure::Service(Complaint { status: 400, message: why.clone(), ..Complaint::default() }),
+                Failure::Unreachable { why: why.clone(), certificate: false },
+                Failure::Stranger { why: why.clone(), passing: true },
+            ] {
+                let told = told(failure);
+                assert!(!told.contains("sk-") && told.contains('…'), "{told}");
+                assert!(told.chars().count() <= SAID + " (400)…".len());
+            }
+        }
+        let complaint =
+            Complaint { kind: secret.to_owned(), code: secret.to_owned(), ..Complaint::default() };
+        let told = Failure::Service(complaint).told(|text| text.replace(secret, "[the key]"));
+        assert!(!format!("{told:?}").contains(secret));
     }
 
     #[test]

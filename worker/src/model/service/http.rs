@@ -9,10 +9,10 @@ use std::time::Duration;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Client, NoProxy, Proxy, Response, Url, redirect};
 use teamd_shared::clock::wall;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::events::Splitter;
-use super::failure::{Complaint, Failure, said};
+use super::failure::{Complaint, Failure, cut, line};
 use super::retry::retry_after;
 use super::settings::{Key, Roots, Settings, Through};
 use super::trouble::Trouble;
@@ -24,6 +24,9 @@ const CONNECT: Duration = Duration::from_secs(15);
 
 /// How long an answer may be, in bytes.
 const MAX_ANSWER: usize = 16 << 20;
+
+/// How long the end of a stream is waited for when the answer is complete: some servers never send it.
+const END: Duration = Duration::from_secs(2);
 
 /// How much of an error is read, in bytes.
 const MAX_ERROR: usize = 64 << 10;
@@ -62,29 +65,36 @@ impl Http {
         heard: &mut dyn FnMut(&str),
     ) -> Result<Answer, Failure> {
         let key = self.settings.key.clone().map_err(Failure::Setting)?;
-        let headers = headers(wire, key.as_ref())?;
+        let scrub = |text: &str| key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text));
+        self.send(wire, key.as_ref(), body, heard).await.map_err(|failure| failure.told(scrub))
+    }
+
+    /// As [`Http::exchange`]; what the failure says may be long, and hold the key.
+    async fn send(
+        &mut self,
+        wire: &dyn Wire,
+        key: Option<&Key>,
+        body: String,
+        heard: &mut dyn FnMut(&str),
+    ) -> Result<Answer, Failure> {
+        let headers = headers(wire, key)?;
         let url = below(&self.settings.base, wire.path());
         let patience = self.settings.patience;
         let request = self.client()?.post(url).headers(headers).body(body);
         let response = in_time(patience, request.send()).await?;
         let status = response.status().as_u16();
         if status != 200 {
-            return Err(Failure::Service(complaint(response, status, patience, key.as_ref()).await));
+            return Err(Failure::Service(complaint(response, status, patience).await));
         }
         let kind = content_type(&response);
-        let scrubbed = |failure| match failure {
-            Failure::Service(complaint) => Failure::Service(scrub(complaint, key.as_ref())),
-            other => other,
-        };
-        let answer = match kind.as_str() {
+        match kind.as_str() {
             kind if kind.contains("html") => {
-                let why = format!("a page ({}) is no answer", said(kind));
-                return Err(Failure::Stranger { why, passing: false });
+                let why = format!("a page ({}) is no answer", line(kind));
+                Err(Failure::Stranger { why, passing: false })
             }
             kind if kind.contains("json") => whole(response, wire.read(), patience, heard).await,
             _ => stream(response, wire.read(), patience, heard).await,
-        };
-        answer.map_err(scrubbed)
+        }
     }
 
     fn client(&mut self) -> Result<&Client, Failure> {
@@ -113,7 +123,7 @@ fn build(settings: &Settings) -> Result<Client, Trouble> {
     if let Some(roots) = roots(&settings.roots)? {
         builder = builder.tls_certs_only(roots);
     }
-    builder.build().map_err(|error| Trouble::Setting { variable: "TEAM_CA", why: chain(error) })
+    builder.build().map_err(|error| Trouble::Setting { variable: "TEAM_CA", why: cut(&chain(error)) })
 }
 
 fn proxy(through: &Through) -> Result<Proxy, Trouble> {
@@ -123,7 +133,7 @@ fn proxy(through: &Through) -> Result<Proxy, Trouble> {
         "https" => Proxy::https(url),
         _ => Proxy::all(url),
     };
-    proxy.map_err(|error| Trouble::Setting { variable: through.variable, why: chain(error) })
+    proxy.map_err(|error| Trouble::Setting { variable: through.variable, why: cut(&chain(error)) })
 }
 
 /// Returns the roots to trust; none: as the system does.
@@ -185,7 +195,7 @@ fn content_type(response: &Response) -> String {
 }
 
 /// Reads what a service says with another status than 200.
-async fn complaint(mut response: Response, status: u16, patience: Duration, key: Option<&Key>) -> Complaint {
+async fn complaint(mut response: Response, status: u16, patience: Duration) -> Complaint {
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
     let retry_after = retry_after(header("retry-after-ms"), header("retry-after"), wall());
     let should_retry = match header("x-should-retry") {
@@ -202,13 +212,7 @@ async fn complaint(mut response: Response, status: u16, patience: Duration, key:
         }
     }
     let complaint = Complaint::of_body(status, &String::from_utf8_lossy(&body));
-    scrub(Complaint { retry_after, should_retry, ..complaint }, key)
-}
-
-fn scrub(complaint: Complaint, key: Option<&Key>) -> Complaint {
-    let Some(key) = key else { return complaint };
-    let message = key.scrub(&complaint.message);
-    Complaint { message, ..complaint }
+    Complaint { retry_after, should_retry, ..complaint }
 }
 
 async fn stream(
@@ -220,15 +224,28 @@ async fn stream(
     let endless = |_| Failure::TooMuch;
     let mut splitter = Splitter::default();
     let mut length = 0;
+    let mut ends = None;
     while !reading.is_done() {
-        let Some(chunk) = in_time(patience, response.chunk()).await? else { break };
+        if reading.is_complete() {
+            ends.get_or_insert_with(|| Instant::now() + END);
+        }
+        let left = ends.map_or(patience, |ends| ends.saturating_duration_since(Instant::now()).min(patience));
+        let chunk = match in_time(left, response.chunk()).await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => break,
+            // All that counts was read.
+            Err(_) if reading.is_complete() => return reading.end(),
+            Err(failure) => return Err(failure),
+        };
         length += chunk.len();
         if length > MAX_ANSWER {
             return Err(Failure::TooMuch);
         }
         for event in splitter.push(&chunk).map_err(endless)? {
-            if let Some(text) = reading.event(&event)? {
-                heard(&text);
+            match reading.event(&event) {
+                Ok(text) => text.iter().for_each(|text| heard(text)),
+                Err(_) if reading.is_complete() => return reading.end(),
+                Err(failure) => return Err(failure),
             }
         }
     }
@@ -258,7 +275,7 @@ async fn whole(
         }
     }
     let value = serde_json::from_slice(&body).map_err(|_| Failure::Stranger {
-        why: format!("its answer is no JSON: {:?}", said(&String::from_utf8_lossy(&body))),
+        why: format!("its answer is no JSON: {:?}", line(&String::from_utf8_lossy(&body))),
         passing: true,
     })?;
     if let Some(text) = reading.whole(&value)? {
@@ -296,7 +313,7 @@ fn chain(error: reqwest::Error) -> String {
         }
         source = error.source();
     }
-    said(&all.join(": "))
+    line(&all.join(": "))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What the workers of a team know together: until when a service is left alone.
 //!
 //! **Who writes** `run/overload-PROVIDER`: any worker that the service has told to wait, always a later time than
-//! the one there. **Who reads**: every worker before each attempt. It is advice, written by rename: a torn, lost or
-//! senseless one means that nobody waits, and one from before a restart of the machine is too far off to count.
+//! the one there. **Who reads**: every worker before each attempt. It holds the id of the boot and the seconds since that.
+//! It is advice, written by rename: a torn, lost or senseless one, or one of another boot, means that nobody waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use teamd_shared::clock::since_boot;
 use teamd_shared::fs::replace;
 use teamd_shared::model_spec::Provider;
+use teamd_shared::process::boot_id;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::retry::GIVE_UP;
@@ -38,7 +39,11 @@ impl Overload {
         if self.until().is_some_and(|known| known >= until) {
             return;
         }
-        if let Err(error) = replace(&self.dir, &self.at, line(until).as_bytes()) {
+        let told = boot_id().map_err(|error| error.to_string()).and_then(|boot| {
+            let line = line(&boot, until);
+            replace(&self.dir, &self.at, line.as_bytes()).map_err(|error| error.to_string())
+        });
+        if let Err(error) = told {
             tracing::warn!("the others cannot be told to wait: {error}");
         }
     }
@@ -46,7 +51,11 @@ impl Overload {
     /// Reads the time since the boot that stands there, if it makes sense.
     fn until(&self) -> Option<Duration> {
         let text = String::from_utf8(self.dir.read(&self.at).ok()?).ok()?;
-        let seconds = text.trim().parse::<f64>().ok()?;
+        let (boot, seconds) = text.trim().split_once(' ')?;
+        if boot_id().ok()? != boot {
+            return None;
+        }
+        let seconds = seconds.parse::<f64>().ok()?;
         let until = Duration::try_from_secs_f64(seconds).ok()?;
         // Written with fewer digits, it may have been rounded up.
         (until <= since_boot() + GIVE_UP + Duration::from_millis(1)).then_some(until)
@@ -54,8 +63,8 @@ impl Overload {
 }
 
 /// Of one length, so that two who write at the same moment do not leave a mixture.
-fn line(until: Duration) -> String {
-    format!("{:020.3}\n", until.as_secs_f64())
+fn line(boot: &str, until: Duration) -> String {
+    format!("{boot} {:020.3}\n", until.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -87,6 +96,11 @@ mod tests {
         for text in ["", "soon", "-5", "NaN", "inf", "1e300", "99999999999", "12 34", "\u{0}"] {
             replace(&overload.dir, &overload.at, text.as_bytes()).unwrap();
             assert_eq!(overload.left(), None, "{text}");
+        }
+        let soon = since_boot() + Duration::from_secs(30);
+        for (boot, counts) in [("another-boot", false), (&boot_id().unwrap(), true)] {
+            replace(&overload.dir, &overload.at, line(boot, soon).as_bytes()).unwrap();
+            assert_eq!(overload.left().is_some(), counts, "{boot}");
         }
         overload.leave_alone_for(Duration::from_secs(60));
         assert!(overload.left().is_some());

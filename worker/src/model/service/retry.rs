@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::failure::{Complaint, Failure};
+use super::trouble::is_too_long;
 
 /// How often a prompt is sent at most.
 const ATTEMPTS: u32 = 6;
@@ -86,7 +87,8 @@ fn is_passing(failure: &Failure) -> bool {
 }
 
 fn may_pass(complaint: &Complaint) -> bool {
-    if is_out_of_credit(complaint) {
+    // The same prompt is as long the next time, whatever the status says.
+    if is_out_of_credit(complaint) || is_too_long(complaint) {
         return false;
     }
     complaint.should_retry.unwrap_or(matches!(complaint.status, 408 | 409 | 429 | 500..=599))
@@ -197,6 +199,7 @@ mod tests {
                 ..Complaint::default()
             }),
             Failure::Service(Complaint { status: 529, should_retry: Some(false), ..Complaint::default() }),
+            says(500, "", "the request exceeds the available context size"),
         ] {
             assert_eq!(first(&failure), Next::Never, "{failure}");
         }

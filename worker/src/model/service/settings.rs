@@ -17,6 +17,9 @@ use crate::model::ModelError;
 /// How long a service may be silent, if nothing is set.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long a key is at least that is one, in bytes.
+const SECRET: usize = 8;
+
 /// A key. It is shown to nobody.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key {
@@ -32,8 +35,15 @@ impl Key {
     }
 
     /// Takes the key out of a text: some services repeat it when they refuse it.
+    ///
+    /// One that is hardly a secret (local servers take any) may well be a part of a word: it is left alone.
     pub(super) fn scrub(&self, text: &str) -> String {
-        text.replace(&self.value, "[the key]")
+        if self.value.len() < SECRET {
+            return text.to_owned();
+        }
+        // Also as it stands in a text that is quoted.
+        let quoted = self.value.escape_debug().to_string();
+        text.replace(&self.value, "[the key]").replace(&quoted, "[the key]")
     }
 }
 

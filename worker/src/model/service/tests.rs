@@ -69,6 +69,44 @@ fn who_listens_is_told_when_an_answer_begins_anew_and_its_cost_is_never_nothing(
 }
 
 #[test]
+fn a_whole_answer_is_taken_though_its_stream_breaks_off_or_falls_silent() {
+    let events = WHOLE.replace("data: [DONE]\n\n", "");
+    let length = events.len();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let broken = format!("{head}{length:x}\r\n{events}\r\n");
+    let complains = format!("{events}data: {{\"error\":\"oops\"}}\n\n");
+    for answer in [broken.clone(), stream(&complains), stream(&events)] {
+        let (_scratch, mut service) = service(&serve(vec![answer]));
+        let (answer, heard) = ask(&mut service);
+        assert_eq!(heard, "whole");
+        assert!(answer.unwrap().usage.output_tokens > 0);
+    }
+    // One that is not complete is not taken.
+    let half = format!("{head}{:x}\r\n{HALF}\r\n", HALF.len());
+    let (_scratch, mut service) = service(&serve(vec![half, broken]));
+    assert_eq!(ask(&mut service).1, "half|whole");
+}
+
+#[test]
+fn a_whole_answer_is_not_waited_for_when_its_stream_stays_open() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let server = std::thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        let mut buffer = [0; 1 << 16];
+        assert!(connection.read(&mut buffer).unwrap() > 0);
+        connection.write_all(stream(&WHOLE.replace("data: [DONE]\n\n", "")).as_bytes()).unwrap();
+        // Until the answer was taken.
+        assert!(held.recv().is_err());
+    });
+    let (_scratch, mut service) = service(&url);
+    assert!(ask(&mut service).0.is_ok());
+    drop(release);
+    server.join().unwrap();
+}
+
+#[test]
 fn what_a_server_does_not_know_is_left_out() {
     let body = "{\"error\":\"no stream_options!\"}";
     let length = body.len();

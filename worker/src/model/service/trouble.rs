@@ -209,7 +209,7 @@ fn complained(complaint: &Complaint, about: &About<'_>) -> ModelError {
 }
 
 /// Tells whether the conversation does not fit the model any more, as each service says it.
-fn is_too_long(complaint: &Complaint) -> bool {
+pub(super) fn is_too_long(complaint: &Complaint) -> bool {
     let words = [
         "context_length_exceeded",
         "prompt is too long",

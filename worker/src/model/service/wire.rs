@@ -47,10 +47,13 @@ pub(super) trait Reading: Send {
     /// Tells whether all of it was read.
     fn is_done(&self) -> bool;
 
+    /// Tells whether it was said why the answer ended: what may follow (what it cost, a last word) can be missed.
+    fn is_complete(&self) -> bool;
+
     /// Returns the answer.
     ///
     /// # Errors
-    /// [`Failure::Cut`] if the stream ended before it did.
+    /// [`Failure::Cut`] if it is not complete.
     fn end(self: Box<Self>) -> Result<Answer, Failure>;
 }
 
@@ -60,7 +63,7 @@ pub(super) trait Reading: Send {
 /// [`Failure::Stranger`] if it is none.
 pub(super) fn json(data: &str) -> Result<Value, Failure> {
     serde_json::from_str(data).map_err(|_| {
-        let why = format!("an event of the stream is no JSON: {:?}", super::failure::said(data));
+        let why = format!("an event of the stream is no JSON: {:?}", super::failure::line(data));
         Failure::Stranger { why, passing: true }
     })
 }

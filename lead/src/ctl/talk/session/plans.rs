@@ -61,6 +61,14 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Asks no more.
+    pub(super) fn put_off(&mut self) {
+        if let Some(question) = self.question.take() {
+            let id = question.request_id();
+            self.context.out.note(format_args!("the plan waits; /approve {id} or /reject {id} answers it"));
+        }
+    }
+
     /// Takes the answer to the question.
     pub(super) async fn reply(&mut self, line: &str) -> Result<(), CommandError> {
         let Some(mut question) = self.question.take() else { return Ok(()) };
@@ -76,9 +84,8 @@ impl Session<'_> {
             }
             Reply::Why => self.question = Some(question),
             Reply::Later => {
-                self.context
-                    .out
-                    .note(format_args!("the plan waits; /approve {id} or /reject {id} answers it"));
+                self.question = Some(question);
+                self.put_off();
             }
             Reply::Unclear => {
                 self.context

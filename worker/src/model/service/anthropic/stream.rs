@@ -79,8 +79,12 @@ impl Reading for Stream {
         self.done
     }
 
+    fn is_complete(&self) -> bool {
+        self.done || self.stop.is_some()
+    }
+
     fn end(self: Box<Self>) -> Result<Answer, Failure> {
-        if !self.done {
+        if !self.is_complete() {
             return Err(Failure::Cut);
         }
         let cut = match self.stop.as_deref() {

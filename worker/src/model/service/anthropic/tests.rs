@@ -130,8 +130,13 @@ proptest! {
     }
 
     #[test]
-    fn a_stream_that_ends_early_is_no_answer(end in 0..STREAM.len() - 4) {
+    fn a_stream_that_ends_before_it_says_why_is_no_answer(end in 0..STREAM.rfind("stop_reason").unwrap()) {
         prop_assert_eq!(read(&[&STREAM.as_bytes()[..end]]), Err(Failure::Cut));
+    }
+
+    #[test]
+    fn one_that_ends_later_is_one(end in STREAM.rfind("event: message_stop").unwrap()..STREAM.len()) {
+        prop_assert_eq!(read(&[&STREAM.as_bytes()[..end]]).unwrap().0, expected());
     }
 }
 

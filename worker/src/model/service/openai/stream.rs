@@ -66,8 +66,12 @@ impl Reading for Stream {
         self.done
     }
 
+    fn is_complete(&self) -> bool {
+        self.done || self.finish.is_some()
+    }
+
     fn end(self: Box<Self>) -> Result<Answer, Failure> {
-        if !self.done && self.finish.is_none() {
+        if !self.is_complete() {
             return Err(Failure::Cut);
         }
         let cut = match self.finish.as_deref() {
@@ -137,7 +141,7 @@ impl Stream {
     }
 
     fn finished(&mut self, choice: &Value) {
-        if let Some(reason) = choice["finish_reason"].as_str() {
+        if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
             self.finish = Some(reason.to_owned());
         }
     }

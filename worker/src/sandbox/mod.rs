@@ -85,7 +85,7 @@ pub(crate) fn hold_places(policy: &Policy) -> io::Result<Vec<Placeholder>> {
     if policy.layers.namespaces == Namespaces::None {
         return Ok(Vec::new());
     }
-    let held = policy.placeholders.iter().map(|path| Placeholder::hold(path));
+    let held = policy.placeholders.iter().map(|path| Placeholder::hold(path, &policy.place_lock));
     Ok(held.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 

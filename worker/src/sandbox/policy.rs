@@ -80,6 +80,9 @@ pub(crate) struct Policy {
     pub(crate) read_only: Vec<PathBuf>,
     /// Those of them that must not be made either, where they are not there.
     pub(crate) placeholders: Vec<PathBuf>,
+    /// The file whose lock says that a placeholder is needed: no command writes it.
+    #[serde(default)]
+    pub(crate) place_lock: PathBuf,
     /// What lies on the way from a writable directory to one of those: it stays where it is.
     pub(crate) pinned: Vec<PathBuf>,
     /// What it may not read.
@@ -121,6 +124,7 @@ impl Policy {
             writable,
             read_only,
             placeholders,
+            place_lock: around.team_dir.join("run/places"),
             pinned,
         })
     }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,7 +20,8 @@ pub(super) fn command(policy: &Policy) -> io::Result<Command> {
     // By a descriptor: what stands at its path may be another one by now, or hidden.
     let own = File::open("/proc/self/exe")?;
     rustix::io::fcntl_setfd(&own, FdFlags::empty())?;
-    let mut command = Command::new("bwrap");
+    let program = program().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "bwrap is gone"))?;
+    let mut command = Command::new(program);
     // What is mounted is what the policy means, and not what a tool has put a link to since.
     let is_itself = |path: &Path| path.canonicalize().is_ok_and(|real| real == path);
     command.args(arguments(policy, Path::exists, is_itself, |path| {
@@ -74,10 +76,14 @@ fn arguments(
     arguments
 }
 
-/// Returns where `bwrap` is, if it is installed.
+/// Where `bwrap` is looked for: nobody's `PATH` says what builds a sandbox.
+const PROGRAMS: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];
+
+/// Returns where `bwrap` is, if it is installed and only root can have put it there.
 pub(super) fn program() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join("bwrap")).find(|program| program.is_file())
+    PROGRAMS.iter().map(PathBuf::from).find(|program| {
+        program.metadata().is_ok_and(|found| found.is_file() && found.uid() == 0 && found.mode() & 0o022 == 0)
+    })
 }
 
 #[cfg(test)]
@@ -98,6 +104,7 @@ mod tests {
             empty: Vec::new(),
             absent: Vec::new(),
             read_only_files: vec!["/w/.git".into()],
+            place_lock: PathBuf::new(),
             pinned: Vec::new(),
             hidden: vec!["/home/u/.ssh".into(), "/home/u/.netrc".into()],
             network: false,

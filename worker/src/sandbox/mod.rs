@@ -94,7 +94,7 @@ pub(crate) fn hold_places(policy: &Policy) -> io::Result<Places> {
     }
     let absent = policy.absent.iter().filter_map(|path| Absent::note(path)).collect();
     policy.empty.iter().try_for_each(|path| placeholder::make_empty(path))?;
-    let held = policy.placeholders.iter().map(|path| Placeholder::hold(path));
+    let held = policy.placeholders.iter().map(|path| Placeholder::hold(path, &policy.place_lock));
     let held = held.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect();
     Ok(Places { _held: held, _absent: absent })
 }

@@ -96,6 +96,9 @@ pub(crate) struct Policy {
     pub(crate) absent: Vec<PathBuf>,
     /// What it may not write if it is a file.
     pub(crate) read_only_files: Vec<PathBuf>,
+    /// The file whose lock says that a placeholder is needed: no command writes it.
+    #[serde(default)]
+    pub(crate) place_lock: PathBuf,
     /// What lies on the way from a writable directory to one of those: it stays where it is.
     pub(crate) pinned: Vec<PathBuf>,
     /// What it may not read.
@@ -144,6 +147,7 @@ impl Policy {
             empty,
             absent,
             read_only_files,
+            place_lock: around.team_dir.join("run/places"),
             pinned,
         })
     }

@@ -74,6 +74,10 @@ const TYPES_FOR_THE_USER: [u64; 2] = [0x5412, 0x541c];
 /// What of the second argument of `socketpair(2)` is the kind of socket: the rest are flags.
 const KIND: u64 = 0xf;
 
+/// The commands of `fcntl` that make whoever opens a file wait for its holder, or tell of each use: `F_SETLEASE`,
+/// `F_NOTIFY`, `F_SETDELEG` (Linux 6.19). To read a file of the team must not be to hold its daemon up.
+const LEASES: [u64; 3] = [1024, 1026, 1040];
+
 /// Filters the system calls of this process and of all that it starts. Without `network` no socket of any family is
 /// made.
 ///
@@ -108,6 +112,8 @@ fn refusing(network: bool) -> Result<BpfProgram, seccompiler::Error> {
     }
     let typing = TYPES_FOR_THE_USER.map(|request| rule(1, SeccompCmpOp::Eq, request));
     rules.insert(libc::SYS_ioctl, typing.into_iter().collect::<Result<_, _>>()?);
+    let leases = LEASES.map(|command| rule(1, SeccompCmpOp::Eq, command));
+    rules.insert(libc::SYS_fcntl, leases.into_iter().collect::<Result<_, _>>()?);
     // The limits of another process: one could end it.
     rules.insert(libc::SYS_prlimit64, vec![rule(0, SeccompCmpOp::Ne, 0)?]);
     let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());

@@ -3,12 +3,17 @@
 //! Its name cannot be guessed, so that nobody keeps a worker from starting by taking it first; but it begins so that the
 //! next life of the same teammate knows what a killed one left, and removes it.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, openat, renameat, unlinkat};
+use rustix::io::Errno;
 use uuid::Uuid;
 
 /// A temporary directory. Removed when it is dropped.
@@ -69,27 +74,74 @@ fn remove_leftovers(above: &Path, begin: &str) {
     }
 }
 
-/// Follows no link. A tool may have made a directory that cannot be searched: its mode is mended first.
+/// Removes a directory with all that lies in it. Follows no link; a directory that cannot be searched is unlocked first.
+///
+/// What lies deeper than a tool should have gone is moved up before it is removed: so that takes two descriptors and no
+/// recursion, however deep it is.
 fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            unlock(path)?;
-            fs::remove_dir_all(path)
+    let top = match enter(CWD, path.as_os_str()) {
+        Err(Errno::NOENT) => return Ok(()),
+        other => other?,
+    };
+    let mut moved = 0_u64;
+    loop {
+        let names = list(&top)?;
+        if names.is_empty() {
+            return Ok(fs::remove_dir(path)?);
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+        for name in names {
+            if unlink(&top, &name)? {
+                continue;
+            }
+            let folder = enter(&top, &name)?;
+            for inner in list(&folder)? {
+                if !unlink(&folder, &inner)? {
+                    drop(enter(&folder, &inner)?);
+                    move_up(&folder, &inner, &top, &mut moved)?;
+                }
+            }
+            unlinkat(&top, &name, AtFlags::REMOVEDIR)?;
+        }
     }
 }
 
-fn unlock(folder: &Path) -> io::Result<()> {
-    fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            unlock(&entry.path())?;
+/// Opens a directory that can be searched then.
+fn enter(above: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = openat(&above, name, flags | OFlags::PATH, Mode::empty())?;
+    // The descriptor itself has no mode that could be set.
+    chmod(format!("/proc/self/fd/{}", held.as_raw_fd()), Mode::RWXU)?;
+    openat(&held, ".", flags | OFlags::RDONLY, Mode::empty())
+}
+
+fn list(folder: &OwnedFd) -> rustix::io::Result<Vec<OsString>> {
+    let entries = Dir::read_from(folder)?
+        .map(|entry| entry.map(|entry| OsString::from_vec(entry.file_name().to_bytes().to_vec())));
+    entries.filter(|name| !matches!(name, Ok(name) if name == "." || name == "..")).collect()
+}
+
+/// Removes a name; false if a directory is there that is not empty.
+fn unlink(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<bool> {
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(Errno::NOENT) => return Ok(true),
+        other => return other.map(|()| true),
+    }
+    match unlinkat(folder, name, AtFlags::REMOVEDIR) {
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+/// Gives a directory a name in another one that is free, or that of an empty directory.
+fn move_up(from: &OwnedFd, name: &OsStr, to: &OwnedFd, moved: &mut u64) -> rustix::io::Result<()> {
+    loop {
+        *moved += 1;
+        match renameat(from, name, to, format!("moved-{moved}")) {
+            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
+            other => return other,
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -115,6 +167,24 @@ mod tests {
         );
         let path = next.path().to_owned();
         drop(next);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_deeper_than_descriptors_reach_is_removed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let held = TempDir::create(scratch.path(), "a").unwrap();
+        let mut folder = enter(CWD, held.path().as_os_str()).unwrap();
+        for depth in 0..3000 {
+            rustix::fs::mkdirat(&folder, "d", Mode::RWXU).unwrap();
+            folder = enter(&folder, "d".as_ref()).unwrap();
+            if depth % 500 == 0 {
+                rustix::fs::mkdirat(&folder, "moved-1", Mode::RWXU).unwrap();
+                rustix::fs::symlinkat("/", &folder, "link").unwrap();
+            }
+        }
+        let path = held.path().to_owned();
+        drop(held);
         assert!(!path.exists());
     }
 

@@ -34,6 +34,10 @@ const MAX_EDIT: u64 = 16 << 20;
 /// How much of a line is looked at, in bytes: more than [`KEPT`] characters, which have at most four each.
 const MAX_LINE: u64 = 4 * KEPT as u64 + 1;
 
+/// How much is read before the first line that is wanted, in bytes: a file can be larger than any disk, and the worker
+/// hears nobody meanwhile.
+const MAX_SKIPPED: u64 = 64 << 20;
+
 /// How much of a file is looked at to tell whether it is text, in bytes.
 const PROBE: usize = 8 << 10;
 
@@ -52,8 +56,18 @@ impl Workspace {
             return Err(FileError::NotText { path: path.to_owned(), size: size(&stat) });
         }
         let first = offset.unwrap_or(1);
+        let mut left = MAX_SKIPPED;
         for line in 1..first {
-            if reader.skip_until(b'\n').map_err(error)? == 0 {
+            let skipped = reader.by_ref().take(left).skip_until(b'\n').map_err(error)?;
+            left = left.saturating_sub(skipped as u64);
+            if left == 0 {
+                return Err(FileError::Useless(format!(
+                    "offset {first} lies more than {MAX_SKIPPED} bytes behind the beginning of {path}: look there with bash \
+                     (`sed -n {first},{}p`)",
+                    first.saturating_add(limit.unwrap_or(DEFAULT_LINES))
+                )));
+            }
+            if skipped == 0 {
                 return Err(FileError::Useless(format!(
                     "{path} has {} lines: offset {first} is behind its end",
                     line - 1

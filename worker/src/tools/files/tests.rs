@@ -507,3 +507,14 @@ fn what_the_user_runs_or_believes_is_read_and_never_changed_whether_it_is_there_
     scratch.workspace.write(".git/info/exclude", "target\n").unwrap();
     scratch.workspace.write("docs/team.toml", "an example").unwrap();
 }
+
+#[test]
+fn a_line_far_behind_the_beginning_is_left_to_bash() {
+    let scratch = Scratch::new();
+    let file = fs::File::create(scratch.path("sparse")).unwrap();
+    (&file).write_all("text\n".repeat(2000).as_bytes()).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let error = scratch.workspace.read("sparse", Some(3000), None).unwrap_err().to_string();
+    assert!(error.contains("offset 3000 lies more than") && error.contains("sed -n 3000,5000p"), "{error}");
+    assert!(scratch.workspace.read("sparse", Some(2000), Some(1)).unwrap().starts_with("text\n"));
+}

@@ -62,7 +62,10 @@ fn arguments(
     }
     for path in policy.hidden.iter().filter(|path| exists(path)) {
         match is_dir(path) {
-            true => add("--tmpfs", &[path]),
+            true => {
+                add("--tmpfs", &[path]);
+                add("--remount-ro", &[path]);
+            }
             false => add("--ro-bind", &[Path::new("/dev/null"), path]),
         }
     }
@@ -96,6 +99,7 @@ mod tests {
             placeholders: Vec::new(),
             pinned: Vec::new(),
             hidden: vec!["/home/u/.ssh".into(), "/home/u/.netrc".into()],
+            sealed: Vec::new(),
             network: false,
         };
         let is_there = |path: &Path| !path.ends_with("absent");
@@ -105,7 +109,7 @@ mod tests {
         assert!(
             line.ends_with(
                 "--unshare-net --ro-bind / / --dev /dev --proc /proc --bind /t /tmp --bind /w /w --tmpfs /home/u/.ssh \
-                 --ro-bind /dev/null /home/u/.netrc --ro-bind /w/.team /w/.team --chdir /w"
+                 --remount-ro /home/u/.ssh --ro-bind /dev/null /home/u/.netrc --ro-bind /w/.team /w/.team --chdir /w"
             ),
             "{line}"
         );

@@ -41,10 +41,12 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     let list: BitFlags<AccessFs> = AccessFs::ReadDir.into();
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
     let parted = policy.layers.namespaces != Namespaces::None;
-    let (readable, devices) = match parted {
-        true => (vec![PathBuf::from("/")], vec!["/dev"]),
-        false => (all_but(&policy.hidden), DEVICES.to_vec()),
+    let (readable, listed, devices) = match parted {
+        true => (vec![PathBuf::from("/")], vec![PathBuf::from("/")], vec!["/dev"]),
+        false => (all_but(&policy.hidden), all_but(&policy.sealed), DEVICES.to_vec()),
     };
+    // There is no such right on a file, and a rule without a right is none.
+    let listed = listed.into_iter().filter(|path| path.is_dir());
     let mut fixed = vec!["/dev/shm"];
     if policy.private_tmp && parted {
         fixed.push("/tmp");
@@ -55,7 +57,7 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     });
     let created = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?.create()?;
     let ruled = created
-        .add_rules(path_beneath_rules(["/"], list))?
+        .add_rules(path_beneath_rules(listed, list))?
         .add_rules(path_beneath_rules(readable, read))?
         .add_rules(path_beneath_rules(devices, device))?
         .add_rules(path_beneath_rules(fixed, all))?

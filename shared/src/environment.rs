@@ -10,12 +10,34 @@ use serde::{Deserialize, Serialize};
 pub const SECRETS: [&str; 4] =
     ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"];
 
+/// What the names of variables end in that hold a key of something else, in capital letters.
+const ENDINGS: [&str; 12] = [
+    "_KEY",
+    "APIKEY",
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "CREDENTIALS",
+    "_PASS",
+    "_PWD",
+    "_PAT",
+    "_KEY_BASE",
+];
+
+/// What ends like that, and is nobody's secret.
+const PUBLIC: [&str; 2] = ["_PUBLIC_KEY", "_PUBLISHABLE_KEY"];
+
+/// Names of their own that keys have.
+const OTHERS: [&str; 4] = ["SSHPASS", "REDISCLI_AUTH", "NPM_CONFIG__AUTH", "DOCKER_AUTH_CONFIG"];
+
 /// Environment and umask of a command, kept in memory and written nowhere.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Environment {
     /// Name and value of each variable but the secret ones.
     pub variables: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Name and value of the variables in [`SECRETS`].
+    /// Name and value of the variables in [`SECRETS`], and of those whose names say that they hold another key.
     pub secrets: Vec<(Vec<u8>, Vec<u8>)>,
     /// The file mode creation mask.
     pub umask: u32,
@@ -25,8 +47,17 @@ impl Environment {
     /// Takes the environment and umask of this process.
     pub fn of_self() -> Self {
         let all = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
-        let (secrets, variables) = all.partition(|(name, _)| is_secret(name));
-        Self { variables, secrets, umask: current_umask() }
+        let mut environment = Self { variables: all.collect(), secrets: Vec::new(), umask: current_umask() };
+        environment.part(&[]);
+        environment
+    }
+
+    /// Parts the secrets from the variables anew. What `handed_on` names is none, unless it is one of [`SECRETS`].
+    pub fn part(&mut self, handed_on: &[String]) {
+        let all = std::mem::take(&mut self.variables).into_iter().chain(std::mem::take(&mut self.secrets));
+        let is_named = |name: &[u8]| handed_on.iter().any(|named| named.as_bytes() == name);
+        let stays = |name: &[u8]| is_model_key(name) || is_secret(name) && !is_named(name);
+        (self.secrets, self.variables) = all.partition(|(name, _)| stays(name));
     }
 
     /// Returns a variable or a secret, as text; none if it is not set, or set to nothing.
@@ -54,6 +85,17 @@ impl Environment {
     }
 }
 
+/// What the programs of teamd themselves read of an environment.
+const OWN: [&[u8]; 2] = [b"TEAM_", b"TEAMD_"];
+
+impl Environment {
+    /// Returns the variables that are settings of teamd. A worker is started with nothing else: its loader would believe
+    /// the rest (`LD_PRELOAD`), and load what a tool has put into a workspace.
+    pub fn settings(&self) -> impl Iterator<Item = (OsString, OsString)> + '_ {
+        self.variables().filter(|(name, _)| OWN.iter().any(|prefix| name.as_bytes().starts_with(prefix)))
+    }
+}
+
 /// Never shows values: a debug print of a command must not put a key into a log.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -61,11 +103,17 @@ impl std::fmt::Debug for Environment {
     }
 }
 
+/// Tells whether a variable holds the key of a model's service, which no command is ever given.
+pub(crate) fn is_model_key(name: &[u8]) -> bool {
+    SECRETS.iter().any(|secret| secret.as_bytes().eq_ignore_ascii_case(name))
+}
+
 /// Beside those that are used here, what other services' keys are called.
 fn is_secret(name: &[u8]) -> bool {
-    const ENDINGS: [&str; 4] = ["_API_KEY", "_API_TOKEN", "_AUTH_TOKEN", "_SECRET_ACCESS_KEY"];
-    let known = SECRETS.iter().any(|secret| secret.as_bytes() == name);
-    known || ENDINGS.iter().any(|ending| name.ends_with(ending.as_bytes()))
+    let name = name.to_ascii_uppercase();
+    let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending.as_bytes()));
+    let other = OTHERS.iter().any(|other| other.as_bytes() == name);
+    is_model_key(&name) || other || ends(&ENDINGS) && !ends(&PUBLIC)
 }
 
 /// Reads the umask where the kernel shows it without changing it (Linux 4.7), else sets it and sets it back.
@@ -94,6 +142,42 @@ mod tests {
         assert!(is_secret(b"ANTHROPIC_API_KEY") && !is_secret(b"PATH"));
         assert!(is_secret(b"MISTRAL_API_KEY") && is_secret(b"AWS_SECRET_ACCESS_KEY") && !is_secret(b"KEY"));
         assert!(!format!("{environment:?}").contains("sk-secret"));
+        for secret in [
+            "GITHUB_TOKEN",
+            "GH_TOKEN",
+            "HF_TOKEN",
+            "NPM_TOKEN",
+            "AWS_SESSION_TOKEN",
+            "AZURE_OPENAI_KEY",
+            "DB_PASSWORD",
+            "PGPASSWORD",
+            "CLIENT_SECRET",
+            "db_password",
+            "npm_config__authToken",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "anthropic_api_key",
+            "SECRET_KEY_BASE",
+            "MYSQL_PWD",
+            "SMTP_PASS",
+        ] {
+            assert!(is_secret(secret.as_bytes()), "{secret}");
+        }
+        for harmless in [
+            "SSH_AUTH_SOCK",
+            "STRIPE_PUBLIC_KEY",
+            "PWD",
+            "OLDPWD",
+            "TEAM_MAX_TOKENS",
+            "KEYBOARD",
+            "MONKEY",
+            "COMPASS",
+            "AWS_ACCESS_KEY_ID",
+            "XAUTHORITY",
+            "SSH_ASKPASS",
+            "GIT_ASKPASS",
+        ] {
+            assert!(!is_secret(harmless.as_bytes()), "{harmless}");
+        }
         assert_eq!(environment.variables().count(), 1);
         let mut environment = environment;
         environment.set("PATH", "/usr/bin");
@@ -101,6 +185,19 @@ mod tests {
         assert_eq!(environment.value("PATH").as_deref(), Some("/usr/bin"));
         assert_eq!(environment.value("OPENAI_API_KEY").as_deref(), Some("sk-secret"));
         assert_eq!((environment.value("EMPTY"), environment.variables().count()), (None, 2));
+    }
+
+    #[test]
+    fn a_key_is_handed_on_that_is_named_unless_it_is_that_of_a_model() {
+        let named = |names: &[&str]| names.iter().map(|name| ((*name).into(), b"v".to_vec())).collect();
+        let mut environment = Environment {
+            variables: named(&["PATH", "NPM_TOKEN"]),
+            secrets: named(&["GH_TOKEN", "OPENAI_API_KEY"]),
+            umask: 0,
+        };
+        environment.part(&["GH_TOKEN".to_owned(), "OPENAI_API_KEY".to_owned()]);
+        assert_eq!(environment.variables, named(&["PATH", "GH_TOKEN"]));
+        assert_eq!(environment.secrets, named(&["NPM_TOKEN", "OPENAI_API_KEY"]));
     }
 
     #[test]

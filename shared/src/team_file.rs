@@ -105,6 +105,8 @@ pub struct SandboxProfile {
     pub network: Option<bool>,
     /// What they may write besides, as it is written.
     pub writable: Vec<String>,
+    /// Variables that they are given although their names say that they hold a key.
+    pub env: Vec<String>,
 }
 
 impl TeamFile {

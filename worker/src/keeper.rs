@@ -1,6 +1,7 @@
 //! The keeper of one command: the process between a worker and `bash` that ends everything the command started.
 //!
-//! It runs as `team-worker keeper [--timeout-ms N] [--log] [--policy JSON] -- COMMAND`, with three descriptors:
+//! It runs as `team-worker keeper [--timeout-ms N] [--log] [--variables FD] [--policy JSON | --directory DIR] -- COMMAND`,
+//! in `/`, without an environment (that of the command is [`crate::variables`]), and with three descriptors more:
 //!
 //! - 0 is the transcript: while the keeper lives, the worker's life lock is held, even if the worker is gone;
 //! - 1 is a socket to the worker: the lifeline (its end, by the worker's will or death, ends the command) and the
@@ -20,6 +21,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::process::{close_inherited, deny_tracing};
 
 use crate::sandbox::{self, Hearing, Policy, Verdict};
+use crate::variables::Variables;
 
 /// The hidden subcommand under which the worker's binary is a keeper.
 pub(crate) const SUBCOMMAND: &str = "keeper";
@@ -89,7 +92,7 @@ impl Report {
 }
 
 /// What a keeper is asked to do.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Default)]
 struct Job {
     command: OsString,
     timeout: Option<Duration>,
@@ -97,6 +100,10 @@ struct Job {
     log: bool,
     /// What the command may do; none: whatever the user may.
     policy: Option<Box<Policy>>,
+    /// Where the command begins, if no policy says so.
+    directory: Option<PathBuf>,
+    /// The descriptor that holds the variables of the command; none: it has none.
+    variables: Option<u32>,
 }
 
 /// A command that runs: `bash`, or the helper that confines it and tells how it ended.
@@ -107,7 +114,7 @@ struct Started {
 
 impl Job {
     fn from_arguments(mut arguments: impl Iterator<Item = OsString>) -> Result<Self, String> {
-        let mut job = Self { command: OsString::new(), timeout: None, log: false, policy: None };
+        let mut job = Self::default();
         while let Some(argument) = arguments.next() {
             match argument.to_str() {
                 Some("--timeout-ms") => {
@@ -115,6 +122,14 @@ impl Job {
                     job.timeout = Some(Duration::from_millis(value.ok_or("--timeout-ms wants a number")?));
                 }
                 Some("--log") => job.log = true,
+                Some("--directory") => {
+                    job.directory =
+                        Some(arguments.next().ok_or("there is no path behind --directory")?.into());
+                }
+                Some("--variables") => {
+                    let value = arguments.next().and_then(|value| value.to_str()?.parse().ok());
+                    job.variables = Some(value.ok_or("--variables wants a descriptor")?);
+                }
                 Some("--policy") => {
                     let policy = arguments.next().ok_or("there is no policy behind --policy")?;
                     let policy = serde_json::from_slice(policy.as_encoded_bytes());
@@ -133,6 +148,8 @@ impl Job {
     fn keep(&self) -> Result<Report, String> {
         let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
         let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
+        let variables = self.variables.map(Variables::take).transpose();
+        let variables = variables.map_err(cannot("read the variables of the command"))?.unwrap_or_default();
         // What the shell that once started the daemon had left open is no business of a command.
         close_inherited().map_err(cannot("close what it inherited"))?;
         if let Some(policy) = &self.policy {
@@ -147,7 +164,7 @@ impl Job {
         {
             return Ok(Report { code: None, signal: None, because, error: None });
         }
-        let Started { process, hearing } = self.start()?;
+        let Started { process, hearing } = self.start(&variables)?;
         let watched = watch(process, &ears, deadline);
         let ended = end_everything(process).map_err(cannot("end what it started"))?;
         let mut report = Report {
@@ -169,23 +186,28 @@ impl Job {
     }
 
     /// Starts the command, in a process group of its own and with no signal blocked: it would inherit that.
-    fn start(&self) -> Result<Started, String> {
+    fn start(&self, variables: &Variables) -> Result<Started, String> {
         let Some(policy) = &self.policy else {
-            let process = self.start_unconfined().map_err(|error| format!("cannot start bash: {error}"))?;
+            let process = self.start_unconfined(variables);
+            let process = process.map_err(|error| format!("cannot start bash: {error}"))?;
             return Ok(Started { process, hearing: None });
         };
         let start = || {
-            let (helper, hearing) = sandbox::command(policy, &self.command)?;
+            let (helper, hearing) = sandbox::command(policy, &self.command, variables)?;
             Ok(Started { process: spawn(helper)?, hearing: Some(hearing) })
         };
         start().map_err(|error: io::Error| format!("cannot start the helper that confines it: {error}"))
     }
 
-    fn start_unconfined(&self) -> io::Result<Pid> {
+    fn start_unconfined(&self, variables: &Variables) -> io::Result<Pid> {
         let start = |shell: &str| {
             let mut command = Command::new(shell);
             // A command that begins with a dash is no option.
             command.args([OsStr::new("-c"), OsStr::new("--"), &self.command]).stdin(Stdio::null());
+            variables.give(&mut command);
+            if let Some(directory) = &self.directory {
+                command.current_dir(directory);
+            }
             spawn(command)
         };
         match start("bash") {

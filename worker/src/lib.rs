@@ -4,6 +4,7 @@
 
 mod args;
 mod connection;
+mod desk;
 mod gate;
 mod keeper;
 mod lead;
@@ -22,6 +23,7 @@ mod strays;
 mod tools;
 mod transcript;
 mod turn;
+mod variables;
 
 use std::process::ExitCode;
 

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use crate::args::RunArgs;
 use crate::connection::{Identity, Link, be_born, take_from_stdin};
+use crate::desk::Desk;
 use crate::live::Live;
 use crate::mailbox::{Mailbox, Waking};
 use crate::model::{Access, Model, Persona};
@@ -30,7 +31,7 @@ use crate::outbox::Outbox;
 use crate::persona::{self, About};
 use crate::plan::Submission;
 use crate::replay::{Owed, Standing};
-use crate::session::{Desk, Session};
+use crate::session::Session;
 use crate::state::{Beginning, Budget, State};
 use crate::tools::lead::Spawner;
 use crate::tools::{Confinement, Kit, Toolbox, ToolboxConfig, schema};

@@ -84,6 +84,8 @@ impl Supervisor {
             return Err("the team directory was moved: `teamd stop` here, and `teamd start` there".to_owned());
         }
         inbox::create(&self.dir, &member.name).map_err(|e| e.to_string())?;
+        std::fs::read_dir(&member.workspace)
+            .map_err(|why| format!("cannot work in {}: {why}", member.workspace))?;
         let log = self.log(&member.name)?;
         let (ours, theirs) = control::pair().map_err(|e| format!("cannot make its connection: {e}"))?;
         let mut command = Command::new(&self.worker);
@@ -94,12 +96,12 @@ impl Supervisor {
             .args(["--sandbox-layers", &self.confinement.layers.to_string()])
             .args(self.confinement.weakness.as_ref().map(|_| "--allow-weak-sandbox"))
             .env_clear()
-            .envs(environment.variables())
-            .current_dir(&member.workspace)
+            .envs(environment.settings())
+            .current_dir("/")
             .stdin(theirs)
             .stdout(log.try_clone().map_err(|e| format!("cannot use its log: {e}"))?)
             .stderr(log);
-        let mut child = command.spawn().map_err(|error| self.explain(member, &error))?;
+        let mut child = command.spawn().map_err(|error| self.explain(&error))?;
         match self.hold(life, &child) {
             Ok((identity, process)) => {
                 process.child = Some(child);
@@ -128,15 +130,12 @@ impl Supervisor {
     }
 
     /// `spawn` says only "not found", of the program as of the directory.
-    fn explain(&self, member: &Member, error: &io::Error) -> String {
+    fn explain(&self, error: &io::Error) -> String {
         if !self.worker.exists() {
             return format!(
                 "the worker's program is not at {}; install it beside teamd",
                 self.worker.display()
             );
-        }
-        if let Err(why) = std::fs::read_dir(&member.workspace) {
-            return format!("cannot work in {}: {why}", member.workspace);
         }
         format!("cannot run {}: {error}", self.worker.display())
     }

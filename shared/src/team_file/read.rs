@@ -10,6 +10,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::error::{Place, TeamFileError};
 use super::keys::{Key, Table, advise, find};
 use super::{Profile, SandboxProfile, Service, TeamFile};
+use crate::environment::is_model_key;
 use crate::name::Name;
 use crate::settings::{parse_count, parse_duration};
 
@@ -124,6 +125,15 @@ impl Reader<'_> {
             match key.name {
                 "mode" => sandbox.mode = Some(self.word(key, value)?),
                 "network" => sandbox.network = Some(self.flag(key, value)?),
+                "env" => {
+                    let names = self.fits(key, value, value.get_ref().as_array())?;
+                    let names = names.iter().map(|name| {
+                        let text = self.line(key, name)?;
+                        let is_given = !text.contains('=') && !is_model_key(text.as_bytes());
+                        self.fits(key, name, is_given.then_some(text))
+                    });
+                    sandbox.env = names.collect::<Result<_>>()?;
+                }
                 _ => {
                     let paths = self.fits(key, value, value.get_ref().as_array())?;
                     sandbox.writable =

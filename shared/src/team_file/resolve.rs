@@ -101,6 +101,8 @@ pub struct Resolved {
     pub limits: Option<Limits>,
     /// What its environment gets where it does not say it already, name and value.
     pub variables: Vec<(&'static str, String)>,
+    /// Variables that its commands are given although their names say that they hold a key.
+    pub handed_on: Vec<String>,
     /// Whether the last life goes on.
     pub resume: bool,
 }
@@ -135,6 +137,7 @@ pub fn resolve(
         sandbox: sources.sandbox()?,
         limits: sources.limits()?,
         variables: sources.variables()?,
+        handed_on: sources.handed_on(),
         resume,
     })
 }
@@ -146,6 +149,7 @@ impl Resolved {
         if name != Name::lead() {
             environment.unset(VARIABLE);
         }
+        environment.part(&self.handed_on);
         for (variable, text) in self.variables {
             environment.set(variable, &text);
         }
@@ -325,6 +329,17 @@ impl Sources<'_> {
                 .or(tokens)
                 .or_else(|| self.says(|profile| profile.max_tokens)),
         }))
+    }
+
+    /// Every list counts. The environment is that of whoever asks, each time: so is this, where a life is resumed.
+    fn handed_on(&self) -> Vec<String> {
+        let name = self.asked.name;
+        let own = if *name == Name::lead() { Some(&self.file.lead) } else { self.file.members.get(name) };
+        let recorded = self.asked.earlier.map(|member| &member.role);
+        let role = self.asked.flags.role.as_ref().or(own.and_then(|own| own.role.as_ref())).or(recorded);
+        let role = role.and_then(|role| self.file.roles.get(role.trim()));
+        let profiles = [own, role, Some(&self.file.everybody)].into_iter().flatten();
+        profiles.flat_map(|profile| profile.sandbox.env.iter().cloned()).collect()
     }
 
     /// What reaches a worker in its environment: how services are reached, and how it keeps its files.

@@ -116,6 +116,32 @@ fn behind_a_closed_gate_bash_changes_nothing_without_namespaces() {
 }
 
 #[test]
+fn behind_a_closed_gate_shared_memory_and_terminals_of_the_user_are_out_of_reach() {
+    for with in [With::All, With::Bubblewrap, With::Bare] {
+        let Some(team) = with.team(&["--sandbox", "read-only"]) else { continue };
+        let Ok(shared) = tempfile::NamedTempFile::new_in("/dev/shm") else { return };
+        let terminal = nix::pty::openpty(None, None).unwrap();
+        let name = rustix::termios::ttyname(&terminal.slave, Vec::new()).unwrap().into_string().unwrap();
+        rustix::io::write(&terminal.master, b"typed\n").unwrap();
+        let (shared, new) = (shared.path().display(), format!("/dev/shm/teamd-test-{}", std::process::id()));
+        attack(
+            &team,
+            &[
+                &format!("echo x >> {shared}"),
+                &format!("echo x > {new}"),
+                &format!("echo shown > {name} && echo BROKEN"),
+                &format!("timeout 1 head -n 1 {name} && echo BROKEN"),
+            ],
+        );
+        assert!(!std::path::Path::new(&new).exists(), "{with:?}");
+        assert_eq!(std::fs::read(shared.to_string()).unwrap(), b"", "{with:?}");
+        // What was typed is still there to be read by whoever it was typed for.
+        let mut typed = [0; 16];
+        assert_eq!(rustix::io::read(&terminal.slave, &mut typed), Ok(6), "{with:?}");
+    }
+}
+
+#[test]
 fn behind_a_closed_gate_a_repository_can_be_read() {
     for with in [With::All, With::Bare] {
         let Some(team) = with.team(&["--sandbox", "read-only"]) else { continue };

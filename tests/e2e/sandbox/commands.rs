@@ -1,6 +1,6 @@
 //! No approval, spawn or shutdown comes from a tool: it makes no Unix socket, and the daemon serves nobody confined.
 
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 
 use super::{With, attack, python};
 use crate::support::Team;
@@ -36,6 +36,14 @@ def by_pair():
     a, b = socket.socketpair()
     a.connect(at)
 tried("a pair", by_pair)
+def datagrams(kind):
+    def attempt():
+        a, b = socket.socketpair(socket.AF_UNIX, kind)
+        a.sendto(b"x", sys.argv[2])
+    return attempt
+flags = socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_DGRAM | flags):
+    tried("datagrams of a pair, %d" % kind, datagrams(kind))
 def inherited():
     for fd in os.listdir("/proc/self/fd"):
         s = socket.socket(fileno=int(fd))
@@ -46,17 +54,22 @@ def inherited():
 tried("inherited", inherited)
 for family in (40, 38, 17, 44):
     tried("family %d" % family, lambda: socket.socket(family, socket.SOCK_DGRAM))
-a, b = socket.socketpair()
-a.send(b"x")
-print("a pair works", b.recv(1))
+for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+    a, b = socket.socketpair(socket.AF_UNIX, kind)
+    a.send(b"x")
+    print("a pair works", b.recv(1))
 "#;
 
 fn no_socket(with: With) {
     let Some(team) = with.team(&[]) else { return };
     let listening = team.root().parent().unwrap().join("home/other.sock");
     let _listener = UnixListener::bind(&listening).unwrap();
+    let service = listening.with_extension("datagrams");
+    let heard = UnixDatagram::bind(&service).unwrap();
+    heard.set_nonblocking(true).unwrap();
     let Some(sockets) = python(&team, "sockets.py", SOCKETS) else { return };
-    let said = attack(&team, &[&format!("{sockets} {}", listening.display())]);
+    let said = attack(&team, &[&format!("{sockets} {} {}", listening.display(), service.display())]);
+    assert!(heard.recv(&mut [0; 8]).is_err(), "a service heard a tool");
     assert!(said[0].contains("a pair works"), "{said:?}");
 }
 

@@ -5,6 +5,7 @@
 
 mod closed;
 mod commands;
+mod loader;
 mod ordinary;
 mod outside;
 mod processes;

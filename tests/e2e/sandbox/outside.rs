@@ -156,6 +156,12 @@ fn no_key_is_in_the_environment() {
         "ANTHROPIC_AUTH_TOKEN",
         "MISTRAL_API_KEY",
         "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "GITHUB_TOKEN",
+        "NPM_TOKEN",
+        "AZURE_OPENAI_KEY",
+        "db_password",
+        "CLIENT_SECRET",
     ];
     let team = keys.iter().fold(team, |team, key| team.with(key, "sk-hush")).with("HARMLESS", "yes");
     team.teamd(["start"]).ok();
@@ -168,6 +174,21 @@ fn no_key_is_in_the_environment() {
         ],
     );
     assert_eq!(said[0], "yes");
+}
+
+#[test]
+fn a_key_that_is_named_in_the_settings_reaches_commands() {
+    let team = Team::new().with("GH_TOKEN", "hush").with("NPM_TOKEN", "hush").with("OPENAI_API_KEY", "hush");
+    team.write("team.toml", "[sandbox]\nenv = [\"GH_TOKEN\"]\n");
+    team.teamd(["start"]).ok();
+    team.teamctl(["spawn", "alice", "--model", "script"]).ok();
+    assert_eq!(works(&team, &["echo $GH_TOKEN; env | grep -c hush"]), ["hush\n1"]);
+    team.teamctl(["shutdown", "alice"]).ok();
+    team.teamctl(["spawn", "alice", "--resume"]).ok();
+    assert_eq!(works(&team, &["env | grep hush"]), ["GH_TOKEN=hush"]);
+    team.write("team.toml", "[sandbox]\nenv = [\"OPENAI_API_KEY\"]\n");
+    let refused = team.teamctl(["spawn", "bob"]).run_failed().stderr;
+    assert!(refused.contains("none of a model's key"), "{refused}");
 }
 
 #[test]
@@ -194,7 +215,7 @@ fn what_is_allowed_by_name_is_found_once_and_by_no_link_of_a_tool() {
         team.write("team.toml", "sandbox.writable = [\"~/link\", \"own\", \"~/missing\"]");
         team.teamctl(["spawn", "bob"]).ok();
         let orders = "/bash echo x > ~/cache/new && cat ~/cache/new\n/bash rmdir own && ln -s ~ own\n\
-            /bash echo x > ~/planted && echo BROKEN; echo x > own/planted && echo BROKEN; true";
+            /bash echo x > ~/planted && echo BROKEN; [ -L own ] && echo x > own/planted && echo BROKEN; true";
         let results = team.does("bob", orders);
         assert_eq!(results[0]["content"], "x", "{with:?} {results:?}");
         // Another life finds it anew.
@@ -202,7 +223,7 @@ fn what_is_allowed_by_name_is_found_once_and_by_no_link_of_a_tool() {
         team.teamctl(["spawn", "bob"]).ok();
         team.does(
             "bob",
-            "/bash echo x > ~/planted && echo BROKEN; echo x > own/planted && echo BROKEN; true",
+            "/bash echo x > ~/planted && echo BROKEN; [ -L own ] && echo x > own/planted && echo BROKEN; true",
         );
         let said: Vec<_> = team.results("bob").iter().map(|result| result["content"].to_string()).collect();
         assert!(!said.iter().any(|said| said.contains(super::BROKEN)), "{with:?} {said:?}");
@@ -214,7 +235,8 @@ fn what_is_allowed_by_name_is_found_once_and_by_no_link_of_a_tool() {
 fn nothing_in_the_team_directory_is_allowed_by_name() {
     for with in [With::All, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
-        symlink(team.path("inbox"), team.root().parent().unwrap().join("home/link")).unwrap();
+        symlink(team.path("inbox").canonicalize().unwrap(), team.root().parent().unwrap().join("home/link"))
+            .unwrap();
         team.write("team.toml", "sandbox.writable = [\"~/link\"]");
         let refused = team.teamctl(["spawn", "bob", "--restart", "never"]).run_failed().stderr;
         assert!(refused.contains("lies in the team directory"), "{with:?} {refused}");

@@ -20,10 +20,14 @@ fn job(arguments: &[&str]) -> Result<Job, String> {
 
 #[test]
 fn a_command_may_look_like_an_option() {
-    let expected =
-        Job { command: "--log".into(), timeout: Some(Duration::from_millis(250)), log: true, policy: None };
+    let expected = Job {
+        command: "--log".into(),
+        timeout: Some(Duration::from_millis(250)),
+        log: true,
+        ..Job::default()
+    };
     assert_eq!(job(&["--timeout-ms", "250", "--log", "--", "--log", "more"]), Ok(expected));
-    assert_eq!(job(&["--", "ls"]), Ok(Job { command: "ls".into(), timeout: None, log: false, policy: None }));
+    assert_eq!(job(&["--", "ls"]), Ok(Job { command: "ls".into(), ..Job::default() }));
 }
 
 #[test]

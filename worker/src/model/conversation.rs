@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::Value;
-use teamd_shared::message::{Body, Message};
+use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Event, Usage};
 
@@ -17,6 +17,10 @@ use super::prompt::{Part, Role, Turn, excerpt};
 
 /// What a call is answered with that the transcript holds no result for.
 const NO_RESULT: &str = "no result was recorded; the call may have run";
+
+/// What a model is told whose work was ended.
+const INTERRUPTED: &str = "<interrupted>\nYour work was ended here by the lead. What was asked of you before is withdrawn, \
+    unless it is said again.\n</interrupted>";
 
 /// What a model is told that has nothing to answer yet.
 const NOTHING: &str = "(nothing)";
@@ -118,7 +122,13 @@ impl Conversation {
                 self.answer_open_calls();
                 self.gist.rests = true;
             }
-            Event::Idle { .. } => (self.gist.asked, self.gist.rests) = (None, true),
+            Event::Idle { idle_reason, .. } => {
+                (self.gist.asked, self.gist.rests) = (None, true);
+                // Else what was asked before would still stand, and be taken up again with the next message.
+                if *idle_reason == IdleReason::Interrupted {
+                    self.say(INTERRUPTED.to_owned());
+                }
+            }
             Event::Rejected { .. } | Event::Restarted { .. } => {}
         }
     }

@@ -1,5 +1,6 @@
-//! The helper between keeper and `bash`: `team-worker confine POLICY COMMAND`. It restricts itself, and with that all
-//! that it starts. Its standard input is the pipe on which the keeper hears its verdict; `bash` gets none.
+//! The helper between keeper and `bash`: `team-worker confine FD POLICY COMMAND`. It restricts itself, and with that
+//! all that it starts. It begins in `/` without an environment: that of the command ([`crate::variables`]) is for `bash` alone.
+//! Its standard input is the pipe on which the keeper hears its verdict; `bash` gets none.
 //!
 //! In a pid namespace it is the first process: it stays, reaps, and tells how `bash` ended; with it, everything in the
 //! namespace ends. Without one `bash` takes its place. It must never run `bash` when a promised layer fails.
@@ -17,6 +18,7 @@ use teamd_shared::sandbox::Namespaces;
 
 use super::policy::Policy;
 use super::{Verdict, files, identity, mounts, network, syscalls};
+use crate::variables::Variables;
 
 /// Confines one command: the whole program behind the hidden subcommand.
 pub(crate) fn confine_main() -> ExitCode {
@@ -34,39 +36,43 @@ pub(crate) fn confine_main() -> ExitCode {
 }
 
 fn run(arguments: &[OsString]) -> Result<Verdict, String> {
-    let [policy, command] = arguments else {
-        return Err("the helper wants a policy and a command".to_owned());
+    let [descriptor, policy, command] = arguments else {
+        return Err("the helper wants a descriptor, a policy and a command".to_owned());
     };
+    let descriptor = descriptor.to_str().and_then(|number| number.parse().ok());
+    let descriptor = descriptor.ok_or("the helper wants a descriptor first")?;
+    let variables = Variables::take(descriptor)
+        .map_err(|error| format!("cannot read the variables of the command: {error}"))?;
     let policy: Policy = serde_json::from_slice(policy.as_encoded_bytes())
         .map_err(|error| format!("the helper does not understand its policy: {error}"))?;
     close_inherited().map_err(|error| format!("cannot close what it inherited: {error}"))?;
     enclose(&policy)?;
-    let mut bash = bash(command, "bash");
+    let bash = |shell: &str| bash(command, shell, &variables);
     if policy.layers.namespaces == Namespaces::None {
-        return Err(in_its_place(bash, command));
+        return Err(in_its_place(bash));
     }
     // Nothing in the sandbox reads the memory or the descriptors of its first process.
     deny_tracing();
-    let started = bash.spawn().or_else(|error| match error.kind() {
-        io::ErrorKind::NotFound => self::bash(command, "sh").spawn(),
+    let started = bash("bash").spawn().or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => bash("sh").spawn(),
         _ => Err(error),
     });
     let started = started.map_err(|error| format!("cannot start bash: {error}"))?;
     await_end(Pid::from_child(&started)).map_err(|error| format!("cannot wait for bash: {error}"))
 }
 
-fn bash(command: &OsStr, shell: &str) -> Command {
+fn bash(command: &OsStr, shell: &str, variables: &Variables) -> Command {
     let mut bash = Command::new(shell);
     // A command that begins with a dash is no option.
     bash.args([OsStr::new("-c"), OsStr::new("--"), command]).stdin(Stdio::null());
+    variables.give(&mut bash);
     bash
 }
 
 /// Returns why it could not: else it does not return.
-fn in_its_place(mut bash: Command, command: &OsStr) -> String {
-    let error = bash.exec();
-    let error =
-        if error.kind() == io::ErrorKind::NotFound { self::bash(command, "sh").exec() } else { error };
+fn in_its_place(bash: impl Fn(&str) -> Command) -> String {
+    let error = bash("bash").exec();
+    let error = if error.kind() == io::ErrorKind::NotFound { bash("sh").exec() } else { error };
     format!("cannot start bash: {error}")
 }
 
@@ -84,6 +90,9 @@ fn enclose(policy: &Policy) -> Result<(), String> {
             network::bring_loopback_up().map_err(|error| cannot("network")(&error))?;
         }
         mounts::build(policy).map_err(|error| cannot("mounts")(&error))?;
+    }
+    if policy.layers.namespaces == Namespaces::None {
+        rustix::process::chdir(&policy.workspace).map_err(|error| cannot("workspace")(&error))?;
     }
     rustix::thread::set_no_new_privs(true).map_err(|error| cannot("no_new_privs")(&error))?;
     identity::drop_capabilities().map_err(|error| cannot("capabilities")(&error))?;

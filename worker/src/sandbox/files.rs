@@ -19,8 +19,11 @@ use super::policy::Policy;
 /// The newest interface that is known here; an older kernel enforces what it knows of it.
 const NEWEST: ABI = ABI::V7;
 
-/// The devices that may be written, where `/dev` is the machine's.
-const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts"];
+/// The devices that may be written, where `/dev` is the machine's: those that hold nothing of it.
+const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
+
+/// The terminals of the machine: who reads one takes what its user types.
+const TERMINALS: &str = "/dev/pts";
 
 /// Restricts this process and all that it starts.
 ///
@@ -43,14 +46,15 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     let parted = policy.layers.namespaces != Namespaces::None;
     let (readable, listed, devices) = match parted {
         true => (vec![PathBuf::from("/")], vec![PathBuf::from("/")], vec!["/dev"]),
-        false => (all_but(&policy.hidden), all_but(&policy.sealed), DEVICES.to_vec()),
+        false => (all_but(&with_terminals(&policy.hidden)), all_but(&policy.sealed), DEVICES.to_vec()),
     };
     // There is no such right on a file, and a rule without a right is none.
     let listed = listed.into_iter().filter(|path| path.is_dir());
-    let mut fixed = vec!["/dev/shm"];
-    if policy.private_tmp && parted {
-        fixed.push("/tmp");
-    }
+    // Without namespaces these are the machine's.
+    let fixed = ["/dev/shm", "/tmp"].into_iter().filter(|&path| match path {
+        "/tmp" => policy.private_tmp && parted,
+        _ => parted,
+    });
     let writable = policy.writable.iter().filter_map(|path| open_itself(path)).map(|(fd, is_dir)| {
         let access = if is_dir { all } else { AccessFs::from_file(NEWEST) };
         Ok::<_, RulesetError>(PathBeneath::new(fd, access))
@@ -85,6 +89,10 @@ pub(super) fn version() -> u8 {
         Ok(Ok(LandlockStatus::Available { effective_abi, .. })) => effective_abi as u8,
         _ => 0,
     }
+}
+
+fn with_terminals(hidden: &[PathBuf]) -> Vec<PathBuf> {
+    hidden.iter().cloned().chain([PathBuf::from(TERMINALS)]).collect()
 }
 
 /// Returns the topmost files and directories that hold nothing hidden.

@@ -27,11 +27,14 @@ pub(crate) use temp::TempDir;
 
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, Read};
+use std::os::fd::IntoRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 use teamd_shared::sandbox::Namespaces;
+
+use crate::variables::Variables;
 
 /// The hidden subcommand under which the worker's binary is the helper.
 pub(crate) const SUBCOMMAND: &str = "confine";
@@ -90,7 +93,11 @@ pub(crate) fn hold_places(policy: &Policy) -> io::Result<Vec<Placeholder>> {
 ///
 /// # Errors
 /// The system's error, or that `bwrap` is gone.
-pub(crate) fn command(policy: &Policy, command: &OsStr) -> io::Result<(Command, Hearing)> {
+pub(crate) fn command(
+    policy: &Policy,
+    command: &OsStr,
+    variables: &Variables,
+) -> io::Result<(Command, Hearing)> {
     let (hearing, voice) = io::pipe()?;
     let mut helper = match policy.layers.namespaces {
         Namespaces::Own | Namespaces::None => Command::new("/proc/self/exe"),
@@ -100,6 +107,9 @@ pub(crate) fn command(policy: &Policy, command: &OsStr) -> io::Result<(Command, 
     if policy.layers.namespaces != Namespaces::Bubblewrap {
         helper.arg0("team-worker");
     }
-    helper.arg(SUBCOMMAND).arg(serde_json::to_string(policy)?).arg(command).stdin(Stdio::from(voice));
+    // It stays open until this process ends: it starts nothing else.
+    let variables = variables.hand_over()?.into_raw_fd();
+    helper.args([SUBCOMMAND, &variables.to_string()]).arg(serde_json::to_string(policy)?).arg(command);
+    helper.env_clear().current_dir("/").stdin(Stdio::from(voice));
     Ok((helper, Hearing(hearing)))
 }

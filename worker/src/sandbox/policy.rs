@@ -53,6 +53,8 @@ pub(crate) struct Surroundings {
     pub(crate) workspace: PathBuf,
     /// The team directory.
     pub(crate) team_dir: PathBuf,
+    /// What that belongs to: the directory that holds it, or the link to it; the settings of the team lie there.
+    pub(crate) home_of_team: PathBuf,
     /// The directory that commands may always write, as long as the life lasts.
     pub(crate) temp: PathBuf,
     /// What is allowed by name to be written.
@@ -104,7 +106,7 @@ impl Policy {
             writable.extend(named.cloned());
         }
         let is_writable = |path: &Path| writable.iter().any(|above| path.starts_with(above));
-        let beside = around.team_dir.with_file_name(SETTINGS);
+        let beside = around.home_of_team.join(SETTINGS);
         let settings = GIT_SETTINGS.iter().map(|file| around.workspace.join(file));
         let placeholders = if is_writable(&beside) { vec![beside.clone()] } else { Vec::new() };
         let mut read_only = vec![around.team_dir.clone(), beside];
@@ -177,6 +179,7 @@ mod tests {
         Surroundings {
             workspace: workspace.into(),
             team_dir: team_dir.into(),
+            home_of_team: Path::new(team_dir).parent().unwrap().into(),
             temp: "/var/tmp/t".into(),
             writable: Vec::new(),
             homes: vec!["/home/u".into()],
@@ -252,6 +255,11 @@ mod tests {
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
         assert!(policy.is_apart(&around.team_dir));
         assert!(!policy.read_only.contains(&around.team_dir));
+        // The settings lie beside the link.
+        let linked = Surroundings { home_of_team: "/home/u/web".into(), ..around };
+        let policy = Policy::of(&Sandbox::default(), Gate::Open, &linked, LAYERS).unwrap();
+        assert_eq!(paths(&policy.placeholders), ["/home/u/web/team.toml"]);
+        assert!(policy.read_only.contains(&"/home/u/web/team.toml".into()));
     }
 
     #[test]

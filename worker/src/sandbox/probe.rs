@@ -5,11 +5,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use teamd_shared::environment::Environment;
 use teamd_shared::member::{Gate, Sandbox};
 use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe};
 
@@ -17,6 +18,7 @@ use super::policy::{Policy, Surroundings};
 use super::{TempDir, bubblewrap};
 use crate::args::ProbeArgs;
 use crate::keeper::{self, Report};
+use crate::variables::Variables;
 
 mod attack;
 
@@ -71,6 +73,7 @@ impl Scratch {
         let places = Surroundings {
             workspace: at("work"),
             team_dir: at("work/.team"),
+            home_of_team: at("work"),
             temp: at("temp"),
             writable: Vec::new(),
             homes: vec![at("home")],
@@ -162,7 +165,10 @@ fn keep(policy: &Policy, command: &str) -> io::Result<(Option<Report>, String)> 
         "--policy",
         &serde_json::to_string(policy)?,
     ]);
-    keeper.args(["--", command]).current_dir(&policy.workspace).env("TMPDIR", policy.temp_inside());
+    let variables = Variables::of(environment().variables());
+    let variables = variables.with("TMPDIR", policy.temp_inside().as_os_str()).hand_over()?;
+    keeper.args(["--variables", &variables.as_raw_fd().to_string(), "--", command]);
+    keeper.env_clear().current_dir("/");
     keeper.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::piped());
     let mut child = keeper.spawn()?;
     // The end that is the keeper's must be the keeper's alone, or its end would not be heard.
@@ -174,6 +180,14 @@ fn keep(policy: &Policy, command: &str) -> io::Result<(Option<Report>, String)> 
     ours.read_to_string(&mut report)?;
     child.wait()?;
     Ok((serde_json::from_str(&report).ok(), said))
+}
+
+/// The environment of a command, parted as a worker's is, from one that holds keys.
+fn environment() -> Environment {
+    let mut environment = Environment::of_self();
+    attack::PLANTED.into_iter().for_each(|name| environment.set(name, attack::CANARY));
+    environment.part(&[]);
+    environment
 }
 
 fn quoted(path: &Path) -> String {

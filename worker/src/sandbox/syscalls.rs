@@ -1,6 +1,6 @@
 //! Which system calls a command may not make: those that reach past every other layer.
 //!
-//! Ordinary programs use none of them, or go on without: `socketpair`, pipes, TCP, threads and `fork` are left alone.
+//! Ordinary programs use none of them, or go on without: pairs of connected sockets, pipes, TCP, threads and `fork` are left alone.
 
 use std::collections::BTreeMap;
 
@@ -71,6 +71,9 @@ const CLONE_NEWTIME: libc::c_int = 0x80;
 /// The terminal requests that type for the user.
 const TYPES_FOR_THE_USER: [u64; 2] = [0x5412, 0x541c];
 
+/// What of the second argument of `socketpair(2)` is the kind of socket: the rest are flags.
+const KIND: u64 = 0xf;
+
 /// Filters the system calls of this process and of all that it starts. Without `network` no socket of any family is
 /// made.
 ///
@@ -96,6 +99,7 @@ fn refusing(network: bool) -> Result<BpfProgram, seccompiler::Error> {
         libc::SYS_socket,
         if others.is_empty() { Vec::new() } else { vec![SeccompRule::new(others)?] },
     );
+    rules.insert(libc::SYS_socketpair, pairs()?);
     for call in [libc::SYS_clone, libc::SYS_unshare] {
         let flags =
             NEW_NAMESPACE.into_iter().filter(|&flag| call == libc::SYS_unshare || flag != CLONE_NEWTIME);
@@ -109,6 +113,16 @@ fn refusing(network: bool) -> Result<BpfProgram, seccompiler::Error> {
     let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let arch = std::env::consts::ARCH.try_into()?;
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?.try_into()?)
+}
+
+/// Refuses every pair but connected ones of Unix sockets: a datagram that is sent by one of a pair may name another
+/// receiver, such as a service that listens at a path.
+fn pairs() -> Result<Vec<SeccompRule>, seccompiler::Error> {
+    // To a Unix socket, "raw" is another word for datagrams (`net/unix/af_unix.c`).
+    let kinds =
+        [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| rule(1, SeccompCmpOp::MaskedEq(KIND), bits(kind)));
+    let other = rule(0, SeccompCmpOp::Ne, bits(libc::AF_UNIX));
+    kinds.into_iter().chain([other]).collect()
 }
 
 /// Says ENOSYS where a program then does the same in another way: to `clone3`, whose flags no filter can read, and to

@@ -190,6 +190,19 @@ fn visible(text: &str) -> String {
     text.chars().take(MAX_ACTIVITY + 1).map(shown).collect()
 }
 
+/// Says what is wrong with an input that is text: services hand on as such what was to be an object and is none.
+fn unreadable(tool: &str, text: &str) -> String {
+    match serde_json::from_str::<Value>(text) {
+        Err(error) if error.is_eof() => format!(
+            "{tool}: nothing was done: the input ends in the middle, after {} characters; if the answer grew too long, \
+             do it in smaller pieces",
+            text.chars().count()
+        ),
+        Err(error) => format!("{tool}: nothing was done: the input is not valid JSON ({error})"),
+        Ok(_) => format!("{tool}: the input must be a JSON object, not a string"),
+    }
+}
+
 /// The fields of an input that have not been understood yet.
 struct Fields<'a> {
     tool: &'a str,
@@ -203,6 +216,7 @@ impl<'a> Fields<'a> {
             Value::Object(fields) => Ok(Self { tool, fields: fields.clone(), known: Vec::new() }),
             // Some models say nothing where a tool needs nothing.
             Value::Null => Ok(Self { tool, fields: Map::new(), known: Vec::new() }),
+            Value::String(text) => Err(unreadable(tool, text)),
             other => Err(format!("{tool}: the input must be a JSON object, not {}", kind_of(other))),
         }
     }

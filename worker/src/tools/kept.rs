@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -23,6 +23,7 @@ use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
 use crate::keeper::{Report, SUBCOMMAND, sweep};
 use crate::sandbox::Policy;
+use crate::variables::Variables;
 
 /// How long a report may be, in bytes: a keeper writes one short line.
 const MAX_REPORT: usize = 64 << 10;
@@ -102,13 +103,20 @@ impl Kept {
         if let Some(policy) = order.policy {
             arguments.extend(["--policy".into(), serde_json::to_string(policy)?.into()]);
         }
+        let variables = Variables::of(surroundings.environment.variables());
+        let variables = match order.policy {
+            Some(policy) => variables.with("TMPDIR", policy.temp_inside().as_os_str()),
+            None => variables,
+        };
+        if order.policy.is_none() {
+            arguments.extend(["--directory".into(), surroundings.workspace.clone().into()]);
+        }
+        let variables = variables.hand_over()?;
+        arguments.extend(["--variables".into(), variables.as_raw_fd().to_string().into()]);
         arguments.extend(["--".into(), order.command.into()]);
         let mut command = Command::new(program);
-        command.arg0("team-worker").args(arguments).current_dir(&surroundings.workspace);
-        command.env_clear().envs(surroundings.environment.variables());
-        if let Some(policy) = order.policy {
-            command.env("TMPDIR", policy.temp_inside());
-        }
+        // It stands outside of the sandbox: nothing that a command may write, or asks for, has a say in how it begins.
+        command.arg0("team-worker").args(arguments).env_clear().current_dir("/");
         command.stdin(Stdio::from(surroundings.life_lock.try_clone()?));
         command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(order.output));
         // Held until the pid is known: a sweep between the two would take the keeper for a stray.

@@ -135,6 +135,7 @@ impl Toolbox {
             writable: sandbox::writable::find(&config.sandbox.writable, &real, &team_dir)?,
             workspace: real,
             team_dir,
+            home_of_team: home_of(&config.team_dir),
             temp: temp.path().to_owned(),
             homes: homes(&config.environment),
         };
@@ -239,6 +240,12 @@ fn temp_dir(config: &ToolboxConfig) -> std::io::Result<TempDir> {
     let team = rustix::fs::fstat(&config.team_dir)?;
     let id = format!("{:x}-{:x}-{}", team.st_dev, team.st_ino, config.name);
     TempDir::create(&named.unwrap_or_else(|| "/tmp".into()), &id)
+}
+
+/// What the team belongs to, without links.
+fn home_of(team_dir: &TeamDir) -> PathBuf {
+    let named = team_dir.workspace();
+    named.canonicalize().unwrap_or(named)
 }
 
 /// The home of whoever asked for the teammate, and that of the user: secrets lie in both.

@@ -74,7 +74,8 @@ pub(super) fn cut(cut: Cut) -> &'static str {
 pub(super) fn ended(reason: IdleReason, content: &str) -> Option<String> {
     let why = match reason {
         IdleReason::Available => return None,
-        IdleReason::Failed => format!("the model failed: {}", line(content)),
+        // Whole, since it ends with what to do.
+        IdleReason::Failed => format!("failed: {}", content.trim().chars().take(1000).collect::<String>()),
         IdleReason::MaxTurns => "the work was ended: it took too many turns".to_owned(),
         IdleReason::MaxTokens => "the work was ended: it took too many tokens".to_owned(),
         IdleReason::Interrupted => "interrupted".to_owned(),
@@ -142,6 +143,6 @@ mod tests {
     #[test]
     fn only_work_that_was_not_done_is_told() {
         assert_eq!(ended(IdleReason::Available, "x"), None);
-        assert_eq!(ended(IdleReason::Failed, "no key").unwrap(), "the model failed: no key");
+        assert_eq!(ended(IdleReason::Failed, "no key").unwrap(), "failed: no key");
     }
 }

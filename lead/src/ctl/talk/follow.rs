@@ -12,6 +12,7 @@ use teamd_shared::request::{Kind, Request};
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript::Entry;
 
+use super::live::LiveText;
 use super::quiet::Seen;
 use crate::client::is_locked;
 use crate::ctl::roster;
@@ -29,10 +30,10 @@ pub(super) enum Changed {
 }
 
 /// What a look at the conversation found.
-#[derive(Debug, Default)]
-pub(super) struct Heard {
+#[derive(Debug)]
+pub(super) struct Heard<'f> {
     /// The text of the answer in progress, as far as it is whole characters.
-    pub(super) live: String,
+    pub(super) live: &'f str,
     /// The entries that are new, read after it.
     pub(super) entries: Vec<Entry>,
     /// The same, as they stand in the file.
@@ -46,6 +47,7 @@ pub(super) struct Follow<'d> {
     transcript: Tail<'d>,
     journal: Tail<'d>,
     plans: BTreeMap<RequestId, Request>,
+    text: LiveText,
     answers: Wake,
     live: Wake,
     team: Wake,
@@ -71,7 +73,8 @@ impl<'d> Follow<'d> {
         let mut journal = Tail::new(dir, TeamPath::journal());
         journal.begin(None, |_| true)?;
         let plans = BTreeMap::new();
-        Ok(Self { dir, name: name.clone(), transcript, journal, plans, answers, live, team })
+        let text = LiveText::new(TeamPath::live(name));
+        Ok(Self { dir, name: name.clone(), transcript, journal, plans, text, answers, live, team })
     }
 
     /// Returns when something may have changed, at the latest after a second. Dropping the future loses nothing that a
@@ -90,8 +93,9 @@ impl<'d> Follow<'d> {
     ///
     /// # Errors
     /// If the system refuses.
-    pub(super) fn conversation(&mut self) -> Result<Heard, DirError> {
-        let mut heard = Heard { live: self.live_text()?, ..Heard::default() };
+    pub(super) fn conversation(&mut self) -> Result<Heard<'_>, DirError> {
+        let live = self.text.look(self.dir)?;
+        let mut heard = Heard { live, entries: Vec::new(), lines: Vec::new() };
         loop {
             let lines = self.transcript.read()?;
             if lines.is_empty() {
@@ -101,16 +105,6 @@ impl<'d> Follow<'d> {
             heard.entries.extend(lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok()));
             heard.lines.extend(lines);
         }
-    }
-
-    fn live_text(&self) -> Result<String, DirError> {
-        let bytes = match self.dir.read(&TeamPath::live(&self.name)) {
-            Err(error) if error.is_not_found() => return Ok(String::new()),
-            other => other?,
-        };
-        // The last character may not be whole yet.
-        let whole = std::str::from_utf8(&bytes).map_or_else(|error| error.valid_up_to(), str::len);
-        Ok(String::from_utf8_lossy(&bytes[..whole]).into_owned())
     }
 
     /// Returns the plans that have become something else since the last look, as they stand now, oldest first.

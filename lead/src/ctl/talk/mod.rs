@@ -9,6 +9,7 @@ mod brief;
 mod follow;
 mod history;
 mod keyboard;
+mod live;
 mod party;
 mod pipe;
 mod presence;

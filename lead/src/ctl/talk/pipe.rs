@@ -7,6 +7,7 @@ use std::time::Duration;
 use teamd_shared::message::IdleReason;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
+use teamd_shared::transcript::Entry;
 
 use super::Talk;
 use super::act;
@@ -23,7 +24,7 @@ use crate::ctl::{clock, escape, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
-/// How often the team is looked at that seems to be quiet, or is about to be: the files change before the roster does.
+/// How often the team is looked at whose party seems to be done: the files change before the roster does.
 const SETTLING: Duration = Duration::from_millis(20);
 
 /// Says what stands on stdin, and waits until the work is done.
@@ -142,31 +143,32 @@ impl<'a> Pipe<'a> {
         while !self.context.out.closed() {
             // Looked at first: what is quiet then has said all that the files hold.
             let state = quiet(&self.talk.party.name, self.talk.party.leads(), &self.begun.everybody()?);
-            let heard = self.begun.conversation()?;
-            let something = !heard.entries.is_empty();
-            self.show(&heard)?;
-            match state {
-                Quiet::No => {}
-                _ if something => continue,
-                state => return self.end(state),
+            let Heard { entries, lines, .. } = self.begun.conversation()?;
+            self.show(&entries, &lines)?;
+            match &state {
+                Quiet::No | Quiet::Soon => {}
+                _ if !entries.is_empty() => continue,
+                state => return self.end(&state),
             }
             if !told && !self.begun.has_daemon() {
                 told = true;
                 self.context.out.note("the daemon is gone; still waiting (`teamd start` starts it again)");
             }
-            drop(tokio::time::timeout(SETTLING, self.begun.changed()).await);
+            // What a teammate takes in without a turn changes nothing that wakes.
+            let pause = if state == Quiet::Soon { SETTLING } else { Duration::MAX };
+            drop(tokio::time::timeout(pause, self.begun.changed()).await);
         }
         Ok(ExitCode::Done)
     }
 
-    fn show(&mut self, heard: &Heard) -> Result<(), CommandError> {
+    fn show(&mut self, entries: &[Entry], lines: &[Vec<u8>]) -> Result<(), CommandError> {
         if self.context.out.is_json() {
-            for line in &heard.lines {
+            for line in lines {
                 self.context.out.json(&as_it_stands(line))?;
             }
         }
         // Answers are shown as a whole: what was printed cannot be taken back.
-        for piece in self.view.round("", &heard.entries) {
+        for piece in self.view.round("", entries) {
             match piece {
                 Piece::Answer(_) if self.context.out.is_json() => {}
                 Piece::Answer(text) if self.terminal => self.context.out.text(escape::text(&text))?,
@@ -179,7 +181,7 @@ impl<'a> Pipe<'a> {
         Ok(())
     }
 
-    fn end(&self, state: Quiet) -> CommandResult {
+    fn end(&self, state: &Quiet) -> CommandResult {
         let name = &self.talk.party.name;
         match state {
             Quiet::Gone => {
@@ -194,7 +196,7 @@ impl<'a> Pipe<'a> {
                     .out
                     .hint("`teamctl plans` shows it; `teamctl approve ID` or `reject ID` answers it");
             }
-            Quiet::Yes | Quiet::No => {}
+            Quiet::Yes | Quiet::Soon | Quiet::No => {}
         }
         match self.view.ended() {
             None | Some(IdleReason::Available) => Ok(ExitCode::Done),

@@ -19,6 +19,8 @@ pub(super) struct Seen {
 pub(super) enum Quiet {
     /// Something goes on.
     No,
+    /// Nobody does anything, but somebody has something to take in yet.
+    Soon,
     /// Nothing more happens by itself.
     Yes,
     /// Nothing more happens before a person answers the plans of these.
@@ -35,13 +37,13 @@ pub(super) fn quiet(party: &Name, all: bool, roster: &[Seen]) -> Quiet {
         return Quiet::Gone;
     }
     let concerned = || roster.iter().filter(|seen| all || seen.name == *party);
-    let busy = concerned().any(|seen| match seen.status {
-        Status::Starting | Status::Working | Status::ShuttingDown => true,
-        Status::Idle => seen.has_work,
-        Status::AwaitingApproval | Status::Shutdown | Status::Killed | Status::Crashed => false,
-    });
-    if busy {
+    let works =
+        |seen: &Seen| matches!(seen.status, Status::Starting | Status::Working | Status::ShuttingDown);
+    if concerned().any(works) {
         return Quiet::No;
+    }
+    if concerned().any(|seen| seen.status == Status::Idle && seen.has_work) {
+        return Quiet::Soon;
     }
     let waiting: Vec<Name> = concerned()
         .filter(|seen| seen.status == Status::AwaitingApproval)
@@ -68,13 +70,16 @@ mod tests {
     fn it_is_quiet_when_nobody_has_anything_to_do() {
         let idle = (Status::Idle, false);
         assert_eq!(decide(idle, None, true), Quiet::Yes);
-        assert_eq!(decide((Status::Idle, true), None, true), Quiet::No, "mail is waiting");
+        assert_eq!(decide((Status::Idle, true), None, true), Quiet::Soon, "mail is waiting");
         for status in [Status::Working, Status::Starting, Status::ShuttingDown] {
             assert_eq!(decide((status, false), None, true), Quiet::No);
             assert_eq!(decide(idle, Some((status, false)), true), Quiet::No);
             assert_eq!(decide(idle, Some((status, false)), false), Quiet::Yes, "others do not count");
         }
-        assert_eq!(decide(idle, Some((Status::Idle, true)), true), Quiet::No);
+        assert_eq!(decide(idle, Some((Status::Idle, true)), true), Quiet::Soon);
+        let works = Some((Status::Working, false));
+        assert_eq!(decide((Status::Idle, true), works, true), Quiet::No);
+        assert_eq!(decide((Status::Working, true), Some(idle), true), Quiet::No);
         assert_eq!(decide(idle, Some((Status::Crashed, true)), true), Quiet::Yes, "the dead read nothing");
     }
 

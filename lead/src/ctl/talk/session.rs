@@ -130,8 +130,8 @@ impl Session<'_> {
         }
         let heard = self.follow.conversation()?;
         let past = heard.entries.len().saturating_sub(last);
-        self.view.past(&heard.entries[..past], &heard.live);
-        let pieces = self.view.round(&heard.live, &heard.entries[past..]);
+        self.view.past(&heard.entries[..past], heard.live);
+        let pieces = self.view.round(heard.live, &heard.entries[past..]);
         self.show(pieces)?;
         self.awaits = self.view.in_turn();
         for plan in self.follow.plans()?.iter().filter(|plan| plan.is_pending()) {
@@ -262,7 +262,7 @@ impl Session<'_> {
 
     fn look_at(&mut self, changed: Changed) -> Result<(), CommandError> {
         let heard = self.follow.conversation()?;
-        let pieces = self.view.round(&heard.live, &heard.entries);
+        let pieces = self.view.round(heard.live, &heard.entries);
         self.show(pieces)?;
         for plan in self.follow.plans()? {
             self.tell_of(&plan)?;

@@ -143,6 +143,7 @@ impl View {
         if let Some(more) = live.strip_prefix(self.shown.as_str()) {
             if !more.is_empty() {
                 pieces.push(Piece::Answer(more.to_owned()));
+                self.shown.push_str(more);
             }
         } else {
             // The attempt was given up, and the next one begins.
@@ -150,8 +151,8 @@ impl View {
             if !live.is_empty() {
                 pieces.push(Piece::Answer(live.to_owned()));
             }
+            live.clone_into(&mut self.shown);
         }
-        live.clone_into(&mut self.shown);
     }
 
     fn entry(&mut self, event: &Event, pieces: &mut Vec<Piece>) {

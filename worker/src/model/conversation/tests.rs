@@ -112,6 +112,16 @@ fn an_answer_that_says_nothing_is_no_turn() {
 }
 
 #[test]
+fn what_was_interrupted_is_withdrawn() {
+    let mut conversation = begun();
+    conversation.observe(&idle(IdleReason::Interrupted));
+    conversation.observe(&says("lead", "what time is it?"));
+    assert_eq!(shape(&conversation), [vec!["text", "text", "text"]]);
+    assert!(all_text(&conversation).contains("withdrawn"));
+    assert!(!conversation.gist.work.join(" ").contains("mend the test"));
+}
+
+#[test]
 fn a_call_whose_id_was_there_before_is_left_out() {
     let mut conversation = begun();
     conversation.observe(&answers(vec![call("1", "bash"), call("1", "bash")]));

@@ -14,6 +14,22 @@ use teamd_shared::sandbox::{Attack, Promise};
 
 use crate::args::AttackArgs;
 
+/// What keys are called that are planted in the environment of the probe, and must not reach the child; a list of its own,
+/// so that it is not only what the parting knows that is looked for.
+pub(super) const PLANTED: [&str; 8] = [
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GITHUB_TOKEN",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_OPENAI_KEY",
+    "db_password",
+    "Client_Secret",
+];
+
+/// Their value.
+pub(super) const CANARY: &str = "teamd-probe-canary";
+
 /// Attacks: the whole program behind the hidden subcommand.
 pub(crate) fn attack_main(args: &AttackArgs) -> ExitCode {
     let attacks = if args.closed {
@@ -38,7 +54,8 @@ fn all(scratch: &Path, team: &Path, pid: i32) -> Vec<Attack> {
     let makes = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path).is_ok();
     let of_process = |file: &str| fs::read(format!("/proc/{pid}/{file}")).is_ok();
     let process = Pid::from_raw(pid);
-    let keys = Environment::of_self().secrets;
+    let planted = std::env::vars_os().any(|(_, value)| value == CANARY);
+    let keys = planted || !Environment::of_self().secrets.is_empty();
     let mode = PermissionsExt::from_mode(0o600);
     let settings = at("work/team.toml");
     vec![
@@ -63,7 +80,7 @@ fn all(scratch: &Path, team: &Path, pid: i32) -> Vec<Attack> {
         ),
         tried(Promise::Processes, "read its environment", !of_process("environ")),
         tried(Promise::Processes, "read its memory's map", !of_process("maps")),
-        tried(Promise::Keys, "find a key in the environment", keys.is_empty()),
+        tried(Promise::Keys, "find a key in the environment", !keys),
         tried(Promise::Secrets, "read a key in ~/.ssh", fs::read(at("home/.ssh/key")).is_err()),
         tried(Promise::Settings, "append to team.toml", !appends(&settings)),
         tried(

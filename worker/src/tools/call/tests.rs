@@ -62,7 +62,18 @@ fn what_is_wrong_is_said_exactly() {
             "there is no tool \"dance\"; the tools are bash, read_file, write_file, edit_file, send_message, read_inbox, \
              shutdown_response, plan_approval",
         ),
-        ("bash", json!("ls"), "bash: the input must be a JSON object, not a string"),
+        ("bash", json!("\"ls\""), "bash: the input must be a JSON object, not a string"),
+        (
+            "bash",
+            json!("{command: ls}"),
+            "bash: nothing was done: the input is not valid JSON (key must be a string at line 1 column 2)",
+        ),
+        (
+            "write_file",
+            json!("{\"path\": \"a.txt\", \"content\": \"half"),
+            "write_file: nothing was done: the input ends in the middle, after 34 characters; if the answer grew too \
+             long, do it in smaller pieces",
+        ),
         ("bash", json!({}), "bash: the field \"command\" is missing"),
         ("bash", json!({"command": ["ls"]}), "bash: the field \"command\" must be a string, not an array"),
         ("bash", json!({"command": " "}), "bash: the field \"command\" must be a string that is not empty"),

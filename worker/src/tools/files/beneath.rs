@@ -135,7 +135,8 @@ impl Workspace {
 
     /// Tells whether no tool changes what lies there, whether something does or not.
     fn is_protected(&self, way: &Path) -> bool {
-        let settings = self.team_dir.root().with_file_name(SETTINGS);
+        // Beside the link, where the team directory lies elsewhere.
+        let settings = self.team_dir.workspace().join(SETTINGS);
         let git = || GIT_SETTINGS.iter().any(|protected| way.starts_with(protected));
         way == Path::new(SETTINGS) || self.real.join(way) == settings || git()
     }

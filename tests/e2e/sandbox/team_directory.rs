@@ -1,4 +1,5 @@
 //! Nothing in the team directory can be written: directly, by rename, link, a new process, or one that outlives a call.
+//! Nor can anything in it be locked, which takes no more than a descriptor for reading.
 
 use std::time::Duration;
 
@@ -35,8 +36,8 @@ const BY_PATH: [&str; 29] = [
     "echo '{}' >> .team/journal.jsonl && echo BROKEN",
     "mv .team/canary moved && echo BROKEN",
     "mv .team/archive .team/planted && echo BROKEN",
-    "rm -rf .team/archive; [ -e .team/archive/canary ] || echo BROKEN",
-    "rm -f .team/canary; [ -e .team/canary ] || echo BROKEN",
+    "rm -rf .team/archive/canary; rm -r .team/archive && echo BROKEN",
+    "rm .team/canary && echo BROKEN",
     "mkdir other; mv -T other .team/archive && echo BROKEN",
     "ln .team/canary hard && echo x >> hard && echo BROKEN",
     "ln -s .team/canary soft; echo x >> soft && echo BROKEN",
@@ -61,7 +62,7 @@ const BY_PATH: [&str; 29] = [
 const BY_NAME: [&str; 4] = [
     "mv .team moved && echo BROKEN",
     "mkdir other2; mv -T other2 .team && echo BROKEN",
-    "rm -rf .team; [ -e .team/canary ] || echo BROKEN",
+    "rm -rf .team && echo BROKEN",
     "ln -sfn /tmp .team && [ -L .team ] && echo BROKEN",
 ];
 
@@ -150,12 +151,58 @@ fn it_keeps_its_place_however_deep_in_the_workspace_it_lies() {
         &[
             "mv work moved && echo BROKEN",
             "mv work/.team planted && echo BROKEN",
-            "rm -rf work; [ -e work/.team/canary ] || echo BROKEN",
+            "rm -rf work && echo BROKEN",
             "mkdir planted; mv -T planted work && echo BROKEN",
             "echo x > work/.team/planted && echo BROKEN",
         ],
     );
     nothing_was_written(&team);
+}
+
+/// Each says BROKEN if it has a descriptor of the file that the daemon or a worker has locked: a `flock` fails with 1
+/// exactly if another holds the lock.
+const BY_LOCK: [&str; 8] = [
+    "flock -n -s .team true; [ $? = 1 ] && echo BROKEN",
+    "flock -n -s \"$(readlink -f .team)\" true; [ $? = 1 ] && echo BROKEN",
+    "flock -n -s .team/transcript/alice.jsonl true; [ $? = 1 ] && echo BROKEN",
+    "exec 3< .team/transcript/alice.jsonl && echo BROKEN",
+    "exec 3< .team/canary && echo BROKEN",
+    "exec 3< .team/archive/canary && echo BROKEN",
+    "cat .team/* .team/*/* 2> /dev/null | grep . && echo BROKEN",
+    "for fd in /proc/[0-9]*/fd/*; do case $(readlink $fd) in *.team* | */transcript/*) echo BROKEN;; esac; done",
+];
+
+fn no_lock(with: With) {
+    let Some(team) = with.team(&[]) else { return };
+    targets(&team);
+    attack(&team, &BY_LOCK);
+    // A command in the background has a descriptor of its log.
+    let fds = "for fd in 1 2; do readlink -f /proc/self/fd/$fd; done; chmod 777 /dev/stdout; echo still here";
+    let order = format!("/bash {}", serde_json::json!({ "command": fds, "run_in_background": true }));
+    let results = team.does("alice", &order);
+    assert_eq!(results[0]["is_error"], false, "{results:?}");
+    team.until("the output is kept", || team.file("log/alice.background-1.log").ends_with("[exit code 0]\n"));
+    let said = team.file("log/alice.background-1.log");
+    assert!(said.contains("still here") && !said.contains(".team") && !said.contains("/log/"), "{said}");
+    let told = results[0]["content"].as_str().unwrap();
+    let path = told.split_once("its output goes to ").unwrap().1.split_once(" (").unwrap().0;
+    let shown = team.does("alice", &format!("/bash tail -n 3 {path}"));
+    assert!(shown[0]["content"].as_str().unwrap().contains("still here"), "{shown:?}");
+}
+
+#[test]
+fn nothing_in_it_can_be_locked() {
+    no_lock(With::All);
+}
+
+#[test]
+fn nothing_in_it_can_be_locked_through_bubblewrap() {
+    no_lock(With::Bubblewrap);
+}
+
+#[test]
+fn nothing_in_it_can_be_locked_without_namespaces() {
+    no_lock(With::Bare);
 }
 
 /// The calls of the kernel themselves, without any program between.

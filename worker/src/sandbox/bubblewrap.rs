@@ -64,7 +64,10 @@ fn arguments(
     }
     for path in policy.hidden.iter().filter(|path| exists(path)) {
         match is_dir(path) {
-            true => add("--tmpfs", &[path]),
+            true => {
+                add("--tmpfs", &[path]);
+                add("--remount-ro", &[path]);
+            }
             false => add("--ro-bind", &[Path::new("/dev/null"), path]),
         }
     }
@@ -107,6 +110,7 @@ mod tests {
             place_lock: PathBuf::new(),
             pinned: Vec::new(),
             hidden: vec!["/home/u/.ssh".into(), "/home/u/.netrc".into()],
+            sealed: Vec::new(),
             network: false,
         };
         let is_there = |path: &Path| !path.ends_with("absent");
@@ -116,7 +120,8 @@ mod tests {
         assert!(
             line.ends_with(
                 "--unshare-net --ro-bind / / --dev /dev --proc /proc --bind /t /tmp --bind /w /w --tmpfs /home/u/.ssh \
-                 --ro-bind /dev/null /home/u/.netrc --ro-bind /w/.team /w/.team --ro-bind /w/.git /w/.git --chdir /w"
+                 --remount-ro /home/u/.ssh --ro-bind /dev/null /home/u/.netrc --ro-bind /w/.team /w/.team \
+                 --ro-bind /w/.git /w/.git --chdir /w"
             ),
             "{line}"
         );

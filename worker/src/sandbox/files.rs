@@ -44,10 +44,12 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     let list: BitFlags<AccessFs> = AccessFs::ReadDir.into();
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
     let parted = policy.layers.namespaces != Namespaces::None;
-    let (readable, devices) = match parted {
-        true => (vec![PathBuf::from("/")], vec!["/dev"]),
-        false => (all_but(&with_terminals(&policy.hidden)), DEVICES.to_vec()),
+    let (readable, listed, devices) = match parted {
+        true => (vec![PathBuf::from("/")], vec![PathBuf::from("/")], vec!["/dev"]),
+        false => (all_but(&with_terminals(&policy.hidden)), all_but(&policy.sealed), DEVICES.to_vec()),
     };
+    // There is no such right on a file, and a rule without a right is none.
+    let listed = listed.into_iter().filter(|path| path.is_dir());
     // Without namespaces these are the machine's.
     let fixed = ["/dev/shm", "/tmp"].into_iter().filter(|&path| match path {
         "/tmp" => policy.private_tmp && parted,
@@ -59,7 +61,7 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     });
     let created = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?.create()?;
     let ruled = created
-        .add_rules(path_beneath_rules(["/"], list))?
+        .add_rules(path_beneath_rules(listed, list))?
         .add_rules(path_beneath_rules(readable, read))?
         .add_rules(path_beneath_rules(devices, device))?
         .add_rules(path_beneath_rules(fixed, all))?

@@ -103,6 +103,9 @@ pub(crate) struct Policy {
     pub(crate) pinned: Vec<PathBuf>,
     /// What it may not read.
     pub(crate) hidden: Vec<PathBuf>,
+    /// Those of them that it may not even list: an advisory lock needs no more than that, and of those locks life and
+    /// death of workers and daemons are told.
+    pub(crate) sealed: Vec<PathBuf>,
     /// Whether it has the network of the machine.
     pub(crate) network: bool,
 }
@@ -133,6 +136,9 @@ impl Policy {
         read_only.extend(settings);
         read_only.retain(|path| is_writable(path));
         let pinned = on_the_way(&writable, &read_only);
+        let sealed = vec![around.team_dir.clone()];
+        // What is covered is not mounted once more: that would uncover it.
+        read_only.retain(|path| !sealed.contains(path));
         let secrets = around.homes.iter().flat_map(|home| SECRETS.iter().map(|secret| home.join(secret)));
         Some(Self {
             layers,
@@ -140,7 +146,8 @@ impl Policy {
             temp: around.temp.clone(),
             private_tmp: !needs_tmp(around),
             network: writes && !sandbox.no_network,
-            hidden: secrets.collect(),
+            hidden: secrets.chain(sealed.iter().cloned()).collect(),
+            sealed,
             writable,
             read_only,
             placeholders,
@@ -219,11 +226,8 @@ mod tests {
         let policy = policy(&Sandbox::default(), Gate::Open).unwrap();
         assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web"]);
         let settings = [".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir"];
-        let expected: Vec<_> = [".team", "team.toml"]
-            .into_iter()
-            .chain(settings)
-            .map(|file| format!("/home/u/web/{file}"))
-            .collect();
+        let expected: Vec<_> =
+            ["team.toml"].into_iter().chain(settings).map(|file| format!("/home/u/web/{file}")).collect();
         assert_eq!(paths(&policy.read_only), expected);
         assert_eq!(paths(&policy.pinned), ["/home/u/web/.git"]);
         assert_eq!(paths(&policy.placeholders), ["/home/u/web/team.toml"]);
@@ -263,7 +267,7 @@ mod tests {
         assert!(!policy.network && policy.is_apart(&around.team_dir));
         around.writable.push("/home/u/.local".into());
         let above = Policy::of(&sandbox, Gate::Open, &around, LAYERS).unwrap();
-        assert!(above.read_only.contains(&around.team_dir) && !above.is_apart(&around.team_dir));
+        assert!(above.hidden.contains(&around.team_dir) && !above.is_apart(&around.team_dir));
     }
 
     #[test]
@@ -285,6 +289,20 @@ mod tests {
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &linked, LAYERS).unwrap();
         assert_eq!(paths(&policy.placeholders), ["/home/u/web/team.toml"]);
         assert!(policy.read_only.contains(&"/home/u/web/team.toml".into()));
+    }
+
+    #[test]
+    fn the_team_directory_is_sealed_wherever_it_lies() {
+        for team_dir in ["/home/u/web/.team", "/home/u/.local/state/teamd/1"] {
+            for gate in [Gate::Open, Gate::Closed] {
+                let policy =
+                    Policy::of(&Sandbox::default(), gate, &around("/home/u/web", team_dir), LAYERS).unwrap();
+                assert_eq!(paths(&policy.sealed), [team_dir]);
+                assert!(
+                    policy.hidden.contains(&team_dir.into()) && !policy.read_only.contains(&team_dir.into())
+                );
+            }
+        }
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! The tool `bash`: commands in the foreground, whose output is the result, and in the background, whose output
-//! is a log file.
+//! is a log file in the temporary directory of the life, and kept in the team directory when they have ended.
 //!
 //! Each command runs under a keeper ([`crate::keeper`]), and what it started is gone when it is over. Nothing here
 //! decides whether a command may run: that is the gate's business.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +26,7 @@ use super::call::DEFAULT_TIMEOUT;
 use super::kept::{Ended, Job, Kept, Order, Surroundings};
 use super::output::Output;
 use crate::keeper::{Because, Report};
+use crate::sandbox::Policy;
 
 /// The longest command that the kernel takes as one argument, in bytes (`MAX_ARG_STRLEN`, less the final NUL).
 const MAX_COMMAND: usize = (128 << 10) - 1;
@@ -35,6 +39,9 @@ const PIECE: usize = 64 << 10;
 
 /// How much is read at most when the command is over, in bytes: more than the largest pipe holds for a user.
 const MAX_REST: usize = 2 << 20;
+
+/// How much of the head, and of the tail, of a log is kept, in bytes: a multiple of [`PIECE`].
+const MAX_SIDE: u64 = 1 << 20;
 
 /// A command in the foreground.
 #[derive(Debug)]
@@ -204,32 +211,52 @@ impl Background {
     }
 
     /// Starts a command; the outcome tells its number and where its output goes.
-    pub(super) fn start(&mut self, surroundings: &Surroundings, job: Job<'_>) -> Result<Outcome, String> {
+    pub(super) fn start(
+        &mut self,
+        surroundings: &Surroundings,
+        temp: &Path,
+        job: Job<'_>,
+    ) -> Result<Outcome, String> {
         let Job { command, timeout, policy } = job;
         check_length(command)?;
-        let (id, log, output) = self.new_log().map_err(|error| error.to_string())?;
+        let (id, kept_log) = self.new_log().map_err(|error| error.to_string())?;
+        let file = format!("background-{id}.log");
+        let cannot = |error: io::Error| {
+            format!("cannot make the log {file} of a command in {}: {error}", temp.display())
+        };
+        let log = Log::make(&temp.join(&file), kept_log).map_err(cannot)?;
+        let output = log.output.try_clone().map_err(cannot)?.into();
         let timeout = timeout.map(Duration::from_secs_f64);
         let order = Order { command, policy, timeout, output, log: true };
         let kept = Kept::start(surroundings, order).map_err(|error| cannot_start(surroundings, &error))?;
         let (end, ended) = oneshot::channel();
+        let watched = tokio::spawn(async move {
+            watch(kept, ended).await;
+            if let Err(error) = log.keep() {
+                tracing::error!("cannot keep the output of the command {id} in the background: {error}");
+            }
+        });
         self.commands.retain(|command| !command.watched.is_finished());
-        self.commands.push(BackgroundCommand { end: Some(end), watched: tokio::spawn(watch(kept, ended)) });
+        self.commands.push(BackgroundCommand { end: Some(end), watched });
+        // As the next command sees it.
+        let shown = policy.map_or(temp, Policy::temp_inside).join(&file);
         Ok(Outcome::ok(format!(
             "started in the background as {id}; its output goes to {} (look at it with `tail`). It ends at the latest \
              with this worker, or when the gate closes.",
-            log.display()
+            shown.display()
         )))
     }
 
-    /// Makes the next log: a number that no earlier life has used either.
-    fn new_log(&mut self) -> Result<(u32, std::path::PathBuf, OwnedFd), DirError> {
+    /// Makes the file in which the next output is kept: by it, no later life takes the same number.
+    fn new_log(&mut self) -> Result<(u32, File), DirError> {
         loop {
             let id = self.next;
             let at = TeamPath::background_log(&self.name, &id.to_string());
             let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
+            self.next += 1;
             match self.team_dir.open_file(&at, flags) {
-                Ok(file) => return Ok((id, self.team_dir.path(&at), file.into())),
-                Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => self.next += 1,
+                Ok(file) => return Ok((id, file)),
+                Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -251,6 +278,52 @@ impl Background {
     /// Tells whether a command runs.
     pub(super) fn is_running(&self) -> bool {
         self.commands.iter().any(|command| !command.watched.is_finished())
+    }
+}
+
+/// The output of a command in the background. The command has a file of the temporary directory, which it can read; the
+/// team directory is nothing that a command has a descriptor of.
+#[derive(Debug)]
+struct Log {
+    /// Open: a tool can put something else at its path.
+    output: File,
+    /// In the team directory, for people, when the command has ended.
+    kept: File,
+}
+
+impl Log {
+    fn make(path: &Path, mut kept: File) -> io::Result<Self> {
+        let mut options = File::options();
+        let output = options.read(true).append(true).create_new(true).mode(0o600).open(path)?;
+        writeln!(kept, "[it runs: its output is in {}]", path.display())?;
+        Ok(Self { output, kept })
+    }
+
+    /// Writes head and tail of the output where they outlive the life: the command decides how long the rest is.
+    fn keep(mut self) -> io::Result<()> {
+        let length = self.output.metadata()?.len();
+        self.kept.set_len(0)?;
+        let tail = length.saturating_sub(MAX_SIDE).max(MAX_SIDE);
+        self.copy(0)?;
+        if tail > MAX_SIDE {
+            writeln!(self.kept, "\n[{} bytes cut]", tail - MAX_SIDE)?;
+        }
+        self.copy(tail)
+    }
+
+    /// Copies what stands from here on, at most [`MAX_SIDE`] bytes. By position: the command shares the offset.
+    fn copy(&mut self, from: u64) -> io::Result<()> {
+        let mut piece = vec![0; PIECE];
+        let mut copied = 0;
+        while copied < MAX_SIDE {
+            let read = self.output.read_at(&mut piece, from + copied)?;
+            if read == 0 {
+                break;
+            }
+            self.kept.write_all(&piece[..read])?;
+            copied += read as u64;
+        }
+        Ok(())
     }
 }
 

@@ -212,7 +212,7 @@ impl Toolbox {
         let policy = self.policy(gate)?;
         let job = kept::Job { command, timeout, policy: policy.as_ref() };
         Ok(Running(match background {
-            true => State::Done(self.background.start(&self.surroundings, job)?),
+            true => State::Done(self.background.start(&self.surroundings, &self.places.temp, job)?),
             false => State::Bash(Box::new(Foreground::start(&self.surroundings, job)?)),
         }))
     }

@@ -74,6 +74,12 @@ impl Scratch {
         self.folder.path().join(name)
     }
 
+    /// Where a command in the background is told to write.
+    fn log_of(&self, outcome: &Outcome) -> PathBuf {
+        let behind = outcome.content.split_once("its output goes to ").unwrap().1;
+        behind.split_once(" (").unwrap().0.into()
+    }
+
     fn start(&mut self, command: &str) -> Running {
         self.start_with(command, None)
     }
@@ -134,5 +140,5 @@ const SURVIVORS: &str = r#"
 const SURVIVOR_COUNT: usize = 6;
 
 fn write(path: &Path, content: &str) {
-    File::create(path).and_then(|mut file| io::Write::write_all(&mut file, content.as_bytes())).unwrap();
+    File::create(path).and_then(|mut file| Write::write_all(&mut file, content.as_bytes())).unwrap();
 }

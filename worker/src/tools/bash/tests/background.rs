@@ -7,10 +7,13 @@ async fn a_command_in_the_background_writes_its_log_and_ends_when_told() {
     let mut scratch = Scratch::new();
     let outcome = scratch.background(&format!("echo hello; {SURVIVORS} sleep 1000")).await;
     let log = scratch.path(".team/log/alice.background-1.log").canonicalize().unwrap();
-    assert!(!outcome.is_error && outcome.content.contains(log.to_str().unwrap()), "{outcome:?}");
+    let at = scratch.log_of(&outcome);
+    assert!(!outcome.is_error && !at.starts_with(scratch.path("")), "{outcome:?}");
     assert!(outcome.content.starts_with("started in the background as 1;"), "{outcome:?}");
     let pids = scratch.pids(SURVIVOR_COUNT).await;
     assert!(scratch.toolbox.has_background());
+    assert_eq!(fs::read_to_string(&at).unwrap(), "hello\n");
+    assert!(fs::read_to_string(&log).unwrap().contains(at.to_str().unwrap()));
     timeout(LIMIT, scratch.toolbox.end_background()).await.unwrap();
     assert!(!scratch.toolbox.has_background());
     assert!(pids.into_iter().all(is_gone));
@@ -30,6 +33,22 @@ async fn a_command_in_the_background_that_ends_by_itself_says_so_in_its_log() {
         let mode = std::os::unix::fs::PermissionsExt::mode(&at.metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600);
     }
+}
+
+#[tokio::test]
+async fn what_is_kept_of_a_log_is_what_the_command_wrote_whatever_it_does_with_the_file() {
+    let mut scratch = Scratch::new();
+    let planted =
+        "seq 1 1000000; at=$(readlink /proc/$$/fd/2); rm \"$at\"; ln -s /etc/passwd \"$at\"; echo end";
+    let outcome = scratch.background(planted).await;
+    until(|| !scratch.toolbox.has_background()).await;
+    let at = scratch.log_of(&outcome);
+    assert!(at.is_symlink());
+    let kept = fs::read_to_string(scratch.path(".team/log/alice.background-1.log")).unwrap();
+    assert!(kept.starts_with("1\n2\n") && kept.ends_with("\nend\n\n[exit code 0]\n"), "{}", &kept[..100]);
+    let gaps = kept.lines().filter(|line| line.ends_with(" bytes cut]")).count();
+    assert_eq!(gaps, 1);
+    assert!(kept.len() < 3 << 20, "{}", kept.len());
 }
 
 #[tokio::test]

@@ -81,7 +81,7 @@ impl Service {
                 Box::new(openai::OpenAi::new(&model, settings.is_default_base))
             }
         };
-        let overload = Overload::new(Arc::clone(access.dir), provider);
+        let overload = Overload::new(Arc::clone(access.dir), &settings.service(provider));
         Ok(Self { provider, model, wire, http: Http::new(settings), overload, window })
     }
 

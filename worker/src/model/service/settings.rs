@@ -132,6 +132,17 @@ impl Settings {
         })
     }
 
+    /// Names the service for those who share it: the provider, and eight hex digits for its address and the key, whose
+    /// limits are its own. They part services, and are no secret's guard: far too few to tell a key from.
+    pub(super) fn service(&self, provider: Provider) -> String {
+        let key = self.key.as_ref().ok().and_then(Option::as_ref).map_or("", Key::expose);
+        let of = format!("{}\n{key}", self.base.origin().ascii_serialization());
+        // FNV-1a, 32 bits (http://www.isthe.com/chongo/tech/comp/fnv/).
+        let hash =
+            of.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        format!("{}-{hash:08x}", provider.as_str())
+    }
+
     /// Returns the service's host, with its port if that is not the usual one: for messages.
     pub(super) fn host(&self) -> String {
         let host = self.base.host_str().unwrap_or_default();
@@ -271,6 +282,20 @@ mod tests {
         ] {
             let error = read("anthropic", &with(&[(variable, value)], &[])).unwrap_err();
             assert!(error.to_string().contains(variable) && error.hint().contains(variable), "{error}");
+        }
+    }
+
+    #[test]
+    fn services_are_parted_by_address_and_key() {
+        let service = |base: &str, key: &str| {
+            let environment = with(&[("OPENAI_BASE_URL", base)], &[("OPENAI_API_KEY", key)]);
+            read("openai:x", &environment).unwrap().service(Provider::OpenAi)
+        };
+        let one = service("http://localhost:1/v1", "sk-1");
+        assert!(one.starts_with("openai-") && one.len() == 15 && !one.contains("sk-1"), "{one}");
+        assert_eq!(one, service("http://localhost:1/other/", "sk-1"));
+        for other in [service("http://localhost:2/v1", "sk-1"), service("http://localhost:1/v1", "sk-2")] {
+            assert_ne!(one, other);
         }
     }
 

@@ -403,8 +403,19 @@ fn a_worker_that_is_killed_in_the_middle_of_an_answer_asks_again_with_a_valid_co
 fn a_base_url_that_is_none_is_told_at_once_and_a_closed_port_after_some_attempts() {
     let server = ModelServer::start();
     let team = server.team().with("ANTHROPIC_BASE_URL", "localhost:1");
-    let run = team.teamctl(["spawn", "alice", "--model", "anthropic:x", "--prompt", "go"]).run_failed();
-    assert!(run.stderr.contains("ANTHROPIC_BASE_URL cannot be used"), "{}", run.stderr);
+    let refused = |team: &Team, said: &str| {
+        let run = team.teamctl(["spawn", "alice", "--model", "anthropic:x", "--prompt", "go"]).exits(2);
+        assert!(run.stderr.contains(said), "{}", run.stderr);
+        assert!(team.file("log/alice.log").is_empty(), "a worker was started");
+    };
+    refused(&team, "ANTHROPIC_BASE_URL=\"localhost:1\" is not the address");
+    let team = team.with("ANTHROPIC_BASE_URL", "http://user:PW@host");
+    refused(&team, "keys belong into ANTHROPIC_API_KEY");
+    let team = team.with("ANTHROPIC_BASE_URL", &server.url()).with("TEAM_CONTEXT_WINDOW", "abc");
+    refused(&team, "TEAM_CONTEXT_WINDOW=\"abc\" is not");
+    let team = team.with("TEAM_CONTEXT_WINDOW", "8k").with("TEAM_MODEL_TIMEOUT", "abc");
+    refused(&team, "TEAM_MODEL_TIMEOUT=\"abc\" is not");
+    let team = team.with("TEAM_MODEL_TIMEOUT", "2m");
     let team = team.with("ANTHROPIC_BASE_URL", "http://127.0.0.1:1");
     spawn(&team, "bob", "anthropic:x", "go");
     let log = || team.file("log/bob.log");

@@ -21,6 +21,10 @@ pub use write::{TooLarge, to_json_line};
 /// The longest line that is written or read, newline included, in bytes (1 MiB).
 pub const MAX_LINE: usize = 1 << 20;
 
+/// How much of one message or prompt the model behind a service is shown, in characters: a window must have room for more
+/// than one. What is left out is said in its middle.
+pub const MAX_SHOWN: usize = 100_000;
+
 /// The longest `summary` of an idle notification, in characters.
 pub const MAX_SUMMARY: usize = 200;
 

@@ -42,6 +42,18 @@ impl Default for Settings {
 /// Model calls for one piece of work, where nobody has said how many.
 pub const DEFAULT_TURNS: u32 = 50;
 
+/// The least tokens that a prompt and its answer must have together: the tools and a little work fit.
+pub const LEAST_WINDOW: u64 = 4_000;
+
+/// What belongs into `TEAM_CONTEXT_WINDOW`. Fits behind "is not ".
+pub const WINDOW: &str =
+    "a number of tokens of 4000 or more, or such as 200k (the tools alone take more than less would hold)";
+
+/// Reads a window of a model; none if it is no number, or below [`LEAST_WINDOW`].
+pub fn parse_window(text: &str) -> Option<u64> {
+    parse_count(text.trim()).filter(|&tokens| tokens >= LEAST_WINDOW)
+}
+
 /// A variable has a value that means nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}={value:?} is not {expected}")]

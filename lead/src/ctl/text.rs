@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use teamd_shared::message::MAX_LINE;
+use teamd_shared::message::{MAX_LINE, MAX_SHOWN};
 
+use crate::ctl::context::Context;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
@@ -49,6 +50,23 @@ pub(super) fn not_blank(text: String, what: &str) -> Result<String, CommandError
     Ok(text)
 }
 
+/// Says that a text is longer than a model reads.
+pub(super) fn note_if_cut(context: &Context, text: &str, what: &str) {
+    if let Some(note) = cut(text, what) {
+        context.out.note(note);
+        context.out.hint(
+            "what is longer belongs into a file in the workspace: the agent can read it piece by piece",
+        );
+    }
+}
+
+fn cut(text: &str, what: &str) -> Option<String> {
+    let length = text.chars().count();
+    (length > MAX_SHOWN).then(|| {
+        format!("the {what} has {length} characters: a model behind a service is shown {MAX_SHOWN}, its beginning and its end")
+    })
+}
+
 fn read(from: &str, mut input: impl Read) -> Result<String, CommandError> {
     let cannot =
         |error: io::Error| CommandError::new(ExitCode::Failed, format!("cannot read {from}: {error}"));
@@ -64,7 +82,9 @@ fn read(from: &str, mut input: impl Read) -> Result<String, CommandError> {
     }
     let mut text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        CommandError::new(ExitCode::Failed, format!("{from} is not UTF-8 text: invalid byte at {at}"))
+        CommandError::new(ExitCode::Failed, format!("{from} is not UTF-8 text: invalid byte at {at}")).hint(
+            "write it to a file in the workspace, and send its path; `iconv` turns other texts into UTF-8",
+        )
     })?;
     // `echo hi | teamctl send alice -` means "hi".
     if text.ends_with('\n') {
@@ -85,9 +105,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_model_is_not_shown_whole_is_noted() {
+        assert_eq!(cut(&"ü".repeat(MAX_SHOWN), "prompt"), None);
+        let note = cut(&"ü".repeat(MAX_SHOWN + 1), "prompt").unwrap();
+        assert!(
+            note.starts_with("the prompt has 100001 characters") && note.contains("shown 100000"),
+            "{note}"
+        );
+    }
+
+    #[test]
     fn what_is_too_long_or_no_text_is_refused_with_the_reason() {
         let error = read("stdin", io::repeat(b'x').take(MAX_LINE as u64 + 7)).unwrap_err();
         assert_eq!(error.message(), "stdin has 1048583 bytes, the limit is 1048576");
+        assert!(
+            read("f", &b"\xff"[..]).unwrap_err().next_step().is_some_and(|hint| hint.contains("workspace"))
+        );
         assert_eq!(
             read("f", &b"ab\xff"[..]).unwrap_err().message(),
             "f is not UTF-8 text: invalid byte at 2"

@@ -92,9 +92,10 @@ impl TeamPath {
         Self::at("run", "chat".to_owned())
     }
 
-    /// `run/overload-PROVIDER`: until when (seconds since the boot) the team leaves a service alone that is overloaded.
-    pub fn overload(provider: &str) -> Self {
-        Self::at("run", format!("overload-{provider}"))
+    /// `run/overload-SERVICE`: until when (seconds since the boot) the team leaves a service alone that is overloaded. A
+    /// service is a provider at one address with one key (`anthropic-1a2b3c4d`).
+    pub fn overload(service: &str) -> Self {
+        Self::at("run", format!("overload-{service}"))
     }
 
     /// `archive/FILE`.

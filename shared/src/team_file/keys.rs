@@ -108,7 +108,7 @@ pub const KEYS: &[Key] = &[
         key(
             "context_window",
             &[Service],
-            "a whole number of 1000 or more, or a text such as \"200k\"",
+            "a whole number of 4000 or more, or a text such as \"200k\"",
             "\"200k\"",
         ),
         "TEAM_CONTEXT_WINDOW",

@@ -12,7 +12,7 @@ use super::keys::{Key, Table, advise, find};
 use super::{Profile, SandboxProfile, Service, TeamFile};
 use crate::environment::is_model_key;
 use crate::name::Name;
-use crate::settings::{parse_count, parse_duration};
+use crate::settings::{LEAST_WINDOW, parse_count, parse_duration};
 
 type Value<'i> = Spanned<DeValue<'i>>;
 type Result<T> = std::result::Result<T, TeamFileError>;
@@ -79,7 +79,7 @@ impl Reader<'_> {
                 _ => {
                     let tokens = self.count(key, value)?;
                     service.context_window =
-                        Some(self.fits(key, value, Some(tokens).filter(|&tokens| tokens >= 1000))?);
+                        Some(self.fits(key, value, Some(tokens).filter(|&tokens| tokens >= LEAST_WINDOW))?);
                 }
             }
             Ok(())

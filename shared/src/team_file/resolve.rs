@@ -4,6 +4,8 @@
 //! `teamctl spawn`, `teamctl chat` and the lead's own tools all ask here, so that a teammate is the same whoever
 //! spawns it. A life that is resumed keeps what its record says: of a resumed one only flags change anything.
 
+mod service;
+
 use std::path::{Component, Path, PathBuf};
 
 use super::{Profile, TeamFile, VARIABLE};
@@ -110,7 +112,7 @@ pub struct Resolved {
 /// Works out what holds.
 ///
 /// # Errors
-/// [`SettingError`] for a variable whose value makes no sense, or that is missing where a path begins with `~`.
+/// [`SettingError`] for a variable whose value makes no sense (a model's service's among them), or that is missing where a path begins with `~`.
 pub fn resolve(
     asked: Asked<'_>,
     lookup: &dyn Fn(&str) -> Option<String>,
@@ -119,6 +121,8 @@ pub fn resolve(
     let sources = Sources { asked, lookup, file };
     let Flags { resume, plan, approve_by, restart, .. } = *asked.flags;
     let (model, model_from) = sources.model()?;
+    let recorded = || asked.earlier.and_then(|member| member.model.parse().ok());
+    service::check(model.clone().or_else(recorded).as_ref(), lookup)?;
     let is_lead = *asked.name == Name::lead();
     Ok(Resolved {
         role: asked.flags.role.clone().or_else(|| sources.member_says(|profile| profile.role.clone())),

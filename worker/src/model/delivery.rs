@@ -3,13 +3,13 @@
 //! Each message stands between two tags that name its sender, and no text of a message can close its tag: so what a
 //! teammate writes is never taken for what the lead says. What is settled by the runtime is not shown at all.
 
-use teamd_shared::message::{Body, Message, USER};
+use teamd_shared::message::{Body, MAX_SHOWN, Message, USER};
 use teamd_shared::name::Name;
 
 use super::prompt::excerpt;
 
-/// How much of one message is shown, in characters: a window must have room for more than one message.
-pub(super) const MOST: usize = 100_000;
+/// How much of one message is shown, in characters.
+pub(super) const MOST: usize = MAX_SHOWN;
 
 /// Shows a message to the model of a member; none if it is none of the model's business.
 pub(crate) fn show(message: &Message, reader: &Name) -> Option<String> {

@@ -86,7 +86,7 @@ impl Model {
         match spec.provider {
             Provider::Script => Ok(Self::Script(Script::default())),
             Provider::Anthropic | Provider::OpenAi => {
-                let service = Service::new(&spec, access)?;
+                let service = Service::new(&spec, access);
                 Ok(Self::Remote(Box::new(Remote::new(service, persona))))
             }
         }

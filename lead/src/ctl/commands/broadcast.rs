@@ -18,6 +18,7 @@ use crate::exit_code::ExitCode;
 pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult {
     let dir = context.dir()?;
     let content = text::not_blank(text::given(&args.text)?, "message")?;
+    text::note_if_cut(context, &content, "message");
     let roster = roster::load(&dir)?;
     let running: Vec<&Name> =
         roster.members.iter().filter(|member| runs(&roster, member)).map(|member| &member.name).collect();

@@ -28,6 +28,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
         check(&roster::load(&dir)?, &to.owner, args.queue)?;
     }
     let content = text::not_blank(text::given(&args.text)?, "message")?;
+    text::note_if_cut(context, &content, "message");
     // A person with teamctl has the lead's role, but nobody writes to itself.
     let from = if is_lead { USER } else { LEAD };
     let id = RandomIds.message();

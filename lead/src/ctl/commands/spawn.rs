@@ -31,6 +31,9 @@ pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
     let environment = Environment::of_self();
     let resolved = settle(context, &dir, (&args.name, &flags(&dir, &args)?), &environment)?;
     let built_in = resolved.model_from == ModelFrom::Default;
+    if let Some(prompt) = &resolved.prompt {
+        text::note_if_cut(context, prompt, "prompt");
+    }
     let order = resolved.order(args.name.clone(), environment);
     block_on(async {
         let started = start(context, &dir, order, args.timeout).await?;

@@ -222,6 +222,8 @@ fn sandbox(member: &RosterMember) -> String {
     };
     let network = if sandbox.no_network { ", no network" } else { "" };
     match sandbox.writable.as_slice() {
+        // Of one that may change nothing, no path may be changed either.
+        _ if sandbox.mode == SandboxMode::ReadOnly => format!("{mode}{network}"),
         [] => format!("{mode}{network}"),
         paths => format!("{mode}{network}; writable too: {}", paths.join(", ")),
     }
@@ -353,7 +355,7 @@ mod tests {
         assert!(alice.contains("budget      9 model calls, 200k tokens for a piece of work\n"), "{alice}");
         assert!(alice.contains("sandbox     OFF: its commands may do whatever you may\n"), "{alice}");
         let bob = shown("bob");
-        assert!(bob.contains("sandbox     read-only, no network; writable too: /a, /b\n"), "{bob}");
+        assert!(bob.contains("sandbox     read-only, no network\n"), "{bob}");
         assert!(bob.contains("budget      50 model calls for a piece of work\n"), "{bob}");
     }
 

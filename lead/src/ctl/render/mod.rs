@@ -44,7 +44,9 @@ pub(super) fn under(heading: &str, text: &str) -> String {
         return heading.trim_end().to_owned();
     }
     if !text.contains('\n') {
-        return format!("{heading}{text}");
+        let plain = anstream::adapter::strip_str(heading).to_string();
+        let gap = if plain.is_empty() || plain.ends_with(char::is_whitespace) { "" } else { " " };
+        return format!("{heading}{gap}{text}");
     }
     let mut shown = heading.trim_end().to_owned();
     for line in text.lines() {
@@ -52,4 +54,23 @@ pub(super) fn under(heading: &str, text: &str) -> String {
         shown.push_str(line);
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heading_never_sticks_to_its_text() {
+        let styled = crate::ctl::output::paint(BOLD, "a plan:");
+        for (heading, text, shown) in [
+            ("a plan:", "x", "a plan: x"),
+            ("a plan:  ", "x", "a plan:  x"),
+            ("", "x", "x"),
+            (&styled, "x\n", "a plan: x"),
+        ] {
+            assert_eq!(anstream::adapter::strip_str(&under(heading, text)).to_string(), shown);
+        }
+        assert_eq!(under("a plan: ", "x\n\ny"), "a plan:\n    x\n\n    y");
+    }
 }

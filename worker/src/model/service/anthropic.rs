@@ -16,19 +16,35 @@ use super::settings::Key;
 use super::wire::{Reading, Wire, name, object};
 use crate::model::prompt::{Part, Prompt, Role, Tool, Turn};
 
+/// How many bytes of a request are a token at least: so the estimate of a prompt is rather too high.
+const BYTES_A_TOKEN: u64 = 3;
+
+/// The least room that an answer is asked for: less would not be worth the call.
+const LEAST_OUTPUT: u64 = 1024;
+
 /// The wire format of one model.
 #[derive(Debug)]
 pub(super) struct Anthropic {
     model: String,
+    /// The tokens that a prompt and its answer may have together.
+    window: u64,
     /// Whether what the model thought is sent back. A model does not take back what another one thought, or what
     /// it thought in a conversation that was summed up since.
     keeps_opaque: bool,
 }
 
 impl Anthropic {
-    /// Makes the format for a model.
-    pub(super) fn new(model: &str) -> Self {
-        Self { model: model.to_owned(), keeps_opaque: true }
+    /// Makes the format for a model, given the tokens that a prompt and its answer may have together.
+    pub(super) fn new(model: &str, window: u64) -> Self {
+        Self { model: model.to_owned(), window, keeps_opaque: true }
+    }
+
+    /// Returns how many tokens the answer may have: what is wanted, as far as the window has room behind a prompt of so
+    /// many bytes.
+    fn room(&self, wanted: Option<u64>, bytes: usize) -> u64 {
+        let prompt = u64::try_from(bytes).unwrap_or(u64::MAX) / BYTES_A_TOKEN;
+        let left = self.window.saturating_sub(prompt).max(LEAST_OUTPUT);
+        wanted.unwrap_or_else(|| max_output(&self.model)).min(left).max(1)
     }
 
     fn message(&self, turn: &Turn, marked: bool) -> Value {
@@ -86,7 +102,7 @@ impl Wire for Anthropic {
         let mut body = Map::new();
         let mut put = |field: &str, value: Value| body.insert(field.to_owned(), value);
         put("model", json!(self.model));
-        put("max_tokens", json!(prompt.max_output.unwrap_or_else(|| max_output(&self.model)).max(1)));
+        put("max_tokens", Value::Null);
         put("stream", json!(true));
         if !prompt.tools.is_empty() {
             let mut tools: Vec<_> = prompt.tools.iter().map(tool).collect();
@@ -102,7 +118,9 @@ impl Wire for Anthropic {
         let marked: Vec<usize> = of_user.take(2).map(|(place, _)| place).collect();
         let message = |(place, turn)| self.message(turn, marked.contains(&place));
         put("messages", prompt.turns.iter().enumerate().map(message).collect());
-        Value::Object(body)
+        let mut body = Value::Object(body);
+        body["max_tokens"] = json!(self.room(prompt.max_output, body.to_string().len()));
+        body
     }
 
     fn read(&self) -> Box<dyn Reading> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::retry::GIVE_UP;
 use super::span;
 
 /// How much of what a service says is kept, in characters.
@@ -26,6 +27,11 @@ pub(super) enum Failure {
     Silent(Duration),
     /// The stream ended before the answer did.
     Cut,
+    /// The connection broke within the answer.
+    Broken {
+        /// The whole chain of errors.
+        why: String,
+    },
     /// What came is no answer of such a service. `passing`: in the middle of one that was.
     Stranger {
         /// What came.
@@ -33,8 +39,8 @@ pub(super) enum Failure {
         /// Whether it may be otherwise the next time.
         passing: bool,
     },
-    /// The answer is longer than any that makes sense.
-    TooMuch,
+    /// The answer is longer than any that makes sense: in what way.
+    TooMuch(&'static str),
     /// The service is left alone for this long yet: longer than anybody waits.
     Left(Duration),
     /// A setting makes no sense, or is missing.
@@ -54,7 +60,10 @@ impl Failure {
             }),
             Self::Unreachable { why, certificate } => Self::Unreachable { why: tell(&why), certificate },
             Self::Stranger { why, passing } => Self::Stranger { why: tell(&why), passing },
-            other @ (Self::Silent(_) | Self::Cut | Self::TooMuch | Self::Left(_) | Self::Setting(_)) => other,
+            Self::Broken { why } => Self::Broken { why: tell(&why) },
+            other @ (Self::Silent(_) | Self::Cut | Self::TooMuch(_) | Self::Left(_) | Self::Setting(_)) => {
+                other
+            }
         }
     }
 
@@ -74,7 +83,8 @@ impl fmt::Display for Failure {
             Self::Unreachable { why, .. } | Self::Stranger { why, .. } => f.write_str(why),
             Self::Silent(patience) => write!(f, "nothing came for {}", span(*patience)),
             Self::Cut => f.write_str("the stream ended before the answer did"),
-            Self::TooMuch => f.write_str("the answer is longer than 16 MiB"),
+            Self::Broken { why } => write!(f, "the connection broke within the answer: {why}"),
+            Self::TooMuch(what) => f.write_str(what),
             Self::Left(left) => write!(f, "it asks to be left alone for {}", span(*left)),
             Self::Setting(trouble) => trouble.fmt(f),
         }
@@ -147,8 +157,13 @@ impl Complaint {
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.message.is_empty() {
-            true => write!(f, "status {}", self.status),
-            false => write!(f, "{} ({})", self.message, self.status),
+            true => write!(f, "status {}", self.status)?,
+            false => write!(f, "{} ({})", self.message, self.status)?,
+        }
+        // A time that nobody waits is why it is not asked again.
+        match self.retry_after.filter(|wanted| *wanted > GIVE_UP) {
+            Some(wanted) => write!(f, "; it asks to be left alone for {}", span(wanted)),
+            None => Ok(()),
         }
     }
 }

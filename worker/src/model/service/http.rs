@@ -6,7 +6,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Client, NoProxy, Proxy, Response, Url, redirect};
 use teamd_shared::clock::wall;
 use tokio::time::{Instant, timeout};
@@ -22,11 +22,17 @@ use crate::model::Answer;
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(15);
 
-/// How long an answer may be, in bytes.
+/// How long an answer's content may be, in bytes: text, and the arguments of calls.
 const MAX_ANSWER: usize = 16 << 20;
 
 /// How long the end of a stream is waited for when the answer is complete: some servers never send it.
 const END: Duration = Duration::from_secs(2);
+
+/// How much may be read for one answer, in bytes: a stream wraps every few letters into an event.
+const MAX_STREAM: usize = 256 << 20;
+
+/// How long an answer in one piece may be as it is written, in bytes: its content may all be escapes.
+const MAX_WHOLE: usize = 64 << 20;
 
 /// How much of an error is read, in bytes.
 const MAX_ERROR: usize = 64 << 10;
@@ -83,8 +89,19 @@ impl Http {
         let request = self.client()?.post(url).headers(headers).body(body);
         let response = in_time(patience, request.send()).await?;
         let status = response.status().as_u16();
+        if (201..=299).contains(&status) {
+            let why = match status {
+                204 => "it answered with nothing (status 204)".to_owned(),
+                _ => format!("it answered with status {status}, which holds no answer"),
+            };
+            return Err(Failure::Stranger { why, passing: false });
+        }
         if status != 200 {
             return Err(Failure::Service(complaint(response, status, patience).await));
+        }
+        if let Some(encoding) = encoding(&response) {
+            let why = format!("its answer is encoded ({encoding}), and that was not asked for");
+            return Err(Failure::Stranger { why, passing: false });
         }
         let kind = content_type(&response);
         match kind.as_str() {
@@ -194,6 +211,23 @@ fn content_type(response: &Response) -> String {
     value.unwrap_or_default().to_ascii_lowercase()
 }
 
+/// Returns how a body is encoded, if it is. No encoding is ever asked for.
+fn encoding(response: &Response) -> Option<String> {
+    let value = response.headers().get(CONTENT_ENCODING)?;
+    let name = line(&String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
+    (!matches!(name.as_str(), "" | "identity")).then_some(name)
+}
+
+/// Says what a body is that holds no words for a person, if it is such a one.
+fn unreadable(response: &Response) -> Option<String> {
+    if let Some(encoding) = encoding(response) {
+        return Some(format!("an encoded body ({encoding})"));
+    }
+    let kind = content_type(response);
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.contains("html").then(|| format!("a page ({})", line(kind)))
+}
+
 /// Reads what a service says with another status than 200.
 async fn complaint(mut response: Response, status: u16, patience: Duration) -> Complaint {
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
@@ -203,6 +237,7 @@ async fn complaint(mut response: Response, status: u16, patience: Duration) -> C
         Some("false") => Some(false),
         _ => None,
     };
+    let unreadable = unreadable(&response);
     let mut body = Vec::new();
     // What cannot be read is not missed: the status is known.
     while let Ok(Some(chunk)) = in_time(patience, response.chunk()).await {
@@ -211,7 +246,10 @@ async fn complaint(mut response: Response, status: u16, patience: Duration) -> C
             break;
         }
     }
-    let complaint = Complaint::of_body(status, &String::from_utf8_lossy(&body));
+    let complaint = match unreadable {
+        Some(message) => Complaint { status, message, ..Complaint::default() },
+        None => Complaint::of_body(status, &String::from_utf8_lossy(&body)),
+    };
     Complaint { retry_after, should_retry, ..complaint }
 }
 
@@ -221,7 +259,7 @@ async fn stream(
     patience: Duration,
     heard: &mut dyn FnMut(&str),
 ) -> Result<Answer, Failure> {
-    let endless = |_| Failure::TooMuch;
+    let endless = |_| Failure::TooMuch("an event of its stream is longer than 4 MiB");
     let mut splitter = Splitter::default();
     let mut length = 0;
     let mut ends = None;
@@ -235,11 +273,11 @@ async fn stream(
             Ok(None) => break,
             // All that counts was read.
             Err(_) if reading.is_complete() => return reading.end(),
-            Err(failure) => return Err(failure),
+            Err(failure) => return Err(broke_off(failure)),
         };
         length += chunk.len();
-        if length > MAX_ANSWER {
-            return Err(Failure::TooMuch);
+        if length > MAX_STREAM {
+            return Err(Failure::TooMuch("its stream is longer than 256 MiB"));
         }
         for event in splitter.push(&chunk).map_err(endless)? {
             match reading.event(&event) {
@@ -247,7 +285,11 @@ async fn stream(
                 Err(_) if reading.is_complete() => return reading.end(),
                 Err(failure) => return Err(failure),
             }
+            within_bounds(reading.as_ref())?;
         }
+    }
+    if length == 0 {
+        return Err(empty());
     }
     if !reading.is_done()
         && let Some(event) = splitter.finish()
@@ -260,6 +302,23 @@ async fn stream(
     reading.end()
 }
 
+/// Refuses an answer that is longer than any that makes sense.
+fn within_bounds(reading: &dyn Reading) -> Result<(), Failure> {
+    if reading.length() > MAX_ANSWER { Err(Failure::TooMuch("it is longer than 16 MiB")) } else { Ok(()) }
+}
+
+fn empty() -> Failure {
+    Failure::Stranger { why: "its answer is empty".to_owned(), passing: true }
+}
+
+/// Tells a connection that breaks in the middle of an answer from one that never came about.
+fn broke_off(failure: Failure) -> Failure {
+    match failure {
+        Failure::Unreachable { why, certificate: false } => Failure::Broken { why },
+        other => other,
+    }
+}
+
 /// Reads an answer that came in one piece.
 async fn whole(
     mut response: Response,
@@ -268,17 +327,22 @@ async fn whole(
     heard: &mut dyn FnMut(&str),
 ) -> Result<Answer, Failure> {
     let mut body = Vec::new();
-    while let Some(chunk) = in_time(patience, response.chunk()).await? {
+    while let Some(chunk) = in_time(patience, response.chunk()).await.map_err(broke_off)? {
         body.extend_from_slice(&chunk);
-        if body.len() > MAX_ANSWER {
-            return Err(Failure::TooMuch);
+        if body.len() > MAX_WHOLE {
+            return Err(Failure::TooMuch("it is longer than 64 MiB"));
         }
+    }
+    if body.is_empty() {
+        return Err(empty());
     }
     let value = serde_json::from_slice(&body).map_err(|_| Failure::Stranger {
         why: format!("its answer is no JSON: {:?}", line(&String::from_utf8_lossy(&body))),
         passing: true,
     })?;
-    if let Some(text) = reading.whole(&value)? {
+    let text = reading.whole(&value)?;
+    within_bounds(reading.as_ref())?;
+    if let Some(text) = text {
         heard(&text);
     }
     reading.end()

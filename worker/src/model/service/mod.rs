@@ -67,22 +67,19 @@ pub(crate) struct Service {
 
 impl Service {
     /// Makes the service that a specification names. Nothing is sent, and no client is built, before the first
-    /// prompt; a missing key is told then.
-    ///
-    /// # Errors
-    /// [`ModelError`] if a setting makes no sense, in words for the user.
-    pub(crate) fn new(spec: &ModelSpec, access: Access<'_>) -> Result<Self, ModelError> {
-        let settings = Settings::read(spec, access.environment)?;
+    /// prompt; a missing key, or a setting that makes no sense, is told then.
+    pub(crate) fn new(spec: &ModelSpec, access: Access<'_>) -> Self {
+        let settings = Settings::read(spec, access.environment);
         let (provider, model) = (spec.provider, settings.model.clone());
         let window = settings.window.unwrap_or_else(|| catalog::window(provider, &model));
         let wire: Box<dyn Wire> = match provider {
-            Provider::Anthropic => Box::new(anthropic::Anthropic::new(&model)),
+            Provider::Anthropic => Box::new(anthropic::Anthropic::new(&model, window)),
             Provider::OpenAi | Provider::Script => {
                 Box::new(openai::OpenAi::new(&model, settings.is_default_base))
             }
         };
-        let overload = Overload::new(Arc::clone(access.dir), provider);
-        Ok(Self { provider, model, wire, http: Http::new(settings), overload, window })
+        let overload = Overload::new(Arc::clone(access.dir), &settings.service(provider));
+        Self { provider, model, wire, http: Http::new(settings), overload, window }
     }
 
     /// Returns how many tokens a prompt and its answer may have together.
@@ -202,7 +199,9 @@ fn span(duration: Duration) -> String {
     match duration.as_secs() {
         0..10 => format!("{:.1} s", duration.as_secs_f64()),
         seconds @ 10..120 => format!("{seconds} s"),
-        seconds => format!("{} min", seconds / 60),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds @ 7200..172_800 => format!("{} hours", seconds / 3600),
+        seconds => format!("{} days", seconds / 86_400),
     }
 }
 

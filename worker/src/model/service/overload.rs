@@ -1,6 +1,6 @@
 //! What the workers of a team know together: until when a service is left alone.
 //!
-//! **Who writes** `run/overload-PROVIDER`: any worker that the service has told to wait, always a later time than
+//! **Who writes** `run/overload-SERVICE`: any worker that the service has told to wait, always a later time than
 //! the one there. **Who reads**: every worker before each attempt. It holds the id of the boot and the seconds since that.
 //! It is advice, written by rename: a torn, lost or senseless one, or one of another boot, means that nobody waits.
 
@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use teamd_shared::clock::since_boot;
 use teamd_shared::fs::replace;
-use teamd_shared::model_spec::Provider;
 use teamd_shared::process::boot_id;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
@@ -23,9 +22,9 @@ pub(super) struct Overload {
 }
 
 impl Overload {
-    /// Names the service of a provider.
-    pub(super) fn new(dir: Arc<TeamDir>, provider: Provider) -> Self {
-        Self { dir, at: TeamPath::overload(provider.as_str()) }
+    /// Names a service, by the name that [`Settings::service`](super::settings::Settings::service) gives it.
+    pub(super) fn new(dir: Arc<TeamDir>, service: &str) -> Self {
+        Self { dir, at: TeamPath::overload(service) }
     }
 
     /// Returns how long the service is still to be left alone, if it is.
@@ -74,7 +73,7 @@ mod tests {
     fn overload() -> (tempfile::TempDir, Overload) {
         let scratch = tempfile::tempdir().unwrap();
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
-        (scratch, Overload::new(dir, Provider::Anthropic))
+        (scratch, Overload::new(dir, "anthropic-1"))
     }
 
     #[test]
@@ -83,11 +82,11 @@ mod tests {
         assert_eq!(overload.left(), None);
         overload.leave_alone_for(Duration::from_secs(60));
         overload.leave_alone_for(Duration::from_secs(5));
-        let other = Overload::new(Arc::clone(&overload.dir), Provider::Anthropic);
+        let other = Overload::new(Arc::clone(&overload.dir), "anthropic-1");
         assert!(other.left().unwrap() > Duration::from_secs(50));
         overload.leave_alone_for(Duration::from_secs(86_400));
         assert!(other.left().unwrap() <= GIVE_UP + Duration::from_millis(1));
-        assert_eq!(Overload::new(Arc::clone(&overload.dir), Provider::OpenAi).left(), None);
+        assert_eq!(Overload::new(Arc::clone(&overload.dir), "anthropic-2").left(), None);
     }
 
     #[test]

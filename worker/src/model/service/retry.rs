@@ -80,9 +80,9 @@ fn is_passing(failure: &Failure) -> bool {
     match failure {
         Failure::Service(complaint) => may_pass(complaint),
         Failure::Unreachable { certificate, .. } => !certificate,
-        Failure::Silent(_) | Failure::Cut => true,
+        Failure::Silent(_) | Failure::Cut | Failure::Broken { .. } => true,
         Failure::Stranger { passing, .. } => *passing,
-        Failure::TooMuch | Failure::Left(_) | Failure::Setting(_) => false,
+        Failure::TooMuch(_) | Failure::Left(_) | Failure::Setting(_) => false,
     }
 }
 
@@ -120,8 +120,8 @@ pub(super) fn retry_after(milliseconds: Option<&str>, header: Option<&str>, now:
         .and_then(seconds)
         .map(|ms| ms / 1000.0)
         .or_else(|| header.and_then(|text| seconds(text).or_else(|| Some(date(text)? - now))))?;
-    // A date that is over means now; what is no number, or beyond a day, means nothing.
-    (wanted < 86_400.0).then(|| Duration::from_secs_f64(wanted.max(0.0)))
+    // A date that is over means now; what is no number means nothing. Far too long is as good as a year.
+    wanted.is_finite().then(|| Duration::from_secs_f64(wanted.clamp(0.0, 31_536_000.0)))
 }
 
 /// Reads `Sun, 06 Nov 1994 08:49:37 GMT` as seconds since 1970.
@@ -168,7 +168,7 @@ mod tests {
         for failure in [broke, noise, Failure::Cut, Failure::Silent(Duration::from_secs(1))] {
             assert!(matches!(first(&failure), Next::Again { leave_alone: None, .. }), "{failure}");
         }
-        for failure in [forged, page, Failure::TooMuch, Failure::Left(Duration::ZERO)] {
+        for failure in [forged, page, Failure::TooMuch("long"), Failure::Left(Duration::ZERO)] {
             assert_eq!(first(&failure), Next::Never, "{failure}");
         }
         for status in [408, 409, 500, 502, 504, 520] {
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(waits, [500, 1000, 2000, 4000, 8000]);
         assert_eq!(attempts.made(), ATTEMPTS);
         assert_eq!(Attempts::begin().next(&Failure::Cut, GIVE_UP, 0.0), Next::Never);
-        let long = Duration::from_secs(3600);
+        let long = Duration::from_secs(100_000);
         let asks = Complaint { status: 429, retry_after: Some(long), ..Complaint::default() };
         assert_eq!(first(&Failure::Service(asks)), Next::Never);
         assert_eq!(Attempts::begin().wait_out(long, Duration::ZERO, 0.0), None);
@@ -245,7 +245,8 @@ mod tests {
         assert_eq!(retry_after(Some("250"), Some("3"), now), seconds(0.25));
         assert_eq!(retry_after(None, Some("Sun, 06 Nov 1994 08:49:37 GMT"), now), seconds(7.0));
         assert_eq!(retry_after(None, Some("Sat, 01 Jan 1994 00:00:00 GMT"), now), seconds(0.0));
-        for bad in ["", "soon", "NaN", "inf", "1e9", "Sun, 06 Foo 1994 08:49:37 GMT", "Sun, 06 Nov"] {
+        assert_eq!(retry_after(None, Some("1e300"), now), seconds(31_536_000.0));
+        for bad in ["", "soon", "NaN", "inf", "Sun, 06 Foo 1994 08:49:37 GMT", "Sun, 06 Nov"] {
             assert_eq!(retry_after(None, Some(bad), now), None, "{bad}");
         }
         assert_eq!(retry_after(None, None, now), None);

@@ -8,11 +8,10 @@ use std::time::Duration;
 use reqwest::Url;
 use teamd_shared::environment::Environment;
 use teamd_shared::model_spec::{ModelSpec, Provider};
-use teamd_shared::settings::parse_duration;
+use teamd_shared::settings::{WINDOW, parse_duration, parse_window};
 
 use super::catalog;
 use super::trouble::{Trouble, key_variable};
-use crate::model::ModelError;
 
 /// How long a service may be silent, if nothing is set.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -86,7 +85,8 @@ impl fmt::Debug for Through {
 pub(super) struct Settings {
     /// What the service calls the model.
     pub(super) model: String,
-    /// The key; an error if there must be one and is none, or it cannot be sent.
+    /// The key; an error if there must be one and is none, it cannot be sent, or another setting makes no sense: then
+    /// nothing is sent at all.
     pub(super) key: Result<Option<Key>, Trouble>,
     /// Where the service is.
     pub(super) base: Url,
@@ -112,34 +112,55 @@ impl fmt::Debug for Settings {
 }
 
 impl Settings {
-    /// Reads what is set.
-    ///
-    /// # Errors
-    /// [`ModelError`] for a value that can never work. A missing key may come yet: it is told at the first prompt.
-    pub(super) fn read(spec: &ModelSpec, environment: &Environment) -> Result<Self, ModelError> {
+    /// Reads what is set. A value that can never work is told at the first prompt, in the place of the key: to end the
+    /// worker would only start the next one with the same value.
+    pub(super) fn read(spec: &ModelSpec, environment: &Environment) -> Self {
         let look = Variables(environment);
         let provider = spec.provider;
-        let (base, is_default_base) = base(provider, &look)?;
+        let mut trouble = None;
+        let (base, is_default_base) = base(provider, &look).unwrap_or_else(|wrong| {
+            trouble = Some(wrong);
+            (default_base(provider), false)
+        });
         let model = spec.model.clone().or_else(|| look.get("MODEL_ID"));
-        let window = look.get("TEAM_CONTEXT_WINDOW").map(|text| {
-            let tokens = text.parse().ok().filter(|&tokens: &u64| tokens >= 1000);
-            tokens.ok_or_else(|| bad("TEAM_CONTEXT_WINDOW", "it is no number of tokens, 1000 or more"))
-        });
-        let patience = look.get("TEAM_MODEL_TIMEOUT").map(|text| {
-            let time = parse_duration(&text).filter(|time| !time.is_zero());
-            time.ok_or_else(|| bad("TEAM_MODEL_TIMEOUT", "it is no time such as 120 or 2m"))
-        });
-        Ok(Self {
+        let mut window = None;
+        if let Some(text) = look.get("TEAM_CONTEXT_WINDOW") {
+            window = parse_window(&text);
+            if window.is_none() {
+                trouble =
+                    trouble.or_else(|| Some(bad("TEAM_CONTEXT_WINDOW", &format!("it is not {WINDOW}"))));
+            }
+        }
+        let mut patience = None;
+        if let Some(text) = look.get("TEAM_MODEL_TIMEOUT") {
+            patience = parse_duration(&text).filter(|time| !time.is_zero());
+            if patience.is_none() {
+                trouble =
+                    trouble.or_else(|| Some(bad("TEAM_MODEL_TIMEOUT", "it is no time such as 120 or 2m")));
+            }
+        }
+        Self {
             model: model.unwrap_or_else(|| catalog::default_model(provider).to_owned()),
-            key: key(provider, is_default_base, &look),
+            key: trouble.map_or_else(|| key(provider, is_default_base, &look), Err),
             base,
             is_default_base,
             roots: roots(&look),
-            patience: patience.transpose()?.unwrap_or(PATIENCE),
-            window: window.transpose()?,
+            patience: patience.unwrap_or(PATIENCE),
+            window,
             proxies: proxies(&look),
             no_proxy: look.either("NO_PROXY", "no_proxy"),
-        })
+        }
+    }
+
+    /// Names the service for those who share it: the provider, and eight hex digits for its address and the key, whose
+    /// limits are its own. They part services, and are no secret's guard: far too few to tell a key from.
+    pub(super) fn service(&self, provider: Provider) -> String {
+        let key = self.key.as_ref().ok().and_then(Option::as_ref).map_or("", Key::expose);
+        let of = format!("{}\n{key}", self.base.origin().ascii_serialization());
+        // FNV-1a, 32 bits (http://www.isthe.com/chongo/tech/comp/fnv/).
+        let hash =
+            of.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        format!("{}-{hash:08x}", provider.as_str())
     }
 
     /// Returns the service's host, with its port if that is not the usual one: for messages.
@@ -165,22 +186,35 @@ impl Variables<'_> {
     }
 }
 
-fn bad(variable: &'static str, why: &str) -> ModelError {
-    ModelError::Trouble(Trouble::Setting { variable, why: why.to_owned() })
+fn bad(variable: &'static str, why: &str) -> Trouble {
+    Trouble::Setting { variable, why: why.to_owned() }
 }
 
-fn base(provider: Provider, look: &Variables<'_>) -> Result<(Url, bool), ModelError> {
-    let (variable, default) = match provider {
-        Provider::Anthropic => ("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),
-        Provider::OpenAi | Provider::Script => ("OPENAI_BASE_URL", "https://api.openai.com/v1"),
+/// Where a provider's own service is.
+fn default_base(provider: Provider) -> Url {
+    let text = match provider {
+        Provider::Anthropic => "https://api.anthropic.com",
+        Provider::OpenAi | Provider::Script => "https://api.openai.com/v1",
     };
-    let set = look.get(variable);
-    let url = Url::parse(set.as_deref().unwrap_or(default))
-        .map_err(|error| bad(variable, &format!("it is no URL ({error})")))?;
+    #[expect(clippy::expect_used, reason = "both texts above are URLs")]
+    Url::parse(text).expect("the address of a known service is one")
+}
+
+fn base(provider: Provider, look: &Variables<'_>) -> Result<(Url, bool), Trouble> {
+    let variable = match provider {
+        Provider::Anthropic => "ANTHROPIC_BASE_URL",
+        Provider::OpenAi | Provider::Script => "OPENAI_BASE_URL",
+    };
+    let Some(set) = look.get(variable) else { return Ok((default_base(provider), true)) };
+    let url = Url::parse(&set).map_err(|error| bad(variable, &format!("it is no URL ({error})")))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
         return Err(bad(variable, "it must begin with http:// or https:// and name a host"));
     }
-    Ok((url, set.is_none()))
+    if !url.username().is_empty() || url.password().is_some() {
+        let key = key_variable(provider);
+        return Err(bad(variable, &format!("it names a user or a password: a key belongs into {key}")));
+    }
+    Ok((url, false))
 }
 
 /// OpenAI's own service wants a key, a server of one's own as a rule not.
@@ -236,19 +270,18 @@ mod tests {
         Environment { variables: bytes(variables), secrets: bytes(secrets), umask: 0o22 }
     }
 
-    fn read(spec: &str, environment: &Environment) -> Result<Settings, ModelError> {
+    fn read(spec: &str, environment: &Environment) -> Settings {
         Settings::read(&spec.parse().unwrap(), environment)
     }
 
     #[test]
     fn a_key_is_never_shown() {
-        let settings = read("anthropic", &with(&[], &[("ANTHROPIC_API_KEY", "sk-very-secret")])).unwrap();
+        let settings = read("anthropic", &with(&[], &[("ANTHROPIC_API_KEY", "sk-very-secret")]));
         let key = settings.key.clone().unwrap().unwrap();
         assert_eq!(key.expose(), "sk-very-secret");
         assert!(!format!("{settings:?} {key:?}").contains("very-secret"));
         assert_eq!(key.scrub("Incorrect API key: sk-very-secret."), "Incorrect API key: [the key].");
-        let odd =
-            read("anthropic", &with(&[], &[("ANTHROPIC_API_KEY", "sk-a\nb")])).unwrap().key.unwrap_err();
+        let odd = read("anthropic", &with(&[], &[("ANTHROPIC_API_KEY", "sk-a\nb")])).key.unwrap_err();
         assert!(
             odd.to_string().starts_with("ANTHROPIC_API_KEY cannot be used")
                 && !odd.to_string().contains("sk-a")
@@ -257,30 +290,46 @@ mod tests {
 
     #[test]
     fn who_needs_a_key_says_which() {
-        let missing = read("anthropic:x", &with(&[("ANTHROPIC_API_KEY", "")], &[])).unwrap().key.unwrap_err();
+        let missing = read("anthropic:x", &with(&[("ANTHROPIC_API_KEY", "")], &[])).key.unwrap_err();
         assert!(
             missing.to_string().contains("ANTHROPIC_API_KEY is not set")
                 && missing.hint().contains("--resume")
         );
-        assert!(read("openai:x", &with(&[], &[])).unwrap().key.is_err());
+        assert!(read("openai:x", &with(&[], &[])).key.is_err());
         let local = with(&[("OPENAI_BASE_URL", "http://localhost:11434/v1")], &[]);
-        assert_eq!(read("openai:x", &local).unwrap().key, Ok(None));
-        let token =
-            read("anthropic", &with(&[], &[("ANTHROPIC_AUTH_TOKEN", "t")])).unwrap().key.unwrap().unwrap();
+        assert_eq!(read("openai:x", &local).key, Ok(None));
+        let token = read("anthropic", &with(&[], &[("ANTHROPIC_AUTH_TOKEN", "t")])).key.unwrap().unwrap();
         assert_eq!(token.variable, "ANTHROPIC_AUTH_TOKEN");
     }
 
     #[test]
-    fn a_value_that_can_never_work_is_told_at_once() {
+    fn a_value_that_can_never_work_is_told_in_the_place_of_the_key() {
         for (variable, value) in [
             ("ANTHROPIC_BASE_URL", "localhost:8080"),
             ("ANTHROPIC_BASE_URL", "nonsense"),
             ("ANTHROPIC_BASE_URL", "ftp://x"),
             ("TEAM_MODEL_TIMEOUT", "soon"),
             ("TEAM_CONTEXT_WINDOW", "big"),
+            ("TEAM_CONTEXT_WINDOW", "3000"),
+            ("ANTHROPIC_BASE_URL", "http://user:PW@host"),
         ] {
-            let error = read("anthropic", &with(&[(variable, value)], &[])).unwrap_err();
+            let error = read("anthropic", &with(&[(variable, value)], &[])).key.unwrap_err();
             assert!(error.to_string().contains(variable) && error.hint().contains(variable), "{error}");
+            assert!(!error.to_string().contains("PW"), "{error}");
+        }
+    }
+
+    #[test]
+    fn services_are_parted_by_address_and_key() {
+        let service = |base: &str, key: &str| {
+            let environment = with(&[("OPENAI_BASE_URL", base)], &[("OPENAI_API_KEY", key)]);
+            read("openai:x", &environment).service(Provider::OpenAi)
+        };
+        let one = service("http://localhost:1/v1", "sk-1");
+        assert!(one.starts_with("openai-") && one.len() == 15 && !one.contains("sk-1"), "{one}");
+        assert_eq!(one, service("http://localhost:1/other/", "sk-1"));
+        for other in [service("http://localhost:2/v1", "sk-1"), service("http://localhost:1/v1", "sk-2")] {
+            assert_ne!(one, other);
         }
     }
 
@@ -294,13 +343,13 @@ mod tests {
             ("PWD", "/home/me"),
             ("TEAM_MODEL_TIMEOUT", "0.5"),
         ];
-        let settings = read("anthropic", &with(&all, &[])).unwrap();
+        let settings = read("anthropic", &with(&all, &[]));
         assert_eq!(settings.model, "claude-y");
         assert_eq!(settings.roots, Roots::File("/home/me/ca.pem".into()));
         assert_eq!(settings.patience, Duration::from_millis(500));
         assert_eq!((settings.proxies.len(), settings.proxies[0].scheme), (1, "https"));
         assert!(!format!("{:?}", settings.proxies).contains("pw"));
-        assert_eq!(read("anthropic:z", &with(&all, &[])).unwrap().model, "z");
+        assert_eq!(read("anthropic:z", &with(&all, &[])).model, "z");
         assert_eq!(settings.host(), "api.anthropic.com");
     }
 }

@@ -37,7 +37,7 @@ fn service(url: &str) -> (tempfile::TempDir, Service) {
         umask: 0o22,
     };
     let spec = "openai:fake".parse().unwrap();
-    let service = Service::new(&spec, Access { dir: &dir, environment: &environment }).unwrap();
+    let service = Service::new(&spec, Access { dir: &dir, environment: &environment });
     (scratch, service)
 }
 
@@ -132,6 +132,42 @@ fn an_answer_without_an_end_is_refused() {
     let (_scratch, mut service) = service(&url);
     let error = ask(&mut service).0.unwrap_err();
     assert!(error.to_string().contains("longer than"), "{error}");
+}
+
+/// What is said of an answer that is none, after the first attempt.
+fn told(answer: &str) -> String {
+    let url = serve(vec![answer.to_owned()]);
+    let (_scratch, mut service) = service(&url);
+    ask(&mut service).0.unwrap_err().to_string()
+}
+
+#[test]
+fn what_holds_no_answer_is_named_and_not_repeated() {
+    for (answer, said) in [
+        ("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n", "answered with nothing (status 204)"),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n\u{1f}abc",
+            "is encoded (gzip), and that was not asked for",
+        ),
+        (
+            "HTTP/1.1 403 No\r\ncontent-type: text/html; charset=utf-8\r\nconnection: close\r\n\r\n<html>no</html>",
+            "a page (text/html) (403)",
+        ),
+    ] {
+        let told = told(answer);
+        assert!(told.contains(said) && !told.contains("<html>"), "{told}");
+    }
+}
+
+#[test]
+fn only_the_content_of_an_answer_counts_as_its_length() {
+    let url = serve(vec![stream(&format!("{}{WHOLE}", format!(": {}\n", "x".repeat(1 << 20)).repeat(20)))]);
+    let (_scratch, mut service) = service(&url);
+    assert_eq!(ask(&mut service).1, "whole");
+    let piece =
+        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "x".repeat(1 << 20));
+    let told = told(&stream(&piece.repeat(17)));
+    assert!(told.contains("stopped reading") && told.contains("16 MiB"), "{told}");
 }
 
 #[test]

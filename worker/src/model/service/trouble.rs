@@ -65,7 +65,7 @@ pub(crate) enum Trouble {
         said: String,
     },
     /// All attempts failed, for reasons that pass.
-    #[error("{provider} did not answer, {attempts} attempts failed; the last: {said}")]
+    #[error("{provider} did not answer, {} failed; the last: {said}", counted(*attempts, "attempt"))]
     Failing {
         /// Who did not answer.
         provider: &'static str,
@@ -85,7 +85,7 @@ pub(crate) enum Trouble {
         certificate: bool,
     },
     /// Nothing came for too long.
-    #[error("{host} was silent for {patience}, {attempts} times")]
+    #[error("{host} was silent for {patience}, {}", counted(*attempts, "time"))]
     Silent {
         /// Who was.
         host: String,
@@ -93,6 +93,24 @@ pub(crate) enum Trouble {
         patience: String,
         /// How often.
         attempts: u32,
+    },
+    /// It began to answer, and never came to the end.
+    #[error("the answer of {provider} broke off {}; the last: {said}", counted(*attempts, "time"))]
+    BrokeOff {
+        /// Whose answer.
+        provider: &'static str,
+        /// How often it was tried.
+        attempts: u32,
+        /// What came of the last attempt.
+        said: String,
+    },
+    /// The answer is longer than any that makes sense.
+    #[error("teamd stopped reading the answer of {provider}: {what}")]
+    TooMuch {
+        /// Whose answer.
+        provider: &'static str,
+        /// In what way it is too long.
+        what: &'static str,
     },
     /// What is there is no such service.
     #[error("{host} does not answer as {provider} does: {why}")]
@@ -133,6 +151,11 @@ impl Trouble {
             Self::Refused { .. } => {
                 "the log of the teammate has more; another model may take it (`--model`)".to_owned()
             }
+            Self::BrokeOff { .. } => "send the message again, later; if that does not help, look at what stands between (a proxy, a gateway)"
+                .to_owned(),
+            Self::TooMuch { .. } => {
+                "ask for less at a time; if it repeats itself, another model may do better (`--model`)".to_owned()
+            }
             Self::Failing { .. } => "send the message again, later".to_owned(),
             Self::Unreachable { certificate: true, .. } => format!(
                 "if a proxy of your organisation answers there, set TEAM_CA=platform or TEAM_CA=FILE (its root, PEM), and {ANEW}"
@@ -150,6 +173,11 @@ impl Trouble {
             Self::Setting { variable, .. } => format!("correct {variable} in the shell, and {ANEW} there"),
         }
     }
+}
+
+/// Writes a number of things.
+fn counted(number: u32, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
 fn base_variable(provider: &str) -> &'static str {
@@ -179,8 +207,11 @@ pub(super) fn explain(failure: Failure, about: &About<'_>) -> ModelError {
         Failure::Unreachable { why, certificate } => Trouble::Unreachable { host, why, certificate },
         Failure::Silent(patience) => Trouble::Silent { host, patience: span(patience), attempts },
         Failure::Stranger { why, .. } => Trouble::Stranger { host, provider, why },
-        Failure::TooMuch => Trouble::Refused { provider, said: failure.to_string() },
-        Failure::Cut | Failure::Left(_) => Trouble::Failing { provider, attempts, said: failure.to_string() },
+        Failure::TooMuch(what) => Trouble::TooMuch { provider, what },
+        Failure::Cut | Failure::Broken { .. } => {
+            Trouble::BrokeOff { provider, attempts, said: failure.to_string() }
+        }
+        Failure::Left(_) => Trouble::Failing { provider, attempts, said: failure.to_string() },
         Failure::Setting(trouble) => trouble,
     };
     ModelError::Trouble(trouble)
@@ -264,6 +295,28 @@ mod tests {
             assert!(error.to_string().contains(told), "{error}");
             assert!(error.hint().contains(hint), "{error}: {}", error.hint());
         }
+    }
+
+    #[test]
+    fn what_breaks_off_and_what_asks_for_too_long_say_so() {
+        let about = |attempts| About {
+            provider: Provider::OpenAi,
+            model: "m",
+            host: "h".to_owned(),
+            has_key: None,
+            attempts,
+        };
+        let broken = explain(Failure::Broken { why: "reset".to_owned() }, &about(6)).to_string();
+        assert!(broken.contains("broke off 6 times; the last: the connection broke within"), "{broken}");
+        assert!(explain(Failure::Cut, &about(6)).to_string().contains("broke off 6 times"));
+        let long = explain(Failure::TooMuch("it is longer than 16 MiB"), &about(1));
+        assert_eq!(long.to_string(), "teamd stopped reading the answer of openai: it is longer than 16 MiB");
+        let retry_after = Some(std::time::Duration::from_secs(90_000));
+        let later = Complaint { status: 429, retry_after, ..Complaint::default() };
+        assert_eq!(
+            explain(Failure::Service(later), &about(1)).to_string(),
+            "openai did not answer, 1 attempt failed; the last: status 429; it asks to be left alone for 25 hours"
+        );
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub(super) trait Reading: Send {
     /// [`Failure`] if it is no answer.
     fn whole(&mut self, body: &Value) -> Result<Option<String>, Failure>;
 
+    /// Returns how long its content is so far, in bytes: texts and the arguments of calls, not the events around them.
+    fn length(&self) -> usize;
+
     /// Tells whether all of it was read.
     fn is_done(&self) -> bool;
 

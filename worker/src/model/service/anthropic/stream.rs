@@ -21,6 +21,8 @@ pub(super) struct Stream {
     usage: Usage,
     stop: Option<String>,
     done: bool,
+    /// How many bytes of content came.
+    length: usize,
 }
 
 /// A block as it stands so far.
@@ -40,11 +42,13 @@ impl Reading for Stream {
             "message_start" => self.count(&value["message"]["usage"]),
             "content_block_start" => {
                 let block = value["content_block"].clone();
+                self.length += texts(&block);
                 let text = block["text"].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
                 self.blocks.insert(index, Building { block, json: String::new() });
                 return Ok(text);
             }
             "content_block_delta" => {
+                self.length += texts(&value["delta"]);
                 if let Some(building) = self.blocks.get_mut(&index) {
                     return Ok(building.grow(&value["delta"]));
                 }
@@ -68,11 +72,16 @@ impl Reading for Stream {
         };
         let building = |block: &Value| Building { block: block.clone(), json: String::new() };
         self.blocks = (0..).zip(content.iter().map(building)).collect();
+        self.length = content.iter().map(texts).sum();
         self.stop = body["stop_reason"].as_str().map(str::to_owned);
         self.count(&body["usage"]);
         self.done = true;
         let text: String = content.iter().filter_map(|block| block["text"].as_str()).collect();
         Ok(Some(text).filter(|text| !text.is_empty()))
+    }
+
+    fn length(&self) -> usize {
+        self.length
     }
 
     fn is_done(&self) -> bool {
@@ -84,6 +93,7 @@ impl Reading for Stream {
     }
 
     fn end(self: Box<Self>) -> Result<Answer, Failure> {
+        // Some gateways leave `message_stop` out: the reason to stop says as well that nothing is missing.
         if !self.is_complete() {
             return Err(Failure::Cut);
         }
@@ -95,6 +105,16 @@ impl Reading for Stream {
         };
         let content = self.blocks.into_values().filter_map(Building::finish).collect();
         Ok(Answer { content, usage: self.usage, cut })
+    }
+}
+
+/// Counts the bytes of the texts in a block or a delta.
+fn texts(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(texts).sum(),
+        Value::Object(fields) => fields.values().map(texts).sum(),
+        _ => 1,
     }
 }
 

@@ -77,7 +77,7 @@ data: {"type":"message_stop"}
 
 fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
     let mut splitter = Splitter::default();
-    let mut reading = Anthropic::new("x").read();
+    let mut reading = Anthropic::new("x", 200_000).read();
     let mut heard = String::new();
     for chunk in chunks {
         for event in splitter.push(chunk).unwrap() {
@@ -203,13 +203,13 @@ fn an_answer_in_one_piece_is_read_as_well() {
     let body = json!({"type": "message", "content": [
         {"type": "text", "text": "hello"}, {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "x"}}],
         "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 4}});
-    let mut reading = Anthropic::new("x").read();
+    let mut reading = Anthropic::new("x", 200_000).read();
     assert_eq!(reading.whole(&body).unwrap().as_deref(), Some("hello"));
     let answer = reading.end().unwrap();
     assert_eq!(answer.content[1], call("t", "bash", json!({"command": "x"})));
     assert_eq!(answer.usage.output_tokens, 4);
     let error = json!({"type": "error", "error": {"type": "api_error", "message": "oops"}});
-    assert!(Anthropic::new("x").read().whole(&error).is_err());
+    assert!(Anthropic::new("x", 200_000).read().whole(&error).is_err());
 }
 
 fn turn(role: Role, parts: Vec<Part>) -> Turn {
@@ -259,7 +259,7 @@ fn a_prompt_becomes_a_request() {
     let mark = json!({"type": "ephemeral"});
     let schema = json!({"type": "object", "properties": {}});
     assert_eq!(
-        Anthropic::new("claude-sonnet-5-5").body(&prompt),
+        Anthropic::new("claude-sonnet-5-5", 200_000).body(&prompt),
         json!({
             "model": "claude-sonnet-5-5",
             "max_tokens": 32000,
@@ -289,15 +289,22 @@ fn a_prompt_becomes_a_request() {
         })
     );
     let prompt = Prompt { system: "", tools: &[], turns: &turns[..1], max_output: Some(7) };
-    let body = Anthropic::new("x").body(&prompt);
+    let body = Anthropic::new("x", 200_000).body(&prompt);
     assert!(body.get("tools").is_none() && body.get("system").is_none() && body["max_tokens"] == 7);
+    // An answer is not asked for more than the window has room for.
+    let wide = [Turn { role: Role::User, parts: vec![Part::Text("x".repeat(90_000))] }];
+    for (window, room) in [(32_000, 1_000..2_000), (40_000, 9_000..10_000), (200_000, 32_000..32_001)] {
+        let prompt = Prompt { system: "", tools: &[], turns: &wide, max_output: None };
+        let asked = Anthropic::new("claude-sonnet-5-5", window).body(&prompt)["max_tokens"].as_u64().unwrap();
+        assert!(room.contains(&asked), "{window}: {asked}");
+    }
 }
 
 #[test]
 fn what_another_model_thought_is_left_out_once_it_is_refused() {
     let turns = turns();
     let prompt = Prompt { system: "", tools: &[], turns: &turns, max_output: None };
-    let mut wire = Anthropic::new("x");
+    let mut wire = Anthropic::new("x", 200_000);
     let message = "messages.1.content.0: Invalid `signature` in `thinking` block".to_owned();
     let complaint = Complaint { status: 400, message, ..Complaint::default() };
     assert!(wire.body(&prompt).to_string().contains("signature"));
@@ -308,5 +315,13 @@ fn what_another_model_thought_is_left_out_once_it_is_refused() {
 #[test]
 fn the_key_goes_into_one_header() {
     let names = |wire: &Anthropic| wire.headers(None).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-    assert_eq!(names(&Anthropic::new("x")), ["anthropic-version"]);
+    assert_eq!(names(&Anthropic::new("x", 200_000)), ["anthropic-version"]);
+}
+
+#[test]
+fn a_stream_that_says_why_it_stopped_is_whole_and_any_other_is_not() {
+    let (before, _) = STREAM.split_once("event: message_stop").unwrap();
+    assert_eq!(read(&[before.as_bytes()]).unwrap().0, read(&[STREAM.as_bytes()]).unwrap().0);
+    let (before, _) = STREAM.split_once("event: message_delta").unwrap();
+    assert_eq!(read(&[before.as_bytes()]).unwrap_err(), Failure::Cut);
 }

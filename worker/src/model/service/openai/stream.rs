@@ -62,6 +62,11 @@ impl Reading for Stream {
         Ok(heard)
     }
 
+    fn length(&self) -> usize {
+        let calls = self.calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
+        self.text.len() + self.reasoned.len() + calls.sum::<usize>()
+    }
+
     fn is_done(&self) -> bool {
         self.done
     }

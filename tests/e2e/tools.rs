@@ -85,9 +85,13 @@ fn a_background_command_goes_on_writes_a_log_and_ends_with_the_worker() {
             .filter(|path| path.to_string_lossy().contains("log/alice.") && !path.ends_with("alice.log"));
         of_alice.map(|path| std::fs::read_to_string(path).unwrap()).collect::<String>()
     };
-    team.until("its output", || log().contains("begun"));
-    assert!(team.processes().len() > 2);
+    // While it runs, the log says where its output is: the team directory is nothing that a command has open.
+    let said = log();
+    let output = said.split_once("its output is in ").unwrap().1.trim_end().trim_end_matches(']');
+    team.until("its output", || std::fs::read_to_string(output).unwrap().contains("begun"));
+    assert!(team.processes().len() > 2 && !log().contains("begun"));
     assert_eq!(team.shutdown("alice", &[], 0)["outcome"], "shutdown");
+    assert!(log().contains("begun") && log().contains("[ended]"), "{}", log());
     assert_eq!(team.processes(), [team.daemon_pid()]);
 }
 

@@ -26,7 +26,7 @@ edit_file are refused, and bash has a read-only file system and no network. If y
 one that takes the feedback up.
 - When a shutdown_request arrives, answer it with shutdown_response: approve if you can leave now, or reject with a \
 reason if you must finish first. Words alone are no answer.
-- You cannot approve your own plan, start or end teammates, or write into the team directory (.team).
+- You cannot approve your own plan, start or end teammates, or use the team directory (.team): to your tools it looks empty.
 
 How to work
 - Read before you change. Make the smallest change that does the job, in the style of what is there, and check it: run \

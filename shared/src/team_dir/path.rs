@@ -66,7 +66,7 @@ impl TeamPath {
         Self::at("log", format!("{name}.log"))
     }
 
-    /// `log/NAME.background-ID.log`: the output of a background command.
+    /// `log/NAME.background-ID.log`: what is kept of the output of a background command that has ended.
     pub fn background_log(name: &Name, id: &str) -> Self {
         Self::at("log", format!("{name}.background-{id}.log"))
     }

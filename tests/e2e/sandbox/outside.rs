@@ -266,6 +266,26 @@ fn what_is_allowed_by_name_is_found_once_and_by_no_link_of_a_tool() {
 }
 
 #[test]
+fn a_workspace_that_another_teammate_has_made_a_link_of_is_not_used() {
+    for with in [With::All, With::Bubblewrap, With::Bare] {
+        let Some(team) = with.team(&[]) else { continue };
+        let home = team.root().parent().unwrap().join("home");
+        std::fs::create_dir(team.root().join("sub")).unwrap();
+        team.teamctl(["spawn", "bob", "--workspace", "sub", "--restart", "never"]).ok();
+        assert_eq!(team.does("bob", "/bash echo x > new && cat new")[0]["content"], "x", "{with:?}");
+        works(&team, &["mv sub old && ln -s ~ sub"]);
+        team.does("bob", "/bash echo x > planted; echo x > ~/planted");
+        assert!(!home.join("planted").exists(), "{with:?}");
+        team.teamctl(["shutdown", "bob"]).ok();
+        let again = ["spawn", "bob", "--resume", "--restart", "never"];
+        let refused = team.teamctl(again).run_failed().stderr;
+        assert!(refused.contains("a symbolic link stands on the way to the workspace"), "{with:?} {refused}");
+        team.teamctl(again.iter().chain(&["--workspace", "old"])).ok();
+        assert_eq!(team.does("bob", "/bash cat new")[0]["content"], "x", "{with:?}");
+    }
+}
+
+#[test]
 fn nothing_in_the_team_directory_is_allowed_by_name() {
     for with in [With::All, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };

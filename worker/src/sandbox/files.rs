@@ -71,7 +71,7 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
 
 /// Opens what stands at a path without links, and tells whether it is a directory; none where it is not there, or where
 /// a tool has put a link since the path was found.
-fn open_itself(path: &Path) -> Option<(OwnedFd, bool)> {
+pub(super) fn open_itself(path: &Path) -> Option<(OwnedFd, bool)> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let fd = openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
     let stat = fstat(&fd).ok()?;

@@ -129,7 +129,7 @@ impl Toolbox {
         let workspace = Workspace::open(&config.workspace, Arc::clone(&config.team_dir))?;
         nix::sys::prctl::set_child_subreaper(true).map_err(ToolboxError::Subreaper)?;
         let temp = temp_dir(&config).map_err(ToolboxError::Temp)?;
-        let real = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+        let real = workspace.real().to_owned();
         let team_dir = config.team_dir.root().to_owned();
         let places = sandbox::Surroundings {
             writable: sandbox::writable::find(&config.sandbox.writable, &real, &team_dir)?,

@@ -7,13 +7,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, readlinkat, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, readlinkat, statat,
 };
 use rustix::io::Errno;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
@@ -46,6 +46,12 @@ pub(crate) enum FileError {
         "{0} is not changed by tools, since programs of the user run or believe it: tell what to change instead"
     )]
     Protected(String),
+    /// The workspace is not where it was any more.
+    #[error(
+        "a symbolic link stands on the way to the workspace {0}, and none did when it was named, so a tool can have \
+         made it: remove the link, or name the workspace anew (`teamctl spawn NAME --resume --workspace DIR`)"
+    )]
+    Linked(String),
     /// Links lead in a circle.
     #[error("{0} leads through more than {MAX_LINKS} links")]
     Circle(String),
@@ -113,14 +119,24 @@ impl Workspace {
     pub(crate) fn open(path: &Path, team_dir: Arc<TeamDir>) -> Result<Self, FileError> {
         let shown = path.display().to_string();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|errno| FileError::io("open the workspace", &shown, errno))?;
-        let real =
-            path.canonicalize().map_err(|error| FileError::io("resolve the workspace", &shown, error))?;
+        // It had no link when it was named: who works in a directory around it can have made one since, to anywhere.
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let fd = match openat2(CWD, path, flags, Mode::empty(), resolve) {
+            Ok(fd) => fd,
+            Err(Errno::LOOP) => return Err(FileError::Linked(shown)),
+            Err(errno) => return Err(FileError::io("open the workspace", &shown, errno)),
+        };
+        let real = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+            .map_err(|error| FileError::io("resolve the workspace", &shown, error))?;
         if real.starts_with(team_dir.root()) {
             return Err(FileError::TeamDir(shown));
         }
         Ok(Self { path: path.to_owned(), real, fd, team_dir })
+    }
+
+    /// Returns where it lies, without links.
+    pub(crate) fn real(&self) -> &Path {
+        &self.real
     }
 
     /// Finds where a path leads.

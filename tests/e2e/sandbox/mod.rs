@@ -8,6 +8,7 @@ mod commands;
 mod loader;
 mod ordinary;
 mod outside;
+mod places;
 mod processes;
 mod start;
 mod team_directory;

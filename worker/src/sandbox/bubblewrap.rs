@@ -102,6 +102,7 @@ mod tests {
             temp: "/t".into(),
             private_tmp: true,
             writable: vec!["/w".into()],
+            known: Vec::new(),
             read_only: vec!["/w/.team".into(), "/w/absent".into()],
             placeholders: Vec::new(),
             empty: Vec::new(),

@@ -8,6 +8,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use nix::sys::prctl::set_pdeathsig;
@@ -93,6 +94,12 @@ fn enclose(policy: &Policy) -> Result<(), String> {
     }
     if policy.layers.namespaces == Namespaces::None {
         rustix::process::chdir(&policy.workspace).map_err(|error| cannot("workspace")(&error))?;
+    }
+    // In mounts of its own nobody moves anything any more: what is found now is what is written.
+    let parted = policy.layers.namespaces != Namespaces::None;
+    for known in &policy.known {
+        let at_tmp = parted && policy.private_tmp && known.path() == policy.temp;
+        known.check(if at_tmp { Path::new("/tmp") } else { known.path() })?;
     }
     rustix::thread::set_no_new_privs(true).map_err(|error| cannot("no_new_privs")(&error))?;
     identity::drop_capabilities().map_err(|error| cannot("capabilities")(&error))?;

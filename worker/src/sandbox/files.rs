@@ -11,9 +11,10 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, LandlockStatus, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::FileType;
 use teamd_shared::sandbox::Namespaces;
 
+use super::known::open_itself;
 use super::policy::Policy;
 
 /// The newest interface that is known here; an older kernel enforces what it knows of it.
@@ -55,7 +56,7 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
         "/tmp" => policy.private_tmp && parted,
         _ => parted,
     });
-    let writable = policy.writable.iter().filter_map(|path| open_itself(path)).map(|(fd, is_dir)| {
+    let writable = policy.writable.iter().filter_map(|path| open_known(policy, path)).map(|(fd, is_dir)| {
         let access = if is_dir { all } else { AccessFs::from_file(NEWEST) };
         Ok::<_, RulesetError>(PathBeneath::new(fd, access))
     });
@@ -69,13 +70,13 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     Ok(ruled.restrict_self()?.ruleset)
 }
 
-/// Opens what stands at a path without links, and tells whether it is a directory; none where it is not there, or where
-/// a tool has put a link since the path was found.
-pub(super) fn open_itself(path: &Path) -> Option<(OwnedFd, bool)> {
-    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let fd = openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
-    let stat = fstat(&fd).ok()?;
-    Some((fd, FileType::from_raw_mode(stat.st_mode) == FileType::Directory))
+/// Opens what may be written, and tells whether it is a directory; none where it is not there, or where a tool has put
+/// a link or another directory since the path was found.
+fn open_known(policy: &Policy, path: &Path) -> Option<(OwnedFd, bool)> {
+    let (fd, stat) = open_itself(path).ok()?;
+    let known = policy.known.iter().find(|known| known.path() == path);
+    let same = known.is_none_or(|known| known.is(&stat));
+    same.then(|| (fd, FileType::from_raw_mode(stat.st_mode) == FileType::Directory))
 }
 
 /// Returns the version of the kernel's interface, at most the newest that is known here; 0 if there is none.

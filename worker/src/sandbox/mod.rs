@@ -12,6 +12,7 @@ mod bubblewrap;
 pub(crate) mod confine;
 mod files;
 mod identity;
+mod known;
 mod mounts;
 mod network;
 mod placeholder;
@@ -21,6 +22,7 @@ mod syscalls;
 mod temp;
 pub(crate) mod writable;
 
+pub(crate) use known::Known;
 use placeholder::{Absent, Placeholder};
 pub(crate) use policy::{Policy, Surroundings};
 pub(crate) use temp::TempDir;

@@ -16,7 +16,7 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
 };
 
-use super::files::open_itself;
+use super::known::open_itself;
 use super::policy::Policy;
 
 /// The devices of a command: those that hold nothing of the machine.
@@ -54,7 +54,7 @@ pub(super) fn build(policy: &Policy) -> Done {
     let pinned = policy.pinned.iter().filter(|path| is_plain(path));
     for path in policy.writable.iter().chain(pinned) {
         // What is mounted is what the policy means, and not what a tool elsewhere has put a link to since.
-        let Some((found, _)) = open_itself(path) else { continue };
+        let Ok((found, _)) = open_itself(path) else { continue };
         let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
         mount_bind_recursive(&itself, &itself).map_err(cannot("mount", path))?;
     }
@@ -74,9 +74,8 @@ pub(super) fn build(policy: &Policy) -> Done {
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(cannot("mount", "/proc"))?;
     // This process still stands in the file system as it was before.
-    let gone = || rustix::fs::stat(&policy.workspace).err().unwrap_or(Errno::LOOP);
-    let workspace = open_itself(&policy.workspace).ok_or_else(gone);
-    let entered = workspace.and_then(|(workspace, _)| rustix::process::fchdir(workspace));
+    let entered =
+        open_itself(&policy.workspace).and_then(|(workspace, _)| rustix::process::fchdir(workspace));
     entered.map_err(cannot("enter", &policy.workspace))
 }
 

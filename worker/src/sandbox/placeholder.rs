@@ -96,6 +96,10 @@ impl Placeholder {
     ///
     /// # Errors
     /// The system's error, or that a keeper holds the lock that does not go on.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "to wait for the lock in the kernel would be to wait for ever"
+    )]
     pub(crate) fn hold(path: &Path, lock: &Path) -> io::Result<Option<Self>> {
         let stands = || path.symlink_metadata().map(|found| found.is_dir());
         if matches!(stands(), Ok(false)) {

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::sandbox::Layers;
 
+use super::Known;
+
 /// What nobody but the user reads, below a home directory: keys and what tools keep of them.
 const SECRETS: [&str; 30] = [
     ".ssh",
@@ -72,6 +74,11 @@ pub(crate) struct Surroundings {
     pub(crate) homes: Vec<PathBuf>,
 }
 
+/// Returns what nobody but the user reads, below these home directories.
+pub(crate) fn secrets(homes: &[PathBuf]) -> Vec<PathBuf> {
+    homes.iter().flat_map(|home| SECRETS.iter().map(|secret| home.join(secret))).collect()
+}
+
 /// What one command may do. Read by the helper from its command line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
@@ -85,6 +92,9 @@ pub(crate) struct Policy {
     pub(crate) private_tmp: bool,
     /// What it may write, with all that lies below.
     pub(crate) writable: Vec<PathBuf>,
+    /// What stood at those paths when the life began: a command is refused where something else does.
+    #[serde(default)]
+    pub(crate) known: Vec<Known>,
     /// What it may not write, though it lies below one of those.
     pub(crate) read_only: Vec<PathBuf>,
     /// Those of them that must not be made either, where they are not there.
@@ -135,20 +145,22 @@ impl Policy {
         let mut read_only = vec![around.team_dir.clone(), beside];
         read_only.extend(settings);
         read_only.retain(|path| is_writable(path));
-        let pinned = on_the_way(&writable, &read_only);
         let sealed = vec![around.team_dir.clone()];
+        let hidden: Vec<_> = secrets(&around.homes).into_iter().chain(sealed.iter().cloned()).collect();
+        let protected: Vec<_> = read_only.iter().chain(&hidden).cloned().collect();
+        let pinned = on_the_way(&writable, &protected);
         // What is covered is not mounted once more: that would uncover it.
         read_only.retain(|path| !sealed.contains(path));
-        let secrets = around.homes.iter().flat_map(|home| SECRETS.iter().map(|secret| home.join(secret)));
         Some(Self {
             layers,
             workspace: around.workspace.clone(),
             temp: around.temp.clone(),
             private_tmp: !needs_tmp(around),
             network: writes && !sandbox.no_network,
-            hidden: secrets.chain(sealed.iter().cloned()).collect(),
+            hidden,
             sealed,
             writable,
+            known: Vec::new(),
             read_only,
             placeholders,
             empty,
@@ -274,7 +286,11 @@ mod tests {
     fn each_parent_of_what_is_protected_stays_where_it_is() {
         let around = around("/home/u", "/home/u/a/b/.team");
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
-        assert_eq!(paths(&policy.pinned), ["/home/u/.git", "/home/u/a", "/home/u/a/b"]);
+        let pinned = paths(&policy.pinned);
+        for parent in [".git", "a", "a/b", ".docker", ".config", ".config/git", ".local/share"] {
+            assert!(pinned.contains(&format!("/home/u/{parent}").as_str()), "{parent} {pinned:?}");
+        }
+        assert!(!pinned.contains(&"/home/u") && !pinned.contains(&"/home/u/.ssh"));
         assert!(!policy.is_apart(&around.team_dir));
     }
 

@@ -87,7 +87,7 @@ fn remove(path: &Path) -> io::Result<()> {
     loop {
         let names = list(&top)?;
         if names.is_empty() {
-            return Ok(fs::remove_dir(path)?);
+            return fs::remove_dir(path);
         }
         for name in names {
             if unlink(&top, &name)? {

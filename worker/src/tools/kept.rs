@@ -91,6 +91,8 @@ pub(super) struct Kept {
 impl Kept {
     /// Starts a keeper and its command.
     pub(super) fn start(surroundings: &Surroundings, order: Order<'_>) -> io::Result<Self> {
+        // The keeper would say it later, and less well.
+        surroundings.workspace.metadata()?;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let channel = UnixStream::from_std(ours)?;

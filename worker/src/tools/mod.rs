@@ -14,7 +14,7 @@ pub(crate) mod schema;
 pub(crate) mod team;
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use teamd_shared::environment::Environment;
@@ -30,7 +30,7 @@ use files::{FileError, Workspace};
 use kept::Surroundings;
 pub(crate) use kit::Kit;
 
-use crate::sandbox::{self, Policy, TempDir};
+use crate::sandbox::{self, Known, Policy, TempDir};
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +99,10 @@ pub(crate) enum ToolboxError {
     /// The kernel does not let this process look after its orphans.
     #[error("cannot become a subreaper: {0}")]
     Subreaper(nix::errno::Errno),
+    /// The workspace is a link: a tool can have made it since the teammate was spawned.
+    #[error(
+        "its workspace {} is a link to {} now, which a tool can have made: put the directory back, or spawn it anew with \
+         --workspace", .0.display(), .1.display()
     /// There is no place for what is temporary.
     #[error("cannot make the temporary directory of its commands: {0}")]
     Temp(std::io::Error),
@@ -114,6 +118,8 @@ pub(crate) struct Toolbox {
     places: sandbox::Surroundings,
     sandbox: Sandbox,
     confinement: Confinement,
+    /// What it may write, as it was when this life began.
+    known: Vec<Known>,
     workspace: Workspace,
     background: Background,
     /// Removed when the life ends, after the commands have ended: it stands last.
@@ -128,17 +134,22 @@ impl Toolbox {
     pub(crate) fn new(config: ToolboxConfig) -> Result<Self, ToolboxError> {
         let workspace = Workspace::open(&config.workspace, Arc::clone(&config.team_dir))?;
         nix::sys::prctl::set_child_subreaper(true).map_err(ToolboxError::Subreaper)?;
-        let temp = temp_dir(&config).map_err(ToolboxError::Temp)?;
         let real = workspace.real().to_owned();
         let team_dir = config.team_dir.root().to_owned();
+        let writable = sandbox::writable::find(&config.sandbox.writable, &real, &team_dir)?;
+        let temp = temp_dir(&config, &writable).map_err(ToolboxError::Temp)?;
+        let learn = |path: &Path| Known::learn(path).map_err(ToolboxError::Temp);
+        let known = writable.iter().map(PathBuf::as_path).chain([real.as_path(), temp.path()]);
+        let known = known.map(learn).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         let places = sandbox::Surroundings {
-            writable: sandbox::writable::find(&config.sandbox.writable, &real, &team_dir)?,
+            writable,
             workspace: real,
             team_dir,
             home_of_team: home_of(&config.team_dir),
             temp: temp.path().to_owned(),
             homes: homes(&config.environment),
         };
+        let workspace = workspace.without(sandbox::policy::secrets(&places.homes));
         let surroundings = Surroundings {
             workspace: config.workspace,
             environment: config.environment,
@@ -149,6 +160,7 @@ impl Toolbox {
             places,
             sandbox: config.sandbox,
             confinement: config.confinement,
+            known,
             workspace,
             background: Background::new(config.team_dir, config.name),
             _temp: temp,
@@ -162,6 +174,11 @@ impl Toolbox {
         if let Some(policy) = &mut policy {
             // It stands on two command lines: what is not there need not.
             policy.hidden.retain(|path| path.symlink_metadata().is_ok());
+            policy.pinned.retain(|path| path.symlink_metadata().is_ok());
+            let known =
+                self.known.iter().filter(|known| policy.writable.iter().any(|path| path == known.path()));
+            policy.known = known.cloned().collect();
+            policy.known.iter().try_for_each(|known| known.check(known.path()))?;
         }
         let apart = policy.as_ref().is_none_or(|policy| policy.is_apart(&self.places.team_dir));
         let weakness = policy.as_ref().and_then(|_| layers.weakness(apart)).filter(|_| !weak);
@@ -235,8 +252,13 @@ impl Toolbox {
 }
 
 /// A place that this user alone enters, and that only this teammate uses.
-fn temp_dir(config: &ToolboxConfig) -> std::io::Result<TempDir> {
+fn temp_dir(config: &ToolboxConfig, writable: &[PathBuf]) -> std::io::Result<TempDir> {
     let named = variable(&config.environment, "TMPDIR").filter(|path| path.is_absolute() && path.is_dir());
+    let named = named.and_then(|path| path.canonicalize().ok());
+    // Where its commands write, they could put a link in its place.
+    let is_theirs =
+        |path: &Path| path.starts_with(&config.workspace) || writable.iter().any(|it| path.starts_with(it));
+    let named = named.filter(|path| !is_theirs(path));
     let team = rustix::fs::fstat(&config.team_dir)?;
     let id = format!("{:x}-{:x}-{}", team.st_dev, team.st_ino, config.name);
     TempDir::create(&named.unwrap_or_else(|| "/tmp".into()), &id)

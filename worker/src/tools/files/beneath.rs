@@ -41,6 +41,9 @@ pub(crate) enum FileError {
     /// The path leads into the team directory.
     #[error("{0} leads into the team directory, which tools do not touch")]
     TeamDir(String),
+    /// The path leads to a secret of the user.
+    #[error("{0} holds a secret of the user, which tools do not read")]
+    Secret(String),
     /// The path leads to what the user's own programs run or believe.
     #[error(
         "{0} is not changed by tools, since programs of the user run or believe it: tell what to change instead"
@@ -100,6 +103,10 @@ pub(crate) struct Workspace {
     real: PathBuf,
     fd: OwnedFd,
     team_dir: Arc<TeamDir>,
+    /// What holds secrets, without links.
+    secrets: Vec<PathBuf>,
+    /// Those of them that were there when it was opened, wherever they have been moved since.
+    seen: Vec<(u64, u64)>,
 }
 
 /// Where a path leads: a name in an open directory, and what is there.
@@ -131,7 +138,25 @@ impl Workspace {
         if real.starts_with(team_dir.root()) {
             return Err(FileError::TeamDir(shown));
         }
-        Ok(Self { path: path.to_owned(), real, fd, team_dir })
+        Ok(Self { path: path.to_owned(), real, fd, team_dir, secrets: Vec::new(), seen: Vec::new() })
+    }
+
+    /// Lets no tool read or change files and directories that hold secrets.
+    pub(crate) fn without(mut self, secrets: Vec<PathBuf>) -> Self {
+        let found = secrets.iter().filter_map(|path| rustix::fs::stat(path).ok());
+        self.seen = found.map(|stat| (stat.st_dev, stat.st_ino)).collect();
+        self.secrets = secrets;
+        self
+    }
+
+    /// Tells whether something is a secret, by its way or by what it is.
+    fn is_secret(&self, way: &Path, stat: Option<&Stat>) -> bool {
+        let found = stat.map(|stat| (stat.st_dev, stat.st_ino));
+        let is_it = |path: &PathBuf| {
+            let now = rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
+            *path == self.real.join(way) || (now.is_some() && now == found)
+        };
+        found.is_some_and(|found| self.seen.contains(&found)) || self.secrets.iter().any(is_it)
     }
 
     /// Returns where it lies, without links.
@@ -248,6 +273,9 @@ impl<'a> Walk<'a> {
                 return Err(FileError::Protected(self.path.to_owned()));
             }
             let found = match self.open(&name) {
+                Err(Errno::NOENT) if self.workspace.is_secret(&self.way_to(&name), None) => {
+                    return Err(FileError::Secret(self.path.to_owned()));
+                }
                 Err(Errno::NOENT) if is_last => return self.place(name, None),
                 Err(Errno::NOENT) if self.purpose == Purpose::Make => {
                     self.make(&name).and_then(|()| self.open(&name))
@@ -256,6 +284,9 @@ impl<'a> Walk<'a> {
             };
             let found = found.map_err(|errno| self.io("open", errno))?;
             let stat = fstat(&found).map_err(|errno| self.io("look at", errno))?;
+            if self.workspace.is_secret(&self.way_to(&name), Some(&stat)) {
+                return Err(FileError::Secret(self.path.to_owned()));
+            }
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Symlink => self.follow(&found)?,
                 FileType::Directory => {

@@ -518,3 +518,25 @@ fn a_line_far_behind_the_beginning_is_left_to_bash() {
     assert!(error.contains("offset 3000 lies more than") && error.contains("sed -n 3000,5000p"), "{error}");
     assert!(scratch.workspace.read("sparse", Some(2000), Some(1)).unwrap().starts_with("text\n"));
 }
+
+#[test]
+fn secrets_of_a_home_in_the_workspace_are_not_read_wherever_they_are_moved() {
+    let Scratch { workspace, folder: _folder } = Scratch::new();
+    let home = workspace.find("x").map(|_| _folder.path().join("desk")).unwrap();
+    fs::create_dir_all(home.join(".docker")).unwrap();
+    fs::create_dir(home.join(".ssh")).unwrap();
+    put(&home.join(".docker/config.json"), "hush");
+    put(&home.join(".ssh/key"), "hush");
+    symlink(".ssh", home.join("link")).unwrap();
+    let secrets = [".docker/config.json", ".ssh", ".netrc"].map(|name| home.join(name));
+    let workspace = workspace.without(secrets.to_vec());
+    fs::rename(home.join(".docker"), home.join("moved")).unwrap();
+    put(&home.join(".netrc"), "hush");
+    for path in ["moved/config.json", ".ssh/key", "link/key", ".netrc"] {
+        let error = workspace.read(path, None, None).unwrap_err();
+        assert!(matches!(error, FileError::Secret(_)), "{path} {error}");
+    }
+    assert!(matches!(workspace.write(".docker/config.json", ""), Err(FileError::Secret(_))));
+    put(&home.join("moved/else"), "fine");
+    assert_eq!(workspace.read("moved/else", None, None).unwrap(), "fine");
+}

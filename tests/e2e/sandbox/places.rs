@@ -1,0 +1,76 @@
+//! What may be written is what it was when a life began, and no lock of a command holds anybody up.
+
+use std::os::unix::fs::symlink;
+
+use super::{With, attack, python, works};
+
+#[test]
+fn a_workspace_that_is_replaced_leads_to_nothing_else() {
+    for with in [With::All, With::Bubblewrap, With::Bare] {
+        let Some(team) = with.team(&[]) else { continue };
+        let nested = team.root().join("nested");
+        std::fs::create_dir(&nested).unwrap();
+        let home = team.root().parent().unwrap().join("home");
+        team.teamctl(["spawn", "bob", "--restart", "never", "--workspace", nested.to_str().unwrap()]).ok();
+        assert_eq!(team.does("bob", "/bash echo x > new && cat new")[0]["content"], "x", "{with:?}");
+        // What a teammate whose workspace lies above can do between two calls.
+        works(&team, &["mv nested gone && mkdir nested"]);
+        let refused = team.does("bob", "/bash echo x > new && echo BROKEN")[0]["content"].to_string();
+        assert!(refused.contains("another directory has taken its place"), "{with:?} {refused}");
+        std::fs::remove_dir(&nested).unwrap();
+        symlink(&home, &nested).unwrap();
+        let refused = team.does("bob", "/bash echo x > planted && echo BROKEN")[0]["content"].to_string();
+        assert!(refused.contains("a link has taken its place"), "{with:?} {refused}");
+        assert!(!home.join("planted").exists(), "{with:?}");
+    }
+}
+
+const LEASES: &str = r#"
+import fcntl, sys
+for path in sys.argv[1:]:
+    for command, value in ((fcntl.F_SETLEASE, fcntl.F_RDLCK), (fcntl.F_NOTIFY, 0xff), (1040, fcntl.F_RDLCK)):
+        try: fcntl.fcntl(open(path), command, value)
+        except PermissionError: continue
+        except OSError as error: print("BROKEN" if command != fcntl.F_NOTIFY else "", error)
+        else: print("BROKEN", command)
+"#;
+
+#[test]
+fn nobody_is_made_to_wait_by_a_lease() {
+    for with in [With::All, With::Bare] {
+        let Some(team) = with.team(&[]) else { continue };
+        let Some(leases) = python(&team, "leases.py", LEASES) else { return };
+        attack(&team, &[&format!("{leases} .team/config.json leases.py")]);
+    }
+}
+
+const LOCKS: &str = r#"
+import fcntl, os, sys, time
+held = []
+for path in sys.argv[1:]:
+    try: held.append(os.open(path, os.O_RDONLY)); fcntl.flock(held[-1], fcntl.LOCK_EX)
+    except OSError as error: print(path, error)
+open(os.environ["TMPDIR"] + "/held", "w").close()
+time.sleep(600)
+"#;
+
+#[test]
+fn a_lock_on_what_holds_a_place_makes_nobody_wait() {
+    for with in [With::All, With::Bubblewrap] {
+        let Some(team) = with.team(&[]) else { continue };
+        let Some(locks) = python(&team, "locks.py", LOCKS) else { return };
+        team.teamctl(["spawn", "bob", "--sandbox", "read-only"]).ok();
+        // Alice's command holds the place while bob's opens and locks it.
+        let hold = serde_json::json!({"command": "sleep 600", "run_in_background": true});
+        team.does("alice", &format!("/bash {hold}"));
+        team.until("the place to be held", || team.root().join("team.toml").is_dir());
+        let lock = serde_json::json!({
+            "command": format!("{locks} team.toml .team/run/places"), "run_in_background": true
+        });
+        let wait = "/bash until [ -e $TMPDIR/held ]; do sleep 0.01; done";
+        let results = team.does("bob", &format!("/bash {lock}\n{wait}"));
+        assert_eq!(results[1]["is_error"], false, "{with:?} {results:?}");
+        assert_eq!(works(&team, &["echo on"]), ["on"], "{with:?}");
+        attack(&team, &["echo x > team.toml && echo BROKEN", "rmdir team.toml && echo BROKEN"]);
+    }
+}

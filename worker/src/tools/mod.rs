@@ -99,10 +99,6 @@ pub(crate) enum ToolboxError {
     /// The kernel does not let this process look after its orphans.
     #[error("cannot become a subreaper: {0}")]
     Subreaper(nix::errno::Errno),
-    /// The workspace is a link: a tool can have made it since the teammate was spawned.
-    #[error(
-        "its workspace {} is a link to {} now, which a tool can have made: put the directory back, or spawn it anew with \
-         --workspace", .0.display(), .1.display()
     /// There is no place for what is temporary.
     #[error("cannot make the temporary directory of its commands: {0}")]
     Temp(std::io::Error),

@@ -63,17 +63,6 @@ fn what_is_wrong_is_said_exactly() {
              shutdown_response, plan_approval",
         ),
         ("bash", json!("\"ls\""), "bash: the input must be a JSON object, not a string"),
-        (
-            "bash",
-            json!("{command: ls}"),
-            "bash: nothing was done: the input is not valid JSON (key must be a string at line 1 column 2)",
-        ),
-        (
-            "write_file",
-            json!("{\"path\": \"a.txt\", \"content\": \"half"),
-            "write_file: nothing was done: the input ends in the middle, after 34 characters; if the answer grew too \
-             long, do it in smaller pieces",
-        ),
         ("bash", json!({}), "bash: the field \"command\" is missing"),
         ("bash", json!({"command": ["ls"]}), "bash: the field \"command\" must be a string, not an array"),
         ("bash", json!({"command": " "}), "bash: the field \"command\" must be a string that is not empty"),
@@ -192,5 +181,24 @@ proptest! {
         let activity = bash(&text).activity();
         prop_assert!(activity.chars().count() <= 60);
         prop_assert!(!activity.chars().any(char::is_control));
+    }
+}
+
+#[test]
+fn half_a_call_is_told_as_such() {
+    for (name, input, error) in [
+        (
+            "bash",
+            json!("{command: ls}"),
+            "bash: nothing was done: the input is not valid JSON (key must be a string at line 1 column 2)",
+        ),
+        (
+            "write_file",
+            json!("{\"path\": \"a.txt\", \"content\": \"half"),
+            "write_file: nothing was done: the input ends in the middle, after 34 characters; if the answer grew too \
+             long, do it in smaller pieces",
+        ),
+    ] {
+        assert_eq!(Call::parse(Kit::Teammate, name, &input), Err(error.to_owned()), "{input}");
     }
 }

@@ -148,7 +148,7 @@ impl<'a> Pipe<'a> {
             match &state {
                 Quiet::No | Quiet::Soon => {}
                 _ if !entries.is_empty() => continue,
-                state => return self.end(&state),
+                state => return self.end(state),
             }
             if !told && !self.begun.has_daemon() {
                 told = true;

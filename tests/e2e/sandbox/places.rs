@@ -40,7 +40,7 @@ fn nobody_is_made_to_wait_by_a_lease() {
     for with in [With::All, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
         let Some(leases) = python(&team, "leases.py", LEASES) else { return };
-        attack(&team, &[&format!("{leases} .team/config.json leases.py")]);
+        attack(&team, &[&format!("{leases} leases.py")]);
     }
 }
 

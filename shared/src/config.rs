@@ -49,6 +49,14 @@ pub struct TeamSandbox {
     pub weak: Option<String>,
 }
 
+impl Default for Roster {
+    /// The roster of a team without a daemon and without members.
+    fn default() -> Self {
+        let (team_name, members) = (String::new(), Vec::new());
+        Self { version: VERSION, seq: 0, team_name, daemon: None, sandbox: None, members }
+    }
+}
+
 /// One member.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RosterMember {

@@ -30,19 +30,10 @@ impl Team {
 
     fn begin_lead(&self, resume: bool, change: impl FnOnce(&mut SpawnOrder)) {
         let mut order = SpawnOrder {
-            name: Name::lead(),
             role: Some("lead".to_owned()),
-            prompt: None,
             model: Some("script".to_owned()),
-            workspace: None,
-            plan: false,
-            approve_by: None,
-            restart: None,
-            instructions: None,
-            sandbox: None,
-            limits: None,
             resume,
-            environment: self.environment(),
+            ..SpawnOrder::new(Name::lead(), self.environment())
         };
         change(&mut order);
         let done = self.asks(vec![Command::Spawn(Box::new(order))]).pop().unwrap();

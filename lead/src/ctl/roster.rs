@@ -28,15 +28,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// # Errors
 /// [`ExitCode::Failed`] if it cannot be read or understood.
 pub(crate) fn load(dir: &TeamDir) -> Result<Roster, CommandError> {
-    let empty = Roster {
-        version: 1,
-        seq: 0,
-        team_name: String::new(),
-        daemon: None,
-        sandbox: None,
-        members: Vec::new(),
-    };
-    let mut roster = load_or_wait(dir)?.unwrap_or(empty);
+    let mut roster = load_or_wait(dir)?.unwrap_or_default();
     // The roster of a copied team directory names the daemon of the original.
     if daemon_pid(&roster).is_some() && !is_locked(dir) {
         roster.daemon = None;

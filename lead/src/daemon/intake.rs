@@ -279,19 +279,8 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let order = |who: &str, resume| SpawnOrder {
-            name: Name::of_inbox(who).unwrap(),
-            role: None,
-            prompt: None,
-            model: None,
-            workspace: None,
-            plan: false,
-            approve_by: None,
-            restart: None,
-            instructions: None,
-            sandbox: None,
-            limits: None,
             resume,
-            environment: Environment::default(),
+            ..SpawnOrder::new(Name::of_inbox(who).unwrap(), Environment::default())
         };
         let begins = |who, resume| lead_begins_at(&dir, &order(who, resume));
         assert_eq!(begins("lead", false), Ok(Some(Position::START)), "there is no mail");

@@ -162,6 +162,27 @@ pub struct SpawnOrder {
     pub environment: Environment,
 }
 
+impl SpawnOrder {
+    /// Makes the order of a fresh life of which nothing is said: all is as it is by default.
+    pub fn new(name: Name, environment: Environment) -> Self {
+        Self {
+            name,
+            role: None,
+            prompt: None,
+            model: None,
+            workspace: None,
+            plan: false,
+            approve_by: None,
+            restart: None,
+            instructions: None,
+            sandbox: None,
+            limits: None,
+            resume: false,
+            environment,
+        }
+    }
+}
+
 /// How to ask a teammate to leave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShutdownOrder {

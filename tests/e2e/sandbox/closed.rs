@@ -4,19 +4,12 @@ use std::net::{TcpListener, UdpSocket};
 
 use serde_json::json;
 
-use super::{BROKEN, With, attack, has, python, works};
+use super::{BROKEN, TRIED, With, attack, has, python, works};
 use crate::support::Team;
 
 const NETWORK: &str = r#"
 import socket, sys
 host, tcp, udp = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-def tried(name, attempt):
-    try:
-        attempt()
-    except OSError as error:
-        print(name, error)
-    else:
-        print("BROKEN", name)
 def connect():
     s = socket.socket(); s.settimeout(3); s.connect((host, tcp))
 def send():
@@ -67,7 +60,7 @@ fn what_one_command_starts_can_talk_to_itself_without_network() {
 fn behind_a_closed_gate(with: With) {
     let Some(team) = with.team(&[]) else { return };
     team.write("old.txt", "a");
-    team.write("network.py", NETWORK);
+    team.write("network.py", &format!("{TRIED}{NETWORK}"));
     let attacks = [
         "echo x > old.txt && echo BROKEN",
         "echo x > new.txt && echo BROKEN",

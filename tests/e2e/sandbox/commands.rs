@@ -8,13 +8,6 @@ use crate::support::Team;
 /// Every way to a Unix socket that does not need another program's help.
 const SOCKETS: &str = r#"
 import os, socket, sys
-def tried(name, attempt):
-    try:
-        attempt()
-    except OSError as error:
-        print(name, error)
-    else:
-        print("BROKEN", name)
 def connect(to, kind=socket.SOCK_STREAM):
     def attempt():
         s = socket.socket(socket.AF_UNIX, kind)

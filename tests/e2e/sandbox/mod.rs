@@ -19,6 +19,17 @@ use serde_json::{Value, json};
 
 use crate::support::Team;
 
+/// What the attacks in Python try with: what the system refuses is told, and nothing else.
+const TRIED: &str = r#"
+def tried(name, attempt):
+    try:
+        attempt()
+    except OSError as error:
+        print(name, error)
+    else:
+        print("BROKEN", name)
+"#;
+
 /// What an attack says that has succeeded.
 const BROKEN: &str = "BROKEN";
 
@@ -134,6 +145,6 @@ fn has(team: &Team, program: &str) -> bool {
 
 /// A Python program in the workspace, as a command that runs it; none, and the reason printed, without Python.
 fn python(team: &Team, name: &str, program: &str) -> Option<String> {
-    team.write(name, program);
+    team.write(name, &format!("{TRIED}{program}"));
     has(team, "python3").then(|| format!("python3 {name}"))
 }

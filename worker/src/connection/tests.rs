@@ -41,21 +41,7 @@ fn answer_to_plan() -> Command {
 }
 
 fn spawn() -> Command {
-    Command::Spawn(Box::new(SpawnOrder {
-        name: Name::new("alice").unwrap(),
-        role: None,
-        prompt: None,
-        model: None,
-        workspace: None,
-        plan: false,
-        approve_by: None,
-        restart: None,
-        instructions: None,
-        sandbox: None,
-        limits: None,
-        resume: false,
-        environment: Environment::default(),
-    }))
+    Command::Spawn(Box::new(SpawnOrder::new(Name::new("alice").unwrap(), Environment::default())))
 }
 
 #[test]

@@ -70,6 +70,8 @@ pub(crate) struct Surroundings {
     pub(crate) temp: PathBuf,
     /// What is allowed by name to be written.
     pub(crate) writable: Vec<PathBuf>,
+    /// What stood where something may be written when the life began.
+    pub(crate) known: Vec<Known>,
     /// The home directories of the user: what the environment says, and what the system says.
     pub(crate) homes: Vec<PathBuf>,
 }
@@ -93,7 +95,6 @@ pub(crate) struct Policy {
     /// What it may write, with all that lies below.
     pub(crate) writable: Vec<PathBuf>,
     /// What stood at those paths when the life began: a command is refused where something else does.
-    #[serde(default)]
     pub(crate) known: Vec<Known>,
     /// What it may not write, though it lies below one of those.
     pub(crate) read_only: Vec<PathBuf>,
@@ -107,7 +108,6 @@ pub(crate) struct Policy {
     /// What it may not write if it is a file.
     pub(crate) read_only_files: Vec<PathBuf>,
     /// The file whose lock says that a placeholder is needed: no command writes it.
-    #[serde(default)]
     pub(crate) place_lock: PathBuf,
     /// What lies on the way from a writable directory to one of those: it stays where it is.
     pub(crate) pinned: Vec<PathBuf>,
@@ -159,8 +159,13 @@ impl Policy {
             network: writes && !sandbox.no_network,
             hidden,
             sealed,
+            known: around
+                .known
+                .iter()
+                .filter(|known| writable.iter().any(|path| path == known.path()))
+                .cloned()
+                .collect(),
             writable,
-            known: Vec::new(),
             read_only,
             placeholders,
             empty,
@@ -213,7 +218,6 @@ mod tests {
     use teamd_shared::sandbox::Namespaces;
 
     const LAYERS: Layers = Layers { namespaces: Namespaces::Own, landlock: 7, seccomp: true };
-
     fn around(workspace: &str, team_dir: &str) -> Surroundings {
         Surroundings {
             workspace: workspace.into(),
@@ -221,6 +225,7 @@ mod tests {
             home_of_team: Path::new(team_dir).parent().unwrap().into(),
             temp: "/var/tmp/t".into(),
             writable: Vec::new(),
+            known: Vec::new(),
             homes: vec!["/home/u".into()],
         }
     }

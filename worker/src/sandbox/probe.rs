@@ -74,6 +74,7 @@ impl Scratch {
             workspace: at("work"),
             team_dir: at("work/.team"),
             home_of_team: at("work"),
+            known: Vec::new(),
             temp: at("temp"),
             writable: Vec::new(),
             homes: vec![at("home")],

@@ -114,8 +114,6 @@ pub(crate) struct Toolbox {
     places: sandbox::Surroundings,
     sandbox: Sandbox,
     confinement: Confinement,
-    /// What it may write, as it was when this life began.
-    known: Vec<Known>,
     workspace: Workspace,
     background: Background,
     /// Removed when the life ends, after the commands have ended: it stands last.
@@ -139,6 +137,7 @@ impl Toolbox {
         let known = known.map(learn).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         let places = sandbox::Surroundings {
             writable,
+            known,
             workspace: real,
             team_dir,
             home_of_team: home_of(&config.team_dir),
@@ -156,7 +155,6 @@ impl Toolbox {
             places,
             sandbox: config.sandbox,
             confinement: config.confinement,
-            known,
             workspace,
             background: Background::new(config.team_dir, config.name),
             _temp: temp,
@@ -171,9 +169,6 @@ impl Toolbox {
             // It stands on two command lines: what is not there need not.
             policy.hidden.retain(|path| path.symlink_metadata().is_ok());
             policy.pinned.retain(|path| path.symlink_metadata().is_ok());
-            let known =
-                self.known.iter().filter(|known| policy.writable.iter().any(|path| path == known.path()));
-            policy.known = known.cloned().collect();
             policy.known.iter().try_for_each(|known| known.check(known.path()))?;
         }
         let apart = policy.as_ref().is_none_or(|policy| policy.is_apart(&self.places.team_dir));

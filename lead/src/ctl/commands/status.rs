@@ -40,17 +40,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
             context.out.note(format_args!("there is no team at {} yet", path.display()));
             context.out.hint("`teamd start` makes one");
             if context.out.is_json() {
-                context.out.json(&document(
-                    &Roster {
-                        version: 1,
-                        seq: 0,
-                        team_name: String::new(),
-                        daemon: None,
-                        sandbox: None,
-                        members: Vec::new(),
-                    },
-                    &[],
-                ))?;
+                context.out.json(&document(&Roster::default(), &[]))?;
             }
             return Ok(ExitCode::Done);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::retry::GIVE_UP;
+use super::GIVE_UP;
 use super::span;
 
 /// How much of what a service says is kept, in characters.
@@ -145,6 +145,27 @@ impl Complaint {
         let code = [field("code"), detail].into_iter().find(|code| !code.is_empty()).unwrap_or_default();
         let kind = if error.is_string() { String::new() } else { field("type") };
         Self { kind, code, message: line(&message), ..Self::default() }
+    }
+
+    /// Tells whether money is what is missing: no time to wait helps.
+    pub(super) fn is_out_of_credit(&self) -> bool {
+        let words =
+            ["insufficient_quota", "credit balance", "billing", "spend_limit", "exceeded your current quota"];
+        self.status == 402 || matches!(self.status, 400 | 403 | 429) && self.mentions(&words)
+    }
+
+    /// Tells whether the conversation does not fit the model any more, as each service says it.
+    pub(super) fn is_too_long(&self) -> bool {
+        let words = [
+            "context_length_exceeded",
+            "prompt is too long",
+            "maximum context length",
+            "exceed context limit",
+            "exceeds the available context size",
+            "exceed_context_size",
+            "context window",
+        ];
+        self.status == 413 || matches!(self.status, 400 | 422 | 500) && self.mentions(&words)
     }
 
     /// Tells whether kind, code or message hold one of these words, in small letters.

@@ -36,6 +36,9 @@ use settings::Settings;
 pub(crate) use trouble::Trouble;
 use wire::Wire;
 
+/// How long all attempts and pauses for one prompt may take together.
+const GIVE_UP: Duration = Duration::from_secs(600);
+
 /// What a service needs of the world.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Access<'a> {

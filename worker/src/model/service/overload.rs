@@ -12,7 +12,7 @@ use teamd_shared::fs::replace;
 use teamd_shared::process::boot_id;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use super::retry::GIVE_UP;
+use super::GIVE_UP;
 
 /// Until when a service is left alone.
 #[derive(Debug)]

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
+use super::GIVE_UP;
 use super::failure::{Complaint, Failure};
-use super::trouble::is_too_long;
 
 /// How often a prompt is sent at most.
 const ATTEMPTS: u32 = 6;
-
-/// How long all attempts and pauses may take together.
-pub(super) const GIVE_UP: Duration = Duration::from_secs(600);
 
 /// The first pause, and the longest; each is twice the one before.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -88,17 +85,10 @@ fn is_passing(failure: &Failure) -> bool {
 
 fn may_pass(complaint: &Complaint) -> bool {
     // The same prompt is as long the next time, whatever the status says.
-    if is_out_of_credit(complaint) || is_too_long(complaint) {
+    if complaint.is_out_of_credit() || complaint.is_too_long() {
         return false;
     }
     complaint.should_retry.unwrap_or(matches!(complaint.status, 408 | 409 | 429 | 500..=599))
-}
-
-/// Tells whether money is what is missing: no time to wait helps.
-pub(super) fn is_out_of_credit(complaint: &Complaint) -> bool {
-    let words =
-        ["insufficient_quota", "credit balance", "billing", "spend_limit", "exceeded your current quota"];
-    complaint.status == 402 || matches!(complaint.status, 400 | 403 | 429) && complaint.mentions(&words)
 }
 
 /// Tells whether the whole team should leave the service alone.

@@ -3,7 +3,6 @@
 use teamd_shared::model_spec::Provider;
 
 use super::failure::{Complaint, Failure};
-use super::retry::is_out_of_credit;
 use super::span;
 use crate::model::ModelError;
 
@@ -221,8 +220,8 @@ fn complained(complaint: &Complaint, about: &About<'_>) -> ModelError {
     let (provider, said) = (about.provider.as_str(), complaint.to_string());
     let variable = about.has_key.unwrap_or_else(|| key_variable(about.provider));
     ModelError::Trouble(match complaint.status {
-        _ if is_too_long(complaint) => return ModelError::TooLong(said),
-        _ if is_out_of_credit(complaint) => Trouble::NoCredit { provider, said },
+        _ if complaint.is_too_long() => return ModelError::TooLong(said),
+        _ if complaint.is_out_of_credit() => Trouble::NoCredit { provider, said },
         401 if about.has_key.is_none() => Trouble::NoKey { provider, variable },
         401 => Trouble::WrongKey { provider, variable, said },
         403 => Trouble::Forbidden { provider, said },
@@ -237,20 +236,6 @@ fn complained(complaint: &Complaint, about: &About<'_>) -> ModelError {
         }
         _ => Trouble::Refused { provider, said },
     })
-}
-
-/// Tells whether the conversation does not fit the model any more, as each service says it.
-pub(super) fn is_too_long(complaint: &Complaint) -> bool {
-    let words = [
-        "context_length_exceeded",
-        "prompt is too long",
-        "maximum context length",
-        "exceed context limit",
-        "exceeds the available context size",
-        "exceed_context_size",
-        "context window",
-    ];
-    complaint.status == 413 || matches!(complaint.status, 400 | 422 | 500) && complaint.mentions(&words)
 }
 
 /// The variable in which the key of a provider is expected.

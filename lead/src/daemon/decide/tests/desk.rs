@@ -226,21 +226,7 @@ pub(super) fn environment(number: u8) -> Environment {
 }
 
 pub(super) fn order(who: &str) -> SpawnOrder {
-    SpawnOrder {
-        name: name(who),
-        role: None,
-        prompt: None,
-        model: None,
-        workspace: None,
-        plan: false,
-        approve_by: None,
-        instructions: None,
-        sandbox: None,
-        limits: None,
-        restart: None,
-        resume: false,
-        environment: environment(1),
-    }
+    SpawnOrder::new(name(who), environment(1))
 }
 
 pub(super) fn shutdown(who: &str, force_after: Option<f64>) -> Command {

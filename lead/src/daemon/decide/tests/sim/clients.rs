@@ -90,19 +90,12 @@ impl World {
         let before = self.promises.fold.members.get(&name);
         let resume = before.is_some() && self.rng.one_in(2);
         let order = SpawnOrder {
-            name,
-            role: None,
             prompt: (!resume).then(|| "begin".to_owned()),
             model: self.rng.one_in(12).then(|| "nonsense".to_owned()),
-            workspace: None,
             plan: self.rng.one_in(2),
-            approve_by: None,
-            instructions: None,
-            sandbox: None,
-            limits: None,
             restart: self.rng.one_in(4).then_some(Restart::Never),
             resume,
-            environment: environment(u32::try_from(client.connection).unwrap()),
+            ..SpawnOrder::new(name, environment(u32::try_from(client.connection).unwrap()))
         };
         let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
         Event::Spawn(client, Box::new(order), facts)

@@ -1,12 +1,13 @@
 //! What confining costs a command: `bash -c true` under its keeper in each sandbox, beside `bash -c true` alone.
 
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Effort;
 use crate::figure::{Figure, Sample, time};
@@ -22,7 +23,7 @@ const SANDBOXES: [(&str, &str, &str, Duration); 3] = [
 pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     let scratch = tempfile::tempdir().unwrap();
     let workspace = scratch.path().canonicalize().unwrap();
-    for folder in ["work", "work/.team", "temp", "home", "home/.ssh"] {
+    for folder in ["work", "work/.team", "work/.git", "work/.git/hooks", "temp", "home", "home/.ssh"] {
         std::fs::create_dir(workspace.join(folder)).unwrap();
     }
     let (mut bare, mut confined) = (Sample::default(), SANDBOXES.map(|_| Sample::default()));
@@ -58,12 +59,23 @@ fn keep(workspace: &Path, namespaces: &str) -> Duration {
     let policy = json!({
         "layers": {"namespaces": namespaces, "landlock": 7, "seccomp": true},
         "workspace": at("work"), "temp": at("temp"), "private_tmp": false, "writable": [at("temp"), at("work")],
-        "read_only": [at("work/.team")], "placeholders": [], "pinned": [], "hidden": [at("home/.ssh")], "network": true,
+        "known": [], "read_only": [at("work/.git/hooks"), at("work/.git/config")], "placeholders": [at("work/team.toml")],
+        "empty": [at("work/.git/hooks")], "absent": [], "read_only_files": [], "place_lock": at("work/.team/places"),
+        "pinned": [at("work/.git")], "hidden": [at("home/.ssh"), at("work/.team")], "sealed": [at("work/.team")],
+        "network": true,
     });
-    let (_ours, theirs) = UnixStream::pair().unwrap();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
     let mut keeper = Command::new(env!("CARGO_BIN_EXE_team-worker"));
-    keeper.args(["keeper", "--policy", &policy.to_string(), "--", "true"]).current_dir(at("work"));
-    timed(keeper.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::null()))
+    keeper.args(["keeper", "--policy", &policy.to_string(), "--", "true"]).env_clear().current_dir("/");
+    keeper.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::null());
+    let took = timed(&mut keeper);
+    drop(keeper);
+    // A command that was refused is quick, too.
+    let mut report = String::new();
+    ours.read_to_string(&mut report).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report, json!({"code": 0, "signal": null, "because": "exited"}), "{namespaces}");
+    took
 }
 
 fn timed(command: &mut Command) -> Duration {

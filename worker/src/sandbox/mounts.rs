@@ -58,18 +58,22 @@ pub(super) fn build(policy: &Policy) -> Done {
         let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
         mount_bind_recursive(&itself, &itself).map_err(cannot("mount", path))?;
     }
+    let files = policy.read_only_files.iter().filter(|path| is_file(path));
+    let protected: Vec<_> = policy.read_only.iter().filter(|path| is_plain(path)).chain(files).collect();
+    for &path in &protected {
+        mount_bind_recursive(path, path).map_err(cannot("mount", path))?;
+    }
     let tmp = PathBuf::from("/tmp");
-    let writable = || policy.writable.iter().chain(policy.private_tmp.then_some(&tmp));
-    make_read_only(|mounted| !writable().any(|path| mounted.starts_with(path)))?;
+    let writable: Vec<_> = policy.writable.iter().chain(policy.private_tmp.then_some(&tmp)).collect();
+    // Once for all: to list the mounts costs more than to make them.
+    make_read_only(|mounted| {
+        let below = |paths: &[&PathBuf]| paths.iter().any(|path| mounted.starts_with(path));
+        !below(&writable) || below(&protected)
+    })?;
     for path in &policy.hidden {
         hide(path, devices.first())?;
     }
     build_devices(&devices)?;
-    let files = policy.read_only_files.iter().filter(|path| is_file(path));
-    for path in policy.read_only.iter().filter(|path| is_plain(path)).chain(files) {
-        mount_bind_recursive(path, path).map_err(cannot("mount", path))?;
-        make_read_only(|mounted| mounted.starts_with(path))?;
-    }
     // Not even root writes to the kernel there, and only processes of the command are seen.
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(cannot("mount", "/proc"))?;

@@ -83,8 +83,10 @@ fn keep(workspace: &Path, namespaces: &str) -> Duration {
     let policy = json!({
         "layers": {"namespaces": namespaces, "landlock": 7, "seccomp": true},
         "workspace": at("work"), "temp": at("temp"), "private_tmp": false, "writable": [at("temp"), at("work")],
-        "known": [], "read_only": [at("work/.git/hooks"), at("work/.git/config")], "placeholders": [at("work/team.toml")],
-        "empty": [at("work/.git/hooks")], "absent": [], "read_only_files": [], "place_lock": at("work/.team/places"),
+        "known": [], "protected": [
+            {"path": at("work/team.toml"), "guard": "Placeholder"}, {"path": at("work/.git/hooks"), "guard": "MadeEmpty"},
+        ],
+        "place_lock": at("work/.team/places"),
         "pinned": [at("work/.git")], "hidden": [at("home/.ssh"), at("work/.team")], "sealed": [at("work/.team")],
         "network": true,
     });

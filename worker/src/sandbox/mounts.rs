@@ -17,7 +17,7 @@ use rustix::mount::{
 };
 
 use super::known::open_itself;
-use super::policy::Policy;
+use super::policy::{Guard, Policy};
 
 /// The devices of a command: those that hold nothing of the machine.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -58,8 +58,11 @@ pub(super) fn build(policy: &Policy) -> Done {
         let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
         mount_bind_recursive(&itself, &itself).map_err(cannot("mount", path))?;
     }
-    let files = policy.read_only_files.iter().filter(|path| is_file(path));
-    let protected: Vec<_> = policy.read_only.iter().filter(|path| is_plain(path)).chain(files).collect();
+    let protected = policy.protected.iter().filter(|it| match it.guard {
+        Guard::IfFile => is_file(&it.path),
+        _ => is_plain(&it.path),
+    });
+    let protected: Vec<_> = protected.map(|it| &it.path).collect();
     for &path in &protected {
         mount_bind_recursive(path, path).map_err(cannot("mount", path))?;
     }

@@ -17,6 +17,7 @@ pub mod member;
 pub mod message;
 pub mod model_spec;
 pub mod name;
+pub mod place;
 pub mod position;
 pub mod process;
 pub mod request;

@@ -16,6 +16,7 @@ use super::control_server::{Birth, Came, Input, WorkerHere};
 use super::dispatcher::Dispatcher;
 use super::event::{Client, Event, Life, SpawnFacts};
 use super::lead_inbox::Piece;
+use super::named;
 use super::supervisor::{How, life_lock_holder, see_off};
 
 impl Dispatcher {
@@ -78,7 +79,11 @@ impl Dispatcher {
                 self.connections.reply(client, Ok(Done::Pong { pid, team_name, version, stopping }));
                 None
             }
-            Command::Spawn(order) => {
+            Command::Spawn(mut order) => {
+                if let Err(refusal) = named::settle(&mut order, &self.team, &self.dir) {
+                    self.connections.reply(client, Err(refusal));
+                    return None;
+                }
                 let name = &order.name;
                 let lead_inbox = match lead_begins_at(&self.dir, &order) {
                     Ok(position) => position,

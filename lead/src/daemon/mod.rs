@@ -22,6 +22,7 @@ mod lead_inbox;
 mod live;
 mod lock;
 mod mend;
+mod named;
 mod peer;
 mod perform;
 mod reconcile;

@@ -30,6 +30,7 @@ use tokio::sync::mpsc;
 
 use super::confinement::Confinement;
 use super::event::{Ended, Event, Life};
+use super::named::can_work;
 
 /// The live processes, by life.
 #[derive(Debug)]
@@ -84,8 +85,7 @@ impl Supervisor {
             return Err("the team directory was moved: `teamd stop` here, and `teamd start` there".to_owned());
         }
         inbox::create(&self.dir, &member.name).map_err(|e| e.to_string())?;
-        std::fs::read_dir(&member.workspace)
-            .map_err(|why| format!("cannot work in {}: {why}", member.workspace))?;
+        can_work(member)?;
         let log = self.log(&member.name)?;
         let (ours, theirs) = control::pair().map_err(|e| format!("cannot make its connection: {e}"))?;
         let mut command = Command::new(&self.worker);

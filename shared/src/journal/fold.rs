@@ -1,6 +1,7 @@
 //! The fold: the state of a team is what its journal says, line by line.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
 
 use super::{
     Daemon, Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, TeamEvent, Tell, VERSION,
@@ -29,6 +30,9 @@ pub struct Team {
     /// The last life of each name that was forgotten: a name that comes back goes on counting, so that nothing
     /// that was written about an earlier life ever fits a later one.
     forgotten: BTreeMap<Name, u32>,
+    /// Where tools of a member may or might write, or once could: each workspace, and each path that was allowed by name;
+    /// of whom it was first. What they have made stays when a member is forgotten.
+    territory: BTreeMap<PathBuf, Name>,
     /// All requests that were ever asked.
     pub requests: BTreeMap<RequestId, Request>,
     /// The highest `done` of a line.
@@ -115,6 +119,11 @@ impl Team {
         Ok(())
     }
 
+    /// Returns where tools of any member, also of one that was forgotten, may or once could write, and whose they are.
+    pub fn territory(&self) -> impl Iterator<Item = (&Path, &Name)> {
+        self.territory.iter().map(|(path, name)| (path.as_path(), name))
+    }
+
     /// Says that the effects of all lines up to `seq` are complete. It stands in the next line that is written.
     pub fn mark_done(&mut self, seq: u64) {
         self.done = self.done.max(seq);
@@ -131,6 +140,11 @@ impl Team {
         }
         for id in &record.expired {
             self.expire(line, id, "the member ended or was spawned afresh");
+        }
+        for path in std::iter::once(&record.member.workspace).chain(&record.member.sandbox.writable) {
+            if !self.territory.contains_key(Path::new(path)) {
+                self.territory.insert(path.into(), name.clone());
+            }
         }
         if record.event == MemberEvent::Forgotten {
             self.forgotten.insert(name.clone(), record.member.incarnation);

@@ -71,19 +71,25 @@ impl Spawner {
     }
 
     /// Returns where a teammate works: where the call says, else where the file does, else where the lead agent does.
+    ///
+    /// The links of what a person names are for the daemon to follow, which knows the ones that a tool can have made;
+    /// those of what the call names are followed here, and lead to nothing but what is the lead agent's own.
     fn workspace(&self, asked: Option<&str>, in_file: Option<&str>, dir: &TeamDir) -> Result<String, String> {
+        // Without links as it was recorded: one that stands there now is none of its own.
         let own = Path::new(&self.workspace);
-        let in_file = in_file.map(|path| directory(own, path)).transpose()?;
-        let Some(path) = asked else { return in_file.map_or_else(|| directory(own, "."), Ok) };
+        let file_leads_to = in_file.map(|path| directory(own, path)).transpose()?;
+        let Some(path) = asked else { return Ok(in_file.unwrap_or(&self.workspace).to_owned()) };
         let named = directory(own, path)?;
-        let own = directory(own, ".")?;
-        let is_own = Path::new(&named).starts_with(&own) && !Path::new(&named).starts_with(dir.root());
-        if is_own || in_file.as_deref() == Some(named.as_str()) {
+        if let (Some(in_file), true) = (in_file, file_leads_to.as_deref() == Some(named.as_str())) {
+            return Ok(in_file.to_owned());
+        }
+        if Path::new(&named).starts_with(own) && !Path::new(&named).starts_with(dir.root()) {
             return Ok(named);
         }
         Err(format!(
-            "the workspace {path} is not in yours, {own}: leave it out, or name a directory in yours. Only a person \
-             can let a teammate work elsewhere: in team.toml, or with `teamctl spawn NAME --workspace DIR`"
+            "the workspace {path} is not in yours, {}: leave it out, or name a directory in yours. Only a person \
+             can let a teammate work elsewhere: in team.toml, or with `teamctl spawn NAME --workspace DIR`",
+            self.workspace
         ))
     }
 }

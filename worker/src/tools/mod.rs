@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use teamd_shared::environment::Environment;
-use teamd_shared::member::{Gate, Sandbox};
+use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
 use teamd_shared::sandbox::Layers;
 use teamd_shared::team_dir::TeamDir;
@@ -50,6 +50,14 @@ impl Outcome {
     /// Makes the outcome of a call that did not.
     pub(crate) fn error(content: impl Into<String>) -> Self {
         Self { content: content.into(), is_error: true }
+    }
+
+    /// Puts a note before what the model is told.
+    fn after(mut self, note: Option<String>) -> Self {
+        if let Some(note) = note {
+            self.content.insert_str(0, &note);
+        }
+        self
     }
 }
 
@@ -102,9 +110,6 @@ pub(crate) enum ToolboxError {
     /// There is no place for what is temporary.
     #[error("cannot make the temporary directory of its commands: {0}")]
     Temp(std::io::Error),
-    /// Its commands may not write what they are allowed by name.
-    #[error(transparent)]
-    Writable(#[from] sandbox::writable::InTeamDir),
 }
 
 /// The tools that work on the machine.
@@ -116,6 +121,8 @@ pub(crate) struct Toolbox {
     confinement: Confinement,
     workspace: Workspace,
     background: Background,
+    /// What the model is told with its first command.
+    untold: Option<String>,
     /// Removed when the life ends, after the commands have ended: it stands last.
     _temp: TempDir,
 }
@@ -130,13 +137,14 @@ impl Toolbox {
         nix::sys::prctl::set_child_subreaper(true).map_err(ToolboxError::Subreaper)?;
         let real = workspace.real().to_owned();
         let team_dir = config.team_dir.root().to_owned();
-        let writable = sandbox::writable::find(&config.sandbox.writable, &real, &team_dir)?;
-        let temp = temp_dir(&config, &writable).map_err(ToolboxError::Temp)?;
-        let learn = |path: &Path| Known::learn(path).map_err(ToolboxError::Temp);
-        let known = writable.iter().map(PathBuf::as_path).chain([real.as_path(), temp.path()]);
-        let known = known.map(learn).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+        let writable = sandbox::writable::take(&config.sandbox.writable, &team_dir);
+        let temp = temp_dir(&config, &writable.paths).map_err(ToolboxError::Temp)?;
+        let mut known = writable.known;
+        for path in [real.as_path(), temp.path()] {
+            known.extend(Known::learn(path).map_err(ToolboxError::Temp)?);
+        }
         let places = sandbox::Surroundings {
-            writable,
+            writable: writable.paths,
             known,
             workspace: real,
             team_dir,
@@ -153,6 +161,7 @@ impl Toolbox {
         Ok(Self {
             surroundings,
             places,
+            untold: untold(&config.sandbox, &writable.lost),
             sandbox: config.sandbox,
             confinement: config.confinement,
             workspace,
@@ -199,7 +208,7 @@ impl Toolbox {
             }
             Call::Sleep { seconds } => {
                 let until = Instant::now() + Duration::from_secs_f64(seconds);
-                return Running(State::Sleep { until, seconds });
+                return Running::new(State::Sleep { until, seconds });
             }
             Call::SendMessage { .. }
             | Call::ReadInbox
@@ -207,7 +216,7 @@ impl Toolbox {
             | Call::PlanApproval { .. }
             | Call::Lead(_) => Outcome::error("this tool is not run here"),
         };
-        Running(State::Done(outcome))
+        Running::new(State::Done(outcome))
     }
 
     fn start_bash(
@@ -219,10 +228,11 @@ impl Toolbox {
     ) -> Result<Running, String> {
         let policy = self.policy(gate)?;
         let job = kept::Job { command, timeout, policy: policy.as_ref() };
-        Ok(Running(match background {
+        let state = match background {
             true => State::Done(self.background.start(&self.surroundings, &self.places.temp, job)?),
             false => State::Bash(Box::new(Foreground::start(&self.surroundings, job)?)),
-        }))
+        };
+        Ok(Running { state, note: self.untold.take() })
     }
 
     /// Ends the commands in the background and all that they started; returns when that is gone.
@@ -240,6 +250,12 @@ impl Toolbox {
     pub(crate) fn reap_strays(&mut self) {
         kept::sweep_strays();
     }
+}
+
+/// What is told of what is allowed by name and may not be written all the same; none, where that changes nothing.
+fn untold(sandbox: &Sandbox, lost: &[String]) -> Option<String> {
+    let changes = sandbox.mode == SandboxMode::WorkspaceWrite && !lost.is_empty();
+    changes.then(|| format!("[allowed by name, but not writable in this life: {}]\n", lost.join("; ")))
 }
 
 /// A place that this user alone enters, and that only this teammate uses.
@@ -276,7 +292,11 @@ fn variable(environment: &Environment, name: &str) -> Option<PathBuf> {
 
 /// A call that has been started. If it is dropped, it is ended, but nobody waits for that.
 #[derive(Debug)]
-pub(crate) struct Running(State);
+pub(crate) struct Running {
+    state: State,
+    /// What stands before the outcome.
+    note: Option<String>,
+}
 
 #[derive(Debug)]
 enum State {
@@ -286,19 +306,24 @@ enum State {
 }
 
 impl Running {
+    fn new(state: State) -> Self {
+        Self { state, note: None }
+    }
+
     /// Waits for the outcome; all that the call started (but in the background) is gone then.
     ///
     /// Cancel safe: may be dropped halfway and called again.
     pub(crate) async fn finish(&mut self) -> Outcome {
-        let outcome = match &mut self.0 {
-            State::Done(outcome) => return outcome.clone(),
+        let outcome = match &mut self.state {
+            State::Done(outcome) => outcome.clone(),
             State::Sleep { until, seconds } => {
                 sleep_until(*until).await;
                 Outcome::ok(format!("slept {seconds} s"))
             }
             State::Bash(command) => command.finish().await,
         };
-        self.0 = State::Done(outcome.clone());
+        let outcome = outcome.after(self.note.take());
+        self.state = State::Done(outcome.clone());
         outcome
     }
 
@@ -306,10 +331,11 @@ impl Running {
     ///
     /// The outcome tells why, unless the call had ended by itself.
     pub(crate) async fn cancel(self, why: &str) -> Outcome {
-        match self.0 {
+        let outcome = match self.state {
             State::Done(outcome) => outcome,
             State::Sleep { .. } => Outcome::error(format!("[{why}]")),
             State::Bash(command) => command.cancel(why).await,
-        }
+        };
+        outcome.after(self.note)
     }
 }

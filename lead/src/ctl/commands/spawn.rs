@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde_json::json;
 use teamd_shared::config::RosterMember;
 use teamd_shared::control::{Await, Command, Done, SpawnOrder};
@@ -10,6 +12,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::member::{Limits, SandboxMode, Status};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
+use teamd_shared::place::open_itself;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::team_file::resolve::{Asked, Flags, ModelFrom, Resolved, missing_key, resolve};
 
@@ -29,7 +32,7 @@ const LOG_LINES: usize = 10;
 pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
     let dir = context.dir()?;
     let environment = Environment::of_self();
-    let resolved = settle(context, &dir, (&args.name, &flags(&dir, &args)?), &environment)?;
+    let resolved = settle(context, &dir, (&args.name, &flags(&args)?), &environment)?;
     let built_in = resolved.model_from == ModelFrom::Default;
     if let Some(prompt) = &resolved.prompt {
         text::note_if_cut(context, prompt, "prompt");
@@ -110,7 +113,7 @@ pub(in crate::ctl) fn settle(
     Ok(resolved)
 }
 
-fn flags(dir: &TeamDir, args: &Spawn) -> Result<Flags, CommandError> {
+fn flags(args: &Spawn) -> Result<Flags, CommandError> {
     let prompt = match (&args.prompt, &args.prompt_file) {
         (Some(text), _) => Some(text.clone()),
         (None, Some(path)) => Some(text::from_file(path)?),
@@ -126,23 +129,22 @@ fn flags(dir: &TeamDir, args: &Spawn) -> Result<Flags, CommandError> {
         restart: args.restart,
         sandbox: args.sandbox,
         no_network: args.no_network,
-        writable: args.writable.iter().map(|path| writable(dir, path)).collect::<Result<_, _>>()?,
+        writable: args.writable.iter().map(|path| writable(path)).collect::<Result<_, _>>()?,
         limits: Limits { max_turns: args.max_turns, max_tokens: args.max_tokens },
         ca: args.ca.as_deref().map(authorities).transpose()?,
         resume: args.resume,
     })
 }
 
-/// Makes a path absolute that commands may write.
-fn writable(dir: &TeamDir, path: &Path) -> Result<String, CommandError> {
+/// Makes a path absolute that commands may write. Its links are for the daemon to follow: it knows which ones a tool
+/// can have made.
+fn writable(path: &Path) -> Result<String, CommandError> {
     let bad = |why: String| {
         CommandError::new(ExitCode::Usage, format!("--writable {} {why}", path.display()))
             .hint("name a directory or a file that exists, outside the team directory")
     };
-    let absolute = path.canonicalize().map_err(|error| bad(format!("cannot be used: {error}")))?;
-    if absolute.starts_with(dir.root()) {
-        return Err(bad("is in the team directory, which no command of a teammate may write".to_owned()));
-    }
+    let absolute = std::path::absolute(path).and_then(|absolute| absolute.metadata().map(|_| absolute));
+    let absolute = absolute.map_err(|error| bad(format!("cannot be used: {error}")))?;
     absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
 }
 
@@ -166,14 +168,17 @@ fn authorities(named: &Path) -> Result<String, CommandError> {
     absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
 }
 
-/// Makes the workspace absolute: the daemon has another current directory.
+/// Makes the workspace absolute: the daemon has another current directory. Its links are for the daemon to follow: it
+/// knows which ones a tool can have made.
 pub(in crate::ctl) fn workspace(path: &Path) -> Result<String, CommandError> {
     let bad = |why: String| {
         CommandError::new(ExitCode::Failed, format!("the workspace {} {why}", path.display()))
             .hint("name a directory that exists, or make it first")
     };
-    let absolute = path.canonicalize().map_err(|error| bad(format!("cannot be used: {error}")))?;
-    if !absolute.is_dir() {
+    let absolute = std::path::absolute(path);
+    let found = absolute.and_then(|absolute| absolute.metadata().map(|found| (absolute, found)));
+    let (absolute, found) = found.map_err(|error| bad(format!("cannot be used: {error}")))?;
+    if !found.is_dir() {
         return Err(bad("is not a directory".to_owned()));
     }
     absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
@@ -237,6 +242,15 @@ fn tell(context: &Context, dir: &TeamDir, name: &Name, built_in: bool) -> Result
             "no model is named and no key is set: {name} runs the built-in `script` model, which does what lines such as `/bash make` say"
         ));
     }
+    let writes = |member: &&&RosterMember| member.sandbox.mode == SandboxMode::WorkspaceWrite;
+    for path in this.iter().filter(writes).flat_map(|member| &member.sandbox.writable) {
+        if open_itself(Path::new(path), OFlags::PATH).is_err_and(|errno| errno == Errno::LOOP) {
+            let path = escape::line(path);
+            context.out.note(format_args!(
+                "the commands of {name} may not write {path} in this life: a symbolic link stands on the way to it, and none did when it was named"
+            ));
+        }
+    }
     if this.iter().any(|member| member.sandbox.mode == SandboxMode::Off) {
         context.out.note(format_args!(
             "the commands of {name} are not confined (sandbox off): they may do whatever you may"
@@ -270,15 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_written_is_there_and_outside_of_the_team_directory() {
+    fn what_may_be_written_is_there_and_its_links_are_not_followed_here() {
         let scratch = tempfile::tempdir().unwrap();
-        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
-        let shown = scratch.path().canonicalize().unwrap();
-        assert_eq!(writable(&dir, &scratch.path().join(".team/..")).unwrap(), shown.to_str().unwrap());
-        for bad in [".team", ".team/inbox", "nowhere"] {
-            let error = writable(&dir, &scratch.path().join(bad)).unwrap_err();
-            assert_eq!(error.code(), ExitCode::Usage, "{bad}");
-        }
+        let link = scratch.path().join("link");
+        std::os::unix::fs::symlink("/", &link).unwrap();
+        assert_eq!(writable(&link).as_deref(), Ok(link.to_str().unwrap()));
+        assert_eq!(workspace(&link).as_deref(), Ok(link.to_str().unwrap()));
+        let error = writable(&scratch.path().join("nowhere")).unwrap_err();
+        assert_eq!(error.code(), ExitCode::Usage);
     }
 
     #[test]

@@ -1,0 +1,201 @@
+//! What an order names by paths: where a teammate works, and what it may write besides.
+//!
+//! Each is looked up once, here, when it is first named, and recorded as it lies on the machine: absolute and without
+//! links. No later life looks it up again, and none is led elsewhere by a link that was made since. Never follows a link
+//! that a tool of any member can have made: such a link would say what others may write.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use teamd_shared::control::{Refusal, RefusalCode, SpawnOrder};
+use teamd_shared::journal::Team;
+use teamd_shared::member::Member;
+use teamd_shared::name::Name;
+use teamd_shared::place::open_itself;
+use teamd_shared::team_dir::TeamDir;
+
+/// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
+const MAX_LINKS: u32 = 40;
+
+/// Puts what lies on the machine in the place of what an order names. What the life before has already stays as it was
+/// recorded.
+///
+/// # Errors
+/// What cannot be looked up, leads through a link that a tool can have made, or lies in the team directory.
+pub(super) fn settle(order: &mut SpawnOrder, team: &Team, dir: &TeamDir) -> Result<(), Refusal> {
+    let before = team.members.get(&order.name).map(|state| &state.record).filter(|_| order.resume);
+    let search = Search { name: order.name.clone(), team_dir: dir.root() };
+    let mut guarded = Guarded::of(team);
+    if let Some(named) = order.workspace.take_if(|named| before.is_none_or(|it| it.workspace != *named)) {
+        order.workspace = Some(search.find("work in", &named, &guarded)?);
+    }
+    let Some(sandbox) = &mut order.sandbox else { return Ok(()) };
+    let workspace = order.workspace.as_deref().or(before.map(|it| it.workspace.as_str()));
+    guarded.add(workspace.map_or_else(|| dir.workspace(), PathBuf::from), &order.name);
+    let is_recorded = |path: &String| before.is_some_and(|it| it.sandbox.writable.contains(path));
+    let find = |guarded: &Guarded| -> Result<Vec<String>, Refusal> {
+        let found = sandbox.writable.iter().map(|path| match is_recorded(path) {
+            true => Ok(path.clone()),
+            false => search.find("write", path, guarded),
+        });
+        found.collect()
+    };
+    // A link in what is named by one path says nothing of where another one leads, either.
+    for path in find(&guarded)? {
+        guarded.add(path.into(), &order.name);
+    }
+    let mut found = find(&guarded)?;
+    let mut seen = std::collections::HashSet::new();
+    found.retain(|path| seen.insert(path.clone()));
+    sandbox.writable = found;
+    Ok(())
+}
+
+/// Makes sure that a member can begin where it was recorded to work.
+///
+/// # Errors
+/// Why not. Fits behind "error: ".
+pub(super) fn can_work(member: &Member) -> Result<(), String> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    match open_itself(Path::new(&member.workspace), flags) {
+        Ok(_) => Ok(()),
+        Err(Errno::LOOP) => Err(format!(
+            "a symbolic link stands on the way to the workspace {}, and none did when it was named, so a tool can have made \
+             it: remove the link, or name the workspace anew (`teamctl spawn {} --resume --workspace DIR`)",
+            member.workspace, member.name
+        )),
+        Err(errno) => Err(format!("cannot work in {}: {errno}", member.workspace)),
+    }
+}
+
+/// Where tools write, and whose they are.
+struct Guarded(Vec<(PathBuf, Name)>);
+
+impl Guarded {
+    fn of(team: &Team) -> Self {
+        Self(team.territory().map(|(path, name)| (path.to_owned(), name.clone())).collect())
+    }
+
+    fn add(&mut self, path: PathBuf, name: &Name) {
+        self.0.push((path, name.clone()));
+    }
+
+    /// Returns where tools can have made what stands there. What is named itself they cannot replace: that takes the
+    /// right to write in what lies above.
+    fn around(&self, link: &Path) -> Option<&(PathBuf, Name)> {
+        self.0.iter().find(|(folder, _)| link != folder && link.starts_with(folder))
+    }
+}
+
+/// Why a path leads nowhere that may be used.
+#[derive(Debug)]
+enum Lost {
+    Relative,
+    /// A link on its way that a tool can have made.
+    Made {
+        link: PathBuf,
+        folder: PathBuf,
+        whose: Name,
+    },
+    Io(io::Error),
+}
+
+impl From<io::Error> for Lost {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+struct Search<'a> {
+    name: Name,
+    team_dir: &'a Path,
+}
+
+impl Search<'_> {
+    fn find(&self, doing: &str, named: &str, guarded: &Guarded) -> Result<String, Refusal> {
+        let who = who(&self.name);
+        let refuse = |why: String, hint: String| {
+            Refusal::new(RefusalCode::Usage, format!("{who} cannot {doing} {named}: {why}")).hint(hint)
+        };
+        let found = follow(Path::new(named), guarded).map_err(|lost| match lost {
+            Lost::Relative => refuse("it is not absolute".to_owned(), "name an absolute path".to_owned()),
+            Lost::Made { link, folder, whose } => refuse(
+                format!(
+                    "{} is a symbolic link in {}, where the tools of {} may write or once could, so one of them can have made it",
+                    link.display(),
+                    folder.display(),
+                    self::who(&whose)
+                ),
+                format!(
+                    "see where it leads (`readlink -f {}`), and name that instead, if it is what you mean",
+                    link.display()
+                ),
+            ),
+            Lost::Io(error) => refuse(error.to_string(), "name what can be looked up, or mend it first".to_owned()),
+        })?;
+        if found.starts_with(self.team_dir) {
+            let hint = "name something outside of it, with --workspace, --writable or in team.toml";
+            return Err(refuse(
+                "it lies in the team directory, which no tool touches".to_owned(),
+                hint.to_owned(),
+            ));
+        }
+        found.into_os_string().into_string().map_err(|found| {
+            let why = format!("it leads to {}, which is not UTF-8", found.display());
+            refuse(why, "rename that, or name something else".to_owned())
+        })
+    }
+}
+
+fn who(name: &Name) -> &str {
+    if *name == Name::lead() { "the lead agent" } else { name.as_str() }
+}
+
+/// Follows every link but those that tools can have made. What is missing stays as it is named: it may be made later.
+fn follow(path: &Path, guarded: &Guarded) -> Result<PathBuf, Lost> {
+    if !path.is_absolute() {
+        return Err(Lost::Relative);
+    }
+    let mut ahead: VecDeque<OsString> = path.components().map(of_component).collect();
+    let (mut here, mut links) = (PathBuf::from("/"), 0);
+    while let Some(name) = ahead.pop_front() {
+        if name == ".." {
+            here.pop();
+            continue;
+        }
+        // Of an absolute name, `join` takes that alone.
+        let next = here.join(&name);
+        let is_link = match next.symlink_metadata() {
+            Ok(found) => found.is_symlink(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error.into()),
+        };
+        if !is_link {
+            here = next;
+            continue;
+        }
+        if let Some((folder, whose)) = guarded.around(&next) {
+            return Err(Lost::Made { folder: folder.clone(), whose: whose.clone(), link: next });
+        }
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(Lost::Io(Errno::LOOP.into()));
+        }
+        let target = std::fs::read_link(&next)?;
+        for part in target.components().rev().filter(|part| *part != Component::CurDir) {
+            ahead.push_front(of_component(part));
+        }
+    }
+    Ok(here)
+}
+
+fn of_component(part: Component<'_>) -> OsString {
+    part.as_os_str().to_owned()
+}
+
+#[cfg(test)]
+mod tests;

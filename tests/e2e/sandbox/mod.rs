@@ -6,6 +6,7 @@
 mod closed;
 mod commands;
 mod loader;
+mod named;
 mod ordinary;
 mod outside;
 mod places;

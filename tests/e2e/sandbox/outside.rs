@@ -252,9 +252,12 @@ fn what_is_allowed_by_name_is_found_once_and_by_no_link_of_a_tool() {
             /bash echo x > ~/planted && echo BROKEN; [ -L own ] && echo x > own/planted && echo BROKEN; true";
         let results = team.does("bob", orders);
         assert_eq!(results[0]["content"], "x", "{with:?} {results:?}");
-        // Another life finds it anew.
+        // It is not found anew by another life, and by none that begins afresh.
         team.teamctl(["shutdown", "bob"]).ok();
-        team.teamctl(["spawn", "bob"]).ok();
+        works(&team, &["[ -L own ] || { rmdir own && ln -s ~ own; }"]);
+        let refused = team.teamctl(["spawn", "bob"]).exits(2).stderr;
+        assert!(refused.contains("own is a symbolic link in"), "{with:?} {refused}");
+        team.teamctl(["spawn", "bob", "--resume"]).ok();
         team.does(
             "bob",
             "/bash echo x > ~/planted && echo BROKEN; [ -L own ] && echo x > own/planted && echo BROKEN; true",

@@ -355,6 +355,15 @@ mod tests {
         assert_eq!(workspace(&spawner, None), Ok(at("apart")));
         assert_eq!(workspace(&spawner, Some("../apart")), Ok(at("apart")));
         assert!(workspace(&spawner, Some("..")).is_err());
+        // What a link of the file stands for is for the daemon to find out; what is its own is not found anew.
+        team_file(&scratch, "[members.alice]\nworkspace = \"own/link\"\n");
+        assert!(workspace(&spawner, None).unwrap().ends_with("/own/link"));
+        assert!(workspace(&spawner, Some("link")).unwrap().ends_with("/own/link"));
+        team_file(&scratch, "sandbox.mode = \"off\"\n");
+        std::fs::rename(root.join("own"), root.join("gone")).unwrap();
+        std::os::unix::fs::symlink("apart", root.join("own")).unwrap();
+        assert_eq!(workspace(&spawner, None), Ok(at("own")));
+        assert!(workspace(&spawner, Some(".")).unwrap_err().contains("is not in yours"));
         let sandbox = |spawner: &Spawner| ordered(spawner, None).unwrap().sandbox.unwrap();
         assert_eq!(
             (sandbox(&spawner).mode, sandbox(&spawner).no_network),

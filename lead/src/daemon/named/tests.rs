@@ -1,6 +1,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use serde_json::{Value, json};
+use teamd_shared::environment::Environment;
+use teamd_shared::journal::Line;
+use teamd_shared::member::{Sandbox, SandboxMode};
+use teamd_shared::position::Position;
+
 use super::*;
 
 /// What may be written by whom, in a scratch directory.
@@ -73,4 +79,110 @@ fn what_is_missing_stays_as_it_is_named_and_a_circle_leads_nowhere() {
     assert_eq!(scene.find("dangling/x").as_deref(), Ok("cache/later/x"));
     assert!(scene.find("circle").unwrap_err().contains("Io"), "{:?}", scene.find("circle"));
     assert!(matches!(follow(Path::new("relative"), &scene.guarded), Err(Lost::Relative)));
+}
+
+/// A team in a scratch directory, and what its journal says of where its members are.
+struct Recorded {
+    _folder: tempfile::TempDir,
+    root: PathBuf,
+    dir: TeamDir,
+    team: Team,
+}
+
+impl Recorded {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let dir = TeamDir::create(&root.join(".team")).unwrap();
+        Self { _folder: folder, root, dir, team: Team::default() }
+    }
+
+    fn at(&self, path: &str) -> String {
+        self.root.join(path).to_str().unwrap().to_owned()
+    }
+
+    fn line(&mut self, event: &str, who: &str, workspace: &str, writable: &[&str]) {
+        let writable: Vec<_> = writable.iter().map(|path| self.at(path)).collect();
+        let seq = self.team.seq + 1;
+        let line: Value = json!({
+            "seq": seq, "at": 1.0, "done": 0, "record": "member", "event": event, "name": who, "role": "",
+            "model": "script", "workspace": self.at(workspace), "plan": false, "approve_by": "person",
+            "restart": "never", "sandbox": {"writable": writable}, "incarnation": 1, "conversation": 1,
+            "begins_at": Position::START, "phase": "crashed", "process": null, "gate": "open",
+            "ending": null, "exit": null, "spawned_at": 1.0, "updated_at": 1.0,
+        });
+        let line: Line = serde_json::from_value(line).unwrap();
+        self.team.apply(&line).unwrap();
+    }
+
+    /// What becomes of an order of `bob`: where it works and what it may write; else what is refused.
+    fn settle(
+        &self,
+        resume: bool,
+        workspace: Option<&str>,
+        writable: &[&str],
+    ) -> Result<(Option<String>, Vec<String>), String> {
+        let writable = writable.iter().map(|path| self.at(path)).collect();
+        let mut order = SpawnOrder {
+            resume,
+            workspace: workspace.map(|path| self.at(path)),
+            sandbox: Some(Sandbox { mode: SandboxMode::WorkspaceWrite, no_network: false, writable }),
+            ..SpawnOrder::new(Name::new("bob").unwrap(), Environment::default())
+        };
+        settle(&mut order, &self.team, &self.dir).map_err(|refusal| {
+            assert!(refusal.code == RefusalCode::Usage && refusal.hint.is_some(), "{refusal:?}");
+            refusal.message
+        })?;
+        Ok((order.workspace, order.sandbox.unwrap().writable))
+    }
+}
+
+#[test]
+fn what_is_recorded_is_not_looked_up_again_and_what_is_new_is() {
+    let mut team = Recorded::new();
+    for folder in ["alice", "bob", "home", "cache"] {
+        fs::create_dir(team.root.join(folder)).unwrap();
+    }
+    for link in ["alice/sub", "alice/cache", "bob/link"] {
+        symlink(team.root.join("home"), team.root.join(link)).unwrap();
+    }
+    symlink("cache", team.root.join("own")).unwrap();
+    team.line("exited", "alice", "alice", &[]);
+    team.line("exited", "bob", "alice/sub", &["alice/cache"]);
+    // The worker finds out that these are links.
+    let kept = (Some(team.at("alice/sub")), vec![team.at("alice/cache"), team.at("cache")]);
+    assert_eq!(team.settle(true, Some("alice/sub"), &["alice/cache", "own", "cache"]), Ok(kept));
+    assert_eq!(team.settle(true, None, &["own"]), Ok((None, vec![team.at("cache")])));
+    for (resume, workspace, writable) in [
+        (false, "alice/sub", &[][..]),
+        (false, "bob", &["alice/cache"]),
+        (true, "bob", &["alice/sub"]),
+        // Its own links are no better: it may have had another life there.
+        (false, "bob", &["bob/link"]),
+        (false, "home", &["bob", "bob/link"]),
+    ] {
+        let refused = team.settle(resume, Some(workspace), writable).unwrap_err();
+        assert!(refused.contains(" is a symbolic link in "), "{workspace} {writable:?}: {refused}");
+    }
+    assert_eq!(
+        team.settle(false, Some("home"), &["bob/link"]),
+        Ok((Some(team.at("home")), vec![team.at("home")]))
+    );
+    for (workspace, writable) in [(".team/inbox", &[][..]), ("bob", &["own/../.team"])] {
+        let refused = team.settle(false, Some(workspace), writable).unwrap_err();
+        assert!(refused.contains("lies in the team directory"), "{workspace} {writable:?}: {refused}");
+    }
+}
+
+#[test]
+fn what_the_tools_of_a_forgotten_teammate_have_made_is_not_forgotten() {
+    let mut team = Recorded::new();
+    fs::create_dir_all(team.root.join("cache/sub")).unwrap();
+    symlink("sub", team.root.join("cache/link")).unwrap();
+    team.line("exited", "alice", "alice", &["cache"]);
+    team.line("forgotten", "alice", "alice", &[]);
+    let refused = team.settle(false, None, &["cache/link"]).unwrap_err();
+    let folder = team.at("cache");
+    assert!(refused.starts_with("bob cannot write"), "{refused}");
+    assert!(refused.contains(&format!("link in {folder}, where the tools of alice may")), "{refused}");
 }

@@ -172,7 +172,8 @@ impl Life {
         };
         let link = Link::start(connection, self.dir, self.identity, welcome.environment);
         let (terminate, work_began) = (self.terminate, Duration::ZERO);
-        let desk = Desk { state, link, mailbox, toolbox, terminate, began, work_began, tick: began };
+        let pauses = model.pauses();
+        let desk = Desk { state, link, mailbox, toolbox, terminate, pauses, began, work_began, tick: began };
         Ok(Session {
             desk,
             model,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
-use crate::member::{ApproveBy, Doing, Gate, Limits, Restart, Sandbox, Status};
+use crate::member::{ApproveBy, Doing, Gate, Limits, Restart, Sandbox, Status, Waiting};
 use crate::name::Name;
 use crate::position::Position;
 use crate::transcript::Usage;
@@ -309,7 +309,7 @@ impl Refusal {
 }
 
 /// What a worker says of itself, at every change and on every connection.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct WorkerState {
     /// The highest word that it has acted on.
     pub acted_on: u64,
@@ -317,6 +317,8 @@ pub struct WorkerState {
     pub doing: Doing,
     /// In a few words.
     pub activity: String,
+    /// The pause in its model call, if it makes one that is worth telling.
+    pub waiting: Option<Waiting>,
     /// The plan whose verdict it waits for: any other pending plan of it expires.
     pub plan: Option<RequestId>,
     /// Whether the daemon must ring it when its inbox grows.

@@ -12,8 +12,10 @@ mod remote;
 mod script;
 mod service;
 
+use teamd_shared::member::Waiting;
 use teamd_shared::model_spec::{ModelSpec, Provider, UnknownModel};
 use teamd_shared::transcript::{Block, Cut, Event, Usage};
+use tokio::sync::watch;
 
 pub(crate) use remote::{Compaction, Persona, Remote};
 pub(crate) use script::Script;
@@ -97,6 +99,14 @@ impl Model {
         match self {
             Self::Script(script) => script.observe(event),
             Self::Remote(remote) => remote.observe(event),
+        }
+    }
+
+    /// Returns where the pause of the moment stands in which it waits for its service; none if it has no service.
+    pub(crate) fn pauses(&self) -> Option<watch::Receiver<Option<Waiting>>> {
+        match self {
+            Self::Script(_) => None,
+            Self::Remote(remote) => Some(remote.pauses()),
         }
     }
 

@@ -1,7 +1,9 @@
 //! A member's conversation with a model that is reached over HTTP: what it is told of itself, and what has happened.
 
+use teamd_shared::member::Waiting;
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Event, Usage, text_of};
+use tokio::sync::watch;
 
 use super::compaction::{self, Room};
 use super::conversation::Conversation;
@@ -50,6 +52,11 @@ impl Remote {
     pub(crate) fn new(service: Service, persona: &Persona) -> Self {
         let (conversation, room) = (Conversation::new(persona.name.clone()), Room::new(service.window()));
         Self { service, fixed: size_of(persona), persona: persona.clone(), conversation, room }
+    }
+
+    /// Returns where the pause of the moment stands.
+    pub(crate) fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
+        self.service.pauses()
     }
 
     /// Takes in the next entry.

@@ -492,6 +492,28 @@ fn a_dropped_model_call_leaves_no_trace() {
 }
 
 #[test]
+fn a_pause_in_a_model_call_is_said_until_the_call_goes_on_or_is_over() {
+    let mut state = at(At::Turn { results: true });
+    let pause = Waiting { until: 5.0, why: "overloaded (529)".to_owned() };
+    let said = |state: &State| {
+        let report = state.report(false);
+        (report.doing, report.activity, report.waiting)
+    };
+    let thinks = (Doing::Working, "thinking".to_owned(), None);
+    state.thinking();
+    state.pause(Some(pause.clone()));
+    let waits = (Doing::Working, "waiting: overloaded (529)".to_owned(), Some(pause.clone()));
+    assert_eq!(said(&state), waits);
+    state.pause(None);
+    assert_eq!(said(&state), thinks);
+    state.pause(Some(pause));
+    state.dropped();
+    assert_eq!(said(&state), thinks, "the call is over");
+    state.thinking();
+    assert_eq!(said(&state), thinks, "and this is another one");
+}
+
+#[test]
 fn the_first_reason_to_end_counts() {
     let mut state = at(At::Idle);
     state.end(End::Terminated);

@@ -12,6 +12,7 @@ mod http;
 mod ids;
 mod openai;
 mod overload;
+mod pause;
 mod retry;
 mod settings;
 mod trouble;
@@ -21,9 +22,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use teamd_shared::environment::Environment;
+use teamd_shared::member::Waiting;
 use teamd_shared::model_spec::{ModelSpec, Provider};
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::{Block, Usage};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::prompt::Prompt;
@@ -90,6 +93,11 @@ impl Service {
         self.window
     }
 
+    /// Returns where the pause of the moment stands, while a prompt is asked.
+    pub(crate) fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
+        self.http.pauses().listen()
+    }
+
     /// Asks; `heard` is told each piece of text as it comes.
     ///
     /// A call that is dropped halfway leaves nothing behind.
@@ -133,6 +141,7 @@ impl Service {
                 attempts.made(),
                 wait.as_secs_f64()
             );
+            let _told = self.http.pauses().tell(wait, &failure.brief());
             tokio::time::sleep(wait).await;
         }
     }
@@ -144,6 +153,7 @@ impl Service {
                 return Err(self.explain(Failure::Left(left), attempts));
             };
             tracing::info!("{} is overloaded: waiting {:.1} s", self.name(), wait.as_secs_f64());
+            let _told = self.http.pauses().tell(wait, "overloaded; the team leaves it alone");
             tokio::time::sleep(wait).await;
         }
         Ok(())

@@ -107,6 +107,7 @@ impl Worker {
             acted_on: self.acted_on,
             doing,
             activity: String::new(),
+            waiting: None,
             plan,
             ..WorkerState::default()
         }

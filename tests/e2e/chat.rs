@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::support::model_server::{Api, ModelServer, Reply};
 use crate::support::terminal::Terminal;
 use crate::support::{Run, Team};
 
@@ -129,6 +130,32 @@ fn an_answer_is_shown_while_it_is_given() {
     terminal.until("nk \\u{1b}[2J so");
     terminal.press("\x03");
     terminal.until("interrupted");
+    terminal.press("\x04");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn whoever_talks_sees_once_that_the_service_is_waited_for() {
+    let overloaded = || Reply::fail(529).with_header("retry-after-ms", "1200");
+    let server = ModelServer::start();
+    server.replies(overloaded()).says("first").replies(overloaded()).says("second");
+    let team = server.team();
+    let model = Api::Anthropic.model();
+    let run = team.teamctl_with(["chat", "--model", model], "go\n").ok();
+    assert_eq!(run.stderr.matches("lead: waiting ").count(), 1, "{run:?}");
+    assert_eq!(run.stdout, "first\n");
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    let mark = terminal.mark();
+    terminal.line("go on");
+    terminal.until_after(mark, "lead: waiting 2 s: overloaded (529)");
+    terminal.until_after(mark, "second");
+    assert_eq!(terminal.shown()[mark..].matches("lead: waiting ").count(), 1, "{:?}", terminal.shown());
+    // The line is gone before the next one begins.
+    let shown = terminal.shown();
+    let (_, behind) = shown.rsplit_once("overloaded (529)").unwrap();
+    let (cleared, _) = behind.split_once("second").unwrap();
+    assert!(cleared.contains("\r\u{1b}[K"), "{behind:?}");
     terminal.press("\x04");
     assert_eq!(terminal.finish(), Some(0));
 }

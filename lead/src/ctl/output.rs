@@ -191,6 +191,11 @@ pub(crate) mod tests {
     pub(crate) struct Captured(Rc<RefCell<Vec<u8>>>);
 
     impl Captured {
+        /// With what moves the cursor.
+        pub(crate) fn raw(&self) -> String {
+            String::from_utf8(self.0.borrow().clone()).unwrap()
+        }
+
         pub(crate) fn text(&self) -> String {
             anstream::adapter::strip_bytes(&self.0.borrow()).into_vec().try_into().unwrap()
         }

@@ -1,7 +1,7 @@
 //! What the worker says of itself, from what is known.
 
 use teamd_shared::control::WorkerState;
-use teamd_shared::member::{Doing, Waiting};
+use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
 use teamd_shared::request::Status;
 
@@ -59,17 +59,22 @@ impl State {
             At::Calling { activity, .. } => (Doing::Working, activity.as_str()),
             At::Turn { .. } | At::Thinking { .. } | At::Call | At::Done(_) => (Doing::Working, "thinking"),
         };
-        // One that was told late belongs to a call that is over.
+        // Beside the activity, which the lead agent is shown: a pause is for people. One that was told late belongs to a
+        // call that is over.
         let waiting = self.pause.clone().filter(|_| matches!(self.at, At::Thinking { .. }));
-        let activity = match &waiting {
-            Some(Waiting { why, .. }) => format!("waiting: {why}"),
-            None => activity.to_owned(),
-        };
         // Said from before the plan is named: a state without it would let it expire as soon as it is recorded.
         let plan = match &self.at {
             At::Plan(plan) => Some(plan.request_id.clone()),
             _ => None,
         };
-        WorkerState { acted_on: self.acted_on, doing, activity, waiting, plan, wants_ring, usage: self.usage }
+        WorkerState {
+            acted_on: self.acted_on,
+            doing,
+            activity: activity.to_owned(),
+            waiting,
+            plan,
+            wants_ring,
+            usage: self.usage,
+        }
     }
 }

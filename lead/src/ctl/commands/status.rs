@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn a_pause_in_a_model_call_is_shown_with_what_is_left_of_it() {
         let mut members = roster();
-        members[0]["activity"] = json!("waiting: overloaded (529)");
+        members[0]["activity"] = json!("thinking");
         members[0]["waiting"] = json!({"until": wall() + 17.5, "why": "overloaded (529)"});
         let (_scratch, dir) = team(&members);
         let told = "waiting 18 s: overloaded (529)";

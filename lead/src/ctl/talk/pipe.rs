@@ -4,6 +4,7 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
+use teamd_shared::clock::wall;
 use teamd_shared::message::IdleReason;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
@@ -139,7 +140,7 @@ impl<'a> Pipe<'a> {
     }
 
     async fn follow(&mut self) -> CommandResult {
-        let mut told = false;
+        let (mut told, mut pause) = (false, None);
         while !self.context.out.closed() {
             // Looked at first: what is quiet then has said all that the files hold.
             let state = quiet(&self.talk.party.name, self.talk.party.leads(), &self.begun.everybody()?);
@@ -149,6 +150,14 @@ impl<'a> Pipe<'a> {
                 Quiet::No | Quiet::Soon => {}
                 _ if !entries.is_empty() => continue,
                 state => return self.end(state),
+            }
+            let waiting = self.begun.member()?.and_then(|(member, _)| member.waiting);
+            if waiting != pause {
+                pause = waiting;
+                if let Some(pause) = &pause {
+                    let line = format!("{}: {}", self.talk.party.name, pause.told(wall()));
+                    self.context.out.aside(paint(DIM, escape::line(&line)));
+                }
             }
             if !told && !self.begun.has_daemon() {
                 told = true;

@@ -4,7 +4,8 @@ mod plans;
 
 use std::time::Duration;
 
-use teamd_shared::member::Status;
+use teamd_shared::clock::wall;
+use teamd_shared::member::{Status, Waiting};
 use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -62,6 +63,8 @@ struct Session<'a> {
     daemon: bool,
     /// Whether the agent ran at the last look.
     runs: bool,
+    /// The pause of its model call that was told.
+    pause: Option<Waiting>,
     /// The last thing that could not be read: it is said once.
     trouble: Option<CommandError>,
     done: (UnboundedSender<()>, UnboundedReceiver<()>),
@@ -93,6 +96,7 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, talk: &Talk) -> Comman
         asked: Vec::new(),
         daemon: true,
         runs: true,
+        pause: None,
         trouble: None,
         done: unbounded_channel(),
     };
@@ -295,6 +299,7 @@ impl Session<'_> {
         }
         let member = self.follow.member()?;
         let runs = member.as_ref().is_some_and(|(_, runs)| *runs);
+        self.look_at_pause(member.as_ref().and_then(|(member, _)| member.waiting.clone()).filter(|_| runs));
         if !runs && std::mem::replace(&mut self.runs, runs) {
             let how = member.map_or("forgotten", |(member, _)| match member.status {
                 status if status.is_ended() => status.as_str(),
@@ -311,6 +316,21 @@ impl Session<'_> {
         }
         self.runs = runs;
         Ok(())
+    }
+
+    /// Shows that the agent waits for the service of its model, once for each pause.
+    fn look_at_pause(&mut self, pause: Option<Waiting>) {
+        if pause == self.pause {
+            return;
+        }
+        match &pause {
+            Some(pause) => {
+                let line = format!("{}: {}", self.party.name, pause.told(wall()));
+                self.screen.passing(&escape::line(&line));
+            }
+            None => self.screen.passed(),
+        }
+        self.pause = pause;
     }
 
     fn show(&self, pieces: Vec<Piece>) -> Result<(), CommandError> {

@@ -187,6 +187,35 @@ fn a_person_is_asked_about_a_plan_on_which_the_lead_agent_called_for_a_verdict()
 }
 
 #[test]
+fn an_answer_is_told_once_and_hints_name_what_can_be_typed_here() {
+    let team = Team::started();
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    let id = team.until_planned("bob");
+    terminal.until(&format!("bob submits the plan {id}"));
+    let mark = terminal.mark();
+    terminal.line("/plans");
+    terminal.until_after(mark, "/approve ID or /reject ID TEXT answers");
+    terminal.line("/approve nowhere");
+    terminal.until_after(mark, "/plans shows the ids");
+    terminal.line("/team nobody");
+    terminal.until_after(mark, "/team shows who is there");
+    assert!(!terminal.shown()[mark..].contains("teamctl plans"), "{}", terminal.shown());
+    terminal.line(&format!("/approve {}", &id[..6]));
+    terminal.until_after(mark, &format!("the plan {id} of bob is approved"));
+    // What another terminal does is told here, and after all that was told of the first one.
+    team.teamctl(["spawn", "carol", "--plan", "--prompt", "/plan_approval Another"]).ok();
+    let other = team.until_planned("carol");
+    team.teamctl(["reject", &other]).ok();
+    terminal.until_after(mark, &format!("the plan {other} of carol is rejected"));
+    let shown = terminal.shown();
+    assert_eq!(shown[mark..].matches(&format!("the plan {id} of bob is approved")).count(), 1, "{shown}");
+    terminal.press("\x04");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
 fn a_line_that_was_begun_before_the_question_answers_nothing() {
     let team = Team::started();
     let mut terminal = Terminal::teamctl(&team, &["chat"]);

@@ -34,7 +34,7 @@ pub enum Peer {
         /// The environment that it was given: after a restart of the daemon nobody else knows it.
         environment: Option<Environment>,
         /// Where it stands.
-        state: WorkerState,
+        state: Box<WorkerState>,
     },
 }
 

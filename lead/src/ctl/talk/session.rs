@@ -5,6 +5,7 @@ mod plans;
 use std::time::Duration;
 
 use teamd_shared::clock::wall;
+use teamd_shared::id::RequestId;
 use teamd_shared::member::{Status, Waiting};
 use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -21,7 +22,7 @@ use super::slash::{self, Input, Slash};
 use super::view::{Piece, View};
 use crate::ctl::context::Context;
 use crate::ctl::escape;
-use crate::ctl::output::{Screen, paint};
+use crate::ctl::output::{Output, Screen, paint};
 use crate::ctl::render::{BAD, DIM};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -67,8 +68,13 @@ struct Session<'a> {
     pause: Option<Waiting>,
     /// The last thing that could not be read: it is said once.
     trouble: Option<CommandError>,
-    done: (UnboundedSender<()>, UnboundedReceiver<()>),
+    done: (UnboundedSender<Told>, UnboundedReceiver<Told>),
+    /// The plans of which a command has said here how they were answered.
+    told: Vec<RequestId>,
 }
+
+/// The end of a command, and the plan of which it has said how it was answered, if it has.
+type Told = Option<RequestId>;
 
 /// Talks until the person leaves.
 ///
@@ -83,7 +89,7 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, talk: &Talk) -> Comman
     let refused = |error| CommandError::new(ExitCode::Failed, format!("cannot use the terminal: {error}"));
     let (keyboard, screen) = Keyboard::open().map_err(refused)?;
     let mut session = Session {
-        context: context.printing_to(screen.output()),
+        context: context.printing_to(printer(&screen)),
         dir,
         party,
         follow: Follow::begin(dir, &party.name, PAST, context.settings.poll)?,
@@ -99,6 +105,7 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, talk: &Talk) -> Comman
         pause: None,
         trouble: None,
         done: unbounded_channel(),
+        told: Vec::new(),
     };
     session.begin(talk.last, begun)?;
     let ended = session.converse(&mut signals).await;
@@ -108,6 +115,11 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, talk: &Talk) -> Comman
     }
     session.screen.flush();
     ended
+}
+
+/// Prints in the words of the prompt.
+fn printer(screen: &Screen) -> Output {
+    screen.output().in_words(slash::of_prompt)
 }
 
 fn who(party: &Party) -> &str {
@@ -230,16 +242,25 @@ impl Session<'_> {
             (self.screen.clone(), path.clone(), settings.clone(), file.clone());
         let (party, done) = (self.party.name.clone(), self.done.0.clone());
         std::thread::spawn(move || {
-            let context = Context { out: screen.output(), path, settings, file };
-            if let Err(error) = act::run(&context, &party, command) {
+            let context = Context { out: printer(&screen), path, settings, file };
+            let told = act::run(&context, &party, command).unwrap_or_else(|error| {
                 context.out.error(&error);
-            }
+                None
+            });
             // Nobody waits any more when the person has left.
-            done.send(()).ok();
+            done.send(told).ok();
         });
-        while self.done.1.try_recv().is_ok() {}
+        self.hear_ends();
         // What takes longer goes on.
-        drop(tokio::time::timeout(COMMAND, self.done.1.recv()).await);
+        let ended = tokio::time::timeout(COMMAND, self.done.1.recv()).await;
+        self.told.extend(ended.ok().flatten().flatten());
+    }
+
+    /// Takes note of the commands that have ended meanwhile.
+    fn hear_ends(&mut self) {
+        while let Ok(told) = self.done.1.try_recv() {
+            self.told.extend(told);
+        }
     }
 
     /// Ctrl-C: ends the turn that runs, and nothing else.
@@ -277,6 +298,7 @@ impl Session<'_> {
         let heard = self.follow.conversation()?;
         let pieces = self.view.round(heard.live, &heard.entries);
         self.show(pieces)?;
+        self.hear_ends();
         for plan in self.follow.plans()? {
             self.tell_of(&plan)?;
         }

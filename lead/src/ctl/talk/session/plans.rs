@@ -18,6 +18,10 @@ impl Session<'_> {
             return Ok(());
         }
         let (id, from) = (&plan.request_id, &plan.from);
+        // The command that answered it has said so.
+        if !plan.is_pending() && self.told.contains(id) {
+            return Ok(());
+        }
         let line = match plan.is_pending() {
             true => {
                 let text = self.plan_text(plan);

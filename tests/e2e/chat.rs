@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::support::model_server::{Api, ModelServer, Reply};
+use crate::support::model_server::{Api, KEY, ModelServer, Reply};
 use crate::support::terminal::Terminal;
 use crate::support::{Run, Team};
 
@@ -292,4 +292,45 @@ fn a_lead_agent_that_ended_is_begun_again_by_what_is_typed_and_a_lost_daemon_is_
     terminal.until("the daemon is back");
     terminal.line("/quit");
     assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn a_lead_agent_with_a_wrong_key_is_begun_again_with_the_right_one_and_no_other_wish_is_passed_over() {
+    let server = ModelServer::start();
+    let team = server.team_with_key("sk-wrong-0123456789");
+    let model = Api::Anthropic.model();
+    let run = team.teamctl_with(["chat", "--model", model], "go").exits(1);
+    assert!(run.stderr.contains("refuses the key"), "{run:?}");
+    let run = chat(&team, "and again").exits(1);
+    assert!(!run.stderr.contains("begun again with"), "the same would fail again: {run:?}");
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("refuses the key");
+    terminal.until("lead> ");
+    terminal.press("\x04");
+    assert_eq!((terminal.finish(), team.incarnation("lead")), (Some(0), 1));
+
+    let team = team.with("ANTHROPIC_API_KEY", KEY);
+    let run = chat(&team, "once more").ok();
+    assert!(run.stderr.contains("it is begun again with the ANTHROPIC_API_KEY that is set here"), "{run:?}");
+    assert_eq!((run.stdout.as_str(), team.incarnation("lead")), ("done\n", 2));
+    assert!(server.last().mentions("and again"), "its conversation goes on");
+    for (flag, value) in [("--model", "openai:fake"), ("--workspace", "/")] {
+        let run = team.teamctl_with(["chat", flag, value], "not sent").exits(7);
+        assert!(run.stderr.contains("would change nothing"), "{run:?}");
+        assert!(run.stderr.contains("`teamctl shutdown lead`, then the same command"), "{run:?}");
+    }
+    team.teamctl_with(["chat", "--fresh"], "not sent").exits(7);
+    assert!(!team.file("inbox/lead.jsonl").contains("not sent"));
+
+    let team = team.with("ANTHROPIC_API_KEY", "sk-other-0123456789");
+    let run = chat(&team, "still the first").ok();
+    assert!(
+        run.stderr.contains("lead was not started with the ANTHROPIC_API_KEY that is set here"),
+        "{run:?}"
+    );
+    assert_eq!((run.stdout.as_str(), team.incarnation("lead")), ("done\n", 2));
+    // One that has the key of another life, and no daemon that would know, is talked to as it is.
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    chat(&team, "adopted").ok();
 }

@@ -78,6 +78,12 @@ impl Dispatcher {
                 self.connections.reply(client, Ok(Done::Pong { pid, team_name, version, stopping }));
                 None
             }
+            Command::Compare { name, environment } => {
+                let known = self.live.member(&name).and_then(|alive| alive.environment.as_ref());
+                let differing = known.map(|there| environment.differing(there)).unwrap_or_default();
+                self.connections.reply(client, Ok(Done::Compared { differing }));
+                None
+            }
             Command::Spawn(order) => {
                 let name = &order.name;
                 let lead_inbox = match lead_begins_at(&self.dir, &order) {
@@ -239,7 +245,11 @@ fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
         | Command::Answer { .. }
         | Command::RequestPlan { .. }
         | Command::Await { .. } => Ok(()),
-        Command::Ping | Command::Interrupt { .. } | Command::Forget { .. } | Command::Stop { .. } => {
+        Command::Ping
+        | Command::Compare { .. }
+        | Command::Interrupt { .. }
+        | Command::Forget { .. }
+        | Command::Stop { .. } => {
             refuse("that is not for the lead agent to do", "a person does it with `teamctl` or `teamd`")
         }
     }

@@ -61,6 +61,13 @@ pub struct Reply {
 pub enum Command {
     /// Answer. Changes nothing.
     Ping,
+    /// Compare what a member was started with to what is set here. Answered with [`Done::Compared`]; no value is told.
+    Compare {
+        /// The member.
+        name: Name,
+        /// What is set here, as far as it counts.
+        environment: Environment,
+    },
     /// Start a life. Answered with [`Done::Spawning`] once it is decided; [`Await::Ready`] waits for it.
     Spawn(Box<SpawnOrder>),
     /// Ask a teammate to leave. Answered with [`Done::Asked`] once it is recorded; [`Await::Ended`] waits for it.
@@ -255,6 +262,11 @@ pub enum Done {
     },
     /// How the attempt to stop ended.
     Stop(StopOutcome),
+    /// What is set otherwise there, or not at all; nothing where the daemon does not know it any more.
+    Compared {
+        /// The names.
+        differing: Vec<String>,
+    },
     /// The awaited plan stands so.
     Judged(PlanVerdict),
 }

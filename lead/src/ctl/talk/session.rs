@@ -139,15 +139,23 @@ impl Session<'_> {
             format_args!("{name} ({model}) {how}; /help lists the commands, Ctrl-D leaves"),
         ));
         if begun && model == SCRIPT {
-            self.context.out.note(
-                "it runs the built-in `script` model, which does what lines such as `//bash make` say; `--model` or a key \
-                 gives it another one",
+            self.context
+                .out
+                .note("it runs the built-in `script` model, which does what lines such as `//bash make` say");
+            self.context.out.hint(
+                "for another one: /shutdown lead, /quit, then `teamctl chat --model anthropic` (or openai:MODEL)",
             );
         }
         let heard = self.follow.conversation()?;
         let past = heard.entries.len().saturating_sub(last);
         self.view.past(&heard.entries[..past], heard.live);
         let pieces = self.view.round(heard.live, &heard.entries[past..]);
+        if pieces.is_empty()
+            && !begun
+            && let Some(failure) = self.view.failure()
+        {
+            self.show(vec![Piece::Wrong(failure.to_owned())])?;
+        }
         self.show(pieces)?;
         self.awaits = self.view.in_turn();
         for plan in self.follow.plans()?.iter().filter(|plan| plan.is_pending()) {

@@ -60,6 +60,8 @@ pub(super) struct View {
     turn: bool,
     /// How the last piece of work ended.
     ended: Option<IdleReason>,
+    /// The line about a last piece of work that failed.
+    failure: Option<String>,
     /// How many pieces of work have ended.
     works: usize,
 }
@@ -76,6 +78,7 @@ impl View {
             proposals: Vec::new(),
             turn: false,
             ended: None,
+            failure: None,
             works: 0,
         }
     }
@@ -93,6 +96,11 @@ impl View {
     /// Returns how the last piece of work ended; none while the next one is under way.
     pub(super) fn ended(&self) -> Option<IdleReason> {
         self.ended
+    }
+
+    /// Returns why the last piece of work failed, if it has; none while the next one is under way.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref().filter(|_| self.ended == Some(IdleReason::Failed))
     }
 
     /// Returns how many pieces of work have ended since this began to look.
@@ -181,7 +189,8 @@ impl View {
                 self.give_up(pieces);
                 self.proposals.clear();
                 (self.turn, self.ended, self.works) = (false, Some(*idle_reason), self.works + 1);
-                if let Some(line) = brief::ended(*idle_reason, content) {
+                self.failure = brief::ended(*idle_reason, content);
+                if let Some(line) = self.failure.clone() {
                     pieces.push(Piece::Wrong(line));
                 }
             }
@@ -336,7 +345,9 @@ mod tests {
         assert_eq!(view.round("We", &[text("You know")]), [End, says("You know"), End]);
         view.round("", &[]);
         view.round("more", &[]);
+        assert_eq!(view.failure(), None);
         let ended = view.round("more", &[idle("failed", "no credit")]);
+        assert_eq!(view.failure(), Some("failed: no credit"));
         assert_eq!(ended[0], End);
         assert!(matches!(&ended[1], Wrong(line) if line.contains("no credit")), "{ended:?}");
     }

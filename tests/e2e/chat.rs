@@ -257,6 +257,53 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
 }
 
 #[test]
+fn a_question_that_somebody_else_answers_is_over_and_what_was_typed_is_no_answer() {
+    let team = Team::started();
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    let ask = |name: &str, terminal: &Terminal| {
+        let mark = terminal.mark();
+        team.teamctl(["spawn", name, "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+        let id = team.until_planned(name);
+        team.send("lead", &format!("/plan_approval {id} approve"));
+        terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+        id
+    };
+    // Something was typed: it stays, at a prompt of its own.
+    let id = ask("bob", &terminal);
+    terminal.press("a thou");
+    terminal.until("[l]ater> a thou");
+    let mark = terminal.mark();
+    team.teamctl(["reject", &id]).ok();
+    terminal.until_after(mark, "you are asked no more");
+    terminal.until_after(mark, "lead> a thou");
+    terminal.press("ght\r");
+    team.until("the message to arrive", || team.has_taken_in("lead", "a thought"));
+    assert_eq!(team.request(&id)["status"], "rejected");
+    // Nothing was typed: what is typed next answers nothing either.
+    team.until_caught_up("lead");
+    let id = ask("carol", &terminal);
+    let mark = terminal.mark();
+    team.teamctl(["reject", &id]).ok();
+    terminal.until_after(mark, "you are asked no more");
+    terminal.line("approve");
+    team.until("the message to arrive", || team.has_taken_in("lead", "approve"));
+    assert_eq!(team.request(&id)["status"], "rejected");
+    // The answer was there already, and only its end was missing.
+    let id = ask("dave", &terminal);
+    terminal.press("r\r");
+    terminal.until("what shall change> ");
+    terminal.press("all of");
+    terminal.until("what shall change> all of");
+    let mark = terminal.mark();
+    team.teamctl(["approve", &id]).ok();
+    terminal.until_after(mark, "lead> all of");
+    terminal.press("\x15/quit\r");
+    assert_eq!(terminal.finish(), Some(0));
+    assert_eq!(team.request(&id)["status"], "approved");
+}
+
+#[test]
 fn a_prompt_at_which_nothing_was_typed_makes_room_for_the_question() {
     let team = Team::started();
     let mut terminal = Terminal::teamctl(&team, &["chat"]);

@@ -143,7 +143,8 @@ impl<'a> Pipe<'a> {
         let (mut told, mut pause) = (false, None);
         while !self.context.out.closed() {
             // Looked at first: what is quiet then has said all that the files hold.
-            let state = quiet(&self.talk.party.name, self.talk.party.leads(), &self.begun.everybody()?);
+            let (everybody, waiting) = self.begun.everybody()?;
+            let state = quiet(&self.talk.party.name, self.talk.party.leads(), &everybody);
             let Heard { entries, lines, .. } = self.begun.conversation()?;
             self.show(&entries, &lines)?;
             match &state {
@@ -151,7 +152,6 @@ impl<'a> Pipe<'a> {
                 _ if !entries.is_empty() => continue,
                 state => return self.end(state),
             }
-            let waiting = self.begun.member()?.and_then(|(member, _)| member.waiting);
             if waiting != pause {
                 pause = waiting;
                 if let Some(pause) = &pause {

@@ -95,7 +95,7 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, talk: &Talk) -> Comman
         follow: Follow::begin(dir, &party.name, PAST, context.settings.poll)?,
         screen,
         keyboard,
-        view: View::new(&party.name),
+        view: View::new(&party.name).without_plans(),
         presence: party.leads().then(|| Presence::new(dir)),
         awaits: false,
         question: None,

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 use teamd_shared::id::RequestId;
-use teamd_shared::message::{IdleReason, Message};
+use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Cut, Entry, Event};
 use uuid::Uuid;
@@ -54,6 +54,8 @@ pub(super) struct View {
     stale: bool,
     /// Messages that need not be shown: the person has just typed them.
     own: HashSet<Uuid>,
+    /// Whether plans need not be shown when they are taken in: whoever looks is told of them otherwise.
+    knows_plans: bool,
     /// Calls for a verdict without a result.
     proposals: Vec<Proposal>,
     /// Whether a turn runs.
@@ -75,12 +77,18 @@ impl View {
             whole: None,
             stale: false,
             own: HashSet::new(),
+            knows_plans: false,
             proposals: Vec::new(),
             turn: false,
             ended: None,
             failure: None,
             works: 0,
         }
+    }
+
+    /// Does not show plans when they are taken in.
+    pub(super) fn without_plans(self) -> Self {
+        Self { knows_plans: true, ..self }
     }
 
     /// Does not show a message when it is taken in.
@@ -176,7 +184,7 @@ impl View {
             }
             Event::Messages { messages } => {
                 self.turn |= !event.is_rest(&self.name);
-                let new = messages.iter().filter(|value| !self.is_own(value));
+                let new = messages.iter().filter(|value| !self.is_known(value));
                 pieces.extend(new.map(|value| Piece::Aside(brief::taken_in(value))));
             }
             Event::Answer { content, cut, .. } => self.answer(content, *cut, pieces),
@@ -256,9 +264,10 @@ impl View {
         self.stale |= self.whole.is_none();
     }
 
-    fn is_own(&mut self, value: &Value) -> bool {
-        let message = Message::parse(value.to_string().as_bytes()).ok();
-        message.and_then(|message| message.id).is_some_and(|id| self.own.remove(&id))
+    fn is_known(&mut self, value: &Value) -> bool {
+        let Ok(message) = Message::parse(value.to_string().as_bytes()) else { return false };
+        let plan = self.knows_plans && matches!(message.body, Body::PlanApprovalRequest { .. });
+        plan || message.id.is_some_and(|id| self.own.remove(&id))
     }
 }
 
@@ -384,6 +393,16 @@ mod tests {
         assert!(view.in_turn());
         view.round("", &[text("ok"), idle("available", "ok")]);
         assert_eq!((view.in_turn(), view.ended(), view.works()), (false, Some(IdleReason::Available), 1));
+    }
+
+    #[test]
+    fn a_plan_that_is_told_otherwise_is_not_shown_when_it_is_taken_in() {
+        let plan = json!({"type": "plan_approval_request", "from": "bob", "request_id": "a1", "plan": "p"});
+        let taken = || entry(json!({"entry": "messages", "messages": [plan]}));
+        let mut view = View::new(&Name::lead());
+        assert_eq!(view.round("", &[taken()]), [Aside("bob submits a plan (a1)".to_owned())]);
+        let mut view = View::new(&Name::lead()).without_plans();
+        assert_eq!((view.round("", &[taken()]), view.in_turn()), (vec![], true));
     }
 
     #[test]

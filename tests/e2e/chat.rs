@@ -289,7 +289,7 @@ fn a_question_that_somebody_else_answers_is_over_and_what_was_typed_is_no_answer
     terminal.line("approve");
     team.until("the message to arrive", || team.has_taken_in("lead", "approve"));
     assert_eq!(team.request(&id)["status"], "rejected");
-    // The answer was there already, and only its end was missing.
+    // The reason was half written.
     let id = ask("dave", &terminal);
     terminal.press("r\r");
     terminal.until("what shall change> ");
@@ -298,9 +298,44 @@ fn a_question_that_somebody_else_answers_is_over_and_what_was_typed_is_no_answer
     let mark = terminal.mark();
     team.teamctl(["approve", &id]).ok();
     terminal.until_after(mark, "lead> all of");
+    assert_eq!(team.request(&id)["status"], "approved");
     terminal.press("\x15/quit\r");
     assert_eq!(terminal.finish(), Some(0));
-    assert_eq!(team.request(&id)["status"], "approved");
+}
+
+#[test]
+fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
+    let team = Team::started();
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    let ids = ["bob", "carol"].map(|name| {
+        team.teamctl(["spawn", name, "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+        team.until_planned(name)
+    });
+    let [first, second] = &ids;
+    team.send("lead", &format!("/plan_approval {first} approve\n/plan_approval {second} approve"));
+    terminal.until(&format!("the plan {first} of bob:"));
+    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    terminal.press("a");
+    terminal.until("[l]ater> a");
+    let mark = terminal.mark();
+    team.teamctl(["reject", first]).ok();
+    terminal.until_after(mark, &format!("the plan {second} of carol:"));
+    let mark = terminal.mark();
+    terminal.press("\r");
+    terminal.until_after(mark, "was typed before you were asked");
+    terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    assert_eq!(team.request(second)["status"], "pending");
+    // A command at the question answers it, too, and then nobody is asked.
+    let mark = terminal.mark();
+    terminal.line(&format!("/approve {second}"));
+    terminal.until_after(mark, "lead> ");
+    assert_eq!(team.request(second)["status"], "approved");
+    terminal.line("and done");
+    team.until("the message to arrive", || team.has_taken_in("lead", "and done"));
+    assert!(!terminal.shown()[mark..].contains("asked no more"), "{}", terminal.shown());
+    terminal.press("\x04");
+    assert_eq!(terminal.finish(), Some(0));
 }
 
 #[test]

@@ -139,7 +139,7 @@ impl Typing {
             let typed = self.editor.readline_with_initial(&prompt.text, (&kept, ""));
             self.terminal.end_line();
             self.screen.after_prompt();
-            kept.clear();
+            let had_text = !std::mem::take(&mut kept).is_empty();
             match (&typed, self.terminal.was_replaced()) {
                 (Err(ReadlineError::Eof), true) => continue,
                 (Ok(line), true) => {
@@ -148,7 +148,8 @@ impl Typing {
                 }
                 _ => {}
             }
-            let key = self.key(typed, prompt.question);
+            // What was typed for something else answers nothing.
+            let key = self.key(typed, prompt.question.filter(|_| !had_text));
             if self.keys.send(key).is_err() {
                 return;
             }

@@ -262,6 +262,9 @@ impl Session<'_> {
         // What takes longer goes on.
         let ended = tokio::time::timeout(COMMAND, self.done.1.recv()).await;
         self.told.extend(ended.ok().flatten().flatten());
+        let answered = |question: &mut Question| self.told.contains(question.request_id());
+        // By a command, and not at the question.
+        self.question.take_if(answered);
     }
 
     /// Takes note of the commands that have ended meanwhile.

@@ -175,9 +175,12 @@ fn a_person_is_asked_about_a_plan_on_which_the_lead_agent_called_for_a_verdict()
     let mark = terminal.mark();
     terminal.line("a question first");
     terminal.until_after(mark, "a, r or l is expected");
-    let mark = terminal.mark();
-    terminal.press("\r");
+    let mark = terminal.shown().rfind("a, r or l is expected").unwrap();
     terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    terminal.press("\r");
+    // What is typed before the next one is shown is no answer.
+    let prompts = || terminal.shown()[mark..].matches("[a]pprove, [r]eject, [l]ater> ").count();
+    team.until("the next prompt", || prompts() >= 2);
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     terminal.line("a");
     team.until("the approval", || team.request(&id)["status"] == "approved");

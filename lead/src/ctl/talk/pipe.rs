@@ -25,8 +25,9 @@ use crate::ctl::{clock, escape, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
-/// How often the team is looked at whose party seems to be done: the files change before the roster does.
-const SETTLING: Duration = Duration::from_millis(20);
+/// Between two looks at a team that seems to be done, at first and at last: the files change before the roster does, and a
+/// worker that is held up may leave its mail where it is.
+const SETTLING: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
 
 /// Says what stands on stdin, and waits until the work is done.
 ///
@@ -140,7 +141,7 @@ impl<'a> Pipe<'a> {
     }
 
     async fn follow(&mut self) -> CommandResult {
-        let (mut told, mut pause) = (false, None);
+        let (mut told, mut pause, mut settling) = (false, None, SETTLING.0);
         while !self.context.out.closed() {
             // Looked at first: what is quiet then has said all that the files hold.
             let (everybody, waiting) = self.begun.everybody()?;
@@ -164,8 +165,9 @@ impl<'a> Pipe<'a> {
                 self.context.out.note("the daemon is gone; still waiting (`teamd start` starts it again)");
             }
             // What a teammate takes in without a turn changes nothing that wakes.
-            let pause = if state == Quiet::Soon { SETTLING } else { Duration::MAX };
-            drop(tokio::time::timeout(pause, self.begun.changed()).await);
+            let next = if state == Quiet::Soon { settling } else { Duration::MAX };
+            settling = if state == Quiet::Soon { (settling * 2).min(SETTLING.1) } else { SETTLING.0 };
+            drop(tokio::time::timeout(next, self.begun.changed()).await);
         }
         Ok(ExitCode::Done)
     }

@@ -53,6 +53,10 @@ impl Scratch {
         self.workspace.read(path, offset, limit).map_err(|error| error.to_string())
     }
 
+    fn guide(&self, most: usize) -> Guide {
+        self.workspace.guide(most).unwrap()
+    }
+
     fn write(&self, path: &str, content: &str) -> Result<String, String> {
         self.workspace.write(path, content).map_err(|error| error.to_string())
     }
@@ -539,4 +543,23 @@ fn secrets_of_a_home_in_the_workspace_are_not_read_wherever_they_are_moved() {
     assert!(matches!(workspace.write(".docker/config.json", ""), Err(FileError::Secret(_))));
     put(&home.join("moved/else"), "fine");
     assert_eq!(workspace.read("moved/else", None, None).unwrap(), "fine");
+}
+
+#[test]
+fn a_guide_is_taken_whole_if_it_fits_and_else_its_first_lines() {
+    let scratch = Scratch::new();
+    scratch.put("CLAUDE.md", "the other one");
+    scratch.put("AGENTS.md", "one\ntwo\nthree\n");
+    let whole = Guide { file: "AGENTS.md".to_owned(), text: "one\ntwo\nthree\n".to_owned(), rest: None };
+    assert_eq!(scratch.guide(14), whole);
+    let cut = scratch.guide(13);
+    assert_eq!((cut.text.as_str(), cut.rest), ("one\ntwo\n", Some(Rest { line: 3, taken: 8, of: 14 })));
+    let from = cut.rest.map(|rest| rest.line as u64);
+    assert_eq!(scratch.read_from("AGENTS.md", from, None).unwrap(), "three\n");
+    // However much room there is.
+    scratch.put("AGENTS.md", &"x".repeat(100_000));
+    let cut = scratch.guide(usize::MAX);
+    assert_eq!(cut.rest, Some(Rest { line: 1, taken: 64 << 10, of: 100_000 }));
+    scratch.put("AGENTS.md", " \n");
+    assert_eq!(scratch.guide(100).file, "CLAUDE.md");
 }

@@ -12,7 +12,7 @@ mod http;
 mod ids;
 mod openai;
 mod overload;
-mod pause;
+mod pieces;
 mod retry;
 mod settings;
 mod trouble;
@@ -32,7 +32,7 @@ use super::{Answer, ModelError};
 use failure::Failure;
 use http::Http;
 use overload::Overload;
-use pause::Paused;
+use pieces::Pieces;
 use retry::{Attempts, Next};
 use settings::Settings;
 pub(crate) use trouble::Trouble;
@@ -103,11 +103,11 @@ impl Service {
         prompt: &Prompt<'_>,
         heard: &mut dyn FnMut(Heard<'_>),
     ) -> Result<Answer, ModelError> {
-        let mut paused = Paused::default();
+        let mut pieces = Pieces::default();
         loop {
-            let turns = paused.turns(prompt.turns);
+            let turns = pieces.turns(prompt.turns);
             let prompt = Prompt { turns: &turns, ..prompt.clone() };
-            let before = paused.text();
+            let before = pieces.text();
             let mut hear = |said: Heard<'_>| {
                 heard(said);
                 // Only the last piece of it begins anew.
@@ -116,10 +116,10 @@ impl Service {
                 }
             };
             let piece = self.next_piece(&prompt, &mut hear).await?;
-            if let Some(answer) = paused.add(piece)? {
+            if let Some(answer) = pieces.add(piece)? {
                 return Ok(answer);
             }
-            tracing::info!("{}: paused its answer ({}); it goes on", self.name(), paused.times());
+            tracing::info!("{}: paused its answer ({}); it goes on", self.name(), pieces.times());
         }
     }
 

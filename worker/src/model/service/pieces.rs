@@ -16,13 +16,13 @@ pub(super) const MOST: u32 = 10;
 
 /// What is there of an answer.
 #[derive(Debug, Default)]
-pub(super) struct Paused {
+pub(super) struct Pieces {
     content: Vec<Block>,
     usage: Usage,
     times: u32,
 }
 
-impl Paused {
+impl Pieces {
     /// Takes in the next piece; returns the answer, if that is its end.
     ///
     /// # Errors
@@ -95,24 +95,24 @@ mod tests {
 
     #[test]
     fn a_paused_answer_is_sent_back_as_it_is_and_its_pieces_become_one() {
-        let mut paused = Paused::default();
-        assert_eq!(*paused.turns(&asked()), asked());
+        let mut pieces = Pieces::default();
+        assert_eq!(*pieces.turns(&asked()), asked());
         let search = opaque(json!({"type": "server_tool_use", "id": "s"}));
         let found = opaque(json!({"type": "web_search_tool_result", "tool_use_id": "s"}));
-        assert_eq!(paused.add(piece(vec![text("I look. "), search.clone()], true)).unwrap(), None);
-        assert_eq!((paused.text(), paused.times()), ("I look. ".to_owned(), 1));
-        let turns = paused.turns(&asked()).into_owned();
+        assert_eq!(pieces.add(piece(vec![text("I look. "), search.clone()], true)).unwrap(), None);
+        assert_eq!((pieces.text(), pieces.times()), ("I look. ".to_owned(), 1));
+        let turns = pieces.turns(&asked()).into_owned();
         assert_eq!((turns.len(), turns[1].role, turns[1].parts.len()), (2, Role::Assistant, 2));
-        let whole = paused.add(piece(vec![found.clone(), text("It is there.")], false)).unwrap().unwrap();
+        let whole = pieces.add(piece(vec![found.clone(), text("It is there.")], false)).unwrap().unwrap();
         assert_eq!(whole.content, [text("I look. "), search, found, text("It is there.")]);
         assert_eq!((whole.usage.input_tokens, whole.usage.output_tokens), (20, 2));
     }
 
     #[test]
     fn a_piece_that_says_nothing_is_asked_for_again() {
-        let mut paused = Paused::default();
-        assert_eq!(paused.add(piece(vec![], true)).unwrap(), None);
-        assert_eq!(*paused.turns(&asked()), asked());
+        let mut pieces = Pieces::default();
+        assert_eq!(pieces.add(piece(vec![], true)).unwrap(), None);
+        assert_eq!(*pieces.turns(&asked()), asked());
     }
 
     #[test]
@@ -120,16 +120,16 @@ mod tests {
         let input = json!({});
         let name = "bash".to_owned();
         let call = Block::ToolUse { id: "1".to_owned(), name, input, message_id: None, request_id: None };
-        assert!(Paused::default().add(piece(vec![call], true)).unwrap().is_some());
+        assert!(Pieces::default().add(piece(vec![call], true)).unwrap().is_some());
     }
 
     #[test]
     fn an_answer_that_is_paused_for_ever_is_given_up() {
-        let mut paused = Paused::default();
+        let mut pieces = Pieces::default();
         for _ in 0..MOST {
-            assert_eq!(paused.add(piece(vec![text("and ")], true)).unwrap(), None);
+            assert_eq!(pieces.add(piece(vec![text("and ")], true)).unwrap(), None);
         }
-        let error = paused.add(piece(vec![text("and ")], true)).unwrap_err();
+        let error = pieces.add(piece(vec![text("and ")], true)).unwrap_err();
         assert!(error.to_string().contains("paused"), "{error}");
     }
 }

@@ -17,11 +17,11 @@
 
 pub(crate) mod sweep;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -188,7 +188,10 @@ impl Job {
     /// Starts the command, in a process group of its own and with no signal blocked: it would inherit that.
     fn start(&self, variables: &Variables) -> Result<Started, String> {
         let Some(policy) = &self.policy else {
-            let process = self.start_unconfined(variables);
+            let directory = self.directory.as_deref().unwrap_or(Path::new("/"));
+            let mut bash = variables.command(&self.command, directory);
+            bash.current_dir(directory);
+            let process = spawn(bash);
             let process = process.map_err(|error| format!("cannot start bash: {error}"))?;
             return Ok(Started { process, hearing: None });
         };
@@ -197,23 +200,6 @@ impl Job {
             Ok(Started { process: spawn(helper)?, hearing: Some(hearing) })
         };
         start().map_err(|error: io::Error| format!("cannot start the helper that confines it: {error}"))
-    }
-
-    fn start_unconfined(&self, variables: &Variables) -> io::Result<Pid> {
-        let start = |shell: &str| {
-            let mut command = Command::new(shell);
-            // A command that begins with a dash is no option.
-            command.args([OsStr::new("-c"), OsStr::new("--"), &self.command]).stdin(Stdio::null());
-            variables.give(&mut command);
-            if let Some(directory) = &self.directory {
-                command.current_dir(directory);
-            }
-            spawn(command)
-        };
-        match start("bash") {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => start("sh"),
-            other => other,
-        }
     }
 }
 

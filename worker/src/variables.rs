@@ -8,9 +8,15 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::process::Command;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use rustix::fs::{MemfdFlags, memfd_create};
+
+/// Where programs are looked for without a `PATH` (`execvp(3)`).
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// The variables of one command: each as `NAME=VALUE`, with a NUL behind it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -58,8 +64,30 @@ impl Variables {
         Ok(Self(bytes))
     }
 
+    /// Returns the command line of a command, with these variables and without input. What its `PATH` says is meant from
+    /// this directory; the caller sees to it that it begins there.
+    pub(crate) fn command(&self, command: &OsStr, directory: &Path) -> Command {
+        let shell = self.shell(directory);
+        let mut started = Command::new(&shell);
+        started.arg0(shell.file_name().unwrap_or(shell.as_os_str())).stdin(Stdio::null());
+        // A command that begins with a dash is no option.
+        started.args([OsStr::new("-c"), OsStr::new("--"), command]);
+        self.give(&mut started);
+        started
+    }
+
+    /// Returns the shell: `bash` where `PATH` says, else `sh`. Found here and not by `exec`, since a program that is
+    /// named by its path is started without a copy of this process.
+    fn shell(&self, directory: &Path) -> PathBuf {
+        let path = self.0.split(|&byte| byte == 0).find_map(|pair| pair.strip_prefix(b"PATH="));
+        let path = path.map_or_else(|| DEFAULT_PATH.as_ref(), OsStr::from_bytes);
+        let folders: Vec<_> = std::env::split_paths(path).map(|folder| directory.join(folder)).collect();
+        let find = |name: &str| folders.iter().map(|folder| folder.join(name)).find(|file| is_program(file));
+        find("bash").or_else(|| find("sh")).unwrap_or_else(|| "/bin/sh".into())
+    }
+
     /// Makes them all that a program is started with.
-    pub(crate) fn give(&self, command: &mut Command) {
+    fn give(&self, command: &mut Command) {
         let pairs = self.0.split(|&byte| byte == 0).filter_map(|pair| {
             let at = pair.iter().position(|&byte| byte == b'=')?;
             Some((OsStr::from_bytes(&pair[..at]), OsStr::from_bytes(&pair[at + 1..])))
@@ -68,10 +96,16 @@ impl Variables {
     }
 }
 
+fn is_program(file: &Path) -> bool {
+    file.metadata().is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
     use std::os::fd::AsRawFd;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn what_is_handed_over_is_taken_whatever_it_holds() {
@@ -88,5 +122,27 @@ mod tests {
             lines.sort_unstable();
             assert_eq!(lines, [" z", "A=x=y", "EMPTY=", "LATER=\u{fc}"]);
         }
+    }
+
+    #[test]
+    fn the_shell_is_the_one_that_the_path_of_the_command_names() {
+        let scratch = tempfile::tempdir().unwrap();
+        let make = |name: &str, mode| {
+            let file = scratch.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            File::create(&file).unwrap().set_permissions(Permissions::from_mode(mode)).unwrap();
+            file
+        };
+        let (sh, bash) = (make("here/sh", 0o755), make("own/bash", 0o700));
+        drop(make("here/bash", 0o644));
+        std::fs::create_dir_all(scratch.path().join("folder/bash")).unwrap();
+        let shell = |path: &str| {
+            Variables::of([("PATH".into(), path.into())].into_iter()).shell(&scratch.path().join("here"))
+        };
+        assert_eq!(shell("../folder::/nowhere:../own"), scratch.path().join("here/../own/bash"));
+        assert_eq!(shell("../folder:"), sh);
+        assert_eq!(shell("/nowhere"), Path::new("/bin/sh"));
+        assert_eq!(shell(bash.parent().unwrap().to_str().unwrap()), bash);
+        assert!(is_program(&Variables::default().shell(Path::new("/"))));
     }
 }

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use rustix::io::FdFlags;
 
-use super::policy::Policy;
+use super::policy::{Guard, Policy};
 
 /// Returns `bwrap` with all it needs to start this binary in a sandbox; what that shall do is added behind.
 ///
@@ -71,8 +71,8 @@ fn arguments(
             false => add("--ro-bind", &[Path::new("/dev/null"), path]),
         }
     }
-    let files = policy.read_only_files.iter().filter(|path| !is_dir(path));
-    for path in policy.read_only.iter().chain(files).filter(|path| is_itself(path)) {
+    let protected = policy.protected.iter().filter(|it| it.guard != Guard::IfFile || !is_dir(&it.path));
+    for path in protected.map(|it| &it.path).filter(|path| is_itself(path)) {
         add("--ro-bind", &[path, path]);
     }
     add("--chdir", &[&policy.workspace]);
@@ -91,6 +91,7 @@ pub(super) fn program() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::policy::Protected;
     use super::*;
     use teamd_shared::sandbox::{Layers, Namespaces};
 
@@ -103,11 +104,12 @@ mod tests {
             private_tmp: true,
             writable: vec!["/w".into()],
             known: Vec::new(),
-            read_only: vec!["/w/.team".into(), "/w/absent".into()],
-            placeholders: Vec::new(),
-            empty: Vec::new(),
-            absent: Vec::new(),
-            read_only_files: vec!["/w/.git".into()],
+            protected: vec![
+                Protected { path: "/w/hooks".into(), guard: Guard::IfThere },
+                Protected { path: "/w/absent".into(), guard: Guard::IfThere },
+                Protected { path: "/w/.git".into(), guard: Guard::IfFile },
+                Protected { path: "/w/dir/.ssh".into(), guard: Guard::IfFile },
+            ],
             place_lock: PathBuf::new(),
             pinned: Vec::new(),
             hidden: vec!["/home/u/.ssh".into(), "/home/u/.netrc".into()],
@@ -121,7 +123,7 @@ mod tests {
         assert!(
             line.ends_with(
                 "--unshare-net --ro-bind / / --dev /dev --proc /proc --bind /t /tmp --bind /w /w --tmpfs /home/u/.ssh \
-                 --remount-ro /home/u/.ssh --ro-bind /dev/null /home/u/.netrc --ro-bind /w/.team /w/.team \
+                 --remount-ro /home/u/.ssh --ro-bind /dev/null /home/u/.netrc --ro-bind /w/hooks /w/hooks \
                  --ro-bind /w/.git /w/.git --chdir /w"
             ),
             "{line}"

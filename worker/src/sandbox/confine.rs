@@ -5,11 +5,11 @@
 //! In a pid namespace it is the first process: it stays, reaps, and tells how `bash` ended; with it, everything in the
 //! namespace ends. Without one `bash` takes its place. It must never run `bash` when a promised layer fails.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
@@ -48,33 +48,15 @@ fn run(arguments: &[OsString]) -> Result<Verdict, String> {
         .map_err(|error| format!("the helper does not understand its policy: {error}"))?;
     close_inherited().map_err(|error| format!("cannot close what it inherited: {error}"))?;
     enclose(&policy)?;
-    let bash = |shell: &str| bash(command, shell, &variables);
+    let mut bash = variables.command(command, &policy.workspace);
+    let cannot = |error: io::Error| format!("cannot start bash: {error}");
     if policy.layers.namespaces == Namespaces::None {
-        return Err(in_its_place(bash));
+        return Err(cannot(bash.exec()));
     }
     // Nothing in the sandbox reads the memory or the descriptors of its first process.
     deny_tracing();
-    let started = bash("bash").spawn().or_else(|error| match error.kind() {
-        io::ErrorKind::NotFound => bash("sh").spawn(),
-        _ => Err(error),
-    });
-    let started = started.map_err(|error| format!("cannot start bash: {error}"))?;
+    let started = bash.spawn().map_err(cannot)?;
     await_end(Pid::from_child(&started)).map_err(|error| format!("cannot wait for bash: {error}"))
-}
-
-fn bash(command: &OsStr, shell: &str, variables: &Variables) -> Command {
-    let mut bash = Command::new(shell);
-    // A command that begins with a dash is no option.
-    bash.args([OsStr::new("-c"), OsStr::new("--"), command]).stdin(Stdio::null());
-    variables.give(&mut bash);
-    bash
-}
-
-/// Returns why it could not: else it does not return.
-fn in_its_place(bash: impl Fn(&str) -> Command) -> String {
-    let error = bash("bash").exec();
-    let error = if error.kind() == io::ErrorKind::NotFound { bash("sh").exec() } else { error };
-    format!("cannot start bash: {error}")
 }
 
 /// Puts on every layer, the outermost first.

@@ -24,6 +24,7 @@ pub(crate) mod writable;
 
 pub(crate) use known::Known;
 use placeholder::{Absent, Placeholder};
+use policy::{Guard, Protected};
 pub(crate) use policy::{Policy, Surroundings};
 pub(crate) use temp::TempDir;
 
@@ -78,27 +79,37 @@ pub(crate) fn prepare(policy: &Policy) -> io::Result<()> {
     }
 }
 
-/// Places of protected files that are not there. Given up when it is dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Places {
-    _held: Vec<Placeholder>,
-    _absent: Vec<Absent>,
+/// The place of something protected that is not there. Given up when it is dropped.
+#[derive(Debug)]
+#[expect(dead_code, reason = "they are held, not looked at")]
+pub(crate) enum Place {
+    /// By a placeholder that stands there.
+    Held(Placeholder),
+    /// By removing what stands there afterwards.
+    Absent(Absent),
 }
 
-/// Holds the places of protected files that are not there, as long as what is returned lives: a file that commands the
+/// Holds the places of what is protected and not there, as long as what is returned lives: a file that commands the
 /// user's team must not be made either.
 ///
 /// # Errors
 /// The system's error.
-pub(crate) fn hold_places(policy: &Policy) -> io::Result<Places> {
+pub(crate) fn hold_places(policy: &Policy) -> io::Result<Vec<Place>> {
+    let mut places = Vec::new();
     if policy.layers.namespaces == Namespaces::None {
-        return Ok(Places::default());
+        return Ok(places);
     }
-    let absent = policy.absent.iter().filter_map(|path| Absent::note(path)).collect();
-    policy.empty.iter().try_for_each(|path| placeholder::make_empty(path))?;
-    let held = policy.placeholders.iter().map(|path| Placeholder::hold(path, &policy.place_lock));
-    let held = held.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect();
-    Ok(Places { _held: held, _absent: absent })
+    for Protected { path, guard } in &policy.protected {
+        match guard {
+            Guard::IfThere | Guard::IfFile => {}
+            Guard::Placeholder => {
+                places.extend(Placeholder::hold(path, &policy.place_lock)?.map(Place::Held));
+            }
+            Guard::MadeEmpty => placeholder::make_empty(path)?,
+            Guard::NeverMade => places.extend(Absent::note(path).map(Place::Absent)),
+        }
+    }
+    Ok(places)
 }
 
 /// Returns the command line of the helper, and where its verdict is heard. The caller gives it its outputs.

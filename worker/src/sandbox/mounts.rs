@@ -17,7 +17,7 @@ use rustix::mount::{
 };
 
 use super::known::open_itself;
-use super::policy::Policy;
+use super::policy::{Guard, Policy};
 
 /// The devices of a command: those that hold nothing of the machine.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -58,18 +58,25 @@ pub(super) fn build(policy: &Policy) -> Done {
         let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
         mount_bind_recursive(&itself, &itself).map_err(cannot("mount", path))?;
     }
+    let protected = policy.protected.iter().filter(|it| match it.guard {
+        Guard::IfFile => is_file(&it.path),
+        _ => is_plain(&it.path),
+    });
+    let protected: Vec<_> = protected.map(|it| &it.path).collect();
+    for &path in &protected {
+        mount_bind_recursive(path, path).map_err(cannot("mount", path))?;
+    }
     let tmp = PathBuf::from("/tmp");
-    let writable = || policy.writable.iter().chain(policy.private_tmp.then_some(&tmp));
-    make_read_only(|mounted| !writable().any(|path| mounted.starts_with(path)))?;
+    let writable: Vec<_> = policy.writable.iter().chain(policy.private_tmp.then_some(&tmp)).collect();
+    // Once for all: to list the mounts costs more than to make them.
+    make_read_only(|mounted| {
+        let below = |paths: &[&PathBuf]| paths.iter().any(|path| mounted.starts_with(path));
+        !below(&writable) || below(&protected)
+    })?;
     for path in &policy.hidden {
         hide(path, devices.first())?;
     }
     build_devices(&devices)?;
-    let files = policy.read_only_files.iter().filter(|path| is_file(path));
-    for path in policy.read_only.iter().filter(|path| is_plain(path)).chain(files) {
-        mount_bind_recursive(path, path).map_err(cannot("mount", path))?;
-        make_read_only(|mounted| mounted.starts_with(path))?;
-    }
     // Not even root writes to the kernel there, and only processes of the command are seen.
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(cannot("mount", "/proc"))?;

@@ -48,7 +48,7 @@ pub(super) fn make_empty(path: &Path) -> io::Result<()> {
 
 /// A file that is not there, and must not be when the command has ended. Removed when it is dropped.
 #[derive(Debug)]
-pub(super) struct Absent {
+pub(crate) struct Absent {
     /// The directory that would hold it: another one may be at its path in the end.
     folder: OwnedFd,
     name: OsString,

@@ -43,19 +43,50 @@ const SECRETS: [&str; 30] = [
 ];
 
 /// What of a repository is run or believed by the next `git` of the user: the rest of `.git` may be written.
-pub(crate) const GIT_SETTINGS: [&str; 4] = [".git/hooks", ".git/config", ".git/config.worktree", COMMON_DIR];
-
-/// Of these, the file that says where hooks and settings are, if they are not there (`gitrepository-layout(5)`).
-const COMMON_DIR: &str = ".git/commondir";
-
-/// Of these, the directory that stands there empty where it is missing: `git` takes that for none.
-const HOOKS: &str = ".git/hooks";
-
-/// A repository, or a file that says where it is: as a file it is what the next `git` of the user believes.
-pub(crate) const GIT: &str = ".git";
+const GIT_SETTINGS: [(&str, Guard); 5] = [
+    // As a file it says where the repository is.
+    (GIT, Guard::IfFile),
+    // An empty directory is no hook.
+    (".git/hooks", Guard::MadeEmpty),
+    (".git/config", Guard::IfThere),
+    (".git/config.worktree", Guard::IfThere),
+    // It says where hooks and settings are, if they are not there (`gitrepository-layout(5)`).
+    (".git/commondir", Guard::NeverMade),
+];
 
 /// The settings of the team: they lie beside the team directory, or beside the link to it.
 pub(crate) const SETTINGS: &str = "team.toml";
+
+/// A repository, or a file that says where it is.
+pub(crate) const GIT: &str = ".git";
+
+/// Tells whether a path within a workspace is one of a repository that no tool writes, or below one.
+pub(crate) fn git_believes(way: &Path) -> bool {
+    let stays = GIT_SETTINGS.iter().filter(|(_, guard)| *guard != Guard::IfFile);
+    stays.map(|(file, _)| file).any(|file| way.starts_with(file))
+}
+
+/// How something is kept from being written that lies below what may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Guard {
+    /// If it is there.
+    IfThere,
+    /// If it is a file.
+    IfFile,
+    /// If it is there; else a placeholder stands there while the command runs.
+    Placeholder,
+    /// Always: where only it is missing, an empty directory is made, which stays.
+    MadeEmpty,
+    /// If it is there; else what the command has made of it is removed: nothing can stand in for it meanwhile.
+    NeverMade,
+}
+
+/// Something that a command may not write, though it lies below something that it may.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Protected {
+    pub(crate) path: PathBuf,
+    pub(crate) guard: Guard,
+}
 
 /// Where things lie. All paths are absolute and without links.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,16 +128,7 @@ pub(crate) struct Policy {
     /// What stood at those paths when the life began: a command is refused where something else does.
     pub(crate) known: Vec<Known>,
     /// What it may not write, though it lies below one of those.
-    pub(crate) read_only: Vec<PathBuf>,
-    /// Those of them that must not be made either, where they are not there.
-    pub(crate) placeholders: Vec<PathBuf>,
-    /// Those of them that are directories, and are made where only they are missing.
-    pub(crate) empty: Vec<PathBuf>,
-    /// Those of them that are removed after the command where they were not there before it: nothing can stand in for
-    /// them meanwhile.
-    pub(crate) absent: Vec<PathBuf>,
-    /// What it may not write if it is a file.
-    pub(crate) read_only_files: Vec<PathBuf>,
+    pub(crate) protected: Vec<Protected>,
     /// The file whose lock says that a placeholder is needed: no command writes it.
     pub(crate) place_lock: PathBuf,
     /// What lies on the way from a writable directory to one of those: it stays where it is.
@@ -134,23 +156,16 @@ impl Policy {
             let named = around.writable.iter().filter(|path| !path.starts_with(&around.team_dir));
             writable.extend(named.cloned());
         }
+        let settings = (around.home_of_team.join(SETTINGS), Guard::Placeholder);
+        let of_git = GIT_SETTINGS.map(|(file, guard)| (around.workspace.join(file), guard));
+        let protected = [settings].into_iter().chain(of_git).map(|(path, guard)| Protected { path, guard });
         let is_writable = |path: &Path| writable.iter().any(|above| path.starts_with(above));
-        let beside = around.home_of_team.join(SETTINGS);
-        let settings = GIT_SETTINGS.iter().map(|file| around.workspace.join(file));
-        let placeholders = if is_writable(&beside) { vec![beside.clone()] } else { Vec::new() };
-        let of_git = |path: &str| Some(around.workspace.join(path)).filter(|path| is_writable(path));
-        let empty = of_git(HOOKS).into_iter().collect();
-        let absent = of_git(COMMON_DIR).into_iter().collect();
-        let read_only_files = of_git(GIT).into_iter().collect();
-        let mut read_only = vec![around.team_dir.clone(), beside];
-        read_only.extend(settings);
-        read_only.retain(|path| is_writable(path));
+        let protected: Vec<_> = protected.filter(|it| is_writable(&it.path)).collect();
         let sealed = vec![around.team_dir.clone()];
         let hidden: Vec<_> = secrets(&around.homes).into_iter().chain(sealed.iter().cloned()).collect();
-        let protected: Vec<_> = read_only.iter().chain(&hidden).cloned().collect();
-        let pinned = on_the_way(&writable, &protected);
-        // What is covered is not mounted once more: that would uncover it.
-        read_only.retain(|path| !sealed.contains(path));
+        // What is guarded as a file only is a directory that is written, otherwise.
+        let stays = protected.iter().filter(|it| it.guard != Guard::IfFile).map(|it| &it.path);
+        let pinned = on_the_way(&writable, stays.chain(&hidden));
         Some(Self {
             layers,
             workspace: around.workspace.clone(),
@@ -166,11 +181,7 @@ impl Policy {
                 .cloned()
                 .collect(),
             writable,
-            read_only,
-            placeholders,
-            empty,
-            absent,
-            read_only_files,
+            protected,
             place_lock: around.team_dir.join("run/places"),
             pinned,
         })
@@ -198,9 +209,9 @@ fn needs_tmp(around: &Surroundings) -> bool {
 
 /// Returns the directories strictly between a writable one and a protected one below it, from the top down. If one of
 /// them could be renamed, another could take its name, and what is protected would be replaced.
-fn on_the_way(writable: &[PathBuf], read_only: &[PathBuf]) -> Vec<PathBuf> {
+fn on_the_way<'a>(writable: &[PathBuf], protected: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
-    for protected in read_only {
+    for protected in protected {
         for above in writable.iter().filter(|above| protected.starts_with(above)) {
             let between = protected.ancestors().skip(1).take_while(|path| path != above);
             found.extend(between.map(Path::to_owned));
@@ -242,14 +253,18 @@ mod tests {
     fn an_open_gate_lets_the_workspace_be_written_but_not_what_commands_or_settings_stand_in() {
         let policy = policy(&Sandbox::default(), Gate::Open).unwrap();
         assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web"]);
-        let settings = [".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir"];
-        let expected: Vec<_> =
-            ["team.toml"].into_iter().chain(settings).map(|file| format!("/home/u/web/{file}")).collect();
-        assert_eq!(paths(&policy.read_only), expected);
+        let expected = [
+            ("team.toml", Guard::Placeholder),
+            (GIT, Guard::IfFile),
+            (".git/hooks", Guard::MadeEmpty),
+            (".git/config", Guard::IfThere),
+            (".git/config.worktree", Guard::IfThere),
+            (".git/commondir", Guard::NeverMade),
+        ];
+        let expected =
+            expected.map(|(file, guard)| Protected { path: Path::new("/home/u/web").join(file), guard });
+        assert_eq!(policy.protected, expected);
         assert_eq!(paths(&policy.pinned), ["/home/u/web/.git"]);
-        assert_eq!(paths(&policy.placeholders), ["/home/u/web/team.toml"]);
-        assert_eq!(paths(&policy.empty), ["/home/u/web/.git/hooks"]);
-        assert_eq!(paths(&policy.read_only_files), ["/home/u/web/.git"]);
         assert!(policy.network && policy.private_tmp);
         assert!(policy.hidden.contains(&"/home/u/.ssh".into()));
     }
@@ -304,12 +319,12 @@ mod tests {
         let around = around("/home/u/web", "/home/u/.local/state/teamd/1");
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
         assert!(policy.is_apart(&around.team_dir));
-        assert!(!policy.read_only.contains(&around.team_dir));
+        assert!(!policy.protected.iter().any(|it| it.guard == Guard::Placeholder));
         // The settings lie beside the link.
         let linked = Surroundings { home_of_team: "/home/u/web".into(), ..around };
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &linked, LAYERS).unwrap();
-        assert_eq!(paths(&policy.placeholders), ["/home/u/web/team.toml"]);
-        assert!(policy.read_only.contains(&"/home/u/web/team.toml".into()));
+        let settings = Protected { path: "/home/u/web/team.toml".into(), guard: Guard::Placeholder };
+        assert!(policy.protected.contains(&settings));
     }
 
     #[test]
@@ -319,9 +334,7 @@ mod tests {
                 let policy =
                     Policy::of(&Sandbox::default(), gate, &around("/home/u/web", team_dir), LAYERS).unwrap();
                 assert_eq!(paths(&policy.sealed), [team_dir]);
-                assert!(
-                    policy.hidden.contains(&team_dir.into()) && !policy.read_only.contains(&team_dir.into())
-                );
+                assert!(policy.hidden.contains(&team_dir.into()));
             }
         }
     }

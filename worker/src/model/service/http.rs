@@ -17,8 +17,7 @@ use super::pause::{Patience, Pauses};
 use super::retry::retry_after;
 use super::settings::{Key, Roots, Settings, Through};
 use super::trouble::Trouble;
-use super::wire::{Reading, Wire};
-use crate::model::Answer;
+use super::wire::{Piece, Reading, Wire};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -76,7 +75,7 @@ impl Http {
         wire: &dyn Wire,
         body: String,
         heard: &mut dyn FnMut(&str),
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Piece, Failure> {
         let key = self.settings.key.clone().map_err(Failure::Setting)?;
         let scrub = |text: &str| key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text));
         self.send(wire, key.as_ref(), body, heard).await.map_err(|failure| failure.told(scrub))
@@ -89,7 +88,7 @@ impl Http {
         key: Option<&Key>,
         body: String,
         heard: &mut dyn FnMut(&str),
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Piece, Failure> {
         let headers = headers(wire, key)?;
         let url = below(&self.settings.base, wire.path());
         let request = self.client()?.post(url).headers(headers).body(body);
@@ -265,7 +264,7 @@ async fn stream(
     mut reading: Box<dyn Reading>,
     patience: Patience<'_>,
     heard: &mut dyn FnMut(&str),
-) -> Result<Answer, Failure> {
+) -> Result<Piece, Failure> {
     let endless = |_| Failure::TooMuch("an event of its stream is longer than 4 MiB");
     let mut splitter = Splitter::default();
     let mut length = 0;
@@ -334,7 +333,7 @@ async fn whole(
     mut reading: Box<dyn Reading>,
     patience: Patience<'_>,
     heard: &mut dyn FnMut(&str),
-) -> Result<Answer, Failure> {
+) -> Result<Piece, Failure> {
     let mut body = Vec::new();
     while let Some(chunk) = in_time(patience, patience.limit, response.chunk()).await.map_err(broke_off)? {
         body.extend_from_slice(&chunk);

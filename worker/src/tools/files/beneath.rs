@@ -18,7 +18,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
 
-use crate::sandbox::policy::{GIT, GIT_SETTINGS, SETTINGS};
+use crate::sandbox::policy::{GIT, SETTINGS, git_believes};
 
 /// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
 const MAX_LINKS: u32 = 40;
@@ -178,8 +178,7 @@ impl Workspace {
     fn is_protected(&self, way: &Path) -> bool {
         // Beside the link, where the team directory lies elsewhere.
         let settings = self.team_dir.workspace().join(SETTINGS);
-        let git = || GIT_SETTINGS.iter().any(|protected| way.starts_with(protected));
-        way == Path::new(SETTINGS) || self.real.join(way) == settings || git()
+        way == Path::new(SETTINGS) || self.real.join(way) == settings || git_believes(way)
     }
 
     fn outside(&self, path: &str) -> FileError {

@@ -1,12 +1,12 @@
 //! A conversation at a terminal: keys in, the agent's words out, until the person leaves.
 
+mod look;
 mod plans;
 
 use std::time::Duration;
 
-use teamd_shared::clock::wall;
 use teamd_shared::id::RequestId;
-use teamd_shared::member::{Status, Waiting};
+use teamd_shared::member::Waiting;
 use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -23,7 +23,7 @@ use super::view::{Piece, View};
 use crate::ctl::context::Context;
 use crate::ctl::escape;
 use crate::ctl::output::{Output, Screen, paint};
-use crate::ctl::render::{BAD, DIM};
+use crate::ctl::render::DIM;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -282,98 +282,6 @@ impl Session<'_> {
             self.carry_out(Slash::Interrupt(None)).await;
         } else {
             self.context.out.hint("nothing runs here; /quit or Ctrl-D leaves");
-        }
-        Ok(())
-    }
-
-    /// Shows what is new.
-    fn look(&mut self, changed: Changed) -> Result<(), CommandError> {
-        let works = self.view.works();
-        if let Err(error) = self.look_at(changed) {
-            // Once, however often it is looked at.
-            if self.trouble.as_ref() != Some(&error) {
-                self.tell(&error);
-                self.trouble = Some(error);
-            }
-            return Ok(());
-        }
-        self.trouble = None;
-        if self.view.works() > works && self.awaits {
-            self.awaits = false;
-            self.ready();
-        }
-        Ok(())
-    }
-
-    fn look_at(&mut self, changed: Changed) -> Result<(), CommandError> {
-        let heard = self.follow.conversation()?;
-        let pieces = self.view.round(heard.live, &heard.entries);
-        self.show(pieces)?;
-        self.hear_ends();
-        for plan in self.follow.plans()? {
-            self.tell_of(&plan)?;
-        }
-        if changed == Changed::Team {
-            self.look_at_team()?;
-        }
-        self.look_for_question()
-    }
-
-    fn look_at_team(&mut self) -> Result<(), CommandError> {
-        if let Some(presence) = &mut self.presence {
-            presence.show()?;
-        }
-        let daemon = self.follow.has_daemon();
-        if daemon != std::mem::replace(&mut self.daemon, daemon) {
-            self.context.out.note(match daemon {
-                true => "the daemon is back",
-                false => "the daemon is gone; what you write still arrives, commands do not (`teamd start` starts it)",
-            });
-        }
-        let member = self.follow.member()?;
-        let runs = member.as_ref().is_some_and(|(_, runs)| *runs);
-        self.look_at_pause(member.as_ref().and_then(|(member, _)| member.waiting.clone()).filter(|_| runs));
-        if !runs && std::mem::replace(&mut self.runs, runs) {
-            let how = member.map_or("forgotten", |(member, _)| match member.status {
-                status if status.is_ended() => status.as_str(),
-                _ => Status::Crashed.as_str(),
-            });
-            self.context.out.note(format_args!("{} has ended ({how})", self.party.name));
-            self.context.out.hint(match self.party.leads() {
-                true => "what you write next starts it again; /quit leaves",
-                false => "/quit leaves",
-            });
-            if std::mem::take(&mut self.awaits) {
-                self.ready();
-            }
-        }
-        self.runs = runs;
-        Ok(())
-    }
-
-    /// Shows that the agent waits for the service of its model, once for each pause.
-    fn look_at_pause(&mut self, pause: Option<Waiting>) {
-        if pause == self.pause {
-            return;
-        }
-        match &pause {
-            Some(pause) => {
-                let line = format!("{}: {}", self.party.name, pause.told(wall()));
-                self.screen.passing(&escape::line(&line));
-            }
-            None => self.screen.passed(),
-        }
-        self.pause = pause;
-    }
-
-    fn show(&self, pieces: Vec<Piece>) -> Result<(), CommandError> {
-        for piece in pieces {
-            match piece {
-                Piece::Answer(text) => self.screen.stream(&text),
-                Piece::End => self.screen.end_line(),
-                Piece::Aside(line) => self.context.out.aside(paint(DIM, escape::line(&line))),
-                Piece::Wrong(line) => self.context.out.aside(paint(BAD, escape::line(&line))),
-            }
         }
         Ok(())
     }

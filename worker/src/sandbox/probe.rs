@@ -73,11 +73,13 @@ impl Scratch {
         let places = Surroundings {
             workspace: at("work"),
             team_dir: at("work/.team"),
-            home_of_team: at("work"),
+            team_aliases: Vec::new(),
+            homes_of_team: vec![at("work")],
             known: Vec::new(),
             temp: at("temp"),
             writable: Vec::new(),
             homes: vec![at("home")],
+            secrets: vec![at("home/.ssh")],
         };
         Ok(Self { places, home: at("home"), _folder: folder })
     }

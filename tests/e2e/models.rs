@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::look::HELD;
-use crate::support::model_server::{Api, KEY, ModelServer, Reply};
+use crate::support::model_server::{Api, KEY, ModelServer, Reply, Request};
 use crate::support::{Running, Team};
 
 const BOTH: [Api; 2] = [Api::Anthropic, Api::OpenAi];
@@ -303,6 +303,48 @@ fn an_empty_answer_a_refusal_and_a_cut_one_end_the_work_and_not_the_worker() {
             [Value::Null, cut("refusal"), cut("refusal"), cut("length"), cut("length"), Value::Null];
         assert_eq!(cuts, expected);
     }
+}
+
+#[test]
+fn an_answer_that_its_service_pauses_goes_on_and_is_one_answer() {
+    let search =
+        json!({"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "x"}});
+    let found = json!({"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []});
+    let half = || Reply::text("I look.").and_opaque(search.clone()).stopped("pause_turn");
+    let server = ModelServer::start();
+    server.replies(half()).replies(Reply::fail(500));
+    server.replies(Reply::empty().and_opaque(found).and_text("More.").stopped("pause_turn"));
+    server.says("It is there.");
+    let team = alice_did(&server, Api::Anthropic, "find it");
+    assert_eq!(ended(&team, "alice").1, "I look.\nMore.\nIt is there.");
+    let usage = &team.entries("alice", "answer")[0]["usage"];
+    let billed: u64 = server.requests().iter().map(|request| request.bill.output).sum();
+    assert_eq!((team.answers("alice"), usage["output_tokens"].as_u64()), (1, Some(billed)));
+    let roles = |request: &Request| request.body["messages"].as_array().unwrap().len();
+    assert_eq!(server.requests().iter().map(roles).collect::<Vec<_>>(), [1, 2, 2, 2]);
+    // Who dies before it goes on asks anew, and nothing half is sent.
+    server.replies(half()).replies(Reply::text("It is ").stalled());
+    team.send("alice", "and the other one?");
+    team.until("it to be gone on with", || server.requests().len() == 6);
+    server.says("There, too.");
+    team.kill_and_wait_for_the_next_life("alice");
+    team.until_finished("alice", 2);
+    assert_eq!(ended(&team, "alice").1, "There, too.");
+    assert!(server.last().mentions("srv_1") && roles(&server.last()) == 3);
+    // One that is paused for ever is given up; what a cut one holds that is half is not sent back.
+    for _ in 0..=10 {
+        server.replies(Reply::text("on").stopped("pause_turn"));
+    }
+    server.replies(half().stopped("max_tokens"));
+    team.send("alice", "and all of them?");
+    team.until_finished("alice", 3);
+    let (reason, content) = ended(&team, "alice");
+    assert!(reason == "failed" && content.contains("has paused this answer"), "{content}");
+    for count in 4..=5 {
+        team.send("alice", "well?");
+        team.until_finished("alice", count);
+    }
+    assert!(server.last().mentions("I look.") && ended(&team, "alice").1 == "done");
 }
 
 // CC#51556: a shutdown that is answered in prose is never answered.

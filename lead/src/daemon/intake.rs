@@ -224,7 +224,7 @@ const STRAY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Tells whether a worker may ask for something over its own connection: the lead agent may what its tools do.
-fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
+pub(super) fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
     let refuse = |message: &str, hint: &str| Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
     if life.name != Name::lead() {
         return refuse("only the lead agent asks for something", "write to the lead");

@@ -46,10 +46,12 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Begins a conversation.
-    pub(crate) fn new(service: Service, persona: &Persona) -> Self {
-        let (conversation, room) = (Conversation::new(persona.name.clone()), Room::new(service.window()));
-        Self { service, fixed: size_of(persona), persona: persona.clone(), conversation, room }
+    /// Begins a conversation. `persona` is told how long the guide of a workspace may be, in bytes.
+    pub(crate) fn new(service: Service, persona: impl FnOnce(usize) -> Persona) -> Self {
+        let room = Room::new(service.window());
+        let persona = persona(room.for_guide());
+        let conversation = Conversation::new(persona.name.clone());
+        Self { service, fixed: size_of(&persona), persona, conversation, room }
     }
 
     /// Takes in the next entry.

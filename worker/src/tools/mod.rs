@@ -27,6 +27,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 use bash::{Background, Foreground};
 pub(crate) use call::{Call, LeadCall, Spawn};
 use files::{FileError, Workspace};
+pub(crate) use files::{Guide, Rest};
 use kept::Surroundings;
 pub(crate) use kit::Kit;
 
@@ -198,9 +199,9 @@ impl Toolbox {
         weakness.map_or(Ok(policy), |why| Err(format!("not run: it cannot be confined as promised: {why}")))
     }
 
-    /// Returns what the workspace says to agents: the name of the file, and its text.
-    pub(crate) fn guide(&self) -> Option<(String, String)> {
-        self.workspace.guide()
+    /// Returns what the workspace says to agents, at most so many bytes of it.
+    pub(crate) fn guide(&self, most: usize) -> Option<Guide> {
+        self.workspace.guide(most)
     }
 
     /// Starts a call. Must be called within the runtime.

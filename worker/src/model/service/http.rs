@@ -16,8 +16,7 @@ use super::failure::{Complaint, Failure, cut, line};
 use super::retry::retry_after;
 use super::settings::{Key, Roots, Settings, Through};
 use super::trouble::Trouble;
-use super::wire::{Reading, Wire};
-use crate::model::Answer;
+use super::wire::{Piece, Reading, Wire};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -69,7 +68,7 @@ impl Http {
         wire: &dyn Wire,
         body: String,
         heard: &mut dyn FnMut(&str),
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Piece, Failure> {
         let key = self.settings.key.clone().map_err(Failure::Setting)?;
         let scrub = |text: &str| key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text));
         self.send(wire, key.as_ref(), body, heard).await.map_err(|failure| failure.told(scrub))
@@ -82,7 +81,7 @@ impl Http {
         key: Option<&Key>,
         body: String,
         heard: &mut dyn FnMut(&str),
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Piece, Failure> {
         let headers = headers(wire, key)?;
         let url = below(&self.settings.base, wire.path());
         let patience = self.settings.patience;
@@ -258,7 +257,7 @@ async fn stream(
     mut reading: Box<dyn Reading>,
     patience: Duration,
     heard: &mut dyn FnMut(&str),
-) -> Result<Answer, Failure> {
+) -> Result<Piece, Failure> {
     let endless = |_| Failure::TooMuch("an event of its stream is longer than 4 MiB");
     let mut splitter = Splitter::default();
     let mut length = 0;
@@ -325,7 +324,7 @@ async fn whole(
     mut reading: Box<dyn Reading>,
     patience: Duration,
     heard: &mut dyn FnMut(&str),
-) -> Result<Answer, Failure> {
+) -> Result<Piece, Failure> {
     let mut body = Vec::new();
     while let Some(chunk) = in_time(patience, response.chunk()).await.map_err(broke_off)? {
         body.extend_from_slice(&chunk);

@@ -12,6 +12,7 @@ mod http;
 mod ids;
 mod openai;
 mod overload;
+mod pieces;
 mod retry;
 mod settings;
 mod trouble;
@@ -31,10 +32,11 @@ use super::{Answer, ModelError};
 use failure::Failure;
 use http::Http;
 use overload::Overload;
+use pieces::Pieces;
 use retry::{Attempts, Next};
 use settings::Settings;
 pub(crate) use trouble::Trouble;
-use wire::Wire;
+use wire::{Piece, Wire};
 
 /// How long all attempts and pauses for one prompt may take together.
 const GIVE_UP: Duration = Duration::from_secs(600);
@@ -101,6 +103,31 @@ impl Service {
         prompt: &Prompt<'_>,
         heard: &mut dyn FnMut(Heard<'_>),
     ) -> Result<Answer, ModelError> {
+        let mut pieces = Pieces::default();
+        loop {
+            let turns = pieces.turns(prompt.turns);
+            let prompt = Prompt { turns: &turns, ..prompt.clone() };
+            let before = pieces.text();
+            let mut hear = |said: Heard<'_>| {
+                heard(said);
+                // Only the last piece of it begins anew.
+                if said == Heard::Again && !before.is_empty() {
+                    heard(Heard::Text(&before));
+                }
+            };
+            let piece = self.next_piece(&prompt, &mut hear).await?;
+            if let Some(answer) = pieces.add(piece)? {
+                return Ok(answer);
+            }
+            tracing::info!("{}: paused its answer ({}); it goes on", self.name(), pieces.times());
+        }
+    }
+
+    async fn next_piece(
+        &mut self,
+        prompt: &Prompt<'_>,
+        heard: &mut dyn FnMut(Heard<'_>),
+    ) -> Result<Piece, ModelError> {
         let mut attempts = Attempts::begin();
         let began = Instant::now();
         loop {
@@ -111,7 +138,7 @@ impl Service {
                 heard(Heard::Text(text));
             };
             let failure = match self.attempt(prompt, &mut hear).await {
-                Ok(answer) => return Ok(answer),
+                Ok(piece) => return Ok(piece),
                 Err(failure) => failure,
             };
             if said {
@@ -149,15 +176,15 @@ impl Service {
         Ok(())
     }
 
-    async fn attempt(&mut self, prompt: &Prompt<'_>, heard: &mut dyn FnMut(&str)) -> Result<Answer, Failure> {
+    async fn attempt(&mut self, prompt: &Prompt<'_>, heard: &mut dyn FnMut(&str)) -> Result<Piece, Failure> {
         let body = self.wire.body(prompt).to_string();
         let asked = u64::try_from(body.len()).unwrap_or(u64::MAX);
-        let mut answer = self.http.exchange(self.wire.as_ref(), body, heard).await?;
+        let Piece { mut answer, paused } = self.http.exchange(self.wire.as_ref(), body, heard).await?;
         ids::make_unique(&mut answer.content, prompt.turns, &mut ids::random);
         if answer.usage == Usage::default() {
             answer.usage = estimate(asked, &answer.content);
         }
-        Ok(answer)
+        Ok(Piece { answer, paused })
     }
 
     fn explain(&self, failure: Failure, attempts: &Attempts) -> ModelError {

@@ -66,11 +66,6 @@ pub(super) fn open_itself(path: &Path) -> rustix::io::Result<(OwnedFd, Stat)> {
     Ok((fd, stat))
 }
 
-/// Tells whether something stands at a path, and no link on the way.
-pub(crate) fn is_itself(path: &Path) -> bool {
-    open_itself(path).is_ok()
-}
-
 /// Returns a path by which the kernel finds what a descriptor stands for, whatever stands at its own path by now.
 pub(super) fn path_of(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())

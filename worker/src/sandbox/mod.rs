@@ -26,7 +26,7 @@ mod temp;
 pub(crate) mod writable;
 
 use absent::Absent;
-pub(crate) use known::{Known, is_itself};
+pub(crate) use known::Known;
 pub(crate) use mountinfo::{aliases, mounts};
 use placeholder::Placeholder;
 use policy::{Guard, Protected};

@@ -7,6 +7,7 @@ use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::sandbox::{Layers, Namespaces};
 
 use super::Known;
+use super::secrets::Needed;
 
 /// What of a repository is run or believed by the next `git` of the user: the rest of `.git` may be written.
 const GIT_SETTINGS: [(&str, Guard); 5] = [
@@ -74,7 +75,7 @@ pub(crate) struct Surroundings {
     pub(crate) known: Vec<Known>,
     /// The home directories of the user: what the environment says, and what the system says.
     pub(crate) homes: Vec<PathBuf>,
-    /// What nobody but the user reads, by every path.
+    /// Where that is what nobody but the user reads, by every path, whether it is there or not.
     pub(crate) secrets: Vec<PathBuf>,
 }
 
@@ -108,9 +109,22 @@ pub(crate) struct Policy {
     pub(crate) network: bool,
 }
 
+impl Surroundings {
+    /// Returns what commands need, or may change.
+    pub(crate) fn needed(&self) -> Needed<'_> {
+        Needed { homes: &self.homes, workspace: &self.workspace, writable: &self.writable }
+    }
+}
+
 impl Policy {
-    /// Says what a command may do; none: whatever the user may.
-    pub(crate) fn of(sandbox: &Sandbox, gate: Gate, around: &Surroundings, layers: Layers) -> Option<Self> {
+    /// Says what a command may do; none: whatever the user may. `secrets`: where those that are there lie now.
+    pub(crate) fn of(
+        sandbox: &Sandbox,
+        gate: Gate,
+        around: &Surroundings,
+        secrets: Vec<PathBuf>,
+        layers: Layers,
+    ) -> Option<Self> {
         if sandbox.mode == SandboxMode::Off && gate == Gate::Open {
             return None;
         }
@@ -128,7 +142,7 @@ impl Policy {
         let is_writable = |path: &Path| writable.iter().any(|above| path.starts_with(above));
         let protected: Vec<_> = protected.filter(|it| is_writable(&it.path)).collect();
         let sealed: Vec<_> = [&around.team_dir].into_iter().chain(&around.team_aliases).cloned().collect();
-        let hidden: Vec<_> = around.secrets.iter().chain(&sealed).cloned().collect();
+        let hidden: Vec<_> = secrets.into_iter().chain(sealed.iter().cloned()).collect();
         // What is guarded as a file only is a directory that is written, otherwise.
         let stays = protected.iter().filter(|it| it.guard != Guard::IfFile).map(|it| &it.path);
         let pinned = on_the_way(&writable, stays.chain(&hidden));
@@ -220,8 +234,12 @@ mod tests {
         }
     }
 
+    fn of(sandbox: &Sandbox, gate: Gate, around: &Surroundings, layers: Layers) -> Option<Policy> {
+        Policy::of(sandbox, gate, around, around.secrets.clone(), layers)
+    }
+
     fn policy(sandbox: &Sandbox, gate: Gate) -> Option<Policy> {
-        Policy::of(sandbox, gate, &around("/home/u/web", "/home/u/web/.team"), LAYERS)
+        of(sandbox, gate, &around("/home/u/web", "/home/u/web/.team"), LAYERS)
     }
 
     fn paths(paths: &[PathBuf]) -> Vec<&str> {
@@ -254,7 +272,7 @@ mod tests {
             let mut around = around("/home/u/web", "/home/u/web/.team");
             around.writable = vec!["/home/u/.cargo".into()];
             let sandbox = Sandbox { mode, ..Sandbox::default() };
-            let closed = Policy::of(&sandbox, Gate::Closed, &around, LAYERS).unwrap();
+            let closed = of(&sandbox, Gate::Closed, &around, LAYERS).unwrap();
             assert_eq!((paths(&closed.writable), closed.network), (vec!["/var/tmp/t"], false), "{mode:?}");
         }
         let sandbox = Sandbox { mode: SandboxMode::ReadOnly, ..Sandbox::default() };
@@ -273,18 +291,18 @@ mod tests {
         let named = ["/home/u/.cargo", "/home/u/.local/state/teamd/1", "/home/u/.local/state/teamd/1/run"];
         around.writable = named.map(PathBuf::from).into();
         let sandbox = Sandbox { no_network: true, ..Sandbox::default() };
-        let policy = Policy::of(&sandbox, Gate::Open, &around, LAYERS).unwrap();
+        let policy = of(&sandbox, Gate::Open, &around, LAYERS).unwrap();
         assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web", "/home/u/.cargo"]);
         assert!(!policy.network && policy.is_apart());
         around.writable.push("/home/u/.local".into());
-        let above = Policy::of(&sandbox, Gate::Open, &around, LAYERS).unwrap();
+        let above = of(&sandbox, Gate::Open, &around, LAYERS).unwrap();
         assert!(above.hidden.contains(&around.team_dir) && !above.is_apart());
     }
 
     #[test]
     fn each_parent_of_what_is_protected_stays_where_it_is() {
         let around = around("/home/u", "/home/u/a/b/.team");
-        let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
+        let policy = of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
         let pinned = paths(&policy.pinned);
         for parent in [".git", "a", "a/b", ".docker", ".config", ".config/git", ".local/share"] {
             assert!(pinned.contains(&format!("/home/u/{parent}").as_str()), "{parent} {pinned:?}");
@@ -296,12 +314,12 @@ mod tests {
     #[test]
     fn a_team_directory_elsewhere_is_apart() {
         let around = around("/home/u/web", "/home/u/.local/state/teamd/1");
-        let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
+        let policy = of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
         assert!(policy.is_apart());
         assert!(!policy.protected.iter().any(|it| it.guard == Guard::Placeholder));
         // The settings lie beside the link.
         let linked = Surroundings { homes_of_team: vec!["/home/u/web".into()], ..around };
-        let policy = Policy::of(&Sandbox::default(), Gate::Open, &linked, LAYERS).unwrap();
+        let policy = of(&Sandbox::default(), Gate::Open, &linked, LAYERS).unwrap();
         let settings = Protected { path: "/home/u/web/team.toml".into(), guard: Guard::Placeholder };
         assert!(policy.protected.contains(&settings));
     }
@@ -310,8 +328,7 @@ mod tests {
     fn the_team_directory_is_sealed_wherever_it_lies() {
         for team_dir in ["/home/u/web/.team", "/home/u/.local/state/teamd/1"] {
             for gate in [Gate::Open, Gate::Closed] {
-                let policy =
-                    Policy::of(&Sandbox::default(), gate, &around("/home/u/web", team_dir), LAYERS).unwrap();
+                let policy = of(&Sandbox::default(), gate, &around("/home/u/web", team_dir), LAYERS).unwrap();
                 assert_eq!(paths(&policy.sealed), [team_dir]);
                 assert!(policy.hidden.contains(&team_dir.into()));
             }
@@ -323,7 +340,7 @@ mod tests {
         let mut around = around("/workspaces/web", "/home/u/web/.team");
         around.team_aliases = vec!["/workspaces/web/.team".into()];
         around.homes_of_team.push("/workspaces/web".into());
-        let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
+        let policy = of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
         assert_eq!(paths(&policy.sealed), ["/home/u/web/.team", "/workspaces/web/.team"]);
         let settings = Protected { path: "/workspaces/web/team.toml".into(), guard: Guard::Placeholder };
         assert!(policy.protected.contains(&settings) && !policy.is_apart());
@@ -334,7 +351,7 @@ mod tests {
         let bare = Layers { namespaces: Namespaces::None, ..LAYERS };
         let around = around("/home/u", "/var/lib/team");
         let exposed = |gate, layers| {
-            let policy = Policy::of(&Sandbox::default(), gate, &around, layers).unwrap();
+            let policy = of(&Sandbox::default(), gate, &around, layers).unwrap();
             policy.exposed().map(Path::to_owned)
         };
         assert_eq!(exposed(Gate::Open, bare), Some("/home/u/.ssh".into()));
@@ -344,12 +361,12 @@ mod tests {
     #[test]
     fn tmp_is_the_commands_own_unless_something_lies_there() {
         let inside = around("/tmp/x/work", "/tmp/x/work/.team");
-        let policy = Policy::of(&Sandbox::default(), Gate::Open, &inside, LAYERS).unwrap();
+        let policy = of(&Sandbox::default(), Gate::Open, &inside, LAYERS).unwrap();
         assert_eq!(policy.temp_inside(), Path::new("/var/tmp/t"));
         let named = Surroundings { writable: vec!["/tmp".into()], ..around("/w", "/w/.team") };
-        let named = Policy::of(&Sandbox::default(), Gate::Open, &named, LAYERS).unwrap();
+        let named = of(&Sandbox::default(), Gate::Open, &named, LAYERS).unwrap();
         assert!(!named.private_tmp);
-        let own = Policy::of(&Sandbox::default(), Gate::Open, &around("/w", "/w/.team"), LAYERS).unwrap();
+        let own = of(&Sandbox::default(), Gate::Open, &around("/w", "/w/.team"), LAYERS).unwrap();
         assert_eq!(own.temp_inside(), Path::new("/tmp"));
     }
 }

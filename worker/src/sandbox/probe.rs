@@ -127,8 +127,8 @@ impl Scratch {
 
     /// Runs a command under a keeper, as a worker does; returns what it said.
     fn run(&self, layers: Layers, gate: Gate, command: &str) -> Result<String, String> {
-        let policy =
-            Policy::of(&Sandbox::default(), gate, &self.places, layers).ok_or("there is no policy")?;
+        let policy = Policy::of(&Sandbox::default(), gate, &self.places, self.places.secrets.clone(), layers)
+            .ok_or("there is no policy")?;
         let (report, said) = keep(&policy, command).map_err(|error| format!("cannot try: {error}"))?;
         match report {
             Some(Report { code: Some(0), error: None, .. }) => Ok(said),

@@ -3,7 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use teamd_shared::environment::Environment;
+
+use super::known::open_itself;
 
 /// Below a home directory.
 const IN_A_HOME: [&str; 37] = [
@@ -90,8 +93,8 @@ pub(crate) struct Needed<'a> {
     pub(crate) writable: &'a [PathBuf],
 }
 
-/// Returns the secrets of a user, whether they are there or not: each by its own path, and where a link leads from there.
-pub(crate) fn secrets(needed: &Needed<'_>, environment: &Environment) -> Vec<PathBuf> {
+/// Returns where the secrets of a user are by custom and by variables, whether they are there or not.
+pub(crate) fn known(needed: &Needed<'_>, environment: &Environment) -> Vec<PathBuf> {
     let in_homes = needed.homes.iter().flat_map(|home| IN_A_HOME.iter().map(|secret| home.join(secret)));
     let named = BY_VARIABLE.iter().flat_map(|(variable, name)| {
         let value = environment.variables().find(|(known, _)| known == variable).map(|(_, value)| value);
@@ -102,20 +105,33 @@ pub(crate) fn secrets(needed: &Needed<'_>, environment: &Environment) -> Vec<Pat
     });
     // What lies in the workspace by the user's own word is for those who work there.
     let named = named.filter(|path| path.is_absolute() && !path.starts_with(needed.workspace));
-    let by_path: Vec<_> = in_homes.chain(named).chain(OF_THE_MACHINE.iter().map(PathBuf::from)).collect();
-    let led_to = by_path.iter().filter_map(|path| needed.real(path));
-    let mut all: Vec<_> =
-        led_to.chain(by_path.iter().cloned()).filter(|path| !needed.is_above(path)).collect();
+    let mut all: Vec<_> = in_homes.chain(named).chain(OF_THE_MACHINE.iter().map(PathBuf::from)).collect();
+    all.retain(|path| !needed.is_above(path));
     all.sort();
     all.dedup();
     all
 }
 
+/// Returns where those lie that are there: at their own path, or where a link leads.
+pub(crate) fn present(known: &[PathBuf], needed: &Needed<'_>) -> Vec<PathBuf> {
+    let mut present: Vec<_> = known
+        .iter()
+        .filter_map(|path| match open_itself(path) {
+            Ok(_) => Some(path.clone()),
+            Err(Errno::LOOP) => needed.led_to(path),
+            Err(_) => None,
+        })
+        .collect();
+    present.sort();
+    present.dedup();
+    present
+}
+
 impl Needed<'_> {
     /// Returns where a path leads, unless only a link that a command could have made leads there: it would take from all
     /// teammates what they need.
-    fn real(&self, path: &Path) -> Option<PathBuf> {
-        let real = path.canonicalize().ok().filter(|real| real != path)?;
+    fn led_to(&self, path: &Path) -> Option<PathBuf> {
+        let real = path.canonicalize().ok().filter(|real| !self.is_above(real))?;
         let in_a_home = self.homes.iter().any(|home| real.starts_with(home));
         let could_be_made =
             path.starts_with(self.workspace) || self.writable.iter().any(|above| path.starts_with(above));
@@ -134,16 +150,19 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    fn found(root: &Path, workspace: &str, variables: &[(&str, &str)]) -> Vec<String> {
-        let mut environment = Environment::default();
-        for (name, value) in variables {
-            environment.set(name, value);
-        }
-        let (homes, workspace) = ([root.join("home")], root.join(workspace));
-        let needed = Needed { homes: &homes, workspace: &workspace, writable: &[] };
-        let all = secrets(&needed, &environment);
+    fn near(all: Vec<PathBuf>, root: &Path) -> Vec<String> {
         let near = all.iter().filter_map(|path| Some(path.strip_prefix(root).ok()?.to_str()?.to_owned()));
-        near.filter(|path| !IN_A_HOME.iter().any(|known| *path == format!("home/{known}"))).collect()
+        near.collect()
+    }
+
+    fn needed<'a>(homes: &'a [PathBuf], workspace: &'a Path) -> Needed<'a> {
+        Needed { homes, workspace, writable: &[] }
+    }
+
+    fn found(root: &Path, workspace: &str) -> Vec<String> {
+        let (homes, workspace) = ([root.join("home")], root.join(workspace));
+        let needed = needed(&homes, &workspace);
+        near(present(&known(&needed, &Environment::default()), &needed), root)
     }
 
     fn scratch() -> (tempfile::TempDir, PathBuf) {
@@ -162,9 +181,9 @@ mod tests {
         symlink("dot/keys", root.join("home/.ssh")).unwrap();
         symlink(root.join("system"), root.join("home/.aws")).unwrap();
         let expected = ["home/dot/config/gh", "home/dot/keys", "system"];
-        assert_eq!(found(&root, "home/dot", &[]), expected);
+        assert_eq!(found(&root, "home/dot"), expected);
         // Where commands write the home directory, they could have made the link out of it.
-        assert_eq!(found(&root, "home", &[]), expected[..2]);
+        assert_eq!(found(&root, "home"), expected[..2]);
     }
 
     #[test]
@@ -172,7 +191,7 @@ mod tests {
         let (_scratch, root) = scratch();
         symlink(".", root.join("home/.ssh")).unwrap();
         symlink("/", root.join("home/.aws")).unwrap();
-        assert_eq!(found(&root, "work", &[]), [""; 0]);
+        assert_eq!(found(&root, "work"), [""; 0]);
     }
 
     #[test]
@@ -180,16 +199,16 @@ mod tests {
         let (_scratch, root) = scratch();
         let at = |path: &str| root.join(path).into_os_string().into_string().unwrap();
         let kube = [at("a"), at("b")].join(":");
-        let variables = [
-            ("CARGO_HOME", at("cargo")),
-            ("KUBECONFIG", kube),
-            ("NETRC", at("work/netrc")),
-            ("PGPASSFILE", "relative".to_owned()),
-        ];
-        let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        assert_eq!(
-            found(&root, "work", &variables),
-            ["a", "b", "cargo/credentials", "cargo/credentials.toml"]
-        );
+        let mut environment = Environment::default();
+        for (name, value) in [
+            ("CARGO_HOME", at("cargo").as_str()),
+            ("KUBECONFIG", &kube),
+            ("NETRC", &at("work/netrc")),
+            ("PGPASSFILE", "relative"),
+        ] {
+            environment.set(name, value);
+        }
+        let known = near(known(&needed(&[], &root.join("work")), &environment), &root);
+        assert_eq!(known, ["a", "b", "cargo/credentials", "cargo/credentials.toml"]);
     }
 }

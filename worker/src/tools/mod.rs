@@ -31,7 +31,7 @@ pub(crate) use files::{Guide, Rest};
 use kept::Surroundings;
 pub(crate) use kit::Kit;
 
-use crate::sandbox::secrets::{Needed, secrets};
+use crate::sandbox::secrets::{self, Needed};
 use crate::sandbox::{self, Known, Policy, TempDir};
 
 /// What came of a call.
@@ -142,7 +142,7 @@ impl Toolbox {
         let known = known.map(learn).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         let homes = homes(&config.environment);
         let needed = Needed { homes: &homes, workspace: &real, writable: &writable };
-        let secrets = secrets(&needed, &config.environment);
+        let secrets = secrets::known(&needed, &config.environment);
         let mounts = sandbox::mounts().map_err(ToolboxError::Mounts)?;
         // By one path what is hidden by another could be read.
         let by_every_path = |path: PathBuf| {
@@ -160,7 +160,8 @@ impl Toolbox {
             team_dir,
             homes,
         };
-        let workspace = workspace.without(places.secrets.clone());
+        let led_to = secrets::present(&places.secrets, &places.needed());
+        let workspace = workspace.without(places.secrets.iter().cloned().chain(led_to).collect());
         let surroundings = Surroundings {
             workspace: config.workspace,
             environment: config.environment,
@@ -180,10 +181,10 @@ impl Toolbox {
     /// Says what a command may do now.
     fn policy(&self, gate: Gate) -> Result<Option<Policy>, String> {
         let Confinement { layers, weak } = self.confinement;
-        let mut policy = Policy::of(&self.sandbox, gate, &self.places, layers);
+        let secrets = secrets::present(&self.places.secrets, &self.places.needed());
+        let mut policy = Policy::of(&self.sandbox, gate, &self.places, secrets, layers);
         if let Some(policy) = &mut policy {
             // It stands on two command lines: what is not there need not.
-            policy.hidden.retain(|path| sandbox::is_itself(path));
             policy.pinned.retain(|path| path.symlink_metadata().is_ok());
             policy.known.iter().try_for_each(|known| known.check(known.path()))?;
         }

@@ -31,6 +31,7 @@ pub(crate) use files::{Guide, Rest};
 use kept::Surroundings;
 pub(crate) use kit::Kit;
 
+use crate::sandbox::secrets::{self, Needed};
 use crate::sandbox::{self, Known, Policy, TempDir};
 
 /// What came of a call.
@@ -100,6 +101,9 @@ pub(crate) enum ToolboxError {
     /// The kernel does not let this process look after its orphans.
     #[error("cannot become a subreaper: {0}")]
     Subreaper(nix::errno::Errno),
+    /// What is mounted cannot be listed.
+    #[error("cannot list the mounts: {0}")]
+    Mounts(std::io::Error),
     /// There is no place for what is temporary.
     #[error("cannot make the temporary directory of its commands: {0}")]
     Temp(std::io::Error),
@@ -136,16 +140,28 @@ impl Toolbox {
         let learn = |path: &Path| Known::learn(path).map_err(ToolboxError::Temp);
         let known = writable.iter().map(PathBuf::as_path).chain([real.as_path(), temp.path()]);
         let known = known.map(learn).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
-        let places = sandbox::Surroundings {
-            writable,
-            known,
-            workspace: real,
-            team_dir,
-            home_of_team: home_of(&config.team_dir),
-            temp: temp.path().to_owned(),
-            homes: homes(&config.environment),
+        let homes = homes(&config.environment);
+        let needed = Needed { homes: &homes, workspace: &real, writable: &writable };
+        let secrets = secrets::known(&needed, &config.environment);
+        let mounts = sandbox::mounts().map_err(ToolboxError::Mounts)?;
+        // By one path what is hidden by another could be read.
+        let by_every_path = |path: PathBuf| {
+            let aliases = sandbox::aliases(&path, &mounts);
+            [path].into_iter().chain(aliases)
         };
-        let workspace = workspace.without(sandbox::policy::secrets(&places.homes));
+        let places = sandbox::Surroundings {
+            known,
+            team_aliases: sandbox::aliases(&team_dir, &mounts),
+            homes_of_team: by_every_path(home_of(&config.team_dir)).collect(),
+            temp: temp.path().to_owned(),
+            secrets: secrets.into_iter().flat_map(by_every_path).collect(),
+            workspace: real,
+            writable,
+            team_dir,
+            homes,
+        };
+        let led_to = secrets::present(&places.secrets, &places.needed());
+        let workspace = workspace.without(places.secrets.iter().cloned().chain(led_to).collect());
         let surroundings = Surroundings {
             workspace: config.workspace,
             environment: config.environment,
@@ -165,15 +181,22 @@ impl Toolbox {
     /// Says what a command may do now.
     fn policy(&self, gate: Gate) -> Result<Option<Policy>, String> {
         let Confinement { layers, weak } = self.confinement;
-        let mut policy = Policy::of(&self.sandbox, gate, &self.places, layers);
+        let secrets = secrets::present(&self.places.secrets, &self.places.needed());
+        let mut policy = Policy::of(&self.sandbox, gate, &self.places, secrets, layers);
         if let Some(policy) = &mut policy {
             // It stands on two command lines: what is not there need not.
-            policy.hidden.retain(|path| path.symlink_metadata().is_ok());
             policy.pinned.retain(|path| path.symlink_metadata().is_ok());
             policy.known.iter().try_for_each(|known| known.check(known.path()))?;
         }
-        let apart = policy.as_ref().is_none_or(|policy| policy.is_apart(&self.places.team_dir));
-        let weakness = policy.as_ref().and_then(|_| layers.weakness(apart)).filter(|_| !weak);
+        let apart = policy.as_ref().is_none_or(Policy::is_apart);
+        let exposed = || {
+            let secret = policy.as_ref()?.exposed()?.display();
+            Some(format!(
+                "{secret} is secret, but lies in what it may write: it takes namespaces to part them"
+            ))
+        };
+        let weakness =
+            policy.as_ref().and_then(|_| layers.weakness(apart).or_else(exposed)).filter(|_| !weak);
         weakness.map_or(Ok(policy), |why| Err(format!("not run: it cannot be confined as promised: {why}")))
     }
 

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::journal::Daemon;
-use crate::member::{Exit, Gate, Limits, Sandbox, Status};
+use crate::member::{Exit, Gate, Limits, Sandbox, Status, Waiting};
 use crate::name::Name;
 use crate::process::Identity;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -96,6 +96,9 @@ pub struct RosterMember {
     /// What it does, in a few words; when it waits, why it could not go on, or nothing.
     #[serde(default)]
     pub activity: String,
+    /// The pause in its model call, if it makes one; else null.
+    #[serde(default)]
+    pub waiting: Option<Waiting>,
     /// Seconds since 1970, when its life began.
     #[serde(default)]
     pub spawned_at: f64,

@@ -1,9 +1,10 @@
 //! What both sides of teamd must agree on: names, paths, messages, records, the inbox, the control
 //! socket. No policy, no event loop, no command line.
 //!
-//! The pure modules (`name`, `id`, `message`, `request`, `member`, `journal`) import no runtime, file
+//! The pure modules (`name`, `id`, `amount`, `message`, `request`, `member`, `journal`) import no runtime, file
 //! system, clock or random source: times and ids come in as arguments.
 
+pub mod amount;
 pub mod clock;
 pub mod config;
 pub mod control;

@@ -332,6 +332,25 @@ pub enum Doing {
     Working,
 }
 
+/// A pause in which a worker waits for the service of its model.
+///
+/// It stands in control frames, too: no field may be left out when it is written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// Seconds since 1970, when it ends at the latest.
+    pub until: f64,
+    /// What for, in a few words of our own.
+    pub why: String,
+}
+
+impl Waiting {
+    /// Says it as it is at a time, in seconds since 1970.
+    pub fn told(&self, now: f64) -> String {
+        let left = (self.until - now).ceil();
+        if left >= 1.0 { format!("waiting {left} s: {}", self.why) } else { format!("waiting: {}", self.why) }
+    }
+}
+
 impl Status {
     /// Returns the status as it is written.
     pub const fn as_str(self) -> &'static str {
@@ -419,6 +438,15 @@ mod tests {
         }
         assert_eq!(Status::of(Phase::Running, false, false, Doing::Working), Status::Working);
         assert_eq!(Status::of(Phase::Spawning, false, false, Doing::Starting), Status::Starting);
+    }
+
+    #[test]
+    fn a_pause_is_told_with_the_seconds_that_are_left() {
+        let waiting = Waiting { until: 100.0, why: "overloaded (529)".to_owned() };
+        assert_eq!(waiting.told(82.5), "waiting 18 s: overloaded (529)");
+        for over in [100.0, 200.0, f64::NAN] {
+            assert_eq!(waiting.told(over), "waiting: overloaded (529)");
+        }
     }
 
     #[test]

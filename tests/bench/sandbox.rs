@@ -86,7 +86,7 @@ fn keep(workspace: &Path, namespaces: &str) -> Duration {
         "known": [], "protected": [
             {"path": at("work/team.toml"), "guard": "Placeholder"}, {"path": at("work/.git/hooks"), "guard": "MadeEmpty"},
         ],
-        "place_lock": at("work/.team/places"),
+        "notes": at("work/.team"),
         "pinned": [at("work/.git")], "hidden": [at("home/.ssh"), at("work/.team")], "sealed": [at("work/.team")],
         "network": true,
     });

@@ -316,6 +316,33 @@ fn what_the_workspace_says_to_agents_and_who_is_there_stands_in_the_instructions
     }
 }
 
+// However long it is: it stands in every prompt, and cannot be cut out like a conversation.
+#[test]
+fn a_guide_that_is_longer_than_the_window_is_cut_told_so_and_stays_as_it_is() {
+    for api in BOTH {
+        let server = ModelServer::start();
+        server.calls("bash", json!({"command": "echo 'All of it is new.' > AGENTS.md; seq 300"}));
+        let team = server.team().with("TEAM_CONTEXT_WINDOW", "12k");
+        let guide: String = (1..9000).map(|line| format!("Rule {line}: mind it.\n")).collect();
+        team.write("AGENTS.md", &guide);
+        spawn(&team, &["--model", api.model()], "hello");
+        team.until_finished("alice", 1);
+        let instructions = |body: &Value| match api {
+            Api::Anthropic => body["system"][0]["text"].as_str().unwrap().to_owned(),
+            Api::OpenAi => body["messages"][0]["content"].as_str().unwrap().to_owned(),
+        };
+        let requests = server.requests();
+        let told = instructions(&requests[0].body);
+        let rules = told.matches("Rule ").count();
+        assert!((20..400).contains(&rules) && told.contains("Rule 20: mind it."), "{rules}");
+        assert!(told.contains(&format!("path AGENTS.md, offset {}", rules + 1)), "{told}");
+        assert!(requests[0].bill.all_input() < 12_000 / 2, "{:?}", requests[0].bill);
+        assert_eq!((requests.len(), instructions(&requests[1].body)), (2, told));
+        let log = team.file("log/alice.log");
+        assert!(log.contains("AGENTS.md is too long"), "{log}");
+    }
+}
+
 /// What the whole is for: a person says a sentence, and a team does the rest; the person decides about the plan.
 #[test]
 fn a_person_says_what_shall_happen_and_the_team_does_it() {

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::support::model_server::{Api, KEY, ModelServer, Reply};
 use crate::support::terminal::Terminal;
 use crate::support::{Run, Team};
 
@@ -134,6 +135,32 @@ fn an_answer_is_shown_while_it_is_given() {
 }
 
 #[test]
+fn whoever_talks_sees_once_that_the_service_is_waited_for() {
+    let overloaded = || Reply::fail(529).with_header("retry-after-ms", "1200");
+    let server = ModelServer::start();
+    server.replies(overloaded()).says("first").replies(overloaded()).says("second");
+    let team = server.team();
+    let model = Api::Anthropic.model();
+    let run = team.teamctl_with(["chat", "--model", model], "go\n").ok();
+    assert_eq!(run.stderr.matches("lead: waiting ").count(), 1, "{run:?}");
+    assert_eq!(run.stdout, "first\n");
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    let mark = terminal.mark();
+    terminal.line("go on");
+    terminal.until_after(mark, "lead: waiting 2 s: overloaded (529)");
+    terminal.until_after(mark, "second");
+    assert_eq!(terminal.shown()[mark..].matches("lead: waiting ").count(), 1, "{:?}", terminal.shown());
+    // The line is gone before the next one begins.
+    let shown = terminal.shown();
+    let (_, behind) = shown.rsplit_once("overloaded (529)").unwrap();
+    let (cleared, _) = behind.split_once("second").unwrap();
+    assert!(cleared.contains("\r\u{1b}[K"), "{behind:?}");
+    terminal.press("\x04");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
 fn a_person_is_asked_about_a_plan_on_which_the_lead_agent_called_for_a_verdict() {
     let team = Team::started();
     let mut terminal = Terminal::teamctl(&team, &["chat"]);
@@ -148,13 +175,45 @@ fn a_person_is_asked_about_a_plan_on_which_the_lead_agent_called_for_a_verdict()
     let mark = terminal.mark();
     terminal.line("a question first");
     terminal.until_after(mark, "a, r or l is expected");
-    let mark = terminal.mark();
-    terminal.press("\r");
+    let mark = terminal.shown().rfind("a, r or l is expected").unwrap();
     terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    terminal.press("\r");
+    // What is typed before the next one is shown is no answer.
+    let prompts = || terminal.shown()[mark..].matches("[a]pprove, [r]eject, [l]ater> ").count();
+    team.until("the next prompt", || prompts() >= 2);
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     terminal.line("a");
     team.until("the approval", || team.request(&id)["status"] == "approved");
     assert_eq!(team.request(&id)["reason"], "mind the log");
+    terminal.press("\x04");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn an_answer_is_told_once_and_hints_name_what_can_be_typed_here() {
+    let team = Team::started();
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    let id = team.until_planned("bob");
+    terminal.until(&format!("bob submits the plan {id}"));
+    let mark = terminal.mark();
+    terminal.line("/plans");
+    terminal.until_after(mark, "/approve ID or /reject ID TEXT answers");
+    terminal.line("/approve nowhere");
+    terminal.until_after(mark, "/plans shows the ids");
+    terminal.line("/team nobody");
+    terminal.until_after(mark, "/team shows who is there");
+    assert!(!terminal.shown()[mark..].contains("teamctl plans"), "{}", terminal.shown());
+    terminal.line(&format!("/approve {}", &id[..6]));
+    terminal.until_after(mark, &format!("the plan {id} of bob is approved"));
+    // What another terminal does is told here, and after all that was told of the first one.
+    team.teamctl(["spawn", "carol", "--plan", "--prompt", "/plan_approval Another"]).ok();
+    let other = team.until_planned("carol");
+    team.teamctl(["reject", &other]).ok();
+    terminal.until_after(mark, &format!("the plan {other} of carol is rejected"));
+    let shown = terminal.shown();
+    assert_eq!(shown[mark..].matches(&format!("the plan {id} of bob is approved")).count(), 1, "{shown}");
     terminal.press("\x04");
     assert_eq!(terminal.finish(), Some(0));
 }
@@ -201,6 +260,88 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
 }
 
 #[test]
+fn a_question_that_somebody_else_answers_is_over_and_what_was_typed_is_no_answer() {
+    let team = Team::started();
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    let ask = |name: &str, terminal: &Terminal| {
+        let mark = terminal.mark();
+        team.teamctl(["spawn", name, "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+        let id = team.until_planned(name);
+        team.send("lead", &format!("/plan_approval {id} approve"));
+        terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+        id
+    };
+    // Something was typed: it stays, at a prompt of its own.
+    let id = ask("bob", &terminal);
+    terminal.press("a thou");
+    terminal.until("[l]ater> a thou");
+    let mark = terminal.mark();
+    team.teamctl(["reject", &id]).ok();
+    terminal.until_after(mark, "you are asked no more");
+    terminal.until_after(mark, "lead> a thou");
+    terminal.press("ght\r");
+    team.until("the message to arrive", || team.has_taken_in("lead", "a thought"));
+    assert_eq!(team.request(&id)["status"], "rejected");
+    // Nothing was typed: what is typed next answers nothing either.
+    team.until_caught_up("lead");
+    let id = ask("carol", &terminal);
+    let mark = terminal.mark();
+    team.teamctl(["reject", &id]).ok();
+    terminal.until_after(mark, "you are asked no more");
+    terminal.line("approve");
+    team.until("the message to arrive", || team.has_taken_in("lead", "approve"));
+    assert_eq!(team.request(&id)["status"], "rejected");
+    // The reason was half written.
+    let id = ask("dave", &terminal);
+    terminal.press("r\r");
+    terminal.until("what shall change> ");
+    terminal.press("all of");
+    terminal.until("what shall change> all of");
+    let mark = terminal.mark();
+    team.teamctl(["approve", &id]).ok();
+    terminal.until_after(mark, "lead> all of");
+    assert_eq!(team.request(&id)["status"], "approved");
+    terminal.press("\x15/quit\r");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
+    let team = Team::started();
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    let ids = ["bob", "carol"].map(|name| {
+        team.teamctl(["spawn", name, "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+        team.until_planned(name)
+    });
+    let [first, second] = &ids;
+    team.send("lead", &format!("/plan_approval {first} approve\n/plan_approval {second} approve"));
+    terminal.until(&format!("the plan {first} of bob:"));
+    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    terminal.press("a");
+    terminal.until("[l]ater> a");
+    let mark = terminal.mark();
+    team.teamctl(["reject", first]).ok();
+    terminal.until_after(mark, &format!("the plan {second} of carol:"));
+    let mark = terminal.mark();
+    terminal.press("\r");
+    terminal.until_after(mark, "was typed before you were asked");
+    terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    assert_eq!(team.request(second)["status"], "pending");
+    // A command at the question answers it, too, and then nobody is asked.
+    let mark = terminal.mark();
+    terminal.line(&format!("/approve {second}"));
+    terminal.until_after(mark, "lead> ");
+    assert_eq!(team.request(second)["status"], "approved");
+    terminal.line("and done");
+    team.until("the message to arrive", || team.has_taken_in("lead", "and done"));
+    assert!(!terminal.shown()[mark..].contains("asked no more"), "{}", terminal.shown());
+    terminal.press("\x04");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
 fn a_prompt_at_which_nothing_was_typed_makes_room_for_the_question() {
     let team = Team::started();
     let mut terminal = Terminal::teamctl(&team, &["chat"]);
@@ -236,4 +377,45 @@ fn a_lead_agent_that_ended_is_begun_again_by_what_is_typed_and_a_lost_daemon_is_
     terminal.until("the daemon is back");
     terminal.line("/quit");
     assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn a_lead_agent_with_a_wrong_key_is_begun_again_with_the_right_one_and_no_other_wish_is_passed_over() {
+    let server = ModelServer::start();
+    let team = server.team_with_key("sk-wrong-0123456789");
+    let model = Api::Anthropic.model();
+    let run = team.teamctl_with(["chat", "--model", model], "go").exits(1);
+    assert!(run.stderr.contains("refuses the key"), "{run:?}");
+    let run = chat(&team, "and again").exits(1);
+    assert!(!run.stderr.contains("begun again with"), "the same would fail again: {run:?}");
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("refuses the key");
+    terminal.until("lead> ");
+    terminal.press("\x04");
+    assert_eq!((terminal.finish(), team.incarnation("lead")), (Some(0), 1));
+
+    let team = team.with("ANTHROPIC_API_KEY", KEY);
+    let run = chat(&team, "once more").ok();
+    assert!(run.stderr.contains("it is begun again with the ANTHROPIC_API_KEY that is set here"), "{run:?}");
+    assert_eq!((run.stdout.as_str(), team.incarnation("lead")), ("done\n", 2));
+    assert!(server.last().mentions("and again"), "its conversation goes on");
+    for (flag, value) in [("--model", "openai:fake"), ("--workspace", "/")] {
+        let run = team.teamctl_with(["chat", flag, value], "not sent").exits(7);
+        assert!(run.stderr.contains("would change nothing"), "{run:?}");
+        assert!(run.stderr.contains("`teamctl shutdown lead`, then the same command"), "{run:?}");
+    }
+    team.teamctl_with(["chat", "--fresh"], "not sent").exits(7);
+    assert!(!team.file("inbox/lead.jsonl").contains("not sent"));
+
+    let team = team.with("ANTHROPIC_API_KEY", "sk-other-0123456789");
+    let run = chat(&team, "still the first").ok();
+    assert!(
+        run.stderr.contains("lead was not started with the ANTHROPIC_API_KEY that is set here"),
+        "{run:?}"
+    );
+    assert_eq!((run.stdout.as_str(), team.incarnation("lead")), ("done\n", 2));
+    // One that has the key of another life, and no daemon that would know, is talked to as it is.
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    chat(&team, "adopted").ok();
 }

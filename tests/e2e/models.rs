@@ -1,5 +1,6 @@
 //! Models over HTTP: real teammates, and a fake server for both APIs that refuses every request the real ones would.
 
+use std::collections::BTreeSet;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
@@ -7,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::look::HELD;
-use crate::support::model_server::{Api, KEY, ModelServer, Reply};
-use crate::support::{Running, Team};
+use crate::support::model_server::{Api, KEY, ModelServer, Reply, Request};
+use crate::support::{Running, Team, poll_until};
 
 const BOTH: [Api; 2] = [Api::Anthropic, Api::OpenAi];
 
@@ -143,6 +144,58 @@ fn a_team_leaves_an_overloaded_service_alone_together() {
         of(Api::OpenAi).all(|request| request.at - first < Duration::from_millis(990)),
         "it waits for others"
     );
+}
+
+#[test]
+fn what_a_worker_waits_for_and_how_long_is_shown_and_reaches_no_model() {
+    let (mut overloaded, mut resets, mut stalled) = (0, 0, 0);
+    let first = |count: &mut u32, times: u32| {
+        *count += 1;
+        *count <= times
+    };
+    let server = ModelServer::answering(move |request| match request {
+        it if it.mentions("bob's") && first(&mut stalled, 1) => Reply::text("half of it").stalled(),
+        it if it.mentions("carol's") && first(&mut resets, 3) => Reply::reset(),
+        it if it.mentions("alice's") && first(&mut overloaded, 1) => {
+            Reply::fail(529).with_header("retry-after-ms", "2000")
+        }
+        _ => Reply::text("done"),
+    });
+    let team = server.team().with("TEAM_MODEL_TIMEOUT", "1600ms");
+    let waits = |name: &str| team.member(name)["waiting"]["why"].as_str().map(str::to_owned);
+    spawn(&team, "alice", Api::Anthropic.model(), "alice's work");
+    team.until("alice to wait", || waits("alice").is_some());
+    spawn(&team, "dave", Api::Anthropic.model(), "dave's work");
+    let shown = team.teamctl(["status", "alice"]).ok().stdout;
+    let told = |seconds: u32| shown.contains(&format!("waiting {seconds} s: overloaded (529)\n"));
+    assert!((1..=3).any(told), "{shown}");
+    let json: Value = serde_json::from_str(&team.teamctl(["--json", "status", "alice"]).ok().stdout).unwrap();
+    let activity = json["members"][0]["activity"].as_str().unwrap().to_owned();
+    assert!(activity.starts_with("waiting ") && activity.ends_with(": overloaded (529)"), "{activity}");
+    assert!(json["members"][0]["waiting"]["until"].as_f64().unwrap() > 1.7e9);
+    for name in ["bob", "carol"] {
+        spawn(&team, name, Api::OpenAi.model(), &format!("{name}'s work"));
+    }
+    let mut seen = BTreeSet::new();
+    let expected = [
+        "dave overloaded; the team leaves it alone",
+        "bob the service is silent",
+        "carol the service cannot be reached",
+    ];
+    let seen_all = poll_until(&mut || {
+        seen.extend(
+            ["bob", "carol", "dave"].into_iter().filter_map(|name| Some(format!("{name} {}", waits(name)?))),
+        );
+        expected.iter().all(|pause| seen.contains(*pause))
+    });
+    assert!(seen_all, "{seen:?}");
+    for name in ["alice", "bob", "carol", "dave"] {
+        team.until_finished(name, 1);
+        assert_eq!(ended(&team, name).1, "done");
+        team.until("it to be over", || team.member(name)["waiting"].is_null());
+    }
+    let asked = server.requests().iter().map(|request| request.body.to_string()).collect::<String>();
+    assert!(!asked.contains("waiting") && !asked.contains("overloaded"));
 }
 
 /// No file below a directory holds the text.
@@ -303,6 +356,48 @@ fn an_empty_answer_a_refusal_and_a_cut_one_end_the_work_and_not_the_worker() {
             [Value::Null, cut("refusal"), cut("refusal"), cut("length"), cut("length"), Value::Null];
         assert_eq!(cuts, expected);
     }
+}
+
+#[test]
+fn an_answer_that_its_service_pauses_goes_on_and_is_one_answer() {
+    let search =
+        json!({"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "x"}});
+    let found = json!({"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []});
+    let half = || Reply::text("I look.").and_opaque(search.clone()).stopped("pause_turn");
+    let server = ModelServer::start();
+    server.replies(half()).replies(Reply::fail(500));
+    server.replies(Reply::empty().and_opaque(found).and_text("More.").stopped("pause_turn"));
+    server.says("It is there.");
+    let team = alice_did(&server, Api::Anthropic, "find it");
+    assert_eq!(ended(&team, "alice").1, "I look.\nMore.\nIt is there.");
+    let usage = &team.entries("alice", "answer")[0]["usage"];
+    let billed: u64 = server.requests().iter().map(|request| request.bill.output).sum();
+    assert_eq!((team.answers("alice"), usage["output_tokens"].as_u64()), (1, Some(billed)));
+    let roles = |request: &Request| request.body["messages"].as_array().unwrap().len();
+    assert_eq!(server.requests().iter().map(roles).collect::<Vec<_>>(), [1, 2, 2, 2]);
+    // Who dies before it goes on asks anew, and nothing half is sent.
+    server.replies(half()).replies(Reply::text("It is ").stalled());
+    team.send("alice", "and the other one?");
+    team.until("it to be gone on with", || server.requests().len() == 6);
+    server.says("There, too.");
+    team.kill_and_wait_for_the_next_life("alice");
+    team.until_finished("alice", 2);
+    assert_eq!(ended(&team, "alice").1, "There, too.");
+    assert!(server.last().mentions("srv_1") && roles(&server.last()) == 3);
+    // One that is paused for ever is given up; what a cut one holds that is half is not sent back.
+    for _ in 0..=10 {
+        server.replies(Reply::text("on").stopped("pause_turn"));
+    }
+    server.replies(half().stopped("max_tokens"));
+    team.send("alice", "and all of them?");
+    team.until_finished("alice", 3);
+    let (reason, content) = ended(&team, "alice");
+    assert!(reason == "failed" && content.contains("has paused this answer"), "{content}");
+    for count in 4..=5 {
+        team.send("alice", "well?");
+        team.until_finished("alice", count);
+    }
+    assert!(server.last().mentions("I look.") && ended(&team, "alice").1 == "done");
 }
 
 // CC#51556: a shutdown that is answered in prose is never answered.

@@ -92,6 +92,8 @@ struct State {
     answering: Option<Answering>,
     requests: Vec<Request>,
     broken: Vec<String>,
+    /// The answers that were paused: each may be sent back as the last word.
+    paused: Vec<Value>,
     till: Till,
     calls: usize,
     over: bool,
@@ -216,7 +218,7 @@ fn decide(asked: http::Asked, state: &Mutex<State>) -> (Speech, Reply) {
     let body = serde_json::from_slice(&asked.body).unwrap_or_default();
     let mut request =
         Request { api, headers: asked.headers, body, at: Instant::now(), bill: Bill::default() };
-    let mut reply = match refusal(&asked.path, &request) {
+    let mut reply = match refusal(&asked.path, &request, &state.paused) {
         Some((status, why)) => {
             if status == 400 {
                 state.broken.push(why.clone());
@@ -225,6 +227,7 @@ fn decide(asked: http::Asked, state: &Mutex<State>) -> (Speech, Reply) {
         }
         None => next(&mut state, &request),
     };
+    state.paused.extend(reply.paused());
     let begin = state.calls;
     reply.name_calls(api, &mut state.calls);
     if state.calls > begin || reply.is_answer() {
@@ -248,7 +251,7 @@ fn next(state: &mut State, request: &Request) -> Reply {
 }
 
 /// Why the real service would not answer.
-fn refusal(path: &str, request: &Request) -> Option<(u16, String)> {
+fn refusal(path: &str, request: &Request, paused: &[Value]) -> Option<(u16, String)> {
     let (wanted, key, expected) = match request.api {
         Api::Anthropic => ("/v1/messages", request.header("x-api-key"), KEY.to_owned()),
         Api::OpenAi => ("/v1/chat/completions", request.header("authorization"), format!("Bearer {KEY}")),
@@ -264,7 +267,7 @@ fn refusal(path: &str, request: &Request) -> Option<(u16, String)> {
         return Some((404, "model: unknown".to_owned()));
     }
     let broken = match request.api {
-        Api::Anthropic => rules::check(request),
+        Api::Anthropic => rules::check(request, paused),
         Api::OpenAi => openai_rules::check(request),
     };
     broken.err().map(|why| (400, why))

@@ -44,7 +44,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     fn greeting(&self, environment: Option<Environment>, state: WorkerState) -> Greeting {
-        let (name, incarnation) = (self.name.clone(), self.incarnation);
+        let (name, incarnation, state) = (self.name.clone(), self.incarnation, Box::new(state));
         Greeting { protocol: PROTOCOL, peer: Peer::Worker { name, incarnation, environment, state } }
     }
 }

@@ -7,8 +7,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use teamd_shared::control::{Command, ToWorker};
+use teamd_shared::member::Waiting;
 use teamd_shared::watch::SLOW_TICK;
 use tokio::signal::unix::Signal;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::connection::{Heard, Link, Reply, Unanswered};
@@ -29,6 +31,7 @@ enum Event {
     Mail,
     Terminate,
     BackgroundEnded,
+    Pause(Option<Waiting>),
     Time,
 }
 
@@ -40,6 +43,8 @@ pub(crate) struct Desk {
     pub(crate) mailbox: Mailbox,
     pub(crate) toolbox: Toolbox,
     pub(crate) terminate: Signal,
+    /// The pause of the moment in which the model waits for its service, if it has one.
+    pub(crate) pauses: Option<watch::Receiver<Option<Waiting>>>,
     /// What the times of the state count from.
     pub(crate) began: Instant,
     /// When the piece of work began that is done now, since the boot.
@@ -133,11 +138,12 @@ impl Desk {
     async fn event(&mut self, until: Option<Duration>) -> Event {
         self.link.say(self.state.report(self.mailbox.wants_ring()));
         let until = until.map_or(self.tick, |until| self.tick.min(self.began + until));
-        let Self { state, link, mailbox, toolbox, terminate, .. } = self;
+        let Self { state, link, mailbox, toolbox, terminate, pauses, .. } = self;
         tokio::select! {
             heard = link.hear() => Event::Heard(heard),
             () = mailbox.changed() => Event::Mail,
             _ = terminate.recv() => Event::Terminate,
+            pause = next_pause(pauses) => Event::Pause(pause),
             () = toolbox.end_background(), if state.must_end_background() => Event::BackgroundEnded,
             () = tokio::time::sleep_until(until) => Event::Time,
         }
@@ -157,6 +163,7 @@ impl Desk {
                 self.state.end(End::Terminated);
             }
             Event::BackgroundEnded => self.state.background(false),
+            Event::Pause(pause) => self.state.pause(pause),
             Event::Time if Instant::now() >= self.tick => self.fetch(),
             Event::Time => {}
         }
@@ -200,4 +207,14 @@ impl Desk {
         self.state.mail(self.mailbox.mail(), self.now());
         self.state.spoken_to(self.mailbox.holds_word_of_person());
     }
+}
+
+/// Waits until the pause of the moment is another one. Dropping the future loses nothing.
+async fn next_pause(pauses: &mut Option<watch::Receiver<Option<Waiting>>>) -> Option<Waiting> {
+    if let Some(pauses) = pauses
+        && pauses.changed().await.is_ok()
+    {
+        return pauses.borrow_and_update().clone();
+    }
+    std::future::pending().await
 }

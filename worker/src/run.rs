@@ -34,7 +34,7 @@ use crate::replay::{Owed, Standing};
 use crate::session::Session;
 use crate::state::{Beginning, Budget, State};
 use crate::tools::lead::Spawner;
-use crate::tools::{Confinement, Kit, Toolbox, ToolboxConfig, schema};
+use crate::tools::{Confinement, Guide, Kit, Rest, Toolbox, ToolboxConfig, schema};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -122,9 +122,9 @@ impl Life {
             sandbox: welcome.sandbox.clone(),
             confinement,
         })?;
-        let persona = persona(&self.dir, &name, &welcome, &toolbox);
         let access = Access { dir: &self.dir, environment: &welcome.environment };
-        let model = Model::from_spec(&welcome.model, &persona, access);
+        let persona = |room| persona(&self.dir, &name, &welcome, &toolbox, room);
+        let model = Model::from_spec(&welcome.model, persona, access);
         let mut model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
         self.transcript.set_durable(settings.durability == Durability::Disk);
         let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity)?;
@@ -172,7 +172,8 @@ impl Life {
         };
         let link = Link::start(connection, self.dir, self.identity, welcome.environment);
         let (terminate, work_began) = (self.terminate, Duration::ZERO);
-        let desk = Desk { state, link, mailbox, toolbox, terminate, began, work_began, tick: began };
+        let pauses = model.pauses();
+        let desk = Desk { state, link, mailbox, toolbox, terminate, pauses, began, work_began, tick: began };
         Ok(Session {
             desk,
             model,
@@ -191,21 +192,30 @@ impl Life {
     }
 }
 
-/// Makes what the model is told of itself. Who else is there stands in the roster; without one, nobody is named.
-fn persona(dir: &TeamDir, name: &Name, welcome: &Welcome, toolbox: &Toolbox) -> Persona {
+/// Makes what the model is told of itself, with at most so many bytes of what the workspace says to agents. Who else is
+/// there stands in the roster; without one, nobody is named.
+fn persona(dir: &TeamDir, name: &Name, welcome: &Welcome, toolbox: &Toolbox, room: usize) -> Persona {
     let roster = Roster::load(dir).unwrap_or_else(|error| {
         tracing::warn!("who else is in the team cannot be told: {error}");
         None
     });
     let members = roster.map(|roster| roster.members).unwrap_or_default();
     let live = members.into_iter().filter(|member| !member.status.is_ended());
+    let guide = toolbox.guide(room);
+    if let Some(Guide { file, rest: Some(rest), .. }) = &guide {
+        let Rest { taken, of, line } = rest;
+        tracing::warn!(
+            "{file} is too long for the model's instructions: the first {taken} of its {of} bytes stand there, the \
+             model is told to read on from line {line}"
+        );
+    }
     let about = About {
         name,
         role: &welcome.role,
         instructions: welcome.instructions.as_deref(),
         workspace: &welcome.workspace,
         teammates: live.map(|member| (member.name.to_string(), member.role)).collect(),
-        guide: toolbox.guide(),
+        guide,
     };
     Persona { name: name.clone(), system: persona::system(&about), tools: schema::definitions(Kit::of(name)) }
 }

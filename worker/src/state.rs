@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use teamd_shared::control::{ShutdownWord, Word};
 use teamd_shared::id::RequestId;
-use teamd_shared::member::Gate;
+use teamd_shared::member::{Gate, Waiting};
 use teamd_shared::message::{AnsweredBy, IdleReason};
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Usage;
@@ -42,6 +42,8 @@ pub(crate) struct State {
     /// When mail is taken in that starts a turn after a moment.
     settled_at: Option<Duration>,
     at: At,
+    /// The pause in the model call that runs.
+    pause: Option<Waiting>,
     /// Model calls of this piece of work.
     turns: u32,
     /// What they cost, as a budget counts it.
@@ -206,6 +208,7 @@ impl State {
             spoken_to: false,
             settled_at: None,
             at: beginning.at,
+            pause: None,
             turns: beginning.turns,
             spent: beginning.spent,
             limits: beginning.limits,

@@ -368,7 +368,7 @@ pub(crate) struct Chat {
     /// The directory in which it works [default: the one that holds the team directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: Option<PathBuf>,
-    /// Begin a new conversation where none goes on; else the last one is resumed
+    /// Begin a new conversation instead of resuming the last one; not beside a lead agent that runs
     #[arg(long)]
     pub(crate) fresh: bool,
     /// Show the last N entries of the conversation at first

@@ -32,6 +32,8 @@ pub(crate) struct Output {
     stdout: RefCell<Box<dyn Write>>,
     stderr: RefCell<Box<dyn Write>>,
     closed: Cell<bool>,
+    /// What hints and errors are put into.
+    words: fn(&str) -> String,
 }
 
 impl Output {
@@ -47,7 +49,13 @@ impl Output {
             stdout: RefCell::new(stdout),
             stderr: RefCell::new(stderr),
             closed: Cell::new(false),
+            words: str::to_owned,
         }
+    }
+
+    /// Puts notes, hints and errors into other words: what is to be typed is not the same everywhere.
+    pub(crate) fn in_words(self, words: fn(&str) -> String) -> Self {
+        Self { words, ..self }
     }
 
     /// Tells whether the result is printed as JSON.
@@ -112,14 +120,14 @@ impl Output {
     /// Tells people something beside the result. Programs do not get it.
     pub(crate) fn note(&self, text: impl Display) {
         if !self.json {
-            self.say(&format!("{HINT}note:{HINT:#} {text}\n"));
+            self.say(&format!("{HINT}note:{HINT:#} {}\n", (self.words)(&text.to_string())));
         }
     }
 
     /// Tells people what to do next. Programs do not get it.
     pub(crate) fn hint(&self, text: impl Display) {
         if !self.json {
-            self.say(&format!("{HINT}hint:{HINT:#} {text}\n"));
+            self.say(&format!("{HINT}hint:{HINT:#} {}\n", (self.words)(&text.to_string())));
         }
     }
 
@@ -129,12 +137,12 @@ impl Output {
             let text = json!({"error": error.to_json()}).to_string();
             return self.say(&format!("{}\n", escape::json(&text)));
         }
-        let mut text = format!("{ERROR}error:{ERROR:#} {}\n", escape::text(error.message()));
+        let mut text = format!("{ERROR}error:{ERROR:#} {}\n", escape::text(&(self.words)(error.message())));
         for choice in error.choices() {
             text.push_str(&format!("  {}\n", escape::line(choice)));
         }
         if let Some(hint) = error.next_step() {
-            text.push_str(&format!("{HINT}hint:{HINT:#} {}\n", escape::text(hint)));
+            text.push_str(&format!("{HINT}hint:{HINT:#} {}\n", escape::text(&(self.words)(hint))));
         }
         self.say(&text);
     }
@@ -191,6 +199,11 @@ pub(crate) mod tests {
     pub(crate) struct Captured(Rc<RefCell<Vec<u8>>>);
 
     impl Captured {
+        /// With what moves the cursor.
+        pub(crate) fn raw(&self) -> String {
+            String::from_utf8(self.0.borrow().clone()).unwrap()
+        }
+
         pub(crate) fn text(&self) -> String {
             anstream::adapter::strip_bytes(&self.0.borrow()).into_vec().try_into().unwrap()
         }

@@ -126,6 +126,7 @@ pub(super) fn serve_born(
     tokio::spawn(async move {
         match incoming.receive().await {
             Ok(Some(Greeting { peer: Peer::Worker { environment, state, .. }, .. })) => {
+                let state = *state;
                 let worker = WorkerHere { connection, life: life.clone(), environment, state, came: None };
                 listen_to_worker(worker, (incoming.cast(), ended), inputs).await;
             }
@@ -176,7 +177,7 @@ async fn greet(mut stream: Connection, connection: u64, inputs: mpsc::Sender<Inp
                 Found::Confined | Found::Gone => None,
             };
             let (life, came) = (Life { name, incarnation }, Some(Came { process, words }));
-            let worker = WorkerHere { connection, life, environment, state, came };
+            let worker = WorkerHere { connection, life, environment, state: *state, came };
             listen_to_worker(worker, (incoming, ended), inputs).await;
         }
     }

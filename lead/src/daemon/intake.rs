@@ -79,6 +79,12 @@ impl Dispatcher {
                 self.connections.reply(client, Ok(Done::Pong { pid, team_name, version, stopping }));
                 None
             }
+            Command::Compare { name, environment } => {
+                let known = self.live.member(&name).and_then(|alive| alive.environment.as_ref());
+                let differing = known.map(|there| environment.differing(there)).unwrap_or_default();
+                self.connections.reply(client, Ok(Done::Compared { differing }));
+                None
+            }
             Command::Spawn(mut order) => {
                 if let Err(refusal) = named::settle(&mut order, &self.team, &self.dir) {
                     self.connections.reply(client, Err(refusal));
@@ -229,7 +235,7 @@ const STRAY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Tells whether a worker may ask for something over its own connection: the lead agent may what its tools do.
-fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
+pub(super) fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
     let refuse = |message: &str, hint: &str| Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
     if life.name != Name::lead() {
         return refuse("only the lead agent asks for something", "write to the lead");
@@ -244,7 +250,11 @@ fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
         | Command::Answer { .. }
         | Command::RequestPlan { .. }
         | Command::Await { .. } => Ok(()),
-        Command::Ping | Command::Interrupt { .. } | Command::Forget { .. } | Command::Stop { .. } => {
+        Command::Ping
+        | Command::Compare { .. }
+        | Command::Interrupt { .. }
+        | Command::Forget { .. }
+        | Command::Stop { .. } => {
             refuse("that is not for the lead agent to do", "a person does it with `teamctl` or `teamd`")
         }
     }

@@ -119,6 +119,7 @@ impl RosterFile {
             limits: member.limits,
             usage: live.usage(member),
             activity: if status.is_ended() { String::new() } else { said.activity },
+            waiting: said.waiting.filter(|_| !status.is_ended()),
             spawned_at: member.spawned_at,
             updated_at: since,
             exit: member.exit.clone().filter(|_| status.is_ended()),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
-use crate::member::{ApproveBy, Doing, Gate, Limits, Restart, Sandbox, Status};
+use crate::member::{ApproveBy, Doing, Gate, Limits, Restart, Sandbox, Status, Waiting};
 use crate::name::Name;
 use crate::position::Position;
 use crate::transcript::Usage;
@@ -34,7 +34,7 @@ pub enum Peer {
         /// The environment that it was given: after a restart of the daemon nobody else knows it.
         environment: Option<Environment>,
         /// Where it stands.
-        state: WorkerState,
+        state: Box<WorkerState>,
     },
 }
 
@@ -61,6 +61,13 @@ pub struct Reply {
 pub enum Command {
     /// Answer. Changes nothing.
     Ping,
+    /// Compare what a member was started with to what is set here. Answered with [`Done::Compared`]; no value is told.
+    Compare {
+        /// The member.
+        name: Name,
+        /// What is set here, as far as it counts.
+        environment: Environment,
+    },
     /// Start a life. Answered with [`Done::Spawning`] once it is decided; [`Await::Ready`] waits for it.
     Spawn(Box<SpawnOrder>),
     /// Ask a teammate to leave. Answered with [`Done::Asked`] once it is recorded; [`Await::Ended`] waits for it.
@@ -255,6 +262,11 @@ pub enum Done {
     },
     /// How the attempt to stop ended.
     Stop(StopOutcome),
+    /// What is set otherwise there, or not at all; nothing where the daemon does not know it any more.
+    Compared {
+        /// The names.
+        differing: Vec<String>,
+    },
     /// The awaited plan stands so.
     Judged(PlanVerdict),
 }
@@ -309,7 +321,7 @@ impl Refusal {
 }
 
 /// What a worker says of itself, at every change and on every connection.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct WorkerState {
     /// The highest word that it has acted on.
     pub acted_on: u64,
@@ -317,6 +329,8 @@ pub struct WorkerState {
     pub doing: Doing,
     /// In a few words.
     pub activity: String,
+    /// The pause in its model call, if it makes one that is worth telling.
+    pub waiting: Option<Waiting>,
     /// The plan whose verdict it waits for: any other pending plan of it expires.
     pub plan: Option<RequestId>,
     /// Whether the daemon must ring it when its inbox grows.

@@ -10,9 +10,9 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::error::{Place, TeamFileError};
 use super::keys::{Key, Table, advise, find};
 use super::{Profile, SandboxProfile, Service, TeamFile};
+use crate::amount::{LEAST_WINDOW, parse_count, parse_duration};
 use crate::environment::is_model_key;
 use crate::name::Name;
-use crate::settings::{LEAST_WINDOW, parse_count, parse_duration};
 
 type Value<'i> = Spanned<DeValue<'i>>;
 type Result<T> = std::result::Result<T, TeamFileError>;

@@ -9,13 +9,14 @@ mod service;
 use std::path::{Component, Path, PathBuf};
 
 use super::{Profile, TeamFile, VARIABLE};
+use crate::amount::parse_count;
 use crate::config::RosterMember;
 use crate::control::SpawnOrder;
 use crate::environment::Environment;
 use crate::member::{ApproveBy, Limits, Restart, Sandbox, SandboxMode};
 use crate::model_spec::{ModelSpec, Provider};
 use crate::name::Name;
-use crate::settings::{SettingError, Settings, parse_count};
+use crate::settings::{SettingError, Settings};
 
 /// What a command names itself. Paths are absolute already.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -11,6 +11,8 @@ mod ordinary;
 mod outside;
 mod places;
 mod processes;
+mod secrets;
+mod shared;
 mod start;
 mod team_directory;
 

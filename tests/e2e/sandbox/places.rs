@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::symlink;
 
+use serde_json::json;
+
 use super::{With, attack, python, works};
 
 #[test]
@@ -48,8 +50,9 @@ const LOCKS: &str = r#"
 import fcntl, os, sys, time
 held = []
 for path in sys.argv[1:]:
-    try: held.append(os.open(path, os.O_RDONLY)); fcntl.flock(held[-1], fcntl.LOCK_EX)
-    except OSError as error: print(path, error)
+    for how in (fcntl.LOCK_EX, fcntl.LOCK_SH):
+        try: held.append(os.open(path, os.O_RDONLY)); fcntl.flock(held[-1], how | fcntl.LOCK_NB)
+        except OSError as error: print(path, error)
 open(os.environ["TMPDIR"] + "/held", "w").close()
 time.sleep(600)
 "#;
@@ -61,16 +64,76 @@ fn a_lock_on_what_holds_a_place_makes_nobody_wait() {
         let Some(locks) = python(&team, "locks.py", LOCKS) else { return };
         team.teamctl(["spawn", "bob", "--sandbox", "read-only"]).ok();
         // Alice's command holds the place while bob's opens and locks it.
-        let hold = serde_json::json!({"command": "sleep 600", "run_in_background": true});
+        let hold = json!({"command": "sleep 600", "run_in_background": true});
         team.does("alice", &format!("/bash {hold}"));
         team.until("the place to be held", || team.root().join("team.toml").is_dir());
-        let lock = serde_json::json!({
-            "command": format!("{locks} team.toml .team/run/places"), "run_in_background": true
+        let lock = json!({
+            "command": format!("{locks} team.toml"), "run_in_background": true
         });
         let wait = "/bash until [ -e $TMPDIR/held ]; do sleep 0.01; done";
         let results = team.does("bob", &format!("/bash {lock}\n{wait}"));
         assert_eq!(results[1]["is_error"], false, "{with:?} {results:?}");
         assert_eq!(works(&team, &["echo on"]), ["on"], "{with:?}");
         attack(&team, &["echo x > team.toml && echo BROKEN", "rmdir team.toml && echo BROKEN"]);
+    }
+}
+
+#[test]
+fn two_teams_beside_one_file_of_settings_hold_its_place_together() {
+    for with in [With::All, With::Bubblewrap] {
+        let Some(team) = with.team(&[]) else { continue };
+        let second = |program: &str, args: &[&str]| {
+            let all: Vec<_> = ["--team-dir", ".team2"].into_iter().chain(args.iter().copied()).collect();
+            if program == "teamd" { team.teamd(all) } else { team.teamctl(all) }.ok();
+        };
+        second("teamd", &["start"]);
+        second("teamctl", &["spawn", "zoe"]);
+        let make = "until [ -e go ]; do echo x > team.toml && touch BROKEN; sleep 0.01; done 2> /dev/null";
+        team.does("alice", &format!("/bash {}", json!({"command": make, "run_in_background": true})));
+        team.until("the place to be held", || team.root().join("team.toml").is_dir());
+        // The other team's keeper comes, and goes.
+        second("teamctl", &["send", "zoe", "/bash echo x > came"]);
+        team.until("the other to be done", || team.root().join("came").exists());
+        second("teamctl", &["shutdown", "zoe"]);
+        assert!(team.root().join("team.toml").is_dir(), "{with:?}");
+        team.write("go", "");
+        team.until("the place to be given up", || !team.root().join("team.toml").exists());
+        assert!(!team.root().join("BROKEN").exists(), "{with:?}");
+        second("teamd", &["stop"]);
+    }
+}
+
+#[test]
+fn what_one_command_makes_is_not_the_users_for_another() {
+    for with in [With::All, With::Bubblewrap] {
+        let Some(team) = with.team(&[]) else { continue };
+        let common = team.root().join(".git/commondir");
+        std::fs::create_dir_all(team.root().join(".git/hooks")).unwrap();
+        let make = "echo ../evil > .git/commondir; chmod 555 .git; until [ -e first ]; do sleep 0.01; done";
+        team.does("alice", &format!("/bash {}", json!({"command": make, "run_in_background": true})));
+        team.until("it to be made", || common.exists());
+        // This one begins when it is there, and goes on when the first has ended.
+        let again = "touch second; until [ -e last ]; do echo ../evil > .git/commondir; sleep 0.01; done 2> /dev/null";
+        team.does("alice", &format!("/bash {}", json!({"command": again, "run_in_background": true})));
+        team.until("the second to run", || team.root().join("second").exists());
+        team.write("first", "");
+        team.write("last", "");
+        team.until("it to be removed", || !common.exists());
+        // The user's own stays, and is not written.
+        team.write(".git/commondir", "mine\n");
+        attack(&team, &["echo ../evil > .git/commondir && echo BROKEN", "rm .git/commondir && echo BROKEN"]);
+        assert_eq!(std::fs::read_to_string(&common).unwrap(), "mine\n", "{with:?}");
+    }
+}
+
+#[test]
+fn settings_that_are_a_link_are_not_left_to_commands() {
+    for with in [With::All, With::Bubblewrap] {
+        let Some(team) = with.team(&[]) else { continue };
+        team.write("../home/settings", "");
+        symlink("../home/settings", team.root().join("team.toml")).unwrap();
+        let refused = team.does("alice", "/bash rm team.toml && echo BROKEN")[0]["content"].to_string();
+        assert!(refused.contains("put the file itself there"), "{with:?} {refused}");
+        assert!(team.root().join("team.toml").is_symlink(), "{with:?}");
     }
 }

@@ -175,6 +175,19 @@ impl Reply {
         Self::Garbage { kind, bytes: text.as_bytes().to_vec() }
     }
 
+    /// The content of an answer of Anthropic's that is paused.
+    pub(super) fn paused(&self) -> Option<Value> {
+        let Self::Answer { says, stop: Some("pause_turn"), .. } = self else { return None };
+        let block = |say: &Say| match say {
+            Say::Text(text) => json!({"type": "text", "text": text}),
+            Say::Call { id, name, input } => {
+                json!({"type": "tool_use", "id": id, "name": name, "input": input})
+            }
+            Say::Opaque(block) => block.clone(),
+        };
+        Some(says.iter().map(block).collect())
+    }
+
     /// Whether it is billed.
     pub(super) fn is_answer(&self) -> bool {
         matches!(self, Self::Answer { how: How::Streamed | How::Whole, .. })

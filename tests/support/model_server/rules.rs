@@ -27,7 +27,8 @@ pub(super) fn only(object: &Value, known: &[&str], at: &str) -> Checked {
     }
 }
 
-pub(super) fn check(request: &Request) -> Checked {
+/// `paused`: the answers that were paused.
+pub(super) fn check(request: &Request, paused: &[Value]) -> Checked {
     let body = &request.body;
     ensure(request.header("anthropic-version") == "2023-06-01", || {
         "anthropic-version: header is required".to_owned()
@@ -50,6 +51,7 @@ pub(super) fn check(request: &Request) -> Checked {
     system(&body["system"])?;
     let messages = body["messages"].as_array().filter(|messages| !messages.is_empty());
     let messages = messages.ok_or("messages: at least one message is required")?;
+    let goes_on = goes_on(messages, paused);
     let mut ids = HashSet::new();
     for (place, message) in messages.iter().enumerate() {
         let role = if place % 2 == 0 { "user" } else { "assistant" };
@@ -57,11 +59,43 @@ pub(super) fn check(request: &Request) -> Checked {
         ensure(message["role"] == role, || format!("messages.{place}: roles must alternate, first user"))?;
         let before = if place == 0 { &Value::Null } else { &messages[place - 1]["content"] };
         content(place, message, before, &mut ids)?;
+        ensure((goes_on && place + 1 == messages.len()) || is_paired(&message["content"]), || {
+            format!("messages.{place}: a `server_tool_use` without its result, or the other way round")
+        })?;
     }
-    ensure(messages.len() % 2 == 1, || "the conversation must end with a user message".to_owned())?;
+    ensure(messages.len() % 2 == 1 || goes_on, || {
+        "the conversation must end with a user message".to_owned()
+    })?;
     ensure(ids.is_empty() || body["tools"].is_array(), || {
         "Requests which include `tool_use` or `tool_result` blocks must define tools".to_owned()
     })
+}
+
+/// Whether the conversation ends with an answer that was paused, as it was: with all its pieces.
+fn goes_on(messages: &[Value], paused: &[Value]) -> bool {
+    let last = messages.last().filter(|last| last["role"] == "assistant");
+    let mut rest = last.and_then(|last| last["content"].as_array()).map_or(&[][..], Vec::as_slice);
+    let any = !rest.is_empty();
+    while !rest.is_empty() {
+        let pieces = paused.iter().filter_map(Value::as_array);
+        let Some(left) =
+            pieces.filter(|piece| !piece.is_empty()).find_map(|piece| rest.strip_suffix(&piece[..]))
+        else {
+            return false;
+        };
+        rest = left;
+    }
+    any
+}
+
+/// Whether each use of a tool at the service has its result.
+fn is_paired(content: &Value) -> bool {
+    let ids = |kind: &str, name: &str| -> Vec<String> {
+        let blocks = content.as_array().into_iter().flatten();
+        let of_kind = blocks.filter(|block| block["type"] == kind);
+        of_kind.map(|block| block[name].to_string()).collect()
+    };
+    ids("server_tool_use", "id") == ids("web_search_tool_result", "tool_use_id")
 }
 
 fn tools(tools: &Value) -> Checked {
@@ -138,6 +172,7 @@ fn content(place: usize, message: &Value, before: &Value, ids: &mut HashSet<Stri
             ("thinking" | "redacted_thinking", false) => {
                 ensure(block.get("cache_control").is_none(), || format!("{at}: thinking cannot be cached"))?;
             }
+            ("server_tool_use" | "web_search_tool_result", false) => {}
             (other, _) => return Err(format!("{at}: a block of type {other:?} cannot stand here")),
         }
     }

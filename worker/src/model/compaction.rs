@@ -19,6 +19,10 @@ const KEPT: u64 = 25;
 /// The share of the window that a summary may have, in percent.
 const SUMMARY: u64 = 20;
 
+/// The share of the window that the guide of a workspace may have, in percent: it stands in every prompt, and what
+/// cannot be cut out must leave room for what is kept.
+const GUIDE: u64 = 10;
+
 /// How often a conversation is cut, ever shorter, before its work is given up.
 const CUTS: u32 = 3;
 
@@ -95,6 +99,11 @@ impl Room {
     pub(super) fn for_summary(&self) -> usize {
         let bytes = self.bytes(SUMMARY) >> (2 * self.cuts.min(CUTS));
         usize::try_from(bytes).unwrap_or(usize::MAX).max(LEAST)
+    }
+
+    /// Returns how long the guide of a workspace may be, in bytes.
+    pub(super) fn for_guide(&self) -> usize {
+        usize::try_from(self.bytes(GUIDE)).unwrap_or(usize::MAX)
     }
 
     fn bytes(&self, percent: u64) -> u64 {

@@ -80,6 +80,9 @@ struct Measure {
 /// Bytes for which a token is reckoned where no service has counted: fewer than most texts have.
 pub(super) const BYTES_PER_TOKEN: u64 = 3;
 
+/// Bytes that a token has at least, over a long text.
+const LEAST_BYTES_PER_TOKEN: u64 = 2;
+
 impl Conversation {
     /// Begins the conversation of a member.
     pub(crate) fn new(owner: Name) -> Self {
@@ -155,7 +158,9 @@ impl Conversation {
         let Measure { counted, since } = self.measure;
         // What a service has counted holds that already.
         let uncounted = if counted == 0 { since.saturating_add(fixed) } else { since };
-        counted.saturating_add(uncounted / BYTES_PER_TOKEN)
+        // What it has counted more than once, for an answer that came in pieces, is no longer for that.
+        let most = self.turns.iter().map(weight).sum::<u64>().saturating_add(fixed) / LEAST_BYTES_PER_TOKEN;
+        counted.min(most).saturating_add(uncounted / BYTES_PER_TOKEN)
     }
 
     fn messages(&mut self, messages: &[Value]) {

@@ -12,8 +12,10 @@ mod remote;
 mod script;
 mod service;
 
+use teamd_shared::member::Waiting;
 use teamd_shared::model_spec::{ModelSpec, Provider, UnknownModel};
 use teamd_shared::transcript::{Block, Cut, Event, Usage};
+use tokio::sync::watch;
 
 pub(crate) use remote::{Compaction, Persona, Remote};
 pub(crate) use script::Script;
@@ -77,11 +79,16 @@ pub(crate) enum Model {
 }
 
 impl Model {
-    /// Makes the model that a specification (`PROVIDER[:MODEL]`) names, for a member.
+    /// Makes the model that a specification (`PROVIDER[:MODEL]`) names, for a member. `persona` is told how long the guide
+    /// of a workspace may be, in bytes; who needs none does not ask for it.
     ///
     /// # Errors
     /// [`ModelError`] if there is none, or it cannot be used.
-    pub(crate) fn from_spec(spec: &str, persona: &Persona, access: Access<'_>) -> Result<Self, ModelError> {
+    pub(crate) fn from_spec(
+        spec: &str,
+        persona: impl FnOnce(usize) -> Persona,
+        access: Access<'_>,
+    ) -> Result<Self, ModelError> {
         let spec: ModelSpec = spec.parse().map_err(ModelError::Unknown)?;
         match spec.provider {
             Provider::Script => Ok(Self::Script(Script::default())),
@@ -97,6 +104,14 @@ impl Model {
         match self {
             Self::Script(script) => script.observe(event),
             Self::Remote(remote) => remote.observe(event),
+        }
+    }
+
+    /// Returns where the pause of the moment stands in which it waits for its service; none if it has no service.
+    pub(crate) fn pauses(&self) -> Option<watch::Receiver<Option<Waiting>>> {
+        match self {
+            Self::Script(_) => None,
+            Self::Remote(remote) => Some(remote.pauses()),
         }
     }
 
@@ -150,7 +165,7 @@ mod tests {
     use teamd_shared::environment::Environment;
     use teamd_shared::team_dir::TeamDir;
 
-    fn persona() -> Persona {
+    fn persona(_room: usize) -> Persona {
         let name = teamd_shared::name::Name::new("alice").unwrap();
         Persona { name, system: String::new(), tools: Vec::new() }
     }
@@ -161,11 +176,11 @@ mod tests {
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
         let access = Access { dir: &dir, environment: &Environment::default() };
         for spec in ["", "Script", "script:fast", "gpt"] {
-            let error = Model::from_spec(spec, &persona(), access).unwrap_err();
+            let error = Model::from_spec(spec, persona, access).unwrap_err();
             assert!(error.to_string().contains(&format!("{spec:?}")), "{error}");
             assert!(error.hint().contains("`script`"));
         }
-        let script = Model::from_spec("script", &persona(), access);
+        let script = Model::from_spec("script", persona, access);
         assert!(matches!(script, Ok(Model::Script(_))));
     }
 }

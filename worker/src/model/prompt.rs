@@ -12,7 +12,7 @@ pub(crate) struct Prompt<'a> {
     pub(crate) system: &'a str,
     /// What it may call, in a fixed order. The same in every call of a conversation.
     pub(crate) tools: &'a [Tool],
-    /// The conversation so far; the last turn is the user's.
+    /// The conversation so far; the last turn is the user's, but for an answer that the service has paused.
     pub(crate) turns: &'a [Turn],
     /// The most tokens that the answer may have; none: as the service has it by default.
     pub(crate) max_output: Option<u64>,

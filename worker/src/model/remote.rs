@@ -1,7 +1,9 @@
 //! A member's conversation with a model that is reached over HTTP: what it is told of itself, and what has happened.
 
+use teamd_shared::member::Waiting;
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Event, Usage, text_of};
+use tokio::sync::watch;
 
 use super::compaction::{self, Room};
 use super::conversation::Conversation;
@@ -46,10 +48,17 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Begins a conversation.
-    pub(crate) fn new(service: Service, persona: &Persona) -> Self {
-        let (conversation, room) = (Conversation::new(persona.name.clone()), Room::new(service.window()));
-        Self { service, fixed: size_of(persona), persona: persona.clone(), conversation, room }
+    /// Begins a conversation. `persona` is told how long the guide of a workspace may be, in bytes.
+    pub(crate) fn new(service: Service, persona: impl FnOnce(usize) -> Persona) -> Self {
+        let room = Room::new(service.window());
+        let persona = persona(room.for_guide());
+        let conversation = Conversation::new(persona.name.clone());
+        Self { service, fixed: size_of(&persona), persona, conversation, room }
+    }
+
+    /// Returns where the pause of the moment stands.
+    pub(crate) fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
+        self.service.pauses()
     }
 
     /// Takes in the next entry.

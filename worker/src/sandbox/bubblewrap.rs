@@ -110,7 +110,7 @@ mod tests {
                 Protected { path: "/w/.git".into(), guard: Guard::IfFile },
                 Protected { path: "/w/dir/.ssh".into(), guard: Guard::IfFile },
             ],
-            place_lock: PathBuf::new(),
+            notes: PathBuf::new(),
             pinned: Vec::new(),
             hidden: vec!["/home/u/.ssh".into(), "/home/u/.netrc".into()],
             sealed: Vec::new(),

@@ -90,8 +90,7 @@ fn enclose(policy: &Policy) -> Result<(), String> {
     }
     if policy.layers.seccomp {
         // In a network namespace of its own, a command reaches only itself.
-        let sockets = policy.network || policy.layers.namespaces != Namespaces::None;
-        syscalls::restrict(sockets).map_err(|error| cannot("seccomp")(&error))?;
+        syscalls::restrict(policy.network || parted, !parted).map_err(|error| cannot("seccomp")(&error))?;
     }
     Ok(())
 }

@@ -21,10 +21,11 @@ use super::policy::Policy;
 const NEWEST: ABI = ABI::V7;
 
 /// The devices that may be written, where `/dev` is the machine's: those that hold nothing of it.
-const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
+const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom"];
 
-/// The terminals of the machine: who reads one takes what its user types.
-const TERMINALS: &str = "/dev/pts";
+/// The devices of the machine, those above apart: who reads a terminal takes what its user types, and `/dev/shm` is
+/// everybody's.
+const OTHER_DEVICES: &str = "/dev";
 
 /// Restricts this process and all that it starts.
 ///
@@ -47,7 +48,7 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     let parted = policy.layers.namespaces != Namespaces::None;
     let (readable, listed, devices) = match parted {
         true => (vec![PathBuf::from("/")], vec![PathBuf::from("/")], vec!["/dev"]),
-        false => (all_but(&with_terminals(&policy.hidden)), all_but(&policy.sealed), DEVICES.to_vec()),
+        false => (all_but(&with_devices(&policy.hidden)), all_but(&policy.sealed), DEVICES.to_vec()),
     };
     // There is no such right on a file, and a rule without a right is none.
     let listed = listed.into_iter().filter(|path| path.is_dir());
@@ -92,8 +93,8 @@ pub(super) fn version() -> u8 {
     }
 }
 
-fn with_terminals(hidden: &[PathBuf]) -> Vec<PathBuf> {
-    hidden.iter().cloned().chain([PathBuf::from(TERMINALS)]).collect()
+fn with_devices(hidden: &[PathBuf]) -> Vec<PathBuf> {
+    hidden.iter().cloned().chain([PathBuf::from(OTHER_DEVICES)]).collect()
 }
 
 /// Returns the topmost files and directories that hold nothing hidden.

@@ -2,7 +2,7 @@
 //! links: a call is refused where another directory has taken such a path since.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
@@ -64,6 +64,11 @@ pub(super) fn open_itself(path: &Path) -> rustix::io::Result<(OwnedFd, Stat)> {
     let fd = openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
     let stat = fstat(&fd)?;
     Ok((fd, stat))
+}
+
+/// Returns a path by which the kernel finds what a descriptor stands for, whatever stands at its own path by now.
+pub(super) fn path_of(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 #[cfg(test)]

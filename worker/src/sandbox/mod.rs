@@ -8,22 +8,27 @@
 //! `policy` says what a command may do, and knows nothing of how that is enforced; the others enforce it and decide
 //! nothing. A layer that was promised and fails ends the helper before `bash` begins: nothing ever runs unconfined.
 
+mod absent;
 mod bubblewrap;
 pub(crate) mod confine;
 mod files;
 mod identity;
 mod known;
+mod mountinfo;
 mod mounts;
 mod network;
 mod placeholder;
 pub(crate) mod policy;
 pub(crate) mod probe;
+pub(crate) mod secrets;
 mod syscalls;
 mod temp;
 pub(crate) mod writable;
 
+use absent::Absent;
 pub(crate) use known::Known;
-use placeholder::{Absent, Placeholder};
+pub(crate) use mountinfo::{aliases, mounts};
+use placeholder::Placeholder;
 use policy::{Guard, Protected};
 pub(crate) use policy::{Policy, Surroundings};
 pub(crate) use temp::TempDir;
@@ -103,10 +108,10 @@ pub(crate) fn hold_places(policy: &Policy) -> io::Result<Vec<Place>> {
         match guard {
             Guard::IfThere | Guard::IfFile => {}
             Guard::Placeholder => {
-                places.extend(Placeholder::hold(path, &policy.place_lock)?.map(Place::Held));
+                places.extend(Placeholder::hold(path)?.map(Place::Held));
             }
             Guard::MadeEmpty => placeholder::make_empty(path)?,
-            Guard::NeverMade => places.extend(Absent::note(path).map(Place::Absent)),
+            Guard::NeverMade => places.extend(Absent::note(path, &policy.notes)?.map(Place::Absent)),
         }
     }
     Ok(places)

@@ -3,10 +3,7 @@
 //! Works on a mount namespace that nobody shares. Nothing here touches a file: what is protected is mounted on itself,
 //! so that it cannot be renamed or replaced, and what is hidden is covered.
 
-use std::ffi::OsString;
-use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
@@ -16,7 +13,8 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
 };
 
-use super::known::open_itself;
+use super::known::{open_itself, path_of};
+use super::mountinfo::mounts;
 use super::policy::{Guard, Policy};
 
 /// The devices of a command: those that hold nothing of the machine.
@@ -55,7 +53,7 @@ pub(super) fn build(policy: &Policy) -> Done {
     for path in policy.writable.iter().chain(pinned) {
         // What is mounted is what the policy means, and not what a tool elsewhere has put a link to since.
         let Ok((found, _)) = open_itself(path) else { continue };
-        let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let itself = path_of(&found);
         mount_bind_recursive(&itself, &itself).map_err(cannot("mount", path))?;
     }
     let protected = policy.protected.iter().filter(|it| match it.guard {
@@ -105,7 +103,7 @@ fn open_devices() -> Result<Vec<OwnedFd>, MountError> {
 
 /// Mounts what a descriptor stands for, whatever covers its path by now.
 fn mount_descriptor(from: &OwnedFd, at: &Path) -> Done {
-    mount_bind(format!("/proc/self/fd/{}", from.as_raw_fd()), at).map_err(cannot("mount", at))
+    mount_bind(path_of(from), at).map_err(cannot("mount", at))
 }
 
 /// Covers a directory with an empty one, and anything else with a file without content.
@@ -120,60 +118,19 @@ fn hide(path: &Path, null: Option<&OwnedFd>) -> Done {
 
 /// Makes everything read-only that is mounted at certain paths.
 fn make_read_only(at: impl Fn(&Path) -> bool) -> Done {
-    let listed = fs::read("/proc/self/mountinfo").map_err(|error| MountError {
+    let listed = mounts().map_err(|error| MountError {
         verb: "read",
         path: "/proc/self/mountinfo".into(),
         source: Errno::from_io_error(&error).unwrap_or(Errno::IO),
     })?;
-    for line in listed.split(|&byte| byte == b'\n') {
-        let Some((path, flags)) = parse(line).filter(|(path, _)| at(path)) else { continue };
-        match mount_remount(&path, flags | MountFlags::BIND | MountFlags::RDONLY, c"") {
+    for mounted in listed.iter().filter(|mounted| at(&mounted.at)) {
+        match mount_remount(&mounted.at, mounted.flags | MountFlags::BIND | MountFlags::RDONLY, c"") {
             // Nobody gets there by this path: something covers it, or this user may not.
             Ok(()) | Err(Errno::INVAL | Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-            Err(errno) => return Err(cannot("make read-only", path)(errno)),
+            Err(errno) => return Err(cannot("make read-only", &mounted.at)(errno)),
         }
     }
     Ok(())
-}
-
-/// Returns where something is mounted, and the flags that must not be lost (`proc_pid_mountinfo(5)`, fields 5 and 6).
-fn parse(line: &[u8]) -> Option<(PathBuf, MountFlags)> {
-    let mut fields = line.split(|&byte| byte == b' ').skip(4);
-    let path = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
-    let mut flags = MountFlags::empty();
-    for option in fields.next()?.split(|&byte| byte == b',') {
-        flags |= match option {
-            b"nosuid" => MountFlags::NOSUID,
-            b"nodev" => MountFlags::NODEV,
-            b"noexec" => MountFlags::NOEXEC,
-            b"noatime" => MountFlags::NOATIME,
-            b"nodiratime" => MountFlags::NODIRATIME,
-            b"relatime" => MountFlags::RELATIME,
-            _ => MountFlags::empty(),
-        };
-    }
-    Some((path, flags))
-}
-
-/// Spaces, tabs, newlines and backslashes stand there as three octal digits.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&first, behind)) = rest.split_first() {
-        let digits =
-            behind.get(..3).filter(|_| first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &behind[3..];
-            }
-            None => {
-                bytes.push(first);
-                rest = behind;
-            }
-        }
-    }
-    bytes
 }
 
 /// A `/dev` with the devices that every program expects, terminals and shared memory of its own, and nothing else: root
@@ -209,24 +166,4 @@ fn build_devices(devices: &[OwnedFd]) -> Done {
     }
     mount_remount(dev, tmpfs | MountFlags::BIND | MountFlags::RDONLY, c"")
         .map_err(cannot("make read-only", dev))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_of_mountinfo_is_read() {
-        let line =
-            b"36 35 98:0 /mnt1 /mnt/a\\040b ro,nosuid,noatime master:1 - ext3 /dev/root rw,errors=continue";
-        let (path, flags) = parse(line).unwrap();
-        assert_eq!(path, Path::new("/mnt/a b"));
-        assert_eq!(flags, MountFlags::NOSUID | MountFlags::NOATIME);
-        assert_eq!(parse(b""), None);
-    }
-
-    #[test]
-    fn what_only_looks_escaped_stays() {
-        assert_eq!(unescape(b"a\\134b\\9z\\"), b"a\\b\\9z\\");
-    }
 }

@@ -2,150 +2,140 @@
 //! from being made.
 //!
 //! It is an empty directory, since no program adds one to a repository or takes it for settings. Each keeper that needs
-//! it holds a lock for reading, and the last one removes it: to remove it earlier would take it from under the sandboxes
-//! of the others. What a killed keeper left, the next removes.
+//! it holds a shared `flock` on it, and the last one removes it: to remove it earlier would take it from under the
+//! sandboxes of the others, of this team or another one. What a killed keeper left, the next one takes over and removes.
 //!
-//! The lock is on a file in the team directory, of the kind that only a writer can hold alone (`F_OFD_SETLK`): a command
-//! can open that file for reading, and so at most keep the directory from being removed. Nothing here waits for it.
+//! A command could lock that directory, too; but while its keeper holds it, only in the same way, and not longer.
 
-use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::libc;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, chmod, flock, fstat, mkdirat, openat2, statat,
+    unlinkat,
+};
 use rustix::io::Errno;
+
+use super::known::path_of;
 
 /// How often the lock is tried: a keeper holds it alone only while it removes an empty directory.
 const TRIES: u32 = 200;
 
 /// Makes a directory that is missing in another, and may stay there: what it keeps from being made is what lies in it.
-/// Follows no link: a tool could have made it. Where this user may not, a tool may not either.
+/// Follows no link: a tool could have made it.
 ///
 /// # Errors
 /// The system's error.
 pub(super) fn make_empty(path: &Path) -> io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    let made = open_folder(above).and_then(|above| mkdirat(above, name, Mode::from_raw_mode(0o777)));
-    match made {
-        Err(
-            Errno::EXIST
-            | Errno::NOENT
-            | Errno::NOTDIR
-            | Errno::LOOP
-            | Errno::ACCESS
-            | Errno::PERM
-            | Errno::ROFS,
-        ) => Ok(()),
+    let above = match open_folder(above) {
+        // There is nothing that could hold it.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+        other => other?,
+    };
+    match in_own_folder(&above, || mkdirat(&above, name, Mode::from_raw_mode(0o777))) {
+        // Where this user may not, a tool may not either.
+        Err(Errno::EXIST | Errno::ACCESS | Errno::PERM | Errno::ROFS) => Ok(()),
         other => Ok(other?),
     }
 }
 
-/// A file that is not there, and must not be when the command has ended. Removed when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Absent {
-    /// The directory that would hold it: another one may be at its path in the end.
-    folder: OwnedFd,
-    name: OsString,
-}
-
-impl Absent {
-    /// Notes that a file is not there; none if it is, or nothing that could hold it. Follows no link.
-    pub(super) fn note(path: &Path) -> Option<Self> {
-        let folder = open_folder(path.parent()?).ok()?;
-        let name = path.file_name()?.to_owned();
-        let is_there = statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW);
-        (is_there.err() == Some(Errno::NOENT)).then_some(Self { folder, name })
-    }
-}
-
-impl Drop for Absent {
-    fn drop(&mut self) {
-        match unlinkat(&self.folder, &self.name, AtFlags::empty()) {
-            Ok(()) => tracing::warn!(
-                "a command made {}, which programs of the user believe: removed",
-                self.name.display()
-            ),
-            // A directory of that name is believed by nobody.
-            Err(Errno::NOENT | Errno::ISDIR) => {}
-            Err(errno) => tracing::warn!("cannot remove {}: {errno}", self.name.display()),
-        }
-    }
-}
-
-fn open_folder(path: &Path) -> rustix::io::Result<OwnedFd> {
+/// Opens a directory to make and to remove something in it.
+pub(super) fn open_folder(path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+}
+
+/// Changes what is in a directory, if need be after its owner is let write there: a tool may have taken that away, and
+/// could give it back.
+pub(super) fn in_own_folder(
+    folder: &OwnedFd,
+    change: impl Fn() -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    match change() {
+        Err(Errno::ACCESS) => {
+            let mode = Mode::from_raw_mode(fstat(folder)?.st_mode) | Mode::RWXU;
+            // By `/proc`: such a descriptor stands for a path, and changes nothing by itself.
+            chmod(path_of(folder), mode)?;
+            change()
+        }
+        other => other,
+    }
 }
 
 /// A place that is held. Given up when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Placeholder {
     path: PathBuf,
-    lock: File,
+    folder: OwnedFd,
 }
 
 impl Placeholder {
-    /// Holds a place where nothing is, or another keeper's placeholder; none where something else is. `lock` is a file
-    /// that no command may write.
+    /// Holds a place where nothing is, or another keeper's placeholder; none where a file is: that can be mounted.
     ///
     /// # Errors
-    /// The system's error, or that a keeper holds the lock that does not go on.
+    /// The system's error, that a link is there (nothing keeps it from being replaced), or that somebody holds the lock
+    /// who does not go on.
     #[expect(
         clippy::disallowed_methods,
         reason = "to wait for the lock in the kernel would be to wait for ever"
     )]
-    pub(crate) fn hold(path: &Path, lock: &Path) -> io::Result<Option<Self>> {
-        let stands = || path.symlink_metadata().map(|found| found.is_dir());
-        if matches!(stands(), Ok(false)) {
-            return Ok(None);
-        }
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let held =
-            Self { path: path.to_owned(), lock: options.custom_flags(OFlag::O_NOFOLLOW.bits()).open(lock)? };
-        let mut tries = 0;
-        while !held.try_lock(libc::F_RDLCK)? {
-            tries += 1;
-            if tries > TRIES {
-                let why = format!("{} is held by a keeper that does not go on", lock.display());
-                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+    pub(crate) fn hold(path: &Path) -> io::Result<Option<Self>> {
+        for _ in 0..TRIES {
+            let folder = match open_directory(path) {
+                Err(Errno::NOENT) => {
+                    match mkdirat(CWD, path, Mode::RWXU) {
+                        Err(Errno::EXIST) | Ok(()) => {}
+                        Err(errno) => return Err(errno.into()),
+                    }
+                    continue;
+                }
+                Err(Errno::NOTDIR) => return Ok(None),
+                Err(Errno::LOOP) => {
+                    let why = format!(
+                        "{} is a symbolic link, or lies behind one, and a command could replace it: put the file itself there",
+                        path.display()
+                    );
+                    return Err(io::Error::other(why));
+                }
+                other => other?,
+            };
+            match flock(&folder, FlockOperation::NonBlockingLockShared) {
+                // It is held if it has not been removed meanwhile.
+                Ok(()) if is_at(&folder, path) => return Ok(Some(Self { path: path.to_owned(), folder })),
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(1)),
+                Err(errno) => return Err(errno.into()),
             }
-            std::thread::sleep(Duration::from_millis(1));
         }
-        match std::fs::DirBuilder::new().mode(0o700).create(path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        Ok(stands()?.then_some(held))
+        let why =
+            format!("{} is locked by a process that does not go on: `fuser {0}` names it", path.display());
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }
+}
 
-    fn try_lock(&self, kind: libc::c_int) -> io::Result<bool> {
-        let [l_type, l_whence] = [kind, libc::SEEK_SET].map(|value| i16::try_from(value).unwrap_or(0));
-        let whole = libc::flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 };
-        match fcntl(&self.lock, FcntlArg::F_OFD_SETLK(&whole)) {
-            Ok(_) => Ok(true),
-            Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EACCES) => Ok(false),
-            Err(errno) => Err(errno.into()),
-        }
-    }
+fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+}
+
+fn is_at(folder: &OwnedFd, path: &Path) -> bool {
+    let (held, found) = (fstat(folder), statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW));
+    held.is_ok_and(|held| found.is_ok_and(|found| (held.st_dev, held.st_ino) == (found.st_dev, found.st_ino)))
 }
 
 impl Drop for Placeholder {
     fn drop(&mut self) {
-        // Given up first: of two that end together, one is then the last.
-        let alone = self.try_lock(libc::F_UNLCK).and_then(|_| self.try_lock(libc::F_WRLCK));
+        // It is given up first: of two that end together, one is then the last.
+        if flock(&self.folder, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
+        }
         // Only an empty directory can be removed like this.
-        if alone.is_ok_and(|alone| alone)
-            && let Err(error) = std::fs::remove_dir(&self.path)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!("cannot remove {}: {error}", self.path.display());
+        match unlinkat(CWD, &self.path, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => tracing::warn!("cannot remove {}: {errno}", self.path.display()),
         }
     }
 }
@@ -153,6 +143,7 @@ impl Drop for Placeholder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     #[test]
     fn an_empty_directory_is_made_where_only_it_is_missing_and_never_through_a_link() {
@@ -172,33 +163,51 @@ mod tests {
         assert!(hooks.is_dir());
     }
 
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().canonicalize().unwrap().join("team.toml");
+        (scratch, path)
+    }
+
     #[test]
     fn the_last_one_removes_it_and_nobody_what_others_have_made() {
-        let scratch = tempfile::tempdir().unwrap();
-        let (path, lock) = (scratch.path().join("team.toml"), scratch.path().join("lock"));
-        let first = Placeholder::hold(&path, &lock).unwrap().unwrap();
-        let second = Placeholder::hold(&path, &lock).unwrap().unwrap();
+        let (_scratch, path) = place();
+        let first = Placeholder::hold(&path).unwrap().unwrap();
+        let second = Placeholder::hold(&path).unwrap().unwrap();
         drop(first);
         assert!(path.exists());
         drop(second);
         assert!(!path.exists());
         drop(File::create(&path).unwrap());
-        assert!(Placeholder::hold(&path, &lock).unwrap().is_none());
+        assert!(Placeholder::hold(&path).unwrap().is_none());
         assert!(path.exists());
     }
 
     #[test]
-    fn a_lock_of_a_command_holds_nobody_up() {
-        let scratch = tempfile::tempdir().unwrap();
-        let (path, lock) = (scratch.path().join("team.toml"), scratch.path().join("lock"));
-        let first = Placeholder::hold(&path, &lock).unwrap().unwrap();
-        // What a command can open, it can open for reading only.
-        for held in [File::open(&lock).unwrap(), File::open(&path).unwrap()] {
-            held.lock().unwrap();
-            std::mem::forget(held);
-        }
-        drop(Placeholder::hold(&path, &lock).unwrap().unwrap());
-        assert!(path.exists());
+    fn what_a_killed_keeper_left_is_taken_over() {
+        let (_scratch, path) = place();
+        std::fs::create_dir(&path).unwrap();
+        drop(Placeholder::hold(&path).unwrap().unwrap());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_link_is_refused_with_what_to_do() {
+        let (scratch, path) = place();
+        std::os::unix::fs::symlink(scratch.path().join("elsewhere"), &path).unwrap();
+        let refused = Placeholder::hold(&path).unwrap_err().to_string();
+        assert!(refused.contains("put the file itself there"), "{refused}");
+    }
+
+    #[test]
+    fn while_it_is_held_nobody_locks_it_alone() {
+        let (_scratch, path) = place();
+        let first = Placeholder::hold(&path).unwrap().unwrap();
+        let command = File::open(&path).unwrap();
+        assert!(command.try_lock().is_err());
+        command.try_lock_shared().unwrap();
+        drop(Placeholder::hold(&path).unwrap().unwrap());
+        drop(command);
         drop(first);
         assert!(!path.exists());
     }

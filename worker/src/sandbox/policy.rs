@@ -4,43 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use teamd_shared::member::{Gate, Sandbox, SandboxMode};
-use teamd_shared::sandbox::Layers;
+use teamd_shared::sandbox::{Layers, Namespaces};
 
 use super::Known;
-
-/// What nobody but the user reads, below a home directory: keys and what tools keep of them.
-const SECRETS: [&str; 30] = [
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".kube",
-    ".netrc",
-    ".password-store",
-    ".git-credentials",
-    ".npmrc",
-    ".yarnrc.yml",
-    ".pypirc",
-    ".vault-token",
-    ".docker/config.json",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".terraform.d/credentials.tfrc.json",
-    ".claude/.credentials.json",
-    ".claude.json",
-    ".codex/auth.json",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/glab-cli",
-    ".config/hub",
-    ".config/git/credentials",
-    ".config/op",
-    ".config/rclone",
-    ".config/containers/auth.json",
-    ".local/share/keyrings",
-    ".composer/auth.json",
-];
+use super::secrets::Needed;
 
 /// What of a repository is run or believed by the next `git` of the user: the rest of `.git` may be written.
 const GIT_SETTINGS: [(&str, Guard); 5] = [
@@ -49,7 +16,7 @@ const GIT_SETTINGS: [(&str, Guard); 5] = [
     // An empty directory is no hook.
     (".git/hooks", Guard::MadeEmpty),
     (".git/config", Guard::IfThere),
-    (".git/config.worktree", Guard::IfThere),
+    (".git/config.worktree", Guard::NeverMade),
     // It says where hooks and settings are, if they are not there (`gitrepository-layout(5)`).
     (".git/commondir", Guard::NeverMade),
 ];
@@ -95,8 +62,11 @@ pub(crate) struct Surroundings {
     pub(crate) workspace: PathBuf,
     /// The team directory.
     pub(crate) team_dir: PathBuf,
-    /// What that belongs to: the directory that holds it, or the link to it; the settings of the team lie there.
-    pub(crate) home_of_team: PathBuf,
+    /// Where it lies, too, if it is mounted elsewhere as well.
+    pub(crate) team_aliases: Vec<PathBuf>,
+    /// What that belongs to: the directory that holds it, or the link to it, by every path; the settings of the team lie
+    /// there.
+    pub(crate) homes_of_team: Vec<PathBuf>,
     /// The directory that commands may always write, as long as the life lasts.
     pub(crate) temp: PathBuf,
     /// What is allowed by name to be written.
@@ -105,11 +75,8 @@ pub(crate) struct Surroundings {
     pub(crate) known: Vec<Known>,
     /// The home directories of the user: what the environment says, and what the system says.
     pub(crate) homes: Vec<PathBuf>,
-}
-
-/// Returns what nobody but the user reads, below these home directories.
-pub(crate) fn secrets(homes: &[PathBuf]) -> Vec<PathBuf> {
-    homes.iter().flat_map(|home| SECRETS.iter().map(|secret| home.join(secret))).collect()
+    /// Where that is what nobody but the user reads, by every path, whether it is there or not.
+    pub(crate) secrets: Vec<PathBuf>,
 }
 
 /// What one command may do. Read by the helper from its command line.
@@ -129,8 +96,8 @@ pub(crate) struct Policy {
     pub(crate) known: Vec<Known>,
     /// What it may not write, though it lies below one of those.
     pub(crate) protected: Vec<Protected>,
-    /// The file whose lock says that a placeholder is needed: no command writes it.
-    pub(crate) place_lock: PathBuf,
+    /// Where keepers note what must not be made: no command reaches it.
+    pub(crate) notes: PathBuf,
     /// What lies on the way from a writable directory to one of those: it stays where it is.
     pub(crate) pinned: Vec<PathBuf>,
     /// What it may not read.
@@ -142,9 +109,22 @@ pub(crate) struct Policy {
     pub(crate) network: bool,
 }
 
+impl Surroundings {
+    /// Returns what commands need, or may change.
+    pub(crate) fn needed(&self) -> Needed<'_> {
+        Needed { homes: &self.homes, workspace: &self.workspace, writable: &self.writable }
+    }
+}
+
 impl Policy {
-    /// Says what a command may do; none: whatever the user may.
-    pub(crate) fn of(sandbox: &Sandbox, gate: Gate, around: &Surroundings, layers: Layers) -> Option<Self> {
+    /// Says what a command may do; none: whatever the user may. `secrets`: where those that are there lie now.
+    pub(crate) fn of(
+        sandbox: &Sandbox,
+        gate: Gate,
+        around: &Surroundings,
+        secrets: Vec<PathBuf>,
+        layers: Layers,
+    ) -> Option<Self> {
         if sandbox.mode == SandboxMode::Off && gate == Gate::Open {
             return None;
         }
@@ -156,13 +136,13 @@ impl Policy {
             let named = around.writable.iter().filter(|path| !path.starts_with(&around.team_dir));
             writable.extend(named.cloned());
         }
-        let settings = (around.home_of_team.join(SETTINGS), Guard::Placeholder);
+        let settings = around.homes_of_team.iter().map(|home| (home.join(SETTINGS), Guard::Placeholder));
         let of_git = GIT_SETTINGS.map(|(file, guard)| (around.workspace.join(file), guard));
-        let protected = [settings].into_iter().chain(of_git).map(|(path, guard)| Protected { path, guard });
+        let protected = settings.chain(of_git).map(|(path, guard)| Protected { path, guard });
         let is_writable = |path: &Path| writable.iter().any(|above| path.starts_with(above));
         let protected: Vec<_> = protected.filter(|it| is_writable(&it.path)).collect();
-        let sealed = vec![around.team_dir.clone()];
-        let hidden: Vec<_> = secrets(&around.homes).into_iter().chain(sealed.iter().cloned()).collect();
+        let sealed: Vec<_> = [&around.team_dir].into_iter().chain(&around.team_aliases).cloned().collect();
+        let hidden: Vec<_> = secrets.into_iter().chain(sealed.iter().cloned()).collect();
         // What is guarded as a file only is a directory that is written, otherwise.
         let stays = protected.iter().filter(|it| it.guard != Guard::IfFile).map(|it| &it.path);
         let pinned = on_the_way(&writable, stays.chain(&hidden));
@@ -182,19 +162,29 @@ impl Policy {
                 .collect(),
             writable,
             protected,
-            place_lock: around.team_dir.join("run/places"),
+            notes: around.team_dir.join("run"),
             pinned,
         })
     }
 
-    /// Tells whether nothing that the command may write holds the team directory.
-    pub(crate) fn is_apart(&self, team_dir: &Path) -> bool {
-        !self.writable.iter().any(|path| team_dir.starts_with(path) || path.starts_with(team_dir))
+    /// Tells whether nothing that the command may write holds the team directory, by any path.
+    pub(crate) fn is_apart(&self) -> bool {
+        let holds =
+            |above: &PathBuf, sealed: &PathBuf| sealed.starts_with(above) || above.starts_with(sealed);
+        !self.writable.iter().any(|above| self.sealed.iter().any(|sealed| holds(above, sealed)))
+    }
+
+    /// Returns what the command may not read though it lies in what it may write, if that cannot be kept from it: only
+    /// mounts can.
+    pub(crate) fn exposed(&self) -> Option<&Path> {
+        let bare = self.layers.namespaces == Namespaces::None;
+        let in_writable = |path: &&PathBuf| self.writable.iter().any(|above| path.starts_with(above));
+        self.hidden.iter().find(in_writable).filter(|_| bare).map(PathBuf::as_path)
     }
 
     /// Returns the directory for what is temporary as the command sees it.
     pub(crate) fn temp_inside(&self) -> &Path {
-        let own = self.private_tmp && self.layers.namespaces != teamd_shared::sandbox::Namespaces::None;
+        let own = self.private_tmp && self.layers.namespaces != Namespaces::None;
         if own { Path::new("/tmp") } else { &self.temp }
     }
 }
@@ -226,23 +216,30 @@ fn on_the_way<'a>(writable: &[PathBuf], protected: impl Iterator<Item = &'a Path
 #[cfg(test)]
 mod tests {
     use super::*;
-    use teamd_shared::sandbox::Namespaces;
 
     const LAYERS: Layers = Layers { namespaces: Namespaces::Own, landlock: 7, seccomp: true };
     fn around(workspace: &str, team_dir: &str) -> Surroundings {
         Surroundings {
             workspace: workspace.into(),
             team_dir: team_dir.into(),
-            home_of_team: Path::new(team_dir).parent().unwrap().into(),
+            team_aliases: Vec::new(),
+            homes_of_team: vec![Path::new(team_dir).parent().unwrap().into()],
             temp: "/var/tmp/t".into(),
             writable: Vec::new(),
             known: Vec::new(),
             homes: vec!["/home/u".into()],
+            secrets: [".ssh", ".docker/config.json", ".config/git/credentials", ".local/share/keyrings"]
+                .map(|secret| Path::new("/home/u").join(secret))
+                .into(),
         }
     }
 
+    fn of(sandbox: &Sandbox, gate: Gate, around: &Surroundings, layers: Layers) -> Option<Policy> {
+        Policy::of(sandbox, gate, around, around.secrets.clone(), layers)
+    }
+
     fn policy(sandbox: &Sandbox, gate: Gate) -> Option<Policy> {
-        Policy::of(sandbox, gate, &around("/home/u/web", "/home/u/web/.team"), LAYERS)
+        of(sandbox, gate, &around("/home/u/web", "/home/u/web/.team"), LAYERS)
     }
 
     fn paths(paths: &[PathBuf]) -> Vec<&str> {
@@ -258,7 +255,7 @@ mod tests {
             (GIT, Guard::IfFile),
             (".git/hooks", Guard::MadeEmpty),
             (".git/config", Guard::IfThere),
-            (".git/config.worktree", Guard::IfThere),
+            (".git/config.worktree", Guard::NeverMade),
             (".git/commondir", Guard::NeverMade),
         ];
         let expected =
@@ -275,7 +272,7 @@ mod tests {
             let mut around = around("/home/u/web", "/home/u/web/.team");
             around.writable = vec!["/home/u/.cargo".into()];
             let sandbox = Sandbox { mode, ..Sandbox::default() };
-            let closed = Policy::of(&sandbox, Gate::Closed, &around, LAYERS).unwrap();
+            let closed = of(&sandbox, Gate::Closed, &around, LAYERS).unwrap();
             assert_eq!((paths(&closed.writable), closed.network), (vec!["/var/tmp/t"], false), "{mode:?}");
         }
         let sandbox = Sandbox { mode: SandboxMode::ReadOnly, ..Sandbox::default() };
@@ -294,35 +291,35 @@ mod tests {
         let named = ["/home/u/.cargo", "/home/u/.local/state/teamd/1", "/home/u/.local/state/teamd/1/run"];
         around.writable = named.map(PathBuf::from).into();
         let sandbox = Sandbox { no_network: true, ..Sandbox::default() };
-        let policy = Policy::of(&sandbox, Gate::Open, &around, LAYERS).unwrap();
+        let policy = of(&sandbox, Gate::Open, &around, LAYERS).unwrap();
         assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web", "/home/u/.cargo"]);
-        assert!(!policy.network && policy.is_apart(&around.team_dir));
+        assert!(!policy.network && policy.is_apart());
         around.writable.push("/home/u/.local".into());
-        let above = Policy::of(&sandbox, Gate::Open, &around, LAYERS).unwrap();
-        assert!(above.hidden.contains(&around.team_dir) && !above.is_apart(&around.team_dir));
+        let above = of(&sandbox, Gate::Open, &around, LAYERS).unwrap();
+        assert!(above.hidden.contains(&around.team_dir) && !above.is_apart());
     }
 
     #[test]
     fn each_parent_of_what_is_protected_stays_where_it_is() {
         let around = around("/home/u", "/home/u/a/b/.team");
-        let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
+        let policy = of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
         let pinned = paths(&policy.pinned);
         for parent in [".git", "a", "a/b", ".docker", ".config", ".config/git", ".local/share"] {
             assert!(pinned.contains(&format!("/home/u/{parent}").as_str()), "{parent} {pinned:?}");
         }
         assert!(!pinned.contains(&"/home/u") && !pinned.contains(&"/home/u/.ssh"));
-        assert!(!policy.is_apart(&around.team_dir));
+        assert!(!policy.is_apart());
     }
 
     #[test]
     fn a_team_directory_elsewhere_is_apart() {
         let around = around("/home/u/web", "/home/u/.local/state/teamd/1");
-        let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
-        assert!(policy.is_apart(&around.team_dir));
+        let policy = of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
+        assert!(policy.is_apart());
         assert!(!policy.protected.iter().any(|it| it.guard == Guard::Placeholder));
         // The settings lie beside the link.
-        let linked = Surroundings { home_of_team: "/home/u/web".into(), ..around };
-        let policy = Policy::of(&Sandbox::default(), Gate::Open, &linked, LAYERS).unwrap();
+        let linked = Surroundings { homes_of_team: vec!["/home/u/web".into()], ..around };
+        let policy = of(&Sandbox::default(), Gate::Open, &linked, LAYERS).unwrap();
         let settings = Protected { path: "/home/u/web/team.toml".into(), guard: Guard::Placeholder };
         assert!(policy.protected.contains(&settings));
     }
@@ -331,8 +328,7 @@ mod tests {
     fn the_team_directory_is_sealed_wherever_it_lies() {
         for team_dir in ["/home/u/web/.team", "/home/u/.local/state/teamd/1"] {
             for gate in [Gate::Open, Gate::Closed] {
-                let policy =
-                    Policy::of(&Sandbox::default(), gate, &around("/home/u/web", team_dir), LAYERS).unwrap();
+                let policy = of(&Sandbox::default(), gate, &around("/home/u/web", team_dir), LAYERS).unwrap();
                 assert_eq!(paths(&policy.sealed), [team_dir]);
                 assert!(policy.hidden.contains(&team_dir.into()));
             }
@@ -340,14 +336,37 @@ mod tests {
     }
 
     #[test]
+    fn the_team_directory_is_sealed_and_its_settings_are_kept_by_every_path() {
+        let mut around = around("/workspaces/web", "/home/u/web/.team");
+        around.team_aliases = vec!["/workspaces/web/.team".into()];
+        around.homes_of_team.push("/workspaces/web".into());
+        let policy = of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
+        assert_eq!(paths(&policy.sealed), ["/home/u/web/.team", "/workspaces/web/.team"]);
+        let settings = Protected { path: "/workspaces/web/team.toml".into(), guard: Guard::Placeholder };
+        assert!(policy.protected.contains(&settings) && !policy.is_apart());
+    }
+
+    #[test]
+    fn only_mounts_keep_a_secret_from_who_writes_around_it() {
+        let bare = Layers { namespaces: Namespaces::None, ..LAYERS };
+        let around = around("/home/u", "/var/lib/team");
+        let exposed = |gate, layers| {
+            let policy = of(&Sandbox::default(), gate, &around, layers).unwrap();
+            policy.exposed().map(Path::to_owned)
+        };
+        assert_eq!(exposed(Gate::Open, bare), Some("/home/u/.ssh".into()));
+        assert_eq!((exposed(Gate::Closed, bare), exposed(Gate::Open, LAYERS)), (None, None));
+    }
+
+    #[test]
     fn tmp_is_the_commands_own_unless_something_lies_there() {
         let inside = around("/tmp/x/work", "/tmp/x/work/.team");
-        let policy = Policy::of(&Sandbox::default(), Gate::Open, &inside, LAYERS).unwrap();
+        let policy = of(&Sandbox::default(), Gate::Open, &inside, LAYERS).unwrap();
         assert_eq!(policy.temp_inside(), Path::new("/var/tmp/t"));
         let named = Surroundings { writable: vec!["/tmp".into()], ..around("/w", "/w/.team") };
-        let named = Policy::of(&Sandbox::default(), Gate::Open, &named, LAYERS).unwrap();
+        let named = of(&Sandbox::default(), Gate::Open, &named, LAYERS).unwrap();
         assert!(!named.private_tmp);
-        let own = Policy::of(&Sandbox::default(), Gate::Open, &around("/w", "/w/.team"), LAYERS).unwrap();
+        let own = of(&Sandbox::default(), Gate::Open, &around("/w", "/w/.team"), LAYERS).unwrap();
         assert_eq!(own.temp_inside(), Path::new("/tmp"));
     }
 }

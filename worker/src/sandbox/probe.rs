@@ -73,11 +73,13 @@ impl Scratch {
         let places = Surroundings {
             workspace: at("work"),
             team_dir: at("work/.team"),
-            home_of_team: at("work"),
+            team_aliases: Vec::new(),
+            homes_of_team: vec![at("work")],
             known: Vec::new(),
             temp: at("temp"),
             writable: Vec::new(),
             homes: vec![at("home")],
+            secrets: vec![at("home/.ssh")],
         };
         Ok(Self { places, home: at("home"), _folder: folder })
     }
@@ -125,8 +127,8 @@ impl Scratch {
 
     /// Runs a command under a keeper, as a worker does; returns what it said.
     fn run(&self, layers: Layers, gate: Gate, command: &str) -> Result<String, String> {
-        let policy =
-            Policy::of(&Sandbox::default(), gate, &self.places, layers).ok_or("there is no policy")?;
+        let policy = Policy::of(&Sandbox::default(), gate, &self.places, self.places.secrets.clone(), layers)
+            .ok_or("there is no policy")?;
         let (report, said) = keep(&policy, command).map_err(|error| format!("cannot try: {error}"))?;
         match report {
             Some(Report { code: Some(0), error: None, .. }) => Ok(said),

@@ -53,6 +53,35 @@ const REFUSED: [libc::c_long; 38] = [
     libc::SYS_quotactl,
 ];
 
+/// System calls that are refused where a command shares the queues and memory of the machine (`sysvipc(7)`,
+/// `mq_overview(7)`): what is made there outlives it, and what others have made can be taken away.
+const REFUSED_IF_SHARED: [libc::c_long; 12] = [
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
+/// System calls that set how the machine treats a process, with the argument that names it: itself is 0.
+const OF_A_PROCESS: [(libc::c_long, u8); 7] = [
+    // Its limits: one could end it.
+    (libc::SYS_prlimit64, 0),
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_setpriority, 1),
+    (libc::SYS_ioprio_set, 1),
+];
+
 /// The flags of `clone(2)` and `unshare(2)` that make a namespace: in one of its own, a command has capabilities.
 const NEW_NAMESPACE: [libc::c_int; 8] = [
     libc::CLONE_NEWNS,
@@ -79,20 +108,20 @@ const KIND: u64 = 0xf;
 const LEASES: [u64; 3] = [1024, 1026, 1040];
 
 /// Filters the system calls of this process and of all that it starts. Without `network` no socket of any family is
-/// made.
+/// made; `shared`: it has no namespaces of its own.
 ///
 /// # Errors
 /// Why it cannot. Fits behind "error: ".
-pub(super) fn restrict(network: bool) -> Result<(), String> {
+pub(super) fn restrict(network: bool, shared: bool) -> Result<(), String> {
     let apply = || {
-        apply_filter(&refusing(network)?)?;
+        apply_filter(&refusing(network, shared)?)?;
         apply_filter(&unknown())
     };
     apply().map_err(|error: seccompiler::Error| error.to_string())
 }
 
 /// Refuses with EPERM. Another architecture's calls kill the process: their numbers mean something else.
-fn refusing(network: bool) -> Result<BpfProgram, seccompiler::Error> {
+fn refusing(network: bool, shared: bool) -> Result<BpfProgram, seccompiler::Error> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.map(|call| (call, Vec::new())).into();
     // A rule without an exception refuses every family.
     let families: &[libc::c_int] =
@@ -114,8 +143,15 @@ fn refusing(network: bool) -> Result<BpfProgram, seccompiler::Error> {
     rules.insert(libc::SYS_ioctl, typing.into_iter().collect::<Result<_, _>>()?);
     let leases = LEASES.map(|command| rule(1, SeccompCmpOp::Eq, command));
     rules.insert(libc::SYS_fcntl, leases.into_iter().collect::<Result<_, _>>()?);
-    // The limits of another process: one could end it.
-    rules.insert(libc::SYS_prlimit64, vec![rule(0, SeccompCmpOp::Ne, 0)?]);
+    // In a pid namespace of its own, a command names no other process but its own.
+    for (call, argument) in
+        OF_A_PROCESS.into_iter().filter(|(call, _)| shared || *call == libc::SYS_prlimit64)
+    {
+        rules.insert(call, vec![rule(argument, SeccompCmpOp::Ne, 0)?]);
+    }
+    if shared {
+        rules.extend(REFUSED_IF_SHARED.map(|call| (call, Vec::new())));
+    }
     let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let arch = std::env::consts::ARCH.try_into()?;
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?.try_into()?)
@@ -167,8 +203,8 @@ mod tests {
 
     #[test]
     fn the_filters_are_small_enough_for_the_kernel() {
-        for network in [true, false] {
-            let length = refusing(network).unwrap().len();
+        for (network, shared) in [(true, false), (false, false), (true, true), (false, true)] {
+            let length = refusing(network, shared).unwrap().len();
             assert!((100..1000).contains(&length), "{length}");
         }
     }

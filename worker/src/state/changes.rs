@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use teamd_shared::control::{ShutdownWord, Word};
 use teamd_shared::id::RequestId;
+use teamd_shared::member::Waiting;
 use teamd_shared::message::{AnsweredBy, IdleReason};
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Usage;
@@ -121,6 +122,12 @@ impl State {
     pub(crate) fn thinking(&mut self) {
         let results = matches!(self.at, At::Turn { results: true });
         self.at = At::Thinking { results };
+        self.pause = None;
+    }
+
+    /// The model call waits for its service, or goes on.
+    pub(crate) fn pause(&mut self, pause: Option<Waiting>) {
+        self.pause = pause;
     }
 
     /// The model call was dropped, as if it had never begun.

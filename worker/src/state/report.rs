@@ -59,6 +59,9 @@ impl State {
             At::Calling { activity, .. } => (Doing::Working, activity.as_str()),
             At::Turn { .. } | At::Thinking { .. } | At::Call | At::Done(_) => (Doing::Working, "thinking"),
         };
+        // Beside the activity, which the lead agent is shown: a pause is for people. One that was told late belongs to a
+        // call that is over.
+        let waiting = self.pause.clone().filter(|_| matches!(self.at, At::Thinking { .. }));
         // Said from before the plan is named: a state without it would let it expire as soon as it is recorded.
         let plan = match &self.at {
             At::Plan(plan) => Some(plan.request_id.clone()),
@@ -68,6 +71,7 @@ impl State {
             acted_on: self.acted_on,
             doing,
             activity: activity.to_owned(),
+            waiting,
             plan,
             wants_ring,
             usage: self.usage,

@@ -6,6 +6,7 @@
 //! is replaced, the link stays. Nothing is synced: after a power loss the old content may be back.
 
 mod beneath;
+mod guide;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -18,15 +19,10 @@ use uuid::Uuid;
 use super::output::KEPT;
 use beneath::Place;
 pub(crate) use beneath::{FileError, Workspace};
+pub(crate) use guide::{Guide, Rest};
 
 /// How many lines are read unless a call says otherwise.
 const DEFAULT_LINES: u64 = 2000;
-
-/// The files in which a workspace speaks to agents, the first one that is there.
-const GUIDES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
-
-/// How much of it is read, in bytes.
-const MAX_GUIDE: u64 = 64 << 10;
 
 /// The largest file that is edited, in bytes.
 const MAX_EDIT: u64 = 16 << 20;
@@ -117,17 +113,6 @@ impl Workspace {
         content.replace_range(at..at + old.len(), new);
         replace(path, &place, content.as_bytes(), Some(&stat))?;
         Ok(format!("edited {path} at line {line}"))
-    }
-
-    /// Returns what the workspace says to agents: the name of the file, and its text, cut where it grows too long.
-    pub(crate) fn guide(&self) -> Option<(String, String)> {
-        GUIDES.iter().find_map(|&name| {
-            let (file, _) = self.open_existing(name).ok()?;
-            let mut bytes = Vec::new();
-            file.take(MAX_GUIDE).read_to_end(&mut bytes).ok()?;
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            (!text.trim().is_empty()).then(|| (name.to_owned(), text))
-        })
     }
 
     fn open_existing(&self, path: &str) -> Result<(File, Stat), FileError> {

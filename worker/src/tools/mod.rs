@@ -27,9 +27,12 @@ use tokio::time::{Duration, Instant, sleep_until};
 use bash::{Background, Foreground};
 pub(crate) use call::{Call, LeadCall, Spawn};
 use files::{FileError, Workspace};
+pub(crate) use files::{Guide, Rest};
 use kept::Surroundings;
 pub(crate) use kit::Kit;
 
+use crate::sandbox::secrets::{self, Needed};
+use crate::sandbox::writable::Writable;
 use crate::sandbox::{self, Known, Policy, TempDir};
 
 /// What came of a call.
@@ -107,6 +110,9 @@ pub(crate) enum ToolboxError {
     /// The kernel does not let this process look after its orphans.
     #[error("cannot become a subreaper: {0}")]
     Subreaper(nix::errno::Errno),
+    /// What is mounted cannot be listed.
+    #[error("cannot list the mounts: {0}")]
+    Mounts(std::io::Error),
     /// There is no place for what is temporary.
     #[error("cannot make the temporary directory of its commands: {0}")]
     Temp(std::io::Error),
@@ -137,22 +143,34 @@ impl Toolbox {
         nix::sys::prctl::set_child_subreaper(true).map_err(ToolboxError::Subreaper)?;
         let real = workspace.real().to_owned();
         let team_dir = config.team_dir.root().to_owned();
-        let writable = sandbox::writable::take(&config.sandbox.writable, &team_dir);
-        let temp = temp_dir(&config, &writable.paths).map_err(ToolboxError::Temp)?;
-        let mut known = writable.known;
+        let Writable { paths: writable, mut known, lost } =
+            sandbox::writable::take(&config.sandbox.writable, &team_dir);
+        let temp = temp_dir(&config, &writable).map_err(ToolboxError::Temp)?;
         for path in [real.as_path(), temp.path()] {
             known.extend(Known::learn(path).map_err(ToolboxError::Temp)?);
         }
-        let places = sandbox::Surroundings {
-            writable: writable.paths,
-            known,
-            workspace: real,
-            team_dir,
-            home_of_team: home_of(&config.team_dir),
-            temp: temp.path().to_owned(),
-            homes: homes(&config.environment),
+        let homes = homes(&config.environment);
+        let needed = Needed { homes: &homes, workspace: &real, writable: &writable };
+        let secrets = secrets::known(&needed, &config.environment);
+        let mounts = sandbox::mounts().map_err(ToolboxError::Mounts)?;
+        // By one path what is hidden by another could be read.
+        let by_every_path = |path: PathBuf| {
+            let aliases = sandbox::aliases(&path, &mounts);
+            [path].into_iter().chain(aliases)
         };
-        let workspace = workspace.without(sandbox::policy::secrets(&places.homes));
+        let places = sandbox::Surroundings {
+            known,
+            team_aliases: sandbox::aliases(&team_dir, &mounts),
+            homes_of_team: by_every_path(home_of(&config.team_dir)).collect(),
+            temp: temp.path().to_owned(),
+            secrets: secrets.into_iter().flat_map(by_every_path).collect(),
+            workspace: real,
+            writable,
+            team_dir,
+            homes,
+        };
+        let led_to = secrets::present(&places.secrets, &places.needed());
+        let workspace = workspace.without(places.secrets.iter().cloned().chain(led_to).collect());
         let surroundings = Surroundings {
             workspace: config.workspace,
             environment: config.environment,
@@ -161,7 +179,7 @@ impl Toolbox {
         Ok(Self {
             surroundings,
             places,
-            untold: untold(&config.sandbox, &writable.lost),
+            untold: untold(&config.sandbox, &lost),
             sandbox: config.sandbox,
             confinement: config.confinement,
             workspace,
@@ -173,21 +191,28 @@ impl Toolbox {
     /// Says what a command may do now.
     fn policy(&self, gate: Gate) -> Result<Option<Policy>, String> {
         let Confinement { layers, weak } = self.confinement;
-        let mut policy = Policy::of(&self.sandbox, gate, &self.places, layers);
+        let secrets = secrets::present(&self.places.secrets, &self.places.needed());
+        let mut policy = Policy::of(&self.sandbox, gate, &self.places, secrets, layers);
         if let Some(policy) = &mut policy {
             // It stands on two command lines: what is not there need not.
-            policy.hidden.retain(|path| path.symlink_metadata().is_ok());
             policy.pinned.retain(|path| path.symlink_metadata().is_ok());
             policy.known.iter().try_for_each(|known| known.check(known.path()))?;
         }
-        let apart = policy.as_ref().is_none_or(|policy| policy.is_apart(&self.places.team_dir));
-        let weakness = policy.as_ref().and_then(|_| layers.weakness(apart)).filter(|_| !weak);
+        let apart = policy.as_ref().is_none_or(Policy::is_apart);
+        let exposed = || {
+            let secret = policy.as_ref()?.exposed()?.display();
+            Some(format!(
+                "{secret} is secret, but lies in what it may write: it takes namespaces to part them"
+            ))
+        };
+        let weakness =
+            policy.as_ref().and_then(|_| layers.weakness(apart).or_else(exposed)).filter(|_| !weak);
         weakness.map_or(Ok(policy), |why| Err(format!("not run: it cannot be confined as promised: {why}")))
     }
 
-    /// Returns what the workspace says to agents: the name of the file, and its text.
-    pub(crate) fn guide(&self) -> Option<(String, String)> {
-        self.workspace.guide()
+    /// Returns what the workspace says to agents, at most so many bytes of it.
+    pub(crate) fn guide(&self, most: usize) -> Option<Guide> {
+        self.workspace.guide(most)
     }
 
     /// Starts a call. Must be called within the runtime.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use teamd_shared::amount::{parse_count, parse_duration};
 use teamd_shared::member::{ApproveBy, Restart, SandboxMode, Status};
 use teamd_shared::message::{LEAD, TEAMD, USER};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::{Name, NameError};
-use teamd_shared::settings::{parse_count, parse_duration};
 
 const STATUSES: [Status; 8] = [
     Status::Starting,

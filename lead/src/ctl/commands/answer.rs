@@ -2,21 +2,27 @@
 
 use serde_json::json;
 use teamd_shared::control::{Command, Done};
+use teamd_shared::id::RequestId;
 use teamd_shared::request::Kind;
 
 use crate::client::{Client, unexpected};
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::{journal, requests, text};
-use crate::error::CommandResult;
+use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, id: &str, approve: bool, feedback: &str) -> CommandResult {
-    give(context, id, approve, text::given(feedback)?)
+    give(context, id, approve, text::given(feedback)?).map(|_| ExitCode::Done)
 }
 
-/// Gives the answer, with this feedback.
-pub(in crate::ctl) fn give(context: &Context, id: &str, approve: bool, feedback: String) -> CommandResult {
+/// Gives the answer, with this feedback, and says so. Returns the whole id.
+pub(in crate::ctl) fn give(
+    context: &Context,
+    id: &str,
+    approve: bool,
+    feedback: String,
+) -> Result<RequestId, CommandError> {
     let dir = context.dir()?;
     let team = journal::fold(&dir)?;
     let plan = requests::resolve(&team, id, Some(Kind::PlanApproval))?;
@@ -37,6 +43,6 @@ pub(in crate::ctl) fn give(context: &Context, id: &str, approve: bool, feedback:
             let already = if repeated { "already " } else { "" };
             context.out.text(format_args!("the plan {request_id} of {from} is {already}{status}"))?;
         }
-        Ok(ExitCode::Done)
+        Ok(request_id)
     })
 }

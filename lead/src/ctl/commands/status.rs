@@ -3,6 +3,7 @@
 
 use anstyle::Style;
 use serde_json::{Value, json};
+use teamd_shared::clock::wall;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::member::{Gate, SandboxMode};
 use teamd_shared::settings::DEFAULT_TURNS;
@@ -106,6 +107,9 @@ impl Row<'_> {
     fn to_json(&self) -> Value {
         let mut value = json!(self.member);
         value["unread"] = json!(self.unread);
+        if self.member.waiting.is_some() {
+            value["activity"] = json!(self.activity());
+        }
         value
     }
 
@@ -114,6 +118,9 @@ impl Row<'_> {
     }
 
     fn activity(&self) -> String {
+        if let Some(waiting) = self.member.waiting.as_ref().filter(|_| !self.unnoticed) {
+            return waiting.told(wall());
+        }
         match (&self.member.exit, self.unnoticed) {
             (_, true) => "its process is gone".to_owned(),
             (Some(it), _) if self.member.status.is_ended() => match &it.note {
@@ -231,7 +238,7 @@ fn details(row: &Row<'_>) -> String {
         }
     };
     line("role", &member.role);
-    line("doing", &member.activity);
+    line("doing", &if member.status.is_ended() { String::new() } else { row.activity() });
     line("unread", &row.unread.map_or_else(|| "?".to_owned(), |unread| unread.to_string()));
     line("gate", member.gate.as_str());
     line("pid", &pid(member));
@@ -276,9 +283,9 @@ mod tests {
     fn roster() -> Value {
         let mut alice = member("alice", "working");
         (alice["role"], alice["activity"]) = (json!("coder"), json!("cargo test\x1b[2J"));
-        alice["updated_at"] = json!(teamd_shared::clock::wall() - 125.0);
+        alice["updated_at"] = json!(wall() - 125.0);
         let mut bob = member("bob", "crashed");
-        (bob["pid"], bob["updated_at"]) = (json!(null), json!(teamd_shared::clock::wall() + 30.0));
+        (bob["pid"], bob["updated_at"]) = (json!(null), json!(wall() + 30.0));
         bob["exit"] = json!({"code": null, "signal": 9, "at": 1.0, "request_id": null, "unread": 2, "note": "3 restarts in 60 s"});
         json!([alice, bob])
     }
@@ -330,6 +337,23 @@ mod tests {
         assert_eq!(shown["usage"]["cache_read_input_tokens"], 16_000);
         assert_eq!(shown["members"][0]["usage"]["output_tokens"], 1234);
         assert_eq!(shown["members"][0]["limits"]["max_tokens"], 200_000);
+    }
+
+    #[test]
+    fn a_pause_in_a_model_call_is_shown_with_what_is_left_of_it() {
+        let mut members = roster();
+        members[0]["activity"] = json!("thinking");
+        members[0]["waiting"] = json!({"until": wall() + 17.5, "why": "overloaded (529)"});
+        let (_scratch, dir) = team(&members);
+        let told = "waiting 18 s: overloaded (529)";
+        for name in [None, Some("alice")] {
+            let (_, stdout, _) = status(&dir, name, false);
+            assert!(stdout.text().contains(&format!("  {told}\n")), "{}", stdout.text());
+            let (_, stdout, _) = status(&dir, name, true);
+            let shown: Value = serde_json::from_str(&stdout.text()).unwrap();
+            assert_eq!(shown["members"][0]["activity"], told);
+            assert_eq!(shown["members"][0]["waiting"]["why"], "overloaded (529)");
+        }
     }
 
     #[test]

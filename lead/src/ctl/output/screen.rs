@@ -10,11 +10,16 @@ use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 
-use super::{Output, terminal_width};
+use super::{Output, paint, terminal_width};
 use crate::ctl::escape;
+use crate::ctl::render::DIM;
+use crate::ctl::table::cut;
 
 /// How long to wait until everything is written: for a prompt, and at the end.
 const WRITTEN: Duration = Duration::from_millis(500);
+
+/// Clears the line that the cursor stands on.
+const CLEARED: &str = "\r\x1b[K";
 
 /// What prints above a prompt.
 pub(crate) type AbovePrompt = Box<dyn FnMut(String) -> io::Result<()> + Send>;
@@ -25,6 +30,10 @@ enum Step {
     Stream(String),
     /// Whole lines of their own.
     Lines(String),
+    /// A line that goes away with whatever is printed next.
+    Passing(String),
+    /// It goes away now.
+    Passed,
     /// A prompt is about to be shown.
     Prompt(Sender<()>),
     /// It is gone.
@@ -67,6 +76,20 @@ impl Screen {
     /// Ends the line that is open, if one is.
     pub(crate) fn end_line(&self) {
         self.step(Step::Lines(String::new()));
+    }
+
+    /// Shows a line that goes away with what comes next; above a prompt, from where nothing goes away, it stays. It is
+    /// escaped by the caller.
+    pub(crate) fn passing(&self, line: &str) {
+        // What does not fit on the line would stay when it is cleared.
+        let line = cut(line, terminal_width().map(|width| width.saturating_sub(1)));
+        let plain = self.choice == ColorChoice::Never;
+        self.step(Step::Passing(if plain { line } else { paint(DIM, line) }));
+    }
+
+    /// Takes such a line away, if it is still there.
+    pub(crate) fn passed(&self) {
+        self.step(Step::Passed);
     }
 
     /// Makes ready for a prompt: from now on only whole lines are printed, above it.
@@ -126,13 +149,15 @@ struct Writer {
     prompt: bool,
     /// Whether the last line has not ended.
     open: bool,
+    /// Whether the cursor stands behind a line that goes away.
+    passing: bool,
     /// The beginning of a line, which waits for its end as long as a prompt is shown.
     held: String,
 }
 
 impl Writer {
     fn new(terminal: Box<dyn Write>, above: Option<AbovePrompt>) -> Self {
-        Self { terminal, above, prompt: false, open: false, held: String::new() }
+        Self { terminal, above, prompt: false, open: false, passing: false, held: String::new() }
     }
 
     fn run(mut self, todo: &Receiver<Step>) {
@@ -156,14 +181,18 @@ impl Writer {
         match step {
             Step::Stream(more) => self.stream(&more, text),
             Step::Lines(lines) => {
+                self.passed(text);
                 self.end_line(text);
                 if !lines.is_empty() {
                     self.stream(&lines, text);
                     self.end_line(text);
                 }
             }
+            Step::Passing(line) => self.pass(&line, text),
+            Step::Passed => self.passed(text),
             Step::Flush(done) => return Some(done),
             Step::Prompt(done) => {
+                self.passed(text);
                 self.end_line(text);
                 self.print(std::mem::take(text));
                 self.prompt = true;
@@ -178,10 +207,28 @@ impl Writer {
         None
     }
 
+    fn pass(&mut self, line: &str, text: &mut String) {
+        self.passed(text);
+        self.end_line(text);
+        // A terminal that cannot move its cursor clears nothing.
+        self.passing = !self.prompt && self.above.is_some();
+        match self.passing {
+            true => text.push_str(line),
+            false => text.extend([line, "\n"]),
+        }
+    }
+
+    fn passed(&mut self, text: &mut String) {
+        if std::mem::take(&mut self.passing) {
+            text.push_str(CLEARED);
+        }
+    }
+
     fn stream(&mut self, more: &str, text: &mut String) {
         if more.is_empty() {
             return;
         }
+        self.passed(text);
         self.open = !more.ends_with('\n');
         if !self.prompt {
             return text.push_str(more);
@@ -236,6 +283,10 @@ mod tests {
         Step::Stream(text.to_owned())
     }
 
+    fn passing(text: &str) -> Step {
+        Step::Passing(text.to_owned())
+    }
+
     fn prompt() -> Step {
         Step::Prompt(channel().0)
     }
@@ -251,6 +302,24 @@ mod tests {
         step(&mut writer, stream("end\n"));
         step(&mut writer, Step::Lines("more".to_owned()));
         assert_eq!(terminal.text(), "Hello\nnote\nend\nmore\n");
+    }
+
+    #[test]
+    fn a_line_that_passes_goes_away_with_what_comes_next_and_stays_above_a_prompt() {
+        let (mut writer, terminal, above) = writer();
+        step(&mut writer, stream("open"));
+        for line in [passing("waiting 2 s"), passing("waiting 4 s"), Step::Passed, Step::Passed] {
+            step(&mut writer, line);
+        }
+        assert_eq!(terminal.raw(), "open\nwaiting 2 s\r\x1b[Kwaiting 4 s\r\x1b[K");
+        step(&mut writer, passing("again"));
+        step(&mut writer, stream("words"));
+        step(&mut writer, passing("more"));
+        step(&mut writer, prompt());
+        assert!(terminal.raw().ends_with("again\r\x1b[Kwords\nmore\r\x1b[K"), "{}", terminal.raw());
+        step(&mut writer, passing("beside a prompt"));
+        step(&mut writer, Step::Passed);
+        assert_eq!(above.try_iter().collect::<Vec<_>>(), ["beside a prompt\n"]);
     }
 
     #[test]

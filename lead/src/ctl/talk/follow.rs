@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Line, Record};
-use teamd_shared::member::Status;
+use teamd_shared::member::{Status, Waiting};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Request};
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
@@ -151,13 +151,15 @@ impl<'d> Follow<'d> {
         Ok(roster.member(&self.name).map(|member| (member.clone(), runs(member))))
     }
 
-    /// Returns everybody, and whether they have work.
+    /// Returns everybody, and whether they have work; and the pause in the model call of the one who is talked to.
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub(super) fn everybody(&self) -> Result<Vec<Seen>, CommandError> {
+    pub(super) fn everybody(&self) -> Result<(Vec<Seen>, Option<Waiting>), CommandError> {
         let roster = roster::load(self.dir)?;
-        roster.members.iter().map(|member| seen(self.dir, &roster, member)).collect()
+        let everybody = roster.members.iter().map(|member| seen(self.dir, &roster, member));
+        let pause = roster.member(&self.name).and_then(|member| member.waiting.clone());
+        Ok((everybody.collect::<Result<_, _>>()?, pause))
     }
 }
 

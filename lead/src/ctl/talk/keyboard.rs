@@ -95,6 +95,12 @@ impl Keyboard {
         self.terminal.ask(self.heard, Prompt { text: prompt.to_owned(), question: None }, true);
     }
 
+    /// Shows this prompt instead of the one that is shown, and keeps what was typed; at once, or `on_key` when a key is
+    /// pressed where nothing was.
+    pub(super) fn prompt_instead(&self, prompt: &str, on_key: bool) {
+        self.terminal.ask_anew(self.heard, Prompt { text: prompt.to_owned(), question: None }, on_key);
+    }
+
     /// Waits for what is typed. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Key {
         let key = self.keys.recv().await.unwrap_or(Key::End);
@@ -126,16 +132,24 @@ struct Typing {
 impl Typing {
     fn run(mut self) {
         self.load();
+        let mut kept = String::new();
         while let Some(prompt) = self.terminal.asked() {
             self.screen.before_prompt();
-            self.terminal.feed(true);
-            let typed = self.editor.readline(&prompt.text);
-            self.terminal.feed(false);
+            self.terminal.begin_line(!kept.is_empty());
+            let typed = self.editor.readline_with_initial(&prompt.text, (&kept, ""));
+            self.terminal.end_line();
             self.screen.after_prompt();
-            if self.terminal.was_replaced() && matches!(typed, Err(ReadlineError::Eof)) {
-                continue;
+            let had_text = !std::mem::take(&mut kept).is_empty();
+            match (&typed, self.terminal.was_replaced()) {
+                (Err(ReadlineError::Eof), true) => continue,
+                (Ok(line), true) => {
+                    kept.clone_from(line);
+                    continue;
+                }
+                _ => {}
             }
-            let key = self.key(typed, prompt.question);
+            // What was typed for something else answers nothing.
+            let key = self.key(typed, prompt.question.filter(|_| !had_text));
             if self.keys.send(key).is_err() {
                 return;
             }

@@ -5,6 +5,7 @@
 //! team ends with it.
 
 mod act;
+mod agree;
 mod brief;
 mod follow;
 mod history;

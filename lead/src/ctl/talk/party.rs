@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use teamd_shared::clock;
 use teamd_shared::config::RosterMember;
+use teamd_shared::control::{Await, Command, Done, ShutdownOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::append;
@@ -11,14 +12,16 @@ use teamd_shared::message::{Body, Message, USER};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
-use teamd_shared::team_file::resolve::Flags;
+use teamd_shared::team_file::resolve::{self, Flags};
 use uuid::Uuid;
 
-use crate::client::{is_locked, not_running};
+use super::agree::{self, Verdict};
+use crate::client::{Client, is_locked, not_running, unexpected};
 use crate::ctl::commands::send::{Fate, ended_meanwhile, look_again, runs};
 use crate::ctl::commands::spawn;
 use crate::ctl::context::Context;
-use crate::ctl::roster;
+use crate::ctl::waiting::{Interrupt, One, Waiting};
+use crate::ctl::{escape, roster};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
@@ -46,6 +49,13 @@ pub(in crate::ctl) struct Begin {
     pub(in crate::ctl) fresh: bool,
 }
 
+impl Begin {
+    fn model(&self) -> Result<Option<ModelSpec>, CommandError> {
+        let model = self.model.as_deref().map(str::parse::<ModelSpec>).transpose();
+        model.map_err(|error| CommandError::new(ExitCode::Usage, error.to_string()).hint(error.hint()))
+    }
+}
+
 impl Party {
     /// Tells whether it is the lead agent, whose work the whole team is.
     pub(super) fn leads(&self) -> bool {
@@ -65,19 +75,27 @@ impl Party {
         Ok(member.cloned())
     }
 
-    /// Begins it if it does not run. Returns whether it was begun.
+    /// Begins it if it does not run. Returns whether it was begun. The first time, one that runs is looked at whether it is
+    /// what is asked for; `again`: it was.
     ///
     /// # Errors
-    /// [`ExitCode::NotRunning`] without a daemon, [`ExitCode::Conflict`] if it is not to be begun from here, else as
-    /// `teamctl spawn`.
+    /// [`ExitCode::NotRunning`] without a daemon, [`ExitCode::Conflict`] if it is not to be begun from here, or is another
+    /// one than was asked for, else as `teamctl spawn`.
     pub(super) async fn ensure(
         &self,
         context: &Context,
         dir: &TeamDir,
         again: bool,
     ) -> Result<bool, CommandError> {
-        if self.running(dir)?.is_some() {
-            return Ok(false);
+        if let Some(member) = self.running(dir)? {
+            let goes_on = match &self.begin {
+                Some(begin) if !again => agrees(context, dir, (&member, begin)).await?,
+                _ => true,
+            };
+            if goes_on {
+                return Ok(false);
+            }
+            end(context, dir, &self.name).await?;
         }
         let name = &self.name;
         let Some(begin) = &self.begin else {
@@ -89,11 +107,9 @@ impl Party {
             return Err(not_running(dir));
         }
         let known = roster::load(dir)?.member(name).is_some();
-        let model = begin.model.as_deref().map(str::parse::<ModelSpec>).transpose();
         let flags = Flags {
             role: Some(LEAD_ROLE.to_owned()),
-            model: model
-                .map_err(|error| CommandError::new(ExitCode::Usage, error.to_string()).hint(error.hint()))?,
+            model: begin.model()?,
             workspace: begin.workspace.clone(),
             // A conversation that was begun afresh goes on when the agent has to be started again.
             resume: known && (again || !begin.fresh),
@@ -118,6 +134,80 @@ impl Party {
         match look_again(dir, &self.name, appended)? {
             Fate::Sent => Ok(id),
             Fate::Waits => Err(ended_meanwhile(&self.name)),
+        }
+    }
+}
+
+/// Looks whether the lead agent that runs is the one that is asked for, and says what differs. Returns whether it goes on
+/// as it is.
+async fn agrees(
+    context: &Context,
+    dir: &TeamDir,
+    (member, begin): (&RosterMember, &Begin),
+) -> Result<bool, CommandError> {
+    let environment = Environment::of_self();
+    let flags = Flags::default();
+    let asked = resolve::Asked { name: &member.name, flags: &flags, earlier: Some(member) };
+    let lookup = |variable: &str| environment.value(variable);
+    let usual = resolve::resolve(asked, &lookup, context.team_file()?)?;
+    let (model, usual_model) = (begin.model()?, usual.model.clone());
+    let differing = match member.model.parse::<ModelSpec>() {
+        Ok(spec) if is_locked(dir) => {
+            let set = usual.order(member.name.clone(), environment).environment.of_service(spec.provider);
+            compare(dir, &member.name, set).await?
+        }
+        // Nobody can tell.
+        _ => Vec::new(),
+    };
+    let asked = agree::Asked { begin, model, usual: usual_model, differing };
+    match agree::judge(member, &asked)? {
+        Verdict::Agrees => Ok(true),
+        Verdict::Tell { note, hint } => {
+            context.out.note(escape::line(&note));
+            context.out.hint(hint);
+            Ok(true)
+        }
+        Verdict::Anew { note } => {
+            context.out.note(escape::line(&note));
+            Ok(false)
+        }
+    }
+}
+
+async fn compare(dir: &TeamDir, name: &Name, environment: Environment) -> Result<Vec<String>, CommandError> {
+    let mut client = Client::connect(dir).await?;
+    match client.call(Command::Compare { name: name.clone(), environment }).await? {
+        Done::Compared { differing } => Ok(differing),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks it to leave, and waits until it is gone.
+async fn end(context: &Context, dir: &TeamDir, name: &Name) -> Result<(), CommandError> {
+    let order = ShutdownOrder {
+        name: name.clone(),
+        reason: "it is begun again with what is set now".to_owned(),
+        decide_within: context.settings.decide_within.as_secs_f64(),
+        force_after: None,
+    };
+    let interrupt = Interrupt::catch()?;
+    let mut client = Client::connect(dir).await?;
+    let (request_id, incarnation) = match client.call(Command::Shutdown(order)).await? {
+        Done::Asked { request_id, incarnation } => (request_id, incarnation),
+        other => return Err(unexpected(&other)),
+    };
+    let ended = Command::Await { name: name.clone(), incarnation, what: Await::Ended { request_id } };
+    let timeout = Some(context.settings.shutdown_timeout);
+    let hint = format!("`teamctl status {name}` shows what it does");
+    match (Waiting { dir, out: &context.out, timeout }).one((client, interrupt), ended).await {
+        One::Done(_) => Ok(()),
+        One::Refused(refusal) => Err(refusal.into()),
+        One::TimedOut => {
+            Err(CommandError::new(ExitCode::TimedOut, format!("{name} has not left yet")).hint(hint))
+        }
+        One::Interrupted => {
+            Err(CommandError::new(ExitCode::Interrupted, format!("the waiting for {name} was ended"))
+                .hint(hint))
         }
     }
 }

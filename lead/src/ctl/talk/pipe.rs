@@ -4,6 +4,7 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
+use teamd_shared::clock::wall;
 use teamd_shared::message::IdleReason;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
@@ -24,8 +25,9 @@ use crate::ctl::{clock, escape, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
-/// How often the team is looked at whose party seems to be done: the files change before the roster does.
-const SETTLING: Duration = Duration::from_millis(20);
+/// Between two looks at a team that seems to be done, at first and at last: the files change before the roster does, and a
+/// worker that is held up may leave its mail where it is.
+const SETTLING: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
 
 /// Says what stands on stdin, and waits until the work is done.
 ///
@@ -139,10 +141,11 @@ impl<'a> Pipe<'a> {
     }
 
     async fn follow(&mut self) -> CommandResult {
-        let mut told = false;
+        let (mut told, mut pause, mut settling) = (false, None, SETTLING.0);
         while !self.context.out.closed() {
             // Looked at first: what is quiet then has said all that the files hold.
-            let state = quiet(&self.talk.party.name, self.talk.party.leads(), &self.begun.everybody()?);
+            let (everybody, waiting) = self.begun.everybody()?;
+            let state = quiet(&self.talk.party.name, self.talk.party.leads(), &everybody);
             let Heard { entries, lines, .. } = self.begun.conversation()?;
             self.show(&entries, &lines)?;
             match &state {
@@ -150,13 +153,21 @@ impl<'a> Pipe<'a> {
                 _ if !entries.is_empty() => continue,
                 state => return self.end(state),
             }
+            if waiting != pause {
+                pause = waiting;
+                if let Some(pause) = &pause {
+                    let line = format!("{}: {}", self.talk.party.name, pause.told(wall()));
+                    self.context.out.aside(paint(DIM, escape::line(&line)));
+                }
+            }
             if !told && !self.begun.has_daemon() {
                 told = true;
                 self.context.out.note("the daemon is gone; still waiting (`teamd start` starts it again)");
             }
             // What a teammate takes in without a turn changes nothing that wakes.
-            let pause = if state == Quiet::Soon { SETTLING } else { Duration::MAX };
-            drop(tokio::time::timeout(pause, self.begun.changed()).await);
+            let next = if state == Quiet::Soon { settling } else { Duration::MAX };
+            settling = if state == Quiet::Soon { (settling * 2).min(SETTLING.1) } else { SETTLING.0 };
+            drop(tokio::time::timeout(next, self.begun.changed()).await);
         }
         Ok(ExitCode::Done)
     }

@@ -1,10 +1,12 @@
 //! A conversation at a terminal: keys in, the agent's words out, until the person leaves.
 
+mod look;
 mod plans;
 
 use std::time::Duration;
 
-use teamd_shared::member::Status;
+use teamd_shared::id::RequestId;
+use teamd_shared::member::Waiting;
 use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -20,8 +22,8 @@ use super::slash::{self, Input, Slash};
 use super::view::{Piece, View};
 use crate::ctl::context::Context;
 use crate::ctl::escape;
-use crate::ctl::output::{Screen, paint};
-use crate::ctl::render::{BAD, DIM};
+use crate::ctl::output::{Output, Screen, paint};
+use crate::ctl::render::DIM;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -62,10 +64,17 @@ struct Session<'a> {
     daemon: bool,
     /// Whether the agent ran at the last look.
     runs: bool,
+    /// The pause of its model call that was told.
+    pause: Option<Waiting>,
     /// The last thing that could not be read: it is said once.
     trouble: Option<CommandError>,
-    done: (UnboundedSender<()>, UnboundedReceiver<()>),
+    done: (UnboundedSender<Told>, UnboundedReceiver<Told>),
+    /// The plans of which a command has said here how they were answered.
+    told: Vec<RequestId>,
 }
+
+/// The end of a command, and the plan of which it has said how it was answered, if it has.
+type Told = Option<RequestId>;
 
 /// Talks until the person leaves.
 ///
@@ -80,21 +89,23 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, talk: &Talk) -> Comman
     let refused = |error| CommandError::new(ExitCode::Failed, format!("cannot use the terminal: {error}"));
     let (keyboard, screen) = Keyboard::open().map_err(refused)?;
     let mut session = Session {
-        context: context.printing_to(screen.output()),
+        context: context.printing_to(printer(&screen)),
         dir,
         party,
         follow: Follow::begin(dir, &party.name, PAST, context.settings.poll)?,
         screen,
         keyboard,
-        view: View::new(&party.name),
+        view: View::new(&party.name).without_plans(),
         presence: party.leads().then(|| Presence::new(dir)),
         awaits: false,
         question: None,
         asked: Vec::new(),
         daemon: true,
         runs: true,
+        pause: None,
         trouble: None,
         done: unbounded_channel(),
+        told: Vec::new(),
     };
     session.begin(talk.last, begun)?;
     let ended = session.converse(&mut signals).await;
@@ -104,6 +115,11 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, talk: &Talk) -> Comman
     }
     session.screen.flush();
     ended
+}
+
+/// Prints in the words of the prompt.
+fn printer(screen: &Screen) -> Output {
+    screen.output().in_words(slash::of_prompt)
 }
 
 fn who(party: &Party) -> &str {
@@ -123,15 +139,23 @@ impl Session<'_> {
             format_args!("{name} ({model}) {how}; /help lists the commands, Ctrl-D leaves"),
         ));
         if begun && model == SCRIPT {
-            self.context.out.note(
-                "it runs the built-in `script` model, which does what lines such as `//bash make` say; `--model` or a key \
-                 gives it another one",
+            self.context
+                .out
+                .note("it runs the built-in `script` model, which does what lines such as `//bash make` say");
+            self.context.out.hint(
+                "for another one: /shutdown lead, /quit, then `teamctl chat --model anthropic` (or openai:MODEL)",
             );
         }
         let heard = self.follow.conversation()?;
         let past = heard.entries.len().saturating_sub(last);
         self.view.past(&heard.entries[..past], heard.live);
         let pieces = self.view.round(heard.live, &heard.entries[past..]);
+        if pieces.is_empty()
+            && !begun
+            && let Some(failure) = self.view.failure()
+        {
+            self.show(vec![Piece::Wrong(failure.to_owned())])?;
+        }
         self.show(pieces)?;
         self.awaits = self.view.in_turn();
         for plan in self.follow.plans()?.iter().filter(|plan| plan.is_pending()) {
@@ -226,16 +250,28 @@ impl Session<'_> {
             (self.screen.clone(), path.clone(), settings.clone(), file.clone());
         let (party, done) = (self.party.name.clone(), self.done.0.clone());
         std::thread::spawn(move || {
-            let context = Context { out: screen.output(), path, settings, file };
-            if let Err(error) = act::run(&context, &party, command) {
+            let context = Context { out: printer(&screen), path, settings, file };
+            let told = act::run(&context, &party, command).unwrap_or_else(|error| {
                 context.out.error(&error);
-            }
+                None
+            });
             // Nobody waits any more when the person has left.
-            done.send(()).ok();
+            done.send(told).ok();
         });
-        while self.done.1.try_recv().is_ok() {}
+        self.hear_ends();
         // What takes longer goes on.
-        drop(tokio::time::timeout(COMMAND, self.done.1.recv()).await);
+        let ended = tokio::time::timeout(COMMAND, self.done.1.recv()).await;
+        self.told.extend(ended.ok().flatten().flatten());
+        let answered = |question: &mut Question| self.told.contains(question.request_id());
+        // By a command, and not at the question.
+        self.question.take_if(answered);
+    }
+
+    /// Takes note of the commands that have ended meanwhile.
+    fn hear_ends(&mut self) {
+        while let Ok(told) = self.done.1.try_recv() {
+            self.told.extend(told);
+        }
     }
 
     /// Ctrl-C: ends the turn that runs, and nothing else.
@@ -246,81 +282,6 @@ impl Session<'_> {
             self.carry_out(Slash::Interrupt(None)).await;
         } else {
             self.context.out.hint("nothing runs here; /quit or Ctrl-D leaves");
-        }
-        Ok(())
-    }
-
-    /// Shows what is new.
-    fn look(&mut self, changed: Changed) -> Result<(), CommandError> {
-        let works = self.view.works();
-        if let Err(error) = self.look_at(changed) {
-            // Once, however often it is looked at.
-            if self.trouble.as_ref() != Some(&error) {
-                self.tell(&error);
-                self.trouble = Some(error);
-            }
-            return Ok(());
-        }
-        self.trouble = None;
-        if self.view.works() > works && self.awaits {
-            self.awaits = false;
-            self.ready();
-        }
-        Ok(())
-    }
-
-    fn look_at(&mut self, changed: Changed) -> Result<(), CommandError> {
-        let heard = self.follow.conversation()?;
-        let pieces = self.view.round(heard.live, &heard.entries);
-        self.show(pieces)?;
-        for plan in self.follow.plans()? {
-            self.tell_of(&plan)?;
-        }
-        if changed == Changed::Team {
-            self.look_at_team()?;
-        }
-        self.look_for_question()
-    }
-
-    fn look_at_team(&mut self) -> Result<(), CommandError> {
-        if let Some(presence) = &mut self.presence {
-            presence.show()?;
-        }
-        let daemon = self.follow.has_daemon();
-        if daemon != std::mem::replace(&mut self.daemon, daemon) {
-            self.context.out.note(match daemon {
-                true => "the daemon is back",
-                false => "the daemon is gone; what you write still arrives, commands do not (`teamd start` starts it)",
-            });
-        }
-        let member = self.follow.member()?;
-        let runs = member.as_ref().is_some_and(|(_, runs)| *runs);
-        if !runs && std::mem::replace(&mut self.runs, runs) {
-            let how = member.map_or("forgotten", |(member, _)| match member.status {
-                status if status.is_ended() => status.as_str(),
-                _ => Status::Crashed.as_str(),
-            });
-            self.context.out.note(format_args!("{} has ended ({how})", self.party.name));
-            self.context.out.hint(match self.party.leads() {
-                true => "what you write next starts it again; /quit leaves",
-                false => "/quit leaves",
-            });
-            if std::mem::take(&mut self.awaits) {
-                self.ready();
-            }
-        }
-        self.runs = runs;
-        Ok(())
-    }
-
-    fn show(&self, pieces: Vec<Piece>) -> Result<(), CommandError> {
-        for piece in pieces {
-            match piece {
-                Piece::Answer(text) => self.screen.stream(&text),
-                Piece::End => self.screen.end_line(),
-                Piece::Aside(line) => self.context.out.aside(paint(DIM, escape::line(&line))),
-                Piece::Wrong(line) => self.context.out.aside(paint(BAD, escape::line(&line))),
-            }
         }
         Ok(())
     }

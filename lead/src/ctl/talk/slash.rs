@@ -93,6 +93,50 @@ pub(super) fn help() -> String {
     text + "A line that ends with \\ goes on in the next one. Ctrl-C ends the turn that runs, not the team.\n"
 }
 
+/// The commands of `teamctl` that can be given here, too.
+const HERE: [(&str, &str); 8] = [
+    ("status", "/team"),
+    ("inbox", "/inbox"),
+    ("plans", "/plans"),
+    // Those that can be answered.
+    ("requests", "/plans"),
+    ("approve", "/approve"),
+    ("reject", "/reject"),
+    ("shutdown", "/shutdown"),
+    ("interrupt", "/interrupt"),
+];
+
+/// Puts a hint into the words of the prompt: a command of `teamctl` that can be given here is named as it is typed here.
+pub(super) fn of_prompt(hint: &str) -> String {
+    if !hint.matches('`').count().is_multiple_of(2) {
+        return hint.to_owned();
+    }
+    let mut said = String::new();
+    let mut quoted = false;
+    for part in hint.split('`') {
+        match here(part).filter(|_| quoted) {
+            Some(command) => said.push_str(&command),
+            None if quoted => said.extend(["`", part, "`"]),
+            None => said.push_str(part),
+        }
+        quoted = !quoted;
+    }
+    said
+}
+
+/// Returns how a command of `teamctl` is given here; none if it cannot be. A second one is often named without `teamctl`.
+fn here(command: &str) -> Option<String> {
+    let command = command.strip_prefix("teamctl ").unwrap_or(command).replacen(" --feedback ", " ", 1);
+    let (word, rest) = command.split_once(' ').unwrap_or((&command, ""));
+    let (_, slash) = HERE.into_iter().find(|(known, _)| *known == word)?;
+    match rest {
+        "" => Some(slash.to_owned()),
+        // What flags ask for, only a shell can.
+        rest if rest.split(' ').any(|word| word.starts_with('-')) => None,
+        rest => Some(format!("{slash} {rest}")),
+    }
+}
+
 fn read(command: &str) -> Result<Slash, String> {
     let (word, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
     let rest = rest.trim();
@@ -186,6 +230,30 @@ mod tests {
         );
         for line in ["/", "/approve", "/shutdown", "/shutdown ../x", "/team a b", "/plans a b", "/quit now"] {
             assert!(matches!(parse(line), Input::Wrong(_)), "{line}");
+        }
+    }
+
+    #[test]
+    fn hints_name_what_can_be_typed_at_the_prompt() {
+        for (hint, expected) in [
+            (
+                "`teamctl plans ID` shows the whole of one; `teamctl approve ID` or `reject ID --feedback TEXT` answers",
+                "/plans ID shows the whole of one; /approve ID or /reject ID TEXT answers",
+            ),
+            ("`teamctl status` shows who is there", "/team shows who is there"),
+            (
+                "take another name, or `teamctl shutdown bob` first; `make` it",
+                "take another name, or /shutdown bob first; `make` it",
+            ),
+            ("end it: `teamctl shutdown bob --force`", "end it: `teamctl shutdown bob --force`"),
+            ("`teamctl log bob` and `teamd start`", "`teamctl log bob` and `teamd start`"),
+            ("status", "status"),
+            ("an odd ` one", "an odd ` one"),
+        ] {
+            assert_eq!(of_prompt(hint), expected);
+        }
+        for (_, slash) in HERE {
+            assert_eq!(completions(slash), [slash]);
         }
     }
 

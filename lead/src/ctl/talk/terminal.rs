@@ -25,6 +25,8 @@ const PASTE_OFF: &[u8] = b"\x1b[?2004l";
 const STOP: u8 = 3;
 /// Ctrl-D: ends a line on which nothing was typed.
 const NOTHING: u8 = 4;
+/// Ends a line, whatever was typed on it.
+const ENTER: u8 = b'\r';
 /// Between two looks whether the editor has read a byte, when the next one waits: nothing wakes for that.
 const READ: Duration = Duration::from_micros(200);
 
@@ -114,6 +116,24 @@ impl Terminal {
         }
     }
 
+    /// Asks for a line under another prompt: what was typed of the one that is under way stays. `heard` and `on_key` as for
+    /// [`Terminal::ask`]. In vain while keys are on their way: nobody knows what line they make.
+    pub(super) fn ask_anew(&self, heard: u64, prompt: Prompt, on_key: bool) {
+        let mut state = self.state();
+        let (under_way, replaced) = (heard != state.begun, state.replaced);
+        let still = state.feeding && state.typed.is_empty() && !self.is_unread() && self.editor.is_some();
+        if !under_way || replaced {
+            state.asked = Some((prompt, on_key));
+        } else if still {
+            let touched = state.touched;
+            let on_key = on_key && !touched;
+            state.typed.push_back(if touched { ENTER } else { NOTHING });
+            (state.replaced, state.touched) = (true, true);
+            state.asked = Some((prompt, on_key));
+        }
+        self.changed.notify_all();
+    }
+
     /// Waits until a line is asked for, and a key is pressed where that is to come first; none at the end.
     ///
     /// What was typed before the prompt is shown answers no question: it was meant for something else.
@@ -140,10 +160,17 @@ impl Terminal {
         replaced
     }
 
-    /// Lets the editor have keys, or no more.
-    pub(super) fn feed(&self, feeding: bool) {
-        self.state().feeding = feeding;
+    /// Lets the editor have keys, for a line on which something stands already or not.
+    pub(super) fn begin_line(&self, stands: bool) {
+        let mut state = self.state();
+        state.feeding = true;
+        state.touched |= stands;
         self.changed.notify_all();
+    }
+
+    /// Gives the editor no more keys.
+    pub(super) fn end_line(&self) {
+        self.state().feeding = false;
     }
 
     /// Keys are not echoed, each can be seen at once, and none is a signal: Ctrl-C and Ctrl-Z are for the editor.

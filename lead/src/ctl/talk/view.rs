@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 use teamd_shared::id::RequestId;
-use teamd_shared::message::{IdleReason, Message};
+use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Cut, Entry, Event};
 use uuid::Uuid;
@@ -54,12 +54,16 @@ pub(super) struct View {
     stale: bool,
     /// Messages that need not be shown: the person has just typed them.
     own: HashSet<Uuid>,
+    /// Whether plans need not be shown when they are taken in: whoever looks is told of them otherwise.
+    knows_plans: bool,
     /// Calls for a verdict without a result.
     proposals: Vec<Proposal>,
     /// Whether a turn runs.
     turn: bool,
     /// How the last piece of work ended.
     ended: Option<IdleReason>,
+    /// The line about a last piece of work that failed.
+    failure: Option<String>,
     /// How many pieces of work have ended.
     works: usize,
 }
@@ -73,11 +77,18 @@ impl View {
             whole: None,
             stale: false,
             own: HashSet::new(),
+            knows_plans: false,
             proposals: Vec::new(),
             turn: false,
             ended: None,
+            failure: None,
             works: 0,
         }
+    }
+
+    /// Does not show plans when they are taken in.
+    pub(super) fn without_plans(self) -> Self {
+        Self { knows_plans: true, ..self }
     }
 
     /// Does not show a message when it is taken in.
@@ -93,6 +104,11 @@ impl View {
     /// Returns how the last piece of work ended; none while the next one is under way.
     pub(super) fn ended(&self) -> Option<IdleReason> {
         self.ended
+    }
+
+    /// Returns why the last piece of work failed, if it has; none while the next one is under way.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref().filter(|_| self.ended == Some(IdleReason::Failed))
     }
 
     /// Returns how many pieces of work have ended since this began to look.
@@ -168,7 +184,7 @@ impl View {
             }
             Event::Messages { messages } => {
                 self.turn |= !event.is_rest(&self.name);
-                let new = messages.iter().filter(|value| !self.is_own(value));
+                let new = messages.iter().filter(|value| !self.is_known(value));
                 pieces.extend(new.map(|value| Piece::Aside(brief::taken_in(value))));
             }
             Event::Answer { content, cut, .. } => self.answer(content, *cut, pieces),
@@ -181,7 +197,8 @@ impl View {
                 self.give_up(pieces);
                 self.proposals.clear();
                 (self.turn, self.ended, self.works) = (false, Some(*idle_reason), self.works + 1);
-                if let Some(line) = brief::ended(*idle_reason, content) {
+                self.failure = brief::ended(*idle_reason, content);
+                if let Some(line) = self.failure.clone() {
                     pieces.push(Piece::Wrong(line));
                 }
             }
@@ -247,9 +264,10 @@ impl View {
         self.stale |= self.whole.is_none();
     }
 
-    fn is_own(&mut self, value: &Value) -> bool {
-        let message = Message::parse(value.to_string().as_bytes()).ok();
-        message.and_then(|message| message.id).is_some_and(|id| self.own.remove(&id))
+    fn is_known(&mut self, value: &Value) -> bool {
+        let Ok(message) = Message::parse(value.to_string().as_bytes()) else { return false };
+        let plan = self.knows_plans && matches!(message.body, Body::PlanApprovalRequest { .. });
+        plan || message.id.is_some_and(|id| self.own.remove(&id))
     }
 }
 
@@ -336,7 +354,9 @@ mod tests {
         assert_eq!(view.round("We", &[text("You know")]), [End, says("You know"), End]);
         view.round("", &[]);
         view.round("more", &[]);
+        assert_eq!(view.failure(), None);
         let ended = view.round("more", &[idle("failed", "no credit")]);
+        assert_eq!(view.failure(), Some("failed: no credit"));
         assert_eq!(ended[0], End);
         assert!(matches!(&ended[1], Wrong(line) if line.contains("no credit")), "{ended:?}");
     }
@@ -373,6 +393,16 @@ mod tests {
         assert!(view.in_turn());
         view.round("", &[text("ok"), idle("available", "ok")]);
         assert_eq!((view.in_turn(), view.ended(), view.works()), (false, Some(IdleReason::Available), 1));
+    }
+
+    #[test]
+    fn a_plan_that_is_told_otherwise_is_not_shown_when_it_is_taken_in() {
+        let plan = json!({"type": "plan_approval_request", "from": "bob", "request_id": "a1", "plan": "p"});
+        let taken = || entry(json!({"entry": "messages", "messages": [plan]}));
+        let mut view = View::new(&Name::lead());
+        assert_eq!(view.round("", &[taken()]), [Aside("bob submits a plan (a1)".to_owned())]);
+        let mut view = View::new(&Name::lead()).without_plans();
+        assert_eq!((view.round("", &[taken()]), view.in_turn()), (vec![], true));
     }
 
     #[test]

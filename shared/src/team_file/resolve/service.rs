@@ -3,8 +3,9 @@
 //! A worker looks at them again: what is wrong there is told with its first piece of work.
 
 use super::{read, value};
+use crate::amount::{WINDOW, parse_duration, parse_window};
 use crate::model_spec::{ModelSpec, Provider};
-use crate::settings::{SettingError, WINDOW, parse_duration, parse_window};
+use crate::settings::SettingError;
 
 /// Where the services are.
 const BASES: [(Provider, &str); 2] =

@@ -84,6 +84,13 @@ fn a_summary_has_its_share_of_the_window_whatever_was_said() {
 }
 
 #[test]
+fn a_guide_has_a_small_share_of_the_window() {
+    for (window, bytes) in [(4000, 1200), (200_000, 60_000)] {
+        assert_eq!(Room::new(window).for_guide(), bytes);
+    }
+}
+
+#[test]
 fn the_question_is_what_the_cache_holds_and_an_order() {
     let conversation = long(3);
     let turns = conversation.turns();

@@ -224,9 +224,17 @@ fn the_length_is_what_the_service_counted_and_what_came_since() {
     let usage =
         Usage { input_tokens: 500, cache_read_input_tokens: 9000, output_tokens: 100, ..Usage::default() };
     conversation.observe(&Event::Answer { content: vec![call("1", "bash")], usage, cut: None });
-    assert_eq!(conversation.tokens(3000), 9600);
+    assert_eq!(conversation.tokens(30_000), 9600);
     conversation.observe(&result("1", &"x".repeat(300), false));
-    assert_eq!(conversation.tokens(3000), 9700);
+    assert_eq!(conversation.tokens(30_000), 9700);
+}
+
+#[test]
+fn a_conversation_that_was_read_several_times_for_one_answer_is_no_longer_for_that() {
+    let mut conversation = begun();
+    let usage = Usage { input_tokens: 100_000, output_tokens: 100, ..Usage::default() };
+    conversation.observe(&Event::Answer { content: vec![text("found")], usage, cut: None });
+    assert!((15_000..15_100).contains(&conversation.tokens(30_000)), "{}", conversation.tokens(30_000));
 }
 
 /// What can happen next to a worker.

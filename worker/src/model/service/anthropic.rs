@@ -5,7 +5,12 @@
 //! each. The marks stand behind the tools (which all teammates share), behind the system's text, and behind the last
 //! two turns of the user: what the request before has put into the cache ends exactly at the first of these two,
 //! however many blocks came since.
+//!
+//! Tools that run at the service are not asked for here, but a gateway may add some: what the model says of them comes
+//! as `server_tool_use` and a result that names it, in one answer. One without the other is refused, but at the end of an
+//! answer that the service has paused (`pause_turn`), which is sent back as it is.
 
+mod server_tools;
 mod stream;
 
 use serde_json::{Map, Value, json};
@@ -53,6 +58,7 @@ impl Anthropic {
             Role::Assistant => "assistant",
         };
         let mut content: Vec<_> = turn.parts.iter().filter_map(|part| self.block(part)).collect();
+        server_tools::pair(&mut content);
         if content.is_empty() {
             content.push(json!({ "type": "text", "text": "(nothing)" }));
         }
@@ -60,6 +66,16 @@ impl Anthropic {
             content.last_mut().map(mark);
         }
         json!({ "role": role, "content": content })
+    }
+
+    /// Writes an answer that the service has paused, if anything of it can go back.
+    fn paused(&self, turn: &Turn) -> Option<Value> {
+        let mut content: Vec<_> = turn.parts.iter().filter_map(|part| self.block(part)).collect();
+        // A request that ends with an answer must not end with a space.
+        if let Some(Value::String(text)) = content.last_mut().and_then(|last| last.get_mut("text")) {
+            text.truncate(text.trim_end().len());
+        }
+        (!content.is_empty()).then(|| json!({ "role": "assistant", "content": content }))
     }
 
     fn block(&self, part: &Part) -> Option<Value> {
@@ -116,8 +132,12 @@ impl Wire for Anthropic {
         }
         let of_user = prompt.turns.iter().enumerate().rev().filter(|(_, turn)| turn.role == Role::User);
         let marked: Vec<usize> = of_user.take(2).map(|(place, _)| place).collect();
+        let (turns, paused) = match prompt.turns.split_last() {
+            Some((last, before)) if last.role == Role::Assistant => (before, self.paused(last)),
+            _ => (prompt.turns, None),
+        };
         let message = |(place, turn)| self.message(turn, marked.contains(&place));
-        put("messages", prompt.turns.iter().enumerate().map(message).collect());
+        put("messages", turns.iter().enumerate().map(message).chain(paused).collect());
         let mut body = Value::Object(body);
         body["max_tokens"] = json!(self.room(prompt.max_output, body.to_string().len()));
         body

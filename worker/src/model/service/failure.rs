@@ -67,6 +67,24 @@ impl Failure {
         }
     }
 
+    /// Says it in a few words of our own: nothing that came from outside is among them.
+    pub(super) fn brief(&self) -> String {
+        match self {
+            Self::Service(Complaint { status, .. }) => match status {
+                429 => "asked too often (429)".to_owned(),
+                529 => "overloaded (529)".to_owned(),
+                503 => "not available (503)".to_owned(),
+                status => format!("the service failed ({status})"),
+            },
+            Self::Unreachable { .. } => "the service cannot be reached".to_owned(),
+            Self::Silent(patience) => format!("nothing came for {}", span(*patience)),
+            Self::Cut | Self::Broken { .. } => "the answer broke off".to_owned(),
+            Self::Stranger { .. } | Self::TooMuch(_) => "what came was no answer".to_owned(),
+            Self::Left(_) => "the service asks to be left alone".to_owned(),
+            Self::Setting(_) => "a setting is wrong".to_owned(),
+        }
+    }
+
     /// Returns what the service said, if it said something.
     pub(super) fn complaint(&self) -> Option<&Complaint> {
         match self {

@@ -9,15 +9,15 @@ use std::time::Duration;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Client, NoProxy, Proxy, Response, Url, redirect};
 use teamd_shared::clock::wall;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::events::Splitter;
 use super::failure::{Complaint, Failure, cut, line};
+use super::pause::{Patience, Pauses};
 use super::retry::retry_after;
 use super::settings::{Key, Roots, Settings, Through};
 use super::trouble::Trouble;
-use super::wire::{Reading, Wire};
-use crate::model::Answer;
+use super::wire::{Piece, Reading, Wire};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -42,12 +42,18 @@ const MAX_ERROR: usize = 64 << 10;
 pub(super) struct Http {
     settings: Settings,
     client: Option<Client>,
+    pauses: Pauses,
 }
 
 impl Http {
     /// Makes one that has no client yet.
     pub(super) fn new(settings: Settings) -> Self {
-        Self { settings, client: None }
+        Self { settings, client: None, pauses: Pauses::new() }
+    }
+
+    /// Returns where pauses are told.
+    pub(super) fn pauses(&self) -> &Pauses {
+        &self.pauses
     }
 
     /// Returns the host of the service, for messages.
@@ -69,7 +75,7 @@ impl Http {
         wire: &dyn Wire,
         body: String,
         heard: &mut dyn FnMut(&str),
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Piece, Failure> {
         let key = self.settings.key.clone().map_err(Failure::Setting)?;
         let scrub = |text: &str| key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text));
         self.send(wire, key.as_ref(), body, heard).await.map_err(|failure| failure.told(scrub))
@@ -82,12 +88,12 @@ impl Http {
         key: Option<&Key>,
         body: String,
         heard: &mut dyn FnMut(&str),
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Piece, Failure> {
         let headers = headers(wire, key)?;
         let url = below(&self.settings.base, wire.path());
-        let patience = self.settings.patience;
         let request = self.client()?.post(url).headers(headers).body(body);
-        let response = in_time(patience, request.send()).await?;
+        let patience = Patience { limit: self.settings.patience, pauses: &self.pauses };
+        let response = in_time(patience, patience.limit, request.send()).await?;
         let status = response.status().as_u16();
         if (201..=299).contains(&status) {
             let why = match status {
@@ -229,7 +235,7 @@ fn unreadable(response: &Response) -> Option<String> {
 }
 
 /// Reads what a service says with another status than 200.
-async fn complaint(mut response: Response, status: u16, patience: Duration) -> Complaint {
+async fn complaint(mut response: Response, status: u16, patience: Patience<'_>) -> Complaint {
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
     let retry_after = retry_after(header("retry-after-ms"), header("retry-after"), wall());
     let should_retry = match header("x-should-retry") {
@@ -240,7 +246,7 @@ async fn complaint(mut response: Response, status: u16, patience: Duration) -> C
     let unreadable = unreadable(&response);
     let mut body = Vec::new();
     // What cannot be read is not missed: the status is known.
-    while let Ok(Some(chunk)) = in_time(patience, response.chunk()).await {
+    while let Ok(Some(chunk)) = in_time(patience, patience.limit, response.chunk()).await {
         body.extend_from_slice(&chunk);
         if body.len() > MAX_ERROR {
             break;
@@ -256,9 +262,9 @@ async fn complaint(mut response: Response, status: u16, patience: Duration) -> C
 async fn stream(
     mut response: Response,
     mut reading: Box<dyn Reading>,
-    patience: Duration,
+    patience: Patience<'_>,
     heard: &mut dyn FnMut(&str),
-) -> Result<Answer, Failure> {
+) -> Result<Piece, Failure> {
     let endless = |_| Failure::TooMuch("an event of its stream is longer than 4 MiB");
     let mut splitter = Splitter::default();
     let mut length = 0;
@@ -267,8 +273,10 @@ async fn stream(
         if reading.is_complete() {
             ends.get_or_insert_with(|| Instant::now() + END);
         }
-        let left = ends.map_or(patience, |ends| ends.saturating_duration_since(Instant::now()).min(patience));
-        let chunk = match in_time(left, response.chunk()).await {
+        let left = ends.map_or(patience.limit, |ends| {
+            ends.saturating_duration_since(Instant::now()).min(patience.limit)
+        });
+        let chunk = match in_time(patience, left, response.chunk()).await {
             Ok(Some(chunk)) => chunk,
             Ok(None) => break,
             // All that counts was read.
@@ -323,11 +331,11 @@ fn broke_off(failure: Failure) -> Failure {
 async fn whole(
     mut response: Response,
     mut reading: Box<dyn Reading>,
-    patience: Duration,
+    patience: Patience<'_>,
     heard: &mut dyn FnMut(&str),
-) -> Result<Answer, Failure> {
+) -> Result<Piece, Failure> {
     let mut body = Vec::new();
-    while let Some(chunk) = in_time(patience, response.chunk()).await.map_err(broke_off)? {
+    while let Some(chunk) = in_time(patience, patience.limit, response.chunk()).await.map_err(broke_off)? {
         body.extend_from_slice(&chunk);
         if body.len() > MAX_WHOLE {
             return Err(Failure::TooMuch("it is longer than 64 MiB"));
@@ -350,13 +358,11 @@ async fn whole(
 
 /// Waits for the next thing of a connection, for a time.
 async fn in_time<T>(
-    patience: Duration,
+    patience: Patience<'_>,
+    limit: Duration,
     next: impl Future<Output = reqwest::Result<T>>,
 ) -> Result<T, Failure> {
-    match timeout(patience, next).await {
-        Ok(result) => result.map_err(broken),
-        Err(_) => Err(Failure::Silent(patience)),
-    }
+    patience.wait(limit, next).await?.map_err(broken)
 }
 
 fn broken(error: reqwest::Error) -> Failure {

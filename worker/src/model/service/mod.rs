@@ -12,6 +12,8 @@ mod http;
 mod ids;
 mod openai;
 mod overload;
+mod pause;
+mod pieces;
 mod retry;
 mod settings;
 mod trouble;
@@ -21,9 +23,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use teamd_shared::environment::Environment;
+use teamd_shared::member::Waiting;
 use teamd_shared::model_spec::{ModelSpec, Provider};
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::{Block, Usage};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::prompt::Prompt;
@@ -31,10 +35,11 @@ use super::{Answer, ModelError};
 use failure::Failure;
 use http::Http;
 use overload::Overload;
+use pieces::Pieces;
 use retry::{Attempts, Next};
 use settings::Settings;
 pub(crate) use trouble::Trouble;
-use wire::Wire;
+use wire::{Piece, Wire};
 
 /// How long all attempts and pauses for one prompt may take together.
 const GIVE_UP: Duration = Duration::from_secs(600);
@@ -90,6 +95,11 @@ impl Service {
         self.window
     }
 
+    /// Returns where the pause of the moment stands, while a prompt is asked.
+    pub(crate) fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
+        self.http.pauses().listen()
+    }
+
     /// Asks; `heard` is told each piece of text as it comes.
     ///
     /// A call that is dropped halfway leaves nothing behind.
@@ -101,6 +111,31 @@ impl Service {
         prompt: &Prompt<'_>,
         heard: &mut dyn FnMut(Heard<'_>),
     ) -> Result<Answer, ModelError> {
+        let mut pieces = Pieces::default();
+        loop {
+            let turns = pieces.turns(prompt.turns);
+            let prompt = Prompt { turns: &turns, ..prompt.clone() };
+            let before = pieces.text();
+            let mut hear = |said: Heard<'_>| {
+                heard(said);
+                // Only the last piece of it begins anew.
+                if said == Heard::Again && !before.is_empty() {
+                    heard(Heard::Text(&before));
+                }
+            };
+            let piece = self.next_piece(&prompt, &mut hear).await?;
+            if let Some(answer) = pieces.add(piece)? {
+                return Ok(answer);
+            }
+            tracing::info!("{}: paused its answer ({}); it goes on", self.name(), pieces.times());
+        }
+    }
+
+    async fn next_piece(
+        &mut self,
+        prompt: &Prompt<'_>,
+        heard: &mut dyn FnMut(Heard<'_>),
+    ) -> Result<Piece, ModelError> {
         let mut attempts = Attempts::begin();
         let began = Instant::now();
         loop {
@@ -111,7 +146,7 @@ impl Service {
                 heard(Heard::Text(text));
             };
             let failure = match self.attempt(prompt, &mut hear).await {
-                Ok(answer) => return Ok(answer),
+                Ok(piece) => return Ok(piece),
                 Err(failure) => failure,
             };
             if said {
@@ -133,6 +168,7 @@ impl Service {
                 attempts.made(),
                 wait.as_secs_f64()
             );
+            let _told = self.http.pauses().tell(wait, &failure.brief());
             tokio::time::sleep(wait).await;
         }
     }
@@ -144,20 +180,21 @@ impl Service {
                 return Err(self.explain(Failure::Left(left), attempts));
             };
             tracing::info!("{} is overloaded: waiting {:.1} s", self.name(), wait.as_secs_f64());
+            let _told = self.http.pauses().tell(wait, "overloaded; the team leaves it alone");
             tokio::time::sleep(wait).await;
         }
         Ok(())
     }
 
-    async fn attempt(&mut self, prompt: &Prompt<'_>, heard: &mut dyn FnMut(&str)) -> Result<Answer, Failure> {
+    async fn attempt(&mut self, prompt: &Prompt<'_>, heard: &mut dyn FnMut(&str)) -> Result<Piece, Failure> {
         let body = self.wire.body(prompt).to_string();
         let asked = u64::try_from(body.len()).unwrap_or(u64::MAX);
-        let mut answer = self.http.exchange(self.wire.as_ref(), body, heard).await?;
+        let Piece { mut answer, paused } = self.http.exchange(self.wire.as_ref(), body, heard).await?;
         ids::make_unique(&mut answer.content, prompt.turns, &mut ids::random);
         if answer.usage == Usage::default() {
             answer.usage = estimate(asked, &answer.content);
         }
-        Ok(answer)
+        Ok(Piece { answer, paused })
     }
 
     fn explain(&self, failure: Failure, attempts: &Attempts) -> ModelError {

@@ -6,9 +6,9 @@ use std::fmt;
 use std::time::Duration;
 
 use reqwest::Url;
+use teamd_shared::amount::{WINDOW, parse_duration, parse_window};
 use teamd_shared::environment::Environment;
 use teamd_shared::model_spec::{ModelSpec, Provider};
-use teamd_shared::settings::{WINDOW, parse_duration, parse_window};
 
 use super::catalog;
 use super::trouble::{Trouble, key_variable};

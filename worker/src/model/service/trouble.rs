@@ -135,7 +135,7 @@ impl Trouble {
     /// Returns what to do next. Fits behind "hint: ".
     pub(crate) fn hint(&self) -> String {
         const ANEW: &str = "end the teammate, and start it again with `teamctl spawn NAME --resume` (the lead agent: \
-            `teamctl shutdown lead`, then `teamctl chat`)";
+            leave the chat, `teamctl chat` begins it again)";
         match self {
             Self::NoKey { variable, .. } => {
                 format!("set {variable} in the shell, {ANEW} there: it takes the keys of that shell")

@@ -57,7 +57,16 @@ pub(super) trait Reading: Send {
     ///
     /// # Errors
     /// [`Failure::Cut`] if it is not complete.
-    fn end(self: Box<Self>) -> Result<Answer, Failure>;
+    fn end(self: Box<Self>) -> Result<Piece, Failure>;
+}
+
+/// What a request is answered with.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Piece {
+    /// The answer, or the next piece of one.
+    pub(super) answer: Answer,
+    /// Whether the service has paused it: sent back as it is, it goes on.
+    pub(super) paused: bool,
 }
 
 /// Reads the JSON of an event.

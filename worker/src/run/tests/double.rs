@@ -164,7 +164,7 @@ impl Team {
         let greeting: Greeting = worker.receive("the greeting");
         let Peer::Worker { name, incarnation: said, environment, state } = greeting.peer else { panic!() };
         assert_eq!((name, said, environment.is_some()), (alice(), incarnation, false));
-        assert_eq!(state, WorkerState::default());
+        assert_eq!(*state, WorkerState::default());
         worker
     }
 
@@ -327,7 +327,7 @@ impl Worker<'_> {
         let mut connection = self.team.wait("a new connection", listener.accept()).unwrap();
         let greeting: Greeting = self.team.wait("a greeting", connection.receive()).unwrap().unwrap();
         let Peer::Worker { environment, state, .. } = greeting.peer else { panic!() };
-        self.state = state;
+        self.state = *state;
         self.connection = Some(connection);
         environment
     }

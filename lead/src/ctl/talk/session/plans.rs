@@ -18,6 +18,10 @@ impl Session<'_> {
             return Ok(());
         }
         let (id, from) = (&plan.request_id, &plan.from);
+        // The command that answered it has said so.
+        if !plan.is_pending() && self.told.contains(id) {
+            return Ok(());
+        }
         let line = match plan.is_pending() {
             true => {
                 let text = self.plan_text(plan);
@@ -38,8 +42,22 @@ impl Session<'_> {
         }
     }
 
+    /// Asks no more about a plan that somebody else has answered, or that nobody waits for any more. What the person has
+    /// typed stays, and is no answer.
+    fn drop_question(&mut self) {
+        let is_over = |question: &Question| {
+            self.follow.plan(question.request_id()).is_some_and(|plan| !plan.is_pending())
+        };
+        if self.question.as_ref().is_some_and(is_over) {
+            self.question = None;
+            self.context.out.note("you are asked no more");
+            self.keyboard.prompt_instead(&format!("{}> ", self.party.name), self.awaits);
+        }
+    }
+
     /// Asks the person about the first plan on which the lead agent has called for a verdict.
     pub(super) fn look_for_question(&mut self) -> Result<(), CommandError> {
+        self.drop_question();
         if self.question.is_some() || !self.party.leads() {
             return Ok(());
         }

@@ -4,18 +4,19 @@
 
 use std::collections::VecDeque;
 
+use teamd_shared::control::Command;
 use teamd_shared::journal::{MemberEvent, Record, RequestEvent, RequestRecord, Team};
-use teamd_shared::member::Phase;
-use teamd_shared::message::Body;
+use teamd_shared::member::{ApproveBy, Phase};
+use teamd_shared::message::{Body, LEAD};
 use teamd_shared::name::Name;
-use teamd_shared::request::{self, Kind};
+use teamd_shared::request::{self, Kind, Party};
 
 use super::sim::{Daemon, World, run};
 use crate::daemon::decide::Decision;
 use crate::daemon::event::{Action, Event, Life};
 
 /// How many schedules may pass before it is missed.
-const SCHEDULES: u64 = 150;
+const SCHEDULES: u64 = 300;
 
 /// A rule that is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,15 +49,32 @@ pub(super) enum Mutant {
     RestartsWhoShallLeave,
     /// Rule 11: nobody is restarted or spawned while the team is stopping.
     StoppingIsForgotten,
+    /// Section 7.2: the lead agent answers the plans that a person has left to it.
+    LeadAnswersForPeople,
+    /// Section 7.2: nobody answers their own plan.
+    LeadApprovesItsOwn,
+    /// What the lead agent asks for is answered.
+    AnswersAreLost,
+    /// Also if the journal cannot be written.
+    WhatIsNotWrittenIsNotAnswered,
+    /// The answer goes where the question came from, and nowhere once that is closed.
+    AnswersFollowTheLife,
+    /// Nobody is heard on a connection that is not a life's present one.
+    EveryConnectionIsHeard,
 }
 
 impl World {
     /// The state as the decisions see it, if they see another one.
-    pub(super) fn doctored(&self, team: &Team) -> Option<Team> {
+    pub(super) fn doctored(&self, team: &Team, event: &Event) -> Option<Team> {
         let forgets = self.is(Mutant::StoppingIsForgotten) && team.stopping;
-        forgets.then(|| {
+        let answers = matches!(event, Event::Command(client, Command::Answer { .. }) if client.agent);
+        let leaves_all = self.is(Mutant::LeadAnswersForPeople) && answers;
+        (forgets || leaves_all).then(|| {
             let mut doctored = team.clone();
-            doctored.stopping = false;
+            doctored.stopping &= !forgets;
+            for state in doctored.members.values_mut().filter(|_| leaves_all) {
+                state.record.approve_by = ApproveBy::Lead;
+            }
             doctored
         })
     }
@@ -65,6 +83,9 @@ impl World {
     pub(super) fn spoil(&self, team: &Team, event: &Event, decision: &mut Decision) {
         if self.is(Mutant::ExpiriesAreLinesOfTheirOwn) {
             decision.records = decision.records.drain(..).flat_map(|record| parted(team, record)).collect();
+        }
+        if self.is(Mutant::LeadApprovesItsOwn) {
+            approve_own(team, event, decision);
         }
         let asked = |life: &Life| team.pending(&life.name, Kind::Shutdown).is_some();
         let Event::Ended { life, .. } = event else { return };
@@ -110,6 +131,17 @@ impl World {
             let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
             events.push_back(Event::Named { life, request_id, line });
         }
+    }
+}
+
+/// Lets the lead agent approve its own plan.
+fn approve_own(team: &Team, event: &Event, decision: &mut Decision) {
+    let Event::Command(client, Command::Answer { request_id, approve: true, .. }) = event else { return };
+    let own = team.requests.get(request_id).filter(|plan| client.agent && plan.member() == LEAD);
+    let approves = request::Event::Answer { by: Party::Lead, approve: true };
+    if let Some(approved) = own.and_then(|plan| plan.after(approves, 0.0, "").ok()) {
+        let record = RequestRecord::of(RequestEvent::Approved, approved);
+        decision.records.push(Record::Request(Box::new(record)));
     }
 }
 
@@ -161,4 +193,10 @@ missed! {
     the_line_before_the_signal_is_missed: SignalsFirst,
     the_respect_for_a_pending_shutdown_is_missed: RestartsWhoShallLeave,
     the_respect_for_a_stop_is_missed: StoppingIsForgotten,
+    the_persons_right_to_answer_is_missed: LeadAnswersForPeople,
+    the_other_eyes_on_a_plan_are_missed: LeadApprovesItsOwn,
+    the_answer_to_the_lead_agent_is_missed: AnswersAreLost,
+    the_answer_to_what_is_not_written_is_missed: WhatIsNotWrittenIsNotAnswered,
+    the_way_back_of_an_answer_is_missed: AnswersFollowTheLife,
+    the_deafness_to_old_connections_is_missed: EveryConnectionIsHeard,
 }

@@ -2,6 +2,7 @@
 //!
 //! Each prefix of the journal is looked at by itself, since a kill may cut a batch between any two lines.
 
+mod asks;
 mod ends;
 mod requests;
 mod tells;
@@ -20,6 +21,8 @@ use uuid::Uuid;
 
 use super::sim::Worker;
 use crate::daemon::event::Life;
+use asks::Asked;
+pub(super) use asks::Question;
 
 type Kept = Result<(), String>;
 
@@ -51,8 +54,11 @@ pub(super) struct Promises {
     gates: BTreeMap<(Name, u64), Gate>,
     /// What each life answered by lines that it wrote and named itself.
     answers: BTreeSet<(Life, RequestId, bool)>,
-    /// What people answered.
+    /// What people answered, and what the lead agent did.
     pub(super) verdicts: BTreeSet<(RequestId, bool)>,
+    pub(super) verdicts_of_the_lead: BTreeSet<(RequestId, bool)>,
+    /// What was asked over the connections of workers.
+    questions: BTreeMap<Question, Asked>,
     /// The environment of the last spawn that was accepted.
     pub(super) environments: BTreeMap<Name, Environment>,
     /// The lives that ended themselves because they were let go.

@@ -3,6 +3,7 @@
 //!
 //! `TEAM_SIM_SEED=n` replays one schedule and prints it; `TEAM_SIM_SCHEDULES=n` runs more of them.
 
+mod agent;
 mod clients;
 mod daemon;
 mod effects;

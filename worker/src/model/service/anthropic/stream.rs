@@ -12,7 +12,7 @@ use teamd_shared::transcript::{Block, Cut, Usage};
 use crate::model::Answer;
 use crate::model::service::events::Event;
 use crate::model::service::failure::{Complaint, Failure};
-use crate::model::service::wire::{Reading, input, json};
+use crate::model::service::wire::{Piece, Reading, input, json};
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
@@ -92,7 +92,7 @@ impl Reading for Stream {
         self.done || self.stop.is_some()
     }
 
-    fn end(self: Box<Self>) -> Result<Answer, Failure> {
+    fn end(self: Box<Self>) -> Result<Piece, Failure> {
         // Some gateways leave `message_stop` out: the reason to stop says as well that nothing is missing.
         if !self.is_complete() {
             return Err(Failure::Cut);
@@ -100,11 +100,11 @@ impl Reading for Stream {
         let cut = match self.stop.as_deref() {
             Some("max_tokens" | "model_context_window_exceeded") => Some(Cut::Length),
             Some("refusal") => Some(Cut::Refusal),
-            // `pause_turn` comes only of tools that run at the service, and none is asked for.
             _ => None,
         };
+        let paused = self.stop.as_deref() == Some("pause_turn");
         let content = self.blocks.into_values().filter_map(Building::finish).collect();
-        Ok(Answer { content, usage: self.usage, cut })
+        Ok(Piece { answer: Answer { content, usage: self.usage, cut }, paused })
     }
 }
 

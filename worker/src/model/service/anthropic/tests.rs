@@ -84,7 +84,7 @@ fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
             heard.extend(reading.event(&event)?);
         }
     }
-    Ok((reading.end()?, heard))
+    Ok((reading.end()?.answer, heard))
 }
 
 fn call(id: &str, name: &str, input: Value) -> Block {
@@ -150,7 +150,6 @@ fn how_an_answer_ended_is_told() {
     for (reason, cut) in [
         ("end_turn", None),
         ("stop_sequence", None),
-        ("pause_turn", None),
         ("max_tokens", Some(Cut::Length)),
         ("model_context_window_exceeded", Some(Cut::Length)),
         ("refusal", Some(Cut::Refusal)),
@@ -158,6 +157,17 @@ fn how_an_answer_ended_is_told() {
         let stop = json!({"type": "message_delta", "delta": {"stop_reason": reason}});
         let answer = short(&[stop, json!({"type": "message_stop"})]).unwrap();
         assert_eq!((answer.cut, answer.content), (cut, vec![]), "{reason}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_paused_is_told_from_one_that_has_ended() {
+    for (reason, paused) in [("pause_turn", true), ("end_turn", false), ("max_tokens", false)] {
+        let body = json!({"content": [{"type": "text", "text": "so"}], "stop_reason": reason});
+        let mut reading = Anthropic::new("x", 200_000).read();
+        reading.whole(&body).unwrap();
+        let piece = reading.end().unwrap();
+        assert_eq!((piece.paused, piece.answer.cut.is_some()), (paused, reason == "max_tokens"));
     }
 }
 
@@ -205,7 +215,7 @@ fn an_answer_in_one_piece_is_read_as_well() {
         "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 4}});
     let mut reading = Anthropic::new("x", 200_000).read();
     assert_eq!(reading.whole(&body).unwrap().as_deref(), Some("hello"));
-    let answer = reading.end().unwrap();
+    let answer = reading.end().unwrap().answer;
     assert_eq!(answer.content[1], call("t", "bash", json!({"command": "x"})));
     assert_eq!(answer.usage.output_tokens, 4);
     let error = json!({"type": "error", "error": {"type": "api_error", "message": "oops"}});
@@ -298,6 +308,27 @@ fn a_prompt_becomes_a_request() {
         let asked = Anthropic::new("claude-sonnet-5-5", window).body(&prompt)["max_tokens"].as_u64().unwrap();
         assert!(room.contains(&asked), "{window}: {asked}");
     }
+}
+
+#[test]
+fn a_paused_answer_goes_back_as_it_is_and_once_it_has_ended_without_what_is_half() {
+    let search = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}});
+    let said = vec![text("I look. "), Part::Opaque(search.clone())];
+    let mut turns = vec![turn(Role::User, vec![text("find it")]), turn(Role::Assistant, said)];
+    let messages = |turns: &[Turn]| {
+        let prompt = Prompt { system: "", tools: &[], turns, max_output: None };
+        Anthropic::new("x", 200_000).body(&prompt)["messages"].clone()
+    };
+    let told = json!({"type": "text", "text": "I look. "});
+    assert_eq!(messages(&turns)[1], json!({"role": "assistant", "content": [told, search]}));
+    turns.push(turn(Role::User, vec![text("and now?")]));
+    assert_eq!(messages(&turns)[1], json!({"role": "assistant", "content": [told]}));
+    assert_eq!(messages(&turns)[2]["content"][0]["text"], "and now?");
+    // Neither a space at the end nor an empty answer is taken.
+    let ends = |parts| [turns[0].clone(), turn(Role::Assistant, parts)];
+    assert_eq!(messages(&ends(vec![text("I look. \n")]))[1]["content"][0]["text"], "I look.");
+    let other = Part::Opaque(json!({"reasoning_content": "of another provider"}));
+    assert_eq!(messages(&ends(vec![other])).as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use teamd_shared::transcript::{Block, Cut, Usage};
 use crate::model::Answer;
 use crate::model::service::events::Event;
 use crate::model::service::failure::{Complaint, Failure};
-use crate::model::service::wire::{Reading, input, json as parse};
+use crate::model::service::wire::{Piece, Reading, input, json as parse};
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ impl Reading for Stream {
         self.done || self.finish.is_some()
     }
 
-    fn end(self: Box<Self>) -> Result<Answer, Failure> {
+    fn end(self: Box<Self>) -> Result<Piece, Failure> {
         if !self.is_complete() {
             return Err(Failure::Cut);
         }
@@ -92,7 +92,7 @@ impl Reading for Stream {
             content.push(Block::Text { text: self.text });
         }
         content.extend(self.calls.into_iter().map(Building::finish));
-        Ok(Answer { content, usage: self.usage, cut })
+        Ok(Piece { answer: Answer { content, usage: self.usage, cut }, paused: false })
     }
 }
 

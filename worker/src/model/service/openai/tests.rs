@@ -40,7 +40,7 @@ fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
             heard.extend(reading.event(&event)?);
         }
     }
-    Ok((reading.end()?, heard))
+    Ok((reading.end()?.answer, heard))
 }
 
 fn call(id: &str, name: &str, input: Value) -> Block {
@@ -174,7 +174,7 @@ fn an_answer_in_one_piece_is_read_as_well() {
     let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
     let mut reading = OpenAi::new("x", true).read();
     assert_eq!(reading.whole(&body).unwrap().as_deref(), Some("hi"));
-    assert_eq!(reading.end().unwrap().content, [text("hi"), call("c", "bash", json!({}))]);
+    assert_eq!(reading.end().unwrap().answer.content, [text("hi"), call("c", "bash", json!({}))]);
     assert!(OpenAi::new("x", true).read().whole(&json!({"error": "model not found"})).is_err());
 }
 

@@ -62,14 +62,19 @@ impl Promises {
         match (request.kind, request.status) {
             (_, Status::Pending) => Err(format!("{id} is pending again")),
             (Kind::Shutdown, Status::Approved | Status::Rejected) => {
-                let name = Name::new(request.member()).map_err(|e| e.to_string())?;
+                let name = Name::of_inbox(request.member()).map_err(|e| e.to_string())?;
                 let life = Life { name, incarnation: request.incarnation };
                 check(self.answers.contains(&(life, id.clone(), approve)), || {
                     format!("{id} is answered by nobody who was asked")
                 })
             }
             (Kind::PlanApproval, Status::Approved | Status::Rejected) => {
-                check(self.verdicts.contains(&(id.clone(), approve)), || format!("nobody answered {id}"))
+                let verdict = (id.clone(), approve);
+                let by_lead =
+                    self.verdicts_of_the_lead.contains(&verdict) && self.is_left_to_the_lead(before);
+                check(by_lead || self.verdicts.contains(&verdict), || {
+                    format!("{id} is answered by nobody who may")
+                })
             }
             (kind, Status::Expired) => self.expired(kind, request, line, facts),
         }
@@ -105,7 +110,7 @@ impl Promises {
         let mut seen = Vec::new();
         for request in self.fold.requests.values().filter(|request| request.is_pending()) {
             let id = &request.request_id;
-            let name = Name::new(request.member()).map_err(|e| e.to_string())?;
+            let name = Name::of_inbox(request.member()).map_err(|e| e.to_string())?;
             let member = self.fold.members.get(&name).map(|state| &state.record);
             let Some(member) = member.filter(|member| !member.phase.is_ended()) else {
                 return Err(format!("{id} is pending, and {name} has ended"));

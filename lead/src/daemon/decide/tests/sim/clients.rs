@@ -5,7 +5,7 @@ use std::time::Duration;
 use teamd_shared::control::{Await, Command, ShutdownOrder, SpawnOrder};
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::RejectedLine;
-use teamd_shared::member::Restart;
+use teamd_shared::member::{ApproveBy, Restart};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Kind;
@@ -41,8 +41,9 @@ impl World {
     }
 
     /// A name; mostly of somebody who runs, or of nobody.
-    fn somebody(&mut self, runs: bool) -> Name {
-        let names = NAMES.map(|name| Name::new(name).unwrap());
+    pub(super) fn somebody(&mut self, runs: bool) -> Name {
+        let names = ["lead"].iter().chain(&NAMES).map(|name| Name::of_inbox(name).unwrap());
+        let names: Vec<Name> = names.collect();
         let fits = |name: &&Name| {
             let member = self.promises.fold.members.get(*name);
             member.is_some_and(|member| !member.record.phase.is_ended()) == runs
@@ -74,7 +75,7 @@ impl World {
     }
 
     /// Mostly of a plan that waits for it.
-    fn verdict(&mut self) -> Command {
+    pub(super) fn verdict(&mut self) -> Command {
         let known: Vec<RequestId> = self.promises.fold.requests.keys().cloned().collect();
         let open = self.promises.fold.requests.values();
         let open = open.filter(|request| request.is_pending() && request.kind == Kind::PlanApproval);
@@ -86,19 +87,31 @@ impl World {
     }
 
     fn order_spawn(&mut self, client: Client) -> Event {
-        let name = self.somebody(false);
+        let lead = self.promises.fold.members.get(&Name::lead());
+        let leads = lead.is_some_and(|lead| !lead.record.phase.is_ended());
+        // Without it there is less to see.
+        let name = if !leads && self.rng.one_in(2) { Name::lead() } else { self.somebody(false) };
         let before = self.promises.fold.members.get(&name);
         let resume = before.is_some() && self.rng.one_in(2);
         let order = SpawnOrder {
             prompt: (!resume).then(|| "begin".to_owned()),
             model: self.rng.one_in(12).then(|| "nonsense".to_owned()),
-            plan: self.rng.one_in(2),
             restart: self.rng.one_in(4).then_some(Restart::Never),
             resume,
-            ..SpawnOrder::new(name, environment(u32::try_from(client.connection).unwrap()))
+            ..self.varied(SpawnOrder::new(name, environment(u32::try_from(client.connection).unwrap())))
         };
+        // It is looked up when it is decided.
         let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
         Event::Spawn(client, Box::new(order), facts)
+    }
+
+    /// With a plan or without, answered by a person or by the lead agent, which itself has none.
+    pub(super) fn varied(&mut self, order: SpawnOrder) -> SpawnOrder {
+        if order.name == Name::lead() && !self.rng.one_in(8) {
+            return order;
+        }
+        let approve_by = self.rng.one_in(2).then_some(ApproveBy::Lead);
+        SpawnOrder { plan: self.rng.one_in(2), approve_by, ..order }
     }
 
     /// SIGTERM, or Ctrl-C.

@@ -12,11 +12,13 @@ use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 
 use super::super::mutants::Mutant;
+use super::super::promises::Promises;
 use super::machine::identity;
 use super::world::{GRACE, World};
 use crate::daemon::decide::{View, decide};
 use crate::daemon::event::{Action, Client, Event, Life, Now};
 use crate::daemon::live::Live;
+use crate::daemon::waiters::Waiters;
 use crate::daemon::word::word;
 
 /// How long events wait that could not be journaled.
@@ -36,6 +38,8 @@ pub(in super::super) struct Daemon {
     pub(super) departed: BTreeSet<Life>,
     /// Lives that have ended, until nothing is left of them.
     pub(super) seen_off: Vec<Life>,
+    /// What the lead agent waits for.
+    pub(super) waiters: Waiters,
     pub(super) commands: VecDeque<Event>,
     pub(super) backlog: VecDeque<Event>,
     /// The lines up to which all effects are there, and were tried.
@@ -176,12 +180,18 @@ impl World {
             let now = self.now(daemon);
             daemon.live.wall = now.wall;
             daemon.live.observe(&daemon.team, &event);
-            let doctored = self.doctored(&daemon.team);
+            let doctored = self.doctored(&daemon.team, &event);
             let team = doctored.as_ref().unwrap_or(&daemon.team);
             let view = View { team, live: &daemon.live, now, grace: GRACE };
             let mut decision = decide(&view, &event, &mut self.ids);
             self.spoil(&daemon.team, &event, &mut decision);
             self.remember(daemon, &event, !decision.records.is_empty());
+            if let Event::Command(client, _) | Event::Spawn(client, ..) = &event
+                && !decision.records.is_empty()
+            {
+                let kept = self.promises.done_for(*client, &daemon.team);
+                self.promise(kept);
+            }
             batch.touched.extend(concerned(&event));
             for record in decision.records {
                 self.apply(daemon, record, &mut batch);
@@ -203,8 +213,10 @@ impl World {
                 daemon.farewells.retain(|life| life.name != order.name);
                 self.promises.environments.insert(order.name.clone(), order.environment.clone());
             }
-            Event::Command(_, Command::Answer { request_id, approve, .. }) => {
-                self.promises.verdicts.insert((request_id.clone(), *approve));
+            Event::Command(client, Command::Answer { request_id, approve, .. }) if decided => {
+                let Promises { verdicts, verdicts_of_the_lead, .. } = &mut self.promises;
+                let verdicts = if client.agent { verdicts_of_the_lead } else { verdicts };
+                verdicts.insert((request_id.clone(), *approve));
             }
             _ => {}
         }
@@ -272,6 +284,7 @@ impl World {
         }
         let subjects: BTreeSet<Name> = batch.lines.iter().filter_map(|line| subject(&line.record)).collect();
         subjects.iter().for_each(|name| self.say_word(daemon, name));
+        batch.touched.iter().for_each(|name| self.answer_waiters(daemon, name));
         let kept = self.promises.answered(&batch.events, &answered);
         self.promise(kept);
         let kept = self.promises.agrees_with(&daemon.team);
@@ -295,9 +308,21 @@ impl World {
             Action::Say(life, frame) => self.say(daemon, &life, frame),
             Action::Terminate(life) => self.signal(daemon, &life, false),
             Action::Kill(life) => self.kill_journaled(daemon, &life),
-            Action::Reply(client, _) | Action::Wait(client, ..) | Action::WaitForStop(client) => {
+            Action::Reply(client, answer) => {
                 answered.push(client);
+                if client.agent {
+                    self.reply(daemon, client, answer);
+                }
             }
+            Action::Wait(client, life, what) => {
+                answered.push(client);
+                if client.agent {
+                    let name = life.name.clone();
+                    daemon.waiters.add(client, life, what);
+                    self.answer_waiters(daemon, &name);
+                }
+            }
+            Action::WaitForStop(client) => answered.push(client),
         }
     }
 
@@ -350,7 +375,7 @@ impl World {
         self.say(daemon, life, ToWorker::Welcome(Box::new(welcome)));
     }
 
-    fn say(&mut self, daemon: &Daemon, life: &Life, frame: ToWorker) {
+    pub(super) fn say(&mut self, daemon: &Daemon, life: &Life, frame: ToWorker) {
         let link = daemon.connections.get(life).and_then(|number| self.links.get_mut(number));
         if let Some(link) = link.filter(|link| link.daemon_open && link.worker_open) {
             link.down.push_back(frame);
@@ -432,6 +457,6 @@ fn subject(record: &Record) -> Option<Name> {
     match record {
         Record::Team(_) => None,
         Record::Member(record) => Some(record.member.name.clone()),
-        Record::Request(record) => Name::new(record.request.member()).ok(),
+        Record::Request(record) => Name::of_inbox(record.request.member()).ok(),
     }
 }

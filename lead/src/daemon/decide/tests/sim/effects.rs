@@ -31,7 +31,7 @@ impl World {
         let monotonic = self.clocks.monotonic;
         let name = match &line.record {
             Record::Member(record) => Some(record.member.name.clone()),
-            Record::Request(record) => Name::new(record.request.member()).ok(),
+            Record::Request(record) => Name::of_inbox(record.request.member()).ok(),
             Record::Team(_) => None,
         };
         let Some(name) = name else { return Facts { monotonic, ..Facts::default() } };
@@ -51,7 +51,10 @@ impl World {
         daemon.team = fold(&self.disk.journal);
         for event in batch.events {
             match event {
-                Event::Command(..) | Event::Spawn(..) | Event::Deadline | Event::Disconnected { .. } => {}
+                Event::Command(client, _) | Event::Spawn(client, ..) => {
+                    self.refuse_unwritten(daemon, client);
+                }
+                Event::Deadline | Event::Disconnected { .. } => {}
                 Event::Terminate if daemon.live.terminations > 1 => return Err(End::Left),
                 Event::Terminate => {
                     daemon.live.terminations -= 1;
@@ -155,7 +158,9 @@ impl World {
         self.promise(
             kept.then_some(()).ok_or_else(|| format!("the files of {name} are archived while it runs")),
         );
-        self.disk.inboxes.remove(name);
+        if *name != Name::lead() {
+            self.disk.inboxes.remove(name);
+        }
         self.disk.transcripts.remove(name);
     }
 }

@@ -64,11 +64,7 @@ impl World {
     fn looks_up(&self, daemon: &mut Daemon) -> Option<Event> {
         let mut event = daemon.commands.pop_front()?;
         match &mut event {
-            Event::Spawn(_, order, facts) => {
-                let name = &order.name;
-                let ended = daemon.team.members.get(name).is_none_or(|member| member.record.phase.is_ended());
-                facts.held = (ended && self.lock_is_held(name)).then(|| "something".to_owned());
-            }
+            Event::Spawn(_, order, facts) => *facts = self.spawn_facts(daemon, order),
             Event::Unreadable { position, .. } => daemon.lead = *position,
             _ => {}
         }
@@ -80,6 +76,9 @@ impl World {
         let (life, pid) = (link.life.clone(), link.pid);
         let Some(up) = link.up.pop_front() else {
             self.links.remove(&number);
+            if !self.is(Mutant::AnswersFollowTheLife) {
+                daemon.waiters.drop_connection(number);
+            }
             if daemon.connections.get(&life) != Some(&number) {
                 return None;
             }
@@ -104,9 +103,11 @@ impl World {
                 let state = if self.is(Mutant::StatesAreNotHeard) { Default::default() } else { state };
                 Some(Event::Connected { life, environment: Some(environment), state })
             }
-            // No lead agent is played here.
-            Up::Says(FromWorker::Asks(_)) => None,
+            Up::Says(FromWorker::Asks(request)) if self.is(Mutant::EveryConnectionIsHeard) => {
+                self.agent_asks(daemon, (&life, number), request)
+            }
             Up::Says(_) if daemon.connections.get(&life) != Some(&number) => None,
+            Up::Says(FromWorker::Asks(request)) => self.agent_asks(daemon, (&life, number), request),
             Up::Says(FromWorker::State(_)) if self.is(Mutant::StatesAreNotHeard) => None,
             Up::Says(FromWorker::State(state)) => Some(Event::Said { life, state }),
             Up::Says(FromWorker::Leaving) => {

@@ -40,6 +40,7 @@ impl World {
 
     fn is_at_rest(&self) -> Result<(), String> {
         self.promises.at_rest()?;
+        self.questions_rest()?;
         let fold = &self.promises.fold;
         let alive =
             fold.members.values().map(|state| &state.record).filter(|member| !member.phase.is_ended());

@@ -10,6 +10,7 @@ use super::machine::identity;
 use super::world::{GRACE, World};
 use crate::daemon::event::{Event, Life, Now};
 use crate::daemon::live::Live;
+use crate::daemon::waiters::Waiters;
 
 /// The state that a journal says.
 pub(super) fn fold(journal: &[Line]) -> Team {
@@ -35,6 +36,7 @@ impl World {
             births: BTreeMap::new(),
             departed: BTreeSet::new(),
             seen_off: Vec::new(),
+            waiters: Waiters::default(),
             commands: VecDeque::new(),
             backlog: VecDeque::new(),
             progress: (0, 0),

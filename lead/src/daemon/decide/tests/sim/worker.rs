@@ -11,6 +11,7 @@ use teamd_shared::request::Status;
 use uuid::Uuid;
 
 use super::super::mutants::Mutant;
+use super::super::promises::Question;
 use super::machine::{PlanCall, Up, renamed};
 use super::world::World;
 use crate::daemon::event::Life;
@@ -48,6 +49,9 @@ pub(in super::super) struct Worker {
     /// What it said last on this connection.
     pub(in super::super) said: Option<WorkerState>,
     said_leaving: bool,
+    /// How often it has asked for something, and what has no answer yet.
+    pub(super) asked: u32,
+    pub(super) asking: Option<Question>,
 }
 
 /// A plan without a verdict.
@@ -91,6 +95,8 @@ impl Worker {
             named: Vec::new(),
             said: None,
             said_leaving: false,
+            asked: 0,
+            asking: None,
         }
     }
 
@@ -107,6 +113,7 @@ impl Worker {
             acted_on: self.acted_on,
             doing,
             activity: String::new(),
+            waiting: None,
             plan,
             ..WorkerState::default()
         }
@@ -192,6 +199,8 @@ impl World {
             }
             self.links.get_mut(&number).into_iter().for_each(|link| link.worker_open = false);
             (worker.link, worker.said, worker.said_leaving) = (None, None, false);
+            // What became of it is not known.
+            worker.asking = None;
             return worker.begun;
         };
         self.note(|| format!("{} ({}) hears {frame:?}", worker.life.name, worker.pid));
@@ -211,7 +220,7 @@ impl World {
                     _ => {}
                 }
             }
-            ToWorker::Reply(_) => {}
+            ToWorker::Reply(reply) => self.hears_an_answer(worker, number, &reply),
             ToWorker::Refused { request_id, taken, .. } => {
                 worker.named.retain(|(id, _)| *id != request_id);
                 if worker.answer.as_ref().is_some_and(|(id, _)| *id == request_id) {
@@ -294,6 +303,7 @@ impl World {
     /// Does what is to be done next. False if its life ends.
     fn goes_on(&mut self, worker: &mut Worker) -> bool {
         self.believes_its_inbox(worker);
+        self.may_want_something(worker);
         if self.rng.one_in(40) && !self.calm {
             self.names_some_line(worker);
         }

@@ -1,0 +1,127 @@
+//! What is mounted where, as the kernel lists it (`proc_pid_mountinfo(5)`).
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::MountFlags;
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mount {
+    /// The file system, as the number of its device.
+    device: Vec<u8>,
+    /// What of that file system is mounted.
+    root: PathBuf,
+    /// Where.
+    pub(super) at: PathBuf,
+    /// The flags that must not be lost when it is mounted anew.
+    pub(super) flags: MountFlags,
+}
+
+/// Lists the mounts that this process sees, in the order in which they were made.
+///
+/// # Errors
+/// The system's error.
+pub(crate) fn mounts() -> io::Result<Vec<Mount>> {
+    let listed = std::fs::read("/proc/self/mountinfo")?;
+    Ok(listed.split(|&byte| byte == b'\n').filter_map(parse).collect())
+}
+
+/// Returns the other paths at which the same lies: what is mounted in two places has two paths.
+pub(crate) fn aliases(path: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
+    // The last one covers those before it.
+    let over = mounts.iter().rev().filter(|mount| path.starts_with(&mount.at));
+    let Some(mount) = over.max_by_key(|mount| mount.at.components().count()) else { return Vec::new() };
+    let Ok(rest) = path.strip_prefix(&mount.at) else { return Vec::new() };
+    let inside = mount.root.join(rest);
+    let same = mounts.iter().filter(|other| other.device == mount.device);
+    let found = same.filter_map(|other| Some(join(&other.at, inside.strip_prefix(&other.root).ok()?)));
+    found.filter(|other| other != path).collect()
+}
+
+/// As `join`, but without a slash at the end where nothing is joined.
+fn join(at: &Path, rest: &Path) -> PathBuf {
+    if rest.as_os_str().is_empty() { at.to_owned() } else { at.join(rest) }
+}
+
+/// Fields 3 to 6: device, root, where, options.
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ').skip(2);
+    let device = fields.next()?.to_vec();
+    let mut path = || Some(PathBuf::from(OsString::from_vec(unescape(fields.next()?))));
+    let (root, at) = (path()?, path()?);
+    let mut flags = MountFlags::empty();
+    for option in fields.next()?.split(|&byte| byte == b',') {
+        flags |= match option {
+            b"nosuid" => MountFlags::NOSUID,
+            b"nodev" => MountFlags::NODEV,
+            b"noexec" => MountFlags::NOEXEC,
+            b"noatime" => MountFlags::NOATIME,
+            b"nodiratime" => MountFlags::NODIRATIME,
+            b"relatime" => MountFlags::RELATIME,
+            _ => MountFlags::empty(),
+        };
+    }
+    Some(Mount { device, root, at, flags })
+}
+
+/// Spaces, tabs, newlines and backslashes stand there as three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits =
+            behind.get(..3).filter(|_| first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &behind[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_is_read() {
+        let line =
+            b"36 35 98:0 /mnt1 /mnt/a\\040b ro,nosuid,noatime master:1 - ext3 /dev/root rw,errors=continue";
+        let mount = parse(line).unwrap();
+        assert_eq!((mount.root.as_path(), mount.at.as_path()), (Path::new("/mnt1"), Path::new("/mnt/a b")));
+        assert_eq!(mount.flags, MountFlags::NOSUID | MountFlags::NOATIME);
+        assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn what_only_looks_escaped_stays() {
+        assert_eq!(unescape(b"a\\134b\\9z\\"), b"a\\b\\9z\\");
+    }
+
+    #[test]
+    fn what_is_mounted_in_two_places_has_two_paths() {
+        let lines = [
+            "1 0 8:1 / / rw - ext4 /dev/a rw",
+            "2 1 8:2 / /home rw - ext4 /dev/b rw",
+            "3 1 8:2 /u/web /workspaces/web rw - ext4 /dev/b rw",
+            "4 1 8:2 /u/web/.team /team rw - ext4 /dev/b rw",
+            "5 1 8:2 /other /other rw - ext4 /dev/b rw",
+            "6 1 8:1 / /host rw - ext4 /dev/a rw",
+        ];
+        let mounts: Vec<_> = lines.iter().filter_map(|line| parse(line.as_bytes())).collect();
+        let of = |path: &str| aliases(Path::new(path), &mounts);
+        assert_eq!(of("/home/u/web/.team"), [Path::new("/workspaces/web/.team"), Path::new("/team")]);
+        assert_eq!(of("/workspaces/web/.team"), [Path::new("/home/u/web/.team"), Path::new("/team")]);
+        assert_eq!(of("/etc"), [Path::new("/host/etc")]);
+        assert!(of("/other/x").contains(&"/home/other/x".into()));
+    }
+}

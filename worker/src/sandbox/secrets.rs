@@ -1,0 +1,214 @@
+//! What nobody but the user reads: keys, and what tools keep of them. Where they are by custom, where variables say they
+//! are, and where links of the user lead from there.
+
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use teamd_shared::environment::Environment;
+
+use super::known::open_itself;
+
+/// Below a home directory.
+const IN_A_HOME: [&str; 37] = [
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".netrc",
+    ".password-store",
+    ".git-credentials",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".pgpass",
+    ".my.cnf",
+    ".vault-token",
+    ".docker/config.json",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".gradle/gradle.properties",
+    ".m2/settings.xml",
+    ".terraform.d/credentials.tfrc.json",
+    ".claude/.credentials.json",
+    ".claude.json",
+    ".codex/auth.json",
+    ".cache/huggingface/token",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/github-copilot",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/git/credentials",
+    ".config/op",
+    ".config/rclone",
+    ".config/containers/auth.json",
+    ".config/pip",
+    ".local/share/keyrings",
+    ".composer/auth.json",
+];
+
+/// Where a variable says, and what it is there: nothing, or a name in that directory.
+const BY_VARIABLE: [(&str, &str); 19] = [
+    ("AWS_CONFIG_FILE", ""),
+    ("AWS_SHARED_CREDENTIALS_FILE", ""),
+    ("AZURE_CONFIG_DIR", ""),
+    ("CARGO_HOME", "credentials"),
+    ("CARGO_HOME", "credentials.toml"),
+    ("CLOUDSDK_CONFIG", ""),
+    ("DOCKER_CONFIG", "config.json"),
+    ("GH_CONFIG_DIR", ""),
+    ("GNUPGHOME", ""),
+    ("HF_HOME", "token"),
+    ("KUBECONFIG", ""),
+    ("NETRC", ""),
+    ("NPM_CONFIG_USERCONFIG", ""),
+    ("PASSWORD_STORE_DIR", ""),
+    ("PGPASSFILE", ""),
+    ("XDG_CONFIG_HOME", "gh"),
+    ("XDG_CONFIG_HOME", "gcloud"),
+    ("XDG_CONFIG_HOME", "git/credentials"),
+    ("XDG_CONFIG_HOME", "rclone"),
+];
+
+/// Anywhere: as the superuser without capabilities, a command still owns these.
+const OF_THE_MACHINE: [&str; 6] = [
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/ssh/ssh_host_ecdsa_key",
+    "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/run/secrets",
+];
+
+/// What commands need, or may change. All paths are absolute and without links.
+#[derive(Debug)]
+pub(crate) struct Needed<'a> {
+    /// The home directories of the user.
+    pub(crate) homes: &'a [PathBuf],
+    /// The directory that commands work in.
+    pub(crate) workspace: &'a Path,
+    /// What else they may write.
+    pub(crate) writable: &'a [PathBuf],
+}
+
+/// Returns where the secrets of a user are by custom and by variables, whether they are there or not.
+pub(crate) fn known(needed: &Needed<'_>, environment: &Environment) -> Vec<PathBuf> {
+    let in_homes = needed.homes.iter().flat_map(|home| IN_A_HOME.iter().map(|secret| home.join(secret)));
+    let named = BY_VARIABLE.iter().flat_map(|(variable, name)| {
+        let value = environment.variables().find(|(known, _)| known == variable).map(|(_, value)| value);
+        let paths: Vec<_> = std::env::split_paths(&value.unwrap_or_default())
+            .map(|path| if name.is_empty() { path } else { path.join(name) })
+            .collect();
+        paths
+    });
+    // What lies in the workspace by the user's own word is for those who work there.
+    let named = named.filter(|path| path.is_absolute() && !path.starts_with(needed.workspace));
+    let mut all: Vec<_> = in_homes.chain(named).chain(OF_THE_MACHINE.iter().map(PathBuf::from)).collect();
+    all.retain(|path| !needed.is_above(path));
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Returns where those lie that are there: at their own path, or where a link leads.
+pub(crate) fn present(known: &[PathBuf], needed: &Needed<'_>) -> Vec<PathBuf> {
+    let mut present: Vec<_> = known
+        .iter()
+        .filter_map(|path| match open_itself(path) {
+            Ok(_) => Some(path.clone()),
+            Err(Errno::LOOP) => needed.led_to(path),
+            Err(_) => None,
+        })
+        .collect();
+    present.sort();
+    present.dedup();
+    present
+}
+
+impl Needed<'_> {
+    /// Returns where a path leads, unless only a link that a command could have made leads there: it would take from all
+    /// teammates what they need.
+    fn led_to(&self, path: &Path) -> Option<PathBuf> {
+        let real = path.canonicalize().ok().filter(|real| !self.is_above(real))?;
+        let in_a_home = self.homes.iter().any(|home| real.starts_with(home));
+        let could_be_made =
+            path.starts_with(self.workspace) || self.writable.iter().any(|above| path.starts_with(above));
+        (in_a_home || !could_be_made).then_some(real)
+    }
+
+    /// Tells whether something that is needed lies there, or below.
+    fn is_above(&self, path: &Path) -> bool {
+        self.homes.iter().any(|home| home.starts_with(path)) || self.workspace.starts_with(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    fn near(all: Vec<PathBuf>, root: &Path) -> Vec<String> {
+        let near = all.iter().filter_map(|path| Some(path.strip_prefix(root).ok()?.to_str()?.to_owned()));
+        near.collect()
+    }
+
+    fn needed<'a>(homes: &'a [PathBuf], workspace: &'a Path) -> Needed<'a> {
+        Needed { homes, workspace, writable: &[] }
+    }
+
+    fn found(root: &Path, workspace: &str) -> Vec<String> {
+        let (homes, workspace) = ([root.join("home")], root.join(workspace));
+        let needed = needed(&homes, &workspace);
+        near(present(&known(&needed, &Environment::default()), &needed), root)
+    }
+
+    fn scratch() -> (tempfile::TempDir, PathBuf) {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        for folder in ["home/dot/config/gh", "home/dot/keys", "work", "system"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        (scratch, root)
+    }
+
+    #[test]
+    fn a_link_of_the_user_is_followed_also_into_the_workspace() {
+        let (_scratch, root) = scratch();
+        symlink("dot/config", root.join("home/.config")).unwrap();
+        symlink("dot/keys", root.join("home/.ssh")).unwrap();
+        symlink(root.join("system"), root.join("home/.aws")).unwrap();
+        let expected = ["home/dot/config/gh", "home/dot/keys", "system"];
+        assert_eq!(found(&root, "home/dot"), expected);
+        // Where commands write the home directory, they could have made the link out of it.
+        assert_eq!(found(&root, "home"), expected[..2]);
+    }
+
+    #[test]
+    fn a_link_to_what_is_needed_hides_nothing_of_it() {
+        let (_scratch, root) = scratch();
+        symlink(".", root.join("home/.ssh")).unwrap();
+        symlink("/", root.join("home/.aws")).unwrap();
+        assert_eq!(found(&root, "work"), [""; 0]);
+    }
+
+    #[test]
+    fn variables_say_where_secrets_are_but_not_in_the_workspace() {
+        let (_scratch, root) = scratch();
+        let at = |path: &str| root.join(path).into_os_string().into_string().unwrap();
+        let kube = [at("a"), at("b")].join(":");
+        let mut environment = Environment::default();
+        for (name, value) in [
+            ("CARGO_HOME", at("cargo").as_str()),
+            ("KUBECONFIG", &kube),
+            ("NETRC", &at("work/netrc")),
+            ("PGPASSFILE", "relative"),
+        ] {
+            environment.set(name, value);
+        }
+        let known = near(known(&needed(&[], &root.join("work")), &environment), &root);
+        assert_eq!(known, ["a", "b", "cargo/credentials", "cargo/credentials.toml"]);
+    }
+}

@@ -1,0 +1,129 @@
+//! A shutdown: who answers it, when, and what becomes of the calls.
+
+use super::*;
+
+#[test]
+fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_results() {
+    let mut state = at(At::Idle);
+    state.mail(Mail::Work, NOW);
+    state.word(asks(2), NOW);
+    assert_eq!(state.next(NOW), Step::TakeIn);
+    state.taken_in(true, false);
+    assert_eq!(state.next(NOW), Step::Think);
+    state.thinking();
+    state.answered(true);
+    state.calling("bash".to_owned(), true);
+    state.call_ended(false);
+    assert_eq!(state.next(NOW), show());
+    state.shown();
+    assert_eq!(state.next(NOW), Step::Think);
+    state.thinking();
+    state.answered(false);
+    assert_eq!(state.next(NOW), Step::Finish(IdleReason::Available));
+    state.finished(IdleReason::Available, "");
+    state.mail(Mail::Work, NOW);
+    assert_eq!(state.next(NOW), approve(Because::TurnEnded));
+}
+
+#[test]
+fn more_mail_than_one_look_finds_is_taken_in_before_the_life_ends() {
+    let mut state = at(At::Idle);
+    state.mail(Mail::Work, NOW);
+    state.word(asks(2), NOW);
+    state.taken_in(true, true);
+    state.at = At::Idle;
+    state.mail(Mail::Work, NOW);
+    assert_eq!(state.next(NOW), Step::TakeIn);
+}
+
+#[test]
+fn calls_that_came_with_an_approval_still_run() {
+    let mut state = at(At::Call);
+    state.word(asks(2), NOW);
+    state.calling("answering".to_owned(), false);
+    state.answering(id("s1"), true, AnsweredBy::Model);
+    state.recorded(&id("s1"), Status::Approved);
+    let Step::Settle(answer) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    assert_eq!(answer.outcome, Some(Outcome::Recorded(Status::Approved)));
+    state.settled(NOW);
+    state.call_ended(true);
+    state.word(Word { let_go: true, ..word(3) }, NOW);
+    assert_eq!(state.next(NOW), Step::Call);
+    state.calling("bash".to_owned(), true);
+    assert_eq!(state.hold(NOW), Hold::Go { until: None });
+    state.call_ended(false);
+    assert_eq!(state.next(NOW), Step::Leave(End::Approved));
+}
+
+#[test]
+fn what_the_runtime_approved_ends_the_answer() {
+    let mut state = at(At::Call);
+    state.word(asks(2), NOW - WITHIN);
+    state.answering(id("s1"), true, AnsweredBy::Runtime);
+    state.recorded(&id("s1"), Status::Approved);
+    state.settled(NOW);
+    assert_eq!(state.next(NOW), skip(Why::LetGo));
+    state.skipped();
+    assert_eq!(state.next(NOW), Step::Leave(End::Approved));
+}
+
+#[test]
+fn a_word_that_lets_go_settles_an_answer_whose_reply_was_lost() {
+    let mut state = at(At::Idle);
+    state.word(asks(2), NOW);
+    state.answering(id("s1"), true, AnsweredBy::Runtime);
+    state.word(Word { let_go: true, ..word(3) }, NOW);
+    assert!(matches!(state.next(NOW), Step::Settle(_)));
+    state.settled(NOW);
+    assert_eq!(state.next(NOW), Step::Leave(End::Approved));
+}
+
+#[test]
+fn a_rejected_shutdown_is_over_although_an_older_word_still_tells_it() {
+    let mut state = at(calling(false));
+    state.word(asks(2), NOW);
+    state.answering(id("s1"), false, AnsweredBy::Model);
+    state.recorded(&id("s1"), Status::Rejected);
+    state.settled(NOW);
+    state.call_ended(false);
+    state.word(asks(2), NOW);
+    assert_eq!(state.pending_shutdown(), None);
+    assert_eq!(state.next(NOW), Step::Think);
+}
+
+#[test]
+fn a_refused_answer_is_given_again_a_little_later_while_the_word_calls_it_pending() {
+    let mut state = at(At::Idle);
+    state.word(asks(2), NOW);
+    state.answering(id("s1"), true, AnsweredBy::Runtime);
+    state.refused(&id("s1"), "no line stands there".to_owned(), false);
+    assert!(matches!(state.next(NOW), Step::Settle(_)));
+    state.settled(NOW);
+    let Step::Wait { until: Some(later) } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    assert_eq!(state.next(later), approve(Because::Idle));
+    state.word(word(3), NOW);
+    assert_eq!(state.next(later), WAIT);
+}
+
+#[test]
+fn an_answer_that_could_not_be_written_is_tried_again_a_little_later() {
+    let mut state = at(At::Idle);
+    state.word(asks(2), NOW);
+    state.answer_failed(NOW);
+    let Step::Wait { until: Some(later) } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    assert_eq!(state.next(later), approve(Because::Idle));
+}
+
+#[test]
+fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
+    let mut state = at(At::Thinking { results: true });
+    state.word(asks(2), NOW);
+    state.word(asks(5), NOW + WITHIN);
+    assert_eq!(state.hold(NOW + WITHIN), Hold::Stop(Why::Overdue));
+    for (decide_within, over) in [(-1.0, true), (f64::NAN, true), (f64::INFINITY, false), (1e300, false)] {
+        let shutdown = ShutdownWord { request_id: id("s2"), reason: String::new(), decide_within };
+        let mut state = at(At::Thinking { results: true });
+        state.word(Word { shutdown: Some(shutdown), ..word(2) }, NOW);
+        assert_eq!(state.hold(NOW + WITHIN) == Hold::Stop(Why::Overdue), over, "{decide_within}");
+    }
+}

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -73,22 +74,39 @@ pub(super) fn can_work(member: &Member) -> Result<(), String> {
 }
 
 /// Where tools write, and whose they are.
-struct Guarded(Vec<(PathBuf, Name)>);
+#[derive(Default)]
+struct Guarded(Vec<Folder>);
+
+struct Folder {
+    path: PathBuf,
+    /// What the kernel knows it by, if it is there: a bind mount shows it by another path, too.
+    id: Option<(u64, u64)>,
+    whose: Name,
+}
 
 impl Guarded {
     fn of(team: &Team) -> Self {
-        Self(team.territory().map(|(path, name)| (path.to_owned(), name.clone())).collect())
+        let mut guarded = Self::default();
+        team.territory().for_each(|(path, name)| guarded.add(path.to_owned(), name));
+        guarded
     }
 
     fn add(&mut self, path: PathBuf, name: &Name) {
-        self.0.push((path, name.clone()));
+        self.0.push(Folder { id: id(&path), whose: name.clone(), path });
     }
 
     /// Returns where tools can have made what stands there. What is named itself they cannot replace: that takes the
     /// right to write in what lies above.
-    fn around(&self, link: &Path) -> Option<&(PathBuf, Name)> {
-        self.0.iter().find(|(folder, _)| link != folder && link.starts_with(folder))
+    fn around(&self, link: &Path) -> Option<&Folder> {
+        link.ancestors().skip(1).find_map(|above| {
+            let known = id(above);
+            self.0.iter().find(|folder| folder.path == above || (known.is_some() && folder.id == known))
+        })
     }
+}
+
+fn id(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Why a path leads nowhere that may be used.
@@ -178,8 +196,8 @@ fn follow(path: &Path, guarded: &Guarded) -> Result<PathBuf, Lost> {
             here = next;
             continue;
         }
-        if let Some((folder, whose)) = guarded.around(&next) {
-            return Err(Lost::Made { folder: folder.clone(), whose: whose.clone(), link: next });
+        if let Some(Folder { path, whose, .. }) = guarded.around(&next) {
+            return Err(Lost::Made { folder: path.clone(), whose: whose.clone(), link: next });
         }
         links += 1;
         if links > MAX_LINKS {

@@ -23,8 +23,11 @@ impl Scene {
         for folder in folders {
             fs::create_dir_all(root.join(folder)).unwrap();
         }
-        let guarded = guarded.iter().map(|(path, name)| (root.join(path), Name::of_inbox(name).unwrap()));
-        Self { guarded: Guarded(guarded.collect()), _folder: folder, root }
+        let mut scene = Self { guarded: Guarded::default(), _folder: folder, root };
+        for (path, name) in guarded {
+            scene.guarded.add(scene.root.join(path), &Name::of_inbox(name).unwrap());
+        }
+        scene
     }
 
     fn link(&self, at: &str, to: &str) {
@@ -67,6 +70,16 @@ fn what_is_named_itself_is_no_link_of_whoever_writes_in_it() {
     let scene = Scene::new(&["new"], &[("old", "alice"), ("new", "alice")]);
     scene.link("old", "new");
     assert_eq!(scene.find("old/sub").as_deref(), Ok("new/sub"));
+}
+
+#[test]
+fn a_link_is_known_by_whatever_path_the_directory_around_it_is_reached() {
+    let scene = Scene::new(&["work/sub", "home"], &[("work", "alice")]);
+    scene.link("work/sub/planted", "../../home");
+    // As by a bind mount, which it takes root to make.
+    fs::rename(scene.root.join("work"), scene.root.join("alias")).unwrap();
+    assert_eq!(scene.find("alias/sub/planted").unwrap_err(), "alice: alias/sub/planted");
+    assert_eq!(scene.find("alias/sub").as_deref(), Ok("alias/sub"));
 }
 
 #[test]

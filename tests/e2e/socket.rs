@@ -146,7 +146,7 @@ fn a_connection_whose_maker_is_gone_is_no_worker() {
     let team = Team::started();
     team.spawn("alice", "");
     let daemon = team.daemon_pid();
-    let greeting = frame(&[&[1, 1, 5], &b"alice"[..], &[1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]].concat());
+    let greeting = frame(&[&[1, 1, 5], &b"alice"[..], &[1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]].concat());
     let greeting: String = greeting.iter().map(|byte| format!("\\x{byte:02x}")).collect();
     // Its child greets when the maker of the connection is gone, and nobody has accepted it yet.
     let program = format!(

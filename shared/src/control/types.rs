@@ -61,13 +61,6 @@ pub struct Reply {
 pub enum Command {
     /// Answer. Changes nothing.
     Ping,
-    /// Compare what a member was started with to what is set here. Answered with [`Done::Compared`]; no value is told.
-    Compare {
-        /// The member.
-        name: Name,
-        /// What is set here, as far as it counts.
-        environment: Environment,
-    },
     /// Start a life. Answered with [`Done::Spawning`] once it is decided; [`Await::Ready`] waits for it.
     Spawn(Box<SpawnOrder>),
     /// Ask a teammate to leave. Answered with [`Done::Asked`] once it is recorded; [`Await::Ended`] waits for it.
@@ -113,6 +106,13 @@ pub enum Command {
         incarnation: u32,
         /// What is awaited.
         what: Await,
+    },
+    /// Compare what a member was started with to what is set here. Answered with [`Done::Compared`]; no value is told.
+    Compare {
+        /// The member.
+        name: Name,
+        /// What is set here, as far as it counts.
+        environment: Environment,
     },
 }
 

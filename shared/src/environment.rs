@@ -1,8 +1,9 @@
 //! The environment that a worker gets: that of the command that asked for it, less the keys.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +73,12 @@ impl Environment {
         let mut all = self.variables.iter().chain(&self.secrets);
         let found = all.find(|(known, _)| known == name.as_bytes());
         found.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).filter(|value| !value.is_empty())
+    }
+
+    /// Returns a variable as a path, whatever its bytes; none if it is not set, or set to nothing.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        let (_, value) = self.variables.iter().find(|(known, _)| known == name.as_bytes())?;
+        (!value.is_empty()).then(|| OsStr::from_bytes(value).into())
     }
 
     /// Returns what of it says how the service of a model is reached, and by which key.

@@ -20,17 +20,18 @@ mod network;
 mod placeholder;
 pub(crate) mod policy;
 pub(crate) mod probe;
-pub(crate) mod secrets;
+mod secrets;
+mod surroundings;
 mod syscalls;
 mod temp;
 pub(crate) mod writable;
 
 use absent::Absent;
 pub(crate) use known::Known;
-pub(crate) use mountinfo::{aliases, mounts};
 use placeholder::Placeholder;
+pub(crate) use policy::Policy;
 use policy::{Guard, Protected};
-pub(crate) use policy::{Policy, Surroundings};
+pub(crate) use surroundings::Surroundings;
 pub(crate) use temp::TempDir;
 
 use std::ffi::OsStr;

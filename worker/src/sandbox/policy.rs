@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::sandbox::{Layers, Namespaces};
 
-use super::Known;
-use super::secrets::Needed;
+use super::{Known, Surroundings};
 
 /// What of a repository is run or believed by the next `git` of the user: the rest of `.git` may be written.
 const GIT_SETTINGS: [(&str, Guard); 5] = [
@@ -55,30 +54,6 @@ pub(crate) struct Protected {
     pub(crate) guard: Guard,
 }
 
-/// Where things lie. All paths are absolute and without links.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Surroundings {
-    /// The directory that commands work in.
-    pub(crate) workspace: PathBuf,
-    /// The team directory.
-    pub(crate) team_dir: PathBuf,
-    /// Where it lies, too, if it is mounted elsewhere as well.
-    pub(crate) team_aliases: Vec<PathBuf>,
-    /// What that belongs to: the directory that holds it, or the link to it, by every path; the settings of the team lie
-    /// there.
-    pub(crate) homes_of_team: Vec<PathBuf>,
-    /// The directory that commands may always write, as long as the life lasts.
-    pub(crate) temp: PathBuf,
-    /// What is allowed by name to be written.
-    pub(crate) writable: Vec<PathBuf>,
-    /// What stood where something may be written when the life began.
-    pub(crate) known: Vec<Known>,
-    /// The home directories of the user: what the environment says, and what the system says.
-    pub(crate) homes: Vec<PathBuf>,
-    /// Where that is what nobody but the user reads, by every path, whether it is there or not.
-    pub(crate) secrets: Vec<PathBuf>,
-}
-
 /// What one command may do. Read by the helper from its command line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
@@ -107,13 +82,6 @@ pub(crate) struct Policy {
     pub(crate) sealed: Vec<PathBuf>,
     /// Whether it has the network of the machine.
     pub(crate) network: bool,
-}
-
-impl Surroundings {
-    /// Returns what commands need, or may change.
-    pub(crate) fn needed(&self) -> Needed<'_> {
-        Needed { homes: &self.homes, workspace: &self.workspace, writable: &self.writable }
-    }
 }
 
 impl Policy {

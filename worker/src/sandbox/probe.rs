@@ -14,7 +14,8 @@ use teamd_shared::environment::Environment;
 use teamd_shared::member::{Gate, Sandbox};
 use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe};
 
-use super::policy::{Policy, Surroundings};
+use super::Surroundings;
+use super::policy::Policy;
 use super::{TempDir, bubblewrap};
 use crate::args::ProbeArgs;
 use crate::keeper::{self, Report};

@@ -31,9 +31,7 @@ pub(crate) use files::{Guide, Rest};
 use kept::Surroundings;
 pub(crate) use kit::Kit;
 
-use crate::sandbox::secrets::{self, Needed};
-use crate::sandbox::writable::Writable;
-use crate::sandbox::{self, Known, Policy, TempDir};
+use crate::sandbox::{self, Policy, TempDir};
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,9 +108,9 @@ pub(crate) enum ToolboxError {
     /// The kernel does not let this process look after its orphans.
     #[error("cannot become a subreaper: {0}")]
     Subreaper(nix::errno::Errno),
-    /// What is mounted cannot be listed.
-    #[error("cannot list the mounts: {0}")]
-    Mounts(std::io::Error),
+    /// It cannot be seen where things lie.
+    #[error("cannot look around for what its commands may do: {0}")]
+    Surroundings(std::io::Error),
     /// There is no place for what is temporary.
     #[error("cannot make the temporary directory of its commands: {0}")]
     Temp(std::io::Error),
@@ -142,35 +140,14 @@ impl Toolbox {
         let workspace = Workspace::open(&config.workspace, Arc::clone(&config.team_dir))?;
         nix::sys::prctl::set_child_subreaper(true).map_err(ToolboxError::Subreaper)?;
         let real = workspace.real().to_owned();
-        let team_dir = config.team_dir.root().to_owned();
-        let Writable { paths: writable, mut known, lost } =
-            sandbox::writable::take(&config.sandbox.writable, &team_dir);
-        let temp = temp_dir(&config, &writable).map_err(ToolboxError::Temp)?;
-        for path in [real.as_path(), temp.path()] {
-            known.extend(Known::learn(path).map_err(ToolboxError::Temp)?);
-        }
-        let homes = homes(&config.environment);
-        let needed = Needed { homes: &homes, workspace: &real, writable: &writable };
-        let secrets = secrets::known(&needed, &config.environment);
-        let mounts = sandbox::mounts().map_err(ToolboxError::Mounts)?;
-        // By one path what is hidden by another could be read.
-        let by_every_path = |path: PathBuf| {
-            let aliases = sandbox::aliases(&path, &mounts);
-            [path].into_iter().chain(aliases)
-        };
-        let places = sandbox::Surroundings {
-            known,
-            team_aliases: sandbox::aliases(&team_dir, &mounts),
-            homes_of_team: by_every_path(home_of(&config.team_dir)).collect(),
-            temp: temp.path().to_owned(),
-            secrets: secrets.into_iter().flat_map(by_every_path).collect(),
-            workspace: real,
-            writable,
-            team_dir,
-            homes,
-        };
-        let led_to = secrets::present(&places.secrets, &places.needed());
-        let workspace = workspace.without(places.secrets.iter().cloned().chain(led_to).collect());
+        let writable = sandbox::writable::take(&config.sandbox.writable, config.team_dir.root());
+        let untold = untold(&config.sandbox, &writable.lost);
+        let temp = temp_dir(&config, &writable.paths).map_err(ToolboxError::Temp)?;
+        let places =
+            sandbox::Surroundings::find(real, &config.team_dir, writable, temp.path(), &config.environment);
+        let places = places.map_err(ToolboxError::Surroundings)?;
+        let secrets = places.secrets.iter().cloned().chain(places.present_secrets()).collect();
+        let workspace = workspace.without(secrets);
         let surroundings = Surroundings {
             workspace: config.workspace,
             environment: config.environment,
@@ -179,7 +156,7 @@ impl Toolbox {
         Ok(Self {
             surroundings,
             places,
-            untold: untold(&config.sandbox, &lost),
+            untold,
             sandbox: config.sandbox,
             confinement: config.confinement,
             workspace,
@@ -191,8 +168,7 @@ impl Toolbox {
     /// Says what a command may do now.
     fn policy(&self, gate: Gate) -> Result<Option<Policy>, String> {
         let Confinement { layers, weak } = self.confinement;
-        let secrets = secrets::present(&self.places.secrets, &self.places.needed());
-        let mut policy = Policy::of(&self.sandbox, gate, &self.places, secrets, layers);
+        let mut policy = Policy::of(&self.sandbox, gate, &self.places, self.places.present_secrets(), layers);
         if let Some(policy) = &mut policy {
             // It stands on two command lines: what is not there need not.
             policy.pinned.retain(|path| path.symlink_metadata().is_ok());
@@ -285,7 +261,7 @@ fn untold(sandbox: &Sandbox, lost: &[String]) -> Option<String> {
 
 /// A place that this user alone enters, and that only this teammate uses.
 fn temp_dir(config: &ToolboxConfig, writable: &[PathBuf]) -> std::io::Result<TempDir> {
-    let named = variable(&config.environment, "TMPDIR").filter(|path| path.is_absolute() && path.is_dir());
+    let named = config.environment.path("TMPDIR").filter(|path| path.is_absolute() && path.is_dir());
     let named = named.and_then(|path| path.canonicalize().ok());
     // Where its commands write, they could put a link in its place.
     let is_theirs =
@@ -294,25 +270,6 @@ fn temp_dir(config: &ToolboxConfig, writable: &[PathBuf]) -> std::io::Result<Tem
     let team = rustix::fs::fstat(&config.team_dir)?;
     let id = format!("{:x}-{:x}-{}", team.st_dev, team.st_ino, config.name);
     TempDir::create(&named.unwrap_or_else(|| "/tmp".into()), &id)
-}
-
-/// What the team belongs to, without links.
-fn home_of(team_dir: &TeamDir) -> PathBuf {
-    let named = team_dir.workspace();
-    named.canonicalize().unwrap_or(named)
-}
-
-/// The home of whoever asked for the teammate, and that of the user: secrets lie in both.
-fn homes(environment: &Environment) -> Vec<PathBuf> {
-    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten();
-    let named = variable(environment, "HOME").into_iter().chain(user.map(|user| user.dir));
-    let mut homes: Vec<_> = named.filter_map(|home| home.canonicalize().ok()).collect();
-    homes.dedup();
-    homes
-}
-
-fn variable(environment: &Environment, name: &str) -> Option<PathBuf> {
-    environment.variables().find(|(known, _)| known == name).map(|(_, value)| value.into())
 }
 
 /// A call that has been started. If it is dropped, it is ended, but nobody waits for that.

@@ -122,7 +122,7 @@ impl Environment {
 
     /// Returns the variables without the secrets, as [`std::process::Command::envs`] takes them.
     pub fn variables(&self) -> impl Iterator<Item = (OsString, OsString)> + '_ {
-        let text = |bytes: &Vec<u8>| std::ffi::OsStr::from_bytes(bytes).to_owned();
+        let text = |bytes: &Vec<u8>| OsStr::from_bytes(bytes).to_owned();
         self.variables.iter().map(move |(name, value)| (text(name), text(value)))
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Output {
     stdout: RefCell<Box<dyn Write>>,
     stderr: RefCell<Box<dyn Write>>,
     closed: Cell<bool>,
-    /// What hints and errors are put into.
+    /// The words that notes, hints and errors are put into.
     words: fn(&str) -> String,
 }
 

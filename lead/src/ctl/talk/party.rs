@@ -12,7 +12,7 @@ use teamd_shared::message::{Body, Message, USER};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
-use teamd_shared::team_file::resolve::{self, Flags};
+use teamd_shared::team_file::resolve::{self, Flags, Resolved};
 use uuid::Uuid;
 
 use super::agree::{self, Verdict};
@@ -50,6 +50,12 @@ pub(in crate::ctl) struct Begin {
 }
 
 impl Begin {
+    /// Tells whether one that runs is talked to as it is.
+    fn asks_for_nothing(&self) -> bool {
+        let Self { model, workspace, fresh } = self;
+        model.is_none() && workspace.is_none() && !fresh
+    }
+
     fn model(&self) -> Result<Option<ModelSpec>, CommandError> {
         let model = self.model.as_deref().map(str::parse::<ModelSpec>).transpose();
         model.map_err(|error| CommandError::new(ExitCode::Usage, error.to_string()).hint(error.hint()))
@@ -146,10 +152,16 @@ async fn agrees(
     (member, begin): (&RosterMember, &Begin),
 ) -> Result<bool, CommandError> {
     let environment = Environment::of_self();
-    let flags = Flags::default();
-    let asked = resolve::Asked { name: &member.name, flags: &flags, earlier: Some(member) };
-    let lookup = |variable: &str| environment.value(variable);
-    let usual = resolve::resolve(asked, &lookup, context.team_file()?)?;
+    let usual = match usual(context, member, &environment) {
+        Ok(usual) => usual,
+        // What is broken after it began stops nobody who talks to it as it is.
+        Err(error) if begin.asks_for_nothing() => {
+            context.out.note(format_args!("what is set here is not compared with what {} has: {error}", member.name));
+            error.next_step().into_iter().for_each(|hint| context.out.hint(hint));
+            return Ok(true);
+        }
+        Err(error) => return Err(error),
+    };
     let (model, usual_model) = (begin.model()?, usual.model.clone());
     let differing = match member.model.parse::<ModelSpec>() {
         Ok(spec) if is_locked(dir) => {
@@ -172,6 +184,18 @@ async fn agrees(
             Ok(false)
         }
     }
+}
+
+/// Works out what the lead agent would be if it were begun here and nothing was asked for.
+fn usual(
+    context: &Context,
+    member: &RosterMember,
+    environment: &Environment,
+) -> Result<Resolved, CommandError> {
+    let flags = Flags::default();
+    let asked = resolve::Asked { name: &member.name, flags: &flags, earlier: Some(member) };
+    let lookup = |variable: &str| environment.value(variable);
+    Ok(resolve::resolve(asked, &lookup, context.team_file()?)?)
 }
 
 async fn compare(dir: &TeamDir, name: &Name, environment: Environment) -> Result<Vec<String>, CommandError> {

@@ -112,9 +112,12 @@ pub(super) fn of_prompt(hint: &str) -> String {
         return hint.to_owned();
     }
     let mut said = String::new();
-    let mut quoted = false;
+    let (mut quoted, mut of_teamctl) = (false, false);
     for part in hint.split('`') {
-        match here(part).filter(|_| quoted) {
+        let command = part.strip_prefix("teamctl ");
+        of_teamctl |= quoted && command.is_some();
+        // A second one is often named without `teamctl`; a word without one before it is no command.
+        match here(command.unwrap_or(part)).filter(|_| quoted && of_teamctl) {
             Some(command) => said.push_str(&command),
             None if quoted => said.extend(["`", part, "`"]),
             None => said.push_str(part),
@@ -124,9 +127,9 @@ pub(super) fn of_prompt(hint: &str) -> String {
     said
 }
 
-/// Returns how a command of `teamctl` is given here; none if it cannot be. A second one is often named without `teamctl`.
+/// Returns how a command of `teamctl` is given here; none if it cannot be.
 fn here(command: &str) -> Option<String> {
-    let command = command.strip_prefix("teamctl ").unwrap_or(command).replacen(" --feedback ", " ", 1);
+    let command = command.replacen(" --feedback ", " ", 1);
     let (word, rest) = command.split_once(' ').unwrap_or((&command, ""));
     let (_, slash) = HERE.into_iter().find(|(known, _)| *known == word)?;
     match rest {
@@ -248,6 +251,8 @@ mod tests {
             ("end it: `teamctl shutdown bob --force`", "end it: `teamctl shutdown bob --force`"),
             ("`teamctl log bob` and `teamd start`", "`teamctl log bob` and `teamd start`"),
             ("status", "status"),
+            ("unknown key `inbox` in `status`", "unknown key `inbox` in `status`"),
+            ("`inbox` is full: `teamctl status` shows why", "`inbox` is full: /team shows why"),
             ("an odd ` one", "an odd ` one"),
         ] {
             assert_eq!(of_prompt(hint), expected);

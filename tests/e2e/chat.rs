@@ -148,7 +148,7 @@ fn whoever_talks_sees_once_that_the_service_is_waited_for() {
     terminal.until("lead> ");
     let mark = terminal.mark();
     terminal.line("go on");
-    terminal.until_after(mark, "lead: waiting 2 s: overloaded (529)");
+    terminal.until_after(mark, " s: overloaded (529)");
     terminal.until_after(mark, "second");
     assert_eq!(terminal.shown()[mark..].matches("lead: waiting ").count(), 1, "{:?}", terminal.shown());
     // The line is gone before the next one begins.
@@ -303,6 +303,50 @@ fn a_question_that_somebody_else_answers_is_over_and_what_was_typed_is_no_answer
     terminal.until_after(mark, "lead> all of");
     assert_eq!(team.request(&id)["status"], "approved");
     terminal.press("\x15/quit\r");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn a_line_that_ends_with_a_backslash_stays_as_it_is_when_the_question_is_over() {
+    let team = Team::started();
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    let id = team.until_planned("bob");
+    team.send("lead", &format!("/plan_approval {id} approve"));
+    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    terminal.press("one \\");
+    terminal.until("[l]ater> one \\");
+    let mark = terminal.mark();
+    team.teamctl(["reject", &id]).ok();
+    terminal.until_after(mark, "lead> one \\");
+    terminal.press(" and two\r");
+    team.until("the message to arrive", || team.has_taken_in("lead", "one \\ and two"));
+    terminal.press("\x04");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn an_answer_that_does_not_arrive_leaves_the_question_open() {
+    let team = Team::started();
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    let id = team.until_planned("bob");
+    team.send("lead", &format!("/plan_approval {id} reject"));
+    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    team.kill_daemon();
+    terminal.until("the daemon is gone");
+    let mark = terminal.mark();
+    terminal.line("a");
+    terminal.until_after(mark, "is not running");
+    team.teamd(["start"]).ok();
+    terminal.until_after(mark, "the daemon is back");
+    let mark = terminal.shown().rfind("is not running").unwrap();
+    terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
+    terminal.line("a");
+    team.until("the approval", || team.request(&id)["status"] == "approved");
+    terminal.press("\x04");
     assert_eq!(terminal.finish(), Some(0));
 }
 

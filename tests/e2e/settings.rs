@@ -73,6 +73,7 @@ fn a_flag_goes_before_the_environment_and_that_before_the_file() {
 fn a_mistake_in_team_toml_is_told_with_its_place_and_stops_only_what_begins() {
     let team = settled("[members.alice]\nrole = 'coder'\n");
     team.spawn("alice", "");
+    team.teamctl_with(["chat"], "begin").ok();
     team.write("team.toml", "poll = false\n[members.alice]\nrloe = 'coder'\n");
     let before = team.file("journal.jsonl");
     let wrong = team.root().join("team.toml").display().to_string() + ":3:1: unknown key `rloe`";
@@ -92,6 +93,10 @@ fn a_mistake_in_team_toml_is_told_with_its_place_and_stops_only_what_begins() {
     assert!(said.stdout.contains("alice") && said.stderr.contains(&wrong), "{said:?}");
     team.teamctl(["send", "alice", "/bash echo there"]).ok();
     team.until_finished("alice", 1);
+    let said = team.teamctl_with(["chat"], "still there").ok();
+    assert!(said.stdout == "still there\n" && said.stderr.contains(&wrong), "{said:?}");
+    let said = team.teamctl_with(["chat", "--model", "openai:m"], "not sent").exits(2);
+    assert!(said.stderr.contains(&format!("error: {wrong}")), "{said:?}");
     team.kill_and_wait_for_the_next_life("alice");
     team.teamctl(["shutdown", "alice", "--force"]).ok();
     team.teamd(["stop"]).ok();

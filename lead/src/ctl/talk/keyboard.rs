@@ -67,6 +67,7 @@ impl Keyboard {
             // Nobody listens any more when the program ends.
             beside.send(if came == Came::Stop { Key::Stop } else { Key::End }).ok();
         })?;
+        editor.set_helper(Some(Helps { terminal: Arc::clone(&terminal) }));
         // The thread of the screen ends with its last copy.
         let (screen, _) = Screen::new(above);
         let typing = Typing {
@@ -207,13 +208,13 @@ fn editor() -> rustyline::Result<Editor<Helps, FileHistory>> {
         .max_history_size(REMEMBERED)?
         .history_ignore_dups(true)?
         .build();
-    let mut editor = Editor::with_config(config)?;
-    editor.set_helper(Some(Helps));
-    Ok(editor)
+    Editor::with_config(config)
 }
 
 /// What the editor asks about a line: whether it goes on, and how a command goes on.
-struct Helps;
+struct Helps {
+    terminal: Arc<Terminal>,
+}
 
 impl Helper for Helps {}
 impl Highlighter for Helps {}
@@ -224,7 +225,8 @@ impl Hinter for Helps {
 
 impl Validator for Helps {
     fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
-        Ok(match goes_on(context.input()) {
+        // A line that makes room for another prompt ends as it stands: nobody has pressed Enter.
+        Ok(match goes_on(context.input()) && !self.terminal.makes_room() {
             true => ValidationResult::Incomplete,
             false => ValidationResult::Valid(None),
         })

@@ -156,7 +156,10 @@ async fn agrees(
         Ok(usual) => usual,
         // What is broken after it began stops nobody who talks to it as it is.
         Err(error) if begin.asks_for_nothing() => {
-            context.out.note(format_args!("what is set here is not compared with what {} has: {error}", member.name));
+            context.out.note(format_args!(
+                "what is set here is not compared with what {} has: {error}",
+                member.name
+            ));
             error.next_step().into_iter().for_each(|hint| context.out.hint(hint));
             return Ok(true);
         }

@@ -42,6 +42,11 @@ impl Question {
         &self.proposal.request_id
     }
 
+    /// Returns the call for a verdict.
+    pub(super) fn call(&self) -> &str {
+        &self.proposal.call
+    }
+
     /// Returns what stands in front of the answer.
     pub(super) fn prompt(&self) -> &'static str {
         if self.rejects { "what shall change> " } else { "[a]pprove, [r]eject, [l]ater> " }

@@ -1,5 +1,6 @@
 //! A conversation at a terminal: keys in, the agent's words out, until the person leaves.
 
+mod ends;
 mod look;
 mod plans;
 
@@ -9,8 +10,8 @@ use teamd_shared::id::RequestId;
 use teamd_shared::member::Waiting;
 use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use self::ends::{End, Ends};
 use super::Talk;
 use super::act;
 use super::follow::{Changed, Follow};
@@ -39,6 +40,7 @@ const SCRIPT: &str = "script";
 enum Happened {
     Typed(Key),
     Changed(Changed),
+    Done(End),
     Interrupted,
     Resumed,
     Ended,
@@ -68,13 +70,12 @@ struct Session<'a> {
     pause: Option<Waiting>,
     /// The last thing that could not be read: it is said once.
     trouble: Option<CommandError>,
-    done: (UnboundedSender<Told>, UnboundedReceiver<Told>),
+    done: Ends,
     /// The plans of which a command has said here how they were answered.
     told: Vec<RequestId>,
+    /// The answers that are being given for longer than the prompt waits: the number of each, and the call for a verdict.
+    answering: Vec<(u64, String)>,
 }
-
-/// The end of a command, and the plan of which it has said how it was answered, if it has.
-type Told = Option<RequestId>;
 
 /// Talks until the person leaves.
 ///
@@ -104,8 +105,9 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, talk: &Talk) -> Comman
         runs: true,
         pause: None,
         trouble: None,
-        done: unbounded_channel(),
+        done: Ends::new(),
         told: Vec::new(),
+        answering: Vec::new(),
     };
     session.begin(talk.last, begun)?;
     let ended = session.converse(&mut signals).await;
@@ -172,6 +174,7 @@ impl Session<'_> {
             let happened = tokio::select! {
                 key = self.keyboard.next() => Happened::Typed(key),
                 changed = self.follow.changed() => Happened::Changed(changed),
+                Some(end) = self.done.next() => Happened::Done(end),
                 happened = signals.next() => happened,
             };
             match happened {
@@ -187,6 +190,10 @@ impl Session<'_> {
                     self.ready();
                 }
                 Happened::Changed(changed) => self.look(changed)?,
+                Happened::Done(end) => {
+                    self.hear(end);
+                    self.look_for_question()?;
+                }
                 Happened::Typed(Key::Stop) | Happened::Interrupted => self.interrupt().await?,
                 Happened::Resumed => self.keyboard.resumed(),
             }
@@ -208,7 +215,9 @@ impl Session<'_> {
     async fn typed(&mut self, line: &str, question: Option<usize>) -> Result<bool, CommandError> {
         match slash::parse(line) {
             Input::Do(Slash::Quit) => return Ok(true),
-            Input::Do(command) => self.carry_out(command).await,
+            Input::Do(command) => {
+                self.carry_out(command).await;
+            }
             Input::Wrong(why) => {
                 self.tell(&CommandError::new(ExitCode::Usage, why).hint("//TEXT sends /TEXT"))
             }
@@ -243,35 +252,46 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Carries a command out in a thread of its own: it has a runtime of its own, and may take long.
-    async fn carry_out(&mut self, command: Slash) {
+    /// Carries a command out in a thread of its own: it has a runtime of its own, and may take long. Returns its number,
+    /// and its end, unless it takes longer than the prompt waits: then it goes on.
+    async fn carry_out(&mut self, command: Slash) -> (u64, Option<End>) {
         let Context { path, settings, file, .. } = &self.context;
         let (screen, path, settings, file) =
             (self.screen.clone(), path.clone(), settings.clone(), file.clone());
-        let (party, done) = (self.party.name.clone(), self.done.0.clone());
+        let party = self.party.name.clone();
+        let (number, reports) = self.done.begin();
         std::thread::spawn(move || {
             let context = Context { out: printer(&screen), path, settings, file };
             let told = act::run(&context, &party, command).unwrap_or_else(|error| {
                 context.out.error(&error);
                 None
             });
-            // Nobody waits any more when the person has left.
-            done.send(told).ok();
+            reports.end(told);
         });
-        self.hear_ends();
-        // What takes longer goes on.
-        let ended = tokio::time::timeout(COMMAND, self.done.1.recv()).await;
-        self.told.extend(ended.ok().flatten().flatten());
+        let ends = self.done.until(number, COMMAND).await;
+        let own = ends.last().filter(|end| end.number == number).cloned();
+        ends.into_iter().for_each(|end| self.hear(end));
         let answered = |question: &mut Question| self.told.contains(question.request_id());
         // By a command, and not at the question.
         self.question.take_if(answered);
+        (number, own)
     }
 
     /// Takes note of the commands that have ended meanwhile.
     fn hear_ends(&mut self) {
-        while let Ok(told) = self.done.1.try_recv() {
-            self.told.extend(told);
+        while let Some(end) = self.done.ready() {
+            self.hear(end);
         }
+    }
+
+    fn hear(&mut self, end: End) {
+        let (answering, number) = (&mut self.answering, end.number);
+        let given = answering.iter().position(|(of, _)| *of == number).map(|at| answering.swap_remove(at));
+        // It has said why the answer was not given: the person is asked again.
+        if let Some((_, call)) = given.filter(|_| end.told.is_none()) {
+            self.asked.iter_mut().filter(|asked| **asked == call).for_each(String::clear);
+        }
+        self.told.extend(end.told);
     }
 
     /// Ctrl-C: ends the turn that runs, and nothing else.

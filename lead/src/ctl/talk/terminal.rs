@@ -160,6 +160,11 @@ impl Terminal {
         replaced
     }
 
+    /// Tells whether the line is being ended only to make room for another prompt.
+    pub(super) fn makes_room(&self) -> bool {
+        self.state().replaced
+    }
+
     /// Lets the editor have keys, for a line on which something stands already or not.
     pub(super) fn begin_line(&self, stands: bool) {
         let mut state = self.state();

@@ -3,6 +3,7 @@
 use teamd_shared::request::{Payload, Request};
 
 use super::Session;
+use super::ends::End;
 use crate::ctl::escape;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BOLD, under};
@@ -62,12 +63,11 @@ impl Session<'_> {
             return Ok(());
         }
         let new = |call: &str| !self.asked.iter().any(|asked| asked == call);
-        let Some(proposal) = self.view.proposals().iter().find(|it| new(&it.call)).cloned() else {
-            return Ok(());
-        };
-        let Some(plan) = self.follow.plan(&proposal.request_id).filter(|plan| plan.is_pending()) else {
-            return Ok(());
-        };
+        let mut waiting = self.view.proposals().iter().filter(|it| new(&it.call)).filter_map(|proposal| {
+            let plan = self.follow.plan(&proposal.request_id).filter(|plan| plan.is_pending())?;
+            Some((proposal.clone(), plan))
+        });
+        let Some((proposal, plan)) = waiting.next() else { return Ok(()) };
         self.asked.push(proposal.call.clone());
         let question = Question::new(proposal);
         let (heading, text, verdict) = question.heading(plan);
@@ -98,7 +98,13 @@ impl Session<'_> {
         }
         match question.read(line) {
             Reply::Give { approve, feedback } => {
-                self.carry_out(Slash::Answer { id: id.to_string(), approve, feedback }).await;
+                let answer = Slash::Answer { id: id.to_string(), approve, feedback };
+                match self.carry_out(answer).await {
+                    // What was wrong is told, and the question stands.
+                    (_, Some(End { told: None, .. })) => self.question = Some(question),
+                    (_, Some(_)) => {}
+                    (number, None) => self.answering.push((number, question.call().to_owned())),
+                }
             }
             Reply::Why => self.question = Some(question),
             Reply::Later => {

@@ -136,7 +136,7 @@ fn an_answer_is_shown_while_it_is_given() {
 
 #[test]
 fn whoever_talks_sees_once_that_the_service_is_waited_for() {
-    let overloaded = || Reply::fail(529).with_header("retry-after-ms", "1200");
+    let overloaded = || Reply::fail(529).with_header("retry-after-ms", "2500");
     let server = ModelServer::start();
     server.replies(overloaded()).says("first").replies(overloaded()).says("second");
     let team = server.team();

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::event::{Client, Life};
+use super::named::LookedUp;
 use super::peer::{self, Found};
 
 /// How long a peer may take to say who it is.
@@ -41,6 +42,8 @@ pub(super) enum Input {
     WorkerSays { connection: u64, life: Life, frame: FromWorker },
     /// A connection is closed.
     Gone { connection: u64 },
+    /// What an order names was looked up.
+    LookedUp(Box<LookedUp>),
 }
 
 /// A worker on a connection.
@@ -315,6 +318,13 @@ impl Connections {
     /// Tells whether this is the present connection of a life: what an older one still says counts for nothing.
     pub(super) fn is_present(&self, life: &Life, connection: u64) -> bool {
         self.workers.get(life).is_some_and(|(present, _)| *present == connection)
+    }
+
+    /// Tells whether whoever gave a command still waits for its answer.
+    pub(super) fn waits(&self, client: Client) -> bool {
+        let Client { connection, agent, .. } = client;
+        self.clients.contains_key(&connection)
+            || agent && self.workers.values().any(|(number, _)| *number == connection)
     }
 
     /// Answers a command; one that is gone or does not read is cut off.

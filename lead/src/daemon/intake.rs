@@ -16,7 +16,7 @@ use super::control_server::{Birth, Came, Input, WorkerHere};
 use super::dispatcher::Dispatcher;
 use super::event::{Client, Event, Life, SpawnFacts};
 use super::lead_inbox::Piece;
-use super::named;
+use super::named::{Ground, LookedUp};
 use super::supervisor::{How, life_lock_holder, see_off};
 
 impl Dispatcher {
@@ -48,6 +48,7 @@ impl Dispatcher {
                     }
                 }
             }
+            Input::LookedUp(looked) => self.looked_up(*looked),
             Input::Gone { connection } => {
                 self.waiters.drop_connection(connection);
                 let life = self.connections.remove(connection)?;
@@ -85,29 +86,60 @@ impl Dispatcher {
                 self.connections.reply(client, Ok(Done::Compared { differing }));
                 None
             }
-            Command::Spawn(mut order) => {
-                if let Err(refusal) = named::settle(&mut order, &self.team, &self.dir) {
-                    self.connections.reply(client, Err(refusal));
-                    return None;
-                }
-                let name = &order.name;
-                let lead_inbox = match lead_begins_at(&self.dir, &order) {
-                    Ok(position) => position,
-                    Err(refusal) => {
-                        self.connections.reply(client, Err(refusal));
-                        return None;
-                    }
-                };
-                let ended = self.team.members.get(name).is_none_or(|m| m.record.phase.is_ended());
-                let facts = SpawnFacts {
-                    held: ended.then(|| life_lock_holder(&self.dir, name)).flatten(),
-                    default_workspace: default_workspace(&self.dir),
-                    lead_inbox,
-                };
-                Some(Event::Spawn(client, order, facts))
+            Command::Spawn(order) => {
+                self.look_up(client, order);
+                None
             }
             other => Some(Event::Command(client, other)),
         }
+    }
+
+    /// Has what an order names looked up by a thread of its own, which a path may keep for as long as it likes: even the
+    /// end of the daemon does not wait for it.
+    fn look_up(&mut self, client: Client, order: Box<SpawnOrder>) {
+        let ground = Ground::of(&order, &self.team);
+        let (dir, inputs) = (Arc::clone(&self.dir), self.inputs.clone());
+        let look = move || {
+            let found = LookedUp::look(client, order, ground, &dir);
+            if inputs.blocking_send(Input::LookedUp(Box::new(found))).is_err() {
+                tracing::debug!("the daemon ended before a path was looked up");
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("paths".to_owned()).spawn(look) {
+            let message = format!("cannot look up what the order names: {error}");
+            let refusal = Refusal::new(RefusalCode::Failed, message).hint("end something, and try again");
+            self.connections.reply(client, Err(refusal));
+        }
+    }
+
+    /// Takes in what an order names, unless that rests on what does not hold any more: then it is looked up again.
+    fn looked_up(&mut self, looked: LookedUp) -> Option<Event> {
+        let LookedUp { client, order, ground, found } = looked;
+        if !self.connections.waits(client) {
+            tracing::info!("nobody waits any more for {} to begin: it does not", order.name);
+            return None;
+        }
+        if Ground::of(&order, &self.team) != ground {
+            self.look_up(client, order);
+            return None;
+        }
+        match found.and_then(|order| Ok((self.spawn_facts(&order)?, order))) {
+            Ok((facts, order)) => Some(Event::Spawn(client, order, facts)),
+            Err(refusal) => {
+                self.connections.reply(client, Err(refusal));
+                None
+            }
+        }
+    }
+
+    fn spawn_facts(&self, order: &SpawnOrder) -> Result<SpawnFacts, Refusal> {
+        let lead_inbox = lead_begins_at(&self.dir, order)?;
+        let ended = self.team.members.get(&order.name).is_none_or(|m| m.record.phase.is_ended());
+        Ok(SpawnFacts {
+            held: ended.then(|| life_lock_holder(&self.dir, &order.name)).flatten(),
+            default_workspace: default_workspace(&self.dir),
+            lead_inbox,
+        })
     }
 
     /// A worker is who it says if its process is the one that the journal holds for that life.

@@ -3,6 +3,7 @@
 //! Each is looked up once, here, when it is first named, and recorded as it lies on the machine: absolute and without
 //! links. No later life looks it up again, and none is led elsewhere by a link that was made since. Never follows a link
 //! that a tool of any member can have made: such a link would say what others may write.
+//! Never called by the dispatcher itself, but for [`can_work`]: a path of a network that has gone keeps whoever looks.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -19,25 +20,50 @@ use teamd_shared::name::Name;
 use teamd_shared::place::open_itself;
 use teamd_shared::team_dir::TeamDir;
 
+use super::event::Client;
+
 /// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
 const MAX_LINKS: u32 = 40;
+
+/// What is recorded that a look-up rests on. Nobody's tools can have made a link that it followed if this is the same at
+/// its end: where they write is recorded before they run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ground {
+    /// Where tools write, and whose they are.
+    territory: Vec<(PathBuf, Name)>,
+    /// Where the life before that is resumed worked, and what it could write besides.
+    before: Option<(String, Vec<String>)>,
+}
+
+impl Ground {
+    /// Returns what is recorded now for an order.
+    pub(super) fn of(order: &SpawnOrder, team: &Team) -> Self {
+        let before = team.members.get(&order.name).map(|state| &state.record).filter(|_| order.resume);
+        Self {
+            territory: team.territory().map(|(path, name)| (path.to_owned(), name.clone())).collect(),
+            before: before.map(|it| (it.workspace.clone(), it.sandbox.writable.clone())),
+        }
+    }
+}
 
 /// Puts what lies on the machine in the place of what an order names. What the life before has already stays as it was
 /// recorded.
 ///
 /// # Errors
 /// What cannot be looked up, leads through a link that a tool can have made, or lies in the team directory.
-pub(super) fn settle(order: &mut SpawnOrder, team: &Team, dir: &TeamDir) -> Result<(), Refusal> {
-    let before = team.members.get(&order.name).map(|state| &state.record).filter(|_| order.resume);
+fn settle(order: &mut SpawnOrder, ground: &Ground, dir: &TeamDir) -> Result<(), Refusal> {
+    let before = ground.before.as_ref();
     let search = Search { name: order.name.clone(), team_dir: dir.root() };
-    let mut guarded = Guarded::of(team);
-    if let Some(named) = order.workspace.take_if(|named| before.is_none_or(|it| it.workspace != *named)) {
+    let mut guarded = Guarded::default();
+    ground.territory.iter().for_each(|(path, name)| guarded.add(path.clone(), name));
+    if let Some(named) = order.workspace.take_if(|named| before.is_none_or(|(recorded, _)| recorded != named))
+    {
         order.workspace = Some(search.find("work in", &named, &guarded)?);
     }
     let Some(sandbox) = &mut order.sandbox else { return Ok(()) };
-    let workspace = order.workspace.as_deref().or(before.map(|it| it.workspace.as_str()));
+    let workspace = order.workspace.as_deref().or(before.map(|(recorded, _)| recorded.as_str()));
     guarded.add(workspace.map_or_else(|| dir.workspace(), PathBuf::from), &order.name);
-    let is_recorded = |path: &String| before.is_some_and(|it| it.sandbox.writable.contains(path));
+    let is_recorded = |path: &String| before.is_some_and(|(_, writable)| writable.contains(path));
     let find = |guarded: &Guarded| -> Result<Vec<String>, Refusal> {
         let found = sandbox.writable.iter().map(|path| match is_recorded(path) {
             true => Ok(path.clone()),
@@ -54,6 +80,34 @@ pub(super) fn settle(order: &mut SpawnOrder, team: &Team, dir: &TeamDir) -> Resu
     found.retain(|path| seen.insert(path.clone()));
     sandbox.writable = found;
     Ok(())
+}
+
+/// An order, and what became of the paths that it names.
+#[derive(Debug)]
+pub(super) struct LookedUp {
+    /// Who gave it.
+    pub(super) client: Client,
+    /// The order as it was given.
+    pub(super) order: Box<SpawnOrder>,
+    /// What the look-up rests on.
+    pub(super) ground: Ground,
+    /// The order as it is recorded, or why it is refused.
+    pub(super) found: Result<Box<SpawnOrder>, Refusal>,
+}
+
+impl LookedUp {
+    /// Looks what an order names up, however long that takes.
+    pub(super) fn look(client: Client, order: Box<SpawnOrder>, ground: Ground, dir: &TeamDir) -> Self {
+        // Where it goes on to work the dispatcher opens when it begins: what keeps whoever looks has kept this thread then.
+        if let Some((recorded, _)) = &ground.before
+            && let Err(errno) = open_itself(Path::new(recorded), OFlags::PATH)
+        {
+            tracing::debug!("{} worked in {recorded}: {errno}", order.name);
+        }
+        let mut found = order.clone();
+        let found = settle(&mut found, &ground, dir).map(|()| found);
+        Self { client, order, ground, found }
+    }
 }
 
 /// Makes sure that a member can begin where it was recorded to work.
@@ -79,28 +133,23 @@ struct Guarded(Vec<Folder>);
 
 struct Folder {
     path: PathBuf,
-    /// What the kernel knows it by, if it is there: a bind mount shows it by another path, too.
-    id: Option<(u64, u64)>,
     whose: Name,
 }
 
 impl Guarded {
-    fn of(team: &Team) -> Self {
-        let mut guarded = Self::default();
-        team.territory().for_each(|(path, name)| guarded.add(path.to_owned(), name));
-        guarded
-    }
-
     fn add(&mut self, path: PathBuf, name: &Name) {
-        self.0.push(Folder { id: id(&path), whose: name.clone(), path });
+        self.0.push(Folder { whose: name.clone(), path });
     }
 
     /// Returns where tools can have made what stands there. What is named itself they cannot replace: that takes the
     /// right to write in what lies above.
     fn around(&self, link: &Path) -> Option<&Folder> {
+        // What the kernel knows each by that is there: a bind mount shows it by another path, too.
+        let ids: Vec<_> = self.0.iter().map(|folder| id(&folder.path)).collect();
         link.ancestors().skip(1).find_map(|above| {
             let known = id(above);
-            self.0.iter().find(|folder| folder.path == above || (known.is_some() && folder.id == known))
+            let is_here = |folder: &Folder, id| folder.path == above || (known.is_some() && id == known);
+            self.0.iter().zip(&ids).find_map(|(folder, id)| is_here(folder, *id).then_some(folder))
         })
     }
 }

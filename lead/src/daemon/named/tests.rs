@@ -74,12 +74,12 @@ fn what_is_named_itself_is_no_link_of_whoever_writes_in_it() {
 
 #[test]
 fn a_link_is_known_by_whatever_path_the_directory_around_it_is_reached() {
-    let scene = Scene::new(&["work/sub", "home"], &[("work", "alice")]);
-    scene.link("work/sub/planted", "../../home");
+    let scene = Scene::new(&["disk/work/sub", "home"], &[("mnt/work", "alice")]);
     // As by a bind mount, which it takes root to make.
-    fs::rename(scene.root.join("work"), scene.root.join("alias")).unwrap();
-    assert_eq!(scene.find("alias/sub/planted").unwrap_err(), "alice: alias/sub/planted");
-    assert_eq!(scene.find("alias/sub").as_deref(), Ok("alias/sub"));
+    scene.link("mnt", "disk");
+    scene.link("disk/work/sub/planted", "../../../home");
+    assert_eq!(scene.find("disk/work/sub/planted").unwrap_err(), "alice: disk/work/sub/planted");
+    assert_eq!(scene.find("disk/work/sub").as_deref(), Ok("disk/work/sub"));
 }
 
 #[test]
@@ -142,7 +142,8 @@ impl Recorded {
             sandbox: Some(Sandbox { mode: SandboxMode::WorkspaceWrite, no_network: false, writable }),
             ..SpawnOrder::new(Name::new("bob").unwrap(), Environment::default())
         };
-        settle(&mut order, &self.team, &self.dir).map_err(|refusal| {
+        let ground = Ground::of(&order, &self.team);
+        settle(&mut order, &ground, &self.dir).map_err(|refusal| {
             assert!(refusal.code == RefusalCode::Usage && refusal.hint.is_some(), "{refusal:?}");
             refusal.message
         })?;
@@ -185,6 +186,26 @@ fn what_is_recorded_is_not_looked_up_again_and_what_is_new_is() {
         let refused = team.settle(false, Some(workspace), writable).unwrap_err();
         assert!(refused.contains("lies in the team directory"), "{workspace} {writable:?}: {refused}");
     }
+}
+
+#[test]
+fn a_look_up_counts_only_while_nothing_new_is_recorded_that_it_rests_on() {
+    let mut team = Recorded::new();
+    team.line("exited", "bob", "bob", &[]);
+    let order =
+        |resume| SpawnOrder { resume, ..SpawnOrder::new(Name::new("bob").unwrap(), Environment::default()) };
+    let grounds = |team: &Recorded| [false, true].map(|resume| Ground::of(&order(resume), &team.team));
+    let (afresh, before) = (grounds(&team)[0].clone(), grounds(&team));
+    team.line("exited", "bob", "bob", &[]);
+    assert_eq!(grounds(&team), before);
+    team.line("exited", "alice", "alice", &["bob"]);
+    let [now_afresh, now_resumed] = grounds(&team);
+    assert!(now_afresh != afresh && now_resumed != before[1], "alice may have made a link");
+    // Of one that is resumed its record counts, too.
+    let before = grounds(&team);
+    team.line("exited", "bob", "alice", &[]);
+    assert_eq!(grounds(&team)[0], before[0]);
+    assert_ne!(grounds(&team)[1], before[1]);
 }
 
 #[test]

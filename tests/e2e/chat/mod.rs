@@ -1,0 +1,227 @@
+//! `teamctl chat` and `attach`: at a terminal and in a pipe.
+
+mod questions;
+
+use std::io::Write;
+
+use crate::support::model_server::{Api, KEY, ModelServer, Reply};
+use crate::support::terminal::Terminal;
+use crate::support::{Run, Team};
+
+fn chat(team: &Team, said: &str) -> Run {
+    team.teamctl_with(["chat"], said)
+}
+
+fn user_messages(team: &Team, name: &str) -> usize {
+    team.inbox(name).iter().filter(|message| message["from"] == "user").count()
+}
+
+#[test]
+fn in_a_pipe_the_answers_are_the_result_and_the_work_of_the_team_is_waited_for() {
+    let team = Team::started();
+    let run = chat(&team, "//spawn_teammate bob coder /bash sleep 0.2; touch made\nall right\n").ok();
+    assert!(team.made("made"), "it ended before the work did: {run:?}");
+    assert!(run.stdout.contains("all right"), "{run:?}");
+    assert!(!run.stdout.contains("spawn_teammate") && run.stderr.contains("▸ spawn_teammate"), "{run:?}");
+    assert!(run.stderr.contains("bob is idle"), "{run:?}");
+    // The lead agent is one of the team now, and goes on with its conversation.
+    let entries: Vec<_> = chat(&team, "still there\n").ok().stdout.lines().map(str::to_owned).collect();
+    assert_eq!(entries, ["still there"]);
+    let json = team.teamctl_with(["--json", "chat"], "as data").ok();
+    let lines: Vec<serde_json::Value> =
+        json.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["messages"][0]["content"], "as data");
+    assert_eq!((lines[lines.len() - 1]["entry"].as_str(), json.stderr.as_str()), (Some("idle"), ""));
+}
+
+#[test]
+fn in_a_pipe_a_plan_that_waits_for_a_person_ends_the_waiting_and_a_failure_is_one() {
+    let team = Team::started();
+    let run = chat(&team, "//spawn_teammate --plan bob coder /plan_approval Drop the cache").ok();
+    assert!(run.stderr.contains("a plan waits for a person: bob"), "{run:?}");
+    let id = team.until_planned("bob");
+    let run = chat(&team, &format!("/approve {} go on\n/team\n", &id[..6])).ok();
+    assert!(run.stdout.contains("approved") && run.stdout.contains("bob"), "{run:?}");
+    assert_eq!(team.request(&id)["reason"], "go on");
+    let run = team.teamctl_with(["chat", "--timeout", "200ms"], "//sleep 30").exits(5);
+    assert!(run.stderr.contains("not done"), "{run:?}");
+    let waiting = team.start_teamctl(["attach", "lead"]);
+    team.teamctl(["interrupt", "lead"]).ok();
+    assert!(waiting.finish().exits(1).stderr.contains("interrupted"));
+}
+
+#[test]
+fn what_is_no_command_sends_nothing() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let run = team.teamctl_with(["attach", "alice"], "/team\n/bash touch made\n").exits(2);
+    assert!(run.stderr.contains("there is no command /bash"), "{run:?}");
+    assert_eq!((user_messages(&team, "alice"), run.stdout.as_str()), (0, ""));
+    chat(&team, "  \n").exits(2);
+    team.teamctl_with(["attach", "nobody"], "hi").exits(4);
+    team.shutdown("alice", &[], 0);
+    team.teamctl_with(["attach", "alice"], "hi").exits(7);
+    team.teamd(["stop"]).ok();
+    let run = chat(&team, "hi").exits(6);
+    assert!(run.stderr.contains("`teamd start` starts it"), "{run:?}");
+}
+
+#[test]
+fn at_a_terminal_a_person_talks_interrupts_and_leaves() {
+    let team = Team::started();
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    // Faster than anybody reads.
+    terminal.press("hello there\r");
+    team.until("the answer", || team.answers("lead") == 1);
+    terminal.until("hello there\r\n");
+    let mark = terminal.mark();
+    terminal.line("/team");
+    terminal.until_after(mark, "STATUS");
+    terminal.line("/tame");
+    terminal.until_after(mark, "there is no command /tame");
+    let mark = terminal.mark();
+    terminal.line("//bash touch held; sleep 60");
+    team.until_held();
+    terminal.press("\x03");
+    terminal.until_after(mark, "interrupted");
+    terminal.until_after(mark, "lead> ");
+    team.wait_for("lead", "idle");
+    let mark = terminal.mark();
+    terminal.press("\x03");
+    terminal.until_after(mark, "/quit or Ctrl-D leaves");
+    terminal.line("/quit");
+    assert_eq!(terminal.finish(), Some(0));
+    assert_eq!(team.status("lead"), "idle", "leaving ends nothing");
+    let home = team.root().parent().unwrap().join("home/.local/state/teamd/history");
+    assert!(std::fs::read_to_string(home).unwrap().contains("hello there"));
+}
+
+#[test]
+fn what_is_typed_ahead_is_not_lost_and_output_stands_above_the_line() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let mut terminal = Terminal::teamctl(&team, &["attach", "alice"]);
+    terminal.until("alice> ");
+    terminal.press("//bash touch held; until [ -e go ]; do sleep 0.01; done; echo released\rsecond li");
+    team.until_held();
+    terminal.until("alice> second li");
+    team.release();
+    terminal.until("released");
+    terminal.press("ne\rthird\r\x04");
+    team.until("all three", || user_messages(&team, "alice") == 3);
+    team.until_caught_up("alice");
+    assert!(team.has_taken_in("alice", "second line"), "{:?}", team.inbox("alice"));
+    assert_eq!(terminal.finish(), Some(0));
+    team.wait_for("alice", "idle");
+}
+
+#[test]
+fn an_answer_is_shown_while_it_is_given() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let mut terminal = Terminal::teamctl(&team, &["attach", "alice"]);
+    terminal.until("alice> ");
+    terminal.line("//sleep 30");
+    team.wait_for("alice", "working");
+    // Its worker writes nothing there while a tool runs.
+    let mut live = std::fs::File::create(team.path("run/alice.live")).unwrap();
+    live.write_all("I thi".as_bytes()).unwrap();
+    terminal.until("I thi");
+    live.write_all("nk \x1b[2J so".as_bytes()).unwrap();
+    terminal.until("nk \\u{1b}[2J so");
+    terminal.press("\x03");
+    terminal.until("interrupted");
+    terminal.press("\x04");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn whoever_talks_sees_once_that_the_service_is_waited_for() {
+    let overloaded = || Reply::fail(529).with_header("retry-after-ms", "2500");
+    let server = ModelServer::start();
+    server.replies(overloaded()).says("first").replies(overloaded()).says("second");
+    let team = server.team();
+    let model = Api::Anthropic.model();
+    let run = team.teamctl_with(["chat", "--model", model], "go\n").ok();
+    assert_eq!(run.stderr.matches("lead: waiting ").count(), 1, "{run:?}");
+    assert_eq!(run.stdout, "first\n");
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    let mark = terminal.mark();
+    terminal.line("go on");
+    terminal.until_after(mark, " s: overloaded (529)");
+    terminal.until_after(mark, "second");
+    assert_eq!(terminal.shown()[mark..].matches("lead: waiting ").count(), 1, "{:?}", terminal.shown());
+    // The line is gone before the next one begins.
+    let shown = terminal.shown();
+    let (_, behind) = shown.rsplit_once("overloaded (529)").unwrap();
+    let (cleared, _) = behind.split_once("second").unwrap();
+    assert!(cleared.contains("\r\u{1b}[K"), "{behind:?}");
+    terminal.press("\x04");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn a_lead_agent_that_ended_is_begun_again_by_what_is_typed_and_a_lost_daemon_is_told() {
+    let team = Team::started();
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("lead> ");
+    terminal.line("/shutdown lead");
+    terminal.until("lead has ended (shutdown)");
+    terminal.line("again");
+    terminal.until("lead is started again");
+    team.until("the answer", || team.answers("lead") == 1);
+    team.kill_daemon();
+    terminal.until("the daemon is gone");
+    terminal.line("without it");
+    team.until("the answer", || team.answers("lead") == 2);
+    let mark = terminal.mark();
+    terminal.line("/shutdown lead");
+    terminal.until_after(mark, "is not running");
+    team.teamd(["start"]).ok();
+    terminal.until("the daemon is back");
+    terminal.line("/quit");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn a_lead_agent_with_a_wrong_key_is_begun_again_with_the_right_one_and_no_other_wish_is_passed_over() {
+    let server = ModelServer::start();
+    let team = server.team_with_key("sk-wrong-0123456789");
+    let model = Api::Anthropic.model();
+    let run = team.teamctl_with(["chat", "--model", model], "go").exits(1);
+    assert!(run.stderr.contains("refuses the key"), "{run:?}");
+    let run = chat(&team, "and again").exits(1);
+    assert!(!run.stderr.contains("begun again with"), "the same would fail again: {run:?}");
+    let mut terminal = Terminal::teamctl(&team, &["chat"]);
+    terminal.until("refuses the key");
+    terminal.until("lead> ");
+    terminal.press("\x04");
+    assert_eq!((terminal.finish(), team.incarnation("lead")), (Some(0), 1));
+
+    let team = team.with("ANTHROPIC_API_KEY", KEY);
+    let run = chat(&team, "once more").ok();
+    assert!(run.stderr.contains("it is begun again with the ANTHROPIC_API_KEY that is set here"), "{run:?}");
+    assert_eq!((run.stdout.as_str(), team.incarnation("lead")), ("done\n", 2));
+    assert!(server.last().mentions("and again"), "its conversation goes on");
+    for (flag, value) in [("--model", "openai:fake"), ("--workspace", "/")] {
+        let run = team.teamctl_with(["chat", flag, value], "not sent").exits(7);
+        assert!(run.stderr.contains("would change nothing"), "{run:?}");
+        assert!(run.stderr.contains("`teamctl shutdown lead`, then the same command"), "{run:?}");
+    }
+    team.teamctl_with(["chat", "--fresh"], "not sent").exits(7);
+    assert!(!team.file("inbox/lead.jsonl").contains("not sent"));
+
+    let team = team.with("ANTHROPIC_API_KEY", "sk-other-0123456789");
+    let run = chat(&team, "still the first").ok();
+    assert!(
+        run.stderr.contains("lead was not started with the ANTHROPIC_API_KEY that is set here"),
+        "{run:?}"
+    );
+    assert_eq!((run.stdout.as_str(), team.incarnation("lead")), ("done\n", 2));
+    // One that has the key of another life, and no daemon that would know, is talked to as it is.
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    chat(&team, "adopted").ok();
+}

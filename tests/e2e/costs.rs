@@ -1,13 +1,16 @@
 //! What an answer costs that its service pauses: it counts though the answer fails, is broken off or is given up.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::Team;
 use crate::support::model_server::{Api, ModelServer, Reply, Request};
 
 /// Starts alice with a task.
 fn alice(server: &ModelServer, flags: &[&str]) -> Team {
-    let team = server.team();
+    alice_in(server.team(), flags)
+}
+
+fn alice_in(team: Team, flags: &[&str]) -> Team {
     let spawn = ["spawn", "alice", "--model", Api::Anthropic.model(), "--prompt", "find it"];
     team.teamctl(spawn.iter().chain(flags)).ok();
     team
@@ -41,7 +44,7 @@ fn all_is_counted(team: &Team, server: &ModelServer) {
 }
 
 #[test]
-fn what_a_paused_answer_cost_counts_though_it_fails_is_broken_off_or_its_worker_dies_later() {
+fn what_a_paused_answer_cost_counts_though_it_fails_or_is_broken_off() {
     let server = ModelServer::start();
     server.replies(piece()).replies(piece()).replies(Reply::fail(400).saying("no more"));
     let team = alice(&server, &[]);
@@ -51,7 +54,9 @@ fn what_a_paused_answer_cost_counts_though_it_fails_is_broken_off_or_its_worker_
     all_is_counted(&team, &server);
     assert!(team.teamctl(["transcript", "alice"]).ok().stdout.contains("no answer"));
     // The one after the last pause is paid, too.
-    (0..=10).for_each(|_| drop(server.replies(piece())));
+    for _ in 0..=10 {
+        server.replies(piece());
+    }
     team.send("alice", "and now?").ok();
     team.until_finished("alice", 2);
     assert_eq!(last_reason(&team), "failed");
@@ -69,7 +74,10 @@ fn what_a_paused_answer_cost_counts_though_it_fails_is_broken_off_or_its_worker_
     assert_eq!(recorded, before + billed(&server.requests()[14..15]));
     // The next life finds it in the transcript.
     team.kill_and_wait_for_the_next_life("alice");
-    team.until("status to tell it again", || told(&team.member("alice")["usage"]) == recorded);
+    team.send("alice", "and at last?").ok();
+    team.until_finished("alice", 4);
+    let all = recorded + billed(&server.requests()[16..]);
+    team.until("status to tell all of it", || told(&team.member("alice")["usage"]) == all);
 }
 
 #[test]
@@ -84,6 +92,49 @@ fn an_answer_is_not_gone_on_with_once_the_budget_is_spent() {
     team.send("alice", "and now?").ok();
     team.until_finished("alice", 2);
     assert_eq!((last_reason(&team), team.answers("alice")), ("available".into(), 1));
+    all_is_counted(&team, &server);
+}
+
+/// Whether a summary is asked for.
+fn is_order(request: &Request) -> bool {
+    request.mentions("Write down, for yourself")
+}
+
+#[test]
+fn what_a_summary_cost_that_did_not_come_is_part_of_the_one_that_did() {
+    let mut orders = 0;
+    let server = ModelServer::answering(move |request| match is_order(request) {
+        true => {
+            orders += 1;
+            match orders {
+                1 => piece(),
+                2 => Reply::too_long(),
+                _ => Reply::text("SUMMARY"),
+            }
+        }
+        false if request.mentions("SUMMARY") => Reply::text("There."),
+        false => Reply::call("bash", json!({"command": "seq 9000"})),
+    });
+    let team = alice_in(server.team().with("TEAM_CONTEXT_WINDOW", "15000"), &[]);
+    team.until_finished("alice", 1);
+    assert_eq!(last_reason(&team), "available");
+    let orders: Vec<Request> = server.requests().into_iter().filter(is_order).collect();
+    let summary = &team.entries("alice", "compacted")[0];
+    assert_eq!((orders.len(), told(&summary["usage"])), (3, billed(&orders)));
+    assert!(team.entries("alice", "paid").is_empty() && billed(&orders[..1]) > 0);
+}
+
+#[test]
+fn a_summary_is_not_gone_on_with_once_the_budget_is_spent() {
+    let server = ModelServer::answering(|request| match is_order(request) {
+        true => piece(),
+        false => Reply::call("bash", json!({"command": "seq 9000"})),
+    });
+    let team = server.team().with("TEAM_CONTEXT_WINDOW", "15000");
+    let team = alice_in(team, &["--max-tokens", "10k"]);
+    team.until_finished("alice", 1);
+    assert_eq!((last_reason(&team), server.requests().len()), ("max_tokens".into(), 2));
+    assert!(team.entries("alice", "compacted").is_empty(), "the conversation is whole");
     all_is_counted(&team, &server);
 }
 

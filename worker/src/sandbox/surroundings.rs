@@ -53,7 +53,9 @@ impl Surroundings {
         }
         let homes = homes(environment);
         let needed = Needed { homes: &homes, workspace: &workspace, writable: &writable };
-        let secrets = secrets::known(&needed, environment);
+        let mut secrets = secrets::known(&needed, environment);
+        // A link that leads there now can be taken away by a command.
+        secrets.extend(secrets::present(&secrets, &needed).unwrap_or_default());
         let mounts = mounts()?;
         // What is hidden by one path could be read by another.
         let by_every_path = |path: PathBuf| {
@@ -74,7 +76,10 @@ impl Surroundings {
     }
 
     /// Returns where those secrets lie now that are there.
-    pub(crate) fn present_secrets(&self) -> Vec<PathBuf> {
+    ///
+    /// # Errors
+    /// What the model is told, if that cannot be seen.
+    pub(crate) fn present_secrets(&self) -> Result<Vec<PathBuf>, String> {
         let Self { homes, workspace, writable, .. } = self;
         secrets::present(&self.secrets, &Needed { homes, workspace, writable })
     }

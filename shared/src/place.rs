@@ -1,8 +1,11 @@
-//! What stands at a path that was recorded without links, for whoever must not be led elsewhere by one that was made
-//! since: it is opened without following any.
+//! What stands at a path, for whoever must not be led elsewhere by a link that somebody else has made: it is opened
+//! without following any, or each is shown before it is followed.
 
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
@@ -15,11 +18,80 @@ pub fn open_itself(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     openat2(CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
+/// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
+const MAX_LINKS: u32 = 40;
+
+/// Returns where an absolute path leads, whether something is there or not. Each link is shown to `met` before it is
+/// followed.
+///
+/// # Errors
+/// What `met` says, else the system's error: `ELOOP` for more than 40 links.
+pub fn follow<E: From<io::Error>>(
+    path: &Path,
+    mut met: impl FnMut(&Path) -> Result<(), E>,
+) -> Result<PathBuf, E> {
+    let mut ahead: VecDeque<OsString> = path.components().map(of_component).collect();
+    let (mut here, mut links) = (PathBuf::from("/"), 0);
+    while let Some(name) = ahead.pop_front() {
+        if name == ".." {
+            here.pop();
+            continue;
+        }
+        // Of an absolute name, `join` takes that alone.
+        let next = here.join(&name);
+        let is_link = match next.symlink_metadata() {
+            Ok(found) => found.is_symlink(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error.into()),
+        };
+        if !is_link {
+            here = next;
+            continue;
+        }
+        met(&next)?;
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(io::Error::from(rustix::io::Errno::LOOP).into());
+        }
+        let target = std::fs::read_link(&next)?;
+        for part in target.components().rev().filter(|part| *part != Component::CurDir) {
+            ahead.push_front(of_component(part));
+        }
+    }
+    Ok(here)
+}
+
+fn of_component(part: Component<'_>) -> OsString {
+    part.as_os_str().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::io::Errno;
 
     use super::*;
+
+    #[test]
+    fn each_link_is_shown_before_it_is_followed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("real/sub")).unwrap();
+        for (target, link) in [("real/../link2", "link"), ("real", "link2"), ("circle", "circle")] {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
+        let mut met = Vec::new();
+        let followed = |path: &str, met: &mut Vec<PathBuf>| {
+            follow(&root.join(path), |link| {
+                met.push(link.to_owned());
+                Ok::<_, io::Error>(())
+            })
+        };
+        assert_eq!(followed("link/sub/../missing/x", &mut met).unwrap(), root.join("real/missing/x"));
+        assert_eq!(met, [root.join("link"), root.join("link2")]);
+        assert!(followed("circle", &mut met).is_err());
+        let refused = follow(&root.join("link"), |_| Err(io::Error::other("no")));
+        assert_eq!(refused.unwrap_err().to_string(), "no");
+    }
 
     #[test]
     fn nothing_is_opened_by_way_of_a_link() {

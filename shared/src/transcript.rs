@@ -77,6 +77,15 @@ pub enum Event {
         /// Why it ended, if not of its own accord.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cut: Option<Cut>,
+        /// How many tokens the conversation has with it, if that is not the sum of what it cost: its service read the
+        /// conversation several times for it. Older programs did not write it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        length: Option<u64>,
+    },
+    /// A model call came to nothing (it failed, or was broken off), and was paid for nevertheless.
+    Paid {
+        /// What it cost.
+        usage: Usage,
     },
     /// The conversation was near the end of the model's window: what came before was put into a summary. What the
     /// model sees from here on begins with the summary and the last exchanges that were kept.
@@ -224,7 +233,11 @@ impl Event {
                 let message = |value: &Value| Message::parse(value.to_string().as_bytes()).ok();
                 !messages.iter().filter_map(message).any(|message| message.starts_a_turn(of))
             }
-            Self::Asked { .. } | Self::Answer { .. } | Self::Result { .. } | Self::Compacted { .. } => false,
+            Self::Asked { .. }
+            | Self::Answer { .. }
+            | Self::Paid { .. }
+            | Self::Result { .. }
+            | Self::Compacted { .. } => false,
         }
     }
 }
@@ -281,6 +294,17 @@ mod tests {
             prompt: prompt.map(str::to_owned),
         };
         assert!(life(None).is_rest(&alice) && !life(Some("/bash true")).is_rest(&alice));
+    }
+
+    #[test]
+    fn an_answer_of_an_older_program_has_no_length_of_its_own() {
+        let old = json!({"entry": "answer", "content": [], "usage": {"input_tokens": 1, "output_tokens": 2}});
+        let usage = Usage { input_tokens: 1, output_tokens: 2, ..Usage::default() };
+        let answer = |length| Event::Answer { content: Vec::new(), usage, cut: None, length };
+        assert_eq!(serde_json::from_value::<Event>(old).unwrap(), answer(None));
+        assert!(serde_json::to_value(answer(None)).unwrap().get("length").is_none());
+        let written = serde_json::to_value(answer(Some(7))).unwrap();
+        assert_eq!(serde_json::from_value::<Event>(written).unwrap(), answer(Some(7)));
     }
 
     #[test]

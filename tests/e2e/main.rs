@@ -4,6 +4,7 @@
 mod adopt;
 mod agents;
 mod chat;
+mod costs;
 mod ctl;
 mod disk;
 mod documents;

@@ -51,6 +51,9 @@ pub(crate) struct Report {
     /// What the keeper could not do. Fits behind "error: ".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
+    /// What else the user is to be told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
 }
 
 /// Why a command was over.
@@ -77,6 +80,7 @@ pub(crate) fn keeper_main() -> ExitCode {
         signal: None,
         because: Because::Failed,
         error: Some(error),
+        notes: Vec::new(),
     });
     // If that fails, the worker is gone, and there is nobody to tell.
     if report.send().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -157,12 +161,12 @@ impl Job {
         }
         become_a_keeper().map_err(cannot("become a keeper"))?;
         let places = self.policy.as_deref().map(sandbox::hold_places).transpose();
-        let _held = places.map_err(cannot("hold the place of a protected file"))?;
+        let places = places.map_err(cannot("hold the place of a protected file"))?.unwrap_or_default();
         let ears = Ears::new().map_err(cannot("hear signals"))?;
         if let Some(because) =
             ears.listen(None, Some(Instant::now())).map_err(cannot("look at its lifeline"))?
         {
-            return Ok(Report { code: None, signal: None, because, error: None });
+            return Ok(Report { code: None, signal: None, because, error: None, notes: places.give_up() });
         }
         let Started { process, hearing } = self.start(&variables)?;
         let watched = watch(process, &ears, deadline);
@@ -172,6 +176,7 @@ impl Job {
             signal: ended.and_then(rustix::process::WaitStatus::terminating_signal),
             because: *watched.as_ref().unwrap_or(&Because::Failed),
             error: watched.err().map(cannot("watch the command")),
+            notes: places.give_up(),
         };
         match hearing.and_then(Hearing::verdict) {
             Some(Verdict::Refused(why)) => report.error = Some(why),

@@ -117,11 +117,11 @@ impl Standing {
         match event {
             Event::Life { prompt, .. } if prompt.is_some() => self.work(),
             Event::Messages { messages } => self.messages(messages),
-            Event::Answer { content, usage, cut } => {
+            Event::Answer { content, usage, cut, .. } => {
                 self.pay(*usage);
                 self.answer(content, *cut);
             }
-            Event::Compacted { usage, .. } => self.pay(*usage),
+            Event::Compacted { usage, .. } | Event::Paid { usage } => self.pay(*usage),
             Event::Result { tool_use_id, .. } => {
                 self.calls.retain(|call| call.id != *tool_use_id);
                 self.at = if self.calls.is_empty() { At::Turn { results: true } } else { At::Call };

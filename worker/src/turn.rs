@@ -16,7 +16,7 @@ use crate::tools::{Call, Outcome, team};
 use crate::transcript::TranscriptError;
 
 impl Session {
-    /// Asks the model. A call that is dropped leaves nothing behind.
+    /// Asks the model. A call that is dropped leaves nothing behind but what it cost.
     pub(crate) async fn think(&mut self) -> Result<(), TranscriptError> {
         self.desk.state.thinking();
         if self.model.is_full() {
@@ -26,7 +26,10 @@ impl Session {
         if model.streams() {
             live.begin();
         }
-        match desk.attend(model.answer(&mut |heard| live.hear(heard))).await {
+        let budget = desk.state.tokens_left();
+        let came = desk.attend(model.answer(budget, &mut |heard| live.hear(heard))).await;
+        self.pay()?;
+        match came {
             Ok(Ok(answer)) => self.answered(answer)?,
             // It is cut, and the model is asked again.
             Ok(Err(ModelError::TooLong(_))) if self.model.is_full() => self.desk.state.dropped(),
@@ -36,8 +39,22 @@ impl Session {
         Ok(())
     }
 
+    /// Records what was paid for an answer that does not come.
+    fn pay(&mut self) -> Result<(), TranscriptError> {
+        let usage = self.model.take_unrecorded();
+        if !usage.is_nothing() {
+            self.record(&Entry::Paid { usage })?;
+            self.desk.state.paid(usage);
+        }
+        Ok(())
+    }
+
     /// Ends the work that no answer can be had for.
     fn failed(&mut self, error: &ModelError) {
+        // That the budget is spent is told as it is told between two answers.
+        if matches!(error, ModelError::Spent) {
+            return self.desk.state.dropped();
+        }
         let told = format!("{error} (hint: {})", error.hint());
         tracing::error!("no answer: {told}");
         self.closing = told;
@@ -46,7 +63,10 @@ impl Session {
 
     /// Puts a summary in the place of the beginning of the conversation.
     async fn compact(&mut self) -> Result<(), TranscriptError> {
-        match self.desk.attend(self.model.compact()).await {
+        let budget = self.desk.state.tokens_left();
+        let came = self.desk.attend(self.model.compact(budget)).await;
+        self.pay()?;
+        match came {
             Ok(Ok(Compaction { summary, kept, usage })) => {
                 self.record(&Entry::Compacted { summary, kept, usage })?;
                 self.desk.state.paid(usage);
@@ -61,7 +81,7 @@ impl Session {
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
     fn answered(&mut self, answer: ModelAnswer) -> Result<(), TranscriptError> {
-        let ModelAnswer { mut content, usage, cut } = answer;
+        let ModelAnswer { mut content, usage, cut, length } = answer;
         for block in &mut content {
             if let Block::ToolUse { name, message_id, request_id, .. } = block
                 && self.kit.has_ids(name)
@@ -72,7 +92,7 @@ impl Session {
         }
         self.closing = closing(&content, cut);
         self.calls = calls_of(&content);
-        self.record(&Entry::Answer { content, usage, cut })?;
+        self.record(&Entry::Answer { content, usage, cut, length })?;
         self.desk.state.paid(usage);
         if !self.calls.is_empty() {
             self.transcript.sync()?;

@@ -78,6 +78,17 @@ fn a_lock_on_what_holds_a_place_makes_nobody_wait() {
     }
 }
 
+/// What a reader sees of a placeholder it can lock, and keep locked when no keeper holds it any more.
+#[test]
+fn a_lock_that_outlives_the_command_keeps_nobody_from_the_next() {
+    let Some(team) = With::All.team(&[]) else { return };
+    std::fs::create_dir(team.root().join("team.toml")).unwrap();
+    let locked = std::fs::File::open(team.root().join("team.toml")).unwrap();
+    locked.try_lock().unwrap();
+    assert_eq!(works(&team, &["echo on"]), ["on"]);
+    attack(&team, &["echo x > team.toml && echo BROKEN", "rmdir team.toml && echo BROKEN"]);
+}
+
 #[test]
 fn two_teams_beside_one_file_of_settings_hold_its_place_together() {
     for with in [With::All, With::Bubblewrap] {
@@ -118,12 +129,24 @@ fn what_one_command_makes_is_not_the_users_for_another() {
         team.until("the second to run", || team.root().join("second").exists());
         team.write("first", "");
         team.write("last", "");
-        team.until("it to be removed", || !common.exists());
+        team.until("it to be put aside", || !common.exists());
+        assert!(common.with_file_name("commondir.put-aside-by-teamd").exists(), "{with:?}");
         // The user's own stays, and is not written.
         team.write(".git/commondir", "mine\n");
         attack(&team, &["echo ../evil > .git/commondir && echo BROKEN", "rm .git/commondir && echo BROKEN"]);
         assert_eq!(std::fs::read_to_string(&common).unwrap(), "mine\n", "{with:?}");
     }
+}
+
+#[test]
+fn what_is_put_aside_is_told() {
+    let Some(team) = With::All.team(&[]) else { return };
+    std::fs::create_dir_all(team.root().join(".git/hooks")).unwrap();
+    // The folder of the notes may be deleted at any time.
+    std::fs::remove_dir_all(team.path("run")).unwrap();
+    let said = works(&team, &["echo ../evil > .git/commondir; echo done"]);
+    assert!(said[0].starts_with("done\n[commondir was made while this command ran"), "{said:?}");
+    assert!(team.file("log/alice.log").contains("it is commondir.put-aside-by-teamd now"));
 }
 
 #[test]

@@ -55,8 +55,14 @@ fn what_ends_other_processes_ends_a_keeper() {
 
 #[test]
 fn a_report_is_one_line_that_can_be_read_back() {
-    let report = Report { code: None, signal: Some(9), because: Because::TimedOut, error: None };
+    let report = Report {
+        code: None,
+        signal: Some(9),
+        because: Because::TimedOut,
+        error: None,
+        notes: vec!["made".to_owned()],
+    };
     let line = serde_json::to_string(&report).unwrap();
-    assert_eq!(line, r#"{"code":null,"signal":9,"because":"timed_out"}"#);
+    assert_eq!(line, r#"{"code":null,"signal":9,"because":"timed_out","notes":["made"]}"#);
     assert_eq!(serde_json::from_str::<Report>(&line).unwrap(), report);
 }

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
-use teamd_shared::transcript::{Block, Event, Usage};
+use teamd_shared::transcript::{Block, Event};
 
 use super::delivery;
 use super::prompt::{Part, Role, Turn, excerpt};
@@ -80,9 +80,6 @@ struct Measure {
 /// Bytes for which a token is reckoned where no service has counted: fewer than most texts have.
 pub(super) const BYTES_PER_TOKEN: u64 = 3;
 
-/// Bytes that a token has at least, over a long text.
-const LEAST_BYTES_PER_TOKEN: u64 = 2;
-
 impl Conversation {
     /// Begins the conversation of a member.
     pub(crate) fn new(owner: Name) -> Self {
@@ -117,7 +114,10 @@ impl Conversation {
                 self.gist.asked = Some((request_id.to_string(), reason.clone()));
                 self.say(delivery::ask(request_id.as_str(), reason));
             }
-            Event::Answer { content, usage, .. } => self.answer(content, *usage),
+            Event::Answer { content, usage, length, .. } => {
+                let paid = usage.input().saturating_add(usage.output_tokens);
+                self.answer(content, length.unwrap_or(paid));
+            }
             Event::Result { tool_use_id, content, is_error } => self.result(tool_use_id, content, *is_error),
             Event::Compacted { summary, kept, .. } => self.cut(summary, *kept),
             // The life gave its work up.
@@ -132,7 +132,7 @@ impl Conversation {
                     self.say(INTERRUPTED.to_owned());
                 }
             }
-            Event::Rejected { .. } | Event::Restarted { .. } => {}
+            Event::Rejected { .. } | Event::Restarted { .. } | Event::Paid { .. } => {}
         }
     }
 
@@ -158,9 +158,7 @@ impl Conversation {
         let Measure { counted, since } = self.measure;
         // What a service has counted holds that already.
         let uncounted = if counted == 0 { since.saturating_add(fixed) } else { since };
-        // What it has counted more than once, for an answer that came in pieces, is no longer for that.
-        let most = self.turns.iter().map(weight).sum::<u64>().saturating_add(fixed) / LEAST_BYTES_PER_TOKEN;
-        counted.min(most).saturating_add(uncounted / BYTES_PER_TOKEN)
+        counted.saturating_add(uncounted / BYTES_PER_TOKEN)
     }
 
     fn messages(&mut self, messages: &[Value]) {
@@ -195,7 +193,8 @@ impl Conversation {
         }
     }
 
-    fn answer(&mut self, content: &[Block], usage: Usage) {
+    /// The model answers; `counted`: how many tokens its service says that there are now, or none.
+    fn answer(&mut self, content: &[Block], counted: u64) {
         self.answer_open_calls();
         let mut parts = Vec::new();
         let mut open = Vec::new();
@@ -215,9 +214,8 @@ impl Conversation {
             }
         }
         self.note_plan(content);
-        let total = usage.input().saturating_add(usage.output_tokens);
-        self.measure = if total > 0 {
-            Measure { counted: total, since: 0 }
+        self.measure = if counted > 0 {
+            Measure { counted, since: 0 }
         } else {
             let bytes = parts.iter().map(size_of).sum::<u64>();
             Measure { since: self.measure.since + bytes, ..self.measure }

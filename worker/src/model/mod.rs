@@ -2,7 +2,8 @@
 //!
 //! A model is a function of the transcript: it is told every entry of the conversation in order, live and again
 //! after a restart, and is then asked for the next answer. It must never run a tool, read an inbox or write a
-//! file, and asking it changes nothing: only what was recorded counts.
+//! file, and asking it changes nothing: only what was recorded counts. But what a call cost that came to nothing is
+//! kept until it is recorded, too.
 
 mod compaction;
 mod conversation;
@@ -31,6 +32,8 @@ pub(crate) struct Answer {
     pub(crate) usage: Usage,
     /// Why it ended, if not of its own accord.
     pub(crate) cut: Option<Cut>,
+    /// How many tokens the conversation has with it, if that is not the sum of what it cost.
+    pub(crate) length: Option<u64>,
 }
 
 /// Why there is no answer. Fits behind "error: ".
@@ -42,6 +45,9 @@ pub(crate) enum ModelError {
     /// The conversation does not fit into the window of the model any more.
     #[error("the conversation is too long for the model: {0}")]
     TooLong(String),
+    /// The budget was spent before the answer had ended.
+    #[error("the limit of tokens was reached before the answer had ended")]
+    Spent,
     /// Its service cannot be used, or did not answer.
     #[error(transparent)]
     Trouble(Trouble),
@@ -63,6 +69,7 @@ impl ModelError {
         match self {
             Self::Unknown(unknown) => unknown.hint().to_owned(),
             Self::TooLong(_) => "give the work to a teammate that begins afresh".to_owned(),
+            Self::Spent => "raise `--max-tokens`".to_owned(),
             Self::Trouble(trouble) => trouble.hint(),
             Self::Failed(_) => "send the message again, later".to_owned(),
         }
@@ -128,31 +135,44 @@ impl Model {
         }
     }
 
-    /// Makes what takes the place of the beginning of a conversation that is full.
-    ///
-    /// # Errors
-    /// [`ModelError`] if the service cannot be asked now: then nothing is to be cut.
-    pub(crate) async fn compact(&mut self) -> Result<Compaction, ModelError> {
+    /// Takes out what the calls have cost that came to nothing: since it was taken out last, in tokens.
+    pub(crate) fn take_unrecorded(&mut self) -> Usage {
         match self {
-            Self::Script(_) => Err(ModelError::Failed("this model never has too much to read".to_owned())),
-            Self::Remote(remote) => remote.compact().await,
+            Self::Script(_) => Usage::default(),
+            Self::Remote(remote) => remote.take_unrecorded(),
         }
     }
 
-    /// Answers the conversation so far; `heard` is told each piece of text as it comes.
+    /// Makes what takes the place of the beginning of a conversation that is full. `budget`: as for [`Model::answer`].
+    ///
+    /// # Errors
+    /// [`ModelError`] if the service cannot be asked now: then nothing is to be cut.
+    pub(crate) async fn compact(&mut self, budget: Option<u64>) -> Result<Compaction, ModelError> {
+        match self {
+            Self::Script(_) => Err(ModelError::Failed("this model never has too much to read".to_owned())),
+            Self::Remote(remote) => remote.compact(budget).await,
+        }
+    }
+
+    /// Answers the conversation so far; `heard` is told each piece of text as it comes. `budget`: how many tokens may be
+    /// spent, as [`Usage::billed`] counts them; once they are, an answer that is not whole is not gone on with.
     ///
     /// It does not change what the model knows: the answer counts once it is recorded and observed. So a call
-    /// that is dropped halfway leaves nothing behind.
+    /// that fails or is dropped halfway leaves nothing behind but what it cost ([`Model::take_unrecorded`]).
     ///
     /// # Errors
     /// [`ModelError`] if there is no answer to be had.
-    pub(crate) async fn answer(&mut self, heard: &mut dyn FnMut(Heard<'_>)) -> Result<Answer, ModelError> {
+    pub(crate) async fn answer(
+        &mut self,
+        budget: Option<u64>,
+        heard: &mut dyn FnMut(Heard<'_>),
+    ) -> Result<Answer, ModelError> {
         match self {
             Self::Script(script) => match script.failure() {
                 Some(why) => Err(ModelError::Failed(why)),
                 None => Ok(script.answer()),
             },
-            Self::Remote(remote) => remote.answer(heard).await,
+            Self::Remote(remote) => remote.answer(budget, heard).await,
         }
     }
 }

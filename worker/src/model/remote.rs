@@ -72,12 +72,21 @@ impl Remote {
         self.room.is_full(self.conversation.tokens(self.fixed))
     }
 
+    /// Takes out what calls have cost that came to nothing.
+    pub(crate) fn take_unrecorded(&mut self) -> Usage {
+        self.service.take_unrecorded()
+    }
+
     /// Asks the service.
-    pub(crate) async fn answer(&mut self, heard: &mut dyn FnMut(Heard<'_>)) -> Result<Answer, ModelError> {
+    pub(crate) async fn answer(
+        &mut self,
+        budget: Option<u64>,
+        heard: &mut dyn FnMut(Heard<'_>),
+    ) -> Result<Answer, ModelError> {
         let Persona { system, tools, .. } = &self.persona;
         let turns = self.conversation.turns();
         let prompt = Prompt { system, tools, turns: &turns, max_output: None };
-        let answer = self.service.ask(&prompt, heard).await;
+        let answer = self.service.ask(&prompt, budget, heard).await;
         if let Err(ModelError::TooLong(_)) = answer {
             self.room.refused();
         }
@@ -89,16 +98,17 @@ impl Remote {
     ///
     /// # Errors
     /// [`ModelError`] if the service cannot be asked now, for reasons that have nothing to do with the conversation.
-    pub(crate) async fn compact(&mut self) -> Result<Compaction, ModelError> {
+    pub(crate) async fn compact(&mut self, budget: Option<u64>) -> Result<Compaction, ModelError> {
         let turns = self.conversation.turns().into_owned();
         let mut answer = match self.room.was_refused() {
-            false => self.summarise(&compaction::question(&turns)).await,
+            false => self.summarise(&compaction::question(&turns), budget).await,
             true => Err(ModelError::TooLong(String::new())),
         };
         if let Err(ModelError::TooLong(_)) = answer {
-            answer = self.summarise(&compaction::short_question(&turns, self.room.window())).await;
+            let question = compaction::short_question(&turns, self.room.window());
+            answer = self.summarise(&question, budget).await;
         }
-        let (written, usage) = match answer {
+        let (written, mut usage) = match answer {
             Ok(answer) => (text_of(&answer.content), answer.usage),
             Err(error) if error.is_about_the_request() => {
                 tracing::warn!("no summary could be had: {error}");
@@ -106,17 +116,19 @@ impl Remote {
             }
             Err(error) => return Err(error),
         };
+        // What a first attempt cost that came to nothing is part of it.
+        usage += self.service.take_unrecorded();
         let kept = self.room.kept(&self.conversation);
         let summary = compaction::compose(&self.conversation, &written, kept, self.room.for_summary());
         Ok(Compaction { summary, kept, usage })
     }
 
     /// With the same instructions and tools as ever: what stands before is in the service's cache.
-    async fn summarise(&mut self, turns: &[Turn]) -> Result<Answer, ModelError> {
+    async fn summarise(&mut self, turns: &[Turn], budget: Option<u64>) -> Result<Answer, ModelError> {
         let Persona { system, tools, .. } = &self.persona;
         let max_output = Some(MAX_SUMMARY.min(self.room.window() / 8));
         let prompt = Prompt { system, tools, turns, max_output };
-        self.service.ask(&prompt, &mut |_| {}).await
+        self.service.ask(&prompt, budget, &mut |_| {}).await
     }
 }
 

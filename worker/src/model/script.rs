@@ -80,7 +80,10 @@ impl Script {
             }
             Event::Idle { idle_reason, .. } => self.end_work(*idle_reason == IdleReason::Available),
             Event::Left { .. } => self.end_work(false),
-            Event::Rejected { .. } | Event::Restarted { .. } | Event::Compacted { .. } => {}
+            Event::Rejected { .. }
+            | Event::Restarted { .. }
+            | Event::Compacted { .. }
+            | Event::Paid { .. } => {}
         }
     }
 
@@ -96,7 +99,7 @@ impl Script {
         } else {
             Block::Text { text: self.final_text() }
         };
-        Answer { content: vec![content], usage: Usage::default(), cut: None }
+        Answer { content: vec![content], usage: Usage::default(), cut: None, length: None }
     }
 
     /// Returns why there is no answer, if the model is to fail next. What ends the work clears it.

@@ -29,7 +29,7 @@ fn answer(calls: &[&str]) -> Event {
     };
     let mut content = vec![Block::Text { text: "so be it".to_owned() }];
     content.extend(calls.iter().enumerate().map(call));
-    Event::Answer { content, usage: Usage::default(), cut: None }
+    Event::Answer { content, usage: Usage::default(), cut: None, length: None }
 }
 
 fn result(id: &str) -> Event {
@@ -93,6 +93,18 @@ fn a_piece_of_work_keeps_its_count_of_turns_across_lives() {
     assert_eq!(standing(&events).turns, 2);
     let more = [&events[..], &[idle(), messages(&["message"])]].concat();
     assert_eq!(standing(&more).turns, 0);
+}
+
+#[test]
+fn what_an_answer_cost_that_did_not_come_counts_and_the_work_stands_as_before() {
+    let usage = Usage { input_tokens: 7, cache_read_input_tokens: 100, ..Usage::default() };
+    let before = [life(Some("go")), answer(&["bash"]), result("0")];
+    let after = [&before[..], &[Event::Paid { usage }, next_life()]].concat();
+    let (before, after) = (standing(&before), standing(&after));
+    assert_eq!((&after.at, after.turns), (&before.at, before.turns));
+    assert_eq!((after.spent, after.usage.cache_read_input_tokens), (before.spent + 7, 100));
+    let next = standing(&[life(Some("go")), Event::Paid { usage }, idle(), messages(&["message"])]);
+    assert_eq!((next.spent, next.usage), (0, usage), "a budget is that of a piece of work");
 }
 
 #[test]
@@ -165,7 +177,7 @@ fn the_lead_agent_asks_again_what_the_daemon_takes_for_the_same() {
             message_id: None,
             request_id: None,
         }];
-        let event = Event::Answer { content: calls, usage: Usage::default(), cut: None };
+        let event = Event::Answer { content: calls, usage: Usage::default(), cut: None, length: None };
         Standing::of(&Name::lead(), &[Entry { at: 1.0, inbox: Position::START, event }]).interrupted().len()
     };
     for (tool, results) in [

@@ -2,8 +2,8 @@
 //!
 //! Commands run side by side, and what one has made must not be taken for the user's when another begins. So the first
 //! keeper notes that the file is absent, in a file of the team directory that no command reaches, and all who come while
-//! it runs read that. Each holds a shared lock on the note; the last one removes the file, and clears the note. A killed
-//! keeper leaves its note: so the next one knows whose the file is.
+//! it runs read that. Each holds a shared lock on the note; the last one puts the file aside, and clears the note. A killed
+//! keeper leaves its note: so the next one, in the same boot, knows whose the file is.
 
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
@@ -13,14 +13,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::fcntl::OFlag;
-use rustix::fs::{AtFlags, fstat, statat, unlinkat};
+use rustix::fs::{AtFlags, fstat, renameat, statat};
 use rustix::io::Errno;
+use teamd_shared::process::boot_id;
 
 use super::placeholder::{in_own_folder, open_folder};
 
-/// A file that was not there. Removed when the last one who knows that is dropped.
+/// What is added to the name of a file that was put aside.
+const ASIDE: &str = ".put-aside-by-teamd";
+
+/// A file that was not there. Put aside when the last one who knows that is dropped.
 #[derive(Debug)]
-pub(crate) struct Absent(Note);
+pub(crate) struct Absent(Option<Note>);
 
 /// What is known of a file. To drop it does nothing.
 #[derive(Debug)]
@@ -28,8 +32,9 @@ struct Note {
     /// The directory that would hold the file: another one may be at its path in the end.
     folder: OwnedFd,
     name: OsString,
-    /// Not empty: the file is absent, or made by a command.
+    /// Holds the id of this boot: the file is absent, or made by a command.
     note: File,
+    boot_id: String,
 }
 
 impl Absent {
@@ -45,18 +50,29 @@ impl Absent {
             match noted.note.try_lock() {
                 Ok(()) if noted.is_absent()? => {}
                 Ok(()) if noted.is_there()? => return Ok(None),
-                Ok(()) => noted.note.write_all(b"absent\n")?,
+                Ok(()) => noted.write()?,
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(error),
             }
             // Only keepers lock it, and alone only as long as it takes to look, or to remove one file.
             noted.note.lock_shared()?;
             if noted.is_absent()? {
-                return Ok(Some(Self(noted)));
+                return Ok(Some(Self(Some(noted))));
             }
             // The last of the others has just cleared it.
             noted.note.unlock()?;
         }
+    }
+
+    /// Ends it. Returns what the user is to be told, if something is.
+    pub(crate) fn give_up(&mut self) -> Option<String> {
+        let mut noted = self.0.take()?;
+        // The shared lock is given up first: of two that end together, one is then the last.
+        noted.note.try_lock().ok()?;
+        let aside = noted.put_aside();
+        // Who cannot clear it leaves it as a killed one would.
+        let cleared = noted.clear().map_err(|error| format!("cannot clear a note: {error}"));
+        aside.or(cleared.err())
     }
 }
 
@@ -72,12 +88,24 @@ impl Note {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let note = options.custom_flags(OFlag::O_NOFOLLOW.bits()).open(note)?;
-        Ok(Some(Self { folder, name: name.to_owned(), note }))
+        Ok(Some(Self { folder, name: name.to_owned(), note, boot_id: boot_id()? }))
     }
 
     fn is_absent(&mut self) -> io::Result<bool> {
+        let mut text = String::new();
         self.note.rewind()?;
-        Ok(self.note.read(&mut [0])? > 0)
+        self.note.read_to_string(&mut text)?;
+        Ok(text == self.boot_id)
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        self.clear()?;
+        self.note.write_all(self.boot_id.as_bytes())
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.note.set_len(0)?;
+        self.note.rewind()
     }
 
     fn is_there(&self) -> io::Result<bool> {
@@ -88,29 +116,27 @@ impl Note {
         }
     }
 
-    fn remove(&self) {
-        match in_own_folder(&self.folder, || unlinkat(&self.folder, &self.name, AtFlags::empty())) {
-            Ok(()) => tracing::warn!(
-                "a command made {}, which programs of the user believe: removed",
-                self.name.display()
-            ),
-            // A directory of that name is believed by nobody.
-            Err(Errno::NOENT | Errno::ISDIR) => {}
-            Err(errno) => tracing::warn!("cannot remove {}: {errno}", self.name.display()),
+    /// Gives the file another name, by which nobody believes it. Returns what is to be told.
+    fn put_aside(&self) -> Option<String> {
+        let mut aside = self.name.clone();
+        aside.push(ASIDE);
+        let rename = || renameat(&self.folder, &self.name, &self.folder, &aside);
+        let (name, aside) = (self.name.display(), aside.display());
+        match in_own_folder(&self.folder, rename) {
+            Ok(()) => Some(format!(
+                "{name} was made while this command ran, and `git` would take its settings and hooks from where it says: it is {aside} now"
+            )),
+            Err(Errno::NOENT) => None,
+            Err(errno) => Some(format!(
+                "{name} was made while this command ran, and cannot be put aside ({errno}): `git` takes its settings and hooks from where it says"
+            )),
         }
     }
 }
 
 impl Drop for Absent {
     fn drop(&mut self) {
-        // The shared lock is given up first: of two that end together, one is then the last.
-        if self.0.note.try_lock().is_err() {
-            return;
-        }
-        self.0.remove();
-        if let Err(error) = self.0.note.set_len(0) {
-            tracing::warn!("cannot clear the note about {}: {error}", self.0.name.display());
-        }
+        drop(self.give_up());
     }
 }
 
@@ -143,33 +169,51 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_while_commands_run_is_removed_by_the_last_one_however_they_came() {
+    fn what_is_made_while_commands_run_is_put_aside_by_the_last_one_however_they_came() {
         let (_scratch, file, notes) = scratch();
-        let first = Absent::note(&file, &notes).unwrap().unwrap();
+        let mut first = Absent::note(&file, &notes).unwrap().unwrap();
         make(&file);
-        let second = Absent::note(&file, &notes).unwrap().unwrap();
-        drop(first);
-        drop(second);
-        assert!(!file.exists());
+        let mut second = Absent::note(&file, &notes).unwrap().unwrap();
+        assert_eq!(first.give_up(), None);
+        assert!(file.exists());
+        assert!(second.give_up().unwrap().contains("commondir.put-aside-by-teamd now"));
+        assert!(!file.exists() && file.with_file_name("commondir.put-aside-by-teamd").exists());
         // The user's, from now on.
         make(&file);
         assert!(Absent::note(&file, &notes).unwrap().is_none() && file.exists());
+        drop((first, second));
+        assert!(file.exists(), "nobody ends twice");
+    }
+
+    /// A keeper that is killed: all it had is closed, and nothing else happens.
+    fn kill(mut killed: Absent) {
+        drop(killed.0.take());
     }
 
     #[test]
-    fn what_the_command_of_a_killed_keeper_made_is_removed_by_the_next() {
+    fn what_the_command_of_a_killed_keeper_made_is_put_aside_by_the_next() {
         let (_scratch, file, notes) = scratch();
-        let killed = Absent::note(&file, &notes).unwrap().unwrap();
+        kill(Absent::note(&file, &notes).unwrap().unwrap());
         make(&file);
-        std::mem::forget(killed);
-        // The kernel has closed what the killed one had: here its lock is still held.
-        let next = Absent::note(&file, &notes).unwrap().unwrap();
-        next.0.remove();
+        drop(Absent::note(&file, &notes).unwrap().unwrap());
         assert!(!file.exists());
     }
 
     #[test]
-    fn a_directory_that_a_command_has_closed_is_opened_to_remove_it() {
+    fn what_an_earlier_boot_knew_counts_for_nothing() {
+        let (_scratch, file, notes) = scratch();
+        kill(Absent::note(&file, &notes).unwrap().unwrap());
+        for note in std::fs::read_dir(&notes).unwrap() {
+            let note = note.unwrap().path();
+            File::create(note).unwrap().write_all(b"another boot").unwrap();
+        }
+        make(&file);
+        assert!(Absent::note(&file, &notes).unwrap().is_none());
+        assert!(file.exists());
+    }
+
+    #[test]
+    fn a_directory_that_a_command_has_closed_is_opened_to_put_it_aside() {
         let (_scratch, file, notes) = scratch();
         let noted = Absent::note(&file, &notes).unwrap().unwrap();
         make(&file);

@@ -24,7 +24,12 @@ pub(super) fn command(policy: &Policy) -> io::Result<Command> {
     let mut command = Command::new(program);
     // What is mounted is what the policy means, and not what a tool has put a link to since.
     let is_itself = |path: &Path| path.canonicalize().is_ok_and(|real| real == path);
-    command.args(arguments(policy, Path::exists, is_itself, |path| {
+    // What cannot be looked at may be there all the same: then `bwrap` says so, and nothing runs.
+    let exists = |path: &Path| {
+        let missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+        path.symlink_metadata().err().is_none_or(|error| !missing.contains(&error.kind()))
+    };
+    command.args(arguments(policy, exists, is_itself, |path| {
         path.symlink_metadata().is_ok_and(|it| it.is_dir())
     }));
     command.arg("--").arg(format!("/proc/self/fd/{}", own.as_raw_fd()));

@@ -5,9 +5,10 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::fs::{FileType, OFlags, Stat, fstat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use teamd_shared::place;
 
 /// A directory, by its path and by what the kernel knows it by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,8 +61,7 @@ impl Known {
 
 /// Opens what stands at a path without links, but neither reads nor writes it.
 pub(super) fn open_itself(path: &Path) -> rustix::io::Result<(OwnedFd, Stat)> {
-    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let fd = openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+    let fd = place::open_itself(path, OFlags::PATH)?;
     let stat = fstat(&fd)?;
     Ok((fd, stat))
 }

@@ -85,14 +85,18 @@ pub(crate) fn prepare(policy: &Policy) -> io::Result<()> {
     }
 }
 
-/// The place of something protected that is not there. Given up when it is dropped.
-#[derive(Debug)]
-#[expect(dead_code, reason = "they are held, not looked at")]
-pub(crate) enum Place {
-    /// By a placeholder that stands there.
-    Held(Placeholder),
-    /// By removing what stands there afterwards.
-    Absent(Absent),
+/// The places of what is protected and not there. Given up when it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    held: Vec<Placeholder>,
+    absent: Vec<Absent>,
+}
+
+impl Places {
+    /// Gives them up. Returns what the user is to be told.
+    pub(crate) fn give_up(mut self) -> Vec<String> {
+        self.absent.iter_mut().filter_map(Absent::give_up).collect()
+    }
 }
 
 /// Holds the places of what is protected and not there, as long as what is returned lives: a file that commands the
@@ -100,8 +104,8 @@ pub(crate) enum Place {
 ///
 /// # Errors
 /// The system's error.
-pub(crate) fn hold_places(policy: &Policy) -> io::Result<Vec<Place>> {
-    let mut places = Vec::new();
+pub(crate) fn hold_places(policy: &Policy) -> io::Result<Places> {
+    let mut places = Places::default();
     if policy.layers.namespaces == Namespaces::None {
         return Ok(places);
     }
@@ -109,10 +113,10 @@ pub(crate) fn hold_places(policy: &Policy) -> io::Result<Vec<Place>> {
         match guard {
             Guard::IfThere | Guard::IfFile => {}
             Guard::Placeholder => {
-                places.extend(Placeholder::hold(path)?.map(Place::Held));
+                places.held.extend(Placeholder::hold(path)?);
             }
             Guard::MadeEmpty => placeholder::make_empty(path)?,
-            Guard::NeverMade => places.extend(Absent::note(path, &policy.notes)?.map(Place::Absent)),
+            Guard::NeverMade => places.absent.extend(Absent::note(path, &policy.notes)?),
         }
     }
     Ok(places)

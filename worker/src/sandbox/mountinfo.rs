@@ -32,7 +32,7 @@ pub(crate) fn mounts() -> io::Result<Vec<Mount>> {
 /// Returns the other paths at which the same lies: what is mounted in two places has two paths.
 pub(crate) fn aliases(path: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
     // The last one covers those before it.
-    let over = mounts.iter().rev().filter(|mount| path.starts_with(&mount.at));
+    let over = mounts.iter().filter(|mount| path.starts_with(&mount.at));
     let Some(mount) = over.max_by_key(|mount| mount.at.components().count()) else { return Vec::new() };
     let Ok(rest) = path.strip_prefix(&mount.at) else { return Vec::new() };
     let inside = mount.root.join(rest);
@@ -116,6 +116,8 @@ mod tests {
             "4 1 8:2 /u/web/.team /team rw - ext4 /dev/b rw",
             "5 1 8:2 /other /other rw - ext4 /dev/b rw",
             "6 1 8:1 / /host rw - ext4 /dev/a rw",
+            "7 1 8:3 / /covered rw - ext4 /dev/c rw",
+            "8 7 8:1 /under /covered rw - ext4 /dev/a rw",
         ];
         let mounts: Vec<_> = lines.iter().filter_map(|line| parse(line.as_bytes())).collect();
         let of = |path: &str| aliases(Path::new(path), &mounts);
@@ -123,5 +125,6 @@ mod tests {
         assert_eq!(of("/workspaces/web/.team"), [Path::new("/home/u/web/.team"), Path::new("/team")]);
         assert_eq!(of("/etc"), [Path::new("/host/etc")]);
         assert!(of("/other/x").contains(&"/home/other/x".into()));
+        assert_eq!(of("/covered/x"), [Path::new("/under/x"), Path::new("/host/under/x")]);
     }
 }

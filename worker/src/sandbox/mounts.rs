@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{Mode, OFlags, open, symlink};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, open, statat, symlink};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
@@ -108,8 +108,11 @@ fn mount_descriptor(from: &OwnedFd, at: &Path) -> Done {
 
 /// Covers a directory with an empty one, and anything else with a file without content.
 fn hide(path: &Path, null: Option<&OwnedFd>) -> Done {
-    let Ok(found) = path.metadata() else { return Ok(()) };
-    if !found.is_dir() {
+    let found = match statat(CWD, path, AtFlags::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+        other => other.map_err(cannot("hide", path))?,
+    };
+    if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
         return null.map_or(Ok(()), |null| mount_descriptor(null, path));
     }
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;

@@ -5,7 +5,8 @@
 //! it holds a shared `flock` on it, and the last one removes it: to remove it earlier would take it from under the
 //! sandboxes of the others, of this team or another one. What a killed keeper left, the next one takes over and removes.
 //!
-//! A command could lock that directory, too; but while its keeper holds it, only in the same way, and not longer.
+//! A command that can read it can lock it, too. While a keeper holds it, only as the keepers do, and so it stays for
+//! longer; afterwards alone, and so the next keeper puts another directory in its place.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, chmod, flock, fstat, mkdirat, openat2, statat,
-    unlinkat,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, chmod, flock, fstat, mkdirat, openat2,
+    renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -73,11 +74,11 @@ pub(crate) struct Placeholder {
 }
 
 impl Placeholder {
-    /// Holds a place where nothing is, or another keeper's placeholder; none where a file is: that can be mounted.
+    /// Holds a place where nothing is, or another keeper's placeholder; none where a file is: that can be mounted, and
+    /// none where this user may not make it, as a command may not either.
     ///
     /// # Errors
-    /// The system's error, that a link is there (nothing keeps it from being replaced), or that somebody holds the lock
-    /// who does not go on.
+    /// The system's error, or that a link is there: nothing keeps it from being replaced.
     #[expect(
         clippy::disallowed_methods,
         reason = "to wait for the lock in the kernel would be to wait for ever"
@@ -85,21 +86,13 @@ impl Placeholder {
     pub(crate) fn hold(path: &Path) -> io::Result<Option<Self>> {
         for _ in 0..TRIES {
             let folder = match open_directory(path) {
-                Err(Errno::NOENT) => {
-                    match mkdirat(CWD, path, Mode::RWXU) {
-                        Err(Errno::EXIST) | Ok(()) => {}
-                        Err(errno) => return Err(errno.into()),
-                    }
-                    continue;
-                }
+                Err(Errno::NOENT) => match mkdirat(CWD, path, Mode::RWXU) {
+                    Err(Errno::EXIST) | Ok(()) => continue,
+                    Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => return Ok(None),
+                    Err(errno) => return Err(errno.into()),
+                },
                 Err(Errno::NOTDIR) => return Ok(None),
-                Err(Errno::LOOP) => {
-                    let why = format!(
-                        "{} is a symbolic link, or lies behind one, and a command could replace it: put the file itself there",
-                        path.display()
-                    );
-                    return Err(io::Error::other(why));
-                }
+                Err(Errno::LOOP) => return Err(is_a_link(path)),
                 other => other?,
             };
             match flock(&folder, FlockOperation::NonBlockingLockShared) {
@@ -110,10 +103,31 @@ impl Placeholder {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        let why =
-            format!("{} is locked by a process that does not go on: `fuser {0}` names it", path.display());
-        Err(io::Error::new(io::ErrorKind::TimedOut, why))
+        Self::replace(path).map(Some)
     }
+
+    /// Puts a directory that is held already in the place of one that somebody has locked alone, and does not give up: no
+    /// keeper has that one, since none could share the lock.
+    fn replace(path: &Path) -> io::Result<Self> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}", uuid::Uuid::new_v4().simple()));
+        let folder = mkdirat(CWD, &name, Mode::RWXU).and_then(|()| open_directory(Path::new(&name)))?;
+        flock(&folder, FlockOperation::NonBlockingLockShared)?;
+        match renameat(CWD, &name, CWD, path) {
+            Ok(()) => Ok(Self { path: path.to_owned(), folder }),
+            Err(errno) => {
+                unlinkat(CWD, &name, AtFlags::REMOVEDIR)?;
+                Err(errno.into())
+            }
+        }
+    }
+}
+
+fn is_a_link(path: &Path) -> io::Error {
+    io::Error::other(format!(
+        "{} is a symbolic link, or lies behind one, and a command could replace it: put the file itself there",
+        path.display()
+    ))
 }
 
 fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
@@ -129,13 +143,14 @@ fn is_at(folder: &OwnedFd, path: &Path) -> bool {
 impl Drop for Placeholder {
     fn drop(&mut self) {
         // It is given up first: of two that end together, one is then the last.
-        if flock(&self.folder, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return;
-        }
-        // Only an empty directory can be removed like this.
-        match unlinkat(CWD, &self.path, AtFlags::REMOVEDIR) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => tracing::warn!("cannot remove {}: {errno}", self.path.display()),
+        let last = flock(&self.folder, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if last && is_at(&self.folder, &self.path) {
+            // Only an empty directory can be removed like this. Where it cannot be, it stays, and the next one takes it over.
+            let remove = || unlinkat(CWD, &self.path, AtFlags::REMOVEDIR);
+            let _stays = match self.path.parent().map(open_folder) {
+                Some(Ok(above)) => in_own_folder(&above, remove),
+                _ => remove(),
+            };
         }
     }
 }
@@ -197,6 +212,26 @@ mod tests {
         std::os::unix::fs::symlink(scratch.path().join("elsewhere"), &path).unwrap();
         let refused = Placeholder::hold(&path).unwrap_err().to_string();
         assert!(refused.contains("put the file itself there"), "{refused}");
+    }
+
+    #[test]
+    fn a_command_that_locks_it_keeps_no_keeper_from_its_work() {
+        let (_scratch, path) = place();
+        let first = Placeholder::hold(&path).unwrap().unwrap();
+        // While alice's command runs, one that may only read locks what it sees; afterwards, alone.
+        let command = File::open(&path).unwrap();
+        command.try_lock_shared().unwrap();
+        drop(first);
+        assert!(path.exists(), "it stays as long as the command wants");
+        command.try_lock().unwrap();
+        let next = Placeholder::hold(&path).unwrap().unwrap();
+        let beside = Placeholder::hold(&path).unwrap().unwrap();
+        drop(next);
+        assert!(path.exists());
+        drop(beside);
+        assert!(!path.exists());
+        let left: Vec<_> = std::fs::read_dir(path.parent().unwrap()).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
     }
 
     #[test]

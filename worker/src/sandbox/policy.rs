@@ -15,7 +15,7 @@ const GIT_SETTINGS: [(&str, Guard); 5] = [
     // An empty directory is no hook.
     (".git/hooks", Guard::MadeEmpty),
     (".git/config", Guard::IfThere),
-    (".git/config.worktree", Guard::NeverMade),
+    (".git/config.worktree", Guard::IfThere),
     // It says where hooks and settings are, if they are not there (`gitrepository-layout(5)`).
     (".git/commondir", Guard::NeverMade),
 ];
@@ -223,7 +223,7 @@ mod tests {
             (GIT, Guard::IfFile),
             (".git/hooks", Guard::MadeEmpty),
             (".git/config", Guard::IfThere),
-            (".git/config.worktree", Guard::NeverMade),
+            (".git/config.worktree", Guard::IfThere),
             (".git/commondir", Guard::NeverMade),
         ];
         let expected =

@@ -1,15 +1,18 @@
 //! What nobody but the user reads: keys, and what tools keep of them. Where they are by custom, where variables say they
 //! are, and where links of the user lead from there.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use teamd_shared::environment::Environment;
+use teamd_shared::place::follow;
 
 use super::known::open_itself;
 
 /// Below a home directory.
-const IN_A_HOME: [&str; 37] = [
+const IN_A_HOME: [&str; 38] = [
     ".ssh",
     ".gnupg",
     ".aws",
@@ -31,6 +34,7 @@ const IN_A_HOME: [&str; 37] = [
     ".gradle/gradle.properties",
     ".m2/settings.xml",
     ".terraform.d/credentials.tfrc.json",
+    ".terraformrc",
     ".claude/.credentials.json",
     ".claude.json",
     ".codex/auth.json",
@@ -50,7 +54,7 @@ const IN_A_HOME: [&str; 37] = [
 ];
 
 /// Where a variable says, and what it is there: nothing, or a name in that directory.
-const BY_VARIABLE: [(&str, &str); 19] = [
+const BY_VARIABLE: [(&str, &str); 24] = [
     ("AWS_CONFIG_FILE", ""),
     ("AWS_SHARED_CREDENTIALS_FILE", ""),
     ("AZURE_CONFIG_DIR", ""),
@@ -60,12 +64,17 @@ const BY_VARIABLE: [(&str, &str); 19] = [
     ("DOCKER_CONFIG", "config.json"),
     ("GH_CONFIG_DIR", ""),
     ("GNUPGHOME", ""),
+    ("GOOGLE_APPLICATION_CREDENTIALS", ""),
     ("HF_HOME", "token"),
     ("KUBECONFIG", ""),
     ("NETRC", ""),
     ("NPM_CONFIG_USERCONFIG", ""),
+    ("npm_config_userconfig", ""),
     ("PASSWORD_STORE_DIR", ""),
     ("PGPASSFILE", ""),
+    ("PIP_CONFIG_FILE", ""),
+    ("REGISTRY_AUTH_FILE", ""),
+    ("TF_CLI_CONFIG_FILE", ""),
     ("XDG_CONFIG_HOME", "gh"),
     ("XDG_CONFIG_HOME", "gcloud"),
     ("XDG_CONFIG_HOME", "git/credentials"),
@@ -104,7 +113,9 @@ pub(crate) fn known(needed: &Needed<'_>, environment: &Environment) -> Vec<PathB
         paths
     });
     // What lies in the workspace by the user's own word is for those who work there.
-    let named = named.filter(|path| path.is_absolute() && !path.starts_with(needed.workspace));
+    let of_the_work =
+        |path: &Path| path.starts_with(needed.workspace) && !needed.is_above_a_home(needed.workspace);
+    let named = named.filter(|path| path.is_absolute() && !of_the_work(path));
     let mut all: Vec<_> = in_homes.chain(named).chain(OF_THE_MACHINE.iter().map(PathBuf::from)).collect();
     all.retain(|path| !needed.is_above(path));
     all.sort();
@@ -112,35 +123,78 @@ pub(crate) fn known(needed: &Needed<'_>, environment: &Environment) -> Vec<PathB
     all
 }
 
-/// Returns where those lie that are there: at their own path, or where a link leads.
-pub(crate) fn present(known: &[PathBuf], needed: &Needed<'_>) -> Vec<PathBuf> {
-    let mut present: Vec<_> = known
-        .iter()
-        .filter_map(|path| match open_itself(path) {
-            Ok(_) => Some(path.clone()),
-            Err(Errno::LOOP) => needed.led_to(path),
-            Err(_) => None,
-        })
-        .collect();
+/// Returns where those lie that are there: at their own path, or where a link leads. Of what cannot be looked at, the
+/// directory that is closed: a command could have closed it, and could open it again.
+///
+/// # Errors
+/// What the model is told, if that directory is needed.
+pub(crate) fn present(known: &[PathBuf], needed: &Needed<'_>) -> Result<Vec<PathBuf>, String> {
+    let mut present = Vec::new();
+    for path in known {
+        present.extend(needed.lies(path)?);
+    }
     present.sort();
     present.dedup();
-    present
+    Ok(present)
 }
 
 impl Needed<'_> {
-    /// Returns where a path leads, unless only a link that a command could have made leads there: it would take from all
+    fn lies(&self, path: &Path) -> Result<Option<PathBuf>, String> {
+        match open_itself(path) {
+            Ok(_) => Ok(Some(path.to_owned())),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(Errno::LOOP) => self.led_to(path),
+            Err(errno) => self.closed_above(path, errno),
+        }
+    }
+
+    /// Returns where a link leads, unless a command could have made it and may not write there: it would take from all
     /// teammates what they need.
-    fn led_to(&self, path: &Path) -> Option<PathBuf> {
-        let real = path.canonicalize().ok().filter(|real| !self.is_above(real))?;
-        let in_a_home = self.homes.iter().any(|home| real.starts_with(home));
-        let could_be_made =
-            path.starts_with(self.workspace) || self.writable.iter().any(|above| path.starts_with(above));
-        (in_a_home || !could_be_made).then_some(real)
+    fn led_to(&self, path: &Path) -> Result<Option<PathBuf>, String> {
+        let mut by_a_command = false;
+        let real = follow(path, |link| {
+            by_a_command |= self.is_writable(link);
+            Ok::<_, io::Error>(())
+        });
+        match real {
+            Ok(real) if self.is_above(&real) || by_a_command && !self.is_writable(&real) => Ok(None),
+            Ok(real) => match open_itself(&real) {
+                Ok(_) => Ok(Some(real)),
+                // It was changed just now: another link is none of the user's.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+                Err(errno) => self.closed_above(&real, errno),
+            },
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+                errno => self.closed_above(path, errno.unwrap_or(Errno::IO)),
+            },
+        }
+    }
+
+    /// Returns the closest directory above that is there; none if it is another user's, which no command opens.
+    fn closed_above(&self, path: &Path, errno: Errno) -> Result<Option<PathBuf>, String> {
+        let closed = path.ancestors().skip(1).find_map(|above| Some((above, open_itself(above).ok()?.1)));
+        match closed {
+            Some((_, stat)) if stat.st_uid != geteuid().as_raw() => Ok(None),
+            Some((above, _)) if !self.is_above(above) => Ok(Some(above.to_owned())),
+            _ => Err(format!(
+                "not run: it cannot be seen whether {} is there, which is secret: {errno}",
+                path.display()
+            )),
+        }
+    }
+
+    fn is_writable(&self, path: &Path) -> bool {
+        path.starts_with(self.workspace) || self.writable.iter().any(|above| path.starts_with(above))
     }
 
     /// Tells whether something that is needed lies there, or below.
     fn is_above(&self, path: &Path) -> bool {
-        self.homes.iter().any(|home| home.starts_with(path)) || self.workspace.starts_with(path)
+        self.is_above_a_home(path) || self.workspace.starts_with(path)
+    }
+
+    fn is_above_a_home(&self, path: &Path) -> bool {
+        self.homes.iter().any(|home| home.starts_with(path))
     }
 }
 
@@ -162,7 +216,7 @@ mod tests {
     fn found(root: &Path, workspace: &str) -> Vec<String> {
         let (homes, workspace) = ([root.join("home")], root.join(workspace));
         let needed = needed(&homes, &workspace);
-        near(present(&known(&needed, &Environment::default()), &needed), root)
+        near(present(&known(&needed, &Environment::default()), &needed).unwrap(), root)
     }
 
     fn scratch() -> (tempfile::TempDir, PathBuf) {
@@ -184,6 +238,20 @@ mod tests {
         assert_eq!(found(&root, "home/dot"), expected);
         // Where commands write the home directory, they could have made the link out of it.
         assert_eq!(found(&root, "home"), expected[..2]);
+        // Nor does the next link on the way lead out, if it lies where they write.
+        symlink(root.join("system"), root.join("home/dot/config/rclone")).unwrap();
+        assert_eq!(found(&root, "home/dot"), expected);
+        assert_eq!(found(&root, "work").len(), 3);
+    }
+
+    #[test]
+    fn a_directory_that_a_command_has_closed_is_hidden_as_a_whole() {
+        let (_scratch, root) = scratch();
+        let homes = [root.join("home")];
+        let needed = needed(&homes, &root);
+        let closed = |path: &str| needed.closed_above(&root.join(path), Errno::ACCESS);
+        assert_eq!(closed("home/dot/missing/x"), Ok(Some(root.join("home/dot"))));
+        assert!(closed("home/.ssh").unwrap_err().contains("which is secret"));
     }
 
     #[test]
@@ -208,7 +276,9 @@ mod tests {
         ] {
             environment.set(name, value);
         }
-        let known = near(known(&needed(&[], &root.join("work")), &environment), &root);
+        let homes = [root.join("home")];
+        let known = near(known(&needed(&homes, &root.join("work")), &environment), &root);
+        let known: Vec<_> = known.iter().filter(|path| !path.starts_with("home/")).collect();
         assert_eq!(known, ["a", "b", "cargo/credentials", "cargo/credentials.toml"]);
     }
 }

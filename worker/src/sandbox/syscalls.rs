@@ -55,7 +55,7 @@ const REFUSED: [libc::c_long; 38] = [
 
 /// System calls that are refused where a command shares the queues and memory of the machine (`sysvipc(7)`,
 /// `mq_overview(7)`): what is made there outlives it, and what others have made can be taken away.
-const REFUSED_IF_SHARED: [libc::c_long; 12] = [
+const REFUSED_IF_SHARED: [libc::c_long; 13] = [
     libc::SYS_shmget,
     libc::SYS_shmat,
     libc::SYS_shmctl,
@@ -65,6 +65,7 @@ const REFUSED_IF_SHARED: [libc::c_long; 12] = [
     libc::SYS_semctl,
     libc::SYS_msgget,
     libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
     libc::SYS_msgctl,
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
@@ -81,6 +82,10 @@ const OF_A_PROCESS: [(libc::c_long, u8); 7] = [
     (libc::SYS_setpriority, 1),
     (libc::SYS_ioprio_set, 1),
 ];
+
+/// Those of them that can be asked to mean all processes of a user, with the first argument that asks for that:
+/// `PRIO_USER` (`setpriority(2)`) and `IOPRIO_WHO_USER` (`ioprio_set(2)`).
+const OF_A_USER: [(libc::c_long, u64); 2] = [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)];
 
 /// The flags of `clone(2)` and `unshare(2)` that make a namespace: in one of its own, a command has capabilities.
 const NEW_NAMESPACE: [libc::c_int; 8] = [
@@ -147,7 +152,10 @@ fn refusing(network: bool, shared: bool) -> Result<BpfProgram, seccompiler::Erro
     for (call, argument) in
         OF_A_PROCESS.into_iter().filter(|(call, _)| shared || *call == libc::SYS_prlimit64)
     {
-        rules.insert(call, vec![rule(argument, SeccompCmpOp::Ne, 0)?]);
+        let all = OF_A_USER.into_iter().filter(|(known, _)| *known == call);
+        let all = all.map(|(_, user)| rule(0, SeccompCmpOp::Eq, user));
+        let other = rule(argument, SeccompCmpOp::Ne, 0);
+        rules.insert(call, all.chain([other]).collect::<Result<_, _>>()?);
     }
     if shared {
         rules.extend(REFUSED_IF_SHARED.map(|call| (call, Vec::new())));

@@ -238,6 +238,11 @@ impl State {
         self.limits
     }
 
+    /// Returns how many tokens this piece of work may still cost, if there is a limit.
+    pub(crate) fn tokens_left(&self) -> Option<u64> {
+        self.limits.tokens.map(|most| most.saturating_sub(self.spent))
+    }
+
     /// The life ends now, but for the background commands.
     pub(crate) fn leaving(&mut self) {
         self.leaving = true;

@@ -139,6 +139,13 @@ impl Foreground {
     }
 
     fn outcome(&mut self, ended: Ended) -> Outcome {
+        let notes = tell_notes(&ended);
+        let mut outcome = self.outcome_by_itself(ended);
+        notes.iter().for_each(|note| outcome.content.push_str(&format!("\n[{note}]")));
+        outcome
+    }
+
+    fn outcome_by_itself(&mut self, ended: Ended) -> Outcome {
         let end = match (ended, self.cancelled.take()) {
             (Ended::Reported(Report { error: Some(error), .. }), _) => Some(error),
             (Ended::Reported(report @ Report { because: Because::Exited, .. }), _) => how_it_exited(&report),
@@ -161,6 +168,13 @@ impl Foreground {
     fn timed_out(&self) -> String {
         format!("timed out after {} s; everything it had started was ended", self.timeout.as_secs_f64())
     }
+}
+
+/// Writes what the user is to be told into the log, and returns it.
+fn tell_notes(ended: &Ended) -> Vec<String> {
+    let Ended::Reported(Report { notes, .. }) = ended else { return Vec::new() };
+    notes.iter().for_each(|note| tracing::warn!("after a command: {note}"));
+    notes.clone()
 }
 
 /// Returns what is to be said of an end by itself, unless it was a good one.
@@ -329,15 +343,21 @@ impl Log {
 
 /// Waits for the end of a command, and ends it when it is told to, or when nobody could tell it any more.
 async fn watch(mut kept: Kept, told: oneshot::Receiver<()>) {
-    tokio::select! {
-        ended = kept.ended() => return tracing::debug!("a command in the background ended: {ended:?}"),
-        _ = told => kept.end(),
-    }
-    if timeout_at(Instant::now() + PATIENCE, kept.ended()).await.is_err() {
-        tracing::warn!("a keeper did not end its command in {} s", PATIENCE.as_secs());
-        kept.kill();
-        kept.ended().await;
-    }
+    let ended = tokio::select! {
+        ended = kept.ended() => ended,
+        _ = told => {
+            kept.end();
+            if let Ok(ended) = timeout_at(Instant::now() + PATIENCE, kept.ended()).await {
+                ended
+            } else {
+                tracing::warn!("a keeper did not end its command in {} s", PATIENCE.as_secs());
+                kept.kill();
+                kept.ended().await
+            }
+        }
+    };
+    tell_notes(&ended);
+    tracing::debug!("a command in the background ended: {ended:?}");
 }
 
 #[cfg(test)]

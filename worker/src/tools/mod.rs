@@ -125,6 +125,7 @@ pub(crate) struct Toolbox {
     confinement: Confinement,
     workspace: Workspace,
     background: Background,
+    team_dir: Arc<TeamDir>,
     /// What the model is told with its first command.
     untold: Option<String>,
     /// Removed when the life ends, after the commands have ended: it stands last.
@@ -146,8 +147,7 @@ impl Toolbox {
         let places =
             sandbox::Surroundings::find(real, &config.team_dir, writable, temp.path(), &config.environment);
         let places = places.map_err(ToolboxError::Surroundings)?;
-        let secrets = places.secrets.iter().cloned().chain(places.present_secrets()).collect();
-        let workspace = workspace.without(secrets);
+        let workspace = workspace.without(places.secrets.clone());
         let surroundings = Surroundings {
             workspace: config.workspace,
             environment: config.environment,
@@ -160,7 +160,8 @@ impl Toolbox {
             sandbox: config.sandbox,
             confinement: config.confinement,
             workspace,
-            background: Background::new(config.team_dir, config.name),
+            background: Background::new(Arc::clone(&config.team_dir), config.name),
+            team_dir: config.team_dir,
             _temp: temp,
         })
     }
@@ -168,7 +169,8 @@ impl Toolbox {
     /// Says what a command may do now.
     fn policy(&self, gate: Gate) -> Result<Option<Policy>, String> {
         let Confinement { layers, weak } = self.confinement;
-        let mut policy = Policy::of(&self.sandbox, gate, &self.places, self.places.present_secrets(), layers);
+        let secrets = self.places.present_secrets()?;
+        let mut policy = Policy::of(&self.sandbox, gate, &self.places, secrets, layers);
         if let Some(policy) = &mut policy {
             // It stands on two command lines: what is not there need not.
             policy.pinned.retain(|path| path.symlink_metadata().is_ok());
@@ -228,6 +230,10 @@ impl Toolbox {
         gate: Gate,
     ) -> Result<Running, String> {
         let policy = self.policy(gate)?;
+        if policy.is_some() {
+            // Keepers note there what must not be made. It may be deleted at any time.
+            self.team_dir.open_folder("run").map_err(|error| error.to_string())?;
+        }
         let job = kept::Job { command, timeout, policy: policy.as_ref() };
         let state = match background {
             true => State::Done(self.background.start(&self.surroundings, &self.places.temp, job)?),

@@ -39,7 +39,7 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
         Event::Asked { request_id, reason } => {
             under(&format!("{time}asked to leave ({request_id}): "), reason)
         }
-        Event::Answer { content, usage, cut } => {
+        Event::Answer { content, usage, cut, .. } => {
             let why = match cut {
                 Some(Cut::Length) => "; cut: it grew too long",
                 Some(Cut::Refusal) => "; cut: the model refused",
@@ -49,6 +49,11 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
             let tokens = paint(DIM, format_args!("({read} + {wrote} tokens{why})"));
             let blocks: Vec<String> = content.iter().map(block).collect();
             format!("{time}{} {tokens}\n{}", paint(BOLD, "answer"), blocks.join("\n")).trim_end().to_owned()
+        }
+        Event::Paid { usage } => {
+            let (read, wrote) = (usage.input(), usage.output_tokens);
+            let tokens = paint(DIM, format_args!("({read} + {wrote} tokens)"));
+            format!("{time}{} {tokens}", paint(BOLD, "no answer"))
         }
         Event::Compacted { summary, .. } => {
             under(&format!("{time}{} ", paint(BOLD, "what came before, in short:")), summary)

@@ -188,6 +188,8 @@ impl View {
                 pieces.extend(new.map(|value| Piece::Aside(brief::taken_in(value))));
             }
             Event::Answer { content, cut, .. } => self.answer(content, *cut, pieces),
+            // What it came to is told by what follows.
+            Event::Paid { .. } => {}
             Event::Result { tool_use_id, content, is_error } => {
                 self.proposals.retain(|proposal| proposal.call != *tool_use_id);
                 let line = brief::result(content);

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use teamd_shared::id::RequestId;
 use teamd_shared::message::IdleReason;
+use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
 use super::*;
@@ -36,7 +37,7 @@ fn text(text: &str) -> Block {
 }
 
 fn answers(content: Vec<Block>) -> Event {
-    Event::Answer { content, usage: Usage::default(), cut: None }
+    Event::Answer { content, usage: Usage::default(), cut: None, length: None }
 }
 
 fn result(id: &str, content: &str, is_error: bool) -> Event {
@@ -223,7 +224,7 @@ fn the_length_is_what_the_service_counted_and_what_came_since() {
     assert!((1000..1010).contains(&before), "{before}");
     let usage =
         Usage { input_tokens: 500, cache_read_input_tokens: 9000, output_tokens: 100, ..Usage::default() };
-    conversation.observe(&Event::Answer { content: vec![call("1", "bash")], usage, cut: None });
+    conversation.observe(&Event::Answer { content: vec![call("1", "bash")], usage, cut: None, length: None });
     assert_eq!(conversation.tokens(30_000), 9600);
     conversation.observe(&result("1", &"x".repeat(300), false));
     assert_eq!(conversation.tokens(30_000), 9700);
@@ -233,8 +234,18 @@ fn the_length_is_what_the_service_counted_and_what_came_since() {
 fn a_conversation_that_was_read_several_times_for_one_answer_is_no_longer_for_that() {
     let mut conversation = begun();
     let usage = Usage { input_tokens: 100_000, output_tokens: 100, ..Usage::default() };
-    conversation.observe(&Event::Answer { content: vec![text("found")], usage, cut: None });
-    assert!((15_000..15_100).contains(&conversation.tokens(30_000)), "{}", conversation.tokens(30_000));
+    let content = vec![text("found")];
+    conversation.observe(&Event::Answer { content, usage, cut: None, length: Some(12_000) });
+    assert_eq!(conversation.tokens(30_000), 12_000);
+}
+
+#[test]
+fn the_count_of_the_service_holds_however_few_bytes_a_token_has() {
+    let mut conversation = begun();
+    let usage = Usage { input_tokens: 90_000, output_tokens: 10, ..Usage::default() };
+    let content = vec![text(&"7f".repeat(30_000))];
+    conversation.observe(&Event::Answer { content, usage, cut: None, length: None });
+    assert_eq!(conversation.tokens(300), 90_010);
 }
 
 /// What can happen next to a worker.

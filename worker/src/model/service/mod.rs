@@ -41,7 +41,8 @@ use settings::Settings;
 pub(crate) use trouble::Trouble;
 use wire::{Piece, Wire};
 
-/// How long all attempts and pauses for one prompt may take together.
+/// How long all attempts and pauses for one prompt may take together, whatever number of pieces its answer comes in:
+/// who has waited longer is not asked again after a failure. An answer that comes has no limit.
 const GIVE_UP: Duration = Duration::from_secs(600);
 
 /// What a service needs of the world.
@@ -71,6 +72,8 @@ pub(crate) struct Service {
     http: Http,
     overload: Overload,
     window: u64,
+    /// What was paid for an answer that has not ended: also if it never will.
+    unrecorded: Usage,
 }
 
 impl Service {
@@ -87,7 +90,15 @@ impl Service {
             }
         };
         let overload = Overload::new(Arc::clone(access.dir), &settings.service(provider));
-        Self { provider, model, wire, http: Http::new(settings), overload, window }
+        Self {
+            provider,
+            model,
+            wire,
+            http: Http::new(settings),
+            overload,
+            window,
+            unrecorded: Usage::default(),
+        }
     }
 
     /// Returns how many tokens a prompt and its answer may have together.
@@ -100,19 +111,41 @@ impl Service {
         self.http.pauses().listen()
     }
 
-    /// Asks; `heard` is told each piece of text as it comes.
+    /// Takes out what was paid for answers that came to nothing, since it was taken out last.
+    pub(crate) fn take_unrecorded(&mut self) -> Usage {
+        std::mem::take(&mut self.unrecorded)
+    }
+
+    /// Asks; `heard` is told each piece of text as it comes. `budget`: how many tokens may be spent, with what
+    /// [`Service::take_unrecorded`] has not taken out, before an answer that is not whole is given up.
     ///
-    /// A call that is dropped halfway leaves nothing behind.
+    /// A call that fails or is dropped halfway leaves nothing behind but what it cost.
     ///
     /// # Errors
     /// [`ModelError`] if there is no answer to be had, also not by waiting and trying again.
     pub(crate) async fn ask(
         &mut self,
         prompt: &Prompt<'_>,
+        budget: Option<u64>,
         heard: &mut dyn FnMut(Heard<'_>),
     ) -> Result<Answer, ModelError> {
+        self.ask_since(Instant::now(), prompt, budget, heard).await
+    }
+
+    /// As [`Service::ask`], begun at that time.
+    async fn ask_since(
+        &mut self,
+        began: Instant,
+        prompt: &Prompt<'_>,
+        budget: Option<u64>,
+        heard: &mut dyn FnMut(Heard<'_>),
+    ) -> Result<Answer, ModelError> {
+        let owed = self.unrecorded;
         let mut pieces = Pieces::default();
         loop {
+            if budget.is_some_and(|budget| self.unrecorded.billed() >= budget) {
+                return Err(ModelError::Spent);
+            }
             let turns = pieces.turns(prompt.turns);
             let prompt = Prompt { turns: &turns, ..prompt.clone() };
             let before = pieces.text();
@@ -123,21 +156,25 @@ impl Service {
                     heard(Heard::Text(&before));
                 }
             };
-            let piece = self.next_piece(&prompt, &mut hear).await?;
+            let piece = self.next_piece(&prompt, began, &mut hear).await?;
+            self.unrecorded += piece.answer.usage;
             if let Some(answer) = pieces.add(piece)? {
+                // The answer says what it cost.
+                self.unrecorded = owed;
                 return Ok(answer);
             }
             tracing::info!("{}: paused its answer ({}); it goes on", self.name(), pieces.times());
         }
     }
 
+    /// Asks for the next piece of an answer; `began`: when its first was asked for.
     async fn next_piece(
         &mut self,
         prompt: &Prompt<'_>,
+        began: Instant,
         heard: &mut dyn FnMut(Heard<'_>),
     ) -> Result<Piece, ModelError> {
         let mut attempts = Attempts::begin();
-        let began = Instant::now();
         loop {
             self.wait_for_the_others(&mut attempts, began).await?;
             let mut said = false;

@@ -33,8 +33,12 @@ impl Pieces {
         self.usage += answer.usage;
         // With a call in it, it goes on behind the result.
         if !paused || self.content.iter().any(|block| matches!(block, Block::ToolUse { .. })) {
-            let Self { content, usage, .. } = std::mem::take(self);
-            return Ok(Some(Answer { content, usage, cut: answer.cut }));
+            let Self { content, usage, times } = std::mem::take(self);
+            // For each piece all of the conversation was read again, with the pieces before: only the last count is
+            // its length.
+            let last = answer.usage.input().saturating_add(answer.usage.output_tokens);
+            let length = (times > 0).then_some(last);
+            return Ok(Some(Answer { content, usage, cut: answer.cut, length }));
         }
         self.times += 1;
         if self.times > MOST {
@@ -78,7 +82,7 @@ mod tests {
 
     fn piece(content: Vec<Block>, paused: bool) -> Piece {
         let usage = Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() };
-        Piece { answer: Answer { content, usage, cut: None }, paused }
+        Piece { answer: Answer { content, usage, cut: None, length: None }, paused }
     }
 
     fn text(text: &str) -> Block {
@@ -106,6 +110,7 @@ mod tests {
         let whole = pieces.add(piece(vec![found.clone(), text("It is there.")], false)).unwrap().unwrap();
         assert_eq!(whole.content, [text("I look. "), search, found, text("It is there.")]);
         assert_eq!((whole.usage.input_tokens, whole.usage.output_tokens), (20, 2));
+        assert_eq!(whole.length, Some(11), "the last piece was counted with all that stands before it");
     }
 
     #[test]
@@ -120,7 +125,8 @@ mod tests {
         let input = json!({});
         let name = "bash".to_owned();
         let call = Block::ToolUse { id: "1".to_owned(), name, input, message_id: None, request_id: None };
-        assert!(Pieces::default().add(piece(vec![call], true)).unwrap().is_some());
+        let whole = Pieces::default().add(piece(vec![call], true)).unwrap().unwrap();
+        assert_eq!(whole.length, None, "what it cost says it");
     }
 
     #[test]

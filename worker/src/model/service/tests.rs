@@ -29,19 +29,35 @@ fn stream(events: &str) -> String {
 }
 
 fn service(url: &str) -> (tempfile::TempDir, Service) {
+    service_of("openai:fake", url)
+}
+
+fn service_of(model: &str, url: &str) -> (tempfile::TempDir, Service) {
     let scratch = tempfile::tempdir().unwrap();
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
     let environment = Environment {
-        variables: vec![(b"OPENAI_BASE_URL".to_vec(), url.as_bytes().to_vec())],
-        secrets: vec![(b"OPENAI_API_KEY".to_vec(), b"sk-secret".to_vec())],
+        variables: ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"]
+            .map(|name| (name.as_bytes().to_vec(), url.as_bytes().to_vec()))
+            .to_vec(),
+        secrets: ["OPENAI_API_KEY", "ANTHROPIC_API_KEY"]
+            .map(|name| (name.as_bytes().to_vec(), b"sk-secret".to_vec()))
+            .to_vec(),
         umask: 0o22,
     };
-    let spec = "openai:fake".parse().unwrap();
+    let spec = model.parse().unwrap();
     let service = Service::new(&spec, Access { dir: &dir, environment: &environment });
     (scratch, service)
 }
 
 fn ask(service: &mut Service) -> (Result<Answer, ModelError>, String) {
+    ask_since(service, Instant::now(), None)
+}
+
+fn ask_since(
+    service: &mut Service,
+    began: Instant,
+    budget: Option<u64>,
+) -> (Result<Answer, ModelError>, String) {
     let turns = [Turn { role: Role::User, parts: vec![Part::Text("hi".to_owned())] }];
     let prompt = Prompt { system: "", tools: &[], turns: &turns, max_output: None };
     let mut all = String::new();
@@ -50,7 +66,7 @@ fn ask(service: &mut Service) -> (Result<Answer, ModelError>, String) {
         Heard::Again => all.push('|'),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let answer = runtime.block_on(service.ask(&prompt, &mut heard));
+    let answer = runtime.block_on(service.ask_since(began, &prompt, budget, &mut heard));
     (answer, all)
 }
 
@@ -168,6 +184,69 @@ fn only_the_content_of_an_answer_counts_as_its_length() {
         format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "x".repeat(1 << 20));
     let told = told(&stream(&piece.repeat(17)));
     assert!(told.contains("stopped reading") && told.contains("16 MiB"), "{told}");
+}
+
+/// A piece of an answer of Anthropic's, which costs 10 + 3 tokens and 1000 from a cache.
+fn piece(stop: &str) -> String {
+    let usage = r#"{"input_tokens":10,"cache_read_input_tokens":1000,"output_tokens":3}"#;
+    let body =
+        format!(r#"{{"content":[{{"type":"text","text":"on "}}],"stop_reason":"{stop}","usage":{usage}}}"#);
+    format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n{body}")
+}
+
+fn fails(status: u16) -> String {
+    format!("HTTP/1.1 {status} No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+}
+
+/// A service of Anthropic's kind with these answers.
+fn pausing(answers: Vec<String>) -> (tempfile::TempDir, Service) {
+    service_of("anthropic:fake", &serve(answers))
+}
+
+#[test]
+fn what_pieces_cost_is_known_though_their_answer_fails() {
+    let (_scratch, mut service) = pausing(vec![piece("pause_turn"), piece("pause_turn"), fails(400)]);
+    assert!(matches!(ask(&mut service).0.unwrap_err(), ModelError::Trouble(_)));
+    let paid = service.take_unrecorded();
+    assert_eq!((paid.input_tokens, paid.cache_read_input_tokens, paid.output_tokens), (20, 2000, 6));
+    assert!(service.take_unrecorded().is_nothing());
+    let pauses = || vec![piece("pause_turn"); usize::try_from(pieces::MOST).unwrap() + 1];
+    let (_scratch, mut service) = pausing(pauses());
+    assert!(ask(&mut service).0.unwrap_err().to_string().contains("paused"));
+    assert_eq!(service.take_unrecorded().input_tokens, 110, "the last piece was paid, too");
+    let (_scratch, mut service) = pausing(vec![piece("pause_turn"), piece("end_turn")]);
+    let whole = ask(&mut service).0.unwrap();
+    assert_eq!((whole.usage.input_tokens, whole.length), (20, Some(1013)));
+    assert!(service.take_unrecorded().is_nothing(), "the answer says it");
+}
+
+#[test]
+fn an_answer_whose_budget_is_spent_is_not_gone_on_with_and_a_whole_one_is_never_given_up() {
+    for (budget, cost) in [(26, 26), (27, 39)] {
+        let (_scratch, mut service) = pausing(vec![piece("pause_turn"); 3]);
+        assert_eq!(ask_since(&mut service, Instant::now(), Some(budget)).0, Err(ModelError::Spent));
+        assert_eq!(service.take_unrecorded().billed(), cost);
+    }
+    let (_scratch, mut service) = pausing(vec![piece("end_turn")]);
+    assert!(ask_since(&mut service, Instant::now(), Some(1)).0.is_ok());
+}
+
+#[test]
+fn what_an_earlier_call_cost_stays_until_it_is_taken_out() {
+    let answers = vec![piece("pause_turn"), fails(400), piece("pause_turn"), piece("end_turn")];
+    let (_scratch, mut service) = pausing(answers);
+    assert!(ask(&mut service).0.is_err() && ask(&mut service).0.is_ok());
+    assert_eq!(service.take_unrecorded().billed(), 13);
+}
+
+#[test]
+fn all_pieces_of_an_answer_have_one_deadline() {
+    let answers = || vec![piece("pause_turn"), fails(500), piece("end_turn")];
+    let (_scratch, mut service) = pausing(answers());
+    assert!(ask(&mut service).0.is_ok());
+    let (_scratch, mut service) = pausing(answers());
+    let error = ask_since(&mut service, Instant::now() - GIVE_UP, None).0.unwrap_err();
+    assert!(error.to_string().contains("1 attempt failed"), "{error}");
 }
 
 #[test]

@@ -104,7 +104,7 @@ impl Reading for Stream {
         };
         let paused = self.stop.as_deref() == Some("pause_turn");
         let content = self.blocks.into_values().filter_map(Building::finish).collect();
-        Ok(Piece { answer: Answer { content, usage: self.usage, cut }, paused })
+        Ok(Piece { answer: Answer { content, usage: self.usage, cut, length: None }, paused })
     }
 }
 

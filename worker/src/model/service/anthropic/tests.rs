@@ -109,6 +109,7 @@ fn expected() -> Answer {
             cache_creation_input_tokens: 7,
         },
         cut: None,
+        length: None,
     }
 }
 

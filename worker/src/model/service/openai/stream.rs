@@ -92,7 +92,7 @@ impl Reading for Stream {
             content.push(Block::Text { text: self.text });
         }
         content.extend(self.calls.into_iter().map(Building::finish));
-        Ok(Piece { answer: Answer { content, usage: self.usage, cut }, paused: false })
+        Ok(Piece { answer: Answer { content, usage: self.usage, cut, length: None }, paused: false })
     }
 }
 

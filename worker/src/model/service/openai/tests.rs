@@ -65,6 +65,7 @@ fn expected() -> Answer {
             cache_creation_input_tokens: 0,
         },
         cut: None,
+        length: None,
     }
 }
 

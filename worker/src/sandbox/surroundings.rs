@@ -1,0 +1,101 @@
+//! Where things lie around the commands of one life, found out when it begins.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use teamd_shared::environment::Environment;
+use teamd_shared::team_dir::TeamDir;
+
+use super::Known;
+use super::mountinfo::{aliases, mounts};
+use super::secrets::{self, Needed};
+use super::writable::Writable;
+
+/// Where things lie. All paths are absolute and without links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Surroundings {
+    /// The directory that commands work in.
+    pub(crate) workspace: PathBuf,
+    /// The team directory.
+    pub(crate) team_dir: PathBuf,
+    /// Where it lies, too, if it is mounted elsewhere as well.
+    pub(crate) team_aliases: Vec<PathBuf>,
+    /// What that belongs to: the directory that holds it, or the link to it, by every path; the settings of the team lie
+    /// there.
+    pub(crate) homes_of_team: Vec<PathBuf>,
+    /// The directory that commands may always write, as long as the life lasts.
+    pub(crate) temp: PathBuf,
+    /// What is allowed by name to be written.
+    pub(crate) writable: Vec<PathBuf>,
+    /// What stood where something may be written when the life began.
+    pub(crate) known: Vec<Known>,
+    /// The home directories of the user: what the environment says, and what the system says.
+    pub(crate) homes: Vec<PathBuf>,
+    /// Where that is what nobody but the user reads, by every path, whether it is there or not.
+    pub(crate) secrets: Vec<PathBuf>,
+}
+
+impl Surroundings {
+    /// Finds out where things lie for commands that work in this directory, without links, and have this one for what is
+    /// temporary.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) fn find(
+        workspace: PathBuf,
+        team_dir: &TeamDir,
+        Writable { paths: writable, mut known, .. }: Writable,
+        temp: &Path,
+        environment: &Environment,
+    ) -> io::Result<Self> {
+        for path in [workspace.as_path(), temp] {
+            known.extend(Known::learn(path)?);
+        }
+        let homes = homes(environment);
+        let needed = Needed { homes: &homes, workspace: &workspace, writable: &writable };
+        let mut secrets = secrets::known(&needed, environment);
+        // A link that leads there now can be taken away by a command.
+        secrets.extend(secrets::present(&secrets, &needed).unwrap_or_default());
+        let mounts = mounts()?;
+        // What is hidden by one path could be read by another.
+        let by_every_path = |path: PathBuf| {
+            let aliases = aliases(&path, &mounts);
+            [path].into_iter().chain(aliases)
+        };
+        Ok(Self {
+            known,
+            team_dir: team_dir.root().to_owned(),
+            team_aliases: aliases(team_dir.root(), &mounts),
+            homes_of_team: by_every_path(home_of(team_dir)).collect(),
+            temp: temp.to_owned(),
+            secrets: secrets.into_iter().flat_map(by_every_path).collect(),
+            workspace,
+            writable,
+            homes,
+        })
+    }
+
+    /// Returns where those secrets lie now that are there.
+    ///
+    /// # Errors
+    /// What the model is told, if that cannot be seen.
+    pub(crate) fn present_secrets(&self) -> Result<Vec<PathBuf>, String> {
+        let Self { homes, workspace, writable, .. } = self;
+        secrets::present(&self.secrets, &Needed { homes, workspace, writable })
+    }
+}
+
+/// What the team belongs to, without links.
+fn home_of(team_dir: &TeamDir) -> PathBuf {
+    let named = team_dir.workspace();
+    named.canonicalize().unwrap_or(named)
+}
+
+/// The home of whoever asked for the teammate, and that of the user: secrets lie in both.
+fn homes(environment: &Environment) -> Vec<PathBuf> {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten();
+    let named = environment.path("HOME").into_iter().chain(user.map(|user| user.dir));
+    let mut homes: Vec<_> = named.filter_map(|home| home.canonicalize().ok()).collect();
+    homes.dedup();
+    homes
+}

@@ -75,9 +75,10 @@ impl Environment {
         found.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).filter(|value| !value.is_empty())
     }
 
-    /// Returns a variable as a path, whatever its bytes; none if it is not set, or set to nothing.
+    /// Returns a variable or a secret as a path, whatever its bytes; none if it is not set, or set to nothing.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
-        let (_, value) = self.variables.iter().find(|(known, _)| known == name.as_bytes())?;
+        let mut all = self.variables.iter().chain(&self.secrets);
+        let (_, value) = all.find(|(known, _)| known == name.as_bytes())?;
         (!value.is_empty()).then(|| OsStr::from_bytes(value).into())
     }
 

@@ -3,6 +3,7 @@
 //! Before the welcome nothing is done that anybody could notice, but for the lock that proves the life.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,6 +120,7 @@ impl Life {
             name: name.clone(),
             life_lock: self.transcript.life_lock()?,
             environment: welcome.environment.clone(),
+            territory: welcome.territory.iter().map(PathBuf::from).collect(),
             sandbox: welcome.sandbox.clone(),
             confinement,
         })?;

@@ -8,12 +8,11 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{Access, MemfdFlags, access, memfd_create};
 
 /// Where programs are looked for without a `PATH` (`execvp(3)`).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -97,7 +96,7 @@ impl Variables {
 }
 
 fn is_program(file: &Path) -> bool {
-    file.metadata().is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+    file.is_file() && access(file, Access::EXEC_OK).is_ok()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use teamd_shared::clock;
-use teamd_shared::control::{Done, Refusal, StopOutcome, ToWorker, Welcome};
+use teamd_shared::control::{Done, Refusal, StopOutcome, ToWorker};
 use teamd_shared::fs::AppendError;
 use teamd_shared::id::RandomIds;
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
@@ -29,7 +29,7 @@ use super::perform::Progress;
 use super::roster::RosterFile;
 use super::supervisor::{How, Supervisor};
 use super::waiters::Waiters;
-use super::word::word;
+use super::word::{welcome, word};
 
 /// How long events wait that could not be journaled, before they are tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
@@ -291,24 +291,7 @@ impl Dispatcher {
     }
 
     fn welcome(&mut self, life: &Life) {
-        let Some(state) = self.team.members.get(&life.name) else { return };
-        let Some(word) = word(&self.team, &self.live, &life.name) else { return };
-        let alive = self.live.of(life);
-        let member = &state.record;
-        let welcome = Welcome {
-            role: member.role.clone(),
-            model: member.model.clone(),
-            workspace: member.workspace.clone(),
-            instructions: member.instructions.clone(),
-            sandbox: member.sandbox.clone(),
-            limits: member.limits,
-            conversation: member.conversation,
-            begins_at: member.begins_at,
-            prompt: state.prompt.clone(),
-            watch: alive.is_some_and(|alive| alive.watches),
-            environment: alive.and_then(|alive| alive.environment.clone()).unwrap_or_default(),
-            word,
-        };
+        let Some(welcome) = welcome(&self.team, &self.live, life) else { return };
         self.connections.say(life, ToWorker::Welcome(Box::new(welcome)));
     }
 

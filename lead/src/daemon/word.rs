@@ -1,10 +1,11 @@
 //! The daemon's word to a worker: how things stand for it, composed from the state. Pure.
 
-use teamd_shared::control::{PlanVerdict, ShutdownWord, Word};
+use teamd_shared::control::{PlanVerdict, ShutdownWord, Welcome, Word};
 use teamd_shared::journal::Team;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request};
 
+use super::event::Life;
 use super::live::Live;
 
 /// Composes the word for a member; none if the roster does not know it.
@@ -47,4 +48,26 @@ pub(crate) fn verdict_of(request: &Request) -> PlanVerdict {
         status: request.status,
         feedback: request.reason.clone().unwrap_or_default(),
     }
+}
+
+/// Says what a life is to know when it begins, or when it comes back; none if nobody has that name.
+pub(crate) fn welcome(team: &Team, live: &Live, life: &Life) -> Option<Welcome> {
+    let state = team.members.get(&life.name)?;
+    let word = word(team, live, &life.name)?;
+    let (member, alive) = (&state.record, live.of(life));
+    Some(Welcome {
+        role: member.role.clone(),
+        model: member.model.clone(),
+        workspace: member.workspace.clone(),
+        instructions: member.instructions.clone(),
+        sandbox: member.sandbox.clone(),
+        limits: member.limits,
+        conversation: member.conversation,
+        begins_at: member.begins_at,
+        prompt: state.prompt.clone(),
+        watch: alive.is_some_and(|alive| alive.watches),
+        environment: alive.and_then(|alive| alive.environment.clone()).unwrap_or_default(),
+        territory: team.territory().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
+        word,
+    })
 }

@@ -423,6 +423,8 @@ pub struct Welcome {
     pub watch: bool,
     /// Environment, umask and keys.
     pub environment: Environment,
+    /// Where commands of the team may or once could write: a link there can be anybody's.
+    pub territory: Vec<String>,
     /// How things stand.
     pub word: Word,
 }

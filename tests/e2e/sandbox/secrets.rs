@@ -68,7 +68,11 @@ fn a_link_that_a_command_makes_takes_nothing_from_the_others() {
         works(&team, &["ln -s /usr ~/.vault-token; ln -s . ~/.pgpass; ln -s / ~/.my.cnf"]);
         assert_eq!(works(&team, &["echo on"]), ["on"], "{with:?}");
         team.teamctl(["spawn", "bob", "--workspace", "../home"]).ok();
-        assert_eq!(team.does("bob", "/bash echo on")[0]["content"], "on", "{with:?}");
+        // Nor from who works elsewhere.
+        team.teamctl(["spawn", "carol"]).ok();
+        for name in ["bob", "carol"] {
+            assert_eq!(team.does(name, "/bash echo on")[0]["content"], "on", "{name} {with:?}");
+        }
     }
 }
 
@@ -86,5 +90,9 @@ fn without_namespaces_nothing_runs_where_a_secret_could_be_written() {
         refused.starts_with("not run:") && refused.contains(".cargo/credentials.toml is secret"),
         "{refused}"
     );
-    attack(&team, &["cat ~/.cargo/credentials.toml && echo BROKEN", "cat ~/.ssh/id && echo BROKEN"]);
+    // Who writes neither, reads neither.
+    team.teamctl(["spawn", "carol"]).ok();
+    let said = team.does("carol", "/bash cat ~/.cargo/credentials.toml ~/.ssh/id && echo BROKEN");
+    assert_eq!(said[0]["is_error"], true, "{said:?}");
+    attack(&team, &["cat ~/.cargo/credentials.toml && echo BROKEN"]);
 }

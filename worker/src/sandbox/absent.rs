@@ -5,7 +5,7 @@
 //! it runs read that. Each holds a shared lock on the note; the last one puts the file aside, and clears the note. A killed
 //! keeper leaves its note: so the next one, in the same boot, knows whose the file is.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::fcntl::OFlag;
-use rustix::fs::{AtFlags, fstat, renameat, statat};
+use rustix::fs::{AtFlags, RenameFlags, fstat, renameat_with, statat};
 use rustix::io::Errno;
 use teamd_shared::process::boot_id;
 
@@ -69,10 +69,14 @@ impl Absent {
         let mut noted = self.0.take()?;
         // The shared lock is given up first: of two that end together, one is then the last.
         noted.note.try_lock().ok()?;
-        let aside = noted.put_aside();
-        // Who cannot clear it leaves it as a killed one would.
-        let cleared = noted.clear().map_err(|error| format!("cannot clear a note: {error}"));
-        aside.or(cleared.err())
+        let told = noted.put_aside();
+        if matches!(noted.is_there(), Ok(false)) {
+            // Who cannot clear it leaves it as a killed one would.
+            let cleared = noted.clear().map_err(|error| format!("cannot clear a note: {error}"));
+            return told.or(cleared.err());
+        }
+        // It is still whose it was.
+        told
     }
 }
 
@@ -118,11 +122,22 @@ impl Note {
 
     /// Gives the file another name, by which nobody believes it. Returns what is to be told.
     fn put_aside(&self) -> Option<String> {
+        if matches!(self.is_there(), Ok(false)) {
+            return None;
+        }
         let mut aside = self.name.clone();
         aside.push(ASIDE);
-        let rename = || renameat(&self.folder, &self.name, &self.folder, &aside);
+        let rename = |to: &OsStr| {
+            let rename = || renameat_with(&self.folder, &self.name, &self.folder, to, RenameFlags::NOREPLACE);
+            in_own_folder(&self.folder, rename)
+        };
+        let mut renamed = rename(&aside);
+        if renamed == Err(Errno::EXIST) {
+            aside.push(format!("-{}", uuid::Uuid::new_v4().simple()));
+            renamed = rename(&aside);
+        }
         let (name, aside) = (self.name.display(), aside.display());
-        match in_own_folder(&self.folder, rename) {
+        match renamed {
             Ok(()) => Some(format!(
                 "{name} was made while this command ran, and `git` would take its settings and hooks from where it says: it is {aside} now"
             )),
@@ -196,6 +211,16 @@ mod tests {
         kill(Absent::note(&file, &notes).unwrap().unwrap());
         make(&file);
         drop(Absent::note(&file, &notes).unwrap().unwrap());
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn what_stands_where_it_is_put_does_not_keep_it() {
+        let (_scratch, file, notes) = scratch();
+        let mut noted = Absent::note(&file, &notes).unwrap().unwrap();
+        std::fs::create_dir_all(file.with_file_name("commondir.put-aside-by-teamd/x")).unwrap();
+        make(&file);
+        assert!(noted.give_up().unwrap().contains("commondir.put-aside-by-teamd-"));
         assert!(!file.exists());
     }
 

@@ -8,8 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::io::FdFlags;
+use rustix::fs::FileType;
+use rustix::io::{Errno, FdFlags};
 
+use super::known::open_itself;
 use super::policy::{Guard, Policy};
 
 /// Returns `bwrap` with all it needs to start this binary in a sandbox; what that shall do is added behind.
@@ -22,9 +24,12 @@ pub(super) fn command(policy: &Policy) -> io::Result<Command> {
     rustix::io::fcntl_setfd(&own, FdFlags::empty())?;
     let program = program().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "bwrap is gone"))?;
     let mut command = Command::new(program);
-    // What is mounted is what the policy means, and not what a tool has put a link to since.
-    let is_itself = |path: &Path| path.canonicalize().is_ok_and(|real| real == path);
-    // What cannot be looked at may be there all the same: then `bwrap` says so, and nothing runs.
+    // What is mounted is what the policy means, and not what a tool has put a link to since. What cannot be looked at may
+    // be there all the same: then `bwrap` says so, and nothing runs.
+    let is_itself = |path: &Path| match open_itself(path) {
+        Ok((_, stat)) => FileType::from_raw_mode(stat.st_mode) != FileType::Symlink,
+        Err(errno) => !matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP),
+    };
     let exists = |path: &Path| {
         let missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
         path.symlink_metadata().err().is_none_or(|error| !missing.contains(&error.kind()))

@@ -18,7 +18,7 @@ use teamd_shared::process::{close_inherited, deny_tracing};
 use teamd_shared::sandbox::Namespaces;
 
 use super::policy::Policy;
-use super::{Verdict, files, identity, mounts, network, syscalls};
+use super::{Verdict, files, guarded, identity, mounts, network, syscalls};
 use crate::variables::Variables;
 
 /// Confines one command: the whole program behind the hidden subcommand.
@@ -82,6 +82,9 @@ fn enclose(policy: &Policy) -> Result<(), String> {
     for known in &policy.known {
         let at_tmp = parted && policy.private_tmp && known.path() == policy.temp;
         known.check(if at_tmp { Path::new("/tmp") } else { known.path() })?;
+    }
+    if parted {
+        guarded::check(policy)?;
     }
     rustix::thread::set_no_new_privs(true).map_err(|error| cannot("no_new_privs")(&error))?;
     identity::drop_capabilities().map_err(|error| cannot("capabilities")(&error))?;

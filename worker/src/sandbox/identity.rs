@@ -11,8 +11,13 @@ use rustix::thread::{
 };
 
 /// What the helper needs to build the sandbox. All of it is gone when `bash` begins.
-const NEEDED: [CapabilitySet; 3] =
-    [CapabilitySet::SYS_ADMIN, CapabilitySet::NET_ADMIN, CapabilitySet::SETPCAP];
+const NEEDED: [CapabilitySet; 4] = [
+    CapabilitySet::SYS_ADMIN,
+    CapabilitySet::NET_ADMIN,
+    CapabilitySet::SETPCAP,
+    // A command may have closed a directory, which another one opens again: what is in it is protected all the same.
+    CapabilitySet::DAC_READ_SEARCH,
+];
 
 /// Enters a user namespace in which the user keeps its number, and lets the next child be the first process of a pid
 /// namespace. That child has the capabilities to build its sandbox, within that user namespace only.

@@ -66,6 +66,11 @@ pub(super) fn open_itself(path: &Path) -> rustix::io::Result<(OwnedFd, Stat)> {
     Ok((fd, stat))
 }
 
+/// Tells whether it is a file.
+pub(super) fn is_file(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
 /// Returns a path by which the kernel finds what a descriptor stands for, whatever stands at its own path by now.
 pub(super) fn path_of(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())

@@ -12,6 +12,7 @@ mod absent;
 mod bubblewrap;
 pub(crate) mod confine;
 mod files;
+mod guarded;
 mod identity;
 mod known;
 mod mountinfo;
@@ -31,7 +32,7 @@ pub(crate) use known::Known;
 use placeholder::Placeholder;
 pub(crate) use policy::Policy;
 use policy::{Guard, Protected};
-pub(crate) use surroundings::Surroundings;
+pub(crate) use surroundings::{Origin, Surroundings};
 pub(crate) use temp::TempDir;
 
 use std::ffi::OsStr;

@@ -5,11 +5,14 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::mount::MountFlags;
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mount {
+    /// Its number.
+    id: u64,
     /// The file system, as the number of its device.
     device: Vec<u8>,
     /// What of that file system is mounted.
@@ -31,9 +34,19 @@ pub(crate) fn mounts() -> io::Result<Vec<Mount>> {
 
 /// Returns the other paths at which the same lies: what is mounted in two places has two paths.
 pub(crate) fn aliases(path: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
-    // The last one covers those before it.
-    let over = mounts.iter().filter(|mount| path.starts_with(&mount.at));
-    let Some(mount) = over.max_by_key(|mount| mount.at.components().count()) else { return Vec::new() };
+    // What is not there yet will lie where what is above it does.
+    let id = path.ancestors().find_map(mount_of);
+    id.map_or_else(Vec::new, |id| aliases_within(path, id, mounts))
+}
+
+/// Returns the number of the mount that a path leads to: several can stand at one path, or one above it cover another.
+fn mount_of(path: &Path) -> Option<u64> {
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+}
+
+fn aliases_within(path: &Path, id: u64, mounts: &[Mount]) -> Vec<PathBuf> {
+    let Some(mount) = mounts.iter().find(|mount| mount.id == id) else { return Vec::new() };
     let Ok(rest) = path.strip_prefix(&mount.at) else { return Vec::new() };
     let inside = mount.root.join(rest);
     let same = mounts.iter().filter(|other| other.device == mount.device);
@@ -46,10 +59,11 @@ fn join(at: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() { at.to_owned() } else { at.join(rest) }
 }
 
-/// Fields 3 to 6: device, root, where, options.
+/// Fields 1 and 3 to 6: number, device, root, where, options.
 fn parse(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|&byte| byte == b' ').skip(2);
-    let device = fields.next()?.to_vec();
+    let mut fields = line.split(|&byte| byte == b' ');
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let device = fields.nth(1)?.to_vec();
     let mut path = || Some(PathBuf::from(OsString::from_vec(unescape(fields.next()?))));
     let (root, at) = (path()?, path()?);
     let mut flags = MountFlags::empty();
@@ -64,7 +78,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
             _ => MountFlags::empty(),
         };
     }
-    Some(Mount { device, root, at, flags })
+    Some(Mount { id, device, root, at, flags })
 }
 
 /// Spaces, tabs, newlines and backslashes stand there as three octal digits.
@@ -120,11 +134,17 @@ mod tests {
             "8 7 8:1 /under /covered rw - ext4 /dev/a rw",
         ];
         let mounts: Vec<_> = lines.iter().filter_map(|line| parse(line.as_bytes())).collect();
-        let of = |path: &str| aliases(Path::new(path), &mounts);
-        assert_eq!(of("/home/u/web/.team"), [Path::new("/workspaces/web/.team"), Path::new("/team")]);
-        assert_eq!(of("/workspaces/web/.team"), [Path::new("/home/u/web/.team"), Path::new("/team")]);
-        assert_eq!(of("/etc"), [Path::new("/host/etc")]);
-        assert!(of("/other/x").contains(&"/home/other/x".into()));
-        assert_eq!(of("/covered/x"), [Path::new("/under/x"), Path::new("/host/under/x")]);
+        let of = |path: &str, id| aliases_within(Path::new(path), id, &mounts);
+        assert_eq!(of("/home/u/web/.team", 2), [Path::new("/workspaces/web/.team"), Path::new("/team")]);
+        assert_eq!(of("/workspaces/web/.team", 3), [Path::new("/home/u/web/.team"), Path::new("/team")]);
+        assert_eq!(of("/etc", 1), [Path::new("/host/etc")]);
+        assert!(of("/other/x", 5).contains(&"/home/other/x".into()));
+        assert_eq!(of("/covered/x", 8), [Path::new("/under/x"), Path::new("/host/under/x")]);
+    }
+
+    #[test]
+    fn the_mount_of_a_path_is_one_of_those_listed() {
+        let id = mount_of(Path::new("/proc/self")).unwrap();
+        assert!(mounts().unwrap().iter().any(|mount| mount.id == id && mount.at == Path::new("/proc")));
     }
 }

@@ -3,19 +3,20 @@
 //! Works on a mount namespace that nobody shares. Nothing here touches a file: what is protected is mounted on itself,
 //! so that it cannot be renamed or replaced, and what is hidden is covered.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, open, statat, symlink};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, open, statat, symlink};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
 };
 
-use super::known::{open_itself, path_of};
+use super::known::{self, open_itself, path_of};
 use super::mountinfo::mounts;
-use super::policy::{Guard, Policy};
+use super::policy::{Guard, Policy, Protected};
 
 /// The devices of a command: those that hold nothing of the machine.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -49,20 +50,15 @@ pub(super) fn build(policy: &Policy) -> Done {
     if policy.private_tmp {
         mount_bind(&policy.temp, "/tmp").map_err(cannot("mount", "/tmp"))?;
     }
-    let pinned = policy.pinned.iter().filter(|path| is_plain(path));
-    for path in policy.writable.iter().chain(pinned) {
-        // What is mounted is what the policy means, and not what a tool elsewhere has put a link to since.
-        let Ok((found, _)) = open_itself(path) else { continue };
-        let itself = path_of(&found);
-        mount_bind_recursive(&itself, &itself).map_err(cannot("mount", path))?;
+    for path in policy.writable.iter().chain(&policy.pinned) {
+        mount_on_itself(path, |_| true)?;
     }
-    let protected = policy.protected.iter().filter(|it| match it.guard {
-        Guard::IfFile => is_file(&it.path),
-        _ => is_plain(&it.path),
-    });
-    let protected: Vec<_> = protected.map(|it| &it.path).collect();
-    for &path in &protected {
-        mount_bind_recursive(path, path).map_err(cannot("mount", path))?;
+    let mut protected = Vec::new();
+    for Protected { path, guard } in &policy.protected {
+        let is_meant = |stat: &Stat| *guard != Guard::IfFile || known::is_file(stat);
+        if mount_on_itself(path, is_meant)? {
+            protected.push(path);
+        }
     }
     let tmp = PathBuf::from("/tmp");
     let writable: Vec<_> = policy.writable.iter().chain(policy.private_tmp.then_some(&tmp)).collect();
@@ -84,13 +80,22 @@ pub(super) fn build(policy: &Policy) -> Done {
     entered.map_err(cannot("enter", &policy.workspace))
 }
 
-/// Tells whether something is there that can be mounted on itself: no link, of which only the target could be.
-fn is_plain(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|found| !found.is_symlink())
-}
-
-fn is_file(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|found| found.is_file())
+/// Mounts what a path means on itself, so that it is neither renamed nor replaced; tells whether something is there. What
+/// is behind a link is nothing: a tool elsewhere can have put it there since.
+fn mount_on_itself(path: &Path, is_meant: impl Fn(&Stat) -> bool) -> Result<bool, MountError> {
+    match open_itself(path) {
+        Ok((_, stat)) if !is_meant(&stat) || FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
+            Ok(false)
+        }
+        Ok((found, _)) => {
+            let itself = path_of(&found);
+            mount_bind_recursive(&itself, &itself).map_err(cannot("mount", path))?;
+            Ok(true)
+        }
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(false),
+        // What cannot be looked at may be there all the same.
+        Err(errno) => Err(cannot("look at", path)(errno)),
+    }
 }
 
 fn open_devices() -> Result<Vec<OwnedFd>, MountError> {
@@ -126,11 +131,17 @@ fn make_read_only(at: impl Fn(&Path) -> bool) -> Done {
         path: "/proc/self/mountinfo".into(),
         source: Errno::from_io_error(&error).unwrap_or(Errno::IO),
     })?;
+    // Of several at one path only the last is reached, and a flag of it that is locked must stay: one too many does not
+    // hurt.
+    let mut wanted: BTreeMap<&Path, MountFlags> = BTreeMap::new();
     for mounted in listed.iter().filter(|mounted| at(&mounted.at)) {
-        match mount_remount(&mounted.at, mounted.flags | MountFlags::BIND | MountFlags::RDONLY, c"") {
+        *wanted.entry(&mounted.at).or_insert(MountFlags::empty()) |= mounted.flags;
+    }
+    for (path, flags) in wanted {
+        match mount_remount(path, flags | MountFlags::BIND | MountFlags::RDONLY, c"") {
             // Nobody gets there by this path: something covers it, or this user may not.
             Ok(()) | Err(Errno::INVAL | Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-            Err(errno) => return Err(cannot("make read-only", &mounted.at)(errno)),
+            Err(errno) => return Err(cannot("make read-only", path)(errno)),
         }
     }
     Ok(())

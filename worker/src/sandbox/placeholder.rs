@@ -86,7 +86,7 @@ impl Placeholder {
     pub(crate) fn hold(path: &Path) -> io::Result<Option<Self>> {
         for _ in 0..TRIES {
             let folder = match open_directory(path) {
-                Err(Errno::NOENT) => match mkdirat(CWD, path, Mode::RWXU) {
+                Err(Errno::NOENT) => match make(path) {
                     Err(Errno::EXIST) | Ok(()) => continue,
                     Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => return Ok(None),
                     Err(errno) => return Err(errno.into()),
@@ -121,6 +121,11 @@ impl Placeholder {
             }
         }
     }
+}
+
+fn make(path: &Path) -> rustix::io::Result<()> {
+    let make = || mkdirat(CWD, path, Mode::RWXU);
+    path.parent().map_or_else(make, |above| in_own_folder(&open_folder(above)?, make))
 }
 
 fn is_a_link(path: &Path) -> io::Error {

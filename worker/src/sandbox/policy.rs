@@ -47,6 +47,13 @@ pub(crate) enum Guard {
     NeverMade,
 }
 
+impl Guard {
+    /// Tells whether a command is not run where it is missing, though it could be made.
+    pub(crate) fn must_stand(self) -> bool {
+        matches!(self, Self::Placeholder | Self::MadeEmpty)
+    }
+}
+
 /// Something that a command may not write, though it lies below something that it may.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Protected {
@@ -110,7 +117,12 @@ impl Policy {
         let is_writable = |path: &Path| writable.iter().any(|above| path.starts_with(above));
         let protected: Vec<_> = protected.filter(|it| is_writable(&it.path)).collect();
         let sealed: Vec<_> = [&around.team_dir].into_iter().chain(&around.team_aliases).cloned().collect();
-        let hidden: Vec<_> = secrets.into_iter().chain(sealed.iter().cloned()).collect();
+        let mut hidden: Vec<_> = secrets.into_iter().chain(sealed.iter().cloned()).collect();
+        let private_tmp = !needs_tmp(around);
+        if private_tmp && layers.namespaces != Namespaces::None {
+            // The command has another one.
+            hidden.retain(|path| !path.starts_with("/tmp"));
+        }
         // What is guarded as a file only is a directory that is written, otherwise.
         let stays = protected.iter().filter(|it| it.guard != Guard::IfFile).map(|it| &it.path);
         let pinned = on_the_way(&writable, stays.chain(&hidden));
@@ -118,7 +130,7 @@ impl Policy {
             layers,
             workspace: around.workspace.clone(),
             temp: around.temp.clone(),
-            private_tmp: !needs_tmp(around),
+            private_tmp,
             network: writes && !sandbox.no_network,
             hidden,
             sealed,

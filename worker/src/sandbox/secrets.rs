@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use teamd_shared::environment::Environment;
@@ -91,8 +92,11 @@ const OF_THE_MACHINE: [&str; 6] = [
     "/run/secrets",
 ];
 
+/// Where no secret lies, whatever a variable says: `KUBECONFIG=/dev/null` means none.
+const OF_THE_KERNEL: [&str; 3] = ["/dev", "/proc", "/sys"];
+
 /// What commands need, or may change. All paths are absolute and without links.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Needed<'a> {
     /// The home directories of the user.
     pub(crate) homes: &'a [PathBuf],
@@ -100,14 +104,16 @@ pub(crate) struct Needed<'a> {
     pub(crate) workspace: &'a Path,
     /// What else they may write.
     pub(crate) writable: &'a [PathBuf],
+    /// Where commands of the team may or once could write: who made a link there is not known.
+    pub(crate) territory: &'a [PathBuf],
 }
 
 /// Returns where the secrets of a user are by custom and by variables, whether they are there or not.
 pub(crate) fn known(needed: &Needed<'_>, environment: &Environment) -> Vec<PathBuf> {
     let in_homes = needed.homes.iter().flat_map(|home| IN_A_HOME.iter().map(|secret| home.join(secret)));
     let named = BY_VARIABLE.iter().flat_map(|(variable, name)| {
-        let value = environment.variables().find(|(known, _)| known == variable).map(|(_, value)| value);
-        let paths: Vec<_> = std::env::split_paths(&value.unwrap_or_default())
+        // Also of a variable that no command gets: its name can end as those of keys do.
+        let paths: Vec<_> = std::env::split_paths(&environment.path(variable).unwrap_or_default())
             .map(|path| if name.is_empty() { path } else { path.join(name) })
             .collect();
         paths
@@ -117,49 +123,60 @@ pub(crate) fn known(needed: &Needed<'_>, environment: &Environment) -> Vec<PathB
         |path: &Path| path.starts_with(needed.workspace) && !needed.is_above_a_home(needed.workspace);
     let named = named.filter(|path| path.is_absolute() && !of_the_work(path));
     let mut all: Vec<_> = in_homes.chain(named).chain(OF_THE_MACHINE.iter().map(PathBuf::from)).collect();
-    all.retain(|path| !needed.is_above(path));
+    all.retain(|path| !needed.is_above(path) && !OF_THE_KERNEL.iter().any(|kernel| path.starts_with(kernel)));
     all.sort();
     all.dedup();
     all
 }
 
-/// Returns where those lie that are there: at their own path, or where a link leads. Of what cannot be looked at, the
-/// directory that is closed: a command could have closed it, and could open it again.
+/// Returns where links lead from where secrets are known to be.
+///
+/// # Errors
+/// What cannot be looked at. Fits behind "error: ".
+pub(crate) fn led_to(known: &[PathBuf], needed: &Needed<'_>) -> Result<Vec<PathBuf>, String> {
+    let links = known.iter().filter(|path| matches!(open_itself(path), Err(Errno::LOOP)));
+    let led_to: Result<Vec<_>, _> = links.map(|path| needed.led_to(path)).collect();
+    Ok(led_to?.into_iter().flatten().collect())
+}
+
+/// Returns those that are there. Of what cannot be looked at, the directory that is closed: a command could have closed
+/// it, and could open it again. Follows no link: one that is new can be anybody's.
 ///
 /// # Errors
 /// What the model is told, if that directory is needed.
 pub(crate) fn present(known: &[PathBuf], needed: &Needed<'_>) -> Result<Vec<PathBuf>, String> {
     let mut present = Vec::new();
     for path in known {
-        present.extend(needed.lies(path)?);
+        match open_itself(path) {
+            Ok((_, stat)) if holds_something(&stat) => present.push(path.clone()),
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(errno) => present.extend(needed.closed_above(path, errno)?),
+        }
     }
     present.sort();
     present.dedup();
     Ok(present)
 }
 
-impl Needed<'_> {
-    fn lies(&self, path: &Path) -> Result<Option<PathBuf>, String> {
-        match open_itself(path) {
-            Ok(_) => Ok(Some(path.to_owned())),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-            Err(Errno::LOOP) => self.led_to(path),
-            Err(errno) => self.closed_above(path, errno),
-        }
-    }
+/// Tells whether it is a file or a directory: a device or a pipe keeps nothing.
+fn holds_something(stat: &Stat) -> bool {
+    matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory)
+}
 
+impl Needed<'_> {
     /// Returns where a link leads, unless a command could have made it and may not write there: it would take from all
     /// teammates what they need.
     fn led_to(&self, path: &Path) -> Result<Option<PathBuf>, String> {
         let mut by_a_command = false;
         let real = follow(path, |link| {
-            by_a_command |= self.is_writable(link);
+            by_a_command |=
+                self.is_writable(link) || self.territory.iter().any(|above| link.starts_with(above));
             Ok::<_, io::Error>(())
         });
         match real {
             Ok(real) if self.is_above(&real) || by_a_command && !self.is_writable(&real) => Ok(None),
             Ok(real) => match open_itself(&real) {
-                Ok(_) => Ok(Some(real)),
+                Ok((_, stat)) => Ok(holds_something(&stat).then_some(real)),
                 // It was changed just now: another link is none of the user's.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
                 Err(errno) => self.closed_above(&real, errno),
@@ -210,13 +227,15 @@ mod tests {
     }
 
     fn needed<'a>(homes: &'a [PathBuf], workspace: &'a Path) -> Needed<'a> {
-        Needed { homes, workspace, writable: &[] }
+        Needed { homes, workspace, writable: &[], territory: &[] }
     }
 
     fn found(root: &Path, workspace: &str) -> Vec<String> {
         let (homes, workspace) = ([root.join("home")], root.join(workspace));
         let needed = needed(&homes, &workspace);
-        near(present(&known(&needed, &Environment::default()), &needed).unwrap(), root)
+        let mut known = known(&needed, &Environment::default());
+        known.extend(led_to(&known, &needed).unwrap());
+        near(present(&known, &needed).unwrap(), root)
     }
 
     fn scratch() -> (tempfile::TempDir, PathBuf) {
@@ -242,6 +261,30 @@ mod tests {
         symlink(root.join("system"), root.join("home/dot/config/rclone")).unwrap();
         assert_eq!(found(&root, "home/dot"), expected);
         assert_eq!(found(&root, "work").len(), 3);
+    }
+
+    #[test]
+    fn a_link_where_another_teammate_writes_leads_nowhere() {
+        let (_scratch, root) = scratch();
+        fs::create_dir(root.join("home/.cargo")).unwrap();
+        symlink(root.join("system"), root.join("home/.cargo/credentials")).unwrap();
+        let (homes, workspace, territory) =
+            ([root.join("home")], root.join("work"), [root.join("home/.cargo")]);
+        let alone = needed(&homes, &workspace);
+        let known = known(&alone, &Environment::default());
+        assert_eq!(led_to(&known, &alone), Ok(vec![root.join("system")]));
+        assert_eq!(led_to(&known, &Needed { territory: &territory, ..alone }), Ok(Vec::new()));
+        // A new link is not followed at all.
+        assert_eq!(present(&known, &alone).unwrap().iter().filter(|path| path.starts_with(&root)).count(), 0);
+    }
+
+    #[test]
+    fn what_variables_call_no_file_is_none() {
+        let mut environment = Environment::default();
+        environment.set("KUBECONFIG", "/dev/null");
+        environment.secrets.push((b"GOOGLE_APPLICATION_CREDENTIALS".to_vec(), b"/k/key.json".to_vec()));
+        let known = known(&needed(&[], Path::new("/work")), &environment);
+        assert!(!known.contains(&"/dev/null".into()) && known.contains(&"/k/key.json".into()));
     }
 
     #[test]

@@ -35,6 +35,15 @@ pub(crate) struct Surroundings {
     pub(crate) secrets: Vec<PathBuf>,
 }
 
+/// What a life was begun with, as far as it says where things lie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin<'a> {
+    /// The environment of whoever asked for it.
+    pub(crate) environment: &'a Environment,
+    /// Where commands of the team may or once could write.
+    pub(crate) territory: &'a [PathBuf],
+}
+
 impl Surroundings {
     /// Finds out where things lie for commands that work in this directory, without links, and have this one for what is
     /// temporary.
@@ -46,16 +55,16 @@ impl Surroundings {
         team_dir: &TeamDir,
         Writable { paths: writable, mut known, .. }: Writable,
         temp: &Path,
-        environment: &Environment,
+        Origin { environment, territory }: Origin<'_>,
     ) -> io::Result<Self> {
         for path in [workspace.as_path(), temp] {
             known.extend(Known::learn(path)?);
         }
         let homes = homes(environment);
-        let needed = Needed { homes: &homes, workspace: &workspace, writable: &writable };
+        let needed = Needed { homes: &homes, workspace: &workspace, writable: &writable, territory };
         let mut secrets = secrets::known(&needed, environment);
         // A link that leads there now can be taken away by a command.
-        secrets.extend(secrets::present(&secrets, &needed).unwrap_or_default());
+        secrets.extend(secrets::led_to(&secrets, &needed).map_err(io::Error::other)?);
         let mounts = mounts()?;
         // What is hidden by one path could be read by another.
         let by_every_path = |path: PathBuf| {
@@ -81,7 +90,7 @@ impl Surroundings {
     /// What the model is told, if that cannot be seen.
     pub(crate) fn present_secrets(&self) -> Result<Vec<PathBuf>, String> {
         let Self { homes, workspace, writable, .. } = self;
-        secrets::present(&self.secrets, &Needed { homes, workspace, writable })
+        secrets::present(&self.secrets, &Needed { homes, workspace, writable, territory: &[] })
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) use files::{Guide, Rest};
 use kept::Surroundings;
 pub(crate) use kit::Kit;
 
-use crate::sandbox::{self, Policy, TempDir};
+use crate::sandbox::{self, Origin, Policy, TempDir};
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +84,8 @@ pub(crate) struct ToolboxConfig {
     pub(crate) life_lock: File,
     /// The variables of every command. Its secrets are given to none.
     pub(crate) environment: Environment,
+    /// Where commands of the team may or once could write.
+    pub(crate) territory: Vec<PathBuf>,
     /// How its commands are confined while the gate is open.
     pub(crate) sandbox: Sandbox,
     /// What they are confined with.
@@ -144,8 +146,8 @@ impl Toolbox {
         let writable = sandbox::writable::take(&config.sandbox.writable, config.team_dir.root());
         let untold = untold(&config.sandbox, &writable.lost);
         let temp = temp_dir(&config, &writable.paths).map_err(ToolboxError::Temp)?;
-        let places =
-            sandbox::Surroundings::find(real, &config.team_dir, writable, temp.path(), &config.environment);
+        let origin = Origin { environment: &config.environment, territory: &config.territory };
+        let places = sandbox::Surroundings::find(real, &config.team_dir, writable, temp.path(), origin);
         let places = places.map_err(ToolboxError::Surroundings)?;
         let workspace = workspace.without(places.secrets.clone());
         let surroundings = Surroundings {

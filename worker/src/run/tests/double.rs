@@ -190,6 +190,7 @@ impl Team {
                 secrets: Vec::new(),
                 umask: 0o027,
             },
+            territory: Vec::new(),
             word: worker.word.clone(),
         };
         worker.say(ToWorker::Welcome(Box::new(welcome)));

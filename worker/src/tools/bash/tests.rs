@@ -59,7 +59,9 @@ fn toolbox_with(
     let sandbox = Sandbox { mode: SandboxMode::Off, ..Sandbox::default() };
     let confinement = Confinement { layers: Layers::default(), weak: false };
     let workspace = workspace.to_owned();
-    let config = ToolboxConfig { workspace, team_dir, name, life_lock, environment, sandbox, confinement };
+    let territory = Vec::new();
+    let config =
+        ToolboxConfig { territory, workspace, team_dir, name, life_lock, environment, sandbox, confinement };
     Toolbox::new(config).unwrap()
 }
 

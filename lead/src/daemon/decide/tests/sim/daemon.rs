@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use teamd_shared::control::{Command, ToWorker, Welcome};
+use teamd_shared::control::{Command, ToWorker};
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
 use teamd_shared::name::Name;
@@ -19,7 +19,7 @@ use crate::daemon::decide::{View, decide};
 use crate::daemon::event::{Action, Client, Event, Life, Now};
 use crate::daemon::live::Live;
 use crate::daemon::waiters::Waiters;
-use crate::daemon::word::word;
+use crate::daemon::word::{welcome, word};
 
 /// How long events wait that could not be journaled.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
@@ -355,23 +355,7 @@ impl World {
     }
 
     fn welcome(&mut self, daemon: &Daemon, life: &Life) {
-        let Some(state) = daemon.team.members.get(&life.name) else { return };
-        let Some(word) = word(&daemon.team, &daemon.live, &life.name) else { return };
-        let (member, alive) = (&state.record, daemon.live.of(life));
-        let welcome = Welcome {
-            role: member.role.clone(),
-            model: member.model.clone(),
-            workspace: member.workspace.clone(),
-            instructions: member.instructions.clone(),
-            sandbox: member.sandbox.clone(),
-            limits: member.limits,
-            conversation: member.conversation,
-            begins_at: member.begins_at,
-            prompt: state.prompt.clone(),
-            watch: alive.is_some_and(|alive| alive.watches),
-            environment: alive.and_then(|alive| alive.environment.clone()).unwrap_or_default(),
-            word,
-        };
+        let Some(welcome) = welcome(&daemon.team, &daemon.live, life) else { return };
         self.say(daemon, life, ToWorker::Welcome(Box::new(welcome)));
     }
 

@@ -159,7 +159,7 @@ fn teamd_as_somebody(team: &Team, args: &[&str]) -> std::process::Output {
     std::fs::set_permissions(scratch, std::fs::Permissions::from_mode(0o755)).unwrap();
     let (uid, gid) = (format!("--reuid={SOMEBODY}"), format!("--regid={SOMEBODY}"));
     let mut command = team.command("setpriv", [&uid, &gid, "--clear-groups"]);
-    command.arg(copy).args(args).output().unwrap()
+    command.arg(copy).args(args).env("TMPDIR", "/tmp").output().unwrap()
 }
 
 /// Gives a directory to the ordinary user, if the tests run as root.

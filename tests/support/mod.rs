@@ -46,7 +46,9 @@ impl Team {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().join(path).join("work");
         std::fs::create_dir_all(&root).unwrap();
-        std::fs::create_dir_all(scratch.path().join("home")).unwrap();
+        for folder in ["home", "tmp"] {
+            std::fs::create_dir_all(scratch.path().join(folder)).unwrap();
+        }
         let mark = uuid::Uuid::new_v4().simple().to_string();
         Self { scratch, root, mark, env: Vec::new() }
     }
@@ -110,6 +112,8 @@ impl Team {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.scratch.path().join("home"))
+            // What a killed worker leaves there goes with the test.
+            .env("TMPDIR", self.scratch.path().join("tmp"))
             .env("LC_ALL", "C.UTF-8")
             .env(MARK, &self.mark)
             .envs(self.env.iter().map(|(name, value)| (name, value)));

@@ -47,7 +47,12 @@ pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
     match said {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("cannot probe: {error}");
+            // Whoever asked reads it. If that fails, the exit code is left.
+            drop(writeln!(
+                io::stderr(),
+                "cannot make what it is to be tried with in {}: {error}",
+                std::env::temp_dir().display()
+            ));
             ExitCode::FAILURE
         }
     }

@@ -64,8 +64,12 @@ fn remove_leftovers(above: &Path, begin: &str) {
         let random = name.to_str().and_then(|name| name.strip_prefix(begin));
         // Another name may begin like this one.
         let is_ours = random.is_some_and(|rest| rest.len() == 32 && Uuid::try_parse(rest).is_ok());
-        let found = entry.path().symlink_metadata().ok().filter(|_| is_ours);
-        if !found.is_some_and(|found| found.is_dir() && found.uid() == geteuid().as_raw()) {
+        // Only then is it looked at: there can be thousands beside it.
+        let is_left = || {
+            let found = entry.path().symlink_metadata();
+            found.is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw())
+        };
+        if !is_ours || !is_left() {
             continue;
         }
         if let Err(error) = remove(&entry.path()) {

@@ -20,9 +20,9 @@ impl Victims {
         let keeper = *children(bob).iter().find(|&&pid| command_line(pid).contains(" keeper ")).unwrap();
         let mut below = children(keeper);
         below.extend(below.clone().into_iter().flat_map(children));
-        // What it waits with ends by itself; before its `exec` it is called as the shell that forked it.
+        // What it begins and waits with ends by itself; before its `exec` it is called as the shell that forked it.
         let of_parent = |pid| parent(pid).map(command_line).unwrap_or_default();
-        below.retain(|&pid| command_line(pid).contains("held") && command_line(pid) != of_parent(pid));
+        below.retain(|&pid| command_line(pid).contains("until") && command_line(pid) != of_parent(pid));
         let mut pids = vec![team.daemon_pid(), team.pid("alice"), bob, keeper];
         pids.extend(below);
         Self { pids }

@@ -127,14 +127,14 @@ impl Note {
         }
         let mut aside = self.name.clone();
         aside.push(ASIDE);
-        let rename = |to: &OsStr| {
-            let rename = || renameat_with(&self.folder, &self.name, &self.folder, to, RenameFlags::NOREPLACE);
-            in_own_folder(&self.folder, rename)
+        let rename = |to: &OsStr, flags| {
+            in_own_folder(&self.folder, || renameat_with(&self.folder, &self.name, &self.folder, to, flags))
         };
-        let mut renamed = rename(&aside);
-        if renamed == Err(Errno::EXIST) {
+        let mut renamed = rename(&aside, RenameFlags::NOREPLACE);
+        // Some file systems know no flags (NFS, 9p). Nothing has this name.
+        if matches!(renamed, Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)) {
             aside.push(format!("-{}", uuid::Uuid::new_v4().simple()));
-            renamed = rename(&aside);
+            renamed = rename(&aside, RenameFlags::empty());
         }
         let (name, aside) = (self.name.display(), aside.display());
         match renamed {

@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{StatVfsMountFlags, fstatvfs};
+use rustix::fs::{AtFlags, FileType, StatVfsMountFlags, StatxAttributes, StatxFlags, fstatvfs, statx};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -16,12 +16,31 @@ use super::policy::{Guard, Policy, Protected};
 /// # Errors
 /// What the model is told.
 pub(super) fn check(policy: &Policy) -> Result<(), String> {
-    policy.protected.iter().try_for_each(|protected| {
-        check_one(protected).map_err(|why| {
-            let path = protected.path.display();
-            format!("not run: {path} cannot be kept from being written: {why}; try again, or look at its directory")
-        })
-    })
+    let refused = |path: &Path, why: String| {
+        let path = path.display();
+        format!("not run: {path} cannot be kept as it is: {why}; try again, or look at its directory")
+    };
+    for protected in &policy.protected {
+        check_one(protected).map_err(|why| refused(&protected.path, why))?;
+    }
+    policy.pinned.iter().try_for_each(|path| check_pinned(path).map_err(|why| refused(path, why)))
+}
+
+/// What is mounted on itself is neither renamed nor replaced.
+fn check_pinned(path: &Path) -> Result<(), String> {
+    let (found, stat) = match open_itself(path) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+        other => other.map_err(|errno| errno.to_string())?,
+    };
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+        return Ok(());
+    }
+    let known =
+        statx(&found, "", AtFlags::EMPTY_PATH, StatxFlags::empty()).map_err(|errno| errno.to_string())?;
+    // A kernel that does not say so (before Linux 5.8) is believed to have done what it was told.
+    let is_kept = !known.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
+        || known.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+    if is_kept { Ok(()) } else { Err("it could be moved away".to_owned()) }
 }
 
 fn check_one(Protected { path, guard }: &Protected) -> Result<(), String> {
@@ -58,6 +77,14 @@ mod tests {
 
     fn told(path: &Path, guard: Guard) -> Result<(), String> {
         check_one(&Protected { path: path.to_owned(), guard })
+    }
+
+    #[test]
+    fn what_is_no_mount_can_be_moved() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        assert_eq!(check_pinned(&root), Err("it could be moved away".to_owned()));
+        assert_eq!((check_pinned(&root.join("missing")), check_pinned(Path::new("/proc"))), (Ok(()), Ok(())));
     }
 
     #[test]

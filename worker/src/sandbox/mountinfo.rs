@@ -19,7 +19,8 @@ pub(crate) struct Mount {
     root: PathBuf,
     /// Where.
     pub(super) at: PathBuf,
-    /// The flags that must not be lost when it is mounted anew.
+    /// The flags that must not be lost when it is mounted anew. How times of access are kept is left as it is by itself
+    /// (`mount(2)`).
     pub(super) flags: MountFlags,
 }
 
@@ -35,7 +36,10 @@ pub(crate) fn mounts() -> io::Result<Vec<Mount>> {
 /// Returns the other paths at which the same lies: what is mounted in two places has two paths.
 pub(crate) fn aliases(path: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
     // What is not there yet will lie where what is above it does.
-    let id = path.ancestors().find_map(mount_of);
+    let id = path.ancestors().find_map(mount_of).or_else(|| {
+        let above = mounts.iter().filter(|mount| path.starts_with(&mount.at));
+        Some(above.max_by_key(|mount| mount.at.components().count())?.id)
+    });
     id.map_or_else(Vec::new, |id| aliases_within(path, id, mounts))
 }
 
@@ -72,9 +76,6 @@ fn parse(line: &[u8]) -> Option<Mount> {
             b"nosuid" => MountFlags::NOSUID,
             b"nodev" => MountFlags::NODEV,
             b"noexec" => MountFlags::NOEXEC,
-            b"noatime" => MountFlags::NOATIME,
-            b"nodiratime" => MountFlags::NODIRATIME,
-            b"relatime" => MountFlags::RELATIME,
             _ => MountFlags::empty(),
         };
     }
@@ -112,7 +113,7 @@ mod tests {
             b"36 35 98:0 /mnt1 /mnt/a\\040b ro,nosuid,noatime master:1 - ext3 /dev/root rw,errors=continue";
         let mount = parse(line).unwrap();
         assert_eq!((mount.root.as_path(), mount.at.as_path()), (Path::new("/mnt1"), Path::new("/mnt/a b")));
-        assert_eq!(mount.flags, MountFlags::NOSUID | MountFlags::NOATIME);
+        assert_eq!(mount.flags, MountFlags::NOSUID);
         assert_eq!(parse(b""), None);
     }
 

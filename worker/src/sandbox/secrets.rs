@@ -123,7 +123,10 @@ pub(crate) fn known(needed: &Needed<'_>, environment: &Environment) -> Vec<PathB
         |path: &Path| path.starts_with(needed.workspace) && !needed.is_above_a_home(needed.workspace);
     let named = named.filter(|path| path.is_absolute() && !of_the_work(path));
     let mut all: Vec<_> = in_homes.chain(named).chain(OF_THE_MACHINE.iter().map(PathBuf::from)).collect();
-    all.retain(|path| !needed.is_above(path) && !OF_THE_KERNEL.iter().any(|kernel| path.starts_with(kernel)));
+    let of_the_kernel = |path: &Path| {
+        !path.starts_with("/dev/shm") && OF_THE_KERNEL.iter().any(|kernel| path.starts_with(kernel))
+    };
+    all.retain(|path| !needed.is_above(path) && !of_the_kernel(path));
     all.sort();
     all.dedup();
     all
@@ -158,9 +161,9 @@ pub(crate) fn present(known: &[PathBuf], needed: &Needed<'_>) -> Result<Vec<Path
     Ok(present)
 }
 
-/// Tells whether it is a file or a directory: a device or a pipe keeps nothing.
+/// Tells whether it can keep something: a device does not.
 fn holds_something(stat: &Stat) -> bool {
-    matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory)
+    !matches!(FileType::from_raw_mode(stat.st_mode), FileType::CharacterDevice | FileType::BlockDevice)
 }
 
 impl Needed<'_> {
@@ -168,7 +171,9 @@ impl Needed<'_> {
     /// teammates what they need.
     fn led_to(&self, path: &Path) -> Result<Option<PathBuf>, String> {
         let mut by_a_command = false;
+        let mut last = path.to_owned();
         let real = follow(path, |link| {
+            link.clone_into(&mut last);
             by_a_command |=
                 self.is_writable(link) || self.territory.iter().any(|above| link.starts_with(above));
             Ok::<_, io::Error>(())
@@ -176,14 +181,23 @@ impl Needed<'_> {
         match real {
             Ok(real) if self.is_above(&real) || by_a_command && !self.is_writable(&real) => Ok(None),
             Ok(real) => match open_itself(&real) {
-                Ok((_, stat)) => Ok(holds_something(&stat).then_some(real)),
+                // What is not there yet can be mounted later.
+                Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(Some(real)),
                 // It was changed just now: another link is none of the user's.
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+                Err(Errno::LOOP) => Ok(None),
                 Err(errno) => self.closed_above(&real, errno),
             },
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-                errno => self.closed_above(path, errno.unwrap_or(Errno::IO)),
+                Some(errno @ Errno::ACCESS) => {
+                    let target = last.read_link().unwrap_or_default();
+                    self.closed_above(&last.parent().unwrap_or(&last).join(target), errno)
+                }
+                // A file system that does not answer: it is looked at again before each command.
+                _ => {
+                    tracing::warn!("cannot see where {} leads, which is secret: {error}", path.display());
+                    Ok(None)
+                }
             },
         }
     }

@@ -14,6 +14,7 @@ pub(crate) mod schema;
 pub(crate) mod team;
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -112,10 +113,10 @@ pub(crate) enum ToolboxError {
     Subreaper(nix::errno::Errno),
     /// It cannot be seen where things lie.
     #[error("cannot look around for what its commands may do: {0}")]
-    Surroundings(std::io::Error),
+    Surroundings(io::Error),
     /// There is no place for what is temporary.
     #[error("cannot make the temporary directory of its commands: {0}")]
-    Temp(std::io::Error),
+    Temp(io::Error),
 }
 
 /// The tools that work on the machine.
@@ -174,8 +175,11 @@ impl Toolbox {
         let secrets = self.places.present_secrets()?;
         let mut policy = Policy::of(&self.sandbox, gate, &self.places, secrets, layers);
         if let Some(policy) = &mut policy {
-            // It stands on two command lines: what is not there need not.
-            policy.pinned.retain(|path| path.symlink_metadata().is_ok());
+            // It stands on two command lines: what is not there need not. What cannot be looked at may be there.
+            let is_missing = |error: &io::Error| {
+                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+            };
+            policy.pinned.retain(|path| !path.symlink_metadata().is_err_and(|error| is_missing(&error)));
             policy.known.iter().try_for_each(|known| known.check(known.path()))?;
         }
         let apart = policy.as_ref().is_none_or(Policy::is_apart);
@@ -268,7 +272,7 @@ fn untold(sandbox: &Sandbox, lost: &[String]) -> Option<String> {
 }
 
 /// A place that this user alone enters, and that only this teammate uses.
-fn temp_dir(config: &ToolboxConfig, writable: &[PathBuf]) -> std::io::Result<TempDir> {
+fn temp_dir(config: &ToolboxConfig, writable: &[PathBuf]) -> io::Result<TempDir> {
     let named = config.environment.path("TMPDIR").filter(|path| path.is_absolute() && path.is_dir());
     let named = named.and_then(|path| path.canonicalize().ok());
     // Where its commands write, they could put a link in its place.

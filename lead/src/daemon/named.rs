@@ -5,11 +5,9 @@
 //! that a tool of any member can have made: such a link would say what others may write.
 //! Never called by the dispatcher itself, but for [`can_work`]: a path of a network that has gone keeps whoever looks.
 
-use std::collections::VecDeque;
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -17,13 +15,10 @@ use teamd_shared::control::{Refusal, RefusalCode, SpawnOrder};
 use teamd_shared::journal::Team;
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
-use teamd_shared::place::open_itself;
+use teamd_shared::place::{self, open_itself};
 use teamd_shared::team_dir::TeamDir;
 
 use super::event::Client;
-
-/// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
-const MAX_LINKS: u32 = 40;
 
 /// What is recorded that a look-up rests on. Nobody's tools can have made a link that it followed if this is the same at
 /// its end: where they write is recorded before they run.
@@ -227,41 +222,12 @@ fn follow(path: &Path, guarded: &Guarded) -> Result<PathBuf, Lost> {
     if !path.is_absolute() {
         return Err(Lost::Relative);
     }
-    let mut ahead: VecDeque<OsString> = path.components().map(of_component).collect();
-    let (mut here, mut links) = (PathBuf::from("/"), 0);
-    while let Some(name) = ahead.pop_front() {
-        if name == ".." {
-            here.pop();
-            continue;
+    place::follow(path, |link| match guarded.around(link) {
+        Some(Folder { path, whose, .. }) => {
+            Err(Lost::Made { folder: path.clone(), whose: whose.clone(), link: link.to_owned() })
         }
-        // Of an absolute name, `join` takes that alone.
-        let next = here.join(&name);
-        let is_link = match next.symlink_metadata() {
-            Ok(found) => found.is_symlink(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error.into()),
-        };
-        if !is_link {
-            here = next;
-            continue;
-        }
-        if let Some(Folder { path, whose, .. }) = guarded.around(&next) {
-            return Err(Lost::Made { folder: path.clone(), whose: whose.clone(), link: next });
-        }
-        links += 1;
-        if links > MAX_LINKS {
-            return Err(Lost::Io(Errno::LOOP.into()));
-        }
-        let target = std::fs::read_link(&next)?;
-        for part in target.components().rev().filter(|part| *part != Component::CurDir) {
-            ahead.push_front(of_component(part));
-        }
-    }
-    Ok(here)
-}
-
-fn of_component(part: Component<'_>) -> OsString {
-    part.as_os_str().to_owned()
+        None => Ok(()),
+    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,17 @@
 use crate::support::Team;
 use crate::support::terminal::Terminal;
 
+/// A chat that asks its person about a plan of bob's; returns the id of the plan.
+fn asked(team: &Team) -> (Terminal, String) {
+    let terminal = Terminal::teamctl(team, &["chat"]);
+    terminal.until("lead> ");
+    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    let id = team.until_planned("bob");
+    team.send("lead", &format!("/plan_approval {id} approve"));
+    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    (terminal, id)
+}
+
 #[test]
 fn a_person_is_asked_about_a_plan_on_which_the_lead_agent_called_for_a_verdict() {
     let team = Team::started();
@@ -152,12 +163,7 @@ fn a_question_that_somebody_else_answers_is_over_and_what_was_typed_is_no_answer
 #[test]
 fn a_line_that_ends_with_a_backslash_stays_as_it_is_when_the_question_is_over() {
     let team = Team::started();
-    let mut terminal = Terminal::teamctl(&team, &["chat"]);
-    terminal.until("lead> ");
-    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
-    let id = team.until_planned("bob");
-    team.send("lead", &format!("/plan_approval {id} approve"));
-    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    let (mut terminal, id) = asked(&team);
     terminal.press("one \\");
     terminal.until("[l]ater> one \\");
     let mark = terminal.mark();
@@ -231,12 +237,7 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
 #[test]
 fn a_prompt_at_which_nothing_was_typed_makes_room_for_the_question() {
     let team = Team::started();
-    let mut terminal = Terminal::teamctl(&team, &["chat"]);
-    terminal.until("lead> ");
-    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
-    let id = team.until_planned("bob");
-    team.send("lead", &format!("/plan_approval {id} approve"));
-    terminal.until("[a]pprove, [r]eject, [l]ater> ");
+    let (mut terminal, id) = asked(&team);
     terminal.line("a");
     team.until("the approval", || team.request(&id)["status"] == "approved");
     terminal.press("\x04");

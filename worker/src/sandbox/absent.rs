@@ -69,14 +69,14 @@ impl Absent {
         let mut noted = self.0.take()?;
         // The shared lock is given up first: of two that end together, one is then the last.
         noted.note.try_lock().ok()?;
-        let told = noted.put_aside();
-        if matches!(noted.is_there(), Ok(false)) {
-            // Who cannot clear it leaves it as a killed one would.
-            let cleared = noted.clear().map_err(|error| format!("cannot clear a note: {error}"));
-            return told.or(cleared.err());
+        match noted.put_aside() {
+            Ok(told) => {
+                // What is made from now on is the user's. Who cannot clear it leaves it as a killed one would.
+                let cleared = noted.clear().map_err(|error| format!("cannot clear a note: {error}"));
+                told.or(cleared.err())
+            }
+            Err(told) => Some(told),
         }
-        // It is still whose it was.
-        told
     }
 }
 
@@ -121,9 +121,12 @@ impl Note {
     }
 
     /// Gives the file another name, by which nobody believes it. Returns what is to be told.
-    fn put_aside(&self) -> Option<String> {
+    ///
+    /// # Errors
+    /// That too, if it still has its name.
+    fn put_aside(&self) -> Result<Option<String>, String> {
         if matches!(self.is_there(), Ok(false)) {
-            return None;
+            return Ok(None);
         }
         let mut aside = self.name.clone();
         aside.push(ASIDE);
@@ -138,11 +141,11 @@ impl Note {
         }
         let (name, aside) = (self.name.display(), aside.display());
         match renamed {
-            Ok(()) => Some(format!(
+            Ok(()) => Ok(Some(format!(
                 "{name} was made while this command ran, and `git` would take its settings and hooks from where it says: it is {aside} now"
-            )),
-            Err(Errno::NOENT) => None,
-            Err(errno) => Some(format!(
+            ))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(format!(
                 "{name} was made while this command ran, and cannot be put aside ({errno}): `git` takes its settings and hooks from where it says"
             )),
         }

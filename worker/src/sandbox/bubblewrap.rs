@@ -8,7 +8,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::fs::FileType;
 use rustix::io::{Errno, FdFlags};
 
 use super::known::open_itself;
@@ -26,10 +25,8 @@ pub(super) fn command(policy: &Policy) -> io::Result<Command> {
     let mut command = Command::new(program);
     // What is mounted is what the policy means, and not what a tool has put a link to since. What cannot be looked at may
     // be there all the same: then `bwrap` says so, and nothing runs.
-    let is_itself = |path: &Path| match open_itself(path) {
-        Ok((_, stat)) => FileType::from_raw_mode(stat.st_mode) != FileType::Symlink,
-        Err(errno) => !matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP),
-    };
+    let is_itself =
+        |path: &Path| !matches!(open_itself(path), Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP));
     let exists = |path: &Path| {
         let missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
         path.symlink_metadata().err().is_none_or(|error| !missing.contains(&error.kind()))

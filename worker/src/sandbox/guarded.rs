@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, StatVfsMountFlags, StatxAttributes, StatxFlags, fstatvfs, statx};
+use rustix::fs::{AtFlags, StatVfsMountFlags, StatxAttributes, StatxFlags, fstatvfs, statx};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -28,13 +28,10 @@ pub(super) fn check(policy: &Policy) -> Result<(), String> {
 
 /// What is mounted on itself is neither renamed nor replaced.
 fn check_pinned(path: &Path) -> Result<(), String> {
-    let (found, stat) = match open_itself(path) {
+    let (found, _) = match open_itself(path) {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
         other => other.map_err(|errno| errno.to_string())?,
     };
-    if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-        return Ok(());
-    }
     let known =
         statx(&found, "", AtFlags::EMPTY_PATH, StatxFlags::empty()).map_err(|errno| errno.to_string())?;
     // A kernel that does not say so (before Linux 5.8) is believed to have done what it was told.

@@ -84,9 +84,7 @@ pub(super) fn build(policy: &Policy) -> Done {
 /// is behind a link is nothing: a tool elsewhere can have put it there since.
 fn mount_on_itself(path: &Path, is_meant: impl Fn(&Stat) -> bool) -> Result<bool, MountError> {
     match open_itself(path) {
-        Ok((_, stat)) if !is_meant(&stat) || FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
-            Ok(false)
-        }
+        Ok((_, stat)) if !is_meant(&stat) => Ok(false),
         Ok((found, _)) => {
             let itself = path_of(&found);
             mount_bind_recursive(&itself, &itself).map_err(cannot("mount", path))?;

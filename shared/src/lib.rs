@@ -13,6 +13,7 @@ pub mod fs;
 pub mod id;
 pub mod inbox;
 pub mod journal;
+pub mod locks;
 pub mod logging;
 pub mod member;
 pub mod message;

@@ -109,10 +109,11 @@ pub(crate) enum Command {
     ///
     /// What you type is sent as a message. Leaving ends nothing.
     Attach(Attach),
-    /// Show what confines the commands of teammates on this machine, and what does not
+    /// Look for what is wrong with this machine and the team directory, and say what to do
     ///
-    /// A confined child really tries to break out. Ends with 0 if all that is promised is held, else with 1.
-    Doctor,
+    /// A confined child really tries to break out. Each finding is ok, a note or a problem. Ends with 1 if there is a
+    /// problem, else with 0. It may be run beside a team that works.
+    Doctor(Doctor),
     /// Print a completion script for a shell
     ///
     /// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`
@@ -390,6 +391,16 @@ pub(crate) struct Attach {
     /// Without a terminal: how long to wait until the work is done [default: for ever]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Set right what can be set right without deleting anything, and tell each thing that was done
+    ///
+    /// Beside a daemon only what is not its own; without one also the journal's torn end, the roster, and what dead
+    /// processes left.
+    #[arg(long)]
+    pub(crate) fix: bool,
 }
 
 #[derive(Debug, Args)]

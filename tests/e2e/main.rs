@@ -7,6 +7,7 @@ mod chat;
 mod costs;
 mod ctl;
 mod disk;
+mod doctor;
 mod documents;
 mod files;
 mod follow;

@@ -126,6 +126,11 @@ impl Finding {
     }
 }
 
+/// Says how many there are.
+pub(super) fn count(number: usize, of: &str) -> String {
+    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Keeps of a later look what an earlier one had seen too. What is as it should be needs no second look.
 pub(super) fn seen_again(earlier: &[Finding], later: Vec<Finding>) -> Vec<Finding> {
     let before =

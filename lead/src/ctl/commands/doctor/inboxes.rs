@@ -81,14 +81,17 @@ impl Content {
             let taken = taken.map_or(0, |position| position.offset);
             let waiting = self.rejected.iter().filter(|&&offset| offset >= taken).count();
             let all = self.rejected.len();
-            let what = format!(
-                "{all} lines of inbox/{name}.jsonl are no messages; the first, at byte {first}: {why}"
-            );
+            let what = match all {
+                1 => format!("1 line of inbox/{name}.jsonl is no message, at byte {first}: {why}"),
+                _ => format!(
+                    "{all} lines of inbox/{name}.jsonl are no messages; the first, at byte {first}: {why}"
+                ),
+            };
             findings.push(
                 Finding::note(CHECK, what)
                     .about(format!("rejected {name} {first} {all}"))
                     .means(match waiting {
-                        0 => format!("they stand in inbox/{name}.rejected.jsonl, and the lead was told"),
+                        0 => format!("they were passed over; those that were read stand in inbox/{name}.rejected.jsonl, and the lead was told"),
                         _ => format!("{waiting} of them are still to be read; then they go to inbox/{name}.rejected.jsonl"),
                     })
                     .next(format!("`teamctl lint {name}.jsonl` in inbox/ shows each; correct whoever writes them")),

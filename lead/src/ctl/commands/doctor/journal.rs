@@ -2,7 +2,7 @@
 
 use teamd_shared::journal::FoldError;
 
-use super::finding::{Finding, Fix};
+use super::finding::{Finding, Fix, count};
 use super::seen::{Bad, Seen};
 use crate::error::MEND_JOURNAL;
 
@@ -19,7 +19,8 @@ pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     if let Some((offset, length)) = journal.torn {
-        let what = format!("the last line of journal.jsonl is torn ({length} bytes without a newline)");
+        let what =
+            format!("the last line of journal.jsonl is torn ({} without a newline)", count(length, "byte"));
         let finding = Finding::problem(CHECK, what).about(format!("torn {offset} {length}"));
         findings.push(if seen.locked {
             finding
@@ -34,10 +35,10 @@ pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
     }
     if let Some(team) = seen.team() {
         let pending = team.requests.values().filter(|request| request.is_pending()).count();
-        let (lines, members) = (journal.lines, team.members.len());
+        let (lines, members) = (count(journal.lines, "line"), count(team.members.len(), "member"));
         findings.push(Finding::ok(
             CHECK,
-            format!("{lines} lines without a gap; {members} members, {pending} requests pending"),
+            format!("{lines} without a gap; {members}, {} pending", count(pending, "request")),
         ));
     }
     findings

@@ -12,11 +12,13 @@ const UNFINISHED: &str = ".new";
 /// Judges what lies about.
 pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if !seen.is_at_work() {
+    if !seen.locked {
         findings.extend([TeamPath::socket(), TeamPath::pid()].into_iter().filter_map(|at| stale(seen, at)));
+        // In run/ workers write too.
+        let at_work = seen.is_at_work();
         let unfinished = |found: &&Found| {
             found.kind == Kind::File
-                && found.at.folder() != Some("archive")
+                && found.at.folder().is_none_or(|folder| folder == "run" && !at_work)
                 && found.at.file_name().ends_with(UNFINISHED)
         };
         findings.extend(seen.files.iter().filter(unfinished).map(|found| {

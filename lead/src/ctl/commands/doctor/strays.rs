@@ -7,7 +7,7 @@ use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::{Found, TeamPath};
 
-use super::finding::{Finding, Fix};
+use super::finding::{Finding, Fix, count};
 use super::processes::Process;
 use super::seen::Seen;
 use crate::client::Client;
@@ -33,14 +33,19 @@ pub(super) fn judge_daemon(seen: &Seen) -> Finding {
     });
     match (alive.count(), &team.daemon) {
         (0, None) => Finding::ok(CHECK, "no daemon runs; none is waited for"),
-        (0, Some(daemon)) => {
-            Finding::note(CHECK, format!("no daemon runs; the last one (pid {}) did not end in order", daemon.process.pid))
-                .means("it was killed, or the machine stopped; what it had decided is done at the next start")
-                .next("`teamd start`")
+        (0, Some(daemon)) => Finding::note(
+            CHECK,
+            format!("no daemon runs; the last one (pid {}) did not end in order", daemon.process.pid),
+        )
+        .means("it was killed, or the machine stopped; what it had decided is done at the next start")
+        .next("`teamd start`"),
+        (alive, _) => {
+            let verb = if alive == 1 { "is" } else { "are" };
+            let what = format!("no daemon runs, and {} {verb} alive", count(alive, "worker"));
+            Finding::problem(CHECK, what)
+                .means("work and mail go on; nobody can be spawned, asked to leave, or approved")
+                .next("`teamd start` adopts them")
         }
-        (count, _) => Finding::problem(CHECK, format!("no daemon runs, and {count} workers are alive"))
-            .means("they go on with their work and their mail; nobody can be spawned, asked to leave, or approved")
-            .next("`teamd start` adopts them"),
     }
 }
 

@@ -134,7 +134,10 @@ impl Read {
             findings.push(
                 Finding::problem(
                     CHECK,
-                    format!("{count} lines of {at} are no entries; the first, line {first}: {why}"),
+                    format!(
+                        "{} of {at} cannot be read as an entry; the first, line {first}: {why}",
+                        super::finding::count(count, "line")
+                    ),
                 )
                 .about(format!("unreadable {name} {first} {count}"))
                 .means("another hand was in the file; the conversation goes on without them")
@@ -162,9 +165,14 @@ impl Read {
         if !lives && !self.owed.is_empty() {
             let count = self.owed.len();
             findings.push(
-                Finding::note(CHECK, format!("{count} calls at the end of {at} have no result"))
-                    .about(format!("owed {name}"))
-                    .means("they were running when the life ended; a resume tells the model that they may have run"),
+                Finding::note(
+                    CHECK,
+                    format!("without a result at the end of {at}: {}", super::finding::count(count, "call")),
+                )
+                .about(format!("owed {name}"))
+                .means(
+                    "they were running when the life ended; a resume tells the model that they may have run",
+                ),
             );
         }
         if let Some((offset, length)) = self.torn {
@@ -222,7 +230,7 @@ mod tests {
         let both = [answer(&["a", "b"]), result("a"), result("b"), answer(&[])];
         assert_eq!(told(&both, false), "");
         assert_eq!(told(&both[..2], true), "");
-        assert_eq!(told(&both[..2], false), "1 calls at the end of transcript/alice.jsonl have no result");
+        assert_eq!(told(&both[..2], false), "without a result at the end of transcript/alice.jsonl: 1 call");
         let twice = [answer(&["a"]), result("a"), result("a")];
         assert_eq!(
             told(&twice, true),

@@ -24,6 +24,7 @@ pub mod position;
 pub mod process;
 pub mod request;
 pub mod sandbox;
+pub mod schema;
 pub mod settings;
 pub mod team_dir;
 pub mod team_file;

@@ -1,5 +1,6 @@
 //! A member as the journal records it, and the status that people see, pure.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::RequestId;
@@ -9,7 +10,7 @@ use crate::process::Identity;
 use crate::transcript::Usage;
 
 /// How far the life of a member's worker has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Journaled, but no pid yet.
@@ -97,7 +98,7 @@ impl Phase {
 }
 
 /// Whether a teammate may change anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
     /// It may.
@@ -117,7 +118,7 @@ impl Gate {
 }
 
 /// Who answers the plans of a teammate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApproveBy {
     /// A person.
@@ -128,7 +129,7 @@ pub enum ApproveBy {
 }
 
 /// When a worker that ended is started again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restart {
     /// Not at all.
@@ -139,7 +140,7 @@ pub enum Restart {
 }
 
 /// What a command of a teammate may do besides reading, while its gate is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
     /// Write in its workspace, in a temporary directory of its own, and where it is allowed to by name.
@@ -154,7 +155,7 @@ pub enum SandboxMode {
 /// How the commands of a teammate are confined while its gate is open. A closed gate confines them further.
 ///
 /// It stands in control frames, too: no field may be left out when it is written.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Sandbox {
     /// What they may write.
     #[serde(default)]
@@ -191,7 +192,7 @@ impl Sandbox {
 }
 
 /// What one piece of work may cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
     /// Model calls; none: the setting `max_turns`.
     #[serde(default)]
@@ -207,7 +208,7 @@ pub const MAX_RESTARTS: usize = 3;
 pub const RESTART_WINDOW: f64 = 60.0;
 
 /// Why a worker is being ended by signals: journaled before the first one is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// `--force`.
@@ -221,7 +222,7 @@ pub enum Ending {
 }
 
 /// How a life ended, as far as anybody could see.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Exit {
     /// The exit code; null if a signal ended it, or nobody could see.
     pub code: Option<i32>,
@@ -246,7 +247,7 @@ pub struct Exit {
 }
 
 /// A member as it stands in the journal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Member {
     /// Its name.
     pub name: Name,
@@ -298,7 +299,7 @@ pub struct Member {
 }
 
 /// What people see of a member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Spawned, and not ready yet.
@@ -335,7 +336,7 @@ pub enum Doing {
 /// A pause in which a worker waits for the service of its model.
 ///
 /// It stands in control frames, too: no field may be left out when it is written.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Waiting {
     /// Seconds since 1970, when it ends at the latest.
     pub until: f64,

@@ -4,13 +4,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What tells one process from every other one, on this machine, since it was made.
 ///
 /// The kernel gives the same pid again, but not with the same start; start ticks begin anew at a boot, and
 /// the boot id tells that. (`/proc/PID/stat` field 22, see `proc_pid_stat(5)`; `random(4)` for the boot id.)
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Identity {
     /// The process id.
     pub pid: u32,

@@ -23,6 +23,7 @@ mod plans;
 mod quarantine;
 mod races;
 mod sandbox;
+mod schemas;
 mod settings;
 mod shutdown;
 mod socket;

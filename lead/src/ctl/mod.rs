@@ -40,7 +40,7 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         // What begins or ends a teammate is not done by half of what the user settled; signals end one anyhow.
         Command::Spawn(_) => drop(context.team_file()?),
         Command::Shutdown(args) if !args.force => drop(context.team_file()?),
-        Command::Completions(_) => {}
+        Command::Completions(_) | Command::Lint(_) | Command::Schema(_) => {}
         _ => context.warn_of_team_file(),
     }
     match command {
@@ -64,6 +64,8 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Chat(args) => commands::chat::run(context, &args),
         Command::Attach(args) => commands::attach::run(context, &args),
         Command::Doctor(args) => commands::doctor::run(context, &args, take_lock),
+        Command::Lint(args) => commands::lint::run(context, &args),
+        Command::Schema(args) => commands::schema::run(context, &args),
         Command::Completions(args) => commands::completions::run(context, &args),
     }
 }

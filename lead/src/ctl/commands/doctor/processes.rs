@@ -84,6 +84,11 @@ impl Process {
         program == Some("teamd")
     }
 
+    /// Tells whether it is the daemon of the team directory at this path.
+    pub(super) fn serves(&self, root: &Path) -> bool {
+        self.is_daemon() && self.option("--team-dir").is_some_and(|path| Path::new(path) == root)
+    }
+
     fn option(&self, name: &str) -> Option<&str> {
         // What stands behind `--` is somebody's command.
         let own = self.command.split(|word| word == "--").next()?;

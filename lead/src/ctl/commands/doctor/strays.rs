@@ -10,7 +10,7 @@ use teamd_shared::team_dir::{Found, TeamPath};
 use super::finding::{Finding, Fix, count};
 use super::processes::Process;
 use super::seen::Seen;
-use crate::client::Client;
+use crate::client::{Client, is_locked};
 use crate::ctl::context::block_on;
 
 /// How long a daemon may take to say that it is there.
@@ -22,6 +22,7 @@ pub(super) fn judge_daemon(seen: &Seen) -> Finding {
     if seen.locked {
         return match ping(seen) {
             Some((pid, version)) => Finding::ok(CHECK, format!("teamd {version} runs (pid {pid})")),
+            None if !is_locked(&seen.dir) => Finding::ok(CHECK, "it has just ended"),
             None => silent(seen),
         };
     }
@@ -51,25 +52,28 @@ pub(super) fn judge_daemon(seen: &Seen) -> Finding {
 
 fn silent(seen: &Seen) -> Finding {
     const CHECK: &str = "daemon";
-    let root = rustix::fs::fstat(&*seen.dir).map(|stat| (stat.st_dev, stat.st_ino));
-    let holder = root.ok().and_then(|root| seen.holders(root).next());
-    let process = holder.and_then(|pid| seen.process(pid));
-    let who = match (process, holder) {
-        (Some(process), _) => process.describe(),
-        (None, Some(pid)) => format!("process {pid}"),
-        (None, None) => "somebody".to_owned(),
-    };
-    let finding =
-        Finding::problem(CHECK, format!("{who} holds the lock of the team directory, and no daemon answers"))
-            .about("silent");
-    if process.is_some_and(|process| !process.is_daemon()) {
+    let process = holder(seen);
+    let who = process.map_or_else(|| "somebody".to_owned(), Process::describe);
+    let what = format!("{who} holds the lock of the team directory, and no daemon answers");
+    let finding = Finding::problem(CHECK, what);
+    if let Some(stranger) = process.filter(|process| !process.is_daemon()) {
         return finding
             .means("no daemon can start as long as that is so")
-            .next(format!("end it, if it is yours: `kill {}`", holder.unwrap_or(0)));
+            .next(format!("end it, if it is yours: `kill {}`", stranger.pid));
     }
-    finding
-        .means("a daemon that is stopped, hangs, or only starts or ends")
-        .next("look at it with `ps`, and at log/teamd.log; if it hangs, `kill -9` it: `teamd start` then adopts its workers")
+    finding.means("a daemon that is stopped, hangs, or only starts or ends").next(
+        "look at it with `ps`, and at log/teamd.log; if it hangs, `kill -9` it: `teamd start` then adopts its workers",
+    )
+}
+
+/// Who holds the daemon's lock. The kernel names whoever took it: for a daemon that was the command that started it.
+fn holder(seen: &Seen) -> Option<&Process> {
+    let root = rustix::fs::fstat(&*seen.dir).ok().map(|stat| (stat.st_dev, stat.st_ino))?;
+    let recorded = seen.team().and_then(|team| team.daemon.as_ref()).map(|daemon| &daemon.process);
+    let recorded =
+        recorded.filter(|process| process.is_alive()).and_then(|process| seen.process(process.pid));
+    let serving = || seen.processes.iter().find(|process| process.serves(seen.dir.root()));
+    recorded.or_else(serving).or_else(|| seen.holders(root).find_map(|pid| seen.process(pid)))
 }
 
 /// Asks the daemon for its pid and version.

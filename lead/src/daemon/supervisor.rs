@@ -202,11 +202,25 @@ pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, begins_at: Position, 
         pause = (pause * 2).min(Duration::from_secs(2));
     }
     // Whoever ended with much unread must not hold everybody else up.
-    let (folder, name) = (Arc::clone(&dir), life.name.clone());
-    let counting = tokio::task::spawn_blocking(move || unread(&folder, &name, begins_at));
-    let (inbox, unread) = counting.await.unwrap_or((begins_at, 0));
+    let (folder, gone) = (Arc::clone(&dir), life.clone());
+    let reading = tokio::task::spawn_blocking(move || {
+        (unread(&folder, &gone.name, begins_at), left_by_signal(&folder, &gone))
+    });
+    let ((inbox, unread), by_signal) = reading.await.unwrap_or(((begins_at, 0), false));
     let (code, signal) = how;
-    Event::Ended { life, ended: Ended { code, signal, inbox, unread } }
+    Event::Ended { life, ended: Ended { code, signal, inbox, unread, by_signal } }
+}
+
+/// Tells whether the last that a life wrote is that SIGTERM ends it: there may have been no daemon to hear it.
+fn left_by_signal(dir: &TeamDir, life: &Life) -> bool {
+    let last = transcript::last_entry(dir, &life.name).unwrap_or_else(|error| {
+        tracing::warn!("cannot see what {} wrote last: {error}", life.name);
+        None
+    });
+    last.is_some_and(|last| {
+        matches!(last.event, transcript::Event::Left { incarnation, by_signal: true, .. }
+            if incarnation == life.incarnation)
+    })
 }
 
 /// Tells who holds the life lock of a member, if anybody does.

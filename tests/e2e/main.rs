@@ -28,6 +28,7 @@ mod socket;
 mod spawn;
 mod start;
 mod strangers;
+mod supervision;
 #[path = "../support/mod.rs"]
 mod support;
 mod tools;

@@ -10,7 +10,7 @@ use teamd_shared::process::Identity;
 
 use super::dispatcher::Dispatcher;
 use super::event::{Event, Life};
-use super::supervisor::life_lock_holder;
+use super::supervisor::{How, life_lock_holder};
 
 /// What was found, in one line for people.
 #[derive(Debug, Default, Clone, Copy)]
@@ -40,7 +40,7 @@ pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> (Vec<Event>, Found) {
             events.push(Event::Found { life });
         } else {
             found.ended += 1;
-            dispatcher.see_off(life, (None, None));
+            dispatcher.see_off(life, How::default());
         }
     }
     (events, found)
@@ -52,8 +52,12 @@ fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<Identity>) ->
     if life_lock_holder(&dispatcher.dir, name).is_none() {
         return false;
     }
+    let age = process.age();
     match dispatcher.supervisor.adopt(life.clone(), process) {
-        Ok(()) => true,
+        Ok(()) => {
+            dispatcher.live.aged(life, age);
+            true
+        }
         Err(error) => {
             tracing::info!("{name} is not there any more: {error}");
             false

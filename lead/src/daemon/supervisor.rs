@@ -20,10 +20,10 @@ use rustix::process::Signal;
 use teamd_shared::control;
 use teamd_shared::environment::Environment;
 use teamd_shared::inbox;
-use teamd_shared::member::Member;
+use teamd_shared::member::{Emptied, Member};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
-use teamd_shared::process::{Identity, ProcessHandle};
+use teamd_shared::process::{Identity, KEEPER, ProcessHandle, Stray, kill_child, killed_by_keeper};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript;
 use tokio::sync::mpsc;
@@ -51,8 +51,24 @@ struct Process {
     child: Option<Child>,
 }
 
-/// How a process ended: exit code and signal, as far as they could be seen.
-pub(super) type How = (Option<i32>, Option<i32>);
+/// How a process ended, as far as it could be seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct How {
+    code: Option<i32>,
+    signal: Option<i32>,
+    /// Whether this daemon had started it: then what it left behind comes to this process.
+    ours: bool,
+}
+
+/// What was found of lives that have ended.
+#[derive(Debug, Default)]
+pub(super) struct Strays {
+    /// What is not gone yet, of the time that was asked for.
+    pub(super) left: Vec<u32>,
+    /// How many processes had to be killed that were not seen before, by their keepers or here; none if that cannot be
+    /// known.
+    pub(super) killed: Option<u32>,
+}
 
 /// A started worker, and this end of the connection that it was born with.
 pub(super) struct Born {
@@ -172,18 +188,21 @@ impl Supervisor {
     /// Ends the children of this process that are no workers, and returns those that were not here before `since`.
     /// They are what a tool had started whose worker and keeper were killed together: this process is the subreaper
     /// of them all.
-    pub(super) fn end_strays(&mut self, since: Instant) -> Vec<u32> {
+    pub(super) fn end_strays(&mut self, since: Instant) -> Strays {
         let processes = &self.processes;
         let ours = |pid: &u32| processes.values().any(|process| process.handle.identity().pid == *pid);
         let children = teamd_shared::process::children().unwrap_or_default();
         let strays: Vec<u32> = children.into_iter().filter(|pid| !ours(pid)).collect();
         self.strays.retain(|pid, _| strays.contains(pid));
         let now = Instant::now();
+        let mut killed = Some(0);
         for pid in strays {
-            teamd_shared::process::kill_child(pid);
-            self.strays.entry(pid).or_insert(now);
+            let stray = kill_child(pid);
+            let new = self.strays.insert(pid, now).map(|seen| self.strays.insert(pid, seen)).is_none();
+            killed = killed.zip(count(&stray, new)).map(|(sum, more)| sum + more);
         }
-        self.strays.iter().filter(|(_, seen)| **seen >= since).map(|(pid, _)| *pid).collect()
+        let left = self.strays.iter().filter(|(_, seen)| **seen >= since).map(|(pid, _)| *pid).collect();
+        Strays { left, killed }
     }
 
     /// Returns the process of a life.
@@ -193,16 +212,29 @@ impl Supervisor {
 
     /// Reaps a process that has ended; exit code and signal, as far as they can be seen.
     pub(super) fn reap(&mut self, life: &Life) -> How {
-        let Some(mut process) = self.processes.remove(life) else { return (None, None) };
+        let Some(mut process) = self.processes.remove(life) else { return How::default() };
+        let ours = process.child.is_some();
         match process.child.as_mut().map(Child::try_wait) {
-            Some(Ok(Some(status))) => (status.code(), status.signal()),
-            Some(Ok(None)) => (None, None),
+            Some(Ok(Some(status))) => How { code: status.code(), signal: status.signal(), ours },
             Some(Err(error)) => {
                 tracing::warn!("cannot reap {}: {error}", life.name);
-                (None, None)
+                How { ours, ..How::default() }
             }
-            None => (None, None),
+            Some(Ok(None)) | None => How { ours, ..How::default() },
         }
+    }
+}
+
+/// Returns how many processes a stray stands for that had to be killed; none if that cannot be known.
+fn count(stray: &Stray, new: bool) -> Option<u32> {
+    if stray.comm.as_bytes() != KEEPER.to_bytes() {
+        return Some(u32::from(new && stray.ran));
+    }
+    // A keeper that is not reaped yet is found again; one that was killed itself has told nobody.
+    match stray.code {
+        None => Some(0),
+        Some(0) => Some(0),
+        Some(code) => killed_by_keeper(code),
     }
 }
 
@@ -222,8 +254,10 @@ pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, begins_at: Position, 
     let (folder, name) = (Arc::clone(&dir), life.name.clone());
     let counting = tokio::task::spawn_blocking(move || unread(&folder, &name, begins_at));
     let (inbox, unread) = counting.await.unwrap_or((begins_at, 0));
-    let (code, signal) = how;
-    Event::Ended { life, ended: Ended { code, signal, inbox, unread } }
+    let How { code, signal, ours } = how;
+    let (emptied, left_behind) =
+        (Some(if ours { Emptied::Keepers } else { Emptied::Lock }), ours.then_some(0));
+    Event::Ended { life, ended: Ended { code, signal, inbox, unread, emptied, left_behind } }
 }
 
 /// Tells who holds the life lock of a member, if anybody does.

@@ -29,6 +29,7 @@ mod socket;
 mod spawn;
 mod start;
 mod strangers;
+mod supervision;
 #[path = "../support/mod.rs"]
 mod support;
 mod tools;

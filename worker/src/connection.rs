@@ -86,6 +86,9 @@ struct Said {
     /// What was asked and is not answered yet.
     asked: Vec<Request>,
     leaving: bool,
+    /// How many questions of the daemon the session has come to, and the number of the last one: they begin anew with
+    /// each daemon.
+    pongs: (u64, u64),
 }
 
 /// Tells whether the daemon may be asked a second time: it repeats its answer. A shutdown it joins only as long as
@@ -193,6 +196,11 @@ impl Link {
         self.said.send_modify(|said| said.named.retain(|named| named.request_id != *request_id));
     }
 
+    /// Answers the daemon's question whether the session goes round.
+    pub(crate) fn pong(&self, number: u64) {
+        self.said.send_modify(|said| said.pongs = (said.pongs.0 + 1, number));
+    }
+
     /// Says that SIGTERM came.
     pub(crate) fn say_leaving(&self) {
         self.said.send_modify(|said| said.leaving = true);
@@ -242,18 +250,22 @@ struct Told {
     named: Vec<Named>,
     asked: HashSet<u32>,
     leaving: bool,
+    /// Whether it was said that it can be asked.
+    able: bool,
+    /// How many questions were answered, or belong to the connections before.
+    pongs: u64,
 }
 
 impl Told {
     /// Nothing but the state, which the greeting says.
-    fn greeted(state: WorkerState) -> Self {
-        Self { state, named: Vec::new(), asked: HashSet::new(), leaving: false }
+    fn greeted(state: WorkerState, pongs: u64) -> Self {
+        Self { state, named: Vec::new(), asked: HashSet::new(), leaving: false, able: false, pongs }
     }
 }
 
 impl Task {
     async fn run(mut self, born_with: Connection) {
-        let mut told = Told::greeted(WorkerState::default());
+        let mut told = Told::greeted(WorkerState::default(), 0);
         let mut connection = born_with;
         loop {
             match self.serve(connection, &mut told).await {
@@ -321,6 +333,15 @@ impl Task {
             told.state = said.state.clone();
             outgoing.send(&FromWorker::State(said.state)).await?;
         }
+        if !told.able {
+            told.able = true;
+            outgoing.send(&FromWorker::Pong { number: 0 }).await?;
+        }
+        let (pongs, number) = said.pongs;
+        if pongs != told.pongs {
+            told.pongs = pongs;
+            outgoing.send(&FromWorker::Pong { number }).await?;
+        }
         told.named.retain(|named| said.named.contains(named));
         for named in said.named {
             if !told.named.contains(&named) {
@@ -353,10 +374,13 @@ impl Task {
                 return None;
             }
             self.pause = (self.pause * 2).min(PAUSES.1);
-            let state = self.said.borrow().state.clone();
+            let (state, pongs) = {
+                let said = self.said.borrow();
+                (said.state.clone(), said.pongs.0)
+            };
             match self.connect(state.clone()).await {
                 Ok(connection) => {
-                    return Some((connection, Told::greeted(state)));
+                    return Some((connection, Told::greeted(state, pongs)));
                 }
                 Err(error) => tracing::debug!("the daemon cannot be reached: {error}"),
             }

@@ -196,6 +196,7 @@ impl Desk {
             ToWorker::Reply(reply) => {
                 self.link.answered(reply.tag, reply.result.map_err(Unanswered::Refused))
             }
+            ToWorker::Ping { number } => self.link.pong(number),
             ToWorker::Stranger { why } => self.state.end(End::Unknown(why)),
         }
     }

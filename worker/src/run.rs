@@ -171,6 +171,7 @@ impl Life {
             model: welcome.model.clone(),
             workspace: welcome.workspace.clone(),
             sandbox: welcome.sandbox.clone(),
+            bounds: welcome.bounds,
         };
         let link = Link::start(connection, self.dir, self.identity, welcome.environment);
         let (terminate, work_began) = (self.terminate, Duration::ZERO);

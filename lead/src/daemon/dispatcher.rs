@@ -26,11 +26,12 @@ use super::event::{Action, Client, Event, Life, Now};
 use super::hand_over::HandOver;
 use super::journal::Journal;
 use super::lead_inbox::{LeadInbox, LeadTaken};
-use super::live::Live;
+use super::live::{Live, Rules};
 use super::perform::Progress;
 use super::roster::RosterFile;
 use super::supervisor::Supervisor;
 use super::waiters::Waiters;
+use super::watchdog::Finding;
 use super::word::{welcome, word};
 
 /// How long events wait that could not be journaled, before they are tried again.
@@ -120,6 +121,7 @@ impl Dispatcher {
             self.end_if_all_are_gone();
         }
         if self.live.next_deadline().is_some_and(|at| at <= self.began.elapsed()) {
+            self.look_at_workers(&mut events);
             events.push_back(Event::Deadline);
         }
         while !events.is_empty() && self.exit.is_none() {
@@ -131,13 +133,31 @@ impl Dispatcher {
         }
     }
 
+    /// Asks the workers that should answer, and sees who has not.
+    fn look_at_workers(&mut self, events: &mut VecDeque<Event>) {
+        for (life, finding) in self.live.look(&self.team, self.now(), self.rules()) {
+            match finding {
+                Finding::Ask(number) => self.connections.say(&life, ToWorker::Ping { number }),
+                Finding::Silent => events.push_back(Event::Silent { life }),
+                Finding::Hung => events.push_back(Event::Hung { life }),
+            }
+        }
+    }
+
+    /// Returns the settings that decisions rest on.
+    pub(super) fn rules(&self) -> Rules {
+        let Settings { grace, restart, watchdog, .. } = self.settings;
+        Rules { grace, restart, watchdog }
+    }
+
     fn decide_all(&mut self, events: impl Iterator<Item = Event>) -> Batch {
         let mut batch = Batch::default();
         for event in events {
             let now = self.now();
             self.live.wall = now.wall;
             self.live.observe(&self.team, &event);
-            let view = View { team: &self.team, live: &self.live, now, grace: self.settings.grace };
+            let rules = self.rules();
+            let view = View { team: &self.team, live: &self.live, now, rules };
             let decision = decide(&view, &event, &mut RandomIds);
             batch.touched.extend(concerned(&event));
             if let Event::Unreadable { position, .. } = &event {
@@ -188,7 +208,7 @@ impl Dispatcher {
         }
         let now = self.now();
         for name in &batch.touched {
-            self.live.arm(&self.team, name, now, self.settings.grace);
+            self.live.arm(&self.team, name, now, self.rules());
         }
         let mut brought = Vec::new();
         for action in batch.actions {
@@ -382,7 +402,7 @@ impl Dispatcher {
         self.roster.touch();
         let names: Vec<_> = self.team.members.keys().cloned().collect();
         for name in names {
-            self.live.arm(&self.team, &name, now, self.settings.grace);
+            self.live.arm(&self.team, &name, now, self.rules());
             self.roster.show(&self.team, &self.live, &name);
         }
         Ok(())
@@ -407,7 +427,8 @@ fn concerned(event: &Event) -> Option<Name> {
         | Event::Started { life, .. }
         | Event::Found { life }
         | Event::Ended { life, .. }
-        | Event::Disconnected { life } => Some(life.name.clone()),
+        | Event::Disconnected { life }
+        | Event::Pong { life, .. } => Some(life.name.clone()),
         // With a spawn that was refused goes its environment.
         Event::Spawn(_, order, _) => Some(order.name.clone()),
         _ => None,

@@ -44,6 +44,7 @@ impl Dispatcher {
                         Some(Event::Named { life, request_id, line: self.lead.named(offset, len) })
                     }
                     FromWorker::Leaving => Some(Event::Leaving { life }),
+                    FromWorker::Pong { number } => Some(Event::Pong { life, number }),
                     FromWorker::Asks(Request { tag, command }) => {
                         let client = Client { connection, tag, agent: true };
                         self.agent_asks(&life, client, command)
@@ -198,15 +199,20 @@ impl Dispatcher {
     /// Takes the end of a life in, unless something that a tool of it started has come to this process: a worker
     /// and its keeper can be killed together. That is ended first. What was here before this life ended is not its
     /// own: nobody else's end waits for a process that cannot be killed.
-    pub(super) fn life_over(&mut self, event: Event) -> Option<Event> {
-        let Event::Ended { life, .. } = &event else { return Some(event) };
+    pub(super) fn life_over(&mut self, mut event: Event) -> Option<Event> {
+        let alone = self.gone_at.len() <= 1;
+        let Event::Ended { life, ended } = &mut event else { return Some(event) };
         let gone_at = *self.gone_at.entry(life.clone()).or_insert_with(Instant::now);
         // Those of a life can be seen, by the end of another one, before its own end is.
         let strays = self.supervisor.end_strays(gone_at.checked_sub(LAST_WORDS).unwrap_or(gone_at));
-        if strays.is_empty() {
+        // Of several lives that end at once nobody can tell whose they were.
+        let killed = strays.killed.filter(|&killed| alone || killed == 0);
+        ended.left_behind = ended.left_behind.zip(killed).map(|(before, more)| before + more);
+        if strays.left.is_empty() {
             self.gone_at.remove(life);
             return Some(event);
         }
+        let strays = strays.left;
         let since = gone_at.elapsed();
         if since > Duration::from_secs(1) {
             tracing::warn!(
@@ -264,6 +270,9 @@ impl Dispatcher {
             }
             let Some(member) = self.team.members.get(&owner).map(|state| &state.record) else { continue };
             let life = Life { name: owner, incarnation: member.incarnation };
+            if matches!(changes, Changes::Files(_)) {
+                self.live.rouse(&self.team, &life, self.now(), self.rules());
+            }
             if self.live.of(&life).is_some_and(|alive| alive.said.wants_ring) {
                 self.connections.say(&life, ToWorker::Ring);
             }

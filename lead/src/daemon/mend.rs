@@ -47,6 +47,8 @@ impl Dispatcher {
                 }
                 // It comes again by itself, or is known already.
                 Event::Deadline | Event::Disconnected { .. } => {}
+                // Who is still silent then is found so again.
+                Event::Silent { .. } | Event::Hung { .. } => {}
                 Event::Connected { life, state, .. } => self.backlog.push_back(Event::Said { life, state }),
                 Event::Unreadable { .. } => {
                     self.lead_taken.open += 1;

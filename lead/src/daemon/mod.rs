@@ -33,6 +33,7 @@ mod run;
 mod start;
 mod supervisor;
 mod waiters;
+mod watchdog;
 mod word;
 
 pub(crate) use confinement::Confinement;

@@ -54,8 +54,12 @@ fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<&Identity>) -
     if life_lock_holder(&dispatcher.dir, name).is_none() {
         return false;
     }
+    let age = process.age();
     match dispatcher.supervisor.adopt(life.clone(), process.clone()) {
-        Ok(()) => true,
+        Ok(()) => {
+            dispatcher.live.aged(life, age);
+            true
+        }
         Err(error) => {
             tracing::info!("{name} is not there any more: {error}");
             false

@@ -19,10 +19,10 @@ use rustix::process::Signal;
 use teamd_shared::control;
 use teamd_shared::environment::Environment;
 use teamd_shared::inbox;
-use teamd_shared::member::Member;
+use teamd_shared::member::{Emptied, Member};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
-use teamd_shared::process::{How, Identity, ProcessHandle};
+use teamd_shared::process::{How, Identity, KEEPER, ProcessHandle, Stray, kill_child, killed_by_keeper};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript;
 use tokio::sync::mpsc;
@@ -41,6 +41,16 @@ pub(super) struct Supervisor {
     /// What tools have left to this process, and when that was first seen.
     strays: HashMap<u32, Instant>,
     watcher: Watcher,
+}
+
+/// What was found of lives that have ended.
+#[derive(Debug, Default)]
+pub(super) struct Strays {
+    /// What is not gone yet, of the time that was asked for.
+    pub(super) left: Vec<u32>,
+    /// How many processes had to be killed that were not seen before, by their keepers or here; none if that cannot be
+    /// known.
+    pub(super) killed: Option<u32>,
 }
 
 /// A started worker, and this end of the connection that it was born with.
@@ -160,18 +170,21 @@ impl Supervisor {
     /// Ends the children of this process that are no workers, and returns those that were not here before `since`.
     /// They are what a tool had started whose worker and keeper were killed together: this process is the subreaper
     /// of them all.
-    pub(super) fn end_strays(&mut self, since: Instant) -> Vec<u32> {
+    pub(super) fn end_strays(&mut self, since: Instant) -> Strays {
         let processes = &self.processes;
         let ours = |pid: &u32| processes.values().any(|process| process.identity().pid == *pid);
         let children = teamd_shared::process::children().unwrap_or_default();
         let strays: Vec<u32> = children.into_iter().filter(|pid| !ours(pid)).collect();
         self.strays.retain(|pid, _| strays.contains(pid));
         let now = Instant::now();
+        let mut killed = Some(0);
         for pid in strays {
-            teamd_shared::process::kill_child(pid);
-            self.strays.entry(pid).or_insert(now);
+            let stray = kill_child(pid);
+            let new = self.strays.insert(pid, now).map(|seen| self.strays.insert(pid, seen)).is_none();
+            killed = killed.zip(count(&stray, new)).map(|(sum, more)| sum + more);
         }
-        self.strays.iter().filter(|(_, seen)| **seen >= since).map(|(pid, _)| *pid).collect()
+        let left = self.strays.iter().filter(|(_, seen)| **seen >= since).map(|(pid, _)| *pid).collect();
+        Strays { left, killed }
     }
 
     /// Returns the process of a life.
@@ -181,11 +194,24 @@ impl Supervisor {
 
     /// Reaps a process that has ended; exit code and signal, as far as they can be seen.
     pub(super) fn reap(&mut self, life: &Life) -> How {
-        let Some(process) = self.processes.remove(life) else { return (None, None) };
+        let Some(process) = self.processes.remove(life) else { return How::default() };
         process.reap().unwrap_or_else(|error| {
             tracing::warn!("cannot reap {}: {error}", life.name);
-            (None, None)
+            How::default()
         })
+    }
+}
+
+/// Returns how many processes a stray stands for that had to be killed; none if that cannot be known.
+fn count(stray: &Stray, new: bool) -> Option<u32> {
+    if stray.comm.as_bytes() != KEEPER.to_bytes() {
+        return Some(u32::from(new && stray.ran));
+    }
+    // A keeper that is not reaped yet is found again; one that was killed itself has told nobody.
+    match stray.code {
+        None => Some(0),
+        Some(0) => Some(0),
+        Some(code) => killed_by_keeper(code),
     }
 }
 
@@ -207,8 +233,10 @@ pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, begins_at: Position, 
         (unread(&folder, &gone.name, begins_at), left_by_signal(&folder, &gone))
     });
     let ((inbox, unread), by_signal) = reading.await.unwrap_or(((begins_at, 0), false));
-    let (code, signal) = how;
-    Event::Ended { life, ended: Ended { code, signal, inbox, unread, by_signal } }
+    let How { code, signal, ours } = how;
+    let (emptied, left_behind) =
+        (Some(if ours { Emptied::Keepers } else { Emptied::Lock }), ours.then_some(0));
+    Event::Ended { life, ended: Ended { code, signal, inbox, unread, by_signal, emptied, left_behind } }
 }
 
 /// Tells whether the last that a life wrote is that SIGTERM ends it: there may have been no daemon to hear it.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
-use crate::member::{ApproveBy, Doing, Gate, Limits, Restart, Sandbox, Status, Waiting};
+use crate::member::{ApproveBy, Bounds, Doing, Gate, Limits, Restart, Sandbox, Status, Waiting};
 use crate::name::Name;
 use crate::position::Position;
 use crate::transcript::Usage;
@@ -181,6 +181,8 @@ pub struct SpawnOrder {
     pub resume: bool,
     /// The environment and umask of the command.
     pub environment: Environment,
+    /// What one life of it may use; none: as in its life before, or no limit.
+    pub bounds: Option<Bounds>,
 }
 
 impl SpawnOrder {
@@ -200,6 +202,7 @@ impl SpawnOrder {
             limits: None,
             resume: false,
             environment,
+            bounds: None,
         }
     }
 }
@@ -373,6 +376,12 @@ pub enum FromWorker {
     Leaving,
     /// The lead agent wants something, as a person with `teamctl` does. Nobody else is heard.
     Asks(Request),
+    /// The dispatcher of the worker goes round. Said at the beginning of each connection too, with number 0: it can be
+    /// asked.
+    Pong {
+        /// That of the [`ToWorker::Ping`].
+        number: u64,
+    },
 }
 
 /// What the daemon says to a worker.
@@ -412,6 +421,11 @@ pub enum ToWorker {
     },
     /// The answer to what the lead agent wanted.
     Reply(Reply),
+    /// Answer, by [`FromWorker::Pong`]. Said only to a worker that has said that it can be asked.
+    Ping {
+        /// Chosen by the daemon, from 1.
+        number: u64,
+    },
 }
 
 /// What a life begins with.
@@ -443,6 +457,8 @@ pub struct Welcome {
     pub territory: Vec<String>,
     /// How things stand.
     pub word: Word,
+    /// What it may use.
+    pub bounds: Bounds,
 }
 
 /// How things stand for one member. The one with the higher `seq` wins.

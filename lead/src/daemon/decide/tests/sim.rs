@@ -22,7 +22,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use super::mutants::Mutant;
 pub(super) use daemon::Daemon;
 pub(super) use worker::Worker;
-pub(super) use world::World;
+pub(super) use world::{RULES, World};
 
 /// How many schedules a test run takes. The same ones every time, so that it never fails by chance.
 const SCHEDULES: u64 = 300;

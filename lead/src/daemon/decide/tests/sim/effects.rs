@@ -56,7 +56,7 @@ impl World {
                 Event::Command(client, _) | Event::Spawn(client, ..) => {
                     self.refuse_unwritten(daemon, client);
                 }
-                Event::Deadline | Event::Disconnected { .. } => {}
+                Event::Deadline | Event::Disconnected { .. } | Event::Silent { .. } | Event::Hung { .. } => {}
                 Event::Terminate if daemon.live.terminations > 1 => return Err(End::Left),
                 Event::Terminate => {
                     daemon.live.terminations -= 1;

@@ -49,7 +49,7 @@ pub(super) struct Daemon {
     pub(super) up: VecDeque<FromWorker>,
     pub(super) down: VecDeque<ToWorker>,
     /// The last word that was said.
-    last: Option<Word>,
+    pub(super) last: Option<Word>,
 }
 
 impl Daemon {

@@ -284,7 +284,7 @@ impl<'p> World<'p> {
         while !self.daemon.up.is_empty() {
             self.daemon_hears();
         }
-        self.daemon.down.clear();
+        (self.daemon.down, self.daemon.last) = (Default::default(), None);
         self.life += 1;
         (self.terminated, self.daemon.ended) = (false, false);
         let life = self.life;

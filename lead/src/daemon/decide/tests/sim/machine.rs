@@ -80,6 +80,7 @@ pub(in super::super) enum Up {
 }
 
 /// Ids that follow from the seed, and collide.
+#[derive(Debug)]
 pub(super) struct SimIds {
     messages: u128,
     requests: Rng,

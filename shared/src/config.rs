@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::journal::Daemon;
-use crate::member::{Exit, Gate, Limits, Sandbox, Status, Waiting};
+use crate::member::{Bounds, Exit, Gate, Limits, Sandbox, Status, Waiting};
 use crate::name::Name;
 use crate::process::Identity;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -91,6 +91,9 @@ pub struct RosterMember {
     /// What one piece of its work may cost.
     #[serde(default)]
     pub limits: Limits,
+    /// What one life of it may use.
+    #[serde(default)]
+    pub bounds: Bounds,
     /// What its conversation has cost so far, in tokens.
     #[serde(default)]
     pub usage: Usage,
@@ -109,6 +112,15 @@ pub struct RosterMember {
     /// How it ended; null while it lives.
     #[serde(default)]
     pub exit: Option<Exit>,
+    /// How often the policy has started it again since somebody spawned it.
+    #[serde(default)]
+    pub restarts: u32,
+    /// How the life before ended; null in a first one, and when this one has ended.
+    #[serde(default)]
+    pub last_exit: Option<Exit>,
+    /// Since when it does not answer the daemon, seconds since 1970; null while it does, or need not.
+    #[serde(default)]
+    pub silent_since: Option<f64>,
 }
 
 /// Why there is no roster to be had.

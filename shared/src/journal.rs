@@ -189,6 +189,10 @@ pub enum MemberEvent {
     GateClosed,
     /// Its files are in the archive, and the roster does not know it any more.
     Forgotten,
+    /// It does not answer the daemon, and the lead is told.
+    Silent,
+    /// It answers again.
+    Answering,
 }
 
 /// A decision about a request.

@@ -1,5 +1,7 @@
 //! A member as the journal records it, and the status that people see, pure.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -134,7 +136,7 @@ pub enum ApproveBy {
 pub enum Restart {
     /// Not at all.
     Never,
-    /// When it crashed, at most [`MAX_RESTARTS`] times in [`RESTART_WINDOW`] seconds.
+    /// When it crashed, at most as often as [`RestartLimit`] says.
     #[default]
     OnFailure,
 }
@@ -202,10 +204,57 @@ pub struct Limits {
     pub max_tokens: Option<u64>,
 }
 
-/// Restarts in a row, before a member counts as crashed.
-pub const MAX_RESTARTS: usize = 3;
-/// Seconds in which [`MAX_RESTARTS`] are allowed.
-pub const RESTART_WINDOW: f64 = 60.0;
+/// What one life may use of the machine. None: no limit.
+///
+/// It stands in control frames, too: no field may be left out when it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Bounds {
+    /// Bytes of memory.
+    #[serde(default)]
+    pub memory: Option<u64>,
+    /// Seconds of CPU time.
+    #[serde(default)]
+    pub cpu_time: Option<u64>,
+    /// Processes of its commands.
+    #[serde(default)]
+    pub max_procs: Option<u32>,
+    /// Seconds from its beginning to its end.
+    #[serde(default)]
+    pub max_time: Option<u64>,
+}
+
+impl Bounds {
+    /// Returns these; where they say nothing, what the others say.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self {
+            memory: self.memory.or(others.memory),
+            cpu_time: self.cpu_time.or(others.cpu_time),
+            max_procs: self.max_procs.or(others.max_procs),
+            max_time: self.max_time.or(others.max_time),
+        }
+    }
+
+    /// Tells whether nothing is bounded.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// How often a worker that crashed is started again, before its member counts as crashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestartLimit {
+    /// How many times within the period.
+    pub max: u32,
+    /// The period, counted back from the last crash.
+    pub period: Duration,
+}
+
+impl Default for RestartLimit {
+    fn default() -> Self {
+        Self { max: 3, period: Duration::from_secs(60) }
+    }
+}
 
 /// Why a worker is being ended by signals: journaled before the first one is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -219,6 +268,24 @@ pub enum Ending {
     Sigterm,
     /// The daemon was told by a signal to end.
     Stop,
+    /// It did not answer the daemon for too long: it counts as crashed.
+    Hung,
+    /// It reached a limit of what a life may use.
+    Limit,
+}
+
+/// How it was established that nothing of a life is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Emptied {
+    /// The kernel says that no process is in its cgroup any more.
+    Cgroup,
+    /// Its life lock is free, so every keeper has seen its command to the end; and nothing that a worker and its keeper
+    /// left when they were killed together has come to the daemon that started them, or it was ended.
+    Keepers,
+    /// Its life lock is free. The daemon that saw it end is not the one that started it: what a worker and its keeper left
+    /// when they were killed together would not have come to it.
+    Lock,
 }
 
 /// How a life ended, as far as anybody could see.
@@ -238,12 +305,21 @@ pub struct Exit {
     /// Where its inbox stood: a fresh life begins there.
     #[serde(default)]
     pub inbox: Position,
-    /// Why it is not (or could not be) started again, in plain words.
+    /// Why it was ended by the daemon itself, and why it is not (or could not be) started again, in plain words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// What its conversation had cost, as far as it had said.
     #[serde(default, skip_serializing_if = "Usage::is_nothing")]
     pub usage: Usage,
+    /// Why it was ended by signals; null if it was not.
+    #[serde(default)]
+    pub ending: Option<Ending>,
+    /// How it was established that nothing of it is left; null for one that was never run.
+    #[serde(default)]
+    pub emptied: Option<Emptied>,
+    /// Processes of its commands that had to be killed after its worker had ended; null where nobody could count them.
+    #[serde(default)]
+    pub left_behind: Option<u32>,
 }
 
 /// A member as it stands in the journal.
@@ -272,6 +348,9 @@ pub struct Member {
     /// What one piece of its work may cost.
     #[serde(default)]
     pub limits: Limits,
+    /// What one life of it may use.
+    #[serde(default, skip_serializing_if = "Bounds::is_nothing")]
+    pub bounds: Bounds,
     /// The life: 1, 2, 3 …
     pub incarnation: u32,
     /// The life in which its conversation began.
@@ -287,9 +366,18 @@ pub struct Member {
     pub gate: Gate,
     /// Why it is being ended by signals, if it is.
     pub ending: Option<Ending>,
-    /// Times of its restarts by the policy, seconds since 1970.
+    /// The same in plain words, where there is more to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending_note: Option<String>,
+    /// Times of its restarts by the policy, seconds since 1970: those that still count.
     #[serde(default)]
     pub restarts: Vec<f64>,
+    /// How often the policy has started it again since somebody spawned it.
+    #[serde(default)]
+    pub restarted: u32,
+    /// Since when it does not answer the daemon, seconds since 1970, where the lead was told so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_since: Option<f64>,
     /// How the last life ended; null in a first life.
     pub exit: Option<Exit>,
     /// Seconds since 1970.

@@ -3,7 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::time::Duration;
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_open, pidfd_send_signal, waitid,
+    waitpid,
+};
+use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,10 +44,42 @@ impl Identity {
         Ok(Self { pid, start_ticks: start_ticks(pid)?, boot_id: boot_id()? })
     }
 
+    /// Reaps exactly this process if it has ended and is a child of this one, and returns how it ended.
+    ///
+    /// A program that took the place of another one ([`std::os::unix::process::CommandExt::exec`]) has its children, and
+    /// holds none of them.
+    pub fn reap(&self) -> How {
+        // A child that nobody has reaped keeps its pid: this looks at no other process.
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let is_it = parse_stat(&stat).is_some_and(|(_, ticks)| ticks == self.start_ticks);
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).filter(|_| is_it);
+        match pid.map(|pid| waitpid(Some(pid), WaitOptions::NOHANG)) {
+            Some(Ok(Some((_, status)))) => {
+                How { code: status.exit_status(), signal: status.terminating_signal(), ours: true }
+            }
+            _ => How::default(),
+        }
+    }
+
     /// Tells whether exactly this process still runs (a zombie does not).
     pub fn is_alive(&self) -> bool {
         Self::of(self.pid).is_ok_and(|now| now == *self)
     }
+}
+
+impl Identity {
+    /// Returns how long ago the process was started; nothing if the kernel does not tell its clock.
+    pub fn age(&self) -> Duration {
+        let now = clock_gettime(ClockId::Boottime);
+        let now = Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0));
+        now.saturating_sub(ticks(self.start_ticks))
+    }
+}
+
+/// Returns a number of clock ticks (`proc_pid_stat(5)`) as a time.
+pub fn ticks(ticks: u64) -> Duration {
+    let each = rustix::param::clock_ticks_per_second().max(1);
+    Duration::from_secs(ticks / each) + Duration::from_nanos(ticks % each * (1_000_000_000 / each))
 }
 
 /// Returns the id of this boot of the machine.
@@ -66,6 +104,17 @@ fn parse_stat(stat: &str) -> Option<(char, u64)> {
     let state = fields.next()?.chars().next()?;
     let ticks = fields.nth(18)?.parse().ok()?;
     Some((state, ticks))
+}
+
+/// How a process ended, as far as that could be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct How {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Whether it was a child of this process: then what it left behind comes to this process.
+    pub ours: bool,
 }
 
 /// A process that is held: a signal through it reaches that process or nobody.
@@ -120,6 +169,21 @@ impl ProcessHandle {
         }
     }
 
+    /// Reaps the process if it has ended and is a child of this one, and returns how. Of the child of another process nothing can be known.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn reap(&self) -> io::Result<How> {
+        match waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
+            Ok(Some(ended)) => {
+                Ok(How { code: ended.exit_status(), signal: ended.terminating_signal(), ours: true })
+            }
+            Ok(None) => Ok(How { ours: true, ..How::default() }),
+            Err(rustix::io::Errno::CHILD) => Ok(How::default()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// Returns another descriptor of the same process, to wait on: it is readable when the process has ended.
     ///
     /// # Errors
@@ -149,15 +213,51 @@ pub fn children() -> io::Result<Vec<u32>> {
     Ok(children)
 }
 
+/// What a child of this process was that was killed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stray {
+    /// Whether it had not ended by itself.
+    pub ran: bool,
+    /// What it called itself (`proc_pid_comm(5)`); a process may take any name.
+    pub comm: String,
+    /// Its exit code, if it was reaped and had one.
+    pub code: Option<i32>,
+}
+
 /// Kills a child of this process, and reaps it if it has ended. One that is no child is left alone by the reaping.
-pub fn kill_child(pid: u32) {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+pub fn kill_child(pid: u32) -> Stray {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Stray::default() };
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    let comm =
+        stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).map(|(comm, _)| comm.to_owned());
+    let ran = parse_stat(&stat).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X' | 'x'));
     if let Err(errno) = rustix::process::kill_process(pid, Signal::KILL) {
         tracing::debug!("cannot kill the stray process {}: {errno}", pid.as_raw_nonzero());
     }
-    if let Err(errno) = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG) {
-        tracing::debug!("cannot reap the stray process {}: {errno}", pid.as_raw_nonzero());
-    }
+    let code = match waitpid(Some(pid), WaitOptions::NOHANG) {
+        Ok(ended) => ended.and_then(|(_, status)| status.exit_status()),
+        Err(errno) => {
+            tracing::debug!("cannot reap the stray process {}: {errno}", pid.as_raw_nonzero());
+            None
+        }
+    };
+    Stray { ran, comm: comm.unwrap_or_default(), code }
+}
+
+/// What a keeper calls itself.
+pub const KEEPER: &std::ffi::CStr = c"team-keeper";
+
+/// The exit code of a keeper that nobody heard any more and that had nothing to kill; one that killed `n` processes ends with
+/// this and `n`, and above [`KEEPER_MOST`] with the sum of both.
+pub const KEEPER_UNHEARD: u8 = 64;
+/// The most processes that the exit code of a keeper can tell.
+pub const KEEPER_MOST: u8 = 62;
+
+/// Returns how many processes a keeper has killed that ended with this code, when its worker had ended; none if that is not
+/// what the code says.
+pub fn killed_by_keeper(code: i32) -> Option<u32> {
+    let killed = u32::try_from(code).ok()?.checked_sub(u32::from(KEEPER_UNHEARD))?;
+    (killed < u32::from(KEEPER_MOST)).then_some(killed)
 }
 
 /// Closes all descriptors but 0, 1 and 2: what whoever started this process had left open (a lock, a pipe, a

@@ -6,8 +6,9 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use crate::amount::parse_duration;
+use crate::amount::{parse_duration, parse_watchdog};
 use crate::inbox::Durability;
+use crate::member::RestartLimit;
 use crate::team_file::TeamFile;
 
 /// What can be set. Each field names its variable; in `team.toml` it is called as the field is.
@@ -25,6 +26,11 @@ pub struct Settings {
     pub decide_within: Duration,
     /// `TEAM_SHUTDOWN_TIMEOUT`: how long `teamctl shutdown` waits (default 120 s).
     pub shutdown_timeout: Duration,
+    /// `TEAM_RESTART_MAX`, `TEAM_RESTART_PERIOD`: how often a worker that crashed is started again (default 3 in 60 s).
+    pub restart: RestartLimit,
+    /// `TEAM_WATCHDOG`: how long a worker that should answer may be silent before the lead is told, and as long again
+    /// before it is ended (default 60 s); none (`off`): nobody is asked.
+    pub watchdog: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -36,6 +42,8 @@ impl Default for Settings {
             poll: false,
             decide_within: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(120),
+            restart: RestartLimit::default(),
+            watchdog: Some(Duration::from_secs(60)),
         }
     }
 }
@@ -82,6 +90,11 @@ impl Settings {
             poll: file.poll.unwrap_or(default.poll),
             decide_within: file.decide_within.unwrap_or(default.decide_within),
             shutdown_timeout: file.shutdown_timeout.unwrap_or(default.shutdown_timeout),
+            restart: RestartLimit {
+                max: file.restart_max.unwrap_or(default.restart.max),
+                period: file.restart_period.unwrap_or(default.restart.period),
+            },
+            watchdog: file.watchdog.unwrap_or(default.watchdog),
         }
     }
 
@@ -98,6 +111,16 @@ impl Settings {
         }
         if self.poll != default.poll {
             variables.push(("TEAM_POLL", u8::from(self.poll).to_string()));
+        }
+        if self.restart.max != default.restart.max {
+            variables.push(("TEAM_RESTART_MAX", self.restart.max.to_string()));
+        }
+        if self.restart.period != default.restart.period {
+            variables.push(("TEAM_RESTART_PERIOD", format!("{}s", self.restart.period.as_secs_f64())));
+        }
+        if self.watchdog != default.watchdog {
+            let time = self.watchdog.map(|time| format!("{}s", time.as_secs_f64()));
+            variables.push(("TEAM_WATCHDOG", time.unwrap_or_else(|| "off".to_owned())));
         }
         variables
     }
@@ -125,6 +148,16 @@ impl Settings {
         })?;
         set("TEAM_SHUTDOWN_TIMEOUT", TIME, &mut |v| {
             parse_duration(v).map(|d| settings.shutdown_timeout = d).is_some()
+        })?;
+        set("TEAM_RESTART_MAX", "a whole number above 0", &mut |v| {
+            v.parse().ok().filter(|&n| n > 0).map(|n| settings.restart.max = n).is_some()
+        })?;
+        set("TEAM_RESTART_PERIOD", "a time such as 10s, above 0", &mut |v| {
+            let period = parse_duration(v).filter(|time| !time.is_zero());
+            period.map(|time| settings.restart.period = time).is_some()
+        })?;
+        set("TEAM_WATCHDOG", "a time such as 60s, or off", &mut |v| {
+            parse_watchdog(v).map(|time| settings.watchdog = time).is_some()
         })?;
         Ok(settings)
     }
@@ -155,8 +188,13 @@ mod tests {
 
     #[test]
     fn what_is_handed_on_is_read_as_the_same() {
-        let file = TeamFile::parse("grace = 0.25\npoll = true\ndurability = 'process'\n").unwrap();
+        let file = TeamFile::parse(
+            "grace = 0.25\npoll = true\ndurability = 'process'\nrestart_max = 5\nrestart_period = '2m'\nwatchdog = 'off'\n",
+        )
+        .unwrap();
         let settings = Settings::of_file(&file);
+        assert_eq!(settings.restart, RestartLimit { max: 5, period: Duration::from_secs(120) });
+        assert_eq!(settings.watchdog, None);
         let variables = settings.variables();
         let lookup =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, text)| text.into());

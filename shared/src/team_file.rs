@@ -22,7 +22,7 @@ pub use error::{Place, TeamFileError};
 pub use keys::{KEYS, Key, Table};
 
 use crate::inbox::Durability;
-use crate::member::{ApproveBy, Restart, SandboxMode};
+use crate::member::{ApproveBy, Bounds, Restart, SandboxMode};
 use crate::model_spec::ModelSpec;
 use crate::name::Name;
 
@@ -48,6 +48,12 @@ pub struct TeamFile {
     pub decide_within: Option<Duration>,
     /// How long `teamctl shutdown` waits.
     pub shutdown_timeout: Option<Duration>,
+    /// How often a worker that crashed is started again within the period.
+    pub restart_max: Option<u32>,
+    /// The period in which that is counted.
+    pub restart_period: Option<Duration>,
+    /// How long a worker that should answer may be silent; none in it: as long as it likes.
+    pub watchdog: Option<Option<Duration>>,
     /// How the models' services are reached.
     pub service: Service,
     /// What holds for everybody, unless a role or a member says otherwise.
@@ -92,6 +98,8 @@ pub struct Profile {
     pub max_turns: Option<u32>,
     /// Tokens for one piece of work.
     pub max_tokens: Option<u64>,
+    /// What one life may use.
+    pub bounds: Bounds,
     /// How its commands are confined.
     pub sandbox: SandboxProfile,
 }

@@ -22,6 +22,7 @@ mod models;
 mod plans;
 mod quarantine;
 mod races;
+mod replace;
 mod sandbox;
 mod schemas;
 mod settings;
@@ -30,6 +31,7 @@ mod socket;
 mod spawn;
 mod start;
 mod strangers;
+mod supervision;
 #[path = "../support/mod.rs"]
 mod support;
 mod tools;

@@ -86,6 +86,9 @@ struct Said {
     /// What was asked and is not answered yet.
     asked: Vec<Request>,
     leaving: bool,
+    /// How many questions of the daemon the session has come to, and the number of the last one: they begin anew with
+    /// each daemon.
+    pongs: (u64, u64),
 }
 
 /// Tells whether the daemon may be asked a second time: it repeats its answer. A shutdown it joins only as long as
@@ -193,6 +196,11 @@ impl Link {
         self.said.send_modify(|said| said.named.retain(|named| named.request_id != *request_id));
     }
 
+    /// Answers the daemon's question whether the session goes round.
+    pub(crate) fn pong(&self, number: u64) {
+        self.said.send_modify(|said| said.pongs = (said.pongs.0 + 1, number));
+    }
+
     /// Says that SIGTERM came.
     pub(crate) fn say_leaving(&self) {
         self.said.send_modify(|said| said.leaving = true);
@@ -237,23 +245,65 @@ struct Task {
 }
 
 /// What was said on the present connection.
+#[derive(Debug)]
 struct Told {
     state: WorkerState,
     named: Vec<Named>,
     asked: HashSet<u32>,
     leaving: bool,
+    /// Whether it was said that it can be asked.
+    able: bool,
+    /// How many questions were answered, or belong to the connections before.
+    pongs: u64,
 }
 
 impl Told {
     /// Nothing but the state, which the greeting says.
-    fn greeted(state: WorkerState) -> Self {
-        Self { state, named: Vec::new(), asked: HashSet::new(), leaving: false }
+    fn greeted(state: WorkerState, pongs: u64) -> Self {
+        Self { state, named: Vec::new(), asked: HashSet::new(), leaving: false, able: false, pongs }
+    }
+
+    /// Returns what holds now and was not said on this connection, and notes that it is; the state first, since it says
+    /// what a named plan is. `lost`: what was asked on a connection that is gone, and cannot be asked again.
+    fn frames(&mut self, said: Said, lost: &HashSet<u32>) -> Vec<FromWorker> {
+        let mut frames = Vec::new();
+        if said.state != self.state {
+            self.state = said.state.clone();
+            frames.push(FromWorker::State(said.state));
+        }
+        if !self.able {
+            self.able = true;
+            frames.push(FromWorker::Pong { number: 0 });
+        }
+        let (pongs, number) = said.pongs;
+        if pongs != self.pongs {
+            self.pongs = pongs;
+            frames.push(FromWorker::Pong { number });
+        }
+        self.named.retain(|named| said.named.contains(named));
+        for named in said.named {
+            if !self.named.contains(&named) {
+                self.named.push(named.clone());
+                let Named { request_id, line: Appended { offset, len } } = named;
+                frames.push(FromWorker::Named { request_id, offset, len });
+            }
+        }
+        for asked in said.asked {
+            if !lost.contains(&asked.tag) && self.asked.insert(asked.tag) {
+                frames.push(FromWorker::Asks(asked));
+            }
+        }
+        if said.leaving && !self.leaving {
+            self.leaving = true;
+            frames.push(FromWorker::Leaving);
+        }
+        frames
     }
 }
 
 impl Task {
     async fn run(mut self, born_with: Connection) {
-        let mut told = Told::greeted(WorkerState::default());
+        let mut told = Told::greeted(WorkerState::default(), 0);
         let mut connection = born_with;
         loop {
             match self.serve(connection, &mut told).await {
@@ -314,29 +364,11 @@ impl Task {
         }
     }
 
-    /// Says what holds now and was not said on this connection; the state first, since it says what a named plan is.
+    /// Says what holds now and was not said on this connection.
     async fn tell(&mut self, outgoing: &mut Outgoing<FromWorker>, told: &mut Told) -> Result<(), WireError> {
         let said = self.said.borrow_and_update().clone();
-        if said.state != told.state {
-            told.state = said.state.clone();
-            outgoing.send(&FromWorker::State(said.state)).await?;
-        }
-        told.named.retain(|named| said.named.contains(named));
-        for named in said.named {
-            if !told.named.contains(&named) {
-                told.named.push(named.clone());
-                let Named { request_id, line: Appended { offset, len } } = named;
-                outgoing.send(&FromWorker::Named { request_id, offset, len }).await?;
-            }
-        }
-        for asked in said.asked {
-            if !self.lost.contains(&asked.tag) && told.asked.insert(asked.tag) {
-                outgoing.send(&FromWorker::Asks(asked)).await?;
-            }
-        }
-        if said.leaving && !told.leaving {
-            told.leaving = true;
-            outgoing.send(&FromWorker::Leaving).await?;
+        for frame in told.frames(said, &self.lost) {
+            outgoing.send(&frame).await?;
         }
         Ok(())
     }
@@ -353,10 +385,13 @@ impl Task {
                 return None;
             }
             self.pause = (self.pause * 2).min(PAUSES.1);
-            let state = self.said.borrow().state.clone();
+            let (state, pongs) = {
+                let said = self.said.borrow();
+                (said.state.clone(), said.pongs.0)
+            };
             match self.connect(state.clone()).await {
                 Ok(connection) => {
-                    return Some((connection, Told::greeted(state)));
+                    return Some((connection, Told::greeted(state, pongs)));
                 }
                 Err(error) => tracing::debug!("the daemon cannot be reached: {error}"),
             }
@@ -383,5 +418,7 @@ pub(crate) fn take_from_stdin() -> io::Result<std::os::fd::OwnedFd> {
     Ok(taken)
 }
 
+#[cfg(test)]
+pub(crate) mod played;
 #[cfg(test)]
 mod tests;

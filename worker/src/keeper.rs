@@ -31,7 +31,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, pidfd_open};
 use serde::{Deserialize, Serialize};
-use teamd_shared::process::{close_inherited, deny_tracing};
+use teamd_shared::process::{KEEPER, KEEPER_MOST, KEEPER_UNHEARD, close_inherited, deny_tracing};
 
 use crate::sandbox::{self, Hearing, Policy, Verdict};
 use crate::variables::Variables;
@@ -75,15 +75,20 @@ pub(crate) enum Because {
 /// Keeps one command: the whole program behind the hidden subcommand.
 pub(crate) fn keeper_main() -> ExitCode {
     let arguments = std::env::args_os().skip_while(|argument| argument != SUBCOMMAND).skip(1);
-    let report = Job::from_arguments(arguments).and_then(|job| job.keep()).unwrap_or_else(|error| Report {
-        code: None,
-        signal: None,
-        because: Because::Failed,
-        error: Some(error),
-        notes: Vec::new(),
-    });
-    // If that fails, the worker is gone, and there is nobody to tell.
-    if report.send().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let mut killed = 0;
+    let report =
+        Job::from_arguments(arguments).and_then(|job| job.keep(&mut killed)).unwrap_or_else(|error| Report {
+            code: None,
+            signal: None,
+            because: Because::Failed,
+            error: Some(error),
+            notes: Vec::new(),
+        });
+    // If that fails, the worker is gone: the daemon, to which this process has come, sees how it ends.
+    match report.send() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(KEEPER_UNHEARD + u8::try_from(killed).unwrap_or(u8::MAX).min(KEEPER_MOST)),
+    }
 }
 
 impl Report {
@@ -149,7 +154,8 @@ impl Job {
         Err("there is no command".to_owned())
     }
 
-    fn keep(&self) -> Result<Report, String> {
+    /// Keeps the command to its end; `killed` is how many processes did not end by themselves.
+    fn keep(&self, killed: &mut usize) -> Result<Report, String> {
         let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
         let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
         let variables = self.variables.map(Variables::take).transpose();
@@ -170,6 +176,7 @@ impl Job {
         }
         let Started { process, hearing } = self.start(&variables)?;
         let watched = watch(process, &ears, deadline);
+        *killed = sweep::count_descendants();
         let ended = end_everything(process).map_err(cannot("end what it started"))?;
         let mut report = Report {
             code: ended.and_then(rustix::process::WaitStatus::exit_status),
@@ -234,7 +241,7 @@ fn last_line_of_a_log(report: &Report) -> String {
 fn become_a_keeper() -> io::Result<()> {
     deny_tracing();
     // For `ps` and `top`: it was started as `/proc/self/exe`.
-    set_name(c"team-keeper")?;
+    set_name(KEEPER)?;
     // No command reaches a terminal, and no key that is pressed there reaches the keeper.
     rustix::process::setsid()?;
     // If the command has stopped its keeper, the worker's death wakes it.

@@ -17,7 +17,9 @@ use teamd_shared::name::Name;
 use teamd_shared::schema::Of;
 
 pub(crate) use value::{LogName, Mailbox, duration};
-use value::{approve_by, log_name, mailbox, model, restart, sandbox, schema, status, teammate, tokens};
+use value::{
+    approve_by, log_name, mailbox, memory, model, restart, sandbox, schema, seconds, status, teammate, tokens,
+};
 
 /// Where the help shows what every command takes.
 const EVERYWHERE: &str = "Options of every command";
@@ -171,6 +173,18 @@ pub(crate) struct Spawn {
     /// How many tokens one piece of its work may cost, such as 200k or 2M [default: no limit]
     #[arg(long, value_name = "N", value_parser = tokens)]
     pub(crate) max_tokens: Option<u64>,
+    /// How much memory it may use, such as 2G [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    pub(crate) memory: Option<u64>,
+    /// How much CPU time it may use, such as 1h [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub(crate) cpu_time: Option<u64>,
+    /// How many processes its commands may have [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_procs: Option<u32>,
+    /// How long one life of it may last, such as 8h: then it is asked to leave, and ended [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub(crate) max_time: Option<u64>,
     /// Who is trusted to name its model's service: platform, embedded or a FILE of certificates
     #[arg(long, value_name = "CA", value_hint = ValueHint::FilePath)]
     pub(crate) ca: Option<PathBuf>,
@@ -513,6 +527,10 @@ mod tests {
             "teamctl spawn a --max-turns 0",
             "teamctl spawn a --max-tokens 0",
             "teamctl spawn a --max-tokens many",
+            "teamctl spawn a --memory 10M",
+            "teamctl spawn a --cpu-time 0",
+            "teamctl spawn a --max-procs 0",
+            "teamctl spawn a --max-time soon",
             "teamctl shutdown",
             "teamctl shutdown a --all",
             "teamctl send ../x hi",

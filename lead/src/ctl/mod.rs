@@ -8,6 +8,7 @@ mod commands;
 mod escape;
 mod render;
 mod requests;
+mod resources;
 pub(crate) mod roster;
 mod stream;
 mod table;

@@ -7,12 +7,11 @@ mod ends;
 mod members;
 mod plans;
 mod shutdowns;
+mod silence;
 mod workers;
 
 #[cfg(test)]
 mod tests;
-
-use std::time::Duration;
 
 use teamd_shared::control::{Command, Refusal, RefusalCode};
 use teamd_shared::id::Ids;
@@ -25,7 +24,7 @@ use teamd_shared::request::Request;
 
 use super::effects::messages;
 use super::event::{Action, Client, Event, Life, Now};
-use super::live::Live;
+use super::live::{Live, Rules};
 use plans::Verdict;
 
 /// What was decided: the records go into the journal, then the actions are performed.
@@ -40,7 +39,7 @@ pub(super) struct View<'a> {
     pub(super) team: &'a Team,
     pub(super) live: &'a Live,
     pub(super) now: Now,
-    pub(super) grace: Duration,
+    pub(super) rules: Rules,
 }
 
 /// Decides what follows from an event.
@@ -61,6 +60,9 @@ pub(super) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
             let record = TeamRecord { rejected: rejected.clone(), tell, ..view.team_record(TeamEvent::Read) };
             Decision::default().record(Record::Team(record))
         }
+        Event::Pong { life, .. } => view.pong(life, ids),
+        Event::Silent { life } => view.silent(life, ids),
+        Event::Hung { life } => view.hung(life, ids),
         Event::Deadline => view.deadline(),
         Event::Terminate => view.terminate(ids),
     }
@@ -82,7 +84,7 @@ impl View<'_> {
                 Decision::default().act(Action::Wait(client, life, what.clone()))
             }
             // These need facts or no decision, and never come this way.
-            Command::Ping | Command::Compare { .. } | Command::Spawn(_) => {
+            Command::Ping | Command::Compare { .. } | Command::HandOver(_) | Command::Spawn(_) => {
                 Decision::default().refuse(client, Refusal::new(RefusalCode::Failed, "misdirected command"))
             }
         }

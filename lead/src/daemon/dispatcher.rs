@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use teamd_shared::clock;
-use teamd_shared::control::{Done, Refusal, StopOutcome, ToWorker};
+use teamd_shared::control::{Done, Refusal, StopOutcome, Successor, ToWorker};
 use teamd_shared::fs::AppendError;
 use teamd_shared::id::RandomIds;
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
 use teamd_shared::name::Name;
+use teamd_shared::process::How;
 use teamd_shared::request;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
@@ -22,13 +23,15 @@ use tokio::sync::mpsc;
 use super::control_server::{Birth, Connections, Input, serve_born};
 use super::decide::{View, decide};
 use super::event::{Action, Client, Event, Life, Now};
+use super::hand_over::HandOver;
 use super::journal::Journal;
 use super::lead_inbox::{LeadInbox, LeadTaken};
-use super::live::Live;
+use super::live::{Live, Rules};
 use super::perform::Progress;
 use super::roster::RosterFile;
-use super::supervisor::{How, Supervisor};
+use super::supervisor::Supervisor;
 use super::waiters::Waiters;
+use super::watchdog::Finding;
 use super::word::{welcome, word};
 
 /// How long events wait that could not be journaled, before they are tried again.
@@ -64,8 +67,21 @@ pub(super) struct Dispatcher {
     pub(super) departed: HashMap<Life, How>,
     /// When the process of each life ended that is not seen off yet.
     pub(super) gone_at: HashMap<Life, Instant>,
-    /// Set when the daemon shall end: by an exit in order, or because the disk cannot be trusted.
-    pub(super) exit: Option<Result<(), String>>,
+    /// Somebody who wants another program to be the daemon.
+    pub(super) hand_over: Option<HandOver>,
+    /// Set when the daemon shall end.
+    pub(super) exit: Option<End>,
+}
+
+/// Why the daemon ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// It was told to, and nobody is left.
+    Stopped,
+    /// It becomes another program.
+    HandedOver(Box<Successor>),
+    /// It cannot go on: why.
+    Failed(String),
 }
 
 /// What a batch of events led to.
@@ -88,7 +104,8 @@ impl Dispatcher {
     pub(super) fn next_wake_up(&self) -> Option<Instant> {
         let deadline = self.live.next_deadline().map(|at| self.began + at);
         let more = self.lead_taken.more.then(Instant::now);
-        [deadline, self.roster.due(), self.retry_at, more].into_iter().flatten().min()
+        let refused = self.hand_over.as_ref().map(|wanted| wanted.by);
+        [deadline, self.roster.due(), self.retry_at, more, refused].into_iter().flatten().min()
     }
 
     /// Does what is due, and handles events until none is left.
@@ -104,6 +121,7 @@ impl Dispatcher {
             self.end_if_all_are_gone();
         }
         if self.live.next_deadline().is_some_and(|at| at <= self.began.elapsed()) {
+            self.look_at_workers(&mut events);
             events.push_back(Event::Deadline);
         }
         while !events.is_empty() && self.exit.is_none() {
@@ -115,13 +133,31 @@ impl Dispatcher {
         }
     }
 
+    /// Asks the workers that should answer, and sees who has not.
+    fn look_at_workers(&mut self, events: &mut VecDeque<Event>) {
+        for (life, finding) in self.live.look(&self.team, self.now(), self.rules()) {
+            match finding {
+                Finding::Ask(number) => self.connections.say(&life, ToWorker::Ping { number }),
+                Finding::Silent => events.push_back(Event::Silent { life }),
+                Finding::Hung => events.push_back(Event::Hung { life }),
+            }
+        }
+    }
+
+    /// Returns the settings that decisions rest on.
+    pub(super) fn rules(&self) -> Rules {
+        let Settings { grace, restart, watchdog, .. } = self.settings;
+        Rules { grace, restart, watchdog }
+    }
+
     fn decide_all(&mut self, events: impl Iterator<Item = Event>) -> Batch {
         let mut batch = Batch::default();
         for event in events {
             let now = self.now();
             self.live.wall = now.wall;
             self.live.observe(&self.team, &event);
-            let view = View { team: &self.team, live: &self.live, now, grace: self.settings.grace };
+            let rules = self.rules();
+            let view = View { team: &self.team, live: &self.live, now, rules };
             let decision = decide(&view, &event, &mut RandomIds);
             batch.touched.extend(concerned(&event));
             if let Event::Unreadable { position, .. } = &event {
@@ -172,7 +208,7 @@ impl Dispatcher {
         }
         let now = self.now();
         for name in &batch.touched {
-            self.live.arm(&self.team, name, now, self.settings.grace);
+            self.live.arm(&self.team, name, now, self.rules());
         }
         let mut brought = Vec::new();
         for action in batch.actions {
@@ -351,7 +387,7 @@ impl Dispatcher {
         for (client, answer) in self.waiters.stopped(&StopOutcome::Stopped) {
             self.connections.reply(client, answer);
         }
-        self.exit = Some(Ok(()));
+        self.exit = Some(End::Stopped);
     }
 
     /// Writes what every start of a daemon writes, before anybody is served.
@@ -366,7 +402,7 @@ impl Dispatcher {
         self.roster.touch();
         let names: Vec<_> = self.team.members.keys().cloned().collect();
         for name in names {
-            self.live.arm(&self.team, &name, now, self.settings.grace);
+            self.live.arm(&self.team, &name, now, self.rules());
             self.roster.show(&self.team, &self.live, &name);
         }
         Ok(())
@@ -391,7 +427,8 @@ fn concerned(event: &Event) -> Option<Name> {
         | Event::Started { life, .. }
         | Event::Found { life }
         | Event::Ended { life, .. }
-        | Event::Disconnected { life } => Some(life.name.clone()),
+        | Event::Disconnected { life }
+        | Event::Pong { life, .. } => Some(life.name.clone()),
         // With a spawn that was refused goes its environment.
         Event::Spawn(_, order, _) => Some(order.name.clone()),
         _ => None,

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, json};
 use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Record, RejectedLine, RequestRecord, Tell};
+use teamd_shared::member::Ending;
 use teamd_shared::message::{ASKED_BY, Body, LEAD, Message, TEAMD};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Payload, Status};
@@ -52,6 +53,9 @@ fn of_member(record: &MemberRecord) -> Option<(&'static str, Body, String)> {
             let content = record.content.clone().unwrap_or_default();
             Some((LEAD, Body::PlanRequest, content))
         }
+        MemberEvent::Silent | MemberEvent::Answering => {
+            Some((TEAMD, Body::Message, record.content.clone().unwrap_or_default()))
+        }
         MemberEvent::Exited => {
             let exit = member.exit.as_ref()?;
             let (name, unread) = (member.name.to_string(), exit.unread);
@@ -61,6 +65,10 @@ fn of_member(record: &MemberRecord) -> Option<(&'static str, Body, String)> {
                 (None, teamd_shared::member::Phase::Killed) => "was killed".to_owned(),
                 (None, _) => "crashed".to_owned(),
             };
+            // What the daemon itself has ended, it accounts for.
+            let why =
+                exit.note.as_ref().filter(|_| matches!(exit.ending, Some(Ending::Hung | Ending::Limit)));
+            let how = why.map_or(how.clone(), |why| format!("{how}: {why}"));
             let body = Body::TeammateTerminated { name: name.clone(), exit: exit_json(exit), unread };
             Some((TEAMD, body, format!("{name} {how}")))
         }

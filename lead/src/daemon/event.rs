@@ -6,6 +6,7 @@ use teamd_shared::control::{Await, Command, Done, Refusal, SpawnOrder, ToWorker,
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::RejectedLine;
+use teamd_shared::member::Emptied;
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -54,6 +55,12 @@ pub(crate) struct Ended {
     pub(crate) signal: Option<i32>,
     pub(crate) inbox: Position,
     pub(crate) unread: u64,
+    /// Whether its transcript says that SIGTERM ended it.
+    pub(crate) by_signal: bool,
+    /// How it was established that nothing of it is left.
+    pub(crate) emptied: Option<Emptied>,
+    /// Processes that had to be killed after its worker had ended, as far as they could be counted.
+    pub(crate) left_behind: Option<u32>,
 }
 
 /// What happened.
@@ -81,6 +88,12 @@ pub(crate) enum Event {
     Ended { life: Life, ended: Ended },
     /// Lines of the lead's inbox were no messages.
     Unreadable { position: Position, rejected: Vec<RejectedLine> },
+    /// A worker answers what it was asked, or says that it can be asked.
+    Pong { life: Life, number: u64 },
+    /// A worker that should answer has not done so for as long as it may.
+    Silent { life: Life },
+    /// Nor for as long again.
+    Hung { life: Life },
     /// A deadline has come.
     Deadline,
     /// SIGTERM or Ctrl-C.

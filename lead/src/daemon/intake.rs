@@ -9,15 +9,17 @@ use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, Req
 use teamd_shared::inbox::{ReadError, last_lines};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
+use teamd_shared::process::How;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
 use super::control_server::{Birth, Came, Input, WorkerHere};
 use super::dispatcher::Dispatcher;
 use super::event::{Client, Event, Life, SpawnFacts};
+use super::hand_over::handing_over;
 use super::lead_inbox::Piece;
 use super::named::{Ground, LookedUp};
-use super::supervisor::{How, life_lock_holder, see_off};
+use super::supervisor::{life_lock_holder, see_off};
 
 impl Dispatcher {
     /// Turns what a connection reports into events.
@@ -42,6 +44,7 @@ impl Dispatcher {
                         Some(Event::Named { life, request_id, line: self.lead.named(offset, len) })
                     }
                     FromWorker::Leaving => Some(Event::Leaving { life }),
+                    FromWorker::Pong { number } => Some(Event::Pong { life, number }),
                     FromWorker::Asks(Request { tag, command }) => {
                         let client = Client { connection, tag, agent: true };
                         self.agent_asks(&life, client, command)
@@ -86,8 +89,16 @@ impl Dispatcher {
                 self.connections.reply(client, Ok(Done::Compared { differing }));
                 None
             }
+            Command::Spawn(_) if self.hand_over.is_some() => {
+                self.connections.reply(client, Err(handing_over()));
+                None
+            }
             Command::Spawn(order) => {
                 self.look_up(client, order);
+                None
+            }
+            Command::HandOver(successor) => {
+                self.begin_to_hand_over(client, successor);
                 None
             }
             other => Some(Event::Command(client, other)),
@@ -123,6 +134,7 @@ impl Dispatcher {
             self.look_up(client, order);
             return None;
         }
+        let found = if self.hand_over.is_some() { Err(handing_over()) } else { found };
         match found.and_then(|order| Ok((self.spawn_facts(&order)?, order))) {
             Ok((facts, order)) => Some(Event::Spawn(client, order, facts)),
             Err(refusal) => {
@@ -187,15 +199,20 @@ impl Dispatcher {
     /// Takes the end of a life in, unless something that a tool of it started has come to this process: a worker
     /// and its keeper can be killed together. That is ended first. What was here before this life ended is not its
     /// own: nobody else's end waits for a process that cannot be killed.
-    pub(super) fn life_over(&mut self, event: Event) -> Option<Event> {
-        let Event::Ended { life, .. } = &event else { return Some(event) };
+    pub(super) fn life_over(&mut self, mut event: Event) -> Option<Event> {
+        let alone = self.gone_at.len() <= 1;
+        let Event::Ended { life, ended } = &mut event else { return Some(event) };
         let gone_at = *self.gone_at.entry(life.clone()).or_insert_with(Instant::now);
         // Those of a life can be seen, by the end of another one, before its own end is.
         let strays = self.supervisor.end_strays(gone_at.checked_sub(LAST_WORDS).unwrap_or(gone_at));
-        if strays.is_empty() {
+        // Of several lives that end at once nobody can tell whose they were.
+        let killed = strays.killed.filter(|&killed| alone || killed == 0);
+        ended.left_behind = ended.left_behind.zip(killed).map(|(before, more)| before + more);
+        if strays.left.is_empty() {
             self.gone_at.remove(life);
             return Some(event);
         }
+        let strays = strays.left;
         let since = gone_at.elapsed();
         if since > Duration::from_secs(1) {
             tracing::warn!(
@@ -253,6 +270,9 @@ impl Dispatcher {
             }
             let Some(member) = self.team.members.get(&owner).map(|state| &state.record) else { continue };
             let life = Life { name: owner, incarnation: member.incarnation };
+            if matches!(changes, Changes::Files(_)) {
+                self.live.rouse(&self.team, &life, self.now(), self.rules());
+            }
             if self.live.of(&life).is_some_and(|alive| alive.said.wants_ring) {
                 self.connections.say(&life, ToWorker::Ring);
             }
@@ -284,6 +304,7 @@ pub(super) fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
         | Command::Await { .. } => Ok(()),
         Command::Ping
         | Command::Compare { .. }
+        | Command::HandOver(_)
         | Command::Interrupt { .. }
         | Command::Forget { .. }
         | Command::Stop { .. } => {

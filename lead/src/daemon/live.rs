@@ -8,12 +8,13 @@ use std::time::Duration;
 use teamd_shared::control::WorkerState;
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::Team;
-use teamd_shared::member::{Doing, Member};
+use teamd_shared::member::{Doing, Member, Phase, RestartLimit};
 use teamd_shared::name::Name;
 use teamd_shared::request::Payload;
 use teamd_shared::transcript::Usage;
 
 use super::event::{Event, Life, Now};
+use super::watchdog::{Finding, Should, Watch};
 
 /// How many workers take an inotify instance of their own; the others are rung. Linux grants 128 to a user,
 /// who needs some for other programs (`inotify(7)`, `max_user_instances`).
@@ -21,6 +22,17 @@ const WATCHERS: usize = 32;
 
 /// Longer than any deadline, and still a time that can be added to another one.
 const FOREVER: Duration = Duration::from_secs(u64::MAX / 4);
+
+/// The settings that decisions rest on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// Between the steps of the termination ladder.
+    pub(crate) grace: Duration,
+    /// How often who crashed is started again.
+    pub(crate) restart: RestartLimit,
+    /// How long a worker that should answer may be silent; none: nobody is asked.
+    pub(crate) watchdog: Option<Duration>,
+}
 
 /// The volatile state.
 #[derive(Debug, Default)]
@@ -44,6 +56,9 @@ pub(crate) struct Alive {
     /// Whether it may take an inotify instance.
     pub(crate) watches: bool,
     deadlines: Deadlines,
+    watch: Watch,
+    /// How old the life was when this daemon took it over.
+    older: Duration,
 }
 
 /// The steps of the termination ladder that are due some time, since the daemon began.
@@ -55,6 +70,8 @@ struct Deadlines {
     overdue: Option<Duration>,
     /// SIGTERM was sent: then SIGKILL follows.
     kill: Option<Duration>,
+    /// It may not live longer.
+    limit: Option<Duration>,
 }
 
 /// A step of the termination ladder that is due.
@@ -63,6 +80,7 @@ pub(crate) enum Due {
     Force,
     Overdue,
     Kill,
+    Limit,
 }
 
 impl Live {
@@ -80,6 +98,7 @@ impl Live {
             Event::Connected { life, environment, state } if is_present(team, life) => {
                 let alive = self.enter(life);
                 alive.connected = true;
+                alive.watch.connected();
                 if let Some(environment) = environment {
                     alive.environment = Some(environment.clone());
                 }
@@ -88,6 +107,12 @@ impl Live {
             Event::Said { life, state } => {
                 if let Some(alive) = self.of_mut(life) {
                     alive.take(state);
+                    alive.watch.heard();
+                }
+            }
+            Event::Pong { life, number } => {
+                if let Some(alive) = self.of_mut(life) {
+                    alive.watch.pong(*number);
                 }
             }
             Event::Disconnected { life } => {
@@ -101,6 +126,7 @@ impl Live {
                 let alive = self.enter(life);
                 alive.watches = watchers < WATCHERS;
                 alive.connected = true;
+                alive.watch.connected();
             }
             Event::Ended { life, .. } => {
                 if let Some(alive) = self.of_mut(life) {
@@ -119,6 +145,35 @@ impl Live {
     pub(crate) fn recall(&mut self, life: &Life, doing: Doing, usage: Usage) {
         let said = &mut self.enter(life).said;
         (said.doing, said.usage) = (doing, usage);
+    }
+
+    /// Takes over how old a life is that an earlier daemon had started.
+    pub(crate) fn aged(&mut self, life: &Life, age: Duration) {
+        self.enter(life).older = age;
+    }
+
+    /// Mail has come for a life: it should react to that.
+    pub(crate) fn rouse(&mut self, team: &Team, life: &Life, now: Now, rules: Rules) {
+        if let Some(alive) = self.of_mut(life).filter(|alive| alive.ready) {
+            alive.watch.rouse();
+            alive.arm_watch(team, &life.name, now, rules);
+        }
+    }
+
+    /// Looks at the workers that should answer, as far as that is due.
+    pub(crate) fn look(&mut self, team: &Team, now: Now, rules: Rules) -> Vec<(Life, Finding)> {
+        let Some(patience) = rules.watchdog else { return Vec::new() };
+        let mut found = Vec::new();
+        for (name, alive) in &mut self.members {
+            if alive.watch.next().is_none_or(|next| next > now.monotonic) {
+                continue;
+            }
+            let should = should_answer(team, name, alive);
+            if let Some(finding) = alive.watch.look(should, (now.monotonic, now.wall), patience) {
+                found.push((Life { name: name.clone(), incarnation: alive.incarnation }, finding));
+            }
+        }
+        found
     }
 
     /// Returns what the conversation of a member has cost: as its worker last said, else as it was when the life before
@@ -155,7 +210,8 @@ impl Live {
     }
 
     /// Sets or clears the deadlines of a member, as the state of the team wants them now.
-    pub(crate) fn arm(&mut self, team: &Team, name: &Name, now: Now, grace: Duration) {
+    pub(crate) fn arm(&mut self, team: &Team, name: &Name, now: Now, rules: Rules) {
+        let grace = rules.grace;
         let member = team.members.get(name).map(|state| &state.record);
         let Some(member) = member.filter(|member| !member.phase.is_ended()) else {
             // With it goes its environment.
@@ -163,7 +219,15 @@ impl Live {
             return;
         };
         let alive = self.enter(&Life { name: name.clone(), incarnation: member.incarnation });
+        alive.arm_watch(team, name, now, rules);
         let deadlines = &mut alive.deadlines;
+        let most = member.bounds.max_time.filter(|_| member.phase == Phase::Running);
+        if let Some(most) = most.filter(|_| member.ending.is_none() && team.let_go(name).is_none()) {
+            let left = Duration::from_secs(most).min(FOREVER).saturating_sub(alive.older);
+            deadlines.limit.get_or_insert(now.monotonic + left);
+        } else {
+            deadlines.limit = None;
+        }
         if member.ending.is_some() {
             deadlines.kill.get_or_insert(now.monotonic + grace);
             (deadlines.forced, deadlines.overdue) = (None, None);
@@ -181,7 +245,8 @@ impl Live {
 
     /// Returns when the next step is due, since the daemon began.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
-        self.members.values().filter_map(|alive| alive.deadlines.next()).min()
+        let next = |alive: &Alive| [alive.deadlines.next(), alive.watch.next()].into_iter().flatten().min();
+        self.members.values().filter_map(next).min()
     }
 
     /// Returns the steps that are due, and takes them out.
@@ -193,6 +258,7 @@ impl Live {
                 () if is_due(deadlines.kill) => Some(Due::Kill),
                 () if is_due(deadlines.forced) => Some(Due::Force),
                 () if is_due(deadlines.overdue) => Some(Due::Overdue),
+                () if is_due(deadlines.limit) => Some(Due::Limit),
                 () => None,
             }
         };
@@ -203,12 +269,11 @@ impl Live {
     /// Puts off what is due: it could not be journaled.
     pub(crate) fn postpone(&mut self, until: Duration) {
         for alive in self.members.values_mut() {
-            let deadlines = &mut alive.deadlines;
-            for at in
-                [&mut deadlines.forced, &mut deadlines.overdue, &mut deadlines.kill].into_iter().flatten()
-            {
+            let Deadlines { forced, overdue, kill, limit } = &mut alive.deadlines;
+            for at in [forced, overdue, kill, limit].into_iter().flatten() {
                 *at = (*at).max(until);
             }
+            alive.watch.postpone(until);
         }
     }
 
@@ -224,7 +289,50 @@ fn is_present(team: &Team, life: &Life) -> bool {
     team.members.get(&life.name).is_some_and(|state| state.record.incarnation == life.incarnation)
 }
 
+/// Tells whether a worker should answer now: it is at work, or something was said to it that it has not reacted to.
+fn should_answer(team: &Team, name: &Name, alive: &Alive) -> Should {
+    let Some(state) = team.members.get(name) else { return Should::Rest };
+    let member = &state.record;
+    if member.phase != Phase::Running || member.incarnation != alive.incarnation {
+        return Should::Rest;
+    }
+    // Signals end it anyway; and who leaves as agreed says nothing more.
+    if member.ending.is_some() || team.let_go(name).is_some() {
+        return Should::Rest;
+    }
+    if !alive.connected {
+        return Should::Connect;
+    }
+    let reacts = alive.said.doing == Doing::Working
+        || alive.said.acted_on < state.seq
+        || alive.watch.is_roused()
+        || member.silent_since.is_some()
+        || !alive.watch.silence().is_zero();
+    if alive.ready && reacts { Should::Answer } else { Should::Rest }
+}
+
 impl Alive {
+    /// Returns how long it has been silent although it should answer, as far as that is counted.
+    pub(crate) fn silence(&self) -> Duration {
+        self.watch.silence()
+    }
+
+    /// Returns when that silence began, in seconds since 1970.
+    pub(crate) fn silent_since(&self) -> f64 {
+        self.watch.since()
+    }
+
+    /// Tells whether signals end it at a time that is set already.
+    pub(crate) fn will_be_forced(&self) -> bool {
+        self.deadlines.forced.is_some()
+    }
+
+    fn arm_watch(&mut self, team: &Team, name: &Name, now: Now, rules: Rules) {
+        let Some(patience) = rules.watchdog else { return };
+        let should = should_answer(team, name, self);
+        self.watch.arm(should, now.monotonic, patience);
+    }
+
     fn take(&mut self, state: &WorkerState) {
         self.ready |= state.doing != Doing::Starting;
         self.said = state.clone();
@@ -233,6 +341,10 @@ impl Alive {
 
 impl Deadlines {
     fn next(self) -> Option<Duration> {
-        [self.forced, self.overdue, self.kill].into_iter().flatten().min().filter(|&at| at != Duration::MAX)
+        [self.forced, self.overdue, self.kill, self.limit]
+            .into_iter()
+            .flatten()
+            .min()
+            .filter(|&at| at != Duration::MAX)
     }
 }

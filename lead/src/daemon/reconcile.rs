@@ -35,25 +35,31 @@ pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> (Vec<Event>, Found) {
     let mut found = Found::default();
     let mut events = Vec::new();
     for (life, process) in lives {
-        if adopt(dispatcher, &life, process) {
+        if adopt(dispatcher, &life, process.as_ref()) {
             found.adopted += 1;
             events.push(Event::Found { life });
         } else {
             found.ended += 1;
-            dispatcher.see_off(life, (None, None));
+            // A child only if this program has taken the place of the one that started it.
+            let how = process.as_ref().map(Identity::reap).unwrap_or_default();
+            dispatcher.see_off(life, how);
         }
     }
     (events, found)
 }
 
-fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<Identity>) -> bool {
+fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<&Identity>) -> bool {
     let Some(process) = process else { return false };
     let name: &Name = &life.name;
     if life_lock_holder(&dispatcher.dir, name).is_none() {
         return false;
     }
-    match dispatcher.supervisor.adopt(life.clone(), process) {
-        Ok(()) => true,
+    let age = process.age();
+    match dispatcher.supervisor.adopt(life.clone(), process.clone()) {
+        Ok(()) => {
+            dispatcher.live.aged(life, age);
+            true
+        }
         Err(error) => {
             tracing::info!("{name} is not there any more: {error}");
             false

@@ -122,12 +122,16 @@ impl RosterFile {
             gate: member.gate,
             sandbox: member.sandbox.clone(),
             limits: member.limits,
+            bounds: member.bounds,
             usage: live.usage(member),
             activity: if status.is_ended() { String::new() } else { said.activity },
             waiting: said.waiting.filter(|_| !status.is_ended()),
             spawned_at: member.spawned_at,
             updated_at: since,
             exit: member.exit.clone().filter(|_| status.is_ended()),
+            restarts: member.restarted,
+            last_exit: member.exit.clone().filter(|_| !status.is_ended()),
+            silent_since: member.silent_since,
         };
         let text = serde_json::to_string(&shown).unwrap_or_default();
         if self.lines.get(name).is_none_or(|before| before.text != text) {

@@ -69,5 +69,6 @@ pub(crate) fn welcome(team: &Team, live: &Live, life: &Life) -> Option<Welcome> 
         environment: alive.and_then(|alive| alive.environment.clone()).unwrap_or_default(),
         territory: team.territory().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
         word,
+        bounds: member.bounds,
     })
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
-use crate::member::{ApproveBy, Doing, Gate, Limits, Restart, Sandbox, Status, Waiting};
+use crate::member::{ApproveBy, Bounds, Doing, Gate, Limits, Restart, Sandbox, Status, Waiting};
 use crate::name::Name;
 use crate::position::Position;
 use crate::transcript::Usage;
@@ -114,6 +114,20 @@ pub enum Command {
         /// What is set here, as far as it counts.
         environment: Environment,
     },
+    /// Hand over to another program, which becomes the daemon in the place of this one; nobody is stopped. Answered with
+    /// [`Done::HandingOver`] when that happens.
+    HandOver(Box<Successor>),
+}
+
+/// The program that becomes the daemon in the place of the one that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Successor {
+    /// Its path, absolute.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// The variables `TEAM_…` of its environment; the others stay as they are.
+    pub variables: Vec<(String, String)>,
 }
 
 /// What can be awaited of a member's life.
@@ -167,6 +181,8 @@ pub struct SpawnOrder {
     pub resume: bool,
     /// The environment and umask of the command.
     pub environment: Environment,
+    /// What one life of it may use; none: as in its life before, or no limit.
+    pub bounds: Option<Bounds>,
 }
 
 impl SpawnOrder {
@@ -186,6 +202,7 @@ impl SpawnOrder {
             limits: None,
             resume: false,
             environment,
+            bounds: None,
         }
     }
 }
@@ -269,6 +286,8 @@ pub enum Done {
     },
     /// The awaited plan stands so.
     Judged(PlanVerdict),
+    /// The daemon becomes the other program now, and answers nothing more.
+    HandingOver,
 }
 
 /// How an attempt to stop ended.
@@ -357,6 +376,12 @@ pub enum FromWorker {
     Leaving,
     /// The lead agent wants something, as a person with `teamctl` does. Nobody else is heard.
     Asks(Request),
+    /// The dispatcher of the worker goes round. Said at the beginning of each connection too, with number 0: it can be
+    /// asked.
+    Pong {
+        /// That of the [`ToWorker::Ping`].
+        number: u64,
+    },
 }
 
 /// What the daemon says to a worker.
@@ -396,6 +421,11 @@ pub enum ToWorker {
     },
     /// The answer to what the lead agent wanted.
     Reply(Reply),
+    /// Answer, by [`FromWorker::Pong`]. Said only to a worker that has said that it can be asked.
+    Ping {
+        /// Chosen by the daemon, from 1.
+        number: u64,
+    },
 }
 
 /// What a life begins with.
@@ -427,6 +457,8 @@ pub struct Welcome {
     pub territory: Vec<String>,
     /// How things stand.
     pub word: Word,
+    /// What it may use.
+    pub bounds: Bounds,
 }
 
 /// How things stand for one member. The one with the higher `seq` wins.

@@ -83,6 +83,30 @@ pub const KEYS: &[Key] = &[
         key("max_tokens", EVERYBODY, "a whole number above 0, or a text such as \"200k\"", "\"200k\""),
         "TEAM_MAX_TOKENS",
     ),
+    set(key("memory", EVERYBODY, "a size such as \"2G\" or \"512M\", 64M or more", "\"2G\""), "TEAM_MEMORY"),
+    set(
+        key("cpu_time", EVERYBODY, "a time such as \"1h\" or a number of seconds, above 0", "\"1h\""),
+        "TEAM_CPU_TIME",
+    ),
+    set(key("max_procs", EVERYBODY, "a whole number above 0", "200"), "TEAM_MAX_PROCS"),
+    set(
+        key("max_time", EVERYBODY, "a time such as \"8h\" or a number of seconds, above 0", "\"8h\""),
+        "TEAM_MAX_TIME",
+    ),
+    set(key("restart_max", &[Top], "a whole number above 0", "3"), "TEAM_RESTART_MAX"),
+    set(
+        key("restart_period", &[Top], "a time such as \"60s\" or a number of seconds, above 0", "\"60s\""),
+        "TEAM_RESTART_PERIOD",
+    ),
+    set(
+        key(
+            "watchdog",
+            &[Top],
+            "a time such as \"60s\" or a number of seconds, above 0, or \"off\"",
+            "\"60s\"",
+        ),
+        "TEAM_WATCHDOG",
+    ),
     set(
         key("decide_within", &[Top], "a time such as \"30s\" or a number of seconds", "\"30s\""),
         "TEAM_DECIDE_WITHIN",

@@ -10,7 +10,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::error::{Place, TeamFileError};
 use super::keys::{Key, Table, advise, find};
 use super::{Profile, SandboxProfile, Service, TeamFile};
-use crate::amount::{LEAST_WINDOW, parse_count, parse_duration};
+use crate::amount::{LEAST_WINDOW, parse_count, parse_duration, parse_memory, whole_seconds};
 use crate::environment::is_model_key;
 use crate::name::Name;
 
@@ -45,6 +45,12 @@ impl Reader<'_> {
                 "poll" => file.poll = Some(self.flag(key, value)?),
                 "decide_within" => file.decide_within = Some(self.time(key, value)?),
                 "shutdown_timeout" => file.shutdown_timeout = Some(self.time(key, value)?),
+                "restart_max" => file.restart_max = Some(self.small(key, value)?),
+                "restart_period" => file.restart_period = Some(self.some_time(key, value)?),
+                "watchdog" => {
+                    let off = value.get_ref().as_str() == Some("off");
+                    file.watchdog = Some(if off { None } else { Some(self.some_time(key, value)?) });
+                }
                 "service" => file.service = self.service(self.table(key, value)?)?,
                 "lead" => file.lead = self.profile(Table::Lead, self.table(key, value)?)?,
                 "roles" => {
@@ -71,11 +77,7 @@ impl Reader<'_> {
         self.each(Table::Service, table, |key, value| {
             match key.name {
                 "ca" => service.ca = Some(self.line(key, value)?),
-                "timeout" => {
-                    let time = self.time(key, value)?;
-                    service.timeout =
-                        Some(self.fits(key, value, Some(time).filter(|time| !time.is_zero()))?);
-                }
+                "timeout" => service.timeout = Some(self.some_time(key, value)?),
                 _ => {
                     let tokens = self.count(key, value)?;
                     service.context_window =
@@ -108,11 +110,19 @@ impl Reader<'_> {
             "plan" => profile.plan = Some(self.flag(key, value)?),
             "approve_by" => profile.approve_by = Some(self.word(key, value)?),
             "restart" => profile.restart = Some(self.word(key, value)?),
-            "max_turns" => {
-                let count = self.count(key, value)?;
-                profile.max_turns = Some(self.fits(key, value, u32::try_from(count).ok())?);
-            }
+            "max_turns" => profile.max_turns = Some(self.small(key, value)?),
             "max_tokens" => profile.max_tokens = Some(self.count(key, value)?),
+            "memory" => {
+                let size = match value.get_ref() {
+                    DeValue::String(text) => parse_memory(text),
+                    DeValue::Integer(number) if number.radix() == 10 => parse_memory(number.as_str()),
+                    _ => None,
+                };
+                profile.bounds.memory = Some(self.fits(key, value, size)?);
+            }
+            "cpu_time" => profile.bounds.cpu_time = whole_seconds(self.some_time(key, value)?),
+            "max_procs" => profile.bounds.max_procs = Some(self.small(key, value)?),
+            "max_time" => profile.bounds.max_time = whole_seconds(self.some_time(key, value)?),
             "sandbox" => profile.sandbox = self.sandbox(self.table(key, value)?)?,
             _ => return Err(self.expected(key, value)),
         }
@@ -230,6 +240,18 @@ impl Reader<'_> {
             _ => None,
         };
         self.fits(key, value, time)
+    }
+
+    /// A time that is not 0.
+    fn some_time(self, key: &Key, value: &Value<'_>) -> Result<Duration> {
+        let time = self.time(key, value)?;
+        self.fits(key, value, Some(time).filter(|time| !time.is_zero()))
+    }
+
+    /// A count that no machine needs many digits for.
+    fn small(self, key: &Key, value: &Value<'_>) -> Result<u32> {
+        let count = self.count(key, value)?;
+        self.fits(key, value, u32::try_from(count).ok())
     }
 
     fn count(self, key: &Key, value: &Value<'_>) -> Result<u64> {

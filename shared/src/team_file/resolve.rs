@@ -9,11 +9,11 @@ mod service;
 use std::path::{Component, Path, PathBuf};
 
 use super::{Profile, TeamFile, VARIABLE};
-use crate::amount::parse_count;
+use crate::amount::{parse_count, parse_memory, parse_seconds};
 use crate::config::RosterMember;
 use crate::control::SpawnOrder;
 use crate::environment::Environment;
-use crate::member::{ApproveBy, Limits, Restart, Sandbox, SandboxMode};
+use crate::member::{ApproveBy, Bounds, Limits, Restart, Sandbox, SandboxMode};
 use crate::model_spec::{ModelSpec, Provider};
 use crate::name::Name;
 use crate::settings::{SettingError, Settings};
@@ -43,6 +43,8 @@ pub struct Flags {
     pub writable: Vec<String>,
     /// What one piece of its work may cost.
     pub limits: Limits,
+    /// What one life may use.
+    pub bounds: Bounds,
     /// Which certificate authorities its model's service is checked by.
     pub ca: Option<String>,
     /// It goes on with its last conversation.
@@ -102,6 +104,8 @@ pub struct Resolved {
     pub sandbox: Option<Sandbox>,
     /// What one piece of its work may cost; none: as its record says.
     pub limits: Option<Limits>,
+    /// What one life may use; none: as its record says.
+    pub bounds: Option<Bounds>,
     /// What its environment gets where it does not say it already, name and value.
     pub variables: Vec<(&'static str, String)>,
     /// Variables that its commands are given although their names say that they hold a key.
@@ -141,6 +145,7 @@ pub fn resolve(
         restart: restart.or_else(|| sources.teammate_says(|profile| profile.restart)),
         sandbox: sources.sandbox()?,
         limits: sources.limits()?,
+        bounds: sources.bounds()?,
         variables: sources.variables()?,
         handed_on: sources.handed_on(),
         resume,
@@ -172,6 +177,7 @@ impl Resolved {
             limits: self.limits,
             resume: self.resume,
             environment,
+            bounds: self.bounds,
         }
     }
 }
@@ -334,6 +340,30 @@ impl Sources<'_> {
                 .or(tokens)
                 .or_else(|| self.says(|profile| profile.max_tokens)),
         }))
+    }
+
+    fn bounds(&self) -> Result<Option<Bounds>, SettingError> {
+        let flags = self.asked.flags;
+        if flags.resume {
+            let recorded = self.asked.earlier.map(|member| member.bounds).unwrap_or_default();
+            return Ok(Some(flags.bounds.or(recorded)).filter(|_| !flags.bounds.is_nothing()));
+        }
+        let time = "a time such as 1h, above 0";
+        let set = Bounds {
+            memory: read(self.lookup, "TEAM_MEMORY", "a size such as 2G, 64M or more", parse_memory)?,
+            cpu_time: read(self.lookup, "TEAM_CPU_TIME", time, parse_seconds)?,
+            max_procs: read(self.lookup, "TEAM_MAX_PROCS", "a whole number above 0", |text| {
+                text.parse().ok().filter(|&most| most > 0)
+            })?,
+            max_time: read(self.lookup, "TEAM_MAX_TIME", time, parse_seconds)?,
+        };
+        let file = Bounds {
+            memory: self.says(|profile| profile.bounds.memory),
+            cpu_time: self.says(|profile| profile.bounds.cpu_time),
+            max_procs: self.says(|profile| profile.bounds.max_procs),
+            max_time: self.says(|profile| profile.bounds.max_time),
+        };
+        Ok(Some(flags.bounds.or(set).or(file)))
     }
 
     /// Every list counts. The environment is that of whoever asks, each time: so is this, where a life is resumed.

@@ -46,6 +46,25 @@ pub(crate) fn kill_children(spared: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>
     Ok(children)
 }
 
+/// Counts what descends from this process and has not ended.
+pub(crate) fn count_descendants() -> usize {
+    let mut found = children_of("self").unwrap_or_default();
+    let mut next = 0;
+    while let Some(process) = found.get(next) {
+        let below = children_of(&process.as_raw_pid().to_string()).unwrap_or_default();
+        found.extend(below);
+        next += 1;
+    }
+    found.retain(|&process| runs(process));
+    found.len()
+}
+
+/// Tells whether a process is there and has not ended.
+fn runs(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
 /// Tells whether this process has a child that is not spared, by looking at every process there is.
 ///
 /// The list that the kernel keeps can leave one out if another is reaped while it is read (`proc_pid_task(5)`).

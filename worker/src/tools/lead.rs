@@ -11,7 +11,7 @@ use teamd_shared::control::SpawnOrder;
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Team, read_lines};
-use teamd_shared::member::{ApproveBy, Gate, Sandbox};
+use teamd_shared::member::{ApproveBy, Bounds, Gate, Sandbox};
 use teamd_shared::message::summary_of;
 use teamd_shared::model_spec::{ModelSpec, UnknownModel};
 use teamd_shared::name::Name;
@@ -33,6 +33,8 @@ pub(crate) struct Spawner {
     pub(crate) workspace: String,
     /// How its own commands are confined: nobody whom it starts is confined less.
     pub(crate) sandbox: Sandbox,
+    /// What one life of the lead agent may use.
+    pub(crate) bounds: Bounds,
 }
 
 impl Spawner {
@@ -62,6 +64,8 @@ impl Spawner {
         resolved.workspace =
             Some(self.workspace(spawn.workspace.as_deref(), resolved.workspace.as_deref(), dir)?);
         resolved.sandbox = Some(resolved.sandbox.unwrap_or_default().within(&self.sandbox));
+        // It may not set free what it is bound by itself.
+        resolved.bounds = Some(resolved.bounds.unwrap_or_default().or(self.bounds));
         let is_guess = matches!(resolved.model_from, ModelFrom::Key(_) | ModelFrom::Default);
         let mut order = resolved.order(name, self.environment.clone());
         if is_guess {
@@ -276,6 +280,7 @@ mod tests {
             model: "openai:own".to_owned(),
             workspace: scratch.path().to_str().unwrap().to_owned(),
             sandbox: Sandbox::default(),
+            bounds: Bounds { max_procs: Some(50), ..Bounds::default() },
         };
         (scratch, dir, spawner)
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use teamd_shared::amount::{parse_count, parse_duration};
+use teamd_shared::amount::{parse_count, parse_duration, parse_memory, parse_seconds};
 use teamd_shared::member::{ApproveBy, Restart, SandboxMode, Status};
 use teamd_shared::message::{LEAD, TEAMD, USER};
 use teamd_shared::model_spec::ModelSpec;
@@ -71,6 +71,16 @@ pub(super) fn tokens(text: &str) -> Result<u64, &'static str> {
     parse_count(text)
         .filter(|&count| count > 0)
         .ok_or("a number above 0 such as 50000, 200k or 2M is expected")
+}
+
+/// Reads a bound of memory, in bytes.
+pub(super) fn memory(text: &str) -> Result<u64, &'static str> {
+    parse_memory(text).ok_or("a size such as 2G or 512M is expected, 64M or more")
+}
+
+/// Reads a bound of time, in seconds.
+pub(super) fn seconds(text: &str) -> Result<u64, &'static str> {
+    parse_seconds(text).ok_or("a time such as 30s, 10m or 8h is expected, above 0")
 }
 
 /// Reads what commands may write; a shell completes it.

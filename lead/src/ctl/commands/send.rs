@@ -165,6 +165,9 @@ mod tests {
                 inbox,
                 note: None,
                 usage,
+                ending: None,
+                emptied: None,
+                left_behind: None,
             };
             ended["exit"] = serde_json::to_value(exit).unwrap();
             let (_scratch, dir) = team(&json!([ended]));

@@ -9,7 +9,7 @@ use serde_json::json;
 use teamd_shared::config::RosterMember;
 use teamd_shared::control::{Await, Command, Done, SpawnOrder};
 use teamd_shared::environment::Environment;
-use teamd_shared::member::{Limits, SandboxMode, Status};
+use teamd_shared::member::{Bounds, Limits, SandboxMode, Status};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::place::open_itself;
@@ -131,6 +131,12 @@ fn flags(args: &Spawn) -> Result<Flags, CommandError> {
         no_network: args.no_network,
         writable: args.writable.iter().map(|path| writable(path)).collect::<Result<_, _>>()?,
         limits: Limits { max_turns: args.max_turns, max_tokens: args.max_tokens },
+        bounds: Bounds {
+            memory: args.memory,
+            cpu_time: args.cpu_time,
+            max_procs: args.max_procs,
+            max_time: args.max_time,
+        },
         ca: args.ca.as_deref().map(authorities).transpose()?,
         resume: args.resume,
     })

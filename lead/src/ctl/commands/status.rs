@@ -1,11 +1,14 @@
 //! `teamctl status`: who is on the roster, and what everybody does. It reads files and `/proc` only, so it
 //! works without a daemon, and then says that nobody keeps the roster up to date.
 
+use std::time::Duration;
+
 use anstyle::Style;
 use serde_json::{Value, json};
+use teamd_shared::amount::{told, told_size};
 use teamd_shared::clock::wall;
 use teamd_shared::config::{Roster, RosterMember};
-use teamd_shared::member::{Gate, SandboxMode};
+use teamd_shared::member::{Bounds, Emptied, Exit, Gate, SandboxMode};
 use teamd_shared::settings::DEFAULT_TURNS;
 use teamd_shared::team_dir::{DirError, TeamDir};
 use teamd_shared::transcript::Usage;
@@ -14,6 +17,7 @@ use crate::ctl::args::StatusArgs;
 use crate::ctl::context::Context;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, exit, status_style, under};
+use crate::ctl::resources::{Processes, Resources};
 use crate::ctl::table::{Cell, Table, cut};
 use crate::ctl::{clock, roster, tokens};
 use crate::error::CommandResult;
@@ -31,6 +35,8 @@ struct Row<'r> {
     unread: Option<u64>,
     /// It has ended, and no daemon was there to record it.
     unnoticed: bool,
+    /// What its processes use; none if they are not asked for, or it does not run.
+    resources: Option<Resources>,
 }
 
 /// Runs the command.
@@ -52,7 +58,13 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         Some(name) => vec![roster::find(&roster, name)?],
         None => roster.members.iter().collect(),
     };
-    let rows = shown.into_iter().map(|member| row(&dir, &roster, member)).collect::<Vec<_>>();
+    // The table has no room for it, and a look at every process of the machine takes its time.
+    let wanted = context.out.is_json() || args.name.is_some();
+    let processes = wanted.then(Processes::read);
+    let resources = |member| processes.as_ref().and_then(|it| it.of(&roster, member, args.name.is_some()));
+    let rows =
+        shown.into_iter().map(|member| Row { resources: resources(member), ..row(&dir, &roster, member) });
+    let rows = rows.collect::<Vec<_>>();
     if context.out.is_json() {
         context.out.json(&document(&roster, &rows))?;
     } else if args.name.is_some() {
@@ -80,7 +92,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
 fn row<'r>(dir: &TeamDir, roster: &Roster, member: &'r RosterMember) -> Row<'r> {
     // One odd inbox must not hide the others.
     let unread = roster::unread(dir, member).ok();
-    Row { member, unread, unnoticed: roster::ended_unnoticed(roster, member) }
+    Row { member, unread, unnoticed: roster::ended_unnoticed(roster, member), resources: None }
 }
 
 fn document(roster: &Roster, rows: &[Row<'_>]) -> Value {
@@ -107,7 +119,13 @@ impl Row<'_> {
     fn to_json(&self) -> Value {
         let mut value = json!(self.member);
         value["unread"] = json!(self.unread);
+        value["resources"] = json!(self.resources);
         value
+    }
+
+    /// Since when it does not answer the daemon, if there is one.
+    fn silent_since(&self) -> Option<f64> {
+        self.member.silent_since.filter(|_| !self.unnoticed && !self.member.status.is_ended())
     }
 
     fn status_style(&self) -> Style {
@@ -115,6 +133,10 @@ impl Row<'_> {
     }
 
     fn activity(&self) -> String {
+        if let Some(since) = self.silent_since() {
+            let silent = Duration::try_from_secs_f64(wall() - since).unwrap_or_default();
+            return format!("not responding for {}", told(silent));
+        }
         if let Some(waiting) = self.member.waiting.as_ref().filter(|_| !self.unnoticed) {
             return waiting.told(wall());
         }
@@ -129,6 +151,9 @@ impl Row<'_> {
     }
 
     fn activity_cell(&self) -> Cell {
+        if self.silent_since().is_some() {
+            return Cell::styled(self.activity(), BAD);
+        }
         // Whatever it does: a shell without walls is not to be overlooked.
         let unconfined = self.member.sandbox.mode == SandboxMode::Off && !self.member.status.is_ended();
         match (self.activity(), unconfined) {
@@ -152,6 +177,9 @@ fn table(rows: &[Row<'_>]) -> Table {
     let costs = rows.iter().any(|row| !row.member.usage.is_nothing());
     let mut titles = vec!["NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL"];
     titles.extend(costs.then_some("TOKENS"));
+    // Where nobody crashed, nobody was started again.
+    let restarts = rows.iter().any(|row| row.member.restarts > 0);
+    titles.extend(restarts.then_some("RESTARTS"));
     titles.push("DOING");
     let mut table = Table::new(&titles);
     for row in rows {
@@ -173,6 +201,10 @@ fn table(rows: &[Row<'_>]) -> Table {
         cells.extend(costs.then(|| match member.usage.is_nothing() {
             true => Cell::styled("-", DIM),
             false => Cell::new(tokens::cost(&member.usage)),
+        }));
+        cells.extend(restarts.then(|| match member.restarts {
+            0 => Cell::styled("-", DIM),
+            some => Cell::styled(some.to_string(), BOLD),
         }));
         cells.push(row.activity_cell());
         table.row(cells);
@@ -204,6 +236,36 @@ fn budget(member: &RosterMember) -> String {
     let turns = member.limits.max_turns.unwrap_or(DEFAULT_TURNS);
     let tokens = member.limits.max_tokens.map(|most| format!(", {} tokens", tokens::count(most)));
     format!("{turns} model calls{} for a piece of work", tokens.unwrap_or_default())
+}
+
+/// Shows what one life may use, and who sees to that.
+fn bounds(member: &RosterMember) -> String {
+    let Bounds { memory, cpu_time, max_procs, max_time } = member.bounds;
+    let seconds = |most| told(Duration::from_secs(most));
+    let bounds = [
+        memory.map(|most| format!("memory {}, each process (rlimit)", told_size(most))),
+        cpu_time.map(|most| format!("CPU time {}, each process (rlimit)", seconds(most))),
+        max_procs.map(|most| format!("{most} processes, each command (its keeper)")),
+        max_time.map(|most| format!("{} for a life (the daemon)", seconds(most))),
+    ];
+    bounds.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// Shows how it was established that nothing of a life is left, and what had to be killed for that.
+fn left(exit: &Exit) -> String {
+    let how = match exit.emptied {
+        Some(Emptied::Cgroup) => "its cgroup is empty",
+        Some(Emptied::Keepers) => "its life lock is free, and no stray child is left",
+        Some(Emptied::Lock) => "its life lock is free",
+        None => return String::new(),
+    };
+    let killed = match exit.left_behind {
+        None => String::new(),
+        Some(0) => "; nothing had to be killed".to_owned(),
+        Some(1) => "; 1 process had to be killed".to_owned(),
+        Some(many) => format!("; {many} processes had to be killed"),
+    };
+    format!("nothing: {how}{killed}")
 }
 
 /// Shows how the commands of a member are confined.
@@ -243,15 +305,22 @@ fn details(row: &Row<'_>) -> String {
     line("model", &member.model);
     line("tokens", &spent(&member.usage));
     line("budget", &budget(member));
+    line("limits", &bounds(member));
     line("workspace", &member.workspace);
     line("sandbox", &sandbox(member));
+    line("uses", &row.resources.as_ref().map(Resources::told).unwrap_or_default());
     line("spawned", &clock::time_of_day(member.spawned_at));
-    if let Some(it) = &member.exit {
-        let life = if member.status.is_ended() { "ended" } else { "last life" };
+    line("restarts", &if member.restarts > 0 { member.restarts.to_string() } else { String::new() });
+    let (life, ended) = match &member.exit {
+        Some(ended) => ("ended", Some(ended)),
+        None => ("last life", member.last_exit.as_ref()),
+    };
+    if let Some(it) = ended {
         let seen = format!("{}, {}, {} unread", clock::time_of_day(it.at), exit(it), it.unread);
         let request = it.request_id.as_ref().map_or(String::new(), |id| format!(", by request {id}"));
         line(life, &format!("{seen}{request}"));
         line("note", it.note.as_deref().unwrap_or_default());
+        line("left", &left(it));
     }
     lines.join("\n") + "\n"
 }
@@ -292,7 +361,8 @@ mod tests {
         let mut members = roster();
         members[0]["pid"] = json!(4242);
         let members: Vec<RosterMember> = serde_json::from_value(members).unwrap();
-        let row = |member, unread, unnoticed| Row { member, unread: Some(unread), unnoticed };
+        let row =
+            |member, unread, unnoticed| Row { member, unread: Some(unread), unnoticed, resources: None };
         let rows = [row(&members[0], 3, false), row(&members[1], 0, false), row(&members[0], 0, true)];
         let shown = anstream::adapter::strip_str(&table(&rows).render(None)).to_string();
         insta::assert_snapshot!(shown, @r"

@@ -54,6 +54,8 @@ fn member(record: &MemberRecord) -> String {
         MemberEvent::GateOpened => format!("{name} may change things: gate open{because}"),
         MemberEvent::GateClosed => format!("{name} may change nothing: gate closed{because}"),
         MemberEvent::Forgotten => format!("{name} is forgotten"),
+        MemberEvent::Silent => format!("{name} does not respond"),
+        MemberEvent::Answering => format!("{name} answers again"),
     }
 }
 
@@ -63,6 +65,8 @@ fn ending(member: &Member) -> &'static str {
         Some(Ending::Overdue) => "it was let go and is still there",
         Some(Ending::Sigterm) => "somebody sent it SIGTERM",
         Some(Ending::Stop) => "the daemon was told to end",
+        Some(Ending::Hung) => "it does not answer",
+        Some(Ending::Limit) => "it reached a limit",
         None => "nobody said why",
     }
 }

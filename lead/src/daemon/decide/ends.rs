@@ -2,9 +2,7 @@
 
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, MemberRecord, Record, Tell};
-use teamd_shared::member::{
-    End, Exit, Gate, LifeEvent, MAX_RESTARTS, Member, Phase, RESTART_WINDOW, Restart,
-};
+use teamd_shared::member::{End, Ending, Exit, Gate, LifeEvent, Member, Phase, Restart, RestartLimit};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Event, Kind, Status};
 
@@ -20,6 +18,13 @@ enum Next {
 impl View<'_> {
     pub(super) fn ended(&self, life: &Life, ended: &Ended, ids: &mut dyn Ids) -> Decision {
         let Some(member) = self.present(life) else { return Decision::default() };
+        // It said so to nobody but its transcript: what it would have led to then, comes first now.
+        let farewell = if ended.by_signal { self.leaving(life) } else { Decision::default() };
+        let said = farewell.records.iter().find_map(|record| match record {
+            Record::Member(record) => Some(record.member.clone()),
+            Record::Team(_) | Record::Request(_) => None,
+        });
+        let member = said.as_ref().unwrap_or(member);
         let end = self.end_of(member);
         let next = match end {
             End::Shutdown | End::Killed => Next::End { note: None },
@@ -29,7 +34,7 @@ impl View<'_> {
             }
             End::Crashed => self.after_crash(member),
         };
-        self.exited(member, ended, (end, next), ids)
+        farewell.and(self.exited(member, ended, (end, next), ids))
     }
 
     /// No process could be started for a life.
@@ -42,6 +47,8 @@ impl View<'_> {
     /// How a life ended is a function of the journal alone.
     fn end_of(&self, member: &Member) -> End {
         match member {
+            // Nobody wanted it to end: it broke down.
+            _ if member.ending == Some(Ending::Hung) => End::Crashed,
             _ if member.ending.is_some() => End::Killed,
             _ if self.team.let_go(&member.name).is_some() => End::Shutdown,
             _ => End::Crashed,
@@ -51,7 +58,8 @@ impl View<'_> {
     fn after_crash(&self, member: &Member) -> Next {
         let life = Life { name: member.name.clone(), incarnation: member.incarnation };
         let environment = self.live.of(&life).and_then(|alive| alive.environment.as_ref());
-        let recent = recent_restarts(member, self.now.wall).len();
+        let RestartLimit { max, period } = self.rules.restart;
+        let recent = self.recent_restarts(member).len();
         let note = match member.restart {
             _ if self.team.stopping => "not started again: the daemon is stopping".to_owned(),
             _ if self.team.pending(&member.name, Kind::Shutdown).is_some() => {
@@ -61,8 +69,8 @@ impl View<'_> {
             Restart::OnFailure if environment.is_none() => {
                 "not started again: its environment was lost with the daemon that had it".to_owned()
             }
-            Restart::OnFailure if recent >= MAX_RESTARTS => {
-                format!("not started again: it was {recent} times in {RESTART_WINDOW} s")
+            Restart::OnFailure if recent >= usize::try_from(max).unwrap_or(usize::MAX) => {
+                format!("not started again: it was {recent} times in {} s", period.as_secs_f64())
             }
             Restart::OnFailure => return Next::Restart,
         };
@@ -85,10 +93,11 @@ impl View<'_> {
             unread: ended.unread,
             inbox: ended.inbox,
             usage: self.live.usage(member),
-            note: match next {
-                Next::End { note } => note,
-                Next::Restart => None,
-            },
+            note: note(member.ending_note.clone(), next),
+            ending: member.ending,
+            // Of a life that never ran there is nothing that could be left.
+            emptied: ended.emptied.filter(|_| member.process.is_some()),
+            left_behind: ended.left_behind.filter(|_| member.process.is_some()),
         };
         let event = if restart { Event::LifeEnded } else { Event::ConversationEnded };
         let expired = self.expired_by(&member.name, event);
@@ -105,20 +114,34 @@ impl View<'_> {
     }
 
     fn after_exit(&self, member: &Member, exit: Exit, end: End, restart: bool) -> Member {
-        let ended = Member { process: None, ending: None, exit: Some(exit), ..self.updated(member) };
+        let ended = Member {
+            process: None,
+            ending: None,
+            ending_note: None,
+            silent_since: None,
+            exit: Some(exit),
+            ..self.updated(member)
+        };
         if restart {
-            let mut restarts = recent_restarts(member, self.now.wall);
+            let mut restarts = self.recent_restarts(member);
             restarts.push(self.now.wall);
             return Member {
                 phase: Phase::Spawning,
                 incarnation: member.incarnation + 1,
                 spawned_at: self.now.wall,
                 restarts,
+                restarted: member.restarted.saturating_add(1),
                 ..ended
             };
         }
         let phase = member.phase.after(LifeEvent::Ended(end)).unwrap_or(Phase::Crashed);
         Member { phase, gate: if member.plan { Gate::Closed } else { member.gate }, ..ended }
+    }
+
+    fn recent_restarts(&self, member: &Member) -> Vec<f64> {
+        let counts =
+            |at: &f64| (0.0..self.rules.restart.period.as_secs_f64()).contains(&(self.now.wall - at));
+        member.restarts.iter().copied().filter(counts).collect()
     }
 
     fn expired_by(&self, name: &Name, event: Event) -> Vec<RequestId> {
@@ -144,6 +167,11 @@ impl View<'_> {
     }
 }
 
-fn recent_restarts(member: &Member, now: f64) -> Vec<f64> {
-    member.restarts.iter().copied().filter(|&at| (0.0..RESTART_WINDOW).contains(&(now - at))).collect()
+/// Joins why it was ended and why it is not started again.
+fn note(ended: Option<String>, next: Next) -> Option<String> {
+    match (ended, next) {
+        (Some(ended), Next::End { note: Some(note) }) => Some(format!("{ended}; {note}")),
+        (None, Next::End { note }) => note,
+        (ended, _) => ended,
+    }
 }

@@ -1,5 +1,8 @@
 //! The shutdown handshake, the termination ladder, and the stop of the whole team.
 
+use std::time::Duration;
+
+use teamd_shared::amount::told;
 use teamd_shared::control::{Done, Refusal, RefusalCode, ShutdownOrder};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, Record, RequestEvent, TeamEvent, Tell};
@@ -88,7 +91,19 @@ impl View<'_> {
             Due::Kill => decision.act(Action::Kill(life)),
             Due::Force => decision.and(self.terminate_life(&life, Ending::Force)),
             Due::Overdue => decision.and(self.terminate_life(&life, Ending::Overdue)),
+            Due::Limit => decision.and(self.out_of_time(&life)),
         })
+    }
+
+    /// A life has lasted as long as it may. SIGTERM asks it to leave at the next safe point; nothing can be said against it.
+    fn out_of_time(&self, life: &Life) -> Decision {
+        let Some(member) = self.present(life).filter(|member| member.ending.is_none()) else {
+            return Decision::default();
+        };
+        let most = Duration::from_secs(member.bounds.max_time.unwrap_or_default());
+        let why = format!("it had lived as long as it may: {}", told(most));
+        let member = Member { ending: Some(Ending::Limit), ending_note: Some(why), ..self.updated(member) };
+        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(life.clone()))
     }
 
     /// Begins to end a life by signals.
@@ -118,7 +133,7 @@ impl View<'_> {
     /// SIGTERM and Ctrl-C cannot be refused: a short time to decide, then the ladder; a second one kills.
     pub(super) fn terminate(&self, ids: &mut dyn Ids) -> Decision {
         if self.live.terminations <= 1 {
-            let force_after = HURRIED + self.grace.as_secs_f64().min(HURRIED);
+            let force_after = HURRIED + self.rules.grace.as_secs_f64().min(HURRIED);
             return self.ask_all("the daemon was told to end", HURRIED, Some(force_after), ids);
         }
         let members: Vec<_> = self.alive().cloned().collect();

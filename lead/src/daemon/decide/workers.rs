@@ -3,7 +3,7 @@
 use teamd_shared::control::{ToWorker, WorkerState};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, Record, RequestEvent, RequestRecord};
-use teamd_shared::member::{Doing, LifeEvent, Member, Phase};
+use teamd_shared::member::{Doing, Ending, LifeEvent, Member, Phase};
 use teamd_shared::message::{AnsweredBy, Body, LEAD, Message};
 use teamd_shared::process::Identity;
 use teamd_shared::request::{self, Kind, Party, Payload, Request, Status};
@@ -36,7 +36,8 @@ impl View<'_> {
                 let (inbox, unread) =
                     member.exit.as_ref().map_or((member.begins_at, 0), |exit| (exit.inbox, exit.unread));
                 let unread = if goes_on { unread } else { 0 };
-                let ended = Ended { code: None, signal: None, inbox, unread };
+                let (code, signal, by_signal, emptied, left_behind) = (None, None, false, None, None);
+                let ended = Ended { code, signal, inbox, unread, by_signal, emptied, left_behind };
                 self.never_ran(life, &ended, why, ids)
             }
         }
@@ -45,9 +46,16 @@ impl View<'_> {
     /// The daemon began, and a life of the journal goes on.
     pub(super) fn found(&self, life: &Life) -> Decision {
         let Some(member) = self.present(life) else { return Decision::default() };
-        let adopted = Decision::default().member(MemberEvent::Adopted, self.updated(member));
+        // How long it is silent is counted anew, and told anew.
+        let found = Member { silent_since: None, ..self.updated(member) };
+        let adopted = Decision::default().member(MemberEvent::Adopted, found);
         // What was begun with a signal is begun again: nobody knows whether it was sent.
-        if member.ending.is_some() { adopted.act(Action::Terminate(life.clone())) } else { adopted }
+        match member.ending {
+            None => adopted,
+            // One that hung answers no other signal.
+            Some(Ending::Hung) => adopted.act(Action::Kill(life.clone())),
+            Some(_) => adopted.act(Action::Terminate(life.clone())),
+        }
     }
 
     pub(super) fn connected(&self, life: &Life, state: &WorkerState) -> Decision {

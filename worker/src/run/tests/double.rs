@@ -14,7 +14,7 @@ use teamd_shared::control::{
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::inbox;
-use teamd_shared::member::{Doing, Gate, Limits, Sandbox, SandboxMode};
+use teamd_shared::member::{Bounds, Doing, Gate, Limits, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
@@ -192,6 +192,7 @@ impl Team {
             },
             territory: Vec::new(),
             word: worker.word.clone(),
+            bounds: Bounds::default(),
         };
         worker.say(ToWorker::Welcome(Box::new(welcome)));
         worker.state_where("ready", |state| state.doing != Doing::Starting);

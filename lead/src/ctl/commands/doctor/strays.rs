@@ -11,6 +11,7 @@ use super::finding::{Finding, Fix, count};
 use super::processes::Process;
 use super::seen::Seen;
 use crate::client::{Client, is_locked};
+use crate::ctl::clock::span;
 use crate::ctl::context::block_on;
 
 /// How long a daemon may take to say that it is there.
@@ -191,7 +192,9 @@ fn orphan(seen: &Seen, process: &Process, what: &str) -> Finding {
     const CHECK: &str = "orphans";
     let pid = process.pid;
     let identity = Identity::of(pid).ok();
-    let began = identity.as_ref().map_or_else(String::new, |it| format!(", start ticks {}", it.start_ticks));
+    let began = identity.as_ref().map_or_else(String::new, |it| {
+        format!(", started {} ago (start ticks {})", span(it.age().as_secs_f64()), it.start_ticks)
+    });
     let transcripts: Vec<_> = seen.in_folder(Some("transcript")).collect();
     let own = transcripts.iter().find(|found| seen.holders(found.identity).any(|holder| holder == pid));
     let left =

@@ -8,7 +8,7 @@ use teamd_shared::control::{
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, Ids, RequestId};
 use teamd_shared::journal::{Line, Record, Team};
-use teamd_shared::member::{Doing, Member};
+use teamd_shared::member::{Doing, Emptied, Member, RestartLimit};
 use teamd_shared::message::{AnsweredBy, Body, Message};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -17,30 +17,43 @@ use teamd_shared::request::{Request, Status};
 
 use crate::daemon::decide::{Decision, View, decide};
 use crate::daemon::event::{Action, Client, Ended, Event, Life, Now, SpawnFacts};
-use crate::daemon::live::Live;
+use crate::daemon::live::{Live, Rules};
+use crate::daemon::watchdog::Finding;
 
 pub(super) const CLIENT: Client = Client { connection: 7, tag: 1, agent: false };
 /// The lead agent, over the connection of its worker.
 pub(super) const AGENT: Client = Client { connection: 8, tag: 1, agent: true };
 pub(super) const GRACE: Duration = Duration::from_secs(10);
+pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
+
+pub(super) fn rules() -> Rules {
+    Rules { grace: GRACE, restart: RestartLimit::default(), watchdog: Some(WATCHDOG) }
+}
 
 pub(super) struct Desk {
     pub(super) team: Team,
     pub(super) live: Live,
     pub(super) now: Now,
+    pub(super) rules: Rules,
     ids: CountingIds,
 }
 
 impl Desk {
     pub(super) fn new() -> Self {
         let now = Now { wall: 1_763_756_100.0, monotonic: Duration::from_secs(5) };
-        Self { team: Team::default(), live: Live::default(), now, ids: CountingIds::default() }
+        Self {
+            team: Team::default(),
+            live: Live::default(),
+            now,
+            rules: rules(),
+            ids: CountingIds::default(),
+        }
     }
 
     /// Handles one event; returns what was decided.
     pub(super) fn on(&mut self, event: &Event) -> Decision {
         self.live.observe(&self.team, event);
-        let view = View { team: &self.team, live: &self.live, now: self.now, grace: GRACE };
+        let view = View { team: &self.team, live: &self.live, now: self.now, rules: self.rules };
         let decision = decide(&view, event, &mut self.ids);
         for record in decision.records.clone() {
             self.write(record);
@@ -50,7 +63,7 @@ impl Desk {
         }
         let names: Vec<Name> = self.team.members.keys().cloned().collect();
         for name in &names {
-            self.live.arm(&self.team, name, self.now, GRACE);
+            self.live.arm(&self.team, name, self.now, self.rules);
         }
         decision
     }
@@ -97,8 +110,7 @@ impl Desk {
     }
 
     pub(super) fn ends(&mut self, life: &Life) -> Decision {
-        let ended = Ended { code: None, signal: Some(9), inbox: Position { offset: 70, tail: 1 }, unread: 2 };
-        self.on(&Event::Ended { life: life.clone(), ended })
+        self.on(&Event::Ended { life: life.clone(), ended: ended() })
     }
 
     pub(super) fn member(&self, who: &str) -> &Member {
@@ -144,6 +156,24 @@ impl Desk {
         let id = request_id(id);
         self.names(life, plan(&id));
         id
+    }
+
+    /// Time passes, second by second: workers are looked at, and what is due is done. Returns what was asked, and decided.
+    pub(super) fn watches(&mut self, seconds: u64) -> (Vec<u64>, Vec<Decision>) {
+        let (mut asked, mut decisions) = (Vec::new(), Vec::new());
+        for _ in 0..seconds {
+            self.now.monotonic += Duration::from_secs(1);
+            self.now.wall += 1.0;
+            for (life, finding) in self.live.look(&self.team, self.now, self.rules) {
+                match finding {
+                    Finding::Ask(number) => asked.push(number),
+                    Finding::Silent => decisions.push(self.on(&Event::Silent { life })),
+                    Finding::Hung => decisions.push(self.on(&Event::Hung { life })),
+                }
+            }
+        }
+        decisions.retain(|decision| !nothing(decision));
+        (asked, decisions)
     }
 
     /// Time passes, and what is due by then is done.
@@ -194,6 +224,19 @@ pub(super) fn refused(decision: &Decision) -> (String, bool) {
     match said(decision).as_slice() {
         [ToWorker::Refused { why, taken, .. }] => (why.clone(), *taken),
         other => panic!("{other:?}"),
+    }
+}
+
+/// An end by SIGKILL.
+pub(super) fn ended() -> Ended {
+    Ended {
+        by_signal: false,
+        code: None,
+        signal: Some(9),
+        inbox: Position { offset: 70, tail: 1 },
+        unread: 2,
+        emptied: Some(Emptied::Keepers),
+        left_behind: Some(3),
     }
 }
 

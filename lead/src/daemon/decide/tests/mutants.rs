@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use teamd_shared::control::Command;
 use teamd_shared::journal::{MemberEvent, Record, RequestEvent, RequestRecord, Team};
-use teamd_shared::member::{ApproveBy, Phase};
+use teamd_shared::member::{ApproveBy, Ending, Phase};
 use teamd_shared::message::{Body, LEAD};
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Kind, Party};
@@ -61,6 +61,10 @@ pub(super) enum Mutant {
     AnswersFollowTheLife,
     /// Nobody is heard on a connection that is not a life's present one.
     EveryConnectionIsHeard,
+    /// Whoever answers is not ended as one that hangs.
+    PongsAreNotHeard,
+    /// The lead is told before one that hangs is ended.
+    HungWithoutAWord,
 }
 
 impl World {
@@ -86,6 +90,14 @@ impl World {
         }
         if self.is(Mutant::LeadApprovesItsOwn) {
             approve_own(team, event, decision);
+        }
+        if self.is(Mutant::HungWithoutAWord) && matches!(event, Event::Silent { .. }) {
+            for record in &mut decision.records {
+                if let Record::Member(record) = record {
+                    (record.member.ending, record.tell) = (Some(Ending::Hung), Vec::new());
+                    record.event = MemberEvent::Ending;
+                }
+            }
         }
         let asked = |life: &Life| team.pending(&life.name, Kind::Shutdown).is_some();
         let Event::Ended { life, .. } = event else { return };
@@ -199,4 +211,6 @@ missed! {
     the_answer_to_what_is_not_written_is_missed: WhatIsNotWrittenIsNotAnswered,
     the_way_back_of_an_answer_is_missed: AnswersFollowTheLife,
     the_deafness_to_old_connections_is_missed: EveryConnectionIsHeard,
+    the_answers_to_the_watchdog_are_missed: PongsAreNotHeard,
+    the_word_to_the_lead_before_the_end_is_missed: HungWithoutAWord,
 }

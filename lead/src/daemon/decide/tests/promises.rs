@@ -5,6 +5,7 @@
 mod asks;
 mod ends;
 mod requests;
+mod silence;
 mod tells;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +33,7 @@ pub(super) struct Facts {
     pub(super) monotonic: Duration,
     /// The environment that this daemon was given for the member.
     pub(super) environment: Option<Environment>,
-    /// Whether the life has said to this daemon that SIGTERM ends it.
+    /// Whether the life has said to this daemon that SIGTERM ends it, or has written so.
     pub(super) farewell: bool,
     /// The ids under which the plan was named that the member waits for.
     pub(super) waits_for: BTreeSet<(RequestId, Uuid)>,
@@ -66,6 +67,8 @@ pub(super) struct Promises {
     /// When each member was started again, since somebody spawned it.
     restarts: BTreeMap<Name, Vec<Duration>>,
     tells: BTreeMap<Uuid, Told>,
+    /// The lives of which the lead was told that they do not answer, and since when they have answered nothing.
+    silent: BTreeSet<Life>,
 }
 
 /// What became of an inbox line that follows from a line of the journal.
@@ -112,6 +115,9 @@ impl Promises {
         match record.event {
             MemberEvent::Spawning => self.spawning(member),
             MemberEvent::Exited => self.exited(record, facts),
+            MemberEvent::Adopted | MemberEvent::Silent | MemberEvent::Answering | MemberEvent::Ending => {
+                self.silence(record)
+            }
             MemberEvent::Forgotten => {
                 self.answers.retain(|(life, ..)| life.name != member.name);
                 self.left.retain(|life| life.name != member.name);

@@ -5,4 +5,5 @@ mod ends;
 mod ladder;
 mod people;
 mod plans;
+mod silence;
 mod workers;

@@ -1,9 +1,10 @@
 //! How lives end, and who is started again.
 
 use teamd_shared::journal::MemberRecord;
-use teamd_shared::member::{MAX_RESTARTS, Phase, RESTART_WINDOW, Restart};
+use teamd_shared::member::{Ending, Phase, Restart};
 use teamd_shared::request::{Kind, Status};
 
+use super::super::sim::RULES;
 use super::{Facts, Kept, Promises, check};
 use crate::daemon::event::Life;
 
@@ -17,6 +18,7 @@ impl Promises {
         let approved = self.fold.shutdown_of(name).filter(|request| request.status == Status::Approved);
         let ended = if record.ended_incarnation.is_some() { Phase::Crashed } else { record.member.phase };
         let by_journal = match (before.ending.is_some(), approved.is_some()) {
+            (true, _) if before.ending == Some(Ending::Hung) => Phase::Crashed,
             (true, _) => Phase::Killed,
             (false, true) => Phase::Shutdown,
             (false, false) => Phase::Crashed,
@@ -34,6 +36,12 @@ impl Promises {
         let exit = record.member.exit.as_ref().ok_or_else(|| format!("{name} has ended without an exit"))?;
         check(exit.request_id.as_ref() == approved.map(|request| &request.request_id), || {
             format!("the exit of {name} names {:?}, which it did not agree to", exit.request_id)
+        })?;
+        check(exit.emptied.is_some() || before.process.is_none(), || {
+            format!("{name} has ended, and nobody says how it is known that nothing is left")
+        })?;
+        check(exit.ending == before.ending, || {
+            format!("{name} was ended by {:?}, and its exit says {:?}", before.ending, exit.ending)
         })?;
         self.news_of(record)?;
         if record.ended_incarnation.is_some() { self.restarted(record, facts) } else { Ok(()) }
@@ -55,12 +63,10 @@ impl Promises {
         check(facts.environment.is_some(), || format!("{name} is restarted without an environment"))?;
         let restarts = self.restarts.entry(name.clone()).or_default();
         restarts.push(facts.monotonic);
-        let recent =
-            restarts.iter().filter(|&&at| (facts.monotonic - at).as_secs_f64() < RESTART_WINDOW).count();
-        check(self.jumps || recent <= MAX_RESTARTS, || {
-            format!("{name} was restarted {recent} times in a minute")
-        })?;
-        check(record.member.restarts.len() <= MAX_RESTARTS, || format!("{name} remembers too many restarts"))
+        let recent = restarts.iter().filter(|&&at| facts.monotonic - at < RULES.restart.period).count();
+        let most = RULES.restart.max as usize;
+        check(self.jumps || recent <= most, || format!("{name} was restarted {recent} times in a minute"))?;
+        check(record.member.restarts.len() <= most, || format!("{name} remembers too many restarts"))
     }
 
     /// A signal is sent.

@@ -14,11 +14,12 @@ use teamd_shared::position::Position;
 use super::super::mutants::Mutant;
 use super::super::promises::Promises;
 use super::machine::identity;
-use super::world::{GRACE, World};
+use super::world::{RULES, World};
 use crate::daemon::decide::{View, decide};
 use crate::daemon::event::{Action, Client, Event, Life, Now};
 use crate::daemon::live::Live;
 use crate::daemon::waiters::Waiters;
+use crate::daemon::watchdog::Finding;
 use crate::daemon::word::{welcome, word};
 
 /// How long events wait that could not be journaled.
@@ -150,6 +151,7 @@ impl World {
             events = ready;
         }
         if daemon.live.next_deadline().is_some_and(|at| at <= now) {
+            self.looks_at_workers(daemon, &mut events);
             events.push_back(Event::Deadline);
         }
         self.answers_any_line(daemon, &mut events);
@@ -158,6 +160,18 @@ impl World {
             events = self.carry_out(daemon, batch)?.into();
         }
         self.settle_effects(daemon)
+    }
+
+    fn looks_at_workers(&mut self, daemon: &mut Daemon, events: &mut VecDeque<Event>) {
+        let now = self.now(daemon);
+        for (life, finding) in daemon.live.look(&daemon.team, now, RULES) {
+            self.note(|| format!("  {} {}: {finding:?}", life.name, life.incarnation));
+            match finding {
+                Finding::Ask(number) => self.say(daemon, &life, ToWorker::Ping { number }),
+                Finding::Silent => events.push_back(Event::Silent { life }),
+                Finding::Hung => events.push_back(Event::Hung { life }),
+            }
+        }
     }
 
     /// Takes out what could not be journaled. A worker may stand elsewhere by now than where it said.
@@ -182,7 +196,7 @@ impl World {
             daemon.live.observe(&daemon.team, &event);
             let doctored = self.doctored(&daemon.team, &event);
             let team = doctored.as_ref().unwrap_or(&daemon.team);
-            let view = View { team, live: &daemon.live, now, grace: GRACE };
+            let view = View { team, live: &daemon.live, now, rules: RULES };
             let mut decision = decide(&view, &event, &mut self.ids);
             self.spoil(&daemon.team, &event, &mut decision);
             self.remember(daemon, &event, !decision.records.is_empty());
@@ -268,7 +282,7 @@ impl World {
         }
         let now = self.now(daemon);
         for name in &batch.touched {
-            daemon.live.arm(&daemon.team, name, now, GRACE);
+            daemon.live.arm(&daemon.team, name, now, RULES);
         }
         let mut brought = Vec::new();
         let mut answered = Vec::new();
@@ -432,6 +446,9 @@ fn life_of(event: &Event) -> Option<&Life> {
         | Event::Started { life, .. }
         | Event::Found { life }
         | Event::Ended { life, .. }
+        | Event::Pong { life, .. }
+        | Event::Silent { life }
+        | Event::Hung { life }
         | Event::Disconnected { life } => Some(life),
         _ => None,
     }

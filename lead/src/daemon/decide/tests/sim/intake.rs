@@ -1,6 +1,7 @@
 //! What a simulated daemon hears of, in any order that its sources allow.
 
 use teamd_shared::control::{FromWorker, ToWorker};
+use teamd_shared::member::Emptied;
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -55,7 +56,18 @@ impl World {
                 self.promise(kept);
                 let inbox = Position { offset: u64::from(self.rng.below(9)), tail: 0 };
                 let unread = u64::from(self.rng.below(3));
-                Some(Event::Ended { life, ended: Ended { code: None, signal: None, inbox, unread } })
+                let transcript = self.disk.transcripts.get(&life.name);
+                let by_signal = transcript.is_some_and(|it| it.left_by_signal == Some(life.incarnation));
+                let ended = Ended {
+                    code: None,
+                    signal: None,
+                    inbox,
+                    unread,
+                    by_signal,
+                    emptied: Some(Emptied::Lock),
+                    left_behind: None,
+                };
+                Some(Event::Ended { life, ended })
             }
             _ => self.looks_up(daemon),
         }
@@ -108,6 +120,10 @@ impl World {
             }
             Up::Says(_) if daemon.connections.get(&life) != Some(&number) => None,
             Up::Says(FromWorker::Asks(request)) => self.agent_asks(daemon, (&life, number), request),
+            Up::Says(FromWorker::Pong { number }) => {
+                self.promises.ponged(&life, number);
+                (number == 0 || !self.is(Mutant::PongsAreNotHeard)).then_some(Event::Pong { life, number })
+            }
             Up::Says(FromWorker::State(_)) if self.is(Mutant::StatesAreNotHeard) => None,
             Up::Says(FromWorker::State(state)) => Some(Event::Said { life, state }),
             Up::Says(FromWorker::Leaving) => {

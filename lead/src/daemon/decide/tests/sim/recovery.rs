@@ -7,7 +7,7 @@ use teamd_shared::journal::{Daemon as DaemonRecord, Line, Record, Team, TeamEven
 use super::super::mutants::Mutant;
 use super::daemon::{Batch, Daemon, End};
 use super::machine::identity;
-use super::world::{GRACE, World};
+use super::world::{RULES, World};
 use crate::daemon::event::{Event, Life, Now};
 use crate::daemon::live::Live;
 use crate::daemon::waiters::Waiters;
@@ -102,7 +102,7 @@ impl World {
         let now = Now { wall: self.clocks.wall, monotonic: self.since(daemon) };
         let names: Vec<_> = daemon.team.members.keys().cloned().collect();
         for name in &names {
-            daemon.live.arm(&daemon.team, name, now, GRACE);
+            daemon.live.arm(&daemon.team, name, now, RULES);
         }
         let kept = self.promises.agrees_with(&daemon.team);
         self.promise(kept);

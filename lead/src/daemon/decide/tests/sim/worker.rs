@@ -205,7 +205,10 @@ impl World {
         };
         self.note(|| format!("{} ({}) hears {frame:?}", worker.life.name, worker.pid));
         match frame {
-            ToWorker::Welcome(welcome) => self.is_welcome(worker, *welcome),
+            ToWorker::Welcome(welcome) => {
+                self.is_welcome(worker, *welcome);
+                self.says(worker, Up::Says(FromWorker::Pong { number: 0 }));
+            }
             ToWorker::Word(word) => {
                 if worker.word.as_ref().is_none_or(|before| before.seq <= word.seq) {
                     worker.word = Some(word);
@@ -236,6 +239,7 @@ impl World {
             }
             ToWorker::Stranger { .. } => worker.stranger = true,
             ToWorker::Ring => {}
+            ToWorker::Ping { number } => self.says(worker, Up::Says(FromWorker::Pong { number })),
         }
         true
     }
@@ -264,6 +268,7 @@ impl World {
         let state = worker.report();
         worker.said = Some(state.clone());
         self.says(worker, Up::Back(worker.environment.clone(), state));
+        self.says(worker, Up::Says(FromWorker::Pong { number: 0 }));
         for (request_id, offset) in worker.named.clone() {
             self.says(worker, Up::Says(FromWorker::Named { request_id, offset, len: 0 }));
         }
@@ -288,6 +293,9 @@ impl World {
         let stays = self.rng.one_in(2);
         if !stays {
             self.plan_ends(worker);
+            if let Some(transcript) = self.disk.transcripts.get_mut(&worker.life.name) {
+                transcript.left_by_signal = Some(worker.life.incarnation);
+            }
         }
         stays
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use teamd_shared::id::RequestId;
+use teamd_shared::member::RestartLimit;
 use teamd_shared::message::{AnsweredBy, Body, Message};
 use teamd_shared::name::Name;
 use teamd_shared::request::Kind;
@@ -14,11 +15,16 @@ use super::Rng;
 use super::daemon::Daemon;
 use super::machine::{Clocks, Disk, Link, SimIds};
 use super::worker::Worker;
+use crate::daemon::live::Rules;
 
 /// The names that are spawned.
 pub(super) const NAMES: [&str; 3] = ["alice", "bob", "carol"];
-/// The grace period.
-pub(super) const GRACE: Duration = Duration::from_secs(10);
+/// The settings.
+pub(in super::super) const RULES: Rules = Rules {
+    grace: Duration::from_secs(10),
+    restart: RestartLimit { max: 3, period: Duration::from_secs(60) },
+    watchdog: Some(Duration::from_secs(20)),
+};
 
 /// What can happen next.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -152,7 +158,7 @@ impl World {
             Step::Worker => self.each_worker(|world, pid| world.worker_step(pid)),
             Step::Client => self.client_step(),
             Step::Time => {
-                let seconds = self.rng.pick(&[0.125, 1.0, 1.5, 5.0, 15.0]).unwrap_or(1.0);
+                let seconds = self.rng.pick(&[0.125, 1.0, 1.5, 5.0, 15.0, 600.0]).unwrap_or(1.0);
                 self.time_passes(seconds);
             }
             Step::KillWorker => self.each_worker(World::kill),

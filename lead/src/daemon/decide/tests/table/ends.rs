@@ -1,8 +1,10 @@
 //! What follows from an end, in every state that it finds.
 
+use std::time::Duration;
+
 use teamd_shared::control::{Command, SpawnOrder};
 use teamd_shared::journal::Record;
-use teamd_shared::member::{Gate, MAX_RESTARTS, Phase, RESTART_WINDOW, Restart};
+use teamd_shared::member::{Emptied, Gate, Phase, Restart, RestartLimit};
 use teamd_shared::request::Status;
 
 use super::super::desk::{CLIENT, Desk, answer, life, name, nothing, order, verdict};
@@ -155,24 +157,59 @@ fn a_crash_without_the_policy_is_the_end_and_needs_no_note() {
 fn restarts_are_counted_within_their_window_and_a_spawn_begins_anew() {
     let mut desk = Desk::new();
     desk.runs("alice");
-    for _ in 0..MAX_RESTARTS {
+    for _ in 0..3 {
         let present = desk.starts("alice");
         assert!(restarts(&desk.ends(&present)));
         desk.now.wall += 1.0;
     }
-    desk.now.wall += RESTART_WINDOW;
+    desk.now.wall += 60.0;
     let present = desk.starts("alice");
     assert!(restarts(&desk.ends(&present)));
-    for _ in 0..MAX_RESTARTS - 1 {
+    for _ in 0..2 {
         let present = desk.starts("alice");
         assert!(restarts(&desk.ends(&present)));
     }
     let present = desk.starts("alice");
     assert!(!restarts(&desk.ends(&present)));
     assert!(note(&desk).unwrap().contains("3 times in 60 s"), "{:?}", note(&desk));
+    assert_eq!((desk.member("alice").restarted, desk.member("alice").restarts.len()), (6, 3));
     desk.spawn(SpawnOrder { resume: true, ..order("alice") }).unwrap();
+    assert_eq!(desk.member("alice").restarted, 0);
     let present = desk.starts("alice");
     assert!(restarts(&desk.ends(&present)));
+    assert_eq!(desk.member("alice").restarted, 1);
+}
+
+#[test]
+fn how_often_it_is_restarted_and_in_which_time_is_a_setting() {
+    let mut desk = Desk::new();
+    desk.rules.restart = RestartLimit { max: 1, period: Duration::from_millis(500) };
+    desk.runs("alice");
+    for again in [true, false] {
+        let present = desk.starts("alice");
+        desk.now.wall += 0.25;
+        assert_eq!(restarts(&desk.ends(&present)), again);
+    }
+    assert_eq!(note(&desk).unwrap(), "not started again: it was 1 times in 0.5 s");
+    desk.spawn(SpawnOrder { resume: true, ..order("alice") }).unwrap();
+    for _ in 0..5 {
+        let present = desk.starts("alice");
+        desk.now.wall += 0.5;
+        assert!(restarts(&desk.ends(&present)));
+    }
+}
+
+#[test]
+fn an_end_says_how_it_is_known_that_nothing_is_left() {
+    let mut desk = Desk::new();
+    let alice = desk.runs("alice");
+    desk.ends(&alice);
+    let exit = desk.member("alice").exit.clone().unwrap();
+    assert_eq!((exit.emptied, exit.left_behind), (Some(Emptied::Keepers), Some(3)));
+    // The next life was decided, and had no process yet: nothing of it could be left.
+    desk.ends(&life("alice", 2));
+    let exit = desk.member("alice").exit.clone().unwrap();
+    assert_eq!((exit.emptied, exit.left_behind), (None, None));
 }
 
 #[test]

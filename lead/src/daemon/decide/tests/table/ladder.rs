@@ -9,7 +9,7 @@ use teamd_shared::member::{Ending, Phase};
 use teamd_shared::request::{Kind, Payload, Status};
 use uuid::Uuid;
 
-use super::super::desk::{CLIENT, Desk, GRACE, answer, name, nothing, shutdown};
+use super::super::desk::{CLIENT, Desk, answer, name, nothing, shutdown};
 use crate::daemon::decide::{Decision, View, decide};
 use crate::daemon::event::{Action, Event};
 
@@ -95,6 +95,7 @@ fn force_leads_from_sigterm_over_the_grace_period_to_sigkill() {
 #[test]
 fn who_was_let_go_and_stays_is_overdue_after_the_grace_period() {
     let mut desk = Desk::new();
+    desk.rules.watchdog = None;
     let alice = desk.runs("alice");
     let id = desk.asks("alice", None);
     assert_eq!(desk.live.next_deadline(), None);
@@ -215,6 +216,7 @@ fn a_stop_with_nobody_left_is_recorded_and_asks_nobody() {
 }
 
 /// Gives the first request id twice, and then others.
+#[derive(Debug)]
 struct Doubled(u32);
 
 impl Ids for Doubled {
@@ -234,7 +236,7 @@ fn an_id_that_is_drawn_twice_is_given_once() {
     let mut desk = Desk::new();
     desk.runs("alice");
     desk.runs("bob");
-    let view = View { team: &desk.team, live: &desk.live, now: desk.now, grace: GRACE };
+    let view = View { team: &desk.team, live: &desk.live, now: desk.now, rules: desk.rules };
     let stopped = decide(&view, &Event::Terminate, &mut Doubled(3));
     let id = |record: &Record| {
         if let Record::Request(it) = record { Some(it.request.request_id.clone()) } else { None }

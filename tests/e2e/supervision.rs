@@ -1,0 +1,222 @@
+//! Supervision: who is started again and how often, what is known of an end, who hangs, and what a life may use.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::process::let_pass;
+use crate::support::{Team, is_alive, signal};
+
+/// What `status` says of a member, as JSON.
+fn shown(team: &Team, name: &str) -> Value {
+    team.json(["status", name])["members"][0].clone()
+}
+
+/// What the daemon itself has written to the lead about a member, in order.
+fn told(team: &Team, name: &str) -> Vec<String> {
+    let lines =
+        team.inbox("lead").into_iter().filter(|line| line["from"] == "teamd" && line["type"] == "message");
+    let texts = lines.map(|line| line["content"].as_str().unwrap_or_default().to_owned());
+    texts.filter(|text| text.starts_with(name)).collect()
+}
+
+fn endings(team: &Team, name: &str) -> Vec<Value> {
+    let of_name = |line: &Value| line["event"] == "ending" && line["name"] == name;
+    team.journal().into_iter().filter(of_name).map(|line| line["ending"].clone()).collect()
+}
+
+#[test]
+fn how_often_a_worker_is_started_again_is_a_setting_and_status_tells_how_often_it_was() {
+    let team = Team::new().with("TEAM_RESTART_MAX", "1").with("TEAM_RESTART_PERIOD", "1h");
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "");
+    let before = shown(&team, "alice");
+    assert_eq!((&before["restarts"], &before["last_exit"]), (&json!(0), &Value::Null), "{before}");
+    team.kill_and_wait_for_the_next_life("alice");
+    let after = shown(&team, "alice");
+    assert_eq!((&after["restarts"], &after["exit"]), (&json!(1), &Value::Null), "{after}");
+    assert_eq!(after["last_exit"]["signal"], 9, "{after}");
+    let text = team.teamctl(["status", "alice"]).ok().stdout;
+    assert!(text.contains("restarts    1\n") && text.contains("last life"), "{text}");
+    assert!(team.teamctl(["status"]).ok().stdout.contains("RESTARTS"));
+    signal(team.pid("alice"), Signal::SIGKILL);
+    team.wait_for("alice", "crashed");
+    let note = team.member("alice")["exit"]["note"].as_str().unwrap().to_owned();
+    assert_eq!(note, "not started again: it was 1 times in 3600 s");
+    assert_eq!((team.incarnation("alice"), shown(&team, "alice")["last_exit"].clone()), (2, Value::Null));
+}
+
+#[test]
+fn status_shows_what_the_whole_tree_of_a_teammate_uses() {
+    let team = Team::started();
+    team.spawn("idle", "");
+    team.spawn("busy", "/bash sleep 600 & sleep 600 & sleep 600");
+    team.until("three to sleep", || shown(&team, "busy")["resources"]["processes"].as_u64() >= Some(5));
+    let (idle, busy) = (shown(&team, "idle")["resources"].clone(), shown(&team, "busy")["resources"].clone());
+    assert_eq!((&idle["processes"], &idle["from"]), (&json!(1), &json!("proc")), "{idle}");
+    assert!(busy["rss"].as_u64() > idle["rss"].as_u64(), "{busy}");
+    assert!(busy["cpu_seconds"].as_f64().is_some(), "{busy}");
+    let text = team.teamctl(["status", "busy"]).ok().stdout;
+    assert!(text.contains("of memory") && text.contains("(from /proc)"), "{text}");
+    signal(team.pid("busy"), Signal::SIGTERM);
+    team.wait_for("busy", "killed");
+    assert_eq!(shown(&team, "busy")["resources"], Value::Null);
+}
+
+#[test]
+fn an_exit_says_how_it_is_known_that_nothing_is_left_and_what_had_to_be_killed() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.teamctl(["shutdown", "alice"]).ok();
+    let exit = team.member("alice")["exit"].clone();
+    assert_eq!((&exit["emptied"], &exit["left_behind"]), (&json!("keepers"), &json!(0)), "{exit}");
+    assert!(
+        team.teamctl(["status", "alice"])
+            .ok()
+            .stdout
+            .contains("no stray child is left; nothing had to be killed")
+    );
+    // Its worker is killed in the middle of a command: the keeper ends what is left, and that is counted.
+    team.teamctl([
+        "spawn",
+        "bob",
+        "--restart",
+        "never",
+        "--prompt",
+        "/bash sleep 600 & sleep 600 & touch begun; wait",
+    ])
+    .ok();
+    team.until("the command to have begun", || team.made("begun"));
+    signal(team.pid("bob"), Signal::SIGKILL);
+    team.wait_for("bob", "crashed");
+    let exit = team.member("bob")["exit"].clone();
+    assert_eq!(exit["emptied"], "keepers", "{exit}");
+    assert!(exit["left_behind"].as_u64() >= Some(3), "two that sleep, and their shell: {exit}");
+    let journaled = team.journal().into_iter().rfind(|line| line["event"] == "exited").unwrap();
+    assert_eq!(journaled["exit"]["left_behind"], exit["left_behind"]);
+}
+
+#[test]
+fn of_a_life_that_another_daemon_had_started_only_its_lock_is_known() {
+    let team = Team::started();
+    team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    signal(team.pid("alice"), Signal::SIGKILL);
+    team.wait_for("alice", "crashed");
+    let exit = team.member("alice")["exit"].clone();
+    assert_eq!((&exit["emptied"], &exit["left_behind"]), (&json!("lock"), &Value::Null), "{exit}");
+}
+
+/// Failure 16 (a vendor's CLI, measured): a process that hangs is nobody's business.
+#[test]
+fn a_worker_that_hangs_is_told_of_and_then_ended_and_started_again() {
+    let team = Team::new().with("TEAM_WATCHDOG", "400ms");
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "/sleep 600");
+    team.wait_for("alice", "working");
+    let first = team.pid("alice");
+    signal(first, Signal::SIGSTOP);
+    team.until("the lead to be told", || !told(&team, "alice").is_empty());
+    assert!(told(&team, "alice")[0].starts_with("alice does not respond: it has not answered for 0.4s"));
+    assert!(is_alive(first), "the lead is told first");
+    assert!(endings(&team, "alice").is_empty(), "and nothing is ended yet");
+    assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("not responding for"));
+    team.until("the next life", || team.incarnation("alice") == 2 && team.status("alice") != "starting");
+    assert!(!is_alive(first));
+    assert_eq!(endings(&team, "alice"), ["hung"]);
+    let member = shown(&team, "alice");
+    assert_eq!((&member["restarts"], &member["silent_since"]), (&json!(1), &Value::Null), "{member}");
+    assert_eq!(member["last_exit"]["note"], "it did not answer for 0.8s, and was killed", "{member}");
+    assert_eq!(told(&team, "alice").len(), 1, "told once");
+    // The model is told that the call was cut off.
+    team.until("the call to have a result", || {
+        team.transcript("alice")
+            .iter()
+            .any(|entry| entry["entry"] == "result" && entry.to_string().contains("interrupted"))
+    });
+}
+
+#[test]
+fn a_worker_that_was_only_stopped_for_a_while_goes_on() {
+    let team = Team::new().with("TEAM_WATCHDOG", "2s");
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "/sleep 600");
+    team.wait_for("alice", "working");
+    let pid = team.pid("alice");
+    signal(pid, Signal::SIGSTOP);
+    team.until("the lead to be told", || told(&team, "alice").len() == 1);
+    signal(pid, Signal::SIGCONT);
+    team.until("the lead to be told that it goes on", || told(&team, "alice").len() == 2);
+    assert!(told(&team, "alice")[1].starts_with("alice answers again, after "), "{:?}", told(&team, "alice"));
+    assert_eq!((team.pid("alice"), team.status("alice").as_str()), (pid, "working"));
+    assert_eq!((team.incarnation("alice"), endings(&team, "alice")), (1, Vec::new()));
+}
+
+#[test]
+fn a_daemon_that_was_stopped_itself_takes_nobody_for_one_that_hangs() {
+    let team = Team::new().with("TEAM_WATCHDOG", "800ms");
+    team.teamd(["start"]).ok();
+    for name in ["alice", "bob"] {
+        team.spawn(name, "/sleep 600");
+        team.wait_for(name, "working");
+    }
+    let daemon = team.daemon_pid();
+    for _ in 0..2 {
+        signal(daemon, Signal::SIGSTOP);
+        // Far longer than anybody may be silent.
+        let_pass(Duration::from_millis(2500));
+        signal(daemon, Signal::SIGCONT);
+        team.teamctl(["send", "alice", "hello"]).ok();
+    }
+    let_pass(Duration::from_millis(1200));
+    for name in ["alice", "bob"] {
+        assert_eq!((told(&team, name), team.incarnation(name)), (Vec::new(), 1), "{name}");
+    }
+}
+
+#[test]
+fn a_long_call_is_no_hang_and_an_idle_worker_is_left_alone() {
+    let team = Team::new().with("TEAM_WATCHDOG", "200ms");
+    team.teamd(["start"]).ok();
+    team.spawn("idle", "");
+    team.spawn("busy", "/bash sleep 2; touch done");
+    // Nothing is to be heard from it, and nobody asks.
+    signal(team.pid("idle"), Signal::SIGSTOP);
+    team.until("the call to end", || team.made("done"));
+    assert_eq!((team.incarnation("busy"), told(&team, "busy")), (1, Vec::new()));
+    assert_eq!((team.incarnation("idle"), told(&team, "idle")), (1, Vec::new()));
+    // Mail is a reason to ask.
+    team.send("idle", "hello");
+    team.until("the lead to be told", || !told(&team, "idle").is_empty());
+}
+
+#[test]
+fn without_a_watchdog_nobody_is_ended_for_being_silent() {
+    let team = Team::new().with("TEAM_WATCHDOG", "off");
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "/sleep 600");
+    team.wait_for("alice", "working");
+    signal(team.pid("alice"), Signal::SIGSTOP);
+    let_pass(Duration::from_millis(600));
+    assert_eq!((team.incarnation("alice"), told(&team, "alice")), (1, Vec::new()));
+}
+
+#[test]
+fn a_life_that_has_lasted_as_long_as_it_may_is_ended_and_the_note_says_so() {
+    let team = Team::new().with("TEAM_GRACE", "300ms");
+    team.teamd(["start"]).ok();
+    team.teamctl(["spawn", "alice", "--max-time", "1s", "--prompt", "/bash trap '' TERM; sleep 600"]).ok();
+    assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("1s for a life"));
+    team.wait_for("alice", "killed");
+    let member = team.member("alice");
+    assert_eq!((&member["incarnation"], &member["exit"]["ending"]), (&json!(1), &json!("limit")), "{member}");
+    assert_eq!(member["exit"]["note"], "it had lived as long as it may: 1s");
+    team.until("the lead to be told why", || {
+        team.inbox("lead")
+            .iter()
+            .any(|line| line["content"] == "alice was killed: it had lived as long as it may: 1s")
+    });
+    team.until("only the daemon to be left", || team.processes() == [team.daemon_pid()]);
+}

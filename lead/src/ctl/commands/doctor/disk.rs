@@ -97,7 +97,7 @@ impl Disk {
 fn kind_of(dir: &TeamDir) -> Kind {
     let Ok(stat) = rustix::fs::fstatfs(dir) else { return Kind::Local };
     // Only the lower 32 bits count; some are negative where the field is narrow.
-    match stat.f_type as u64 & 0xffff_ffff {
+    match stat.f_type & 0xffff_ffff {
         0x6969 => Kind::Network("NFS"),
         0xff53_4d42 | 0xfe53_4d42 | 0x517b => Kind::Network("SMB"),
         0x5346_414f | 0x6b41_4653 => Kind::Network("AFS"),

@@ -24,6 +24,7 @@ use super::control_server::{Connections, Input, accept};
 use super::dispatcher::Dispatcher;
 use super::event::{Event, Life, Now};
 use super::journal::Journal;
+use super::later::Syncing;
 use super::lead_inbox::{LeadInbox, LeadTaken};
 use super::live::Live;
 use super::lock::TeamLock;
@@ -136,6 +137,7 @@ impl Running {
             progress: Progress::default(),
             answers: Vec::new(),
             retry_at: None,
+            syncing: Syncing::default(),
             lead_taken,
             departed: HashMap::new(),
             gone_at: HashMap::new(),
@@ -169,6 +171,7 @@ impl Running {
                 Some(event) = self.ends.recv() => events.extend(self.dispatcher.life_over(event)),
                 () = changed(self.watch.as_ref()) => {}
                 () = changed(self.names.as_ref()) => self.look_after_files(),
+                synced = self.dispatcher.syncing.done() => self.dispatcher.synced(synced),
                 _ = self.terminate.recv() => events.push(Event::Terminate),
                 _ = self.interrupt.recv() => events.push(Event::Terminate),
                 () = sleep_until(wake_up) => {}
@@ -188,8 +191,9 @@ impl Running {
         }
         if self.dispatcher.is_unsettled() {
             tokio::task::yield_now().await;
-            self.dispatcher.settle();
+            self.dispatcher.settle_in_time();
         }
+        self.dispatcher.tell_some_news();
     }
 
     /// Takes everything else that is ready.

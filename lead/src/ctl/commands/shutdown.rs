@@ -24,8 +24,9 @@ use crate::exit_code::ExitCode;
 
 /// How long to wait before signals are sent.
 const PATIENCE_BEFORE_FORCE: Duration = Duration::from_secs(10);
-/// How many are asked before the first reply is read: fewer than the replies that the daemon keeps for a command.
-const AT_ONCE: usize = 100;
+/// How many are asked before the first reply is read: fewer than the replies that the daemon keeps for a command, and a
+/// team if that is possible. Those who are asked are not told that the others have left.
+const AT_ONCE: usize = 2048;
 /// Beyond what the signals are given: time to end what a worker started, on a slow machine.
 const MARGIN: Duration = Duration::from_secs(30);
 

@@ -52,7 +52,8 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         Some(name) => vec![roster::find(&roster, name)?],
         None => roster.members.iter().collect(),
     };
-    let rows = shown.into_iter().map(|member| row(&dir, &roster, member)).collect::<Vec<_>>();
+    let kept = roster::daemon_pid(&roster).is_some();
+    let rows = shown.into_iter().map(|member| row(&dir, &roster, member, kept)).collect::<Vec<_>>();
     if context.out.is_json() {
         context.out.json(&document(&roster, &rows))?;
     } else if args.name.is_some() {
@@ -77,10 +78,11 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     Ok(ExitCode::Done)
 }
 
-fn row<'r>(dir: &TeamDir, roster: &Roster, member: &'r RosterMember) -> Row<'r> {
+/// `kept`: a daemon keeps the roster up to date.
+fn row<'r>(dir: &TeamDir, roster: &Roster, member: &'r RosterMember, kept: bool) -> Row<'r> {
     // One odd inbox must not hide the others.
     let unread = roster::unread(dir, member).ok();
-    Row { member, unread, unnoticed: roster::ended_unnoticed(roster, member) }
+    Row { member, unread, unnoticed: !kept && roster::is_gone(roster, member) }
 }
 
 fn document(roster: &Roster, rows: &[Row<'_>]) -> Value {

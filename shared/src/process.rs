@@ -3,7 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_open, pidfd_send_signal, waitid,
+    waitpid,
+};
 use serde::{Deserialize, Serialize};
 
 /// What tells one process from every other one, on this machine, since it was made.
@@ -37,6 +40,21 @@ impl Identity {
         Ok(Self { pid, start_ticks: start_ticks(pid)?, boot_id: boot_id()? })
     }
 
+    /// Reaps exactly this process if it has ended and is a child of this one, and returns how it ended.
+    ///
+    /// A program that took the place of another one ([`std::os::unix::process::CommandExt::exec`]) has its children, and
+    /// holds none of them.
+    pub fn reap(&self) -> How {
+        // A child that nobody has reaped keeps its pid: this looks at no other process.
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let is_it = parse_stat(&stat).is_some_and(|(_, ticks)| ticks == self.start_ticks);
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).filter(|_| is_it);
+        match pid.map(|pid| waitpid(Some(pid), WaitOptions::NOHANG)) {
+            Some(Ok(Some((_, status)))) => (status.exit_status(), status.terminating_signal()),
+            _ => (None, None),
+        }
+    }
+
     /// Tells whether exactly this process still runs (a zombie does not).
     pub fn is_alive(&self) -> bool {
         Self::of(self.pid).is_ok_and(|now| now == *self)
@@ -66,6 +84,9 @@ fn parse_stat(stat: &str) -> Option<(char, u64)> {
     let ticks = fields.nth(18)?.parse().ok()?;
     Some((state, ticks))
 }
+
+/// How a process ended: exit code and signal, as far as they could be seen.
+pub type How = (Option<i32>, Option<i32>);
 
 /// A process that is held: a signal through it reaches that process or nobody.
 #[derive(Debug)]
@@ -119,6 +140,19 @@ impl ProcessHandle {
         }
     }
 
+    /// Reaps the process if it has ended and is a child of this one, and returns its exit code and the signal that ended
+    /// it. Of the child of another process nothing can be known.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn reap(&self) -> io::Result<How> {
+        match waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
+            Ok(ended) => Ok(ended.map_or((None, None), |it| (it.exit_status(), it.terminating_signal()))),
+            Err(rustix::io::Errno::CHILD) => Ok((None, None)),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// Returns another descriptor of the same process, to wait on: it is readable when the process has ended.
     ///
     /// # Errors
@@ -154,7 +188,7 @@ pub fn kill_child(pid: u32) {
     if let Err(errno) = rustix::process::kill_process(pid, Signal::KILL) {
         tracing::debug!("cannot kill the stray process {}: {errno}", pid.as_raw_nonzero());
     }
-    if let Err(errno) = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG) {
+    if let Err(errno) = waitpid(Some(pid), WaitOptions::NOHANG) {
         tracing::debug!("cannot reap the stray process {}: {errno}", pid.as_raw_nonzero());
     }
 }

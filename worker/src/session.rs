@@ -197,7 +197,8 @@ impl Session {
             End::Unknown(why) => why.clone(),
         };
         tracing::info!("leaving: {reason}");
-        self.record(&Entry::Left { reason })?;
+        let by_signal = matches!(end, End::Terminated);
+        self.record(&Entry::Left { reason, incarnation: self.incarnation, by_signal })?;
         self.transcript.sync()?;
         strays::end();
         self.desk.link.close().await;

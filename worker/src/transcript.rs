@@ -186,7 +186,7 @@ mod tests {
     }
 
     fn text(content: &str) -> Event {
-        Event::Left { reason: content.to_owned() }
+        Event::Left { reason: content.to_owned(), incarnation: 1, by_signal: false }
     }
 
     #[test]

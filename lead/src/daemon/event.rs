@@ -54,6 +54,8 @@ pub(crate) struct Ended {
     pub(crate) signal: Option<i32>,
     pub(crate) inbox: Position,
     pub(crate) unread: u64,
+    /// Whether its transcript says that SIGTERM ended it.
+    pub(crate) by_signal: bool,
 }
 
 /// What happened.

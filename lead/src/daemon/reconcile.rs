@@ -35,24 +35,26 @@ pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> (Vec<Event>, Found) {
     let mut found = Found::default();
     let mut events = Vec::new();
     for (life, process) in lives {
-        if adopt(dispatcher, &life, process) {
+        if adopt(dispatcher, &life, process.as_ref()) {
             found.adopted += 1;
             events.push(Event::Found { life });
         } else {
             found.ended += 1;
-            dispatcher.see_off(life, (None, None));
+            // A child only if this program has taken the place of the one that started it.
+            let how = process.as_ref().map(Identity::reap).unwrap_or_default();
+            dispatcher.see_off(life, how);
         }
     }
     (events, found)
 }
 
-fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<Identity>) -> bool {
+fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<&Identity>) -> bool {
     let Some(process) = process else { return false };
     let name: &Name = &life.name;
     if !life_lock_is_held(&dispatcher.dir, name) {
         return false;
     }
-    match dispatcher.supervisor.adopt(life.clone(), process) {
+    match dispatcher.supervisor.adopt(life.clone(), process.clone()) {
         Ok(()) => true,
         Err(error) => {
             tracing::info!("{name} is not there any more: {error}");

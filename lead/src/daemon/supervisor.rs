@@ -8,7 +8,6 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +22,7 @@ use teamd_shared::inbox;
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
-use teamd_shared::process::{Identity, ProcessHandle};
+use teamd_shared::process::{How, Identity, ProcessHandle};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript;
 use tokio::sync::mpsc;
@@ -38,21 +37,11 @@ pub(super) struct Supervisor {
     dir: Arc<TeamDir>,
     worker: PathBuf,
     confinement: Confinement,
-    processes: HashMap<Life, Process>,
+    processes: HashMap<Life, ProcessHandle>,
     /// What tools have left to this process, and when that was first seen.
     strays: HashMap<u32, Instant>,
     watcher: Watcher,
 }
-
-#[derive(Debug)]
-struct Process {
-    handle: ProcessHandle,
-    /// Ours to reap; one that was found alive belongs to somebody else.
-    child: Option<Child>,
-}
-
-/// How a process ended: exit code and signal, as far as they could be seen.
-pub(super) type How = (Option<i32>, Option<i32>);
 
 /// A started worker, and this end of the connection that it was born with.
 pub(super) struct Born {
@@ -103,10 +92,7 @@ impl Supervisor {
             .stderr(log);
         let mut child = command.spawn().map_err(|error| self.explain(&error))?;
         match self.hold(life, &child) {
-            Ok((identity, process)) => {
-                process.child = Some(child);
-                Ok(Born { identity, connection: ours })
-            }
+            Ok(identity) => Ok(Born { identity, connection: ours }),
             Err(error) => {
                 // It waits for a welcome that will not come: it is not left behind, not as a zombie either.
                 let ended = child.kill().and_then(|()| child.wait());
@@ -118,10 +104,12 @@ impl Supervisor {
         }
     }
 
-    fn hold(&mut self, life: Life, child: &Child) -> io::Result<(Identity, &mut Process)> {
+    /// It is reaped through its pidfd, as one that an earlier program of this process has started.
+    fn hold(&mut self, life: Life, child: &Child) -> io::Result<Identity> {
         let handle = ProcessHandle::open_pid(child.id())?;
         let identity = handle.identity().clone();
-        Ok((identity, self.watch(life, Process { handle, child: None })?))
+        self.watch(life, handle)?;
+        Ok(identity)
     }
 
     fn log(&self, name: &Name) -> Result<File, String> {
@@ -142,13 +130,13 @@ impl Supervisor {
 
     /// Takes over a live process that an earlier daemon started.
     pub(super) fn adopt(&mut self, life: Life, identity: Identity) -> io::Result<()> {
-        let handle = ProcessHandle::open(identity)?;
-        self.watch(life, Process { handle, child: None }).map(drop)
+        self.watch(life, ProcessHandle::open(identity)?)
     }
 
-    fn watch(&mut self, life: Life, process: Process) -> io::Result<&mut Process> {
-        self.watcher.add(life.clone(), process.handle.try_clone_fd()?)?;
-        Ok(self.processes.entry(life).insert_entry(process).into_mut())
+    fn watch(&mut self, life: Life, process: ProcessHandle) -> io::Result<()> {
+        self.watcher.add(life.clone(), process.try_clone_fd()?)?;
+        self.processes.insert(life, process);
+        Ok(())
     }
 
     /// Asks a process to end. A stopped one is continued, or it would never see the signal.
@@ -164,8 +152,8 @@ impl Supervisor {
 
     fn signal(&self, life: &Life, signal: Signal) {
         let Some(process) = self.processes.get(life) else { return };
-        if let Err(error) = process.handle.signal(signal) {
-            tracing::error!("cannot signal {} (pid {}): {error}", life.name, process.handle.identity().pid);
+        if let Err(error) = process.signal(signal) {
+            tracing::error!("cannot signal {} (pid {}): {error}", life.name, process.identity().pid);
         }
     }
 
@@ -173,7 +161,7 @@ impl Supervisor {
     /// They are what a tool had started whose worker and keeper were killed together: this process is the subreaper
     /// of them all.
     pub(super) fn end_strays(&mut self, since: Instant) -> Vec<u32> {
-        let workers: HashSet<u32> = self.processes.values().map(|it| it.handle.identity().pid).collect();
+        let workers: HashSet<u32> = self.processes.values().map(|it| it.identity().pid).collect();
         let ours = |pid: &u32| workers.contains(pid);
         let children = teamd_shared::process::children().unwrap_or_default();
         let strays: Vec<u32> = children.into_iter().filter(|pid| !ours(pid)).collect();
@@ -188,21 +176,16 @@ impl Supervisor {
 
     /// Returns the process of a life.
     pub(super) fn identity(&self, life: &Life) -> Option<&Identity> {
-        self.processes.get(life).map(|process| process.handle.identity())
+        self.processes.get(life).map(ProcessHandle::identity)
     }
 
     /// Reaps a process that has ended; exit code and signal, as far as they can be seen.
     pub(super) fn reap(&mut self, life: &Life) -> How {
-        let Some(mut process) = self.processes.remove(life) else { return (None, None) };
-        match process.child.as_mut().map(Child::try_wait) {
-            Some(Ok(Some(status))) => (status.code(), status.signal()),
-            Some(Ok(None)) => (None, None),
-            Some(Err(error)) => {
-                tracing::warn!("cannot reap {}: {error}", life.name);
-                (None, None)
-            }
-            None => (None, None),
-        }
+        let Some(process) = self.processes.remove(life) else { return (None, None) };
+        process.reap().unwrap_or_else(|error| {
+            tracing::warn!("cannot reap {}: {error}", life.name);
+            (None, None)
+        })
     }
 }
 
@@ -219,11 +202,25 @@ pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, begins_at: Position, 
         pause = (pause * 2).min(Duration::from_secs(2));
     }
     // Whoever ended with much unread must not hold everybody else up.
-    let (folder, name) = (Arc::clone(&dir), life.name.clone());
-    let counting = tokio::task::spawn_blocking(move || unread(&folder, &name, begins_at));
-    let (inbox, unread) = counting.await.unwrap_or((begins_at, 0));
+    let (folder, gone) = (Arc::clone(&dir), life.clone());
+    let reading = tokio::task::spawn_blocking(move || {
+        (unread(&folder, &gone.name, begins_at), left_by_signal(&folder, &gone))
+    });
+    let ((inbox, unread), by_signal) = reading.await.unwrap_or(((begins_at, 0), false));
     let (code, signal) = how;
-    Event::Ended { life, ended: Ended { code, signal, inbox, unread } }
+    Event::Ended { life, ended: Ended { code, signal, inbox, unread, by_signal } }
+}
+
+/// Tells whether the last that a life wrote is that SIGTERM ends it: there may have been no daemon to hear it.
+fn left_by_signal(dir: &TeamDir, life: &Life) -> bool {
+    let last = transcript::last_entry(dir, &life.name).unwrap_or_else(|error| {
+        tracing::warn!("cannot see what {} wrote last: {error}", life.name);
+        None
+    });
+    last.is_some_and(|last| {
+        matches!(last.event, transcript::Event::Left { incarnation, by_signal: true, .. }
+            if incarnation == life.incarnation)
+    })
 }
 
 /// Tells who holds the life lock of a member, if anybody does.

@@ -36,7 +36,7 @@ impl View<'_> {
                 let (inbox, unread) =
                     member.exit.as_ref().map_or((member.begins_at, 0), |exit| (exit.inbox, exit.unread));
                 let unread = if goes_on { unread } else { 0 };
-                let ended = Ended { code: None, signal: None, inbox, unread };
+                let ended = Ended { code: None, signal: None, inbox, unread, by_signal: false };
                 self.never_ran(life, &ended, why, ids)
             }
         }

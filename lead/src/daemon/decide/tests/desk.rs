@@ -97,7 +97,13 @@ impl Desk {
     }
 
     pub(super) fn ends(&mut self, life: &Life) -> Decision {
-        let ended = Ended { code: None, signal: Some(9), inbox: Position { offset: 70, tail: 1 }, unread: 2 };
+        let ended = Ended {
+            code: None,
+            signal: Some(9),
+            inbox: Position { offset: 70, tail: 1 },
+            unread: 2,
+            by_signal: false,
+        };
         self.on(&Event::Ended { life: life.clone(), ended })
     }
 

@@ -1,0 +1,171 @@
+//! Which points are tried, and how: dry runs count them, then each is a run.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use crate::faults::Fault;
+use crate::invariants;
+use crate::options::Options;
+use crate::report::{self, Cell, Figures};
+use crate::scenarios::{self, Scenario};
+use crate::stage::{Checked, Stage, Victim, Violation};
+use crate::tracer::{Point, Seen};
+
+/// One run.
+#[derive(Clone, Copy)]
+struct Job {
+    scenario: &'static Scenario,
+    victim: Victim,
+    point: Option<Point>,
+}
+
+static SCENARIOS: [Scenario; scenarios::ALL.len()] = scenarios::ALL;
+
+/// Runs what the options say.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        println!("crash: the tracer knows the registers of x86_64 alone: nothing was run");
+        return ExitCode::SUCCESS;
+    }
+    std::panic::set_hook(Box::new(|_| {}));
+    let began = Instant::now();
+    let pairs = SCENARIOS.iter().flat_map(|scenario| scenario.victims.iter().map(move |victim| (scenario, *victim)));
+    let dry: Vec<Job> = pairs
+        .filter(|(scenario, victim)| options.wants(scenario.name, *victim))
+        .map(|(scenario, victim)| Job { scenario, victim, point: None })
+        .collect();
+    let (seen, failed) = (Mutex::new(Vec::new()), Mutex::new(0_u64));
+    each(&dry, options.jobs, |job| {
+        let began = Instant::now();
+        let (result, counted) = play(*job);
+        println!("crash: {} {}: {:.1} s", job.scenario.name, job.victim.name(), began.elapsed().as_secs_f64());
+        if let Err(Violation(why)) = result {
+            *failed.lock().unwrap() += 1;
+            println!("FAILED without any fault: {} {}: {why}", job.scenario.name, job.victim.name());
+        }
+        seen.lock().unwrap().push((*job, counted));
+        true
+    });
+    let seen = seen.into_inner().unwrap();
+    let mut failed = failed.into_inner().unwrap();
+    if options.list || failed > 0 {
+        for (job, seen) in &seen {
+            let counts: Vec<String> = seen.counts.iter().map(|(fault, n)| format!("{} {n}", fault.name())).collect();
+            println!("{} {}: {} ({} visible)", job.scenario.name, job.victim.name(), counts.join(", "), seen.visible.len());
+        }
+        return if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    }
+    let jobs = choose(&seen, options);
+    println!("crash: {} dry runs in {:?}; {} points; seed {}", dry.len(), began.elapsed(), jobs.len(), options.seed);
+    let mut cells: BTreeMap<Cell, Figures> = BTreeMap::new();
+    for (job, seen) in &seen {
+        for (fault, count) in &seen.counts {
+            if options.faults.is_empty() || options.faults.contains(fault) {
+                cells.entry((job.scenario.name, job.victim, *fault)).or_default().points = *count;
+            }
+        }
+    }
+    let cells = Mutex::new(cells);
+    let (done, total) = (Mutex::new(0_usize), jobs.len());
+    each(&jobs, options.jobs, |job| {
+        if options.seconds.is_some_and(|seconds| began.elapsed().as_secs() >= seconds) {
+            return false;
+        }
+        let (result, seen) = play(*job);
+        note(*job, result, &seen, &cells);
+        let mut done = done.lock().unwrap();
+        *done += 1;
+        if done.is_multiple_of(50) {
+            println!("crash: {done} of {total}, {:.0} s", began.elapsed().as_secs_f64());
+        }
+        true
+    });
+    let cells = cells.into_inner().unwrap();
+    report::print(&cells);
+    failed += cells.values().map(|figures| figures.violations).sum::<u64>();
+    println!("\ncrash: {:.0} s, seed {}, {failed} violations", began.elapsed().as_secs_f64(), options.seed);
+    if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn note(job: Job, result: Checked, seen: &Seen, cells: &Mutex<BTreeMap<Cell, Figures>>) {
+    let Some(point) = job.point else { return };
+    let mut cells = cells.lock().unwrap();
+    let figures = cells.entry((job.scenario.name, job.victim, point.fault)).or_default();
+    figures.runs += 1;
+    figures.missed += u64::from(seen.fired.is_none());
+    if let Err(Violation(why)) = result {
+        figures.violations += 1;
+        let (scenario, victim, fault) = (job.scenario.name, job.victim.name(), point.fault.name());
+        let at = seen.fired.as_deref().unwrap_or("not reached");
+        println!(
+            "VIOLATION at {at}: {why}\n  again: scripts/crash-test --scenario {scenario} --victim {victim} --fault {fault} --points {0}..{0}",
+            point.at
+        );
+    }
+}
+
+/// Chooses the points: all of them, or a sample that is spread evenly, each time other ones.
+fn choose(seen: &[(Job, Seen)], options: &Options) -> Vec<Job> {
+    let mut random = options.seed;
+    let mut next = move || {
+        // The finalizer of SplitMix64: any seed will do.
+        random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 11
+    };
+    let mut chosen: Vec<(u64, Job)> = Vec::new();
+    for (job, seen) in seen {
+        for (&fault, &count) in &seen.counts {
+            if !options.faults.is_empty() && !options.faults.contains(&fault) {
+                continue;
+            }
+            let (first, last) = options.points.unwrap_or((1, count));
+            let offset = if options.every > 1 { next() % options.every } else { 0 };
+            for at in (first..=last).filter(|at| (at + offset).is_multiple_of(options.every)) {
+                // In a sample those deaths come first that somebody can see, and faults of each kind.
+                let rank = if fault == Fault::Kill && seen.visible.contains(&at) { 0 } else { 1 };
+                let place = if options.seconds.is_some() { (next() % (last * (1 + rank))) + 1 } else { at };
+                chosen.push((place, Job { point: Some(Point { fault, at }), ..*job }));
+            }
+        }
+    }
+    if options.seconds.is_some() {
+        chosen.sort_by_key(|(place, _)| *place);
+    }
+    chosen.into_iter().map(|(_, job)| job).collect()
+}
+
+/// Plays one run to its end.
+fn play(job: Job) -> (Checked, Seen) {
+    let mut stage = Stage::new(job.victim, job.point);
+    let played = catch_unwind(AssertUnwindSafe(|| {
+        (job.scenario.play)(&mut stage)?;
+        invariants::finish(&mut stage)
+    }));
+    let result = played.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(Violation(format!("the harness gave up: {}", text.unwrap_or_default())))
+    });
+    (result, stage.tracer.look())
+}
+
+/// Does something with each, several at once, until one says that it is enough.
+fn each<T: Sync>(items: &[T], threads: usize, work: impl Fn(&T) -> bool + Sync) {
+    let next = Mutex::new(items.iter());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let item = next.lock().unwrap().next();
+                    if !item.is_some_and(&work) {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+}

@@ -5,7 +5,7 @@ use crate::scenarios;
 use crate::stage::Victim;
 
 const USAGE: &str = "usage: scripts/crash-test [--all] [--scenario NAME]… [--victim daemon|worker|teamctl]… [--fault NAME]…
-    [--points A..B] [--every N] [--seed N] [--seconds N] [--jobs N] [--list]";
+    [--points A..B] [--every N] [--visible] [--seed N] [--seconds N] [--jobs N] [--list]";
 
 /// What is run.
 #[derive(Debug, Clone)]
@@ -17,6 +17,8 @@ pub(crate) struct Options {
     pub(crate) points: Option<(u64, u64)>,
     /// Every how many points one is tried.
     pub(crate) every: u64,
+    /// Deaths only where somebody else can see that the call was made.
+    pub(crate) visible: bool,
     /// How long a sample may take.
     pub(crate) seconds: Option<u64>,
     pub(crate) seed: u64,
@@ -34,6 +36,7 @@ impl Options {
             faults: Vec::new(),
             points: None,
             every: 1,
+            visible: false,
             seconds: Some(95),
             seed: std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |at| at.as_secs()),
             jobs: 2,
@@ -62,6 +65,7 @@ impl Options {
                 }
                 "--all" => options.seconds = None,
                 "--every" => options.every = number(value()?)?.max(1),
+                "--visible" => options.visible = true,
                 "--seed" => options.seed = number(value()?)?,
                 "--seconds" => options.seconds = Some(number(value()?)?),
                 "--jobs" => options.jobs = usize::try_from(number(value()?)?).unwrap_or(1).max(1),

@@ -126,6 +126,9 @@ fn choose(seen: &[(Job, Seen)], options: &Options) -> Vec<Job> {
             let offset = if options.every > 1 { next() % options.every } else { 0 };
             for at in (first..=last).filter(|at| (at + offset).is_multiple_of(options.every)) {
                 // In a sample those deaths come first that somebody can see, and faults of each kind.
+                if options.visible && fault == Fault::Kill && !seen.visible.contains(&at) {
+                    continue;
+                }
                 let rank = if fault == Fault::Kill && seen.visible.contains(&at) { 0 } else { 1 };
                 let place = if options.seconds.is_some() { (next() % (last * (1 + rank))) + 1 } else { at };
                 chosen.push((place, Job { point: Some(Point { fault, at }), ..*job }));

@@ -15,6 +15,8 @@ use crate::wrapper;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(25);
 /// After that time the user looks after what lasts: frees the disk, say.
 const HEALS_AFTER: Duration = Duration::from_secs(3);
+/// After that time the user starts a daemon for a command that waits for one.
+const STARTS_AFTER: Duration = Duration::from_millis(150);
 /// How often the user tries again.
 const ATTEMPTS: usize = 6;
 
@@ -73,6 +75,7 @@ pub(crate) struct Stage {
     scratch: PathBuf,
     daemon: i32,
     had_victim: bool,
+    runs: u32,
     marked: bool,
     /// Daemons that run in the foreground: children of this process.
     children: Vec<std::process::Child>,
@@ -103,6 +106,7 @@ impl Stage {
             scratch,
             daemon: 0,
             had_victim: false,
+            runs: 0,
             marked: false,
             children: Vec::new(),
             wanted: Vec::new(),
@@ -248,10 +252,13 @@ impl Stage {
 
     fn run(&mut self, program: &str, args: &[&str], traced: bool) -> Checked<Said> {
         let mut command = if traced { self.traced(program, args) } else { self.team.command(program, args) };
-        let out = |name: &str| std::fs::File::create(self.scratch.join(name)).unwrap();
+        self.runs += 1;
+        let number = self.runs;
+        let file = |name: &str| self.scratch.join(format!("{name}.{number}"));
+        let out = |name: &str| std::fs::File::create(file(name)).unwrap();
         command.stdin(Stdio::null()).stdout(out("stdout")).stderr(out("stderr"));
         let mut child = command.spawn().unwrap();
-        let (began, mut pause) = (Instant::now(), Duration::from_millis(1));
+        let (began, mut pause, mut gone_since) = (Instant::now(), Duration::from_millis(1), None);
         let code = loop {
             let ended = match traced {
                 true => end_of(&self.tracer, &mut child),
@@ -264,11 +271,19 @@ impl Stage {
                 child.kill().unwrap();
                 return Err(Violation(format!("`{args:?}` hangs; before it: {:?}", self.ledger.commands)));
             }
+            // A command that waits goes on with the next daemon: the user starts it, in another terminal.
+            if program == env!("CARGO_BIN_EXE_teamctl") && self.daemon != 0 && !is_alive(self.daemon) {
+                gone_since.get_or_insert_with(Instant::now);
+            }
+            if gone_since.is_some_and(|since| since.elapsed() > STARTS_AFTER) {
+                gone_since = None;
+                self.ensure_daemon()?;
+            }
             std::thread::park_timeout(pause);
             pause = (pause * 2).min(Duration::from_millis(10));
         };
         let text = |name: &str| {
-            let bytes = std::fs::read(self.scratch.join(name)).unwrap_or_default();
+            let bytes = std::fs::read(self.scratch.join(format!("{name}.{number}"))).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
         };
         let said = Said { code, stdout: text("stdout"), stderr: text("stderr") };

@@ -17,6 +17,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::faults::{Act, Call, Fault};
+use crate::support::poll_until;
 use crate::syscalls::{Sort, lookup};
 
 /// Where the fault is to happen.
@@ -101,6 +102,14 @@ impl Tracer {
     /// What was seen so far.
     pub(crate) fn look(&self) -> Seen {
         self.seen().clone()
+    }
+
+    /// Waits until whoever is being killed is gone.
+    pub(crate) fn until_killed(&self) {
+        let killed = self.point.is_some_and(|point| matches!(point.fault, Fault::Kill | Fault::Tear));
+        if killed && self.seen().fired.is_some() {
+            drop(poll_until(&mut || !self.seen().held.values().any(|held| *held == Held::Yes)));
+        }
     }
 
     /// What became of a process; none if it has not called yet.

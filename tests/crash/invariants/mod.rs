@@ -11,6 +11,7 @@ use crate::stage::{Checked, Stage, Violation, hold};
 /// Brings the team to rest, shows that everything can still be done, ends it, and reads its files.
 pub(crate) fn finish(stage: &mut Stage) -> Checked {
     stage.tracer.unmark();
+    stage.tracer.until_killed();
     stage.ensure_daemon()?;
     records::check_running(stage)?;
     processes::check_alive(stage)?;

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::fs::end_of_last_line;
-use crate::message::MAX_LINE;
+use crate::message::{MAX_LINE, Message};
 use crate::name::Name;
 use crate::position::{Position, TAIL};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -151,7 +151,8 @@ pub fn read_line_at(dir: &TeamDir, owner: &Name, offset: u64, len: u64) -> Resul
 const LOOK_BACK: u64 = 4 << 20;
 
 /// Tells whether a message with this id stands near the end of an inbox (in its last 4 MiB): for those who
-/// repeat a line and would rather not write it twice. A reader drops the double in any case.
+/// repeat a line and would rather not write it twice. A reader drops the double in any case. A torn line holds nothing,
+/// though its id is there.
 ///
 /// # Errors
 /// [`ReadError`] if there is no inbox, or the system refuses.
@@ -162,10 +163,18 @@ pub fn holds(dir: &TeamDir, owner: &Name, id: Uuid) -> Result<bool, ReadError> {
         let length = file.metadata()?.len();
         let mut bytes = vec![0; index(length.min(LOOK_BACK))];
         file.read_exact_at(&mut bytes, length - length.min(LOOK_BACK))?;
-        let id = id.to_string();
-        Ok(bytes.windows(id.len()).any(|window| window == id.as_bytes()))
+        Ok(has_line(&bytes, id))
     };
     look().map_err(|source| cannot_read(dir, &at, source))
+}
+
+/// Tells whether one of these whole lines is a message with this id.
+fn has_line(bytes: &[u8], id: Uuid) -> bool {
+    let text = id.to_string();
+    let whole = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+    let names_it = |line: &&[u8]| line.windows(text.len()).any(|window| window == text.as_bytes());
+    let is_it = |line: &[u8]| Message::parse(line).is_ok_and(|message| message.id == Some(id));
+    bytes[..whole].split(|&byte| byte == b'\n').filter(names_it).any(is_it)
 }
 
 /// The end of an inbox, for people.

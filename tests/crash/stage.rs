@@ -242,7 +242,7 @@ impl Stage {
                 return Ok(());
             }
         }
-        Err(Violation(format!("the team cannot be stopped: {:?}", self.ledger.commands)))
+        Err(Violation(format!("the team cannot be stopped")))
     }
 
     fn last_team_event(&self) -> String {
@@ -269,7 +269,7 @@ impl Stage {
             }
             if began.elapsed() > PATIENCE {
                 child.kill().unwrap();
-                return Err(Violation(format!("`{args:?}` hangs; before it: {:?}", self.ledger.commands)));
+                return Err(Violation(format!("`{args:?}` hangs; before it")));
             }
             // A command that waits goes on with the next daemon: the user starts it, in another terminal.
             if program == env!("CARGO_BIN_EXE_teamctl") && self.daemon != 0 && !is_alive(self.daemon) {
@@ -313,7 +313,7 @@ impl Stage {
                 return Ok(false);
             }
         }
-        Err(Violation(format!("cannot {what}: {:?}", self.ledger.commands)))
+        Err(Violation(format!("cannot {what}")))
     }
 
     /// Waits until nobody is between two states.
@@ -335,7 +335,7 @@ impl Stage {
                 self.tracer.unmark();
             }
             if began.elapsed() > PATIENCE {
-                return Err(Violation(format!("waited in vain for {what}: {:?}", self.ledger.commands)));
+                return Err(Violation(format!("waited in vain for {what}")));
             }
             std::thread::park_timeout(pause);
             pause = (pause * 2).min(Duration::from_millis(15));

@@ -108,7 +108,7 @@ impl Tracer {
     pub(crate) fn until_killed(&self) {
         let killed = self.point.is_some_and(|point| matches!(point.fault, Fault::Kill | Fault::Tear));
         if killed && self.seen().fired.is_some() {
-            drop(poll_until(&mut || !self.seen().held.values().any(|held| *held == Held::Yes)));
+            assert!(poll_until(&mut || !self.seen().held.values().any(|held| *held == Held::Yes)));
         }
     }
 

@@ -129,12 +129,20 @@ impl Fault {
                 matches!(sort, Sort::Open(_) | Sort::Open2 | Sort::Accept)
                     || sort == Sort::Make && !matches!(call.name, "inotify_add_watch")
             }
-            Self::Eintr => matches!(
-                sort,
-                Sort::Read | Sort::Write | Sort::Talk | Sort::Accept | Sort::Open(_) | Sort::Open2 | Sort::Lock
-                    | Sort::Wait
-            ) && !matches!(call.name, "bind" | "listen" | "shutdown")
-                || matches!(call.name, "wait4" | "waitid" | "fsync" | "fdatasync"),
+            Self::Eintr => {
+                matches!(
+                    sort,
+                    Sort::Read
+                        | Sort::Write
+                        | Sort::Talk
+                        | Sort::Accept
+                        | Sort::Open(_)
+                        | Sort::Open2
+                        | Sort::Lock
+                        | Sort::Wait
+                ) && !matches!(call.name, "bind" | "listen" | "shutdown")
+                    || matches!(call.name, "wait4" | "waitid" | "fsync" | "fdatasync")
+            }
         }
     }
 }

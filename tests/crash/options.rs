@@ -4,7 +4,8 @@ use crate::faults::Fault;
 use crate::scenarios;
 use crate::stage::Victim;
 
-const USAGE: &str = "usage: scripts/crash-test [--all] [--scenario NAME]… [--victim daemon|worker|teamctl]… [--fault NAME]…
+const USAGE: &str =
+    "usage: scripts/crash-test [--all] [--scenario NAME]… [--victim daemon|worker|teamctl]… [--fault NAME]…
     [--points A..B] [--every N] [--visible] [--seed N] [--seconds N] [--jobs N] [--list]";
 
 /// What is run.
@@ -38,24 +39,31 @@ impl Options {
             every: 1,
             visible: false,
             seconds: Some(95),
-            seed: std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |at| at.as_secs()),
+            seed: std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(0, |at| at.as_secs()),
             jobs: 2,
             list: false,
         };
         let mut args = args;
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} wants a value\n{USAGE}"));
-            let number = |text: String| text.parse::<u64>().map_err(|error| format!("{text}: {error}\n{USAGE}"));
+            let number =
+                |text: String| text.parse::<u64>().map_err(|error| format!("{text}: {error}\n{USAGE}"));
             match arg.as_str() {
                 "--scenario" => options.scenarios.push(value()?),
                 "--victim" => {
                     let name = value()?;
                     let victim = Victim::ALL.into_iter().find(|victim| victim.name() == name);
-                    options.victims.push(victim.ok_or_else(|| format!("there is no victim {name}\n{USAGE}"))?);
+                    options
+                        .victims
+                        .push(victim.ok_or_else(|| format!("there is no victim {name}\n{USAGE}"))?);
                 }
                 "--fault" => {
                     let name = value()?;
-                    options.faults.push(Fault::of(&name).ok_or_else(|| format!("there is no fault {name}\n{USAGE}"))?);
+                    options
+                        .faults
+                        .push(Fault::of(&name).ok_or_else(|| format!("there is no fault {name}\n{USAGE}"))?);
                 }
                 "--points" => {
                     let text = value()?;
@@ -72,7 +80,8 @@ impl Options {
                 "--points-only" => options.list = true,
                 // What `cargo test` and its users pass to every test program.
                 "--list" | "--ignored" => return Ok(None),
-                "--exact" | "--nocapture" | "--no-capture" | "--quiet" | "-q" | "--include-ignored" | "--show-output" => {}
+                "--exact" | "--nocapture" | "--no-capture" | "--quiet" | "-q" | "--include-ignored"
+                | "--show-output" => {}
                 "--test-threads" | "--format" | "--color" | "--skip" | "-Z" | "--logfile" => drop(value()?),
                 flag if flag.starts_with('-') && flag.contains('=') => {}
                 flag if flag.starts_with('-') => return Err(format!("{flag} is not known\n{USAGE}")),

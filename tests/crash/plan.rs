@@ -32,34 +32,25 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     std::panic::set_hook(Box::new(|_| {}));
     let began = Instant::now();
-    let pairs = SCENARIOS.iter().flat_map(|scenario| scenario.victims.iter().map(move |victim| (scenario, *victim)));
+    let pairs =
+        SCENARIOS.iter().flat_map(|scenario| scenario.victims.iter().map(move |victim| (scenario, *victim)));
     let dry: Vec<Job> = pairs
         .filter(|(scenario, victim)| options.wants(scenario.name, *victim))
         .map(|(scenario, victim)| Job { scenario, victim, point: None })
         .collect();
-    let (seen, failed) = (Mutex::new(Vec::new()), Mutex::new(0_u64));
-    each(&dry, options.jobs, |job| {
-        let began = Instant::now();
-        let (result, counted) = play(*job);
-        println!("crash: {} {}: {:.1} s", job.scenario.name, job.victim.name(), began.elapsed().as_secs_f64());
-        if let Err(Violation(why)) = result {
-            *failed.lock().unwrap() += 1;
-            println!("FAILED without any fault: {} {}: {why}", job.scenario.name, job.victim.name());
-        }
-        seen.lock().unwrap().push((*job, counted));
-        true
-    });
-    let seen = seen.into_inner().unwrap();
-    let mut failed = failed.into_inner().unwrap();
+    let (seen, mut failed) = count(&dry, options.jobs);
     if options.list || failed > 0 {
-        for (job, seen) in &seen {
-            let counts: Vec<String> = seen.counts.iter().map(|(fault, n)| format!("{} {n}", fault.name())).collect();
-            println!("{} {}: {} ({} visible)", job.scenario.name, job.victim.name(), counts.join(", "), seen.visible.len());
-        }
+        seen.iter().for_each(tell);
         return if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
     let jobs = choose(&seen, options);
-    println!("crash: {} dry runs in {:?}; {} points; seed {}", dry.len(), began.elapsed(), jobs.len(), options.seed);
+    println!(
+        "crash: {} dry runs in {:?}; {} points; seed {}",
+        dry.len(),
+        began.elapsed(),
+        jobs.len(),
+        options.seed
+    );
     let mut cells: BTreeMap<Cell, Figures> = BTreeMap::new();
     for (job, seen) in &seen {
         for (fault, count) in &seen.counts {
@@ -88,6 +79,29 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     failed += cells.values().map(|figures| figures.violations).sum::<u64>();
     println!("\ncrash: {:.0} s, seed {}, {failed} violations", began.elapsed().as_secs_f64(), options.seed);
     if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Plays each scenario without a fault: what was seen, and how many failed.
+fn count(dry: &[Job], threads: usize) -> (Vec<(Job, Seen)>, u64) {
+    let (seen, failed) = (Mutex::new(Vec::new()), Mutex::new(0));
+    each(dry, threads, |job| {
+        let (result, counted) = play(*job);
+        if let Err(Violation(why)) = result {
+            *failed.lock().unwrap() += 1;
+            println!("FAILED without any fault: {} {}: {why}", job.scenario.name, job.victim.name());
+        }
+        seen.lock().unwrap().push((*job, counted));
+        true
+    });
+    (seen.into_inner().unwrap(), failed.into_inner().unwrap())
+}
+
+/// Tells how many points a scenario has.
+fn tell((job, seen): &(Job, Seen)) {
+    let counts: Vec<String> =
+        seen.counts.iter().map(|(fault, count)| format!("{} {count}", fault.name())).collect();
+    let (scenario, victim, visible) = (job.scenario.name, job.victim.name(), seen.visible.len());
+    println!("{scenario} {victim}: {} ({visible} visible)", counts.join(", "));
 }
 
 fn note(job: Job, result: Checked, seen: &Seen, cells: &Mutex<BTreeMap<Cell, Figures>>) {
@@ -120,13 +134,21 @@ fn choose(seen: &[(Job, Seen)], options: &Options) -> Vec<Job> {
             let only_visible = fault == Fault::Kill && (options.visible || options.seconds.is_some());
             let points: Vec<u64> =
                 (first..=last).filter(|at| !only_visible || seen.visible.contains(at)).collect();
-            let order = if options.seconds.is_some() { shuffled(points.len(), &mut random) } else { (0..points.len()).collect() };
+            let order = if options.seconds.is_some() {
+                shuffled(points.len(), &mut random)
+            } else {
+                (0..points.len()).collect()
+            };
             let offset = random.below(options.every);
             for (turn, index) in order.into_iter().enumerate() {
                 if !(index as u64 + offset).is_multiple_of(options.every) {
                     continue;
                 }
-                let place = if options.seconds.is_some() { (turn as f64 + random.fraction()) / weight(fault) } else { 0.0 };
+                let place = if options.seconds.is_some() {
+                    (turn as f64 + random.fraction()) / weight(fault)
+                } else {
+                    0.0
+                };
                 chosen.push((place, Job { point: Some(Point { fault, at: points[index] }), ..*job }));
             }
         }

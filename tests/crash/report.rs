@@ -24,7 +24,11 @@ pub(crate) fn print(cells: &BTreeMap<Cell, Figures>) {
     let mut sum = Figures::default();
     for ((scenario, victim, fault), figures) in cells {
         let Figures { points, runs, missed, violations } = figures;
-        println!("| {scenario} | {} | {} | {points} | {runs} | {missed} | {violations} |", victim.name(), fault.name());
+        println!(
+            "| {scenario} | {} | {} | {points} | {runs} | {missed} | {violations} |",
+            victim.name(),
+            fault.name()
+        );
         sum.points += points;
         sum.runs += runs;
         sum.missed += missed;

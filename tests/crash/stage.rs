@@ -235,14 +235,16 @@ impl Stage {
             };
             if said.is_done() {
                 self.reap();
-                return hold(!is_alive(self.daemon), || "`teamd stop` ended with 0, and teamd lives".to_owned());
+                return hold(!is_alive(self.daemon), || {
+                    "`teamd stop` ended with 0, and teamd lives".to_owned()
+                });
             }
             if !is_alive(self.daemon) && self.last_team_event() == "stopped" {
                 self.reap();
                 return Ok(());
             }
         }
-        Err(Violation(format!("the team cannot be stopped")))
+        Err(Violation("the team cannot be stopped".to_owned()))
     }
 
     fn last_team_event(&self) -> String {
@@ -321,7 +323,9 @@ impl Stage {
         self.until("everybody to be settled", |stage| {
             let roster = stage.roster();
             let members = roster["members"].as_array().cloned().unwrap_or_default();
-            !members.iter().any(|member| ["starting", "shutting_down"].contains(&member["status"].as_str().unwrap_or("")))
+            !members.iter().any(|member| {
+                ["starting", "shutting_down"].contains(&member["status"].as_str().unwrap_or(""))
+            })
         })
     }
 
@@ -385,7 +389,12 @@ impl Stage {
         let mut fold = Fold::default();
         for line in journal::read_lines(&bytes) {
             let (number, line) = line.map_err(|bad| {
-                Violation(format!("journal line {}: {}: {}", bad.number, bad.why, String::from_utf8_lossy(bad.text)))
+                Violation(format!(
+                    "journal line {}: {}: {}",
+                    bad.number,
+                    bad.why,
+                    String::from_utf8_lossy(bad.text)
+                ))
             })?;
             fold.apply(&line).map_err(|error| Violation(format!("journal line {number}: {error}")))?;
         }

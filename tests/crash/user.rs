@@ -39,15 +39,22 @@ impl Stage {
 
     /// Waits until a teammate has read what it was sent, and is idle.
     pub(crate) fn until_read(&mut self, name: &str) -> Checked {
-        let sent: Vec<String> =
-            self.ledger.sent.iter().filter(|sent| sent.to == name && sent.told).map(|sent| sent.text.clone()).collect();
+        let sent: Vec<String> = self
+            .ledger
+            .sent
+            .iter()
+            .filter(|sent| sent.to == name && sent.told)
+            .map(|sent| sent.text.clone())
+            .collect();
         self.until(&format!("{name} to have read its mail and to be idle"), |stage| {
             if stage.status(name) != "idle" || !stage.caught_up(name) {
                 return false;
             }
             let taken = stage.taken_since_the_beginning(name);
             let of_the_life_before = |text: &str| text == "of the first life";
-            sent.iter().all(|text| of_the_life_before(text) || taken.iter().any(|message| message["content"] == text.as_str()))
+            sent.iter().all(|text| {
+                of_the_life_before(text) || taken.iter().any(|message| message["content"] == text.as_str())
+            })
         })
     }
 

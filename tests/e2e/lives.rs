@@ -211,7 +211,10 @@ fn what_was_queued_waits_for_a_life_that_begins() {
         team.teamd(["stop"]).ok();
         let program = team.root().join("worker.sh");
         let real = env!("CARGO_BIN_EXE_team-worker");
-        let text = format!("#!/bin/sh\n[ $1 = run ] && [ -e {}/broken ] && exit 1\nexec {real} \"$@\"\n", team.root().display());
+        let text = format!(
+            "#!/bin/sh\n[ $1 = run ] && [ -e {}/broken ] && exit 1\nexec {real} \"$@\"\n",
+            team.root().display()
+        );
         team.write("worker.sh", &text);
         std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         team.with("TEAM_WORKER", program.to_str().unwrap())

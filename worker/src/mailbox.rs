@@ -204,7 +204,9 @@ impl Mailbox {
     /// Tells whether a request for a plan has arrived and is not taken in.
     pub(crate) fn holds_request_for_plan(&self) -> bool {
         let asks = |message: &Message| message.from == LEAD && message.body == Body::PlanRequest;
-        self.waiting.iter().any(|item| matches!(item, Item::Line(line) if line.message.as_ref().is_ok_and(asks)))
+        self.waiting
+            .iter()
+            .any(|item| matches!(item, Item::Line(line) if line.message.as_ref().is_ok_and(asks)))
     }
 
     /// Tells whether more has arrived than was taken, or even fetched.

@@ -34,15 +34,23 @@ fn taken_in(stage: &Stage, fold: &Fold, name: &str) -> Checked {
     }
     hold(places.is_sorted(), || format!("the order of what was sent to {name} was not kept: {texts:?}"))?;
     let unread = unread_of_all_lives(stage, name);
-    let why = || format!("{missing} messages that {name} was sent are lost; {unread} were counted as unread; {:?} has members {:?}", texts, fold.members.len());
+    let why = || {
+        format!(
+            "{missing} messages that {name} was sent are lost; {unread} were counted as unread; {:?} has members {:?}",
+            texts,
+            fold.members.len()
+        )
+    };
     hold(missing <= unread, why)
 }
 
 /// How much mail the lives of a teammate left unread, as the journal says.
 fn unread_of_all_lives(stage: &Stage, name: &str) -> u64 {
-    let exits = stage.team.journal().into_iter().filter(|line| {
-        line["record"] == "member" && line["event"] == "exited" && line["name"] == name
-    });
+    let exits = stage
+        .team
+        .journal()
+        .into_iter()
+        .filter(|line| line["record"] == "member" && line["event"] == "exited" && line["name"] == name);
     exits.filter_map(|line| line["exit"]["unread"].as_u64()).sum()
 }
 
@@ -62,7 +70,9 @@ fn notices(stage: &Stage, name: &str) -> Checked {
     let by_id = ids(&inbox);
     for entry in stage.team.transcript(name).iter().filter(|entry| entry["entry"] == "idle") {
         let id = entry["message_id"].as_str().unwrap_or_default();
-        hold(by_id.contains_key(id), || format!("{name} ended a piece of work, and the lead was not told: {entry}"))?;
+        hold(by_id.contains_key(id), || {
+            format!("{name} ended a piece of work, and the lead was not told: {entry}")
+        })?;
     }
     Ok(())
 }
@@ -76,7 +86,10 @@ fn tells(stage: &Stage) -> Checked {
             let to = tell.to.as_str().to_owned();
             let inbox = inboxes.entry(to.clone()).or_insert_with(|| ids(&stage.team.inbox(&to)));
             hold(inbox.contains_key(&tell.id.to_string()), || {
-                format!("line {} of the journal follows with {} in the inbox of {to}, which has no such line", line.seq, tell.id)
+                format!(
+                    "line {} of the journal follows with {} in the inbox of {to}, which has no such line",
+                    line.seq, tell.id
+                )
             })?;
         }
     }
@@ -96,7 +109,9 @@ fn tells(stage: &Stage) -> Checked {
 fn same(one: &Value, other: &Value) -> bool {
     let said = |line: &Value| {
         let mut line = line.clone();
-        line.as_object_mut().map(|fields| fields.retain(|field, _| field != "timestamp" && field != "incarnation"));
+        if let Some(fields) = line.as_object_mut() {
+            fields.retain(|field, _| field != "timestamp" && field != "incarnation");
+        }
         line
     };
     said(one) == said(other)

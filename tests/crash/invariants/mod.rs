@@ -32,7 +32,7 @@ fn still_works(stage: &mut Stage) -> Checked {
     hold(spawned.is_done(), || format!("afterwards nobody can be spawned: {spawned:?}"))?;
     stage.send_plain("zoe", "/bash echo z1 >> effects", &[])?;
     let told = stage.ledger.sent.last().is_some_and(|sent| sent.told);
-    hold(told, || format!("afterwards nobody can be told anything"))?;
+    hold(told, || "afterwards nobody can be told anything".to_owned())?;
     stage.until_read("zoe")?;
     let gone = stage.ctl(&["shutdown", "zoe"])?;
     hold(gone.is_done(), || format!("afterwards nobody can be shut down: {gone:?}"))?;

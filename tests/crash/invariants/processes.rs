@@ -21,7 +21,8 @@ pub(super) fn check_alive(stage: &mut Stage) -> Checked {
         let name = name.to_owned();
         let wanted = if ended { Vec::new() } else { expected };
         stage.until(&format!("the workers of {name} to be {wanted:?}"), |stage| {
-            workers(&stage.team, &name) == wanted || stage.member(&name)["incarnation"] != member["incarnation"]
+            workers(&stage.team, &name) == wanted
+                || stage.member(&name)["incarnation"] != member["incarnation"]
         })?;
     }
     Ok(())
@@ -36,6 +37,7 @@ pub(super) fn check_none(stage: &Stage) -> Checked {
         std::thread::park_timeout(std::time::Duration::from_millis(5));
         left = stage.team.processes();
     }
-    let lines: Vec<String> = left.iter().map(|&pid| format!("{pid} {}", process::command_line(pid))).collect();
+    let lines: Vec<String> =
+        left.iter().map(|&pid| format!("{pid} {}", process::command_line(pid))).collect();
     hold(left.is_empty(), || format!("processes are left after the end: {lines:?}"))
 }

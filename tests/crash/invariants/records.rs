@@ -39,7 +39,9 @@ pub(super) fn check_ended(stage: &Stage, fold: &Fold) -> Checked {
         for (id, _) in list.iter().filter(|(_, told)| *told) {
             let stands = fold.requests.values().find(|request| request.request_id.to_string() == *id);
             let stands = stands.map(|request| request.status);
-            hold(stands == Some(status), || format!("plan {id} was said to be {status:?}, and is {stands:?}"))?;
+            hold(stands == Some(status), || {
+                format!("plan {id} was said to be {status:?}, and is {stands:?}")
+            })?;
         }
     }
     Ok(())
@@ -50,7 +52,9 @@ fn gates(stage: &Stage, fold: &Fold) -> Checked {
     for member in fold.members.values().filter(|member| member.record.plan) {
         let open = serde_json::to_value(member.record.gate).is_ok_and(|gate| gate == "open");
         let name = &member.record.name;
-        hold(!open || !stage.ledger.approved.is_empty(), || format!("the gate of {name} is open, and nobody approved"))?;
+        hold(!open || !stage.ledger.approved.is_empty(), || {
+            format!("the gate of {name} is open, and nobody approved")
+        })?;
     }
     Ok(())
 }
@@ -69,7 +73,9 @@ fn compare(roster: &Value, fold: &Fold, ended: bool) -> Checked {
     let known: Vec<&str> = fold.members.keys().map(|name| name.as_str()).collect();
     hold(names == known, || format!("config.json has {names:?}, the journal {known:?}"))?;
     if ended {
-        hold(roster["seq"] == fold.seq, || format!("config.json shows seq {}, the journal {}", roster["seq"], fold.seq))?;
+        hold(roster["seq"] == fold.seq, || {
+            format!("config.json shows seq {}, the journal {}", roster["seq"], fold.seq)
+        })?;
         hold(roster["daemon"].is_null(), || "config.json says that a daemon runs".to_owned())?;
     }
     for (member, state) in members.iter().zip(fold.members.values()) {
@@ -78,15 +84,21 @@ fn compare(roster: &Value, fold: &Fold, ended: bool) -> Checked {
         let pid = record.process.as_ref().filter(|_| !record.phase.is_ended()).map(|process| process.pid);
         let status = member["status"].as_str().unwrap_or_default();
         let is_ended = ["shutdown", "killed", "crashed"].contains(&status);
-        hold(is_ended == record.phase.is_ended(), || format!("{name} is {status}, the journal says {:?}", record.phase))?;
+        hold(is_ended == record.phase.is_ended(), || {
+            format!("{name} is {status}, the journal says {:?}", record.phase)
+        })?;
         hold(!ended || is_ended, || format!("{name} is {status} after the end"))?;
-        hold(member["pid"] == serde_json::json!(pid), || format!("{name} has pid {}, the journal says {pid:?}", member["pid"]))?;
+        hold(member["pid"] == serde_json::json!(pid), || {
+            format!("{name} has pid {}, the journal says {pid:?}", member["pid"])
+        })?;
         let pairs = [
             ("incarnation", serde_json::json!(record.incarnation)),
             ("gate", serde_json::to_value(record.gate).unwrap_or_default()),
         ];
         for (field, value) in pairs {
-            hold(member[field] == value, || format!("{name}: {field} is {}, the journal says {value}", member[field]))?;
+            hold(member[field] == value, || {
+                format!("{name}: {field} is {}, the journal says {value}", member[field])
+            })?;
         }
     }
     Ok(())

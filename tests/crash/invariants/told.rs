@@ -18,7 +18,9 @@ pub(crate) fn check(args: &[&str], said: &Said, traced: bool) -> Checked {
     // The results of several names are rows of a table, and the code ranks them.
     let has_row = !said.stdout.is_empty() && args.first() == Some(&"shutdown");
     let explained = said.stderr.contains("error") && said.stderr.contains("hint");
-    hold(explained || has_row, || format!("`{args:?}` ended with {code} without a word of what to do: {said:?}"))
+    hold(explained || has_row, || {
+        format!("`{args:?}` ended with {code} without a word of what to do: {said:?}")
+    })
 }
 
 /// No program panicked, in the background either.

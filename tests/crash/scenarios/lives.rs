@@ -24,7 +24,14 @@ pub(super) fn spawn(stage: &mut Stage) -> Checked {
 /// A second life begins anew: without the mail of the first, with the mail since.
 pub(super) fn respawn(stage: &mut Stage) -> Checked {
     stage.start()?;
-    stage.ctl_done(&["spawn", "alice", "--restart", "never", "--prompt", "/bash echo old >> effects; touch held; sleep 300"])?;
+    stage.ctl_done(&[
+        "spawn",
+        "alice",
+        "--restart",
+        "never",
+        "--prompt",
+        "/bash echo old >> effects; touch held; sleep 300",
+    ])?;
     stage.until("her to work", |stage| stage.team.made("held"))?;
     stage.send_plain("alice", "of the first life", &[])?;
     signal(stage.team.pid("alice"), Signal::SIGKILL);
@@ -75,8 +82,19 @@ pub(super) fn restart(stage: &mut Stage) -> Checked {
 pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.start_plain()?;
     stage.want("alice");
-    stage.ctl_done(&["spawn", "bob", "--plan", "--prompt", "/plan_approval Something\n/bash echo bob >> effects"])?;
-    stage.ctl_done(&["spawn", "carol", "--prompt", "/reject_shutdown no\n/bash touch busy; until [ -e go ]; do sleep 0.01; done"])?;
+    stage.ctl_done(&[
+        "spawn",
+        "bob",
+        "--plan",
+        "--prompt",
+        "/plan_approval Something\n/bash echo bob >> effects",
+    ])?;
+    stage.ctl_done(&[
+        "spawn",
+        "carol",
+        "--prompt",
+        "/reject_shutdown no\n/bash touch busy; until [ -e go ]; do sleep 0.01; done",
+    ])?;
     stage.ctl_done(&["spawn", "dave", "--restart", "never"])?;
     let orders = "/bash echo c1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/bash echo c2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
@@ -92,9 +110,8 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.mark();
     stage.send_plain("alice", "while no daemon ran", &[])?;
     stage.start()?;
-    let answered = |stage: &Stage| {
-        stage.team.requests("shutdown").iter().all(|request| request["status"] != "pending")
-    };
+    let answered =
+        |stage: &Stage| stage.team.requests("shutdown").iter().all(|request| request["status"] != "pending");
     stage.until("carol to have answered", answered)?;
     let plan = stage.team.last_request("plan_approval");
     stage.ledger.approved.push((plan.clone(), false));

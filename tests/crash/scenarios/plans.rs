@@ -85,7 +85,11 @@ pub(super) fn replan(stage: &mut Stage) -> Checked {
     stage.send("alice", &|attempt| format!("/bash echo early{attempt} >> early"), &[])?;
     stage.until_read("alice")?;
     hold(!stage.team.made("early"), || "a closed gate let something through".to_owned())?;
-    stage.send("alice", &|attempt| format!("/plan_approval Plan {attempt}\n/bash echo late.{attempt} >> effects"), &[])?;
+    stage.send(
+        "alice",
+        &|attempt| format!("/plan_approval Plan {attempt}\n/bash echo late.{attempt} >> effects"),
+        &[],
+    )?;
     let id = planned(stage, &[])?;
     answer(stage, &id, true)?;
     stage.until_read("alice")

@@ -215,10 +215,19 @@ fn count(stray: &Stray, new: bool) -> Option<u32> {
     }
 }
 
+/// What the journal says of the beginning of a life.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Beginning {
+    /// Where the inbox stood when its conversation began.
+    pub(super) at: Position,
+    /// The life in which that conversation began, or was to begin.
+    pub(super) conversation: u32,
+}
+
 /// Waits until nothing of a life is left, and looks at what it had not read.
 ///
 /// The lock is tried, never waited for: somebody else's lock on the file must not hang anything.
-pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, begins_at: Position, how: How) -> Event {
+pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, beginning: Beginning, how: How) -> Event {
     let mut pause = Duration::from_micros(200);
     while let Err(held) = try_life_lock(&dir, &life.name) {
         if pause > Duration::from_secs(1) {
@@ -230,9 +239,9 @@ pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, begins_at: Position, 
     // Whoever ended with much unread must not hold everybody else up.
     let (folder, gone) = (Arc::clone(&dir), life.clone());
     let reading = tokio::task::spawn_blocking(move || {
-        (unread(&folder, &gone.name, begins_at), left_by_signal(&folder, &gone))
+        (unread(&folder, &gone.name, beginning), left_by_signal(&folder, &gone))
     });
-    let ((inbox, unread), by_signal) = reading.await.unwrap_or(((begins_at, 0), false));
+    let ((inbox, unread), by_signal) = reading.await.unwrap_or(((beginning.at, 0), false));
     let How { code, signal, ours } = how;
     let (emptied, left_behind) =
         (Some(if ours { Emptied::Keepers } else { Emptied::Lock }), ours.then_some(0));
@@ -303,8 +312,13 @@ fn holder_in_proc_locks(file: &File) -> String {
     }
 }
 
-/// Counts what a member has not taken in, and says where its inbox stands.
-fn unread(dir: &TeamDir, name: &Name, begins_at: Position) -> (Position, u64) {
+/// Counts what a member has not taken in, and says where its inbox stands. A conversation that never began leaves all
+/// to the next one: what was sent before is nobody's mail yet.
+fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> (Position, u64) {
+    let begins_at = beginning.at;
+    if matches!(transcript::has_begun(dir, name, beginning.conversation), Ok(false)) {
+        return (begins_at, 0);
+    }
     let cursor = transcript::position(dir, name).ok().flatten().unwrap_or(begins_at);
     let cursor = if cursor.offset < begins_at.offset { begins_at } else { cursor };
     match inbox::count_lines(dir, name, cursor) {

@@ -220,3 +220,73 @@ fn a_life_that_has_lasted_as_long_as_it_may_is_ended_and_the_note_says_so() {
     });
     team.until("only the daemon to be left", || team.processes() == [team.daemon_pid()]);
 }
+
+/// What the model is told of the only call of a member, once it has ended.
+fn result(team: &Team, name: &str) -> String {
+    let results = || team.transcript(name).into_iter().find(|entry| entry["entry"] == "result");
+    team.until("the call to end", || results().is_some());
+    results().unwrap()["content"].as_str().unwrap().to_owned()
+}
+
+/// Spawns a teammate with a limit, confined and not; returns what its model is told of a command.
+fn bounded(limit: [&str; 2], command: &str) -> Vec<String> {
+    let team = Team::started();
+    let told = ["workspace-write", "off"].map(|mode| {
+        let name = if mode == "off" { "free" } else { "walled" };
+        let prompt = format!("/bash {command}");
+        team.teamctl(["spawn", name, "--sandbox", mode, limit[0], limit[1], "--prompt", &prompt]).ok();
+        result(&team, name)
+    });
+    team.until("nothing to be left", || team.processes().len() == 3);
+    told.to_vec()
+}
+
+#[test]
+fn a_command_that_takes_too_much_memory_fails_and_its_model_is_told_of_the_limit() {
+    for told in bounded(["--memory", "64M"], "x=$(head -c 300M /dev/zero | tr '\\0' x); echo ${#x}") {
+        assert!(told.ends_with("; each process may use at most 64M of memory (rlimit)]"), "{told}");
+    }
+}
+
+#[test]
+fn a_command_that_takes_too_much_cpu_time_is_ended_and_its_model_is_told_of_the_limit() {
+    for told in bounded(["--cpu-time", "1s"], "while :; do :; done") {
+        assert_eq!(
+            told,
+            "[ended by signal 24; SIGXCPU: a process reached its limit of 1s of CPU time (rlimit)]"
+        );
+    }
+}
+
+#[test]
+fn a_command_with_too_many_processes_is_ended_as_a_whole_and_its_model_is_told_of_the_limit() {
+    for told in bounded(["--max-procs", "5"], "for i in 1 2 3 4 5 6 7 8; do sleep 600 & done; wait") {
+        let refused = told.contains("fork") && told.contains("temporarily unavailable");
+        assert!(
+            refused || told.contains("[it had more than 5 processes at once, which is its limit;"),
+            "{told}"
+        );
+    }
+    for told in bounded(["--max-procs", "5"], "sleep 0.6 & sleep 0.6 & wait; echo fits") {
+        assert_eq!(told, "fits");
+    }
+}
+
+#[test]
+fn limits_are_shown_with_the_means_that_hold_them_and_come_from_the_file_of_the_team() {
+    let team = Team::new();
+    std::fs::write(team.root().join("team.toml"), "memory = '2G'\n[members.alice]\nmax_procs = 200\n")
+        .unwrap();
+    team.teamd(["start"]).ok();
+    team.teamctl(["spawn", "alice", "--cpu-time", "1h"]).ok();
+    let bounds = shown(&team, "alice")["bounds"].clone();
+    assert_eq!(bounds, json!({"memory": 2_u64 << 30, "cpu_time": 3600, "max_procs": 200, "max_time": null}));
+    let text = team.teamctl(["status", "alice"]).ok().stdout;
+    let limits = "memory 2G, each process (rlimit); CPU time 1h, each process (rlimit); 200 processes, each command (its keeper)";
+    assert!(text.contains(limits), "{text}");
+    // A resumed life keeps them, but for what is named.
+    team.teamctl(["shutdown", "alice"]).ok();
+    team.teamctl(["spawn", "alice", "--resume", "--cpu-time", "2h"]).ok();
+    assert_eq!(shown(&team, "alice")["bounds"]["cpu_time"], 7200);
+    assert_eq!(shown(&team, "alice")["bounds"]["memory"], 2_u64 << 30);
+}

@@ -122,6 +122,7 @@ impl Life {
             environment: welcome.environment.clone(),
             territory: welcome.territory.iter().map(PathBuf::from).collect(),
             sandbox: welcome.sandbox.clone(),
+            bounds: welcome.bounds,
             confinement,
         })?;
         let access = Access { dir: &self.dir, environment: &welcome.environment };

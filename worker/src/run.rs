@@ -160,6 +160,7 @@ impl Life {
             .front()
             .and_then(|call| Submission::resumed(kit, call, welcome.word.plan.as_ref()));
         let began = Instant::now();
+        let spawner = spawner(&welcome);
         let mut state = State::new(beginning, welcome.word, began.elapsed());
         if let Some(Owed::Idle { idle_reason, content, .. }) = &standing.owed {
             state.rests(*idle_reason, content);
@@ -167,13 +168,6 @@ impl Life {
         if let Some(plan) = &submission {
             state.planning(plan.request_id.clone());
         }
-        let spawner = Spawner {
-            environment: welcome.environment.clone(),
-            model: welcome.model.clone(),
-            workspace: welcome.workspace.clone(),
-            sandbox: welcome.sandbox.clone(),
-            bounds: welcome.bounds,
-        };
         let link = Link::start(connection, self.dir, self.identity, welcome.environment);
         let (terminate, work_began) = (self.terminate, Duration::ZERO);
         let pauses = model.pauses();
@@ -193,6 +187,17 @@ impl Life {
             submission,
             approval: None,
         })
+    }
+}
+
+/// Returns what those begin with whom the lead agent starts.
+fn spawner(welcome: &Welcome) -> Spawner {
+    Spawner {
+        environment: welcome.environment.clone(),
+        model: welcome.model.clone(),
+        workspace: welcome.workspace.clone(),
+        sandbox: welcome.sandbox.clone(),
+        bounds: welcome.bounds,
     }
 }
 

@@ -52,6 +52,9 @@ struct Serve {
     sandbox_layers: Layers,
     #[arg(long)]
     weakness: Option<String>,
+    /// The daemon before became this program.
+    #[arg(long)]
+    handed_over: bool,
 }
 
 /// Start the daemon, and return when it answers
@@ -63,6 +66,11 @@ struct Start {
     /// Stay in the foreground, for systemd and containers; log to stderr
     #[arg(long)]
     foreground: bool,
+    /// Have a daemon that runs become this program (after an update, say); nobody is stopped
+    ///
+    /// The process stays the same, with its teammates, and in a service manager; commands that wait go on waiting.
+    #[arg(long, conflicts_with = "foreground")]
+    replace: bool,
     /// Start although what teammates run cannot be confined as promised here
     ///
     /// `teamctl doctor` says what is not held, and why; `teamctl status` repeats it as long as the daemon runs.
@@ -95,8 +103,9 @@ pub(crate) fn run() -> std::process::ExitCode {
                 context.warn_of_team_file();
                 status(context)
             }
-            Command::Serve(Serve { sandbox_layers, weakness }) => {
-                Ok(daemon::serve(&context.path, &daemon::Confinement { layers: sandbox_layers, weakness }))
+            Command::Serve(Serve { sandbox_layers, weakness, handed_over }) => {
+                let confinement = daemon::Confinement { layers: sandbox_layers, weakness };
+                Ok(daemon::serve(&context.path, &confinement, handed_over))
             }
         },
     )
@@ -107,6 +116,7 @@ fn start(context: &Context, args: &Start) -> CommandResult {
     let options = daemon::StartOptions {
         dir: context.path.clone(),
         foreground: args.foreground,
+        replace: args.replace,
         settings: context.settings.clone(),
         allow_weak_sandbox: args.allow_weak_sandbox,
     };
@@ -116,13 +126,25 @@ fn start(context: &Context, args: &Start) -> CommandResult {
         return Ok(ExitCode::Done);
     }
     let (pid, path) = (started.pid, context.path.display());
+    let found = match started.already_running {
+        true => journal::TakenOver::default(),
+        false => journal::taken_over(&context.dir()?)?,
+    };
     if context.out.is_json() {
-        let already = started.already_running;
-        context.out.json(&json!({"pid": pid, "already_running": already, "team_dir": context.path}))?;
-    } else if started.already_running {
-        context.out.text(format_args!("teamd is already running for {path} (pid {pid})"))?;
-    } else {
-        context.out.text(format_args!("teamd is running for {path} (pid {pid})"))?;
+        context.out.json(&json!({
+            "pid": pid, "already_running": started.already_running, "replaced": started.replaced,
+            "team_dir": context.path, "adopted": found.adopted, "ended": found.ended, "pending": found.pending,
+        }))?;
+        return Ok(ExitCode::Done);
+    }
+    let how = match (started.already_running, started.replaced) {
+        (true, _) => "is already running",
+        (false, true) => "runs in the place of the one before",
+        (false, false) => "is running",
+    };
+    context.out.text(format_args!("teamd {how} for {path} (pid {pid})"))?;
+    if found != journal::TakenOver::default() {
+        context.out.text(found)?;
     }
     Ok(ExitCode::Done)
 }

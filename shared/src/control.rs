@@ -13,7 +13,7 @@ mod wire;
 
 pub use types::{
     Await, Command, Done, FromWorker, Greeting, Peer, PlanVerdict, Refusal, RefusalCode, Reply, Request,
-    ShutdownOrder, ShutdownWord, SpawnOrder, StopOutcome, ToWorker, Welcome, Word, WorkerState,
+    ShutdownOrder, ShutdownWord, SpawnOrder, StopOutcome, Successor, ToWorker, Welcome, Word, WorkerState,
 };
 pub use wire::{Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair};
 

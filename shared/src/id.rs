@@ -66,7 +66,7 @@ impl From<RequestId> for String {
 }
 
 /// A source of new ids. The programs use [`RandomIds`]; tests and simulations count.
-pub trait Ids {
+pub trait Ids: fmt::Debug {
     /// Returns a new message id (UUIDv7).
     fn message(&mut self) -> Uuid;
     /// Returns a new request id. The caller checks that it is not taken.

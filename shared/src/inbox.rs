@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::fs::end_of_last_line;
-use crate::message::MAX_LINE;
+use crate::message::{MAX_LINE, Message};
 use crate::name::Name;
 use crate::position::{Position, TAIL};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -150,7 +150,7 @@ pub fn read_line_at(dir: &TeamDir, owner: &Name, offset: u64, len: u64) -> Resul
 /// How far [`holds`] looks back, in bytes.
 const LOOK_BACK: u64 = 4 << 20;
 
-/// Tells whether a message with this id stands near the end of an inbox (in its last 4 MiB): for those who
+/// Tells whether a message with this id can be read near the end of an inbox (in its last 4 MiB): for those who
 /// repeat a line and would rather not write it twice. A reader drops the double in any case.
 ///
 /// # Errors
@@ -162,8 +162,13 @@ pub fn holds(dir: &TeamDir, owner: &Name, id: Uuid) -> Result<bool, ReadError> {
         let length = file.metadata()?.len();
         let mut bytes = vec![0; index(length.min(LOOK_BACK))];
         file.read_exact_at(&mut bytes, length - length.min(LOOK_BACK))?;
-        let id = id.to_string();
-        Ok(bytes.windows(id.len()).any(|window| window == id.as_bytes()))
+        let text = id.to_string();
+        let names = |line: &[u8]| line.windows(text.len()).any(|window| window == text.as_bytes());
+        // What is torn, or glued to something torn, reached nobody, though the id stands in it.
+        let says = |line: &[u8]| Message::parse(line).is_ok_and(|message| message.id == Some(id));
+        let mut whole =
+            bytes.split_inclusive(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
+        Ok(whole.any(|line| names(line) && says(line)))
     };
     look().map_err(|source| cannot_read(dir, &at, source))
 }

@@ -5,7 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_open, pidfd_send_signal, waitid,
+    waitpid,
+};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +41,23 @@ impl Identity {
     /// `NotFound` if there is none (or only a zombie), or the system's error.
     pub fn of(pid: u32) -> io::Result<Self> {
         Ok(Self { pid, start_ticks: start_ticks(pid)?, boot_id: boot_id()? })
+    }
+
+    /// Reaps exactly this process if it has ended and is a child of this one, and returns how it ended.
+    ///
+    /// A program that took the place of another one ([`std::os::unix::process::CommandExt::exec`]) has its children, and
+    /// holds none of them.
+    pub fn reap(&self) -> How {
+        // A child that nobody has reaped keeps its pid: this looks at no other process.
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let is_it = parse_stat(&stat).is_some_and(|(_, ticks)| ticks == self.start_ticks);
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).filter(|_| is_it);
+        match pid.map(|pid| waitpid(Some(pid), WaitOptions::NOHANG)) {
+            Some(Ok(Some((_, status)))) => {
+                How { code: status.exit_status(), signal: status.terminating_signal(), ours: true }
+            }
+            _ => How::default(),
+        }
     }
 
     /// Tells whether exactly this process still runs (a zombie does not).
@@ -83,6 +103,17 @@ fn parse_stat(stat: &str) -> Option<(char, u64)> {
     let state = fields.next()?.chars().next()?;
     let ticks = fields.nth(18)?.parse().ok()?;
     Some((state, ticks))
+}
+
+/// How a process ended, as far as that could be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct How {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Whether it was a child of this process: then what it left behind comes to this process.
+    pub ours: bool,
 }
 
 /// A process that is held: a signal through it reaches that process or nobody.
@@ -137,6 +168,21 @@ impl ProcessHandle {
         }
     }
 
+    /// Reaps the process if it has ended and is a child of this one, and returns how. Of the child of another process nothing can be known.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn reap(&self) -> io::Result<How> {
+        match waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
+            Ok(Some(ended)) => {
+                Ok(How { code: ended.exit_status(), signal: ended.terminating_signal(), ours: true })
+            }
+            Ok(None) => Ok(How { ours: true, ..How::default() }),
+            Err(rustix::io::Errno::CHILD) => Ok(How::default()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// Returns another descriptor of the same process, to wait on: it is readable when the process has ended.
     ///
     /// # Errors
@@ -187,7 +233,7 @@ pub fn kill_child(pid: u32) -> Stray {
     if let Err(errno) = rustix::process::kill_process(pid, Signal::KILL) {
         tracing::debug!("cannot kill the stray process {}: {errno}", pid.as_raw_nonzero());
     }
-    let code = match rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG) {
+    let code = match waitpid(Some(pid), WaitOptions::NOHANG) {
         Ok(ended) => ended.and_then(|(_, status)| status.exit_status()),
         Err(errno) => {
             tracing::debug!("cannot reap the stray process {}: {errno}", pid.as_raw_nonzero());

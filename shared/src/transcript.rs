@@ -119,6 +119,12 @@ pub enum Event {
     Left {
         /// Why.
         reason: String,
+        /// Which life. Older programs did not write it.
+        #[serde(default)]
+        incarnation: u32,
+        /// Whether SIGTERM ends it: the daemon that was to hear so may be gone.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_signal: bool,
     },
 }
 
@@ -316,7 +322,7 @@ mod tests {
         let at = |offset| Entry {
             at: 1.0,
             inbox: Position { offset, tail: 7 },
-            event: Event::Left { reason: "x".to_owned() },
+            event: Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false },
         };
         let lines: Vec<_> = [3, 9].map(|offset| serde_json::to_string(&at(offset)).unwrap()).into();
         let text = format!("{}\n{}\n{{\"at\"", lines[0], lines[1]);

@@ -268,6 +268,25 @@ fn a_worker_that_died_while_no_daemon_ran_is_recorded_with_an_unknown_exit() {
 }
 
 #[test]
+fn a_worker_that_was_told_to_end_while_no_daemon_ran_is_recorded_as_its_own_record_says() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let pid = team.pid("alice");
+    team.kill_daemon();
+    signal(pid, Signal::SIGTERM);
+    team.until("alice to be gone", || !is_alive(pid));
+    let run = team.teamd(["start"]).ok();
+    assert_eq!(run.stdout.lines().nth(1), Some("ended meanwhile: alice"), "{run:?}");
+    team.wait_for("alice", "killed");
+    let ending = team.journal().into_iter().find(|line| line["event"] == "ending").unwrap();
+    assert_eq!(ending["ending"], "sigterm", "the journal tells why");
+    // A later life that dies without a word of its own has crashed.
+    team.teamctl(["spawn", "alice", "--resume", "--restart", "never"]).ok();
+    signal(team.pid("alice"), Signal::SIGKILL);
+    team.wait_for("alice", "crashed");
+}
+
+#[test]
 fn a_stop_that_was_cut_off_is_no_stop_for_the_next_daemon() {
     let team = Team::started();
     team.spawn("alice", "/bash until [ -e go ]; do sleep 0.02; done");

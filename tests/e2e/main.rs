@@ -21,6 +21,7 @@ mod models;
 mod plans;
 mod quarantine;
 mod races;
+mod replace;
 mod sandbox;
 mod settings;
 mod shutdown;

@@ -120,6 +120,15 @@ impl Team {
         command
     }
 
+    /// Runs a program that is none of ours, or installed elsewhere.
+    pub(crate) fn run_program<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        args: I,
+    ) -> Run {
+        self.run(program, args, "")
+    }
+
     /// Starts `teamctl` and leaves it running.
     pub(crate) fn start_teamctl<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Running {
         Running::start(self.command(env!("CARGO_BIN_EXE_teamctl"), args))

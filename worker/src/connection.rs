@@ -245,6 +245,7 @@ struct Task {
 }
 
 /// What was said on the present connection.
+#[derive(Debug)]
 struct Told {
     state: WorkerState,
     named: Vec<Named>,
@@ -260,6 +261,43 @@ impl Told {
     /// Nothing but the state, which the greeting says.
     fn greeted(state: WorkerState, pongs: u64) -> Self {
         Self { state, named: Vec::new(), asked: HashSet::new(), leaving: false, able: false, pongs }
+    }
+
+    /// Returns what holds now and was not said on this connection, and notes that it is; the state first, since it says
+    /// what a named plan is. `lost`: what was asked on a connection that is gone, and cannot be asked again.
+    fn frames(&mut self, said: Said, lost: &HashSet<u32>) -> Vec<FromWorker> {
+        let mut frames = Vec::new();
+        if said.state != self.state {
+            self.state = said.state.clone();
+            frames.push(FromWorker::State(said.state));
+        }
+        if !self.able {
+            self.able = true;
+            frames.push(FromWorker::Pong { number: 0 });
+        }
+        let (pongs, number) = said.pongs;
+        if pongs != self.pongs {
+            self.pongs = pongs;
+            frames.push(FromWorker::Pong { number });
+        }
+        self.named.retain(|named| said.named.contains(named));
+        for named in said.named {
+            if !self.named.contains(&named) {
+                self.named.push(named.clone());
+                let Named { request_id, line: Appended { offset, len } } = named;
+                frames.push(FromWorker::Named { request_id, offset, len });
+            }
+        }
+        for asked in said.asked {
+            if !lost.contains(&asked.tag) && self.asked.insert(asked.tag) {
+                frames.push(FromWorker::Asks(asked));
+            }
+        }
+        if said.leaving && !self.leaving {
+            self.leaving = true;
+            frames.push(FromWorker::Leaving);
+        }
+        frames
     }
 }
 
@@ -326,38 +364,11 @@ impl Task {
         }
     }
 
-    /// Says what holds now and was not said on this connection; the state first, since it says what a named plan is.
+    /// Says what holds now and was not said on this connection.
     async fn tell(&mut self, outgoing: &mut Outgoing<FromWorker>, told: &mut Told) -> Result<(), WireError> {
         let said = self.said.borrow_and_update().clone();
-        if said.state != told.state {
-            told.state = said.state.clone();
-            outgoing.send(&FromWorker::State(said.state)).await?;
-        }
-        if !told.able {
-            told.able = true;
-            outgoing.send(&FromWorker::Pong { number: 0 }).await?;
-        }
-        let (pongs, number) = said.pongs;
-        if pongs != told.pongs {
-            told.pongs = pongs;
-            outgoing.send(&FromWorker::Pong { number }).await?;
-        }
-        told.named.retain(|named| said.named.contains(named));
-        for named in said.named {
-            if !told.named.contains(&named) {
-                told.named.push(named.clone());
-                let Named { request_id, line: Appended { offset, len } } = named;
-                outgoing.send(&FromWorker::Named { request_id, offset, len }).await?;
-            }
-        }
-        for asked in said.asked {
-            if !self.lost.contains(&asked.tag) && told.asked.insert(asked.tag) {
-                outgoing.send(&FromWorker::Asks(asked)).await?;
-            }
-        }
-        if said.leaving && !told.leaving {
-            told.leaving = true;
-            outgoing.send(&FromWorker::Leaving).await?;
+        for frame in told.frames(said, &self.lost) {
+            outgoing.send(&frame).await?;
         }
         Ok(())
     }
@@ -407,5 +418,7 @@ pub(crate) fn take_from_stdin() -> io::Result<std::os::fd::OwnedFd> {
     Ok(taken)
 }
 
+#[cfg(test)]
+pub(crate) mod played;
 #[cfg(test)]
 mod tests;

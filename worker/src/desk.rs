@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::connection::{Heard, Link, Reply, Unanswered};
 use crate::mailbox::Mailbox;
 use crate::state::{End, Hold, State, Why};
-use crate::tools::Toolbox;
+use crate::tools::{Toolbox, Tools};
 
 /// How many events are served before the next step.
 const AT_ONCE: usize = 64;
@@ -35,14 +35,38 @@ enum Event {
     Time,
 }
 
+/// The signals that end the worker.
+#[derive(Debug)]
+pub(crate) enum Terminations {
+    /// As the system sends them.
+    Sent(Signal),
+    /// As a simulation sends them.
+    #[cfg(test)]
+    Played(tokio::sync::mpsc::UnboundedReceiver<()>),
+}
+
+impl Terminations {
+    /// Waits for the next one. Dropping the future loses nothing.
+    pub(crate) async fn recv(&mut self) {
+        let came = match self {
+            Self::Sent(signal) => signal.recv().await,
+            #[cfg(test)]
+            Self::Played(played) => played.recv().await,
+        };
+        if came.is_none() {
+            std::future::pending().await
+        }
+    }
+}
+
 /// What is served all the time.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Desk<T = Toolbox> {
     pub(crate) state: State,
     pub(crate) link: Link,
     pub(crate) mailbox: Mailbox,
-    pub(crate) toolbox: Toolbox,
-    pub(crate) terminate: Signal,
+    pub(crate) toolbox: T,
+    pub(crate) terminate: Terminations,
     /// The pause of the moment in which the model waits for its service, if it has one.
     pub(crate) pauses: Option<watch::Receiver<Option<Waiting>>>,
     /// What the times of the state count from.
@@ -53,14 +77,14 @@ pub(crate) struct Desk {
     pub(crate) tick: Instant,
 }
 
-impl Desk {
+impl<T: Tools> Desk<T> {
     /// Returns the time that the state knows.
     pub(crate) fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
     /// Serves until an activity is done, or the state stops it; then whoever called ends it.
-    pub(crate) async fn attend<T>(&mut self, activity: impl Future<Output = T>) -> Result<T, Why> {
+    pub(crate) async fn attend<O>(&mut self, activity: impl Future<Output = O>) -> Result<O, Why> {
         let mut activity = pin!(activity);
         loop {
             let until = match self.state.hold(self.now()) {
@@ -76,7 +100,7 @@ impl Desk {
     }
 
     /// Serves until an activity is done that nothing stops.
-    pub(crate) async fn attend_to_its_end<T>(&mut self, activity: impl Future<Output = T>) -> T {
+    pub(crate) async fn attend_to_its_end<O>(&mut self, activity: impl Future<Output = O>) -> O {
         let mut activity = pin!(activity);
         loop {
             tokio::select! {
@@ -139,12 +163,15 @@ impl Desk {
         self.link.say(self.state.report(self.mailbox.wants_ring()));
         let until = until.map_or(self.tick, |until| self.tick.min(self.began + until));
         let Self { state, link, mailbox, toolbox, terminate, pauses, .. } = self;
+        // In an order, so that a schedule can be replayed. What comes last is only to be looked at now and then, and is
+        // after each of the others: nothing is lost by waiting.
         tokio::select! {
-            heard = link.hear() => Event::Heard(heard),
-            () = mailbox.changed() => Event::Mail,
-            _ = terminate.recv() => Event::Terminate,
-            pause = next_pause(pauses) => Event::Pause(pause),
+            biased;
+            () = terminate.recv() => Event::Terminate,
             () = toolbox.end_background(), if state.must_end_background() => Event::BackgroundEnded,
+            heard = link.hear() => Event::Heard(heard),
+            pause = next_pause(pauses) => Event::Pause(pause),
+            () = mailbox.changed() => Event::Mail,
             () = tokio::time::sleep_until(until) => Event::Time,
         }
     }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::connection::{Reply, Unanswered};
 use crate::session::Session;
 use crate::state::Why;
-use crate::tools::{Call, LeadCall, Outcome, Spawn, lead, team};
+use crate::tools::{Call, LeadCall, Outcome, Spawn, Tools, lead, team};
 use crate::transcript::TranscriptError;
 
 /// Seconds that the model of a teammate has to decide whether it leaves, as `teamctl shutdown` has it.
@@ -25,7 +25,7 @@ const DECIDE_WITHIN: f64 = 30.0;
 /// How often it is looked whether somebody still sits at the chat, while a call waits for a person there.
 const LOOK: Duration = Duration::from_secs(1);
 
-impl Session {
+impl<T: Tools> Session<T> {
     /// Carries out a call of the lead agent.
     pub(crate) async fn lead_call(
         &mut self,

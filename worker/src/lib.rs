@@ -19,6 +19,8 @@ mod replay;
 mod run;
 mod sandbox;
 mod session;
+#[cfg(test)]
+mod sim;
 mod state;
 mod strays;
 mod tools;

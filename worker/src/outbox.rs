@@ -47,6 +47,8 @@ impl Outbox {
 
     /// Writes a message into an inbox.
     pub(crate) fn send(&self, owner: &Name, message: &Message) -> Result<Appended, AppendError> {
+        #[cfg(test)]
+        let message = &crate::sim::writes_a_line(&self.dir, owner, message)?;
         inbox::append(&self.dir, owner, message, self.durability)
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use teamd_shared::config::Roster;
 use teamd_shared::control::{Connection, FromWorker, Welcome};
-use teamd_shared::id::RandomIds;
+use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::Durability;
 use teamd_shared::logging;
 use teamd_shared::name::Name;
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::args::RunArgs;
 use crate::connection::{Identity, Link, be_born, take_from_stdin};
-use crate::desk::Desk;
+use crate::desk::{Desk, Terminations};
 use crate::live::Live;
 use crate::mailbox::{Mailbox, Waking};
 use crate::model::{Access, Model, Persona};
@@ -35,7 +35,7 @@ use crate::replay::{Owed, Standing};
 use crate::session::Session;
 use crate::state::{Beginning, Budget, State};
 use crate::tools::lead::Spawner;
-use crate::tools::{Confinement, Guide, Kit, Rest, Toolbox, ToolboxConfig, schema};
+use crate::tools::{Confinement, Guide, Kit, Rest, Toolbox, ToolboxConfig, Tools, schema};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -79,6 +79,7 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     };
     match welcome {
         Ok(Some(welcome)) => {
+            let terminate = Terminations::Sent(terminate);
             let life = Life { dir, identity, transcript, terminate };
             let confinement = Confinement { layers: args.sandbox_layers, weak: args.allow_weak_sandbox };
             let session = life.begin(welcome, connection, confinement)?;
@@ -97,23 +98,39 @@ fn catch(kind: SignalKind) -> anyhow::Result<Signal> {
 }
 
 /// What a life has before it is welcomed.
-struct Life {
-    dir: Arc<TeamDir>,
-    identity: Identity,
-    transcript: Transcript,
-    terminate: Signal,
+pub(crate) struct Life {
+    /// The team directory.
+    pub(crate) dir: Arc<TeamDir>,
+    /// Whose life it is.
+    pub(crate) identity: Identity,
+    /// Its transcript, locked.
+    pub(crate) transcript: Transcript,
+    /// What ends it.
+    pub(crate) terminate: Terminations,
+}
+
+/// What a life works with.
+pub(crate) struct Means<T> {
+    /// The tools that work on the machine.
+    pub(crate) toolbox: T,
+    /// What answers.
+    pub(crate) model: Model,
+    /// The connection to the daemon.
+    pub(crate) link: Link,
+    /// Where new ids come from.
+    pub(crate) ids: Box<dyn Ids>,
 }
 
 impl Life {
     fn begin(
-        mut self,
+        self,
         welcome: Welcome,
         connection: Connection,
         confinement: Confinement,
     ) -> anyhow::Result<Session> {
         let settings = Settings::from_env()?;
         set_umask(welcome.environment.umask);
-        let Identity { name, incarnation } = self.identity.clone();
+        let name = self.identity.name.clone();
         let toolbox = Toolbox::new(ToolboxConfig {
             workspace: welcome.workspace.clone().into(),
             team_dir: Arc::clone(&self.dir),
@@ -128,22 +145,32 @@ impl Life {
         let access = Access { dir: &self.dir, environment: &welcome.environment };
         let persona = |room| persona(&self.dir, &name, &welcome, &toolbox, room);
         let model = Model::from_spec(&welcome.model, persona, access);
-        let mut model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
+        let model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
+        let (dir, environment) = (Arc::clone(&self.dir), welcome.environment.clone());
+        let link = Link::start(connection, dir, self.identity.clone(), environment);
+        self.go_on(&settings, welcome, Means { toolbox, model, link, ids: Box::new(RandomIds) })
+    }
+
+    /// Goes on where the files say that the conversation stands, or begins it.
+    pub(crate) fn go_on<T: Tools>(
+        mut self,
+        settings: &Settings,
+        welcome: Welcome,
+        Means { toolbox, mut model, link, ids }: Means<T>,
+    ) -> anyhow::Result<Session<T>> {
+        let Identity { name, incarnation } = self.identity.clone();
         self.transcript.set_durable(settings.durability == Durability::Disk);
-        let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity)?;
+        let outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
+        let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity, &outbox)?;
         let live = Live::new(Arc::clone(&self.dir), &name);
         let kit = Kit::of(&name);
-        let outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
-        if let Some(owed) = &standing.owed {
-            outbox.notify_once(owed);
-        }
         let waking = match (welcome.watch, settings.poll) {
             (_, true) => Waking::Poll,
             (true, false) => Waking::Events,
             (false, false) => Waking::Ring,
         };
         let seen = std::mem::take(&mut standing.seen);
-        let mailbox = Mailbox::open(Arc::clone(&self.dir), &name, self.transcript.cursor(), seen, waking)?;
+        let mailbox = Mailbox::open(self.dir, &name, self.transcript.cursor(), seen, waking)?;
         let beginning = Beginning {
             at: standing.at,
             turns: standing.turns,
@@ -168,7 +195,6 @@ impl Life {
         if let Some(plan) = &submission {
             state.planning(plan.request_id.clone());
         }
-        let link = Link::start(connection, self.dir, self.identity, welcome.environment);
         let (terminate, work_began) = (self.terminate, Duration::ZERO);
         let pauses = model.pauses();
         let desk = Desk { state, link, mailbox, toolbox, terminate, pauses, began, work_began, tick: began };
@@ -178,7 +204,7 @@ impl Life {
             live,
             transcript: self.transcript,
             outbox,
-            ids: RandomIds,
+            ids,
             kit,
             spawner,
             incarnation,
@@ -242,6 +268,7 @@ fn resume(
     model: &mut Model,
     welcome: &Welcome,
     identity: &Identity,
+    outbox: &Outbox,
 ) -> Result<Standing, TranscriptError> {
     let conversation = welcome.conversation;
     let Identity { name, incarnation } = identity;
@@ -266,6 +293,10 @@ fn resume(
     }
     if !entries.is_empty() || conversation != incarnation {
         record(&mut standing, Event::Life { incarnation, conversation, prompt: None })?;
+    }
+    // Before a result follows: a notice that the last entry owes is owed no more then.
+    if let Some(owed) = &standing.owed {
+        outbox.notify_once(owed);
     }
     for result in standing.interrupted() {
         let event = Event::Result {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use teamd_shared::clock::since_boot;
-use teamd_shared::id::{Ids, RandomIds, RequestId};
+use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::inbox::AppendError;
 use teamd_shared::message::{ASKED_BY, AnsweredBy, Body, IdleReason, LEAD, Message};
 use teamd_shared::name::Name;
@@ -22,19 +22,19 @@ use crate::plan::Submission;
 use crate::replay::{Owed, ToolUse};
 use crate::state::{Because, End, Step};
 use crate::strays;
-use crate::tools::Kit;
 use crate::tools::lead::{self, Spawner};
+use crate::tools::{Kit, Toolbox, Tools};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// A worker at work.
 #[derive(Debug)]
-pub(crate) struct Session {
-    pub(crate) desk: Desk,
+pub(crate) struct Session<T = Toolbox> {
+    pub(crate) desk: Desk<T>,
     pub(crate) model: Model,
     pub(crate) live: Live,
     pub(crate) transcript: Transcript,
     pub(crate) outbox: Outbox,
-    pub(crate) ids: RandomIds,
+    pub(crate) ids: Box<dyn Ids>,
     /// What it may call.
     pub(crate) kit: Kit,
     /// What a teammate begins with that the lead agent starts.
@@ -51,7 +51,7 @@ pub(crate) struct Session {
     pub(crate) approval: Option<(RequestId, Uuid)>,
 }
 
-impl Session {
+impl<T: Tools> Session<T> {
     /// Works until the life ends.
     ///
     /// # Errors
@@ -197,7 +197,8 @@ impl Session {
             End::Unknown(why) => why.clone(),
         };
         tracing::info!("leaving: {reason}");
-        self.record(&Entry::Left { reason })?;
+        let by_signal = matches!(end, End::Terminated);
+        self.record(&Entry::Left { reason, incarnation: self.incarnation, by_signal })?;
         self.transcript.sync()?;
         strays::end();
         self.desk.link.close().await;

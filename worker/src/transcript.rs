@@ -138,6 +138,9 @@ impl Transcript {
             serde_json::to_value(&entry).map_err(|error| self.unwritten(AppendError::Write(error.into())))?;
         let mut line = to_json_line(&value);
         line.push(b'\n');
+        #[cfg(test)]
+        let line = crate::sim::writes_an_entry(self.log.file(), event, line)
+            .map_err(|source| self.unwritten(AppendError::Write(source)))?;
         self.log.append(&line).map_err(|source| self.unwritten(source))
     }
 
@@ -175,7 +178,7 @@ mod tests {
     }
 
     fn text(content: &str) -> Event {
-        Event::Left { reason: content.to_owned() }
+        Event::Left { reason: content.to_owned(), incarnation: 1, by_signal: false }
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The steps of a turn: the model is asked, its calls run one after the other, each result is recorded before
 //! the next call begins. What a step does next is not decided here.
 
-use teamd_shared::id::Ids;
 use teamd_shared::message::{AnsweredBy, Body};
 use teamd_shared::request::Status;
 use teamd_shared::transcript::{Block, Event as Entry};
@@ -12,10 +11,10 @@ use crate::plan::{self, Submission};
 use crate::replay::{calls_of, closing};
 use crate::session::{Session, stands};
 use crate::state::{Answer, End, Outcome as Made, Verdict, Why};
-use crate::tools::{Call, Outcome, team};
+use crate::tools::{Call, Outcome, Runs, Tools, team};
 use crate::transcript::TranscriptError;
 
-impl Session {
+impl<T: Tools> Session<T> {
     /// Asks the model. A call that is dropped leaves nothing behind but what it cost.
     pub(crate) async fn think(&mut self) -> Result<(), TranscriptError> {
         self.desk.state.thinking();

@@ -1,5 +1,6 @@
 //! The journal, as the commands read it. They never write it.
 
+use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent, read_lines};
 use teamd_shared::member::{Exit, Status};
 use teamd_shared::name::Name;
@@ -39,6 +40,71 @@ pub(crate) fn ended_in_order(dir: &TeamDir, daemon: &Identity) -> Result<bool, C
     })?;
     Ok(ended)
 }
+
+/// What the last daemon that started found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct TakenOver {
+    /// Who goes on.
+    pub(crate) adopted: Vec<Name>,
+    /// Who had ended meanwhile.
+    pub(crate) ended: Vec<Name>,
+    /// The requests that still want an answer.
+    pub(crate) pending: Vec<RequestId>,
+}
+
+/// Returns what the last daemon that started found.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if a line cannot be read.
+pub(crate) fn taken_over(dir: &TeamDir) -> Result<TakenOver, CommandError> {
+    let (mut team, mut found) = (Team::default(), TakenOver::default());
+    each_line(dir, |line| {
+        team.apply(line).map_err(|error| error.to_string())?;
+        match &line.record {
+            Record::Team(record) if record.event == TeamEvent::Started => {
+                let alive = team.members.iter().filter(|(_, state)| !state.record.phase.is_ended());
+                let ended = alive.map(|(name, _)| name.clone()).collect();
+                found = TakenOver { ended, ..TakenOver::default() };
+            }
+            Record::Member(record) if record.event == MemberEvent::Adopted => {
+                found.ended.retain(|name| *name != record.member.name);
+                found.adopted.push(record.member.name.clone());
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let pending = team.requests.values().filter(|request| request.is_pending());
+    found.pending = pending.map(|request| request.request_id.clone()).collect();
+    Ok(found)
+}
+
+impl std::fmt::Display for TakenOver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let some = |names: &[Name]| {
+            let first: Vec<&str> = names.iter().take(NAMED).map(Name::as_str).collect();
+            match names.len().checked_sub(NAMED) {
+                Some(more @ 1..) => format!("{} and {more} more", first.join(", ")),
+                _ => first.join(", "),
+            }
+        };
+        let mut parts = Vec::new();
+        if !self.adopted.is_empty() {
+            parts.push(format!("adopted {}", some(&self.adopted)));
+        }
+        if !self.ended.is_empty() {
+            parts.push(format!("ended meanwhile: {}", some(&self.ended)));
+        }
+        if !self.pending.is_empty() {
+            let requests = if self.pending.len() == 1 { "request waits" } else { "requests wait" };
+            parts.push(format!("{} {requests} for an answer", self.pending.len()));
+        }
+        f.write_str(&parts.join("; "))
+    }
+}
+
+/// How many are named, before only their number is told.
+const NAMED: usize = 8;
 
 /// Returns how a life ended, whatever has become of the name since; none if it has not.
 ///

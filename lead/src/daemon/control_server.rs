@@ -364,15 +364,21 @@ impl Connections {
         self.births.remove(life);
     }
 
-    /// Waits until every reply is on its way, or a second is over.
+    /// Waits until everything that was said is on its way, or a second is over.
     pub(super) async fn drain(&mut self) {
         let last = tokio::time::Instant::now() + Duration::from_secs(1);
-        let writers: Vec<_> = self.clients.drain().map(|(_, Outbound { writer, .. })| writer).collect();
-        for writer in writers {
+        let clients = self.clients.drain().map(|(_, Outbound { writer, .. })| ("a command", writer));
+        let workers = self.workers.drain().map(|(_, (_, Outbound { writer, .. }))| ("a worker", writer));
+        for (who, writer) in clients.chain(workers).collect::<Vec<_>>() {
             if tokio::time::timeout_at(last, writer).await.is_err() {
-                tracing::warn!("a command did not take its last reply");
+                tracing::warn!("{who} did not take what was said to it last");
             }
         }
+    }
+
+    /// Tells whether a life was begun and is not welcomed yet.
+    pub(super) fn is_being_born(&self, life: &Life) -> bool {
+        self.births.contains_key(life)
     }
 
     /// Tells whether a life has a connection.

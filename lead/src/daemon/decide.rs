@@ -84,7 +84,7 @@ impl View<'_> {
                 Decision::default().act(Action::Wait(client, life, what.clone()))
             }
             // These need facts or no decision, and never come this way.
-            Command::Ping | Command::Compare { .. } | Command::Spawn(_) => {
+            Command::Ping | Command::Compare { .. } | Command::HandOver(_) | Command::Spawn(_) => {
                 Decision::default().refuse(client, Refusal::new(RefusalCode::Failed, "misdirected command"))
             }
         }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use teamd_shared::clock;
-use teamd_shared::control::{Done, Refusal, StopOutcome, ToWorker};
+use teamd_shared::control::{Done, Refusal, StopOutcome, Successor, ToWorker};
 use teamd_shared::fs::AppendError;
 use teamd_shared::id::RandomIds;
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
 use teamd_shared::name::Name;
+use teamd_shared::process::How;
 use teamd_shared::request;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
@@ -22,12 +23,13 @@ use tokio::sync::mpsc;
 use super::control_server::{Birth, Connections, Input, serve_born};
 use super::decide::{View, decide};
 use super::event::{Action, Client, Event, Life, Now};
+use super::hand_over::HandOver;
 use super::journal::Journal;
 use super::lead_inbox::{LeadInbox, LeadTaken};
 use super::live::{Live, Rules};
 use super::perform::Progress;
 use super::roster::RosterFile;
-use super::supervisor::{How, Supervisor};
+use super::supervisor::Supervisor;
 use super::waiters::Waiters;
 use super::watchdog::Finding;
 use super::word::{welcome, word};
@@ -65,8 +67,21 @@ pub(super) struct Dispatcher {
     pub(super) departed: HashMap<Life, How>,
     /// When the process of each life ended that is not seen off yet.
     pub(super) gone_at: HashMap<Life, Instant>,
-    /// Set when the daemon shall end: by an exit in order, or because the disk cannot be trusted.
-    pub(super) exit: Option<Result<(), String>>,
+    /// Somebody who wants another program to be the daemon.
+    pub(super) hand_over: Option<HandOver>,
+    /// Set when the daemon shall end.
+    pub(super) exit: Option<End>,
+}
+
+/// Why the daemon ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// It was told to, and nobody is left.
+    Stopped,
+    /// It becomes another program.
+    HandedOver(Box<Successor>),
+    /// It cannot go on: why.
+    Failed(String),
 }
 
 /// What a batch of events led to.
@@ -89,7 +104,8 @@ impl Dispatcher {
     pub(super) fn next_wake_up(&self) -> Option<Instant> {
         let deadline = self.live.next_deadline().map(|at| self.began + at);
         let more = self.lead_taken.more.then(Instant::now);
-        [deadline, self.roster.due(), self.retry_at, more].into_iter().flatten().min()
+        let refused = self.hand_over.as_ref().map(|wanted| wanted.by);
+        [deadline, self.roster.due(), self.retry_at, more, refused].into_iter().flatten().min()
     }
 
     /// Does what is due, and handles events until none is left.
@@ -371,7 +387,7 @@ impl Dispatcher {
         for (client, answer) in self.waiters.stopped(&StopOutcome::Stopped) {
             self.connections.reply(client, answer);
         }
-        self.exit = Some(Ok(()));
+        self.exit = Some(End::Stopped);
     }
 
     /// Writes what every start of a daemon writes, before anybody is served.

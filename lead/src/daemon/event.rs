@@ -55,6 +55,8 @@ pub(crate) struct Ended {
     pub(crate) signal: Option<i32>,
     pub(crate) inbox: Position,
     pub(crate) unread: u64,
+    /// Whether its transcript says that SIGTERM ended it.
+    pub(crate) by_signal: bool,
     /// How it was established that nothing of it is left.
     pub(crate) emptied: Option<Emptied>,
     /// Processes that had to be killed after its worker had ended, as far as they could be counted.

@@ -9,15 +9,17 @@ use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, Req
 use teamd_shared::inbox::{ReadError, last_lines};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
+use teamd_shared::process::How;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
 use super::control_server::{Birth, Came, Input, WorkerHere};
 use super::dispatcher::Dispatcher;
 use super::event::{Client, Event, Life, SpawnFacts};
+use super::hand_over::handing_over;
 use super::lead_inbox::Piece;
 use super::named::{Ground, LookedUp};
-use super::supervisor::{How, life_lock_holder, see_off};
+use super::supervisor::{life_lock_holder, see_off};
 
 impl Dispatcher {
     /// Turns what a connection reports into events.
@@ -87,8 +89,16 @@ impl Dispatcher {
                 self.connections.reply(client, Ok(Done::Compared { differing }));
                 None
             }
+            Command::Spawn(_) if self.hand_over.is_some() => {
+                self.connections.reply(client, Err(handing_over()));
+                None
+            }
             Command::Spawn(order) => {
                 self.look_up(client, order);
+                None
+            }
+            Command::HandOver(successor) => {
+                self.begin_to_hand_over(client, successor);
                 None
             }
             other => Some(Event::Command(client, other)),
@@ -124,6 +134,7 @@ impl Dispatcher {
             self.look_up(client, order);
             return None;
         }
+        let found = if self.hand_over.is_some() { Err(handing_over()) } else { found };
         match found.and_then(|order| Ok((self.spawn_facts(&order)?, order))) {
             Ok((facts, order)) => Some(Event::Spawn(client, order, facts)),
             Err(refusal) => {
@@ -293,6 +304,7 @@ pub(super) fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
         | Command::Await { .. } => Ok(()),
         Command::Ping
         | Command::Compare { .. }
+        | Command::HandOver(_)
         | Command::Interrupt { .. }
         | Command::Forget { .. }
         | Command::Stop { .. } => {

@@ -53,6 +53,17 @@ impl Journal {
         Ok(Loaded { journal: Self { log: opened.log }, team, torn })
     }
 
+    /// Looks whether a daemon could begin with the journal as it stands; changes nothing.
+    ///
+    /// # Errors
+    /// [`JournalError`] if it could not.
+    pub(super) fn check(dir: &TeamDir) -> Result<(), JournalError> {
+        match dir.read(&TeamPath::journal()) {
+            Err(error) if error.is_not_found() => Ok(()),
+            other => fold(&other?).map(drop),
+        }
+    }
+
     /// Looks whether the path still names this file. If somebody deleted or replaced it, what stands there is moved
     /// aside, and the same lines are written to the path again. Returns what to tell.
     ///

@@ -7,7 +7,7 @@ use std::time::Instant;
 use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::fs::AppendError;
 
-use super::dispatcher::{Batch, Dispatcher, RETRY};
+use super::dispatcher::{Batch, Dispatcher, End, RETRY};
 use super::event::{Action, Event};
 
 impl Dispatcher {
@@ -16,7 +16,7 @@ impl Dispatcher {
     pub(super) fn not_written(&mut self, batch: Batch, error: &AppendError) {
         tracing::error!("cannot write the journal: {error}");
         if let AppendError::Broken(error) = error {
-            self.exit = Some(Err(format!("the disk cannot be trusted any more: {error}")));
+            self.exit = Some(End::Failed(format!("the disk cannot be trusted any more: {error}")));
             return;
         }
         match self.journal.fold() {
@@ -25,7 +25,7 @@ impl Dispatcher {
                 self.team = team;
             }
             Err(error) => {
-                self.exit = Some(Err(error.to_string()));
+                self.exit = Some(End::Failed(error.to_string()));
                 return;
             }
         }
@@ -37,7 +37,8 @@ impl Dispatcher {
                     self.connections.reply(client, Err(refusal.clone()));
                 }
                 Event::Terminate if self.live.terminations > 1 => {
-                    self.exit = Some(Err("told to end, and the journal cannot be written".to_owned()));
+                    self.exit =
+                        Some(End::Failed("told to end, and the journal cannot be written".to_owned()));
                 }
                 // It is counted again when it is tried again.
                 Event::Terminate => {

@@ -10,7 +10,7 @@ use teamd_shared::process::Identity;
 
 use super::dispatcher::Dispatcher;
 use super::event::{Event, Life};
-use super::supervisor::{How, life_lock_holder};
+use super::supervisor::life_lock_holder;
 
 /// What was found, in one line for people.
 #[derive(Debug, Default, Clone, Copy)]
@@ -35,25 +35,27 @@ pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> (Vec<Event>, Found) {
     let mut found = Found::default();
     let mut events = Vec::new();
     for (life, process) in lives {
-        if adopt(dispatcher, &life, process) {
+        if adopt(dispatcher, &life, process.as_ref()) {
             found.adopted += 1;
             events.push(Event::Found { life });
         } else {
             found.ended += 1;
-            dispatcher.see_off(life, How::default());
+            // A child only if this program has taken the place of the one that started it.
+            let how = process.as_ref().map(Identity::reap).unwrap_or_default();
+            dispatcher.see_off(life, how);
         }
     }
     (events, found)
 }
 
-fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<Identity>) -> bool {
+fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<&Identity>) -> bool {
     let Some(process) = process else { return false };
     let name: &Name = &life.name;
     if life_lock_holder(&dispatcher.dir, name).is_none() {
         return false;
     }
     let age = process.age();
-    match dispatcher.supervisor.adopt(life.clone(), process) {
+    match dispatcher.supervisor.adopt(life.clone(), process.clone()) {
         Ok(()) => {
             dispatcher.live.aged(life, age);
             true

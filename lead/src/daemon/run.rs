@@ -9,7 +9,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::fs::OFlags;
 use teamd_shared::clock;
 use teamd_shared::config::Roster;
-use teamd_shared::control::Listener;
+use teamd_shared::control::{Listener, Successor};
 use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
 use teamd_shared::process::{Identity, adopt_orphans, deny_tracing, survive_file_limit};
 use teamd_shared::settings::Settings;
@@ -21,8 +21,9 @@ use tokio::task::JoinHandle;
 
 use super::confinement::Confinement;
 use super::control_server::{Connections, Input, accept};
-use super::dispatcher::Dispatcher;
+use super::dispatcher::{Dispatcher, End};
 use super::event::{Event, Life, Now};
+use super::hand_over::become_successor;
 use super::journal::Journal;
 use super::lead_inbox::{LeadInbox, LeadTaken};
 use super::live::Live;
@@ -59,14 +60,16 @@ pub(super) fn serve(
     let ended = runtime.block_on(async {
         let mut daemon = Running::begin(Arc::clone(&dir), settings, confinement)?;
         ready()?;
-        notify_ready();
+        notify(&[sd_notify::NotifyState::Ready, sd_notify::NotifyState::Status("supervising")]);
         daemon.run().await;
         daemon.end(&dir).await
     });
     // The socket is gone before the lock is: a next daemon binds a socket that nobody unlinks.
     drop(runtime);
-    drop(lock);
-    ended
+    match ended? {
+        Some(successor) => Err(become_successor(&successor, lock)),
+        None => Ok(()),
+    }
 }
 
 /// A daemon that answers.
@@ -139,6 +142,7 @@ impl Running {
             lead_taken,
             departed: HashMap::new(),
             gone_at: HashMap::new(),
+            hand_over: None,
             exit: None,
         };
         let found = take_over(&mut dispatcher, before.as_ref())?;
@@ -177,6 +181,7 @@ impl Running {
             self.gather(&mut events);
             self.dispatcher.handle(events);
             self.follow_up().await;
+            self.dispatcher.hand_over_if_ready();
         }
     }
 
@@ -233,7 +238,7 @@ impl Running {
         drop(self.names.as_ref().map(Watch::take));
         let dir = Arc::clone(&self.dispatcher.dir);
         if is_deleted(&dir) {
-            self.dispatcher.exit = Some(Err("the team directory was deleted".to_owned()));
+            self.dispatcher.exit = Some(End::Failed("the team directory was deleted".to_owned()));
             return;
         }
         self.dispatcher.look_after_own_files();
@@ -246,24 +251,26 @@ impl Running {
         }
     }
 
-    /// Answers the last commands, stops listening, and takes the socket away while the lock is held.
-    async fn end(&mut self, dir: &TeamDir) -> Result<(), CommandError> {
-        if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Stopping]) {
-            tracing::debug!("cannot notify: {error}");
+    /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
+    /// is the daemon next, if one is.
+    async fn end(&mut self, dir: &TeamDir) -> Result<Option<Box<Successor>>, CommandError> {
+        if !matches!(self.dispatcher.exit, Some(End::HandedOver(_))) {
+            notify(&[sd_notify::NotifyState::Stopping]);
         }
         self.server.abort();
         self.dispatcher.connections.drain().await;
         dir.remove(&TeamPath::socket())?;
         dir.remove(&TeamPath::pid())?;
         match self.dispatcher.exit.take() {
-            Some(Err(why)) => {
+            Some(End::Failed(why)) => {
                 tracing::error!("the daemon ends: {why}; its workers go on");
                 Err(CommandError::new(ExitCode::Failed, why)
                     .hint("`teamd start` takes the workers over again"))
             }
-            _ => {
+            Some(End::HandedOver(successor)) => Ok(Some(successor)),
+            Some(End::Stopped) | None => {
                 tracing::info!("the daemon ends: nobody is left");
-                Ok(())
+                Ok(None)
             }
         }
     }
@@ -392,10 +399,9 @@ fn raise_file_limit() {
     }
 }
 
-fn notify_ready() {
-    let status = sd_notify::NotifyState::Status("supervising");
-    if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready, status]) {
-        tracing::warn!("cannot notify that it is ready: {error}");
+fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!("cannot tell the service manager: {error}");
     }
 }
 

@@ -19,6 +19,7 @@ use teamd_shared::team_dir::TeamDir;
 
 use super::confinement::{self, Confinement};
 use super::lock::TeamLock;
+use super::replace::replace;
 use super::run::{self, open_log};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -33,6 +34,8 @@ pub(crate) struct StartOptions {
     pub(crate) dir: PathBuf,
     /// Whether this process becomes the daemon: for systemd and containers.
     pub(crate) foreground: bool,
+    /// Whether a daemon that runs is to become this program.
+    pub(crate) replace: bool,
     /// Whether it starts although commands cannot be confined as promised.
     pub(crate) allow_weak_sandbox: bool,
     /// Its settings.
@@ -46,6 +49,8 @@ pub(crate) struct Started {
     pub(crate) pid: u32,
     /// Whether it ran before.
     pub(crate) already_running: bool,
+    /// Whether the one that ran before became this program.
+    pub(crate) replaced: bool,
 }
 
 /// What the daemon says to the command that starts it.
@@ -72,26 +77,48 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
         confinement::part(&options.dir, *layers.insert(confinement::layers(options.allow_weak_sandbox)?))?;
     }
     let dir = TeamDir::create(&options.dir)?;
-    let lock = match lock_or_running(&dir)? {
-        Err(started) => return Ok(started),
-        Ok(lock) => lock,
-    };
+    let taken = lock_or_running(&dir)?;
+    if let (Err(started), false) = (&taken, options.replace) {
+        return Ok(*started);
+    }
     let layers = layers.map_or_else(|| confinement::layers(options.allow_weak_sandbox), Ok)?;
     let confinement = confinement::judge(layers, &dir, options.allow_weak_sandbox)?;
+    let lock = match taken {
+        Ok(lock) => lock,
+        Err(_) => match take_the_place(&dir, &options, &confinement)? {
+            Err(started) => return Ok(started),
+            // It has ended before it answered: in what follows it says why.
+            Ok(lock) => lock,
+        },
+    };
     if !options.foreground {
         return detach(&dir, lock, &options.settings, &confinement);
     }
     logging::to_stderr();
     run::serve(dir.root(), lock, options.settings, &confinement, || Ok(()))?;
-    Ok(Started { pid: std::process::id(), already_running: false })
+    Ok(Started { pid: std::process::id(), already_running: false, replaced: false })
+}
+
+/// Has the daemon that runs become this program, and waits until it answers; if it has ended instead, takes its lock.
+fn take_the_place(
+    dir: &TeamDir,
+    options: &StartOptions,
+    confinement: &Confinement,
+) -> Result<Result<TeamLock, Started>, CommandError> {
+    runtime()?.block_on(replace(dir, options, confinement))?;
+    // The one before answers nothing any more: who answers is this program.
+    Ok(lock_or_running(dir)?.map_err(|it| Started { already_running: false, replaced: true, ..it }))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|e| failed("cannot start a runtime", &e))
 }
 
 /// Takes the lock, or waits until whoever holds it answers, or gives it up.
 fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandError> {
     let began = Instant::now();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|e| failed("cannot start a runtime", &e))?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         let mut pause = Duration::from_millis(1);
         loop {
             let lock = TeamLock::try_take(dir).map_err(|e| failed("cannot lock the team directory", &e))?;
@@ -99,7 +126,9 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
                 return Ok(Ok(lock));
             }
             let stopping = match ping(dir).await {
-                Some((pid, false)) => return Ok(Err(Started { pid, already_running: true })),
+                Some((pid, false)) => {
+                    return Ok(Err(Started { pid, already_running: true, replaced: false }));
+                }
                 // It ends, or somebody does not want to leave and it stays: either is waited for.
                 Some((pid, true)) => Some(pid),
                 None => None,
@@ -134,6 +163,17 @@ async fn ping(dir: &TeamDir) -> Option<(u32, bool)> {
     tokio::time::timeout(Duration::from_secs(2), ask).await.ok().flatten()
 }
 
+/// Returns the arguments with which this program is the daemon. (The path of the directory is UTF-8: [`start`].)
+pub(super) fn serve_arguments(dir: &TeamDir, confinement: &Confinement) -> Vec<String> {
+    let (root, layers) = (dir.root().to_string_lossy().into_owned(), confinement.layers.to_string());
+    let mut arguments =
+        vec!["--team-dir".to_owned(), root, "serve".to_owned(), "--sandbox-layers".to_owned(), layers];
+    if let Some(why) = &confinement.weakness {
+        arguments.extend(["--weakness".to_owned(), why.clone()]);
+    }
+    arguments
+}
+
 /// Starts this program again as the daemon, with the lock as its standard input.
 fn detach(
     dir: &TeamDir,
@@ -144,10 +184,7 @@ fn detach(
     let log = open_log(dir)?;
     let program = std::env::current_exe().map_err(|e| failed("cannot find its own program", &e))?;
     let mut child = Command::new(program)
-        .arg("--team-dir")
-        .arg(dir.root())
-        .args(["serve", "--sandbox-layers", &confinement.layers.to_string()])
-        .args(confinement.weakness.iter().flat_map(|why| ["--weakness", why]))
+        .args(serve_arguments(dir, confinement))
         .current_dir("/")
         .envs(settings.variables())
         .stdin(lock.into_file())
@@ -160,7 +197,7 @@ fn detach(
         stdout.read_to_string(&mut said).map_err(|e| failed("cannot hear from the daemon", &e))?;
     }
     match serde_json::from_str(&said) {
-        Ok(Readiness::Ready { pid }) => Ok(Started { pid, already_running: false }),
+        Ok(Readiness::Ready { pid }) => Ok(Started { pid, already_running: false, replaced: false }),
         Ok(Readiness::Failed { message, hint }) => {
             let error = CommandError::new(ExitCode::Failed, message);
             Err(hint.into_iter().fold(error, CommandError::hint))
@@ -176,11 +213,13 @@ fn detach(
     }
 }
 
-/// Runs as the detached daemon: `teamd serve`, which only `teamd start` calls.
-pub(crate) fn serve(dir: &Path, confinement: &Confinement) -> ExitCode {
+/// Runs as the daemon: `teamd serve`, which only `teamd start` calls, or the daemon itself that is `handed_over`.
+pub(crate) fn serve(dir: &Path, confinement: &Confinement, handed_over: bool) -> ExitCode {
+    // Nobody listens where the daemon before wrote its log: its socket tells that it answers.
+    let say = |readiness: &Readiness| if handed_over { Ok(()) } else { say(readiness) };
     let ready = || say(&Readiness::Ready { pid: std::process::id() });
-    let ended =
-        become_daemon(dir).and_then(|lock| run::serve(dir, lock, Settings::from_env()?, confinement, ready));
+    let ended = become_daemon(dir, handed_over)
+        .and_then(|lock| run::serve(dir, lock, Settings::from_env()?, confinement, ready));
     let Err(error) = ended else { return ExitCode::Done };
     tracing::error!("{error}");
     let hint = error.next_step().map(str::to_owned);
@@ -192,7 +231,7 @@ pub(crate) fn serve(dir: &Path, confinement: &Confinement) -> ExitCode {
 }
 
 /// A session of its own, no terminal, nothing of whoever started it, the log for what it says.
-fn become_daemon(dir: &Path) -> Result<TeamLock, CommandError> {
+fn become_daemon(dir: &Path, handed_over: bool) -> Result<TeamLock, CommandError> {
     close_inherited().map_err(|e| failed("cannot close what it inherited", &e))?;
     let lock = TeamLock::inherited().map_err(|e| failed("cannot take over the lock", &e))?;
     let lock = lock.ok_or_else(|| {
@@ -201,7 +240,11 @@ fn become_daemon(dir: &Path) -> Result<TeamLock, CommandError> {
     if let Err(errno) = nix::unistd::setsid() {
         tracing::debug!("it has a session of its own already: {errno}");
     }
-    logging::to_file(open_log(&TeamDir::open(dir)?)?);
+    match handed_over {
+        // It goes where it went before: into the log, or to a service manager.
+        true => logging::to_stderr(),
+        false => logging::to_file(open_log(&TeamDir::open(dir)?)?),
+    }
     Ok(lock)
 }
 

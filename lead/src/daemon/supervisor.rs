@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +22,7 @@ use teamd_shared::inbox;
 use teamd_shared::member::{Emptied, Member};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
-use teamd_shared::process::{Identity, KEEPER, ProcessHandle, Stray, kill_child, killed_by_keeper};
+use teamd_shared::process::{How, Identity, KEEPER, ProcessHandle, Stray, kill_child, killed_by_keeper};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript;
 use tokio::sync::mpsc;
@@ -38,26 +37,10 @@ pub(super) struct Supervisor {
     dir: Arc<TeamDir>,
     worker: PathBuf,
     confinement: Confinement,
-    processes: HashMap<Life, Process>,
+    processes: HashMap<Life, ProcessHandle>,
     /// What tools have left to this process, and when that was first seen.
     strays: HashMap<u32, Instant>,
     watcher: Watcher,
-}
-
-#[derive(Debug)]
-struct Process {
-    handle: ProcessHandle,
-    /// Ours to reap; one that was found alive belongs to somebody else.
-    child: Option<Child>,
-}
-
-/// How a process ended, as far as it could be seen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct How {
-    code: Option<i32>,
-    signal: Option<i32>,
-    /// Whether this daemon had started it: then what it left behind comes to this process.
-    ours: bool,
 }
 
 /// What was found of lives that have ended.
@@ -119,10 +102,7 @@ impl Supervisor {
             .stderr(log);
         let mut child = command.spawn().map_err(|error| self.explain(&error))?;
         match self.hold(life, &child) {
-            Ok((identity, process)) => {
-                process.child = Some(child);
-                Ok(Born { identity, connection: ours })
-            }
+            Ok(identity) => Ok(Born { identity, connection: ours }),
             Err(error) => {
                 // It waits for a welcome that will not come: it is not left behind, not as a zombie either.
                 let ended = child.kill().and_then(|()| child.wait());
@@ -134,10 +114,12 @@ impl Supervisor {
         }
     }
 
-    fn hold(&mut self, life: Life, child: &Child) -> io::Result<(Identity, &mut Process)> {
+    /// It is reaped through its pidfd, as one that an earlier program of this process has started.
+    fn hold(&mut self, life: Life, child: &Child) -> io::Result<Identity> {
         let handle = ProcessHandle::open_pid(child.id())?;
         let identity = handle.identity().clone();
-        Ok((identity, self.watch(life, Process { handle, child: None })?))
+        self.watch(life, handle)?;
+        Ok(identity)
     }
 
     fn log(&self, name: &Name) -> Result<File, String> {
@@ -158,13 +140,13 @@ impl Supervisor {
 
     /// Takes over a live process that an earlier daemon started.
     pub(super) fn adopt(&mut self, life: Life, identity: Identity) -> io::Result<()> {
-        let handle = ProcessHandle::open(identity)?;
-        self.watch(life, Process { handle, child: None }).map(drop)
+        self.watch(life, ProcessHandle::open(identity)?)
     }
 
-    fn watch(&mut self, life: Life, process: Process) -> io::Result<&mut Process> {
-        self.watcher.add(life.clone(), process.handle.try_clone_fd()?)?;
-        Ok(self.processes.entry(life).insert_entry(process).into_mut())
+    fn watch(&mut self, life: Life, process: ProcessHandle) -> io::Result<()> {
+        self.watcher.add(life.clone(), process.try_clone_fd()?)?;
+        self.processes.insert(life, process);
+        Ok(())
     }
 
     /// Asks a process to end. A stopped one is continued, or it would never see the signal.
@@ -180,8 +162,8 @@ impl Supervisor {
 
     fn signal(&self, life: &Life, signal: Signal) {
         let Some(process) = self.processes.get(life) else { return };
-        if let Err(error) = process.handle.signal(signal) {
-            tracing::error!("cannot signal {} (pid {}): {error}", life.name, process.handle.identity().pid);
+        if let Err(error) = process.signal(signal) {
+            tracing::error!("cannot signal {} (pid {}): {error}", life.name, process.identity().pid);
         }
     }
 
@@ -190,7 +172,7 @@ impl Supervisor {
     /// of them all.
     pub(super) fn end_strays(&mut self, since: Instant) -> Strays {
         let processes = &self.processes;
-        let ours = |pid: &u32| processes.values().any(|process| process.handle.identity().pid == *pid);
+        let ours = |pid: &u32| processes.values().any(|process| process.identity().pid == *pid);
         let children = teamd_shared::process::children().unwrap_or_default();
         let strays: Vec<u32> = children.into_iter().filter(|pid| !ours(pid)).collect();
         self.strays.retain(|pid, _| strays.contains(pid));
@@ -207,21 +189,16 @@ impl Supervisor {
 
     /// Returns the process of a life.
     pub(super) fn identity(&self, life: &Life) -> Option<&Identity> {
-        self.processes.get(life).map(|process| process.handle.identity())
+        self.processes.get(life).map(ProcessHandle::identity)
     }
 
     /// Reaps a process that has ended; exit code and signal, as far as they can be seen.
     pub(super) fn reap(&mut self, life: &Life) -> How {
-        let Some(mut process) = self.processes.remove(life) else { return How::default() };
-        let ours = process.child.is_some();
-        match process.child.as_mut().map(Child::try_wait) {
-            Some(Ok(Some(status))) => How { code: status.code(), signal: status.signal(), ours },
-            Some(Err(error)) => {
-                tracing::warn!("cannot reap {}: {error}", life.name);
-                How { ours, ..How::default() }
-            }
-            Some(Ok(None)) | None => How { ours, ..How::default() },
-        }
+        let Some(process) = self.processes.remove(life) else { return How::default() };
+        process.reap().unwrap_or_else(|error| {
+            tracing::warn!("cannot reap {}: {error}", life.name);
+            How::default()
+        })
     }
 }
 
@@ -251,13 +228,27 @@ pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, begins_at: Position, 
         pause = (pause * 2).min(Duration::from_secs(2));
     }
     // Whoever ended with much unread must not hold everybody else up.
-    let (folder, name) = (Arc::clone(&dir), life.name.clone());
-    let counting = tokio::task::spawn_blocking(move || unread(&folder, &name, begins_at));
-    let (inbox, unread) = counting.await.unwrap_or((begins_at, 0));
+    let (folder, gone) = (Arc::clone(&dir), life.clone());
+    let reading = tokio::task::spawn_blocking(move || {
+        (unread(&folder, &gone.name, begins_at), left_by_signal(&folder, &gone))
+    });
+    let ((inbox, unread), by_signal) = reading.await.unwrap_or(((begins_at, 0), false));
     let How { code, signal, ours } = how;
     let (emptied, left_behind) =
         (Some(if ours { Emptied::Keepers } else { Emptied::Lock }), ours.then_some(0));
-    Event::Ended { life, ended: Ended { code, signal, inbox, unread, emptied, left_behind } }
+    Event::Ended { life, ended: Ended { code, signal, inbox, unread, by_signal, emptied, left_behind } }
+}
+
+/// Tells whether the last that a life wrote is that SIGTERM ends it: there may have been no daemon to hear it.
+fn left_by_signal(dir: &TeamDir, life: &Life) -> bool {
+    let last = transcript::last_entry(dir, &life.name).unwrap_or_else(|error| {
+        tracing::warn!("cannot see what {} wrote last: {error}", life.name);
+        None
+    });
+    last.is_some_and(|last| {
+        matches!(last.event, transcript::Event::Left { incarnation, by_signal: true, .. }
+            if incarnation == life.incarnation)
+    })
 }
 
 /// Tells who holds the life lock of a member, if anybody does.

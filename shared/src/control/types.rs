@@ -114,6 +114,20 @@ pub enum Command {
         /// What is set here, as far as it counts.
         environment: Environment,
     },
+    /// Hand over to another program, which becomes the daemon in the place of this one; nobody is stopped. Answered with
+    /// [`Done::HandingOver`] when that happens.
+    HandOver(Box<Successor>),
+}
+
+/// The program that becomes the daemon in the place of the one that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Successor {
+    /// Its path, absolute.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// The variables `TEAM_…` of its environment; the others stay as they are.
+    pub variables: Vec<(String, String)>,
 }
 
 /// What can be awaited of a member's life.
@@ -272,6 +286,8 @@ pub enum Done {
     },
     /// The awaited plan stands so.
     Judged(PlanVerdict),
+    /// The daemon becomes the other program now, and answers nothing more.
+    HandingOver,
 }
 
 /// How an attempt to stop ended.

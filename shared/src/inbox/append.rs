@@ -171,23 +171,34 @@ impl Appender {
             if attempt == 1 {
                 bytes = Cow::Owned([b"\n", line].concat());
             }
-            // Whatever goes wrong below, the next message begins with a fresh descriptor.
-            let inbox = match self.open.take() {
-                Some(inbox) => inbox,
-                None => self.open(dir)?,
-            };
-            let end = inbox.write(&bytes).map_err(|short| short.at(dir.path(&self.at), bytes.len()))?;
-            let offset = end - line.len() as u64;
-            let behind_newline =
-                inbox.is_behind_newline(offset).map_err(|e| self.refused("look back in", dir, e))?;
-            if identity_at(dir, &self.at, &self.path)? == Some(inbox.identity) {
-                self.open = Some(inbox);
-                if behind_newline {
-                    return Ok(offset);
-                }
+            if let Some(offset) = self.attempt(dir, &bytes, line.len())? {
+                return Ok(offset);
             }
         }
         Err(AppendError::Unsettled(dir.path(&self.at)))
+    }
+
+    /// Writes once, and looks back; returns the offset of the line (the last `length` bytes), if it stands well.
+    pub(super) fn attempt(
+        &mut self,
+        dir: &TeamDir,
+        bytes: &[u8],
+        length: usize,
+    ) -> Result<Option<u64>, AppendError> {
+        // Whatever goes wrong below, the next message begins with a fresh descriptor.
+        let inbox = match self.open.take() {
+            Some(inbox) => inbox,
+            None => self.open(dir)?,
+        };
+        let end = inbox.write(bytes).map_err(|short| short.at(dir.path(&self.at), bytes.len()))?;
+        let offset = end - length as u64;
+        let behind_newline =
+            inbox.is_behind_newline(offset).map_err(|e| self.refused("look back in", dir, e))?;
+        if identity_at(dir, &self.at, &self.path)? != Some(inbox.identity) {
+            return Ok(None);
+        }
+        self.open = Some(inbox);
+        Ok(behind_newline.then_some(offset))
     }
 
     fn open(&self, dir: &TeamDir) -> Result<Inbox, AppendError> {

@@ -4,6 +4,7 @@ mod appending;
 mod looking;
 mod quarantine;
 mod reading;
+mod simulation;
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -83,6 +83,9 @@ pub(crate) enum Model {
     Script(Script),
     /// Reached over HTTP.
     Remote(Box<Remote>),
+    /// Of a simulation.
+    #[cfg(test)]
+    Played(crate::sim::Played),
 }
 
 impl Model {
@@ -111,6 +114,8 @@ impl Model {
         match self {
             Self::Script(script) => script.observe(event),
             Self::Remote(remote) => remote.observe(event),
+            #[cfg(test)]
+            Self::Played(played) => played.observe(event),
         }
     }
 
@@ -119,6 +124,8 @@ impl Model {
         match self {
             Self::Script(_) => None,
             Self::Remote(remote) => Some(remote.pauses()),
+            #[cfg(test)]
+            Self::Played(_) => None,
         }
     }
 
@@ -132,6 +139,8 @@ impl Model {
         match self {
             Self::Script(_) => false,
             Self::Remote(remote) => remote.is_full(),
+            #[cfg(test)]
+            Self::Played(_) => false,
         }
     }
 
@@ -140,6 +149,8 @@ impl Model {
         match self {
             Self::Script(_) => Usage::default(),
             Self::Remote(remote) => remote.take_unrecorded(),
+            #[cfg(test)]
+            Self::Played(_) => Usage::default(),
         }
     }
 
@@ -151,6 +162,8 @@ impl Model {
         match self {
             Self::Script(_) => Err(ModelError::Failed("this model never has too much to read".to_owned())),
             Self::Remote(remote) => remote.compact(budget).await,
+            #[cfg(test)]
+            Self::Played(_) => Err(ModelError::Failed("it is never full".to_owned())),
         }
     }
 
@@ -173,6 +186,8 @@ impl Model {
                 None => Ok(script.answer()),
             },
             Self::Remote(remote) => remote.answer(budget, heard).await,
+            #[cfg(test)]
+            Self::Played(played) => played.answer().await,
         }
     }
 }

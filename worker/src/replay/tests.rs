@@ -45,7 +45,7 @@ fn idle() -> Event {
 }
 
 fn left() -> Event {
-    Event::Left { reason: "SIGTERM".to_owned() }
+    Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false }
 }
 
 fn standing(events: &[Event]) -> Standing {

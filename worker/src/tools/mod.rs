@@ -14,6 +14,7 @@ pub(crate) mod schema;
 pub(crate) mod team;
 
 use std::fs::File;
+use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,6 +71,33 @@ impl<E: std::fmt::Display> From<Result<String, E>> for Outcome {
             Err(error) => Self::error(error.to_string()),
         }
     }
+}
+
+/// The tools as the session uses them.
+pub(crate) trait Tools: std::fmt::Debug {
+    /// A call that has been started.
+    type Running: Runs;
+    /// Starts a call. Must be called within the runtime.
+    fn start(&mut self, call: Call, gate: Gate) -> Self::Running;
+    /// Tells whether a command runs in the background.
+    fn has_background(&self) -> bool;
+    /// Ends the commands in the background and all that they started; returns when that is gone.
+    fn end_background(&mut self) -> impl Future<Output = ()>;
+    /// Kills and reaps, in one round, what killed keepers have left. Calls do so themselves: this is for the
+    /// moments between them.
+    fn reap_strays(&mut self);
+}
+
+/// A call that has been started. If it is dropped, it is ended, but nobody waits for that.
+pub(crate) trait Runs {
+    /// Waits for the outcome; all that the call started (but in the background) is gone then.
+    ///
+    /// Cancel safe: may be dropped halfway and called again.
+    fn finish(&mut self) -> impl Future<Output = Outcome>;
+    /// Ends the call; all that it started is gone when this returns.
+    ///
+    /// The outcome tells why, unless the call had ended by itself.
+    fn cancel(self, why: &str) -> impl Future<Output = Outcome>;
 }
 
 /// What a toolbox needs.
@@ -202,10 +230,32 @@ impl Toolbox {
         self.workspace.guide(most)
     }
 
-    /// Starts a call. Must be called within the runtime.
-    ///
-    /// File tools are done when this returns. A call of the protocol is none of this module's: its outcome is an error.
-    pub(crate) fn start(&mut self, call: Call, gate: Gate) -> Running {
+    fn start_bash(
+        &mut self,
+        command: &str,
+        timeout: Option<f64>,
+        background: bool,
+        gate: Gate,
+    ) -> Result<Running, String> {
+        let policy = self.policy(gate)?;
+        if policy.is_some() {
+            // Keepers note there what must not be made. It may be deleted at any time.
+            self.team_dir.open_folder("run").map_err(|error| error.to_string())?;
+        }
+        let job = kept::Job { command, timeout, policy: policy.as_ref() };
+        let state = match background {
+            true => State::Done(self.background.start(&self.surroundings, &self.places.temp, job)?),
+            false => State::Bash(Box::new(Foreground::start(&self.surroundings, job)?)),
+        };
+        Ok(Running { state, note: self.untold.take() })
+    }
+}
+
+impl Tools for Toolbox {
+    type Running = Running;
+
+    // File tools are done when this returns. A call of the protocol is none of this module's: its outcome is an error.
+    fn start(&mut self, call: Call, gate: Gate) -> Running {
         let outcome = match call {
             Call::Bash { command, timeout, background } => {
                 match self.start_bash(&command, timeout, background, gate) {
@@ -231,39 +281,15 @@ impl Toolbox {
         Running::new(State::Done(outcome))
     }
 
-    fn start_bash(
-        &mut self,
-        command: &str,
-        timeout: Option<f64>,
-        background: bool,
-        gate: Gate,
-    ) -> Result<Running, String> {
-        let policy = self.policy(gate)?;
-        if policy.is_some() {
-            // Keepers note there what must not be made. It may be deleted at any time.
-            self.team_dir.open_folder("run").map_err(|error| error.to_string())?;
-        }
-        let job = kept::Job { command, timeout, policy: policy.as_ref() };
-        let state = match background {
-            true => State::Done(self.background.start(&self.surroundings, &self.places.temp, job)?),
-            false => State::Bash(Box::new(Foreground::start(&self.surroundings, job)?)),
-        };
-        Ok(Running { state, note: self.untold.take() })
-    }
-
-    /// Ends the commands in the background and all that they started; returns when that is gone.
-    pub(crate) async fn end_background(&mut self) {
+    async fn end_background(&mut self) {
         self.background.end().await;
     }
 
-    /// Tells whether a command runs in the background.
-    pub(crate) fn has_background(&self) -> bool {
+    fn has_background(&self) -> bool {
         self.background.is_running()
     }
 
-    /// Kills and reaps, in one round, what killed keepers have left. Calls do so themselves: this is for the
-    /// moments between them.
-    pub(crate) fn reap_strays(&mut self) {
+    fn reap_strays(&mut self) {
         kept::sweep_strays();
     }
 }
@@ -306,11 +332,10 @@ impl Running {
     fn new(state: State) -> Self {
         Self { state, note: None }
     }
+}
 
-    /// Waits for the outcome; all that the call started (but in the background) is gone then.
-    ///
-    /// Cancel safe: may be dropped halfway and called again.
-    pub(crate) async fn finish(&mut self) -> Outcome {
+impl Runs for Running {
+    async fn finish(&mut self) -> Outcome {
         let outcome = match &mut self.state {
             State::Done(outcome) => outcome.clone(),
             State::Sleep { until, seconds } => {
@@ -324,10 +349,7 @@ impl Running {
         outcome
     }
 
-    /// Ends the call; all that it started is gone when this returns.
-    ///
-    /// The outcome tells why, unless the call had ended by itself.
-    pub(crate) async fn cancel(self, why: &str) -> Outcome {
+    async fn cancel(self, why: &str) -> Outcome {
         let outcome = match self.state {
             State::Done(outcome) => outcome,
             State::Sleep { .. } => Outcome::error(format!("[{why}]")),

@@ -66,7 +66,7 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
             let heading = paint(BOLD, format_args!("idle ({})", idle_reason.as_str()));
             under(&format!("{time}{heading}  "), content)
         }
-        Event::Left { reason } => under(&format!("{time}{} ", paint(BOLD, "left:")), reason),
+        Event::Left { reason, .. } => under(&format!("{time}{} ", paint(BOLD, "left:")), reason),
     }
 }
 

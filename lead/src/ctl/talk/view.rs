@@ -204,7 +204,7 @@ impl View {
                     pieces.push(Piece::Wrong(line));
                 }
             }
-            Event::Left { reason } => {
+            Event::Left { reason, .. } => {
                 self.give_up(pieces);
                 self.turn = false;
                 pieces.push(Piece::Aside(brief::line(&format!("left: {reason}"))));

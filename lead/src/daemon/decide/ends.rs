@@ -18,6 +18,13 @@ enum Next {
 impl View<'_> {
     pub(super) fn ended(&self, life: &Life, ended: &Ended, ids: &mut dyn Ids) -> Decision {
         let Some(member) = self.present(life) else { return Decision::default() };
+        // It said so to nobody but its transcript: what it would have led to then, comes first now.
+        let farewell = if ended.by_signal { self.leaving(life) } else { Decision::default() };
+        let said = farewell.records.iter().find_map(|record| match record {
+            Record::Member(record) => Some(record.member.clone()),
+            Record::Team(_) | Record::Request(_) => None,
+        });
+        let member = said.as_ref().unwrap_or(member);
         let end = self.end_of(member);
         let next = match end {
             End::Shutdown | End::Killed => Next::End { note: None },
@@ -27,7 +34,7 @@ impl View<'_> {
             }
             End::Crashed => self.after_crash(member),
         };
-        self.exited(member, ended, (end, next), ids)
+        farewell.and(self.exited(member, ended, (end, next), ids))
     }
 
     /// No process could be started for a life.

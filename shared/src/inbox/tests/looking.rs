@@ -74,6 +74,23 @@ fn a_message_that_stands_near_the_end_is_found_by_its_id() {
 }
 
 #[test]
+fn a_message_that_is_torn_or_glued_to_something_torn_is_not_held() {
+    let sent = message("one");
+    let (line, id) = (sent.to_line().unwrap(), sent.id.unwrap());
+    let held = |pieces: &[&[u8]]| {
+        let (_scratch, dir) = team();
+        pieces.iter().for_each(|piece| raw(&dir, piece));
+        holds(&dir, &alice(), id).unwrap()
+    };
+    let torn = &line[..line.len() - 1];
+    assert!(held(&[&line]) && held(&[b"half\n", &line, b"half"]));
+    assert!(!held(&[torn]), "its writer was killed before the last byte");
+    assert!(!held(&[torn, &line]), "the next line was glued to it");
+    assert!(!held(&[b"half", &line]), "and it to another");
+    assert!(held(&[torn, &line, b"\n", &line]), "until it is written again");
+}
+
+#[test]
 fn a_durability_has_two_names() {
     assert_eq!(["disk".parse(), "process".parse()], [Ok(Durability::Disk), Ok(Durability::Process)]);
     let error = "sync".parse::<Durability>().unwrap_err();

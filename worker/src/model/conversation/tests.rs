@@ -136,7 +136,7 @@ fn a_call_whose_id_was_there_before_is_left_out() {
 fn a_life_that_left_with_open_calls_leaves_a_valid_conversation() {
     let mut conversation = begun();
     conversation.observe(&answers(vec![call("1", "bash")]));
-    conversation.observe(&Event::Left { reason: "SIGTERM".to_owned() });
+    conversation.observe(&Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false });
     conversation.observe(&life(2, None));
     conversation.observe(&says("lead", "go on"));
     assert_eq!(shape(&conversation).last().unwrap(), &["error", "text"]);
@@ -316,7 +316,10 @@ fn entries(history: &[Next]) -> Vec<Event> {
             Next::Left => {
                 lives += 1;
                 open.clear();
-                events.extend([Event::Left { reason: "x".to_owned() }, life(lives, None)]);
+                events.extend([
+                    Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false },
+                    life(lives, None),
+                ]);
             }
             Next::Idle if open.is_empty() => events.push(idle(IdleReason::MaxTurns)),
             Next::Compact(kept) if open.is_empty() => {

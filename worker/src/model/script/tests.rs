@@ -124,7 +124,7 @@ fn work_that_was_broken_off_is_forgotten() {
         idle(IdleReason::Interrupted),
         idle(IdleReason::MaxTurns),
         idle(IdleReason::Failed),
-        Event::Left { reason: "SIGTERM".to_owned() },
+        Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false },
     ] {
         let mut talk = Talk::with("/bash one\n/bash two\ntext");
         talk.call("1");
@@ -294,7 +294,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => "[ab][12]".prop_map(|id| Step::Record(asked(&id))),
         1 => reason.prop_map(|reason| Step::Record(idle(reason))),
         1 => Just(Step::Record(resumed())),
-        1 => Just(Step::Record(Event::Left { reason: String::new() })),
+        1 => Just(Step::Record(Event::Left { reason: String::new(), incarnation: 1, by_signal: false })),
         1 => Just(Step::Record(Event::Restarted { reason: String::new() })),
     ]
 }

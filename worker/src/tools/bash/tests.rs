@@ -5,6 +5,7 @@ mod lives;
 mod results;
 mod survivors;
 
+use crate::tools::{Runs, Tools};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;

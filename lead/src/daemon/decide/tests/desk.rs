@@ -230,6 +230,7 @@ pub(super) fn refused(decision: &Decision) -> (String, bool) {
 /// An end by SIGKILL.
 pub(super) fn ended() -> Ended {
     Ended {
+        by_signal: false,
         code: None,
         signal: Some(9),
         inbox: Position { offset: 70, tail: 1 },

@@ -33,7 +33,7 @@ pub(super) struct Facts {
     pub(super) monotonic: Duration,
     /// The environment that this daemon was given for the member.
     pub(super) environment: Option<Environment>,
-    /// Whether the life has said to this daemon that SIGTERM ends it.
+    /// Whether the life has said to this daemon that SIGTERM ends it, or has written so.
     pub(super) farewell: bool,
     /// The ids under which the plan was named that the member waits for.
     pub(super) waits_for: BTreeSet<(RequestId, Uuid)>,

@@ -36,11 +36,13 @@ impl World {
         };
         let Some(name) = name else { return Facts { monotonic, ..Facts::default() } };
         let incarnation = self.promises.fold.members.get(&name).map_or(0, |state| state.record.incarnation);
-        let call = self.disk.transcripts.get(&name).and_then(|transcript| transcript.plan.as_ref());
+        let transcript = self.disk.transcripts.get(&name);
+        let call = transcript.and_then(|transcript| transcript.plan.as_ref());
+        let written = transcript.is_some_and(|it| it.left_by_signal == Some(incarnation));
         Facts {
             monotonic,
             environment: daemon.environments.get(&name).cloned(),
-            farewell: daemon.farewells.contains(&Life { name: name.clone(), incarnation }),
+            farewell: written || daemon.farewells.contains(&Life { name: name.clone(), incarnation }),
             waits_for: call.map(|call| call.named.clone()).unwrap_or_default(),
         }
     }

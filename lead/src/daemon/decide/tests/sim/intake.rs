@@ -56,11 +56,14 @@ impl World {
                 self.promise(kept);
                 let inbox = Position { offset: u64::from(self.rng.below(9)), tail: 0 };
                 let unread = u64::from(self.rng.below(3));
+                let transcript = self.disk.transcripts.get(&life.name);
+                let by_signal = transcript.is_some_and(|it| it.left_by_signal == Some(life.incarnation));
                 let ended = Ended {
                     code: None,
                     signal: None,
                     inbox,
                     unread,
+                    by_signal,
                     emptied: Some(Emptied::Lock),
                     left_behind: None,
                 };

@@ -33,6 +33,8 @@ pub(in super::super) struct Transcript {
     pub(super) conversation: u32,
     /// The plan without a result.
     pub(in super::super) plan: Option<PlanCall>,
+    /// The life that wrote last that SIGTERM ends it.
+    pub(super) left_by_signal: Option<u32>,
 }
 
 /// A call of `plan_approval`.
@@ -78,6 +80,7 @@ pub(in super::super) enum Up {
 }
 
 /// Ids that follow from the seed, and collide.
+#[derive(Debug)]
 pub(super) struct SimIds {
     messages: u128,
     requests: Rng,

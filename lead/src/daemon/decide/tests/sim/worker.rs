@@ -293,6 +293,9 @@ impl World {
         let stays = self.rng.one_in(2);
         if !stays {
             self.plan_ends(worker);
+            if let Some(transcript) = self.disk.transcripts.get_mut(&worker.life.name) {
+                transcript.left_by_signal = Some(worker.life.incarnation);
+            }
         }
         stays
     }

@@ -216,6 +216,7 @@ fn a_stop_with_nobody_left_is_recorded_and_asks_nobody() {
 }
 
 /// Gives the first request id twice, and then others.
+#[derive(Debug)]
 struct Doubled(u32);
 
 impl Ids for Doubled {

@@ -1,0 +1,123 @@
+//! Handing over: the daemon becomes another program (`teamd start --replace`), and nobody is stopped.
+//!
+//! It is the same process before and after (`execve(2)`): the workers stay its children, the lock of the team directory is
+//! held throughout, and a service manager sees nothing. What the new program must know stands in the files, as after
+//! a crash; the connections close, and workers and commands come again. This module decides when, and does it.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use teamd_shared::control::{Done, Refusal, RefusalCode, Successor};
+use teamd_shared::member::{Member, Phase};
+
+use super::dispatcher::{Dispatcher, End};
+use super::event::{Client, Life};
+use super::lock::TeamLock;
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// How long a life that begins just now may take to come so far that it outlives the daemon.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The prefix of the variables that are the daemon's own.
+const OURS: &str = "TEAM_";
+
+/// Somebody who wants another program to be the daemon.
+#[derive(Debug)]
+pub(super) struct HandOver {
+    client: Client,
+    successor: Box<Successor>,
+    /// When it is refused, if it could not be done.
+    pub(super) by: Instant,
+}
+
+impl Dispatcher {
+    /// Begins to hand over: from now on no life is begun that nobody needs.
+    pub(super) fn begin_to_hand_over(&mut self, client: Client, successor: Box<Successor>) {
+        if self.hand_over.is_some() {
+            self.connections.reply(client, Err(handing_over()));
+            return;
+        }
+        self.hand_over = Some(HandOver { client, successor, by: Instant::now() + PATIENCE });
+    }
+
+    /// Hands over as soon as nobody would be hurt by it: everything that was decided is done and told, and each life is
+    /// welcomed, and so outlives the daemon.
+    pub(super) fn hand_over_if_ready(&mut self) {
+        let Some(wanted) = &self.hand_over else { return };
+        if self.exit.is_some() || self.owes_answers() || self.is_unsettled() {
+            return;
+        }
+        let why = if !self.connections.waits(wanted.client) {
+            Some("nobody waits for it any more".to_owned())
+        } else if self.team.stopping {
+            Some("the daemon is stopping".to_owned())
+        } else {
+            self.unfinished().filter(|_| wanted.by <= Instant::now())
+        };
+        if why.is_none() && self.unfinished().is_some() {
+            return;
+        }
+        let Some(HandOver { client, successor, .. }) = self.hand_over.take() else { return };
+        if let Some(why) = why {
+            tracing::warn!("does not hand over: {why}");
+            let refusal =
+                Refusal::new(RefusalCode::Conflict, format!("the daemon does not hand over: {why}"));
+            self.connections.reply(client, Err(refusal.hint("try again in a moment")));
+            return;
+        }
+        // What the workers last said is found there until they say it again.
+        self.write_roster();
+        self.connections.reply(client, Ok(Done::HandingOver));
+        self.exit = Some(End::HandedOver(successor));
+    }
+
+    /// Says what would be lost.
+    fn unfinished(&self) -> Option<String> {
+        if self.retry_at.is_some() || !self.backlog.is_empty() {
+            return Some("something could not be written, and is tried again".to_owned());
+        }
+        let begins = |member: &&Member| {
+            let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+            member.phase == Phase::Spawning || self.connections.is_being_born(&life)
+        };
+        let alive = self.team.members.values().map(|state| &state.record);
+        let beginning = alive.filter(|member| !member.phase.is_ended()).find(begins)?;
+        Some(format!("{} begins just now", beginning.name))
+    }
+}
+
+/// Refuses what must wait for the next program.
+pub(super) fn handing_over() -> Refusal {
+    let message = "the daemon hands over to another program just now";
+    Refusal::new(RefusalCode::Conflict, message).hint("try again in a moment")
+}
+
+/// Becomes the other program, with the lock as its standard input; returns only if that fails.
+pub(super) fn become_successor(successor: &Successor, lock: TeamLock) -> CommandError {
+    let failed = |what: &str, error: std::io::Error| {
+        CommandError::new(ExitCode::Failed, format!("{what}: {error}; its workers go on"))
+            .hint("`teamd start` takes the workers over again")
+    };
+    if let Err(errno) = rustix::stdio::dup2_stdin(lock.into_file()) {
+        return failed("cannot hand the lock over", errno.into());
+    }
+    tracing::info!("hands over to {}; the workers go on", successor.program);
+    let mut command = Command::new(&successor.program);
+    command.args(&successor.arguments);
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(OURS.as_bytes()))
+    {
+        command.env_remove(name);
+    }
+    command.envs(successor.variables.iter().map(|(name, value)| (name, value)));
+    failed(&format!("cannot become {}", successor.program), command.exec())
+}
+
+/// Returns the variables that are the daemon's own, as this process has them.
+pub(super) fn own_variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| name.starts_with(OURS))
+}

@@ -1,0 +1,69 @@
+//! `teamd start --replace`: has the daemon that runs become this program.
+//!
+//! Whatever can be found out before is: a daemon that goes away for one that cannot begin helps nobody.
+
+use std::time::Duration;
+
+use teamd_shared::control::{Command, Done, Successor};
+use teamd_shared::team_dir::TeamDir;
+
+use super::confinement::Confinement;
+use super::hand_over::own_variables;
+use super::journal::Journal;
+use super::start::{StartOptions, serve_arguments};
+use crate::client::{CallError, Client, unexpected};
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+use crate::worker;
+
+/// How long the daemon may take to answer: longer than it waits itself for what begins just now.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Has the daemon that runs hand over; returns when it begins to.
+///
+/// # Errors
+/// [`CommandError`] if this program could not take over, or the daemon does not hand over: then it goes on.
+pub(super) async fn replace(
+    dir: &TeamDir,
+    options: &StartOptions,
+    confinement: &Confinement,
+) -> Result<(), CommandError> {
+    Journal::check(dir)?;
+    let successor = successor(dir, options, confinement)?;
+    let mut client = Client::connect(dir).await?;
+    let asking = client.call_and_wait(Command::HandOver(Box::new(successor)));
+    match tokio::time::timeout(PATIENCE, asking).await {
+        Ok(Ok(Done::HandingOver)) => Ok(()),
+        Ok(Ok(other)) => Err(unexpected(&other)),
+        Ok(Err(CallError::Lost(_))) => {
+            Err(CommandError::new(ExitCode::Failed, "the daemon that runs does not know how to hand over")
+                .hint("kill it with `kill -9 PID` (`teamd status` shows the pid), then `teamd start`: its workers go on meanwhile"))
+        }
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(CommandError::new(ExitCode::TimedOut, "the daemon runs, but does not answer")
+            .hint("kill it with `kill -9 PID`, then `teamd start`: its workers go on meanwhile")),
+    }
+}
+
+fn successor(
+    dir: &TeamDir,
+    options: &StartOptions,
+    confinement: &Confinement,
+) -> Result<Successor, CommandError> {
+    let failed = |message: String| {
+        CommandError::new(ExitCode::Failed, message).hint("nothing was changed: the daemon that runs goes on")
+    };
+    let worker = worker::program().map_err(|e| failed(format!("cannot find the worker's program: {e}")))?;
+    if !worker.exists() {
+        return Err(failed(format!("the worker's program is not at {}", worker.display())));
+    }
+    let program = std::env::current_exe().map_err(|e| failed(format!("cannot find its own program: {e}")))?;
+    let program = program.into_os_string().into_string();
+    let program =
+        program.map_err(|path| failed(format!("the path of this program, {path:?}, is not UTF-8")))?;
+    let settings = options.settings.variables();
+    let settings = settings.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let mut arguments = serve_arguments(dir, confinement);
+    arguments.push("--handed-over".to_owned());
+    Ok(Successor { program, arguments, variables: own_variables().chain(settings).collect() })
+}

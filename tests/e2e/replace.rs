@@ -1,0 +1,158 @@
+//! The daemon becomes another program, and nobody is stopped.
+
+use std::path::PathBuf;
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::support::process::descriptors;
+use crate::support::{Team, is_alive, poll_until, signal};
+
+/// The programs, installed a second time: those of a newer version, say.
+fn installed(team: &Team, folder: &str) -> PathBuf {
+    let folder = team.root().join(folder);
+    std::fs::create_dir(&folder).unwrap();
+    for program in [env!("CARGO_BIN_EXE_teamd"), env!("CARGO_BIN_EXE_team-worker")] {
+        let to = folder.join(PathBuf::from(program).file_name().unwrap());
+        std::fs::hard_link(program, &to).or_else(|_| std::fs::copy(program, &to).map(drop)).unwrap();
+    }
+    folder.join("teamd")
+}
+
+fn program_of(pid: i32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// Failure 22 (CC#73670, CC#79569).
+#[test]
+fn a_newer_daemon_takes_the_place_of_the_running_one_and_nobody_is_stopped() {
+    let team = Team::started();
+    team.spawn("alice", "/bash echo ran >> ran; until [ -e go ]; do sleep 0.02; done");
+    team.spawn("bob", "");
+    team.teamctl(["spawn", "carol", "--plan", "--prompt", "/plan_approval drop the cache"]).ok();
+    team.wait_for("carol", "awaiting_approval");
+    team.until("the call to run", || team.made("ran"));
+    let waits = team.start_teamctl(["wait", "alice", "--for", "idle"]);
+    let (daemon, pids) = (team.daemon_pid(), ["alice", "bob", "carol"].map(|name| team.pid(name)));
+    let newer = installed(&team, "newer");
+    let replaced = team.run_program(newer.to_str().unwrap(), ["--json", "start", "--replace"]).ok().json();
+    assert_eq!(replaced["replaced"], true, "{replaced}");
+    assert_eq!(replaced["adopted"], json!(["alice", "bob", "carol"]));
+    assert_eq!((&replaced["ended"], replaced["pending"].as_array().unwrap().len()), (&json!([]), 1));
+    assert_eq!(replaced["pid"], daemon, "a service manager sees no other process");
+    assert_eq!(program_of(daemon), Some(newer.canonicalize().unwrap()));
+    assert_eq!(["alice", "bob", "carol"].map(|name| team.pid(name)), pids);
+    assert_eq!(
+        ["alice", "bob", "carol"].map(|name| team.status(name)),
+        ["working", "idle", "awaiting_approval"]
+    );
+    drop(std::fs::File::create(team.root().join("go")).unwrap());
+    waits.finish().ok();
+    assert_eq!(std::fs::read_to_string(team.root().join("ran")).unwrap(), "ran\n", "the call ran once");
+    team.teamctl(["approve", &team.last_request("plan_approval")]).ok();
+    team.wait_for("carol", "idle");
+    team.teamctl(["spawn", "dora"]).ok();
+    team.teamctl(["shutdown", "--all"]).ok();
+    team.teamd(["stop"]).ok();
+    team.until_nobody_is_left();
+}
+
+#[test]
+fn the_workers_stay_children_of_the_daemon_that_was_replaced() {
+    let team = Team::started();
+    team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
+    team.spawn("bob", "");
+    team.teamd(["start", "--replace"]).ok();
+    signal(team.pid("alice"), Signal::SIGKILL);
+    team.wait_for("alice", "crashed");
+    assert_eq!(team.member("alice")["exit"]["signal"], 9, "seen by the parent alone");
+    // Bob gives its environment to the daemon when it comes again, and is started with it. That it has come shows
+    // where it acts on a word.
+    team.teamctl(["request-plan", "bob"]).ok();
+    team.kill_and_wait_for_the_next_life("bob");
+}
+
+#[test]
+fn a_daemon_is_replaced_again_and_again_and_leaves_nothing_behind() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let (daemon, alice) = (team.daemon_pid(), team.pid("alice"));
+    let mut open = Vec::new();
+    for _ in 0..6 {
+        team.teamd(["start", "--replace"]).ok();
+        team.teamctl(["send", "alice", "hello"]).ok();
+        team.wait_for("alice", "idle");
+        open.extend(descriptors(daemon));
+    }
+    assert_eq!((team.daemon_pid(), team.pid("alice")), (daemon, alice));
+    assert!(open.iter().all(|&open_then| open_then <= open[0] + 2), "{open:?}");
+}
+
+#[test]
+fn nobody_is_lost_who_begins_while_the_daemon_is_replaced() {
+    let team = Team::started();
+    let names: Vec<String> = (0..12).map(|n| format!("t{n}")).collect();
+    std::thread::scope(|scope| {
+        let replacing = scope.spawn(|| (0..6).for_each(|_| drop(team.teamd(["start", "--replace"]).ok())));
+        for name in &names {
+            // Whoever is told to try again does.
+            let spawned = poll_until(&mut || {
+                let run = team.teamctl(["spawn", name]);
+                run.code == Some(0) || team.member(name)["status"] == "idle"
+            });
+            assert!(spawned);
+        }
+        replacing.join().unwrap();
+    });
+    for name in &names {
+        team.wait_for(name, "idle");
+        assert_eq!(team.incarnation(name), 1, "{name} has ended in between");
+    }
+    team.teamd(["stop"]).ok();
+    team.until_nobody_is_left();
+}
+
+#[test]
+fn a_daemon_does_not_hand_over_to_a_program_that_could_not_begin() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let daemon = team.daemon_pid();
+    // There is no worker beside it.
+    let newer = installed(&team, "newer");
+    std::fs::remove_file(newer.with_file_name("team-worker")).unwrap();
+    let run = team
+        .run_program(newer.to_str().unwrap(), ["start", "--replace", "--allow-weak-sandbox"])
+        .run_failed();
+    assert!(run.stderr.contains("hint: "), "{run:?}");
+    let journal = team.file("journal.jsonl");
+    team.put("journal.jsonl", &format!("{{\"seq\": 7\n{journal}"));
+    let run = team.teamd(["start", "--replace"]).exits(1);
+    assert!(run.stderr.contains("line 1 of journal.jsonl"), "{run:?}");
+    assert!(is_alive(daemon));
+    team.teamctl(["shutdown", "alice"]).ok();
+}
+
+#[test]
+fn a_start_with_replace_where_no_daemon_runs_is_a_start() {
+    let team = Team::new();
+    let run = team.teamd(["start", "--replace"]).ok();
+    assert!(run.stdout.starts_with("teamd is running for "), "{run:?}");
+    assert_eq!(run.stdout.lines().count(), 1, "there was nothing to take over: {run:?}");
+    team.spawn("alice", "");
+    team.kill_daemon();
+    let run = team.teamd(["start"]).ok();
+    assert_eq!(run.stdout.lines().nth(1), Some("adopted alice"), "{run:?}");
+}
+
+#[test]
+fn a_daemon_that_stops_is_not_replaced() {
+    let team = Team::started();
+    team.spawn_rejecting("alice", "still writing");
+    let stopping = team.start_teamd(["stop"]);
+    team.until("the stop to be asked for", || team.status("alice") == "shutting_down");
+    let run = team.teamd(["start", "--replace"]);
+    // Either the stop was still going on, or alice had rejected it by then.
+    assert!(matches!(run.code, Some(0 | 7)), "{run:?}");
+    stopping.finish().run_failed();
+    team.wait_for("alice", "working");
+}

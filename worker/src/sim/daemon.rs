@@ -1,0 +1,278 @@
+//! The double of the daemon: it records what a worker names, gives its word, dies, forgets connections and comes back.
+//! What it has recorded it keeps.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use teamd_shared::control::{FromWorker, PlanVerdict, ShutdownWord, ToWorker, Welcome, Word, WorkerState};
+use teamd_shared::id::RequestId;
+use teamd_shared::inbox;
+use teamd_shared::member::{Gate, Limits, Sandbox};
+use teamd_shared::message::{Body, Message};
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::request::Status;
+use uuid::Uuid;
+
+use super::{Mutant, World};
+
+/// A plan, as it is recorded.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) request_id: RequestId,
+    pub(super) message_id: Option<Uuid>,
+    pub(super) text: String,
+    pub(super) status: Status,
+}
+
+/// A shutdown, as it is recorded.
+#[derive(Debug, Clone)]
+pub(super) struct Shutdown {
+    pub(super) word: ShutdownWord,
+    pub(super) life: u32,
+    pub(super) status: Status,
+}
+
+/// What is recorded, and what is on its way.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    pub(super) alive: bool,
+    pub(super) seq: u64,
+    pub(super) gate: Gate,
+    /// Since which word the gate is closed.
+    pub(super) closed_at: u64,
+    pub(super) plans: Vec<Plan>,
+    /// Ids that belong to others.
+    taken: BTreeSet<RequestId>,
+    pub(super) shutdowns: Vec<Shutdown>,
+    /// The life that has ended by its own doing, until it is resumed.
+    pub(super) ended: bool,
+    pub(super) up: VecDeque<FromWorker>,
+    pub(super) down: VecDeque<ToWorker>,
+    /// The last word that was said.
+    pub(super) last: Option<Word>,
+}
+
+impl Daemon {
+    pub(super) fn new() -> Self {
+        Self {
+            alive: true,
+            seq: 1,
+            gate: Gate::Open,
+            closed_at: 0,
+            plans: Vec::new(),
+            taken: BTreeSet::new(),
+            shutdowns: Vec::new(),
+            ended: false,
+            up: VecDeque::new(),
+            down: VecDeque::new(),
+            last: None,
+        }
+    }
+
+    pub(super) fn pending_plan(&self) -> Option<&Plan> {
+        self.plans.iter().rev().find(|plan| plan.status == Status::Pending)
+    }
+
+    pub(super) fn pending_shutdown(&self) -> Option<&Shutdown> {
+        self.shutdowns.last().filter(|shutdown| shutdown.status == Status::Pending)
+    }
+
+    /// Tells whether a life may leave.
+    pub(super) fn lets_go(&self, life: u32) -> bool {
+        self.shutdowns.iter().any(|it| it.life == life && it.status == Status::Approved)
+    }
+
+    pub(super) fn word(&self, life: u32) -> Word {
+        let shutdown = self.pending_shutdown().map(|shutdown| shutdown.word.clone());
+        let judged = self.plans.iter().rev().find(|plan| plan.status != Status::Pending);
+        let verdict = judged.map(|plan| PlanVerdict {
+            request_id: plan.request_id.clone(),
+            status: plan.status,
+            feedback: String::new(),
+        });
+        let plan = self.pending_plan().map(|plan| plan.request_id.clone());
+        Word { seq: self.seq, gate: self.gate, shutdown, let_go: self.lets_go(life), plan, verdict }
+    }
+
+    fn closes(&mut self) {
+        self.gate = Gate::Closed;
+        self.closed_at = self.seq;
+    }
+
+    /// What an end for good does to what is pending.
+    pub(super) fn expires_all(&mut self) {
+        self.seq += 1;
+        let plans = self.plans.iter_mut().filter(|plan| plan.status == Status::Pending);
+        plans.for_each(|plan| plan.status = Status::Expired);
+        let shutdowns = self.shutdowns.iter_mut().filter(|it| it.status == Status::Pending);
+        shutdowns.for_each(|shutdown| shutdown.status = Status::Expired);
+    }
+
+    /// A person judges the plan that waits.
+    pub(super) fn judges(&mut self, approve: bool) {
+        let Some(plan) = self.plans.iter_mut().rev().find(|plan| plan.status == Status::Pending) else {
+            return;
+        };
+        plan.status = if approve { Status::Approved } else { Status::Rejected };
+        self.seq += 1;
+        if approve {
+            self.gate = Gate::Open;
+        }
+    }
+
+    /// A person wants a plan.
+    pub(super) fn wants_a_plan(&mut self) {
+        self.seq += 1;
+        self.closes();
+    }
+
+    pub(super) fn asks(&mut self, life: u32, decide_within: f64) {
+        self.seq += 1;
+        let request_id = RequestId::from_bits(0x5d00_0000 + u32::try_from(self.shutdowns.len()).unwrap());
+        let word = ShutdownWord { request_id, reason: "tidy up".to_owned(), decide_within };
+        self.shutdowns.push(Shutdown { word, life, status: Status::Pending });
+    }
+}
+
+impl World<'_> {
+    pub(super) fn welcome(&self) -> Welcome {
+        Welcome {
+            role: "coder".to_owned(),
+            model: "script".to_owned(),
+            workspace: "/".to_owned(),
+            instructions: None,
+            sandbox: Sandbox::default(),
+            limits: Limits::default(),
+            conversation: 1,
+            begins_at: Position::START,
+            prompt: Some("begin".to_owned()),
+            watch: false,
+            environment: Default::default(),
+            territory: Vec::new(),
+            word: self.daemon.word(self.life),
+        }
+    }
+
+    pub(super) fn says(&mut self, frame: ToWorker) {
+        if self.daemon.alive && self.worker.as_ref().is_some_and(|it| it.link.is_connected()) {
+            self.daemon.down.push_back(frame);
+        }
+    }
+
+    pub(super) fn says_its_word(&mut self) {
+        let word = self.daemon.word(self.life);
+        self.daemon.last = Some(word.clone());
+        self.says(ToWorker::Word(word));
+    }
+
+    /// Says something that is not new: the last word again.
+    pub(super) fn repeats_itself(&mut self) {
+        let Some(mut word) = self.daemon.last.clone() else { return };
+        if self.mutant == Some(Mutant::OldWordsCount) {
+            word.seq = self.daemon.seq.max(word.seq) + 1;
+        }
+        self.note(|| format!("the daemon repeats word {}", word.seq));
+        self.says(ToWorker::Word(word));
+    }
+
+    /// The connection of the worker is there again.
+    pub(super) fn is_greeted(&mut self, state: &WorkerState) {
+        self.note(|| format!("the worker connects: {:?}, plan {:?}", state.activity, state.plan));
+        (self.daemon.up, self.daemon.down) = (VecDeque::new(), VecDeque::new());
+        if self.mutant != Some(Mutant::StatesAreNotHeard) {
+            self.hears_its_state(state);
+        }
+        if self.mutant != Some(Mutant::NoWordOnReconnect) {
+            self.says_its_word();
+        }
+    }
+
+    fn hears_its_state(&mut self, state: &WorkerState) {
+        if self.daemon.pending_plan().is_some_and(|plan| Some(&plan.request_id) != state.plan.as_ref()) {
+            let plans = self.daemon.plans.iter_mut().filter(|plan| plan.status == Status::Pending);
+            plans.for_each(|plan| plan.status = Status::Expired);
+            self.daemon.seq += 1;
+            self.note(|| "  its plan expires: it does not wait for it".to_owned());
+            self.says_its_word();
+        }
+    }
+
+    /// The daemon takes in one thing.
+    pub(super) fn daemon_hears(&mut self) {
+        if !self.daemon.alive {
+            return;
+        }
+        let Some(frame) = self.daemon.up.pop_front() else { return };
+        self.note(|| format!("the daemon hears {frame:?}"));
+        match frame {
+            FromWorker::State(_) if self.mutant == Some(Mutant::StatesAreNotHeard) => {}
+            FromWorker::State(state) => self.hears_its_state(&state),
+            FromWorker::Named { request_id, offset, len } => self.is_named(request_id, offset, len),
+            FromWorker::Leaving | FromWorker::Asks(_) => {}
+        }
+    }
+
+    fn is_named(&mut self, request_id: RequestId, offset: u64, len: u64) {
+        let unlucky = !self.calm && self.rng.one_in(40);
+        let line = inbox::read_line_at(&self.place.dir, &Name::lead(), offset, len);
+        let line = line.ok().filter(|_| !unlucky).and_then(|line| Message::parse(&line).ok());
+        let refused = |why: &str, taken| ToWorker::Refused {
+            request_id: request_id.clone(),
+            why: why.to_owned(),
+            taken,
+        };
+        let answer = match line.map(|line| (line.id, line.body)) {
+            None => refused("it cannot be read", false),
+            Some((_, Body::ShutdownResponse { approve, .. })) => self.is_answered(&request_id, approve),
+            Some((id, Body::PlanApprovalRequest { plan, .. })) => self.is_submitted(&request_id, id, plan),
+            Some(_) => refused("it is nothing", false),
+        };
+        self.note(|| format!("  {answer:?}"));
+        let closes = matches!(answer, ToWorker::Recorded { .. });
+        self.says(answer);
+        if closes {
+            self.says_its_word();
+        }
+        if self.rng.one_in(8) {
+            self.repeats_itself();
+        }
+    }
+
+    fn is_answered(&mut self, request_id: &RequestId, approve: bool) -> ToWorker {
+        let life = self.life;
+        let known = self.daemon.shutdowns.iter_mut().find(|it| it.word.request_id == *request_id);
+        let Some(shutdown) = known.filter(|it| it.life == life) else {
+            let why = "no shutdown of this life".to_owned();
+            return ToWorker::Refused { request_id: request_id.clone(), why, taken: false };
+        };
+        if self.mutant == Some(Mutant::RepliesUnrecorded) && approve {
+            return ToWorker::Recorded { request_id: request_id.clone(), status: Status::Approved };
+        }
+        if shutdown.status == Status::Pending {
+            shutdown.status = if approve { Status::Approved } else { Status::Rejected };
+            self.daemon.seq += 1;
+        }
+        ToWorker::Recorded { request_id: request_id.clone(), status: shutdown.status }
+    }
+
+    fn is_submitted(&mut self, request_id: &RequestId, message_id: Option<Uuid>, text: String) -> ToWorker {
+        let taken =
+            ToWorker::Refused { request_id: request_id.clone(), why: "taken".to_owned(), taken: true };
+        if let Some(known) = self.daemon.plans.iter().find(|plan| plan.request_id == *request_id) {
+            let same = known.message_id == message_id;
+            let status = known.status;
+            return if same { ToWorker::Recorded { request_id: request_id.clone(), status } } else { taken };
+        }
+        if self.daemon.taken.contains(request_id) || !self.calm && self.rng.one_in(12) {
+            self.daemon.taken.insert(request_id.clone());
+            return taken;
+        }
+        let pending = self.daemon.plans.iter_mut().filter(|plan| plan.status == Status::Pending);
+        pending.for_each(|plan| plan.status = Status::Expired);
+        self.daemon.seq += 1;
+        self.daemon.closes();
+        let (request_id, status) = (request_id.clone(), Status::Pending);
+        self.daemon.plans.push(Plan { request_id: request_id.clone(), message_id, text, status });
+        ToWorker::Recorded { request_id, status }
+    }
+}

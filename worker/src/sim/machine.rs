@@ -1,0 +1,249 @@
+//! The machine of the simulated worker: what its calls do, and what its model says. It outlives the worker, but what runs
+//! does not.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::member::Gate;
+use teamd_shared::transcript::{Block, Event, Usage};
+use tokio::time::{Instant, sleep_until};
+use uuid::Uuid;
+
+use super::{Mutant, Rng, disk};
+use crate::model::{Answer, ModelError};
+use crate::tools::{Call, Outcome, Runs, Tools};
+
+pub(super) type Shared = Rc<RefCell<Machine>>;
+
+/// What there is beside the worker.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) seed: u64,
+    pub(super) mutant: Option<Mutant>,
+    pub(super) calm: bool,
+    pub(super) transcript: PathBuf,
+    /// How often each call has run.
+    pub(super) runs: BTreeMap<String, u32>,
+    /// The call that runs, and whether an open gate let it through.
+    pub(super) foreground: Option<(String, bool)>,
+    /// What runs in the background, and whether an open gate let it through.
+    pub(super) background: Vec<(String, bool)>,
+    /// Why nothing may be changed now, if that is so.
+    pub(super) closed: Option<&'static str>,
+    pub(super) broken: Option<String>,
+    ids: u32,
+}
+
+impl Machine {
+    pub(super) fn new(seed: u64, mutant: Option<Mutant>, transcript: PathBuf) -> Self {
+        Self {
+            seed,
+            mutant,
+            calm: false,
+            transcript,
+            runs: BTreeMap::new(),
+            foreground: None,
+            background: Vec::new(),
+            closed: None,
+            broken: None,
+            ids: 0,
+        }
+    }
+
+    /// What runs ends with the worker.
+    pub(super) fn ends(&mut self) {
+        self.foreground = None;
+        self.background.clear();
+    }
+
+    pub(super) fn promise(&mut self, kept: bool, why: impl FnOnce() -> String) {
+        if !kept && self.broken.is_none() {
+            self.broken = Some(why());
+        }
+    }
+
+    /// Nothing runs that changes anything, if nothing may.
+    pub(super) fn looks_at_the_gate(&mut self) {
+        let Some(why) = self.closed else { return };
+        let runs = self.foreground.iter().chain(&self.background).find(|(_, changes)| *changes).cloned();
+        self.promise(runs.is_none(), || format!("{} runs although {why}", runs.unwrap_or_default().0));
+    }
+
+    /// A call runs: its answer stands in the transcript, and the results of the calls before it.
+    pub(super) fn begins(&mut self, what: &str, changes: bool) {
+        *self.runs.entry(what.to_owned()).or_default() += 1;
+        let times = self.runs[what];
+        self.promise(times == 1, || format!("{what} runs {times} times"));
+        let closed = self.closed.filter(|_| changes);
+        self.promise(closed.is_none(), || format!("{what} begins although {}", closed.unwrap_or_default()));
+        let transcript = String::from_utf8_lossy(&std::fs::read(&self.transcript).unwrap()).into_owned();
+        let whole = transcript.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        self.promise(whole.contains(&format!("\"{what}\"")), || format!("{what} runs before it is recorded"));
+        let (answer, number) = what.rsplit_once('-').unwrap();
+        for earlier in 0..number.parse().unwrap() {
+            let id = format!("\"tool_use_id\":\"{answer}-{earlier}\"");
+            self.promise(whole.contains(&id), || {
+                format!("{what} runs before {answer}-{earlier} has a result")
+            });
+        }
+    }
+}
+
+/// New ids: each once, in all lives of a schedule.
+#[derive(Debug)]
+pub(super) struct SimIds(pub(super) Shared);
+
+impl Ids for SimIds {
+    fn message(&mut self) -> Uuid {
+        let mut machine = self.0.borrow_mut();
+        machine.ids += 1;
+        Uuid::from_u128(u128::from(machine.ids) << 64 | u128::from(machine.ids))
+    }
+
+    fn request(&mut self) -> RequestId {
+        let mut machine = self.0.borrow_mut();
+        machine.ids += 1;
+        RequestId::from_bits(machine.ids)
+    }
+}
+
+/// The tools.
+#[derive(Debug)]
+pub(super) struct Toolbox(pub(super) Shared);
+
+/// A call that runs.
+#[derive(Debug)]
+pub(super) struct Run {
+    machine: Shared,
+    until: Instant,
+    outcome: Outcome,
+}
+
+impl Tools for Toolbox {
+    type Running = Run;
+
+    fn start(&mut self, call: Call, gate: Gate) -> Run {
+        disk::acts();
+        let (what, seconds, background) = match call {
+            Call::Bash { command, timeout, background } => (command, timeout, background),
+            Call::WriteFile { path, .. } => (path, None, false),
+            other => panic!("{other:?} is no call of this model"),
+        };
+        let mut machine = self.0.borrow_mut();
+        let changes = gate == Gate::Open;
+        machine.begins(&what, changes);
+        if background {
+            machine.background.push((what.clone(), changes));
+        } else {
+            machine.foreground = Some((what.clone(), changes));
+        }
+        drop(machine);
+        disk::acts();
+        let until = Instant::now() + Duration::from_secs_f64(seconds.filter(|_| !background).unwrap_or(0.0));
+        Run { machine: Rc::clone(&self.0), until, outcome: Outcome::ok(format!("ran {what}")) }
+    }
+
+    fn has_background(&self) -> bool {
+        let machine = self.0.borrow();
+        machine.mutant != Some(Mutant::BackgroundStays) && !machine.background.is_empty()
+    }
+
+    async fn end_background(&mut self) {
+        // It takes a moment.
+        tokio::task::yield_now().await;
+        self.0.borrow_mut().background.clear();
+    }
+
+    fn reap_strays(&mut self) {}
+}
+
+impl Runs for Run {
+    async fn finish(&mut self) -> Outcome {
+        sleep_until(self.until).await;
+        self.machine.borrow_mut().foreground = None;
+        self.outcome.clone()
+    }
+
+    async fn cancel(self, why: &str) -> Outcome {
+        tokio::task::yield_now().await;
+        self.machine.borrow_mut().foreground = None;
+        Outcome::error(format!("[{why}]"))
+    }
+}
+
+/// The model: what it says follows from the seed and the number of its answers.
+#[derive(Debug)]
+pub(crate) struct Played {
+    machine: Shared,
+    answers: u64,
+    asked: Option<RequestId>,
+}
+
+impl Played {
+    pub(super) fn new(machine: &Shared) -> Self {
+        Self { machine: Rc::clone(machine), answers: 0, asked: None }
+    }
+
+    pub(crate) fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Answer { content, .. } => {
+                self.answers += 1;
+                let responds = |block: &Block| matches!(block, Block::ToolUse { name, .. } if name == "shutdown_response");
+                if content.iter().any(responds) {
+                    self.asked = None;
+                }
+            }
+            Event::Asked { request_id, .. } => self.asked = Some(request_id.clone()),
+            Event::Life { .. } | Event::Idle { .. } => self.asked = None,
+            _ => {}
+        }
+    }
+
+    pub(crate) async fn answer(&mut self) -> Result<Answer, ModelError> {
+        let (seed, calm) = (self.machine.borrow().seed, self.machine.borrow().calm);
+        let mut rng = Rng(seed ^ self.answers.wrapping_mul(0x2545_f491_4f6c_dd1d));
+        let seconds = rng.pick(&[0, 0, 1, 50]);
+        if !calm && seconds > 0 {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+        }
+        if !calm && rng.one_in(30) {
+            return Err(ModelError::Failed("it has no answer".to_owned()));
+        }
+        let mut content = vec![Block::Text { text: format!("answer {}", self.answers) }];
+        let calls = if calm { 0 } else { rng.pick(&[0, 1, 1, 2, 3]) };
+        for number in 0..calls {
+            content.push(self.call(&mut rng, number));
+        }
+        if let Some(request_id) = self.asked.clone().filter(|_| calm || rng.one_in(2)) {
+            let approve = calm || rng.one_in(2);
+            let reason = format!("call-{}-{calls}", self.answers);
+            let input = json!({ "request_id": request_id, "approve": approve, "reason": reason });
+            content.push(tool_use(self.answers, calls, "shutdown_response", input));
+        }
+        Ok(Answer { content, usage: Usage::default(), cut: None, length: None })
+    }
+
+    fn call(&self, rng: &mut Rng, number: u32) -> Block {
+        let id = format!("call-{}-{number}", self.answers);
+        let (name, input) = match rng.below(12) {
+            0..=2 => ("bash", json!({ "command": id, "timeout": rng.pick(&[0.5, 2.0, 60.0]) })),
+            3 => ("bash", json!({ "command": id, "run_in_background": true })),
+            4 | 5 => ("write_file", json!({ "path": id, "content": "x" })),
+            6 | 7 => ("send_message", json!({ "to": rng.pick(&["lead", "user", "bob"]), "content": id })),
+            8 => ("read_inbox", json!({})),
+            9 => ("no_such_tool", json!({})),
+            _ => ("plan_approval", json!({ "plan": id })),
+        };
+        tool_use(self.answers, number, name, input)
+    }
+}
+
+fn tool_use(answer: u64, number: u32, name: &str, input: Value) -> Block {
+    let id = format!("call-{answer}-{number}");
+    Block::ToolUse { id, name: name.to_owned(), input, message_id: None, request_id: None }
+}

@@ -1,0 +1,229 @@
+//! What must hold of the files, once everything has come to rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use teamd_shared::member::Doing;
+use teamd_shared::request::Status;
+use teamd_shared::transcript::{Block, Entry, Event};
+
+use super::disk;
+use super::world::World;
+
+/// More than every deadline and tick, in steps of eleven seconds.
+const ROUNDS: usize = 14;
+
+fn check(kept: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    if kept { Ok(()) } else { Err(why()) }
+}
+
+/// What a result says of its call.
+#[derive(Debug, Clone, PartialEq)]
+struct Told {
+    content: String,
+    is_error: bool,
+}
+
+impl World<'_> {
+    /// Lets everything come to rest, and looks whether it did, and how.
+    pub(super) fn settle(&mut self) {
+        if self.is_broken() {
+            return;
+        }
+        self.note(|| "now all is calm".to_owned());
+        self.calm = true;
+        self.machine.borrow_mut().calm = true;
+        self.daemon.alive = true;
+        disk::with(|disk| (disk.calm, disk.fuse) = (true, None));
+        for _ in 0..ROUNDS {
+            self.starts();
+            self.reconnects();
+            for _ in 0..12 {
+                while !self.daemon.down.is_empty() && self.worker.is_some() {
+                    self.delivers();
+                    self.goes_on();
+                }
+                while !self.daemon.up.is_empty() {
+                    self.daemon_hears();
+                }
+                self.goes_on();
+                self.looks_at_the_gate();
+            }
+            self.judges(true);
+            self.time_passes(11.0);
+            self.goes_on();
+            if self.is_broken() {
+                return;
+            }
+        }
+        let kept = self.is_at_rest().and_then(|()| self.transcript_is_true());
+        self.promise(kept);
+    }
+
+    fn is_at_rest(&self) -> Result<(), String> {
+        let Some(worker) = &self.worker else { return Err("there is no worker".to_owned()) };
+        let said = &worker.said;
+        check(said.doing == Doing::Idle && said.plan.is_none(), || {
+            format!("it does not come to rest: {:?}, {:?}, plan {:?}", said.doing, said.activity, said.plan)
+        })?;
+        check(said.acted_on == self.daemon.seq, || "it has not acted on the last word".to_owned())?;
+        check(self.daemon.pending_plan().is_none(), || "a plan waits for ever".to_owned())?;
+        check(self.daemon.pending_shutdown().is_none(), || "a shutdown is not answered".to_owned())
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>, String> {
+        let bytes = std::fs::read(self.place.transcript()).map_err(|error| error.to_string())?;
+        let lines = bytes.split_inclusive(|&byte| byte == b'\n');
+        let read = |line: &[u8]| {
+            serde_json::from_slice(line)
+                .map_err(|error| format!("no entry ({error}): {}", String::from_utf8_lossy(line)))
+        };
+        lines.map(read).collect()
+    }
+
+    fn transcript_is_true(&self) -> Result<(), String> {
+        let entries = self.entries()?;
+        self.mail_was_taken_in_once(&entries)?;
+        self.calls_have_one_result(&entries)?;
+        self.notices_were_sent(&entries)?;
+        for entry in &entries {
+            if let Event::Left { reason } = &entry.event {
+                check(reason != "the shutdown is approved" || !self.daemon.shutdowns.is_empty(), || {
+                    "it left as approved, and nothing was".to_owned()
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Each acknowledged message once, each sender's in order.
+    fn mail_was_taken_in_once(&self, entries: &[Entry]) -> Result<(), String> {
+        let mut taken: Vec<&Value> = Vec::new();
+        for entry in entries {
+            if let Event::Messages { messages } = &entry.event {
+                taken.extend(messages);
+            }
+        }
+        let content = |value: &&Value| value["content"].as_str().unwrap_or_default().to_owned();
+        let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
+        for (number, sent) in self.sent.iter().enumerate() {
+            numbers.insert(sent.content.clone(), number);
+            let times = taken.iter().filter(|value| content(value) == sent.content).count();
+            check(times <= 1, || format!("{} is taken in {times} times", sent.content))?;
+            check(times == 1 || !sent.must, || format!("{} is lost", sent.content))?;
+        }
+        for from in ["user", "lead", "carol", "dave"] {
+            let of_sender = taken.iter().filter(|value| value["from"] == from);
+            let order: Vec<usize> =
+                of_sender.filter_map(|value| numbers.get(&content(value)).copied()).collect();
+            check(order.is_sorted(), || format!("the messages of {from} are out of order: {order:?}"))?;
+        }
+        Ok(())
+    }
+
+    fn calls_have_one_result(&self, entries: &[Entry]) -> Result<(), String> {
+        let mut results: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
+        for entry in entries {
+            if let Event::Result { tool_use_id, content, is_error } = &entry.event {
+                let told = Told { content: content.clone(), is_error: *is_error };
+                results.entry(tool_use_id).or_default().push(told);
+            }
+        }
+        // What a life left without a result as it ended by its own doing is given up.
+        let mut abandoned = BTreeSet::new();
+        let mut open: Vec<&str> = Vec::new();
+        for entry in entries {
+            match &entry.event {
+                Event::Answer { content, .. } => open.extend(content.iter().filter_map(call_of)),
+                Event::Result { tool_use_id, .. } => open.retain(|id| id != tool_use_id),
+                Event::Left { .. } => abandoned.extend(open.drain(..)),
+                _ => {}
+            }
+        }
+        check(abandoned.is_empty(), || format!("it left, and {abandoned:?} have no result"))?;
+        check(open.is_empty(), || format!("{open:?} have no result"))?;
+        for entry in entries {
+            let Event::Answer { content, .. } = &entry.event else { continue };
+            for block in content {
+                let Block::ToolUse { id, name, .. } = block else { continue };
+                let told = results.get(id.as_str()).map(Vec::as_slice).unwrap_or_default();
+                let [told] = told else { return Err(format!("{id} has {} results", told.len())) };
+                self.result_is_true(id, name, told)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn result_is_true(&self, id: &str, name: &str, told: &Told) -> Result<(), String> {
+        let Told { content, is_error } = told;
+        let runs = self.machine.borrow().runs.get(id).copied().unwrap_or(0);
+        match name {
+            "bash" | "write_file" => {
+                let untouched = content.starts_with("not run") || content.starts_with("refused");
+                check(!untouched || runs == 0, || format!("{id} has run, and the model is told: {content}"))?;
+                let said = content.contains("may have run") || untouched;
+                check(said || runs == 1, || format!("{id} has not run, and the model is told: {content}"))
+            }
+            "send_message" => {
+                let owners = ["lead", "bob"];
+                let ids: BTreeSet<String> = owners.iter().flat_map(|owner| self.ids_of(owner, id)).collect();
+                check(ids.len() <= 1, || format!("{id} has sent {} messages", ids.len()))?;
+                check(*is_error || ids.len() == 1, || {
+                    format!("{id} has sent nothing, and is told: {content}")
+                })
+            }
+            "plan_approval" => {
+                let plans = self.daemon.plans.iter().filter(|plan| plan.text == id);
+                let judged: Vec<Status> = plans.map(|plan| plan.status).collect();
+                let approved = judged.iter().filter(|&&status| status == Status::Approved).count();
+                let rejected = judged.iter().filter(|&&status| status == Status::Rejected).count();
+                check(approved + rejected <= 1, || format!("{id} is judged twice: {judged:?}"))?;
+                let says = |what: &str| content.starts_with(what);
+                check(!says("approved") || approved == 1, || {
+                    format!("{id} is told: {content}; it is {judged:?}")
+                })?;
+                check(!says("rejected") || rejected == 1, || {
+                    format!("{id} is told: {content}; it is {judged:?}")
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The ids of the lines in an inbox that a call has written.
+    fn ids_of(&self, owner: &str, call: &str) -> Vec<String> {
+        let lines = self.lines(owner);
+        let own = lines.iter().filter(|line| line["content"] == call);
+        own.map(|line| line["id"].to_string()).collect()
+    }
+
+    fn lines(&self, owner: &str) -> Vec<Value> {
+        let bytes = std::fs::read(self.place.inbox(owner)).unwrap_or_default();
+        let lines = bytes.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n"));
+        lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
+
+    /// The lead is told of each piece of work once, unless the disk was full.
+    fn notices_were_sent(&self, entries: &[Entry]) -> Result<(), String> {
+        let lines = self.lines("lead");
+        let unsent = disk::with(|disk| disk.unsent.clone()).unwrap_or_default();
+        for entry in entries {
+            let (Event::Idle { message_id, .. } | Event::Rejected { message_id, .. }) = &entry.event else {
+                continue;
+            };
+            let id = message_id.to_string();
+            let sent = lines.iter().any(|line| line["id"] == id.as_str());
+            check(sent || unsent.contains(message_id), || {
+                format!("the lead was never told {:?}", entry.event)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn call_of(block: &Block) -> Option<&str> {
+    match block {
+        Block::ToolUse { id, .. } => Some(id),
+        _ => None,
+    }
+}

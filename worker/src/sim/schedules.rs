@@ -1,0 +1,71 @@
+//! The schedules that a test run takes.
+
+use std::fmt;
+
+use super::{Broken, Place, run};
+
+/// How many schedules a test run takes. The same ones every time, so that it never fails by chance.
+const SCHEDULES: u64 = 300;
+/// How many more it takes from seeds that differ from run to run.
+const FRESH: u64 = 60;
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = self.story.len().saturating_sub(400);
+        let story = self.story[from..].join("\n");
+        let (what, seed) = (&self.what, self.seed);
+        write!(f, "{story}\nbroken: {what}\nreplay: TEAM_SIM_SEED={seed} cargo test -p teamd-worker sim::")
+    }
+}
+
+fn from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// Runs schedules of the real rules; the first that breaks a promise is run again, and told.
+fn keep_their_promises(seeds: impl Iterator<Item = u64>) {
+    let place = Place::new();
+    for seed in seeds {
+        if run(&place, seed, None, false).is_err() {
+            match run(&place, seed, None, true) {
+                Err(broken) => panic!("{broken}"),
+                Ok(()) => panic!("seed {seed} broke a promise once, and not a second time"),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_promise_of_a_worker_holds_in_every_schedule() {
+    if let Some(seed) = from_env("TEAM_SIM_SEED") {
+        if let Err(broken) = run(&Place::new(), seed, None, true) {
+            panic!("{broken}");
+        }
+        return;
+    }
+    let from = from_env("TEAM_SIM_FROM").unwrap_or(0);
+    keep_their_promises(from..from + from_env("TEAM_SIM_SCHEDULES").unwrap_or(SCHEDULES));
+}
+
+#[test]
+fn every_promise_of_a_worker_holds_in_schedules_never_tried_before() {
+    let start = uuid::Uuid::new_v4().as_u64_pair().0;
+    keep_their_promises((0..FRESH).map(|n| start.wrapping_add(n)));
+}
+
+#[test]
+fn a_schedule_of_a_worker_follows_from_its_seed() {
+    let place = Place::new();
+    // The time of day stands in the lines: their lengths differ, and where they begin.
+    let place_of = |line: String| match line.split_once("offset: ") {
+        Some((before, _)) => before.to_owned(),
+        None => line,
+    };
+    let story = |seed| {
+        let mut world = super::World::new(&place, seed, None, true);
+        (0..super::STEPS).for_each(|_| world.step());
+        world.ends_with_its_story().into_iter().map(place_of).collect::<Vec<_>>()
+    };
+    assert_eq!(story(7), story(7));
+    assert_ne!(story(7), story(8));
+}

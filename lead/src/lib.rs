@@ -1,7 +1,8 @@
 //! The lead: `teamd`, the daemon of a team, and `teamctl`, which talks to it.
 //!
 //! The two sides of this crate meet on the control socket and in the files of the team directory: `ctl`
-//! uses nothing of `daemon`, and `daemon` nothing of `ctl`. Only the front of `teamd` knows both.
+//! uses nothing of `daemon`, and `daemon` nothing of `ctl`. Only the front of `teamd` knows both, and this file, which
+//! hands the doctor of `teamctl` what it needs of the daemon's code (`upkeep`).
 
 mod client;
 mod ctl;
@@ -9,6 +10,7 @@ mod daemon;
 mod error;
 mod exit_code;
 mod teamd;
+mod upkeep;
 mod worker;
 
 /// Runs `teamd`, from its command line to its exit code.
@@ -18,5 +20,5 @@ pub fn teamd() -> std::process::ExitCode {
 
 /// Runs `teamctl`, from its command line to its exit code.
 pub fn teamctl() -> std::process::ExitCode {
-    ctl::run()
+    ctl::run(daemon::at_rest)
 }

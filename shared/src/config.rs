@@ -4,6 +4,7 @@
 //! anyone. It is a projection of the journal plus what workers last said, written anew at every start of a
 //! daemon: nothing is lost with it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::journal::Daemon;
@@ -17,7 +18,7 @@ use crate::transcript::Usage;
 pub const VERSION: u32 = 1;
 
 /// The whole file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Roster {
     /// The version of the shape. A newer one is read as far as possible.
     pub version: u32,
@@ -39,7 +40,7 @@ pub struct Roster {
 }
 
 /// How the commands of a team are confined.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TeamSandbox {
     /// The layers that work on this machine, as [`crate::sandbox::Layers`] is written.
     #[serde(default)]
@@ -58,7 +59,7 @@ impl Default for Roster {
 }
 
 /// One member.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RosterMember {
     /// Its name.
     pub name: Name,

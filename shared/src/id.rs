@@ -1,7 +1,9 @@
 //! The ids of requests and messages.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -100,6 +102,16 @@ impl Ids for CountingIds {
     fn request(&mut self) -> RequestId {
         self.0 += 1;
         RequestId::from_bits(self.0)
+    }
+}
+
+impl JsonSchema for RequestId {
+    fn schema_name() -> Cow<'static, str> {
+        "RequestId".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"})
     }
 }
 

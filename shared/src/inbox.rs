@@ -13,6 +13,7 @@
 mod append;
 mod read;
 mod rejected;
+mod standing;
 mod window;
 
 use std::fs::File;
@@ -35,6 +36,7 @@ use crate::team_dir::{DirError, TeamDir, TeamPath};
 pub use append::{AppendError, Appended, Appender, append, sync};
 pub use read::{Batch, Count, Line, Reader, Rejection, Truncated, count_lines};
 pub use rejected::{Rejected, quarantine, reject};
+pub use standing::{Standing, standing};
 
 /// How much of a line that is no message is kept as text, in bytes.
 pub const MAX_TEXT: usize = 1024;

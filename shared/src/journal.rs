@@ -11,6 +11,7 @@
 
 mod fold;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -27,7 +28,7 @@ pub use fold::{FoldError, MemberState, Team};
 pub const VERSION: u32 = 1;
 
 /// One line of the journal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
     /// 1, 2, 3 …
     pub seq: u64,
@@ -72,7 +73,7 @@ pub struct Unreadable<'a> {
 }
 
 /// What was decided, with the record as it stands after it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
     /// Of the team as a whole.
@@ -84,7 +85,7 @@ pub enum Record {
 }
 
 /// A decision about the team.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TeamRecord {
     /// What happened.
     pub event: TeamEvent,
@@ -101,7 +102,7 @@ pub struct TeamRecord {
 }
 
 /// A line of the lead's inbox that was no message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RejectedLine {
     /// Where it begins.
     pub offset: u64,
@@ -112,7 +113,7 @@ pub struct RejectedLine {
 }
 
 /// What happens to a team.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TeamEvent {
     /// A daemon runs.
@@ -128,7 +129,7 @@ pub enum TeamEvent {
 }
 
 /// A daemon.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Daemon {
     /// Its process.
     #[serde(flatten)]
@@ -138,7 +139,7 @@ pub struct Daemon {
 }
 
 /// A decision about a member.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberRecord {
     /// What happened.
     pub event: MemberEvent,
@@ -169,7 +170,7 @@ pub struct MemberRecord {
 }
 
 /// What happens to a member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberEvent {
     /// A life is decided.
@@ -195,7 +196,7 @@ pub enum MemberEvent {
 }
 
 /// A decision about a request.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestRecord {
     /// What happened.
     pub event: RequestEvent,
@@ -214,7 +215,7 @@ pub struct RequestRecord {
 }
 
 /// What happens to a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestEvent {
     /// It is pending.
@@ -230,7 +231,7 @@ pub enum RequestEvent {
 }
 
 /// An inbox line that follows from a decision.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tell {
     /// Whose inbox.
     pub to: Name,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::RequestId;
@@ -11,7 +12,7 @@ use crate::process::Identity;
 use crate::transcript::Usage;
 
 /// How far the life of a member's worker has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Journaled, but no pid yet.
@@ -99,7 +100,7 @@ impl Phase {
 }
 
 /// Whether a teammate may change anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
     /// It may.
@@ -119,7 +120,7 @@ impl Gate {
 }
 
 /// Who answers the plans of a teammate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApproveBy {
     /// A person.
@@ -130,7 +131,7 @@ pub enum ApproveBy {
 }
 
 /// When a worker that ended is started again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restart {
     /// Not at all.
@@ -141,7 +142,7 @@ pub enum Restart {
 }
 
 /// What a command of a teammate may do besides reading, while its gate is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
     /// Write in its workspace, in a temporary directory of its own, and where it is allowed to by name.
@@ -156,7 +157,7 @@ pub enum SandboxMode {
 /// How the commands of a teammate are confined while its gate is open. A closed gate confines them further.
 ///
 /// It stands in control frames, too: no field may be left out when it is written.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Sandbox {
     /// What they may write.
     #[serde(default)]
@@ -193,7 +194,7 @@ impl Sandbox {
 }
 
 /// What one piece of work may cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
     /// Model calls; none: the setting `max_turns`.
     #[serde(default)]
@@ -206,7 +207,7 @@ pub struct Limits {
 /// What one life may use of the machine. None: no limit.
 ///
 /// It stands in control frames, too: no field may be left out when it is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Bounds {
     /// Bytes of memory.
     #[serde(default)]
@@ -256,7 +257,7 @@ impl Default for RestartLimit {
 }
 
 /// Why a worker is being ended by signals: journaled before the first one is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// `--force`.
@@ -274,7 +275,7 @@ pub enum Ending {
 }
 
 /// How it was established that nothing of a life is left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Emptied {
     /// The kernel says that no process is in its cgroup any more.
@@ -288,7 +289,7 @@ pub enum Emptied {
 }
 
 /// How a life ended, as far as anybody could see.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Exit {
     /// The exit code; null if a signal ended it, or nobody could see.
     pub code: Option<i32>,
@@ -322,7 +323,7 @@ pub struct Exit {
 }
 
 /// A member as it stands in the journal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Member {
     /// Its name.
     pub name: Name,
@@ -386,7 +387,7 @@ pub struct Member {
 }
 
 /// What people see of a member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Spawned, and not ready yet.
@@ -423,7 +424,7 @@ pub enum Doing {
 /// A pause in which a worker waits for the service of its model.
 ///
 /// It stands in control frames, too: no field may be left out when it is written.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Waiting {
     /// Seconds since 1970, when it ends at the latest.
     pub until: f64,

@@ -6,8 +6,10 @@
 
 mod audience;
 mod read;
+mod schema;
 mod write;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -16,6 +18,7 @@ use crate::id::RequestId;
 
 pub use audience::{ASKED_BY, Concern};
 pub use read::ParseError;
+pub use schema::schema;
 pub use write::{TooLarge, to_json_line};
 
 /// The longest line that is written or read, newline included, in bytes (1 MiB).
@@ -129,7 +132,7 @@ pub enum Body {
 }
 
 /// Who decided a shutdown request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AnsweredBy {
     /// The teammate's model, with the `shutdown_response` tool.
@@ -139,7 +142,7 @@ pub enum AnsweredBy {
 }
 
 /// Why a teammate became idle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IdleReason {
     /// The work is done.

@@ -1,8 +1,10 @@
 //! The names of members: validated once, here, at every entry.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// Names that no member may take, since messages and commands use them for something else.
@@ -113,6 +115,16 @@ impl TryFrom<String> for Name {
 impl From<Name> for String {
     fn from(name: Name) -> Self {
         name.0
+    }
+}
+
+impl JsonSchema for Name {
+    fn schema_name() -> Cow<'static, str> {
+        "Name".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,31}$", "not": {"enum": ["user", "all", "teamd"]}})
     }
 }
 

@@ -1,5 +1,6 @@
 //! How far a reader of an inbox has taken in.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How many bytes before the offset the fingerprint covers.
@@ -9,12 +10,13 @@ pub const TAIL: usize = 64;
 ///
 /// The fingerprint is how a reader notices that a foreign program truncated or replaced the file: the file
 /// is shorter than `offset`, or the bytes before it are others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Position {
     /// Bytes from the start of the file; always just behind a newline, or 0.
     pub offset: u64,
     /// FNV-1a (64 bits) of up to [`TAIL`] bytes before `offset`, as 16 hex digits in the files.
     #[serde(with = "hex")]
+    #[schemars(schema_with = "hex::schema")]
     pub tail: u64,
 }
 
@@ -47,6 +49,10 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 /// 16 hex digits: JSON numbers lose bits beyond 53 in `jq`.
 mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "string", "pattern": "^[0-9a-f]{16}$"})
+    }
 
     pub(super) fn serialize<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format!("{value:016x}"))

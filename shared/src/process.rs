@@ -10,13 +10,14 @@ use rustix::process::{
     waitpid,
 };
 use rustix::time::{ClockId, clock_gettime};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What tells one process from every other one, on this machine, since it was made.
 ///
 /// The kernel gives the same pid again, but not with the same start; start ticks begin anew at a boot, and
 /// the boot id tells that. (`/proc/PID/stat` field 22, see `proc_pid_stat(5)`; `random(4)` for the boot id.)
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Identity {
     /// The process id.
     pub pid: u32,

@@ -12,6 +12,7 @@
 //! A kind of request is a row of data ([`Rules`]): who answers it, and what it belongs to. A third protocol is
 //! one more row and its message pair; the machine does not change (see the tests, which run a kind of their own).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -19,7 +20,7 @@ use crate::id::RequestId;
 use crate::message::AnsweredBy;
 
 /// The two protocols.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The lead asks a teammate to leave.
@@ -74,7 +75,7 @@ impl Kind {
 }
 
 /// Where a request stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Nobody has answered.
@@ -159,7 +160,7 @@ pub fn step(rules: Rules, status: Status, event: Event) -> Result<Status, Refusa
 }
 
 /// A request as it stands in the journal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Request {
     /// Its id, unique in the team for ever.
     pub request_id: RequestId,
@@ -192,7 +193,7 @@ pub struct Request {
 }
 
 /// What is asked.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Payload {
     /// To leave.

@@ -6,6 +6,7 @@
 
 mod apart;
 mod error;
+mod listing;
 mod path;
 
 use std::ffi::OsString;
@@ -21,6 +22,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 
 pub use apart::place_apart;
 pub use error::DirError;
+pub use listing::{Found, Kind};
 pub use path::TeamPath;
 
 /// The mode of directories: only the user.

@@ -7,6 +7,7 @@
 //! answered "interrupted, may have run". Every entry carries the position behind the last message that was
 //! taken in: the cursor is that of the last entry, and moves with the effect.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -18,7 +19,7 @@ use crate::position::Position;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 /// One entry.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
     /// Seconds since 1970.
     pub at: f64,
@@ -30,7 +31,7 @@ pub struct Entry {
 }
 
 /// What happened in a conversation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum Event {
     /// A life began. It is a fresh conversation if `conversation` equals `incarnation`.
@@ -129,7 +130,7 @@ pub enum Event {
 }
 
 /// A part of a model's answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
     /// Text.
@@ -175,7 +176,7 @@ pub fn text_of(content: &[Block]) -> String {
 }
 
 /// Why an answer ended before the model was done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cut {
     /// The limit of tokens of one answer was reached.
@@ -185,7 +186,7 @@ pub enum Cut {
 }
 
 /// Tokens, as the model's service counts them. What was read is the sum of the three inputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// Read, and neither found in a cache nor put there.
     pub input_tokens: u64,

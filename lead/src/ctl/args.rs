@@ -14,10 +14,11 @@ use clap_complete::Shell;
 use teamd_shared::member::{ApproveBy, Restart, SandboxMode, Status};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
+use teamd_shared::schema::Of;
 
 pub(crate) use value::{LogName, Mailbox, duration};
 use value::{
-    approve_by, log_name, mailbox, memory, model, restart, sandbox, seconds, status, teammate, tokens,
+    approve_by, log_name, mailbox, memory, model, restart, sandbox, schema, seconds, status, teammate, tokens,
 };
 
 /// Where the help shows what every command takes.
@@ -111,10 +112,20 @@ pub(crate) enum Command {
     ///
     /// What you type is sent as a message. Leaving ends nothing.
     Attach(Attach),
-    /// Show what confines the commands of teammates on this machine, and what does not
+    /// Look for what is wrong with this machine and the team directory, and say what to do
     ///
-    /// A confined child really tries to break out. Ends with 0 if all that is promised is held, else with 1.
-    Doctor,
+    /// A confined child really tries to break out. Each finding is ok, a note or a problem. Ends with 1 if there is a
+    /// problem, else with 0. It may be run beside a team that works.
+    Doctor(Doctor),
+    /// Say what our readers make of files that others write: inboxes, journal, roster, transcripts, team.toml
+    ///
+    /// One line for each place, FILE:LINE:COLUMN. Ends with 1 if something is not read as it stands, with 0 if all is, with
+    /// warnings or without.
+    Lint(Lint),
+    /// Print the JSON Schema of what stands in the files
+    ///
+    /// Of one line, where a file has a record a line. Without a name all of them, as one object.
+    Schema(Schema),
     /// Print a completion script for a shell
     ///
     /// For bash: `teamctl completions bash > ~/.local/share/bash-completion/completions/teamctl`
@@ -404,6 +415,48 @@ pub(crate) struct Attach {
     /// Without a terminal: how long to wait until the work is done [default: for ever]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Set right what can be set right without deleting anything, and tell each thing that was done
+    ///
+    /// Beside a daemon only what is not its own; without one also the journal's torn end, the roster, and what dead
+    /// processes left.
+    #[arg(long)]
+    pub(crate) fix: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Lint {
+    /// The files; - is stdin
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<String>,
+    /// What they are [default: as their names say, else messages]
+    #[arg(long = "as", value_name = "WHAT")]
+    pub(crate) kind: Option<LintAs>,
+}
+
+/// What a file is read as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LintAs {
+    /// An inbox.
+    Messages,
+    /// The journal.
+    Journal,
+    /// config.json.
+    Roster,
+    /// A transcript.
+    Transcript,
+    /// team.toml.
+    Settings,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// Which one
+    #[arg(value_name = "WHAT", value_parser = schema())]
+    pub(crate) of: Option<Of>,
 }
 
 #[derive(Debug, Args)]

@@ -1,7 +1,8 @@
 //! `teamctl`: one command, one answer, then it ends.
 //!
 //! What the files of the team directory tell is read there; what needs a decision is asked of the daemon. It
-//! writes nothing but messages into inboxes, and uses nothing of the daemon's own modules.
+//! writes nothing but messages into inboxes (and `doctor --fix` what no daemon writes just now), and uses nothing of the
+//! daemon's own modules.
 
 mod commands;
 mod escape;
@@ -28,18 +29,19 @@ use args::{Cli, Command};
 use context::Context;
 
 use crate::error::CommandResult;
+use crate::upkeep::TakeLock;
 
-/// Runs the program.
-pub(crate) fn run() -> std::process::ExitCode {
-    context::run(|cli: &Cli| &cli.global, |cli, context| dispatch(cli.command, context))
+/// Runs the program. `take_lock` takes the place of the daemon while none runs.
+pub(crate) fn run(take_lock: TakeLock) -> std::process::ExitCode {
+    context::run(|cli: &Cli| &cli.global, |cli, context| dispatch(cli.command, context, take_lock))
 }
 
-fn dispatch(command: Command, context: &Context) -> CommandResult {
+fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> CommandResult {
     match &command {
         // What begins or ends a teammate is not done by half of what the user settled; signals end one anyhow.
         Command::Spawn(_) => drop(context.team_file()?),
         Command::Shutdown(args) if !args.force => drop(context.team_file()?),
-        Command::Completions(_) => {}
+        Command::Completions(_) | Command::Lint(_) | Command::Schema(_) => {}
         _ => context.warn_of_team_file(),
     }
     match command {
@@ -62,7 +64,9 @@ fn dispatch(command: Command, context: &Context) -> CommandResult {
         Command::Forget(args) => commands::forget::run(context, args),
         Command::Chat(args) => commands::chat::run(context, &args),
         Command::Attach(args) => commands::attach::run(context, &args),
-        Command::Doctor => commands::doctor::run(context),
+        Command::Doctor(args) => commands::doctor::run(context, &args, take_lock),
+        Command::Lint(args) => commands::lint::run(context, &args),
+        Command::Schema(args) => commands::schema::run(context, &args),
         Command::Completions(args) => commands::completions::run(context, &args),
     }
 }

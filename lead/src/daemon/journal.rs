@@ -9,7 +9,7 @@ use teamd_shared::journal::{FoldError, Line, Team, Unreadable, VERSION, read_lin
 use teamd_shared::message::to_json_line;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-use crate::error::CommandError;
+use crate::error::{CommandError, MEND_JOURNAL};
 use crate::exit_code::ExitCode;
 
 /// The journal, open for its only writer.
@@ -42,12 +42,8 @@ pub(super) enum JournalError {
 impl Journal {
     /// Opens the journal, sets a torn last line aside, and folds the rest.
     pub(super) fn open(dir: &TeamDir) -> Result<Loaded, JournalError> {
-        let bytes = match dir.read(&TeamPath::journal()) {
-            Err(error) if error.is_not_found() => Vec::new(),
-            other => other?,
-        };
         // Before anything is mended: a journal that is not understood is left as it is, to its torn tail.
-        let team = fold(&bytes)?;
+        let team = read(dir)?;
         let opened = AppendLog::open(dir, &TeamPath::journal(), &TeamPath::journal_torn())?;
         let torn = opened.torn.map(|tail| tail.len());
         Ok(Loaded { journal: Self { log: opened.log }, team, torn })
@@ -110,6 +106,15 @@ impl Journal {
     }
 }
 
+/// Folds the journal; an empty team if there is none. Nothing is mended.
+pub(super) fn read(dir: &TeamDir) -> Result<Team, JournalError> {
+    let bytes = match dir.read(&TeamPath::journal()) {
+        Err(error) if error.is_not_found() => Vec::new(),
+        other => other?,
+    };
+    fold(&bytes)
+}
+
 /// Folds the whole lines of a journal.
 fn fold(bytes: &[u8]) -> Result<Team, JournalError> {
     let mut team = Team::default();
@@ -146,10 +151,9 @@ impl From<JournalError> for CommandError {
             JournalError::Fold { why: FoldError::Newer(_), .. } => {
                 new.hint("nothing was changed; use the newer teamd that wrote it")
             }
-            JournalError::Unreadable { .. } | JournalError::Fold { .. } => new.hint(
-                "nothing was changed; mend that line, or move journal.jsonl aside to begin with an empty roster \
-                 (workers that are still there are then told to leave)",
-            ),
+            JournalError::Unreadable { .. } | JournalError::Fold { .. } => {
+                new.hint(format!("nothing was changed; {MEND_JOURNAL}"))
+            }
         }
     }
 }

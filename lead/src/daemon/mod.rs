@@ -10,6 +10,7 @@
 //! `dispatcher` is the only place that decides, with the pure functions of `decide`; everybody else reports
 //! events and performs actions.
 
+mod at_rest;
 mod confinement;
 mod control_server;
 mod decide;
@@ -36,5 +37,6 @@ mod waiters;
 mod watchdog;
 mod word;
 
+pub(crate) use at_rest::at_rest;
 pub(crate) use confinement::Confinement;
 pub(crate) use start::{StartOptions, serve, start};

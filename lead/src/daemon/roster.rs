@@ -62,7 +62,12 @@ impl RosterFile {
     /// Makes an empty roster of a team whose commands are confined like this.
     pub(super) fn new(confinement: &Confinement) -> Self {
         let (layers, weak) = (confinement.layers.to_string(), confinement.weakness.clone());
-        Self { sandbox: TeamSandbox { layers, weak }, ..Self::default() }
+        Self::of(TeamSandbox { layers, weak })
+    }
+
+    /// Makes an empty roster of a team of which somebody has said how its commands are confined.
+    pub(super) fn of(sandbox: TeamSandbox) -> Self {
+        Self { sandbox, ..Self::default() }
     }
 
     /// Looks at the file that is there, and moves it aside if it is no roster.

@@ -109,6 +109,11 @@ impl TeamPath {
         Self { folder: self.folder, file: format!("{}{suffix}", self.file) }
     }
 
+    /// Returns the folder that it lies in; none for what lies at the top.
+    pub fn folder(&self) -> Option<&'static str> {
+        self.folder
+    }
+
     /// Returns the file's own name.
     pub fn file_name(&self) -> &str {
         &self.file

@@ -22,7 +22,7 @@ impl Link {
         let task = tokio::spawn(async {});
         let link = Self { said, heard, task, waiting: HashMap::new(), last_tag: 0 };
         // It is born with a connection, on which it has said nothing but who it is.
-        let told = Some(Told::greeted(WorkerState::default()));
+        let told = Some(Told::greeted(WorkerState::default(), 0));
         (link, Played { said: listens, hears, told, lost: HashSet::new() })
     }
 }
@@ -46,8 +46,11 @@ impl Played {
 
     /// Makes a new connection; returns the state that the greeting says.
     pub(crate) fn reconnects(&mut self) -> WorkerState {
-        let state = self.said.borrow().state.clone();
-        self.told = Some(Told::greeted(state.clone()));
+        let (state, (pongs, _)) = {
+            let said = self.said.borrow();
+            (said.state.clone(), said.pongs)
+        };
+        self.told = Some(Told::greeted(state.clone(), pongs));
         state
     }
 

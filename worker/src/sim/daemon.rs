@@ -143,6 +143,7 @@ impl World<'_> {
             instructions: None,
             sandbox: Sandbox::default(),
             limits: Limits::default(),
+            bounds: Default::default(),
             conversation: 1,
             begins_at: Position::START,
             prompt: Some("begin".to_owned()),
@@ -208,7 +209,7 @@ impl World<'_> {
             FromWorker::State(_) if self.mutant == Some(Mutant::StatesAreNotHeard) => {}
             FromWorker::State(state) => self.hears_its_state(&state),
             FromWorker::Named { request_id, offset, len } => self.is_named(request_id, offset, len),
-            FromWorker::Leaving | FromWorker::Asks(_) => {}
+            FromWorker::Leaving | FromWorker::Asks(_) | FromWorker::Pong { .. } => {}
         }
     }
 

@@ -87,7 +87,7 @@ impl World<'_> {
         self.calls_have_one_result(&entries)?;
         self.notices_were_sent(&entries)?;
         for entry in &entries {
-            if let Event::Left { reason } = &entry.event {
+            if let Event::Left { reason, .. } = &entry.event {
                 check(reason != "the shutdown is approved" || !self.daemon.shutdowns.is_empty(), || {
                     "it left as approved, and nothing was".to_owned()
                 })?;

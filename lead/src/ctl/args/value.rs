@@ -8,6 +8,7 @@ use teamd_shared::member::{ApproveBy, Restart, SandboxMode, Status};
 use teamd_shared::message::{LEAD, TEAMD, USER};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::{Name, NameError};
+use teamd_shared::schema::Of;
 
 const STATUSES: [Status; 8] = [
     Status::Starting,
@@ -104,6 +105,13 @@ pub(super) fn approve_by() -> impl TypedValueParser<Value = ApproveBy> {
 /// Reads when a worker is started again; a shell completes it.
 pub(super) fn restart() -> impl TypedValueParser<Value = Restart> {
     one_of(&[("never", Restart::Never), ("on-failure", Restart::OnFailure)])
+}
+
+/// Reads what there is a schema of; a shell completes it.
+pub(super) fn schema() -> impl TypedValueParser<Value = Of> {
+    PossibleValuesParser::new(Of::ALL.map(Of::as_str)).try_map(|given| {
+        Of::ALL.into_iter().find(|of| of.as_str() == given).ok_or("not one of the possible values")
+    })
 }
 
 fn one_of<T: Copy + Send + Sync>(values: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {

@@ -1,20 +1,20 @@
-//! `teamctl doctor`: what a sandbox promises, what keeps it on this machine, and what came of trying to break it.
+//! What a sandbox promises, what keeps it on this machine, and what came of trying to break it.
 //!
 //! It needs neither a team nor a daemon, and changes nothing.
 
 use serde_json::{Value, json};
-use teamd_shared::sandbox::{Attack, Namespaces, Probe, Promise};
+use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe, Promise};
 use teamd_shared::team_dir::TeamDir;
 
-use crate::ctl::context::Context;
+use super::finding::Finding;
 use crate::ctl::render::{BAD, BOLD, DIM};
 use crate::ctl::table::{Cell, Table};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
 use crate::worker;
 
+const CHECK: &str = "sandbox";
+
 /// A promise, and what is to be said of it.
-struct Finding {
+struct Held {
     promise: Promise,
     held: bool,
     /// By what, or why not.
@@ -23,34 +23,69 @@ struct Finding {
     attacks: Vec<Attack>,
 }
 
-/// Runs the command.
-pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
-    let probe = worker::probe(true).map_err(|why| {
-        CommandError::new(ExitCode::Failed, why)
-            .hint("install team-worker beside teamctl, of the same version")
-    })?;
-    // A team that does not exist yet would be made apart where that is needed.
-    let apart = TeamDir::open(&context.path)
-        .map_or(probe.layers.namespaces == Namespaces::None, |dir| !dir.root().starts_with(dir.workspace()));
-    let findings: Vec<Finding> =
-        Promise::ALL.into_iter().map(|promise| judge(promise, &probe, apart)).collect();
-    if context.out.is_json() {
-        let findings: Vec<Value> = findings.iter().map(Finding::to_json).collect();
-        context.out.json(&json!({"layers": probe.layers, "missing": probe.missing, "promises": findings}))?;
-    } else {
-        context.out.text(table(&findings).render(context.out.width()))?;
-        probe.missing.iter().for_each(|why| context.out.note(format_args!("missing: {why}")));
-    }
-    let broken = findings.iter().filter(|finding| !finding.held);
-    if broken.clone().any(|finding| finding.promise.is_vital()) {
-        context
-            .out
-            .hint("`teamd start` refuses here unless --allow-weak-sandbox is given; see docs/sandbox.md");
-    }
-    Ok(if broken.count() == 0 { ExitCode::Done } else { ExitCode::Failed })
+/// What was found out about the sandbox.
+pub(super) struct Confined {
+    layers: Option<Layers>,
+    missing: Vec<String>,
+    promises: Vec<Held>,
+    error: Option<String>,
 }
 
-fn judge(promise: Promise, probe: &Probe, apart: bool) -> Finding {
+/// Lets a confined child try to break out. A team that does not exist yet would be made apart where that is needed.
+pub(super) fn look(dir: Option<&TeamDir>) -> Confined {
+    match worker::probe(true) {
+        Ok(probe) => {
+            let apart = dir.map_or(probe.layers.namespaces == Namespaces::None, |dir| {
+                !dir.root().starts_with(dir.workspace())
+            });
+            let promises = Promise::ALL.into_iter().map(|promise| judge(promise, &probe, apart)).collect();
+            Confined { layers: Some(probe.layers), missing: probe.missing, promises, error: None }
+        }
+        Err(why) => Confined { layers: None, missing: Vec::new(), promises: Vec::new(), error: Some(why) },
+    }
+}
+
+impl Confined {
+    /// Returns what is wrong with it, or that nothing is.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        if let Some(why) = &self.error {
+            return vec![
+                Finding::problem(CHECK, why)
+                    .means("no teammate can be started, and nothing is known of the sandbox")
+                    .next("install team-worker beside teamctl, of the same version"),
+            ];
+        }
+        let broken: Vec<_> = self.promises.iter().filter(|it| !it.held).map(Held::finding).collect();
+        if !broken.is_empty() {
+            return broken;
+        }
+        let layers = self.layers.map(|layers| layers.to_string()).unwrap_or_default();
+        let (held, tried) =
+            (self.promises.len(), self.promises.iter().map(|it| it.attacks.len()).sum::<usize>());
+        vec![Finding::ok(
+            CHECK,
+            format!("{held} promises held by {layers}; {tried} attempts to break out refused"),
+        )]
+    }
+
+    /// Returns the promises as a table; none if nothing is known of them.
+    pub(super) fn table(&self) -> Option<Table> {
+        (!self.promises.is_empty()).then(|| table(&self.promises))
+    }
+
+    /// Returns what is missing on this machine.
+    pub(super) fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// Returns it for programs.
+    pub(super) fn to_json(&self) -> Value {
+        let promises: Vec<Value> = self.promises.iter().map(Held::to_json).collect();
+        json!({"layers": self.layers, "missing": self.missing, "promises": promises})
+    }
+}
+
+fn judge(promise: Promise, probe: &Probe, apart: bool) -> Held {
     let attacks: Vec<Attack> =
         probe.attacks.iter().filter(|attack| attack.promise == promise).cloned().collect();
     let kept = probe.layers.keep(promise, apart);
@@ -60,17 +95,30 @@ fn judge(promise: Promise, probe: &Probe, apart: bool) -> Finding {
         (Ok(_), Some(attack)) => (false, format!("a confined child could {}", attack.tried)),
         (Err(why), _) => (false, why.to_owned()),
     };
-    Finding { promise, held, because, attacks }
+    Held { promise, held, because, attacks }
 }
 
-impl Finding {
+impl Held {
+    fn finding(&self) -> Finding {
+        let finding =
+            Finding::problem(CHECK, format!("not held: {} ({})", self.promise.describe(), self.because));
+        match self.promise.is_vital() {
+            true => finding.means("`teamd start` refuses here").next(
+                "`teamd start --allow-weak-sandbox` starts nevertheless; docs/sandbox.md says what is lost",
+            ),
+            false => finding
+                .means("teams work; what a teammate runs is confined less than promised")
+                .next("docs/sandbox.md says what this machine lacks"),
+        }
+    }
+
     fn to_json(&self) -> Value {
         json!({"promise": self.promise, "held": self.held, "because": self.because,
             "vital": self.promise.is_vital(), "attacks": self.attacks})
     }
 }
 
-fn table(findings: &[Finding]) -> Table {
+fn table(findings: &[Held]) -> Table {
     let mut table = Table::new(&["PROMISE", "HELD", "TRIED", "BY, OR WHY NOT"]);
     for finding in findings {
         let held = match (finding.held, finding.promise.is_vital()) {
@@ -91,7 +139,6 @@ fn table(findings: &[Finding]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use teamd_shared::sandbox::Layers;
 
     fn probe(refused: bool) -> Probe {
         let layers = Layers { namespaces: Namespaces::Own, landlock: 7, seccomp: true };

@@ -1,0 +1,122 @@
+//! `--fix`: sets right what can be set right now, and tells each thing that it did. It deletes nothing that somebody may
+//! miss, and while a daemon runs it touches nothing that is the daemon's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+use teamd_shared::clock;
+use teamd_shared::process::{Identity, ProcessHandle};
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+
+use super::finding::{Finding, Fix};
+use crate::error::CommandError;
+use crate::upkeep::{AtRest, TakeLock};
+
+/// How long a process may take to end that was told to.
+const END: Duration = Duration::from_secs(3);
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Fixed {
+    /// What was done, one line each.
+    pub(super) done: Vec<String>,
+    /// What could not be done, and why.
+    pub(super) failed: Vec<String>,
+}
+
+/// Sets right what the findings say can be. What needs that no daemon runs is done under the daemon's own lock.
+pub(super) fn all(dir: &Arc<TeamDir>, findings: &[Finding], take_lock: TakeLock) -> Fixed {
+    let mut fixed = Fixed::default();
+    let mut fixes: Vec<&Fix> = Vec::new();
+    for fix in findings.iter().filter_map(|finding| finding.fix.as_ref()) {
+        if !fixes.contains(&fix) {
+            fixes.push(fix);
+        }
+    }
+    let (at_rest, always): (Vec<_>, Vec<_>) = fixes.into_iter().partition(|fix| fix.needs_rest());
+    for fix in always {
+        fixed.note(apply(dir, fix, None));
+    }
+    if at_rest.is_empty() {
+        return fixed;
+    }
+    match take_lock(dir) {
+        Ok(Some(lock)) => at_rest.into_iter().for_each(|fix| fixed.note(apply(dir, fix, Some(&*lock)))),
+        Ok(None) => {
+            fixed.failed.push("a daemon has started meanwhile: what is its own was left to it".to_owned())
+        }
+        Err(error) => fixed.failed.push(error.message().to_owned()),
+    }
+    fixed
+}
+
+impl Fixed {
+    fn note(&mut self, result: Result<String, String>) {
+        match result {
+            Ok(done) => self.done.push(done),
+            Err(why) => self.failed.push(why),
+        }
+    }
+}
+
+fn apply(dir: &TeamDir, fix: &Fix, lock: Option<&dyn AtRest>) -> Result<String, String> {
+    let said = |error: DirError| error.to_string();
+    match (fix, lock) {
+        (Fix::Close(at), _) => {
+            dir.close_to_others(at.as_ref()).map_err(said)?;
+            let what = at.as_ref().map_or_else(|| "the team directory".to_owned(), TeamPath::to_string);
+            Ok(format!("{what}: only its user may use it now"))
+        }
+        (Fix::Journal, Some(lock)) => lock.cut_journal().map_err(message),
+        (Fix::Roster, Some(lock)) => lock.rebuild_roster().map_err(message),
+        (Fix::Remove(at), Some(_)) => {
+            dir.remove(at).map_err(said)?;
+            Ok(format!("{at}: removed"))
+        }
+        (Fix::Archive(at), Some(_)) => archive(dir, at).map_err(said),
+        (Fix::End(identity), Some(_)) => end(identity),
+        (_, None) => Err("a daemon runs".to_owned()),
+    }
+}
+
+fn message(error: CommandError) -> String {
+    match error.next_step() {
+        Some(hint) => format!("{}; {hint}", error.message()),
+        None => error.message().to_owned(),
+    }
+}
+
+/// Moves a file to a name in the archive that nothing has.
+fn archive(dir: &TeamDir, at: &TeamPath) -> Result<String, DirError> {
+    let folder = at.folder().map(|folder| format!("{folder}.")).unwrap_or_default();
+    let mut to = TeamPath::archive(&format!("{:.3}.{folder}{}", clock::wall(), at.file_name()));
+    while dir.identity(&to)?.is_some() {
+        to = to.with_suffix("+");
+    }
+    dir.rename(at, &to)?;
+    Ok(format!("{at}: moved to {to}"))
+}
+
+/// Ends a process that is held by its pidfd: a pid that is another's by now is not touched.
+fn end(identity: &Identity) -> Result<String, String> {
+    let pid = identity.pid;
+    let handle = match ProcessHandle::open(identity.clone()) {
+        Ok(handle) => handle,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(format!("process {pid}: has ended by itself"));
+        }
+        Err(error) => return Err(format!("cannot hold process {pid}: {error}")),
+    };
+    // One that is stopped hears the first only after the second.
+    for signal in [Signal::TERM, Signal::CONT] {
+        handle.signal(signal).map_err(|error| format!("cannot signal process {pid}: {error}"))?;
+    }
+    let timeout = Timespec::try_from(END).map_err(|error| error.to_string())?;
+    match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&timeout)) {
+        Ok(1..) => Ok(format!("process {pid}: ended")),
+        Ok(0) => Err(format!("process {pid} was told to end, and is still there: `kill -9 {pid}`")),
+        Err(errno) => Err(format!("cannot wait for process {pid}: {errno}")),
+    }
+}

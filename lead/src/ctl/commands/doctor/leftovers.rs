@@ -1,0 +1,64 @@
+//! What dead processes left: harmless, but nobody needs it. What was kept aside for people is only named.
+
+use teamd_shared::team_dir::{Found, Kind, TeamPath};
+
+use super::finding::{Finding, Fix};
+use super::seen::Seen;
+
+const CHECK: &str = "leftovers";
+/// What a replacement that was never finished ends with.
+const UNFINISHED: &str = ".new";
+
+/// Judges what lies about.
+pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !seen.locked {
+        findings.extend([TeamPath::socket(), TeamPath::pid()].into_iter().filter_map(|at| stale(seen, at)));
+        // In run/ workers write too.
+        let at_work = seen.is_at_work();
+        let unfinished = |found: &&Found| {
+            found.kind == Kind::File
+                && found.at.folder().is_none_or(|folder| folder == "run" && !at_work)
+                && found.at.file_name().ends_with(UNFINISHED)
+        };
+        findings.extend(seen.files.iter().filter(unfinished).map(|found| {
+            Finding::note(CHECK, format!("{} was never finished ({} bytes)", found.at, found.size))
+                .means("whoever wrote it was killed; the file that it was to replace is untouched")
+                .next("`teamctl doctor --fix` moves it into archive/")
+                .fix(Fix::Archive(found.at.clone()))
+        }));
+    }
+    findings.extend(kept(seen));
+    if findings.is_empty() {
+        findings.push(Finding::ok(CHECK, "nothing"));
+    }
+    findings
+}
+
+fn stale(seen: &Seen, at: TeamPath) -> Option<Finding> {
+    seen.at(&at)?;
+    let what = format!("{at} is there, and no daemon runs");
+    Some(
+        Finding::note(CHECK, what)
+            .means("the daemon that made it was killed; the next one replaces it")
+            .next("`teamctl doctor --fix` removes it")
+            .fix(Fix::Remove(at)),
+    )
+}
+
+/// What was set aside, for people to look at.
+fn kept(seen: &Seen) -> Option<Finding> {
+    let aside = |found: &&Found| {
+        let name = found.at.file_name();
+        let top = found.at.folder().is_none();
+        (name.ends_with(".torn") && found.at.folder().is_none_or(|folder| folder == "transcript"))
+            || (top && (name.starts_with("config.json.") || name.starts_with("journal.jsonl.")))
+                && !name.ends_with(UNFINISHED)
+    };
+    let names: Vec<String> = seen.files.iter().filter(aside).map(|found| found.at.to_string()).collect();
+    (!names.is_empty()).then(|| {
+        Finding::note(CHECK, format!("set aside for you to look at: {}", names.join(", ")))
+            .means("no program reads them again")
+            .next("delete them when you have seen them")
+    })
+}

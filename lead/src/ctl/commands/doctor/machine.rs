@@ -1,0 +1,237 @@
+//! What the machine has to give: watches, files, processes, cgroups. Looking here, judging below, pure.
+
+use std::path::Path;
+
+use rustix::process::{Resource, getrlimit};
+
+use super::finding::Finding;
+use super::processes::Process;
+
+/// How many inotify instances a team takes: those of the daemon, and one each of the first 32 workers.
+const WATCHERS: u64 = 34;
+/// How many descriptors the daemon keeps for a teammate, roughly.
+const FILES_EACH: u64 = 4;
+/// How many descriptors a program needs in any case.
+const FILES: u64 = 64;
+/// How many more processes are few: a teammate is one, its commands are more.
+const FEW_PROCESSES: u64 = 64;
+
+/// What was found out.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Machine {
+    /// Instances of inotify that the user may have; none where there is no inotify.
+    instances: Option<u64>,
+    /// Those that were seen in use: not of programs that nobody may look into.
+    used: u64,
+    /// Whether one more could be had.
+    one_more: bool,
+    /// Watches that the user may have.
+    watches: u64,
+    /// The hard limit of open files; none: no limit.
+    files: Option<u64>,
+    /// The limit of processes and threads; none: no limit.
+    processes: Option<u64>,
+    /// How many the user has.
+    running: u64,
+    cgroup: Cgroup,
+}
+
+/// Where this process stands among the cgroups.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+enum Cgroup {
+    /// There are none, or they cannot be read.
+    #[default]
+    None,
+    /// The old hierarchies.
+    V1,
+    /// The one hierarchy.
+    V2 { path: String, writable: bool, controllers: String },
+}
+
+impl Machine {
+    /// Looks. Nothing is changed; one inotify instance is made and given back.
+    pub(super) fn look(processes: &[Process]) -> Self {
+        let limit = |name: &str| number(Path::new("/proc/sys/fs/inotify").join(name).as_path());
+        let user = nix::unistd::getuid().as_raw();
+        let mine = || processes.iter().filter(|process| process.user == user);
+        Self {
+            instances: limit("max_user_instances"),
+            used: mine().map(|process| instances_of(process.pid)).sum(),
+            one_more: one_more(),
+            watches: limit("max_user_watches").unwrap_or(0),
+            files: getrlimit(Resource::Nofile).maximum,
+            processes: getrlimit(Resource::Nproc).current.filter(|_| user != 0),
+            running: mine().map(|process| process.threads).sum(),
+            cgroup: Cgroup::look(),
+        }
+    }
+
+    /// Says what it means.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        vec![self.inotify(), self.files(), self.processes(), self.cgroup.finding()]
+    }
+
+    fn inotify(&self) -> Finding {
+        const CHECK: &str = "inotify";
+        const RAISE: &str =
+            "end programs that watch many files, or `sysctl fs.inotify.max_user_instances=512` as root";
+        let Some(most) = self.instances else {
+            return Finding::note(CHECK, "there is no inotify here").means("files are looked at on a timer");
+        };
+        let (used, left) = (self.used, most.saturating_sub(self.used));
+        if !self.one_more {
+            return Finding::note(CHECK, format!("no inotify instance is left of {most} that the user may have"))
+                .means("a daemon that gets none looks every 250 ms, and rings its workers: later, and nothing is lost")
+                .next(RAISE);
+        }
+        let seen = format!(
+            "{used} of {most} instances are in use that can be seen, {} watches may be had",
+            self.watches
+        );
+        if left < WATCHERS {
+            return Finding::note(CHECK, seen)
+                .about(CHECK)
+                .means(format!("the daemon and the first 32 workers take {WATCHERS}; workers that get none are rung by the daemon: nothing is lost"))
+                .next(RAISE);
+        }
+        if self.watches < 2 * WATCHERS {
+            return Finding::note(CHECK, seen)
+                .about(CHECK)
+                .means("where no watch is left, files are looked at on a timer")
+                .next("`sysctl fs.inotify.max_user_watches=65536` as root");
+        }
+        Finding::ok(CHECK, format!("{seen}: enough for the daemon and the first 32 workers; others are rung"))
+    }
+
+    fn files(&self) -> Finding {
+        const CHECK: &str = "files";
+        let Some(most) = self.files else { return Finding::ok(CHECK, "no limit of open files") };
+        let enough = most.saturating_sub(FILES) / FILES_EACH;
+        let what = format!("{most} open files a process: enough for about {enough} teammates");
+        if enough >= 32 {
+            return Finding::ok(CHECK, what);
+        }
+        Finding::note(CHECK, what)
+            .means("a spawn beyond that is refused; nobody who runs is disturbed")
+            .next("raise the hard limit (`ulimit -Hn`, or `nofile` in /etc/security/limits.conf)")
+    }
+
+    fn processes(&self) -> Finding {
+        const CHECK: &str = "processes";
+        let running = self.running;
+        let Some(most) = self.processes else {
+            return Finding::ok(CHECK, format!("no limit for this user, who runs {running} (with threads)"));
+        };
+        let what = format!("{running} of {most} processes (with threads) run that this user may have");
+        if most.saturating_sub(running) >= FEW_PROCESSES {
+            return Finding::ok(CHECK, what);
+        }
+        Finding::note(CHECK, what)
+            .about(CHECK)
+            .means("soon nothing can be started: no teammate, and no command of one")
+            .next("end what is not needed, or raise the limit (`ulimit -u`)")
+    }
+}
+
+impl Cgroup {
+    fn look() -> Self {
+        let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let Some(path) = own.lines().find_map(|line| line.strip_prefix("0::")) else {
+            return if own.is_empty() { Self::None } else { Self::V1 };
+        };
+        // On a machine with both hierarchies the new one has no controllers, and lies elsewhere.
+        let folder = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+            .map(|root| Path::new(root).join(path.trim_start_matches('/')))
+            .into_iter()
+            .find(|folder| folder.join("cgroup.procs").exists());
+        let Some(folder) = folder else { return Self::None };
+        let writes = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+        let writable = writes(&folder) && writes(&folder.join("cgroup.procs"));
+        let controllers = std::fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
+        Self::V2 { path: path.to_owned(), writable, controllers: controllers.trim().to_owned() }
+    }
+
+    fn finding(&self) -> Finding {
+        const CHECK: &str = "cgroup";
+        const WITHOUT: &str =
+            "what a teammate starts is found and ended by its keepers, without a cgroup of its own";
+        match self {
+            Self::V2 { path, writable: true, controllers } if !controllers.is_empty() => {
+                Finding::ok(CHECK, format!("version 2, {path} is delegated, with {controllers}"))
+            }
+            Self::V2 { path, writable: true, .. } => {
+                Finding::note(CHECK, format!("version 2, {path} is delegated, without any controller"))
+                    .means(WITHOUT)
+            }
+            Self::V2 { path, .. } => {
+                Finding::note(CHECK, format!("version 2, {path} is not delegated to this user"))
+                    .means(WITHOUT)
+            }
+            Self::V1 => Finding::note(CHECK, "version 1, which is not used").means(WITHOUT),
+            Self::None => Finding::note(CHECK, "no cgroup can be seen").means(WITHOUT),
+        }
+    }
+}
+
+/// Counts the inotify instances of a process; 0 for one that nobody may look into.
+fn instances_of(pid: u32) -> u64 {
+    let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return 0 };
+    let is_instance = |entry: &std::fs::DirEntry| {
+        std::fs::read_link(entry.path()).is_ok_and(|leads| leads.as_os_str() == "anon_inode:inotify")
+    };
+    open.filter_map(Result::ok).filter(is_instance).count() as u64
+}
+
+#[cfg(target_os = "linux")]
+fn one_more() -> bool {
+    rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn one_more() -> bool {
+    true
+}
+
+fn number(path: &Path) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Severity;
+    use super::*;
+
+    fn usual() -> Machine {
+        let cgroup =
+            Cgroup::V2 { path: "/u".to_owned(), writable: true, controllers: "memory pids".to_owned() };
+        Machine {
+            instances: Some(128),
+            used: 5,
+            one_more: true,
+            watches: 65536,
+            files: Some(1_048_576),
+            processes: Some(4096),
+            running: 300,
+            cgroup,
+        }
+    }
+
+    #[test]
+    fn a_usual_machine_is_fine_and_what_is_scarce_is_said() {
+        assert!(usual().findings().iter().all(|finding| finding.severity == Severity::Ok));
+        let scarce = [
+            Machine { used: 100, ..usual() },
+            Machine { one_more: false, ..usual() },
+            Machine { watches: 10, ..usual() },
+            Machine { files: Some(128), ..usual() },
+            Machine { running: 4090, ..usual() },
+            Machine { cgroup: Cgroup::V1, ..usual() },
+        ];
+        for machine in scarce {
+            let notes: Vec<_> =
+                machine.findings().into_iter().filter(|it| it.severity == Severity::Note).collect();
+            assert_eq!(notes.len(), 1, "{machine:?}");
+            assert!(!notes[0].means.is_empty());
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `teamctl doctor`: what is wrong with this machine and this team directory, and what to do about it.
+//!
+//! It looks, and judges what it saw (each check is a file of its own). What runs meanwhile is looked at again before it is
+//! called wrong: only what stays is a finding. It reads files and `/proc`, tries no lock but that of the daemon, and
+//! changes nothing, unless it is told to ([`fix`]).
+
+mod access;
+mod disk;
+mod finding;
+mod fix;
+mod inboxes;
+mod journal;
+mod leftovers;
+mod machine;
+mod processes;
+mod report;
+mod roster;
+mod sandbox;
+mod seen;
+mod strays;
+mod transcripts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use teamd_shared::team_dir::TeamDir;
+
+use self::finding::{Finding, Severity};
+use self::fix::Fixed;
+use self::sandbox::Confined;
+use self::seen::Seen;
+use crate::ctl::args::Doctor;
+use crate::ctl::context::Context;
+use crate::ctl::escape;
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+use crate::upkeep::TakeLock;
+
+/// Between the looks at a team that is at work: what is in progress is over by then.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(400), Duration::from_secs(1)];
+
+/// The checks of a team directory, in the order in which they are told.
+const CHECKS: [fn(&Seen) -> Vec<Finding>; 11] = [
+    |seen| disk::Disk::look(&seen.dir).map(|disk| disk.findings()).unwrap_or_default(),
+    |seen| disk::clock(seen.journal.last_at, seen.journal.boot.as_deref()),
+    journal::judge,
+    roster::judge,
+    roster::judge_lives,
+    inboxes::judge,
+    inboxes::judge_cursors,
+    transcripts::judge,
+    strays::judge_locks,
+    strays::judge_orphans,
+    |seen| [access::judge(seen), leftovers::judge(seen)].concat(),
+];
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context, args: &Doctor, take_lock: TakeLock) -> CommandResult {
+    let opened = TeamDir::open(&context.path).map(Arc::new);
+    let confined = sandbox::look(opened.as_deref().ok());
+    let mut findings = confined.findings();
+    findings.extend(machine::Machine::look(&processes::list()).findings());
+    let mut fixed = Fixed::default();
+    match &opened {
+        Ok(dir) => {
+            let mut of_team = examine(dir);
+            if args.fix && of_team.iter().any(|finding| finding.fix.is_some()) {
+                fixed = fix::all(dir, &of_team, take_lock);
+                of_team = examine(dir);
+            }
+            findings.extend(of_team);
+        }
+        Err(error) if error.is_not_found() => {
+            let here = format!("there is no team directory at {}", context.path.display());
+            findings.push(Finding::ok("team", here));
+        }
+        Err(error) => {
+            findings.push(Finding::problem("team", error.to_string()).means("no command works here"))
+        }
+    }
+    tell(context, &confined, &findings, &fixed)?;
+    let worst = findings.iter().map(|finding| finding.severity).max();
+    let failed = worst == Some(Severity::Problem) || !fixed.failed.is_empty();
+    Ok(if failed { ExitCode::Failed } else { ExitCode::Done })
+}
+
+/// Looks at a team directory, until what it finds is there to stay.
+fn examine(dir: &Arc<TeamDir>) -> Vec<Finding> {
+    let mut seen = Seen::look(dir);
+    let mut findings = judge(&seen);
+    for pause in PAUSES {
+        if !seen.is_at_work() || findings.iter().all(|finding| finding.severity == Severity::Ok) {
+            break;
+        }
+        wait(pause);
+        seen = Seen::look(dir);
+        findings = finding::seen_again(&findings, judge(&seen));
+    }
+    // Once: a daemon that does not answer takes its time.
+    findings.insert(0, strays::judge_daemon(&seen));
+    findings
+}
+
+fn judge(seen: &Seen) -> Vec<Finding> {
+    CHECKS.iter().flat_map(|check| check(seen)).collect()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is in progress is given the time to end; nothing tells when"
+)]
+fn wait(pause: Duration) {
+    std::thread::sleep(pause);
+}
+
+fn tell(
+    context: &Context,
+    confined: &Confined,
+    findings: &[Finding],
+    fixed: &Fixed,
+) -> Result<(), CommandError> {
+    let out = &context.out;
+    if out.is_json() {
+        let mut report = json!({"findings": findings, "fixed": fixed.done, "failed": fixed.failed});
+        if let (Value::Object(report), Value::Object(sandbox)) = (&mut report, confined.to_json()) {
+            report.extend(sandbox);
+        }
+        return out.json(&report);
+    }
+    if let Some(table) = confined.table() {
+        out.text(table.render(out.width()))?;
+        out.text("\n")?;
+    }
+    out.text(report::show(findings))?;
+    confined.missing().iter().for_each(|why| out.note(format_args!("missing: {why}")));
+    for done in &fixed.done {
+        out.text(format_args!("fixed: {}", escape::line(done)))?;
+    }
+    for why in &fixed.failed {
+        out.note(format_args!("not fixed: {}", escape::line(why)));
+    }
+    let fixable = findings.iter().filter(|finding| finding.fixable).count();
+    if fixable > 0 {
+        out.hint(format_args!("`teamctl doctor --fix` sets {fixable} of these right, and deletes nothing"));
+    }
+    Ok(())
+}

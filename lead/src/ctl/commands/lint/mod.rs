@@ -1,0 +1,181 @@
+//! `teamctl lint`: what our readers make of a file that somebody else has written, line by line.
+//!
+//! It asks the very readers of the programs; there is no second opinion in here. It looks at files wherever they are, needs
+//! no team, and changes nothing.
+
+mod lines;
+mod messages;
+mod settings;
+
+use std::io::Read;
+use std::path::Path;
+
+use serde::Serialize;
+use teamd_shared::config::{Roster, VERSION};
+
+use crate::ctl::args::{Lint, LintAs};
+use crate::ctl::context::Context;
+use crate::ctl::escape;
+use crate::ctl::output::paint;
+use crate::ctl::render::{BAD, BOLD};
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Severity {
+    /// A reader of ours does not take it.
+    Error,
+    /// Legal, but unwise.
+    Warning,
+}
+
+/// What is to be said of one place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Remark {
+    /// From 1; 0 where the file as a whole is meant.
+    line: usize,
+    /// From 1, in characters.
+    column: usize,
+    severity: Severity,
+    /// What is wrong.
+    what: String,
+    /// What a reader of ours does with it.
+    reader: String,
+}
+
+impl Remark {
+    fn error(place: (usize, usize), what: impl Into<String>, reader: impl Into<String>) -> Self {
+        let (what, reader) = (what.into(), reader.into());
+        Self { line: place.0, column: place.1, severity: Severity::Error, what, reader }
+    }
+
+    fn warning(place: (usize, usize), what: impl Into<String>, reader: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(place, what, reader) }
+    }
+}
+
+/// Runs the command.
+pub(in crate::ctl) fn run(context: &Context, args: &Lint) -> CommandResult {
+    let mut failed = false;
+    for file in &args.files {
+        let kind = match args.kind {
+            Some(kind) => kind,
+            None => told_by_name(Path::new(file))?,
+        };
+        let remarks = read(file).map_or_else(
+            |why| vec![Remark::error((0, 0), format!("cannot be read: {why}"), "nothing")],
+            |bytes| of(kind, file, &bytes),
+        );
+        failed |= remarks.iter().any(|remark| remark.severity == Severity::Error);
+        for remark in &remarks {
+            tell(context, file, remark)?;
+        }
+    }
+    Ok(if failed { ExitCode::Failed } else { ExitCode::Done })
+}
+
+fn read(file: &str) -> std::io::Result<Vec<u8>> {
+    if file != "-" {
+        return std::fs::read(file);
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Says what a file is by where it stands and what it is called; what is called otherwise is taken for an inbox.
+fn told_by_name(file: &Path) -> Result<LintAs, CommandError> {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let folder = file.parent().and_then(|folder| folder.file_name()?.to_str());
+    Ok(match name {
+        "journal.jsonl" => LintAs::Journal,
+        "config.json" => LintAs::Roster,
+        _ if name.ends_with(".toml") => LintAs::Settings,
+        _ if name.ends_with(".rejected.jsonl") => {
+            let message = format!("{} holds what was rejected, and no messages", file.display());
+            return Err(CommandError::new(ExitCode::Usage, message)
+                .hint("lint the inbox itself: it holds the same lines, and the others"));
+        }
+        _ if folder == Some("transcript") => LintAs::Transcript,
+        _ => LintAs::Messages,
+    })
+}
+
+fn of(kind: LintAs, file: &str, bytes: &[u8]) -> Vec<Remark> {
+    match kind {
+        LintAs::Messages => messages::lint(bytes),
+        LintAs::Journal => lines::journal(bytes),
+        LintAs::Transcript => lines::transcript(bytes),
+        LintAs::Roster => roster(bytes),
+        LintAs::Settings => settings::lint(file, bytes),
+    }
+}
+
+fn roster(bytes: &[u8]) -> Vec<Remark> {
+    match serde_json::from_slice::<Roster>(bytes) {
+        Ok(roster) if roster.version > VERSION => vec![Remark::warning(
+            (1, 1),
+            format!("version {}, this program knows {VERSION}", roster.version),
+            "read as far as possible, and never written over",
+        )],
+        Ok(_) => Vec::new(),
+        Err(error) => vec![Remark::error(
+            (error.line(), error.column().max(1)),
+            without_place(&error.to_string()),
+            "no roster: `teamd start` keeps it aside and writes it anew from the journal",
+        )],
+    }
+}
+
+/// Takes from an error of JSON where it is: that stands before it already.
+fn without_place(error: &str) -> String {
+    error.split_once(" at line ").map_or(error, |(what, _)| what).to_owned()
+}
+
+fn tell(context: &Context, file: &str, remark: &Remark) -> Result<(), CommandError> {
+    if context.out.is_json() {
+        let mut object = serde_json::json!({"file": file});
+        if let (Some(object), Ok(serde_json::Value::Object(fields))) =
+            (object.as_object_mut(), serde_json::to_value(remark))
+        {
+            object.extend(fields);
+        }
+        return context.out.json(&object);
+    }
+    let (file, line, column) = (escape::line(file), remark.line, remark.column);
+    let place = if line > 0 { format!("{file}:{line}:{column}") } else { file.into_owned() };
+    let severity = match remark.severity {
+        Severity::Error => paint(BAD, "error"),
+        Severity::Warning => paint(BOLD, "warning"),
+    };
+    let (what, reader) = (escape::line(&remark.what), escape::line(&remark.reader));
+    context.out.text(format_args!("{place}: {severity}: {what} ({reader})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_what_its_name_says() {
+        let kind = |path: &str| told_by_name(Path::new(path)).ok();
+        assert_eq!(kind(".team/journal.jsonl"), Some(LintAs::Journal));
+        assert_eq!(kind("config.json"), Some(LintAs::Roster));
+        assert_eq!(kind(".team/transcript/alice.jsonl"), Some(LintAs::Transcript));
+        assert_eq!(kind(".team/inbox/alice.jsonl"), Some(LintAs::Messages));
+        assert_eq!(kind("team.toml"), Some(LintAs::Settings));
+        assert_eq!(kind("-"), Some(LintAs::Messages));
+        assert_eq!(kind(".team/inbox/alice.rejected.jsonl"), None);
+    }
+
+    #[test]
+    fn a_roster_is_read_as_the_programs_do() {
+        assert!(roster(br#"{"version": 1, "members": []}"#).is_empty());
+        let wrong = roster(b"{\"version\": 1,\n \"members\": 7}");
+        assert_eq!((wrong[0].line, wrong[0].severity), (2, Severity::Error));
+        assert_eq!(wrong[0].what, "invalid type: integer `7`, expected a sequence");
+        assert_eq!(roster(br#"{"version": 2}"#)[0].severity, Severity::Warning);
+    }
+}

@@ -1,0 +1,54 @@
+//! `team.toml`: read as every command reads it.
+
+use std::path::Path;
+
+use teamd_shared::team_file::{TeamFile, TeamFileError};
+
+use super::Remark;
+use super::lines::column_of;
+
+/// Reads the settings. A file is read as at work: whose it is counts too.
+pub(super) fn lint(file: &str, bytes: &[u8]) -> Vec<Remark> {
+    const READER: &str =
+        "`teamd start`, `spawn` and `shutdown` refuse; other commands go on without the file";
+    let read = match std::str::from_utf8(bytes) {
+        Ok(text) if file == "-" => TeamFile::parse(text),
+        Err(error) if file == "-" => {
+            let before = &bytes[..error.valid_up_to()];
+            let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+            let begins = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+            let column = column_of(&before[begins..], before.len());
+            return vec![Remark::error((line, column), "this byte is not UTF-8", READER)];
+        }
+        _ => TeamFile::load(Path::new(file)),
+    };
+    match read {
+        Ok(_) => Vec::new(),
+        Err(error) => {
+            let place = error.place().map_or((0, 0), |place| (place.line, place.column));
+            let hint = error.hint().to_owned();
+            let what = match error {
+                TeamFileError::Wrong { what, .. } => what,
+                other => other.to_string(),
+            };
+            vec![Remark::error(place, format!("{what}; {hint}"), READER)]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_has_its_place() {
+        assert!(lint("-", b"grace = \"5s\"\n").is_empty());
+        let wrong = lint("-", b"grace = \"5s\"\ngrase = 1\n");
+        assert_eq!((wrong[0].line, wrong[0].column), (2, 1));
+        let bytes = lint("-", b"# \xff");
+        assert_eq!(
+            (bytes[0].line, bytes[0].column, bytes[0].what.as_str()),
+            (1, 3, "this byte is not UTF-8")
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! What can be set right while no daemon runs, under its lock and by its own code: what a start would do to its files
+//! before it does anything else. Nobody is adopted, ended or told anything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use teamd_shared::clock;
+use teamd_shared::config::Roster;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+use super::event::{Life, Now};
+use super::journal::{self, Journal};
+use super::live::Live;
+use super::lock::TeamLock;
+use super::roster::{Before, RosterFile, set_aside};
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+use crate::upkeep::AtRest;
+
+/// The lock, and what it is the lock of.
+struct Resting {
+    dir: Arc<TeamDir>,
+    _lock: TeamLock,
+}
+
+/// Takes the lock; none if a daemon holds it.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if the system refuses.
+pub(crate) fn at_rest(dir: &Arc<TeamDir>) -> Result<Option<Box<dyn AtRest>>, CommandError> {
+    let lock = TeamLock::try_take(dir).map_err(|error| {
+        CommandError::new(ExitCode::Failed, format!("cannot lock the team directory: {error}"))
+    })?;
+    Ok(lock.map(|lock| Box::new(Resting { dir: Arc::clone(dir), _lock: lock }) as Box<dyn AtRest>))
+}
+
+impl AtRest for Resting {
+    fn cut_journal(&self) -> Result<String, CommandError> {
+        Ok(match Journal::open(&self.dir)?.torn {
+            Some(length) => format!(
+                "journal.jsonl: its torn last line ({length} bytes) was kept in {}, and cut off",
+                TeamPath::journal_torn()
+            ),
+            None => "journal.jsonl: its last line is whole".to_owned(),
+        })
+    }
+
+    fn rebuild_roster(&self) -> Result<String, CommandError> {
+        let now = Now { wall: clock::wall(), monotonic: Duration::ZERO };
+        let team = journal::read(&self.dir)?;
+        let (before, aside) = match RosterFile::look(&self.dir, now)? {
+            Ok(Before::Usable(Some(roster))) => (roster, Some(set_aside(&self.dir, now)?)),
+            Ok(Before::Usable(None)) => (Roster::default(), None),
+            Ok(Before::KeptAside(aside)) => (Roster::default(), Some(aside)),
+            Err(newer) => {
+                return Err(CommandError::new(ExitCode::Failed, newer.to_string())
+                    .hint("nothing was changed; use the newer teamd that wrote it"));
+            }
+        };
+        let mut live = Live::default();
+        let mut file = RosterFile::of(before.sandbox.clone().unwrap_or_default());
+        for (name, state) in &team.members {
+            let life = Life { name: name.clone(), incarnation: state.record.incarnation };
+            if let Some((doing, usage)) = RosterFile::last_said(&before, &life)
+                && !state.record.phase.is_ended()
+            {
+                live.recall(&life, doing, usage);
+            }
+            file.show(&team, &live, name);
+        }
+        file.touch();
+        file.flush(&self.dir, &team)?;
+        let kept = aside.map(|aside| format!("; the old one was kept as {aside}")).unwrap_or_default();
+        Ok(format!("config.json: written from the journal, as of line {}{kept}", team.seq))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beside_a_daemon_nothing_is_touched() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+        let daemon = TeamLock::try_take(&dir).unwrap().unwrap();
+        assert!(at_rest(&dir).unwrap().is_none());
+        drop(daemon);
+        let resting = at_rest(&dir).unwrap().unwrap();
+        assert!(TeamLock::try_take(&dir).unwrap().is_none(), "no daemon starts meanwhile");
+        drop(resting);
+        assert!(TeamLock::try_take(&dir).unwrap().is_some());
+    }
+}

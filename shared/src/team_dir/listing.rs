@@ -1,0 +1,156 @@
+//! What really stands in a team directory: for those who look whether all is as it should be. Nothing is opened but
+//! folders, nothing is followed, and nothing is made.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+
+use super::{DirError, TeamDir, TeamPath};
+
+/// Something that stands in a team directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Where.
+    pub at: TeamPath,
+    /// What it is.
+    pub kind: Kind,
+    /// The bits of its mode that say who may do what.
+    pub mode: u32,
+    /// The user id that owns it.
+    pub owner: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Whether the file has other names, here or elsewhere. (A folder always has.)
+    pub shared: bool,
+    /// Device and inode.
+    pub identity: (u64, u64),
+}
+
+/// What something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// A socket.
+    Socket,
+    /// A pipe, a device: nothing that belongs here.
+    Other,
+}
+
+impl TeamDir {
+    /// Lists what stands at the top of the team directory (none), or in one of [`super::FOLDERS`], in the order of the
+    /// names. A folder that is not there is empty. What goes away meanwhile, and what has a name that is no text, is
+    /// left out.
+    ///
+    /// # Errors
+    /// [`DirError`] if the folder is a link, or the system refuses.
+    pub fn list(&self, folder: Option<&'static str>) -> Result<Vec<Found>, DirError> {
+        let explain = |errno| self.explain("list", &TeamPath::top(folder.unwrap_or(".")), errno);
+        let opened = match self.open_listed(folder) {
+            Err(rustix::io::Errno::NOENT) => return Ok(Vec::new()),
+            other => other.map_err(explain)?,
+        };
+        let mut found = Vec::new();
+        for entry in Dir::read_from(&opened).map_err(explain)? {
+            let entry = entry.map_err(explain)?;
+            let Ok(file) = entry.file_name().to_str() else { continue };
+            if file == "." || file == ".." {
+                continue;
+            }
+            let stat = match rustix::fs::statat(&opened, file, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(rustix::io::Errno::NOENT) => continue,
+                other => other.map_err(explain)?,
+            };
+            found.push(Found {
+                at: TeamPath { folder, file: file.to_owned() },
+                kind: Kind::of(FileType::from_raw_mode(stat.st_mode)),
+                mode: stat.st_mode & 0o7777,
+                owner: stat.st_uid,
+                size: u64::try_from(stat.st_size).unwrap_or(0),
+                shared: stat.st_nlink > 1,
+                identity: (stat.st_dev, stat.st_ino),
+            });
+        }
+        found.sort_by(|one, other| one.at.file.cmp(&other.at.file));
+        Ok(found)
+    }
+
+    fn open_listed(&self, folder: Option<&'static str>) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.fd, folder.unwrap_or("."), flags, Mode::empty())
+    }
+
+    /// Takes from everybody but the user what a file, a folder or the team directory itself (none) lets them do. Nothing
+    /// is added: whoever has made it read-only meant that.
+    ///
+    /// # Errors
+    /// [`DirError`] if it is no regular file and no folder, belongs to somebody else, or the system refuses.
+    pub fn close_to_others(&self, at: Option<&TeamPath>) -> Result<(), DirError> {
+        use std::os::fd::AsFd;
+        let Some(at) = at else { return super::close_to_others(self.fd.as_fd(), &self.root) };
+        let folder = super::FOLDERS.into_iter().find(|folder| at.folder.is_none() && at.file == *folder);
+        if let Some(folder) = folder {
+            return super::close_to_others(self.open_folder(folder)?.as_fd(), &self.path(at));
+        }
+        let file = self.open_file(at, OFlags::RDONLY)?;
+        super::close_to_others(file.as_fd(), &self.path(at))
+    }
+}
+
+impl Kind {
+    fn of(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Folder,
+            FileType::Symlink => Self::Link,
+            FileType::Socket => Self::Socket,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_stands_there_is_told_and_nothing_is_followed_or_made() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        std::fs::remove_dir(dir.root().join("run")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", dir.root().join("inbox/alice.jsonl")).unwrap();
+        crate::fs::replace(&dir, &TeamPath::top("x"), b"abc").unwrap();
+        assert_eq!(dir.list(Some("run")).unwrap(), []);
+        assert!(!dir.root().join("run").exists());
+        let inbox = dir.list(Some("inbox")).unwrap();
+        assert_eq!(inbox.iter().map(|found| found.kind).collect::<Vec<_>>(), [Kind::Link]);
+        let top = dir.list(None).unwrap();
+        let named = |name: &str| top.iter().find(|found| found.at.file == name).unwrap();
+        assert_eq!((named("x").kind, named("x").size, named("x").mode), (Kind::File, 3, 0o600));
+        assert_eq!(named("log").kind, Kind::Folder);
+    }
+
+    #[test]
+    fn only_what_others_may_is_taken_away() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let at = TeamPath::journal();
+        crate::fs::replace(&dir, &at, b"").unwrap();
+        let set = |path: &str, mode| {
+            let path = dir.root().join(path);
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set("journal.jsonl", 0o464);
+        set("inbox", 0o755);
+        dir.close_to_others(Some(&at)).unwrap();
+        dir.close_to_others(Some(&TeamPath::top("inbox"))).unwrap();
+        let top = dir.list(None).unwrap();
+        let mode = |name: &str| top.iter().find(|found| found.at.file == name).unwrap().mode;
+        assert_eq!((mode("journal.jsonl"), mode("inbox")), (0o400, 0o700));
+    }
+}

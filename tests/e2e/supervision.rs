@@ -5,7 +5,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::process::let_pass;
+use crate::support::process::{let_pass, parent};
 use crate::support::{Team, is_alive, signal};
 
 /// What `status` says of a member, as JSON.
@@ -289,4 +289,81 @@ fn limits_are_shown_with_the_means_that_hold_them_and_come_from_the_file_of_the_
     team.teamctl(["spawn", "alice", "--resume", "--cpu-time", "2h"]).ok();
     assert_eq!(shown(&team, "alice")["bounds"]["cpu_time"], 7200);
     assert_eq!(shown(&team, "alice")["bounds"]["memory"], 2_u64 << 30);
+}
+
+#[test]
+fn a_team_is_stopped_in_reverse_order_of_its_spawns() {
+    let asked = |team: &Team| -> Vec<String> {
+        let lines =
+            team.journal().into_iter().filter(|line| line["event"] == "asked" && line["kind"] == "shutdown");
+        lines.map(|line| line["to"].as_str().unwrap().to_owned()).collect()
+    };
+    for how in ["stop", "shutdown", "signal"] {
+        let team = Team::started();
+        for name in ["bob", "alice", "carol"] {
+            team.spawn(name, "");
+        }
+        match how {
+            "stop" => drop(team.teamd(["stop"]).ok()),
+            "shutdown" => drop(team.teamctl(["shutdown", "--all"]).ok()),
+            _ => {
+                let daemon = team.daemon_pid();
+                signal(daemon, Signal::SIGTERM);
+                team.until("the daemon to end", || !is_alive(daemon));
+            }
+        }
+        assert_eq!(asked(&team), ["carol", "alice", "bob"], "{how}");
+        for name in ["bob", "alice", "carol"] {
+            assert_eq!(team.status(name), "shutdown", "{how}");
+        }
+    }
+}
+
+/// A second signal overrules everybody: nobody is left, and the journal says why.
+#[test]
+fn a_second_sigterm_to_the_daemon_ends_everybody_at_once() {
+    let team = Team::started();
+    team.spawn("idle", "");
+    for name in ["alice", "bob"] {
+        team.spawn(name, "/bash trap '' TERM; sleep 600 & sleep 600");
+        team.wait_for(name, "working");
+    }
+    let daemon = team.daemon_pid();
+    signal(daemon, Signal::SIGTERM);
+    team.until("the team to be stopping", || team.events("stopping") == 1);
+    signal(daemon, Signal::SIGTERM);
+    team.until_nobody_is_left();
+    for name in ["alice", "bob"] {
+        assert_eq!(
+            (team.status(name).as_str(), endings(&team, name)),
+            ("killed", vec![json!("stop")]),
+            "{name}"
+        );
+        assert_eq!(team.member(name)["exit"]["emptied"], "keepers", "{name}");
+    }
+    assert_eq!(team.events("stopped"), 1);
+}
+
+/// Worker and keeper die together: what they leave comes to the daemon.
+#[test]
+fn what_a_worker_and_its_keeper_leave_that_are_killed_together_is_ended_before_the_end_is_recorded() {
+    let team = Team::started();
+    let prompt = "/bash setsid sleep 600 & sleep 600 & touch begun; wait";
+    team.teamctl(["spawn", "alice", "--restart", "never", "--sandbox", "off", "--prompt", prompt]).ok();
+    team.until("the command to have begun", || team.made("begun"));
+    let worker = team.pid("alice");
+    let keepers: Vec<i32> = team.processes().into_iter().filter(|&pid| parent(pid) == Some(worker)).collect();
+    assert_eq!(keepers.len(), 1);
+    // Stopped first, so that neither sees the other's end.
+    for pid in [worker, keepers[0]] {
+        signal(pid, Signal::SIGSTOP);
+    }
+    for pid in [worker, keepers[0]] {
+        signal(pid, Signal::SIGKILL);
+    }
+    team.wait_for("alice", "crashed");
+    assert_eq!(team.processes(), [team.daemon_pid()], "nothing is left when the end is recorded");
+    let exit = team.member("alice")["exit"].clone();
+    assert_eq!(exit["emptied"], "keepers", "{exit}");
+    assert!(exit["left_behind"].as_u64() >= Some(3), "two that sleep, and their shell: {exit}");
 }

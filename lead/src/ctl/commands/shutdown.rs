@@ -73,7 +73,10 @@ fn targets(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Target>, CommandError> 
         let roster = roster::load(dir)?;
         // The lead agent leads the team: it stays, and is asked by its name.
         let teammates = roster.members.iter().filter(|member| member.name != Name::lead());
-        names = teammates.filter(|member| runs(&roster, member)).map(|it| it.name.clone()).collect();
+        let mut running: Vec<_> = teammates.filter(|member| runs(&roster, member)).collect();
+        // As `teamd stop` does: who was spawned last goes first.
+        running.sort_by_key(|member| std::cmp::Reverse(member.spawned_seq));
+        names = running.into_iter().map(|member| member.name.clone()).collect();
     }
     let mut targets: Vec<Target> = Vec::new();
     for name in names {

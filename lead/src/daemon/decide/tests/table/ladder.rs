@@ -203,7 +203,7 @@ fn a_second_signal_kills_and_the_lines_come_first() {
     let killed = desk.on(&Event::Terminate);
     // alice is being ended already: no second line for her.
     assert_eq!((team_events(&killed), killed.records.len()), (vec![], 1));
-    let expected = [Action::Kill(alice), Action::Terminate(bob.clone()), Action::Kill(bob)];
+    let expected = [Action::Terminate(bob.clone()), Action::Kill(bob), Action::Kill(alice)];
     assert_eq!(killed.actions, expected);
     assert_eq!(desk.member("bob").ending, Some(Ending::Stop));
 }

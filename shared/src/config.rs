@@ -151,6 +151,27 @@ impl Roster {
         serde_json::from_slice(&bytes).map(Some).map_err(ConfigError::Malformed)
     }
 
+    /// Reads the roster as far as it concerns one member: the others are left out. What is sent to one of a thousand
+    /// shall not cost a look at all.
+    ///
+    /// # Errors
+    /// As [`Roster::load`].
+    pub fn load_one(dir: &TeamDir, name: &Name) -> Result<Option<Self>, ConfigError> {
+        let bytes = match dir.read(&TeamPath::config()) {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let one = only(&bytes, name).and_then(|one| serde_json::from_slice(&one).ok());
+        if let Some(roster) = one {
+            return Ok(Some(roster));
+        }
+        // It does not look as this version writes it.
+        let mut roster: Self = serde_json::from_slice(&bytes).map_err(ConfigError::Malformed)?;
+        roster.members.retain(|member| member.name == *name);
+        Ok(Some(roster))
+    }
+
     /// Tells whether the process that this roster shows for a member is gone, though the roster does not say so yet.
     /// False for a life that has none yet.
     pub fn process_is_gone(&self, member: &RosterMember) -> bool {
@@ -167,5 +188,63 @@ impl Roster {
     /// Returns a member by its name.
     pub fn member(&self, name: &Name) -> Option<&RosterMember> {
         self.members.iter().find(|member| member.name == *name)
+    }
+}
+
+/// What stands before the members, each of which has a line of its own, and behind them.
+const FRAME: (&[u8], &[u8]) = (b"\n\"members\":[\n", b"\n]}\n");
+
+/// Cuts the lines of the other members out of a roster, as the daemon writes it; none if it is written otherwise.
+fn only(roster: &[u8], name: &Name) -> Option<Vec<u8>> {
+    let (before, behind) = FRAME;
+    let head = roster.windows(before.len()).position(|window| window == before)? + before.len();
+    let members = roster[head..].strip_suffix(behind)?;
+    let begin = format!("{{\"name\":\"{name}\",");
+    let mut lines = members.split(|&byte| byte == b'\n');
+    let line = lines.find(|line| line.starts_with(begin.as_bytes())).unwrap_or_default();
+    let line = line.strip_suffix(b",").unwrap_or(line);
+    Some([&roster[..head], line, behind].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(name: &str, role: &str) -> String {
+        format!(r#"{{"name":"{name}","role":"{role}","status":"idle","gate":"open"}}"#)
+    }
+
+    fn load(roster: &str, who: &str) -> Vec<(String, String)> {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        crate::fs::replace(&dir, &TeamPath::config(), roster.as_bytes()).unwrap();
+        let one = Roster::load_one(&dir, &Name::of_inbox(who).unwrap()).unwrap().unwrap();
+        let all = Roster::load(&dir).unwrap().unwrap();
+        assert_eq!((&one.team_name, one.seq, &one.daemon), (&all.team_name, all.seq, &all.daemon));
+        let found: Vec<_> = all.members.into_iter().filter(|it| it.name == one.members[0].name).collect();
+        assert_eq!(one.members, found);
+        one.members.into_iter().map(|it| (it.name.to_string(), it.role)).collect()
+    }
+
+    #[test]
+    fn one_member_is_read_without_the_others_however_the_roster_is_written() {
+        let role = r#"says \"name\":\"bob\", or ]}"#;
+        let members = [member("al", role), member("alice", "coder"), member("bob", "")];
+        let ours = format!(
+            "{{\"version\":1,\"seq\":7,\"team_name\":\"t\",\n\"daemon\":null,\n\"sandbox\":null,\n\"members\":[\n{}\n]}}\n",
+            members.join(",\n")
+        );
+        let value: serde_json::Value = serde_json::from_str(&ours).unwrap();
+        for roster in [ours.clone(), value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+            assert_eq!(load(&roster, "alice"), [("alice".to_owned(), "coder".to_owned())]);
+            assert_eq!(load(&roster, "al"), [("al".to_owned(), r#"says "name":"bob", or ]}"#.to_owned())]);
+            assert_eq!(load(&roster, "bob"), [("bob".to_owned(), String::new())]);
+        }
+        // The others are not even parsed.
+        let name = Name::new("bob").unwrap();
+        let cut = String::from_utf8(only(ours.as_bytes(), &name).unwrap()).unwrap();
+        assert!(!cut.contains("alice") && cut.contains("bob"), "{cut}");
+        let nobody = only(ours.as_bytes(), &Name::new("carol").unwrap()).unwrap();
+        assert_eq!(serde_json::from_slice::<Roster>(&nobody).unwrap().members, []);
     }
 }

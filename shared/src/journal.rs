@@ -10,6 +10,7 @@
 //! that select by record; it changes nothing, and is written at the next start if a kill cut it off.
 
 mod fold;
+mod tells;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -97,7 +98,8 @@ pub struct TeamRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<RejectedLine>,
     /// The inbox lines that follow from it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
+    #[schemars(with = "Vec<tells::Written>")]
     pub tell: Vec<Tell>,
 }
 
@@ -162,7 +164,8 @@ pub struct MemberRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expired: Vec<RequestId>,
     /// The inbox lines that follow from it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
+    #[schemars(with = "Vec<tells::Written>")]
     pub tell: Vec<Tell>,
     /// The line that made this true already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -207,7 +210,8 @@ pub struct RequestRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expired: Vec<RequestId>,
     /// The inbox lines that follow from it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
+    #[schemars(with = "Vec<tells::Written>")]
     pub tell: Vec<Tell>,
     /// The line that made this true already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -235,6 +239,6 @@ pub enum RequestEvent {
 pub struct Tell {
     /// Whose inbox.
     pub to: Name,
-    /// The id of the line: the same when it is written again.
+    /// The id of the line: the same when it is written again, and in every inbox that gets it.
     pub id: Uuid,
 }

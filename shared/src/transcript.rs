@@ -7,6 +7,8 @@
 //! answered "interrupted, may have run". Every entry carries the position behind the last message that was
 //! taken in: the cursor is that of the last entry, and moves with the effect.
 
+use std::os::unix::fs::FileExt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -264,6 +266,37 @@ pub fn position(dir: &TeamDir, name: &Name) -> Result<Option<Position>, DirError
     Ok(line.and_then(|line| serde_json::from_slice::<Cursor>(&line).ok()).map(|cursor| cursor.inbox))
 }
 
+/// How far [`has_begun`] looks back, in bytes: a life that has written as much has begun.
+const LOOK_BACK: u64 = 1 << 20;
+
+/// Tells whether a life has written anything: one that was not welcomed has not, and has read nothing either.
+///
+/// # Errors
+/// [`DirError`] if the system refuses.
+pub fn has_begun(dir: &TeamDir, name: &Name, incarnation: u32) -> Result<bool, DirError> {
+    let at = TeamPath::transcript(name);
+    let file = match dir.open_file(&at, rustix::fs::OFlags::RDONLY) {
+        Ok(file) => file,
+        Err(error) if error.is_not_found() => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let look = || -> std::io::Result<bool> {
+        let length = file.metadata()?.len();
+        let looked = length.min(LOOK_BACK);
+        let mut bytes = vec![0; usize::try_from(looked).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, length - looked)?;
+        let life = |line: &[u8]| match serde_json::from_slice::<Entry>(line).ok()?.event {
+            Event::Life { incarnation, .. } => Some(incarnation),
+            _ => None,
+        };
+        Ok(match bytes.rsplit(|&byte| byte == b'\n').find_map(life) {
+            Some(last) => last >= incarnation,
+            None => looked < length,
+        })
+    };
+    look().map_err(|source| DirError::Io { verb: "read", path: dir.path(&at), source })
+}
+
 /// Returns the last whole entry of a transcript; none if there is none, or it cannot be read.
 ///
 /// # Errors
@@ -312,6 +345,27 @@ mod tests {
         assert!(serde_json::to_value(answer(None)).unwrap().get("length").is_none());
         let written = serde_json::to_value(answer(Some(7))).unwrap();
         assert_eq!(serde_json::from_value::<Event>(written).unwrap(), answer(Some(7)));
+    }
+
+    #[test]
+    fn a_life_has_begun_when_its_first_entry_is_there() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let name = Name::new("alice").unwrap();
+        assert!(!has_begun(&dir, &name, 1).unwrap());
+        let entry = |event| serde_json::to_string(&Entry { at: 1.0, inbox: Position::START, event }).unwrap();
+        let life = entry(Event::Life { incarnation: 1, conversation: 1, prompt: None });
+        let left = entry(Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false });
+        let has = |text: &str, incarnation| {
+            crate::fs::replace(&dir, &TeamPath::transcript(&name), text.as_bytes()).unwrap();
+            has_begun(&dir, &name, incarnation).unwrap()
+        };
+        let both = format!("{life}\n{left}\n");
+        assert!(has(&both, 1) && !has(&both, 2));
+        // A torn beginning is none: nothing follows from it.
+        assert!(!has(&format!("{both}{}", &life[..20]), 2));
+        let long = format!("{life}\n{}", format!("{left}\n").repeat(20_000));
+        assert!(has(&long, 1));
     }
 
     #[test]

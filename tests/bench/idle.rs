@@ -93,7 +93,7 @@ fn megabytes(value: Option<f64>) -> String {
 }
 
 /// Nanoseconds on a processor and time slices of a process, all its threads: `/proc/PID/task/TID/schedstat`.
-fn scheduled(pid: i32) -> (u64, u64) {
+pub(crate) fn scheduled(pid: i32) -> (u64, u64) {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let of_thread = |path: std::path::PathBuf| {
         let text = std::fs::read_to_string(path.join("schedstat")).unwrap_or_default();

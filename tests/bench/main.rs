@@ -11,6 +11,7 @@ mod idle;
 mod latency;
 mod lifecycle;
 mod limit;
+mod many;
 mod peer;
 mod sandbox;
 #[path = "../support/mod.rs"]
@@ -39,7 +40,7 @@ impl Effort {
 /// A group of figures that are measured together, under the name that a filter selects.
 type Group = (&'static str, fn(Effort) -> Vec<Figure>);
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 8] = [
     ("latency", latency::measure),
     ("lifecycle", lifecycle::measure),
     ("writers", writers::measure),
@@ -47,6 +48,7 @@ const GROUPS: [Group; 7] = [
     ("memory", idle::memory),
     ("cpu", idle::cpu),
     ("crowd", crowd::measure),
+    ("many", many::measure),
 ];
 
 fn main() -> ExitCode {

@@ -203,6 +203,32 @@ fn a_fresh_life_skips_the_mail_of_the_old_one_and_tells_how_much() {
     assert_eq!(team.json(["status", "alice"])["members"][0]["unread"], 0);
 }
 
+#[test]
+fn what_was_queued_waits_for_a_life_that_begins() {
+    // Found by death at every system call: the daemon died between the fork and the welcome.
+    let team = end_with_unread(1);
+    let team = {
+        team.teamd(["stop"]).ok();
+        let program = team.root().join("worker.sh");
+        let real = env!("CARGO_BIN_EXE_team-worker");
+        let text = format!(
+            "#!/bin/sh\n[ $1 = run ] && [ -e {}/broken ] && exit 1\nexec {real} \"$@\"\n",
+            team.root().display()
+        );
+        team.write("worker.sh", &text);
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        team.with("TEAM_WORKER", program.to_str().unwrap())
+    };
+    team.teamd(["start"]).ok();
+    team.write("broken", "");
+    team.teamctl(["spawn", "alice", "--restart", "never"]).exits(1);
+    assert_eq!(team.member("alice")["exit"]["unread"], 0, "what was queued is still to be read");
+    std::fs::remove_file(team.root().join("broken")).unwrap();
+    team.teamctl(["spawn", "alice"]).ok();
+    team.until("what was queued to be read", || team.root().join("queued.txt").exists());
+    assert!(!team.root().join("old-0.txt").exists());
+}
+
 /// Failure 28 (CC#23620).
 #[test]
 fn a_resumed_life_reads_all_that_is_unread() {

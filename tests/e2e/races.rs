@@ -121,3 +121,41 @@ fn mail_that_comes_while_a_teammate_leaves_is_read_or_counted() {
         }
     }
 }
+
+#[test]
+fn a_request_for_a_plan_holds_although_the_daemon_died_before_its_word() {
+    // Crash window P4: config.json says closed, and the worker has not come back to the new daemon yet.
+    let team = Team::started();
+    team.spawn("alice", "");
+    // Its pauses between attempts grow: it comes back a second after the daemon.
+    team.kill_daemon();
+    team.until("her to know that the daemon is gone", || {
+        team.file("log/alice.log").contains("the daemon is gone")
+    });
+    let request = json!({"type": "plan_request", "from": "lead", "content": "how?"});
+    team.echo("alice", &request.to_string());
+    team.send("alice", "/bash echo early > early");
+    team.until_finished("alice", 1);
+    assert!(!team.made("early"), "{:?}", team.results("alice"));
+    // Nobody had asked: the next daemon's word opens it again.
+    team.teamd(["start"]).ok();
+    team.until("the gate to be open", || {
+        let results = team.does("alice", "/bash echo late > late");
+        results[0]["is_error"] == false && team.made("late")
+    });
+}
+
+#[test]
+fn a_request_for_a_plan_is_done_when_the_next_life_begins_with_it() {
+    let team = Team::started();
+    for (name, restart, code) in [("alice", "on-failure", 0), ("bob", "never", 7)] {
+        team.teamctl(["spawn", name, "--restart", restart]).ok();
+        signal(team.pid(name), Signal::SIGSTOP);
+        let asking = team.start_teamctl(["request-plan", name]);
+        team.until("the gate to be closed", || team.member(name)["gate"] == "closed");
+        signal(team.pid(name), Signal::SIGKILL);
+        let asked = asking.finish().exits(code);
+        assert!(code == 0 || asked.stderr.contains("hint: "), "{asked:?}");
+        assert_eq!(team.member(name)["gate"], "closed");
+    }
+}

@@ -116,6 +116,8 @@ pub(crate) type Reply = Result<Done, Unanswered>;
 pub(crate) enum Heard {
     /// The daemon says something.
     Daemon(ToWorker),
+    /// The daemon is gone.
+    Away,
     /// The daemon is gone, and this can not be asked again.
     Lost {
         /// What was asked.
@@ -310,6 +312,7 @@ impl Task {
                 End::Done => return,
                 End::Closed => tracing::info!("the daemon is gone; going on without it"),
             }
+            drop(self.hears.send(Heard::Away).await);
             self.lose(&told).await;
             match self.reconnect().await {
                 Some(again) => (connection, told) = again,

@@ -182,6 +182,7 @@ impl<T: Tools> Desk<T> {
             Event::Heard(Heard::NoTeam) => {
                 self.state.end(End::Unknown("the team directory was deleted".to_owned()));
             }
+            Event::Heard(Heard::Away) => self.state.away(),
             Event::Heard(Heard::Lost { tag }) => self.link.answered(tag, Err(Unanswered::Lost)),
             Event::Mail => self.fetch(),
             Event::Terminate => {
@@ -234,6 +235,9 @@ impl<T: Tools> Desk<T> {
         self.mailbox.fetch();
         self.state.mail(self.mailbox.mail(), self.now());
         self.state.spoken_to(self.mailbox.holds_word_of_person());
+        if self.mailbox.holds_request_for_plan() {
+            self.state.plan_wanted();
+        }
     }
 }
 

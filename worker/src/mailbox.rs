@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use teamd_shared::clock;
 use teamd_shared::inbox::{self, Line, ReadError, Reader, Rejection};
-use teamd_shared::message::{Concern, Message, USER};
+use teamd_shared::message::{Body, Concern, LEAD, Message, USER};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -199,6 +199,14 @@ impl Mailbox {
         self.waiting
             .iter()
             .any(|item| matches!(item, Item::Line(line) if line.message.as_ref().is_ok_and(of_person)))
+    }
+
+    /// Tells whether a request for a plan has arrived and is not taken in.
+    pub(crate) fn holds_request_for_plan(&self) -> bool {
+        let asks = |message: &Message| message.from == LEAD && message.body == Body::PlanRequest;
+        self.waiting
+            .iter()
+            .any(|item| matches!(item, Item::Line(line) if line.message.as_ref().is_ok_and(asks)))
     }
 
     /// Tells whether more has arrived than was taken, or even fetched.

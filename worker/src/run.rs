@@ -273,25 +273,28 @@ fn resume(
     let conversation = welcome.conversation;
     let Identity { name, incarnation } = identity;
     let incarnation = *incarnation;
-    let entries = match conversation == incarnation {
-        true => Vec::new(),
-        false => transcript.conversation(conversation)?,
-    };
-    let mut standing = Standing::of(name, &entries);
-    entries.iter().for_each(|entry| model.observe(&entry.event));
-    transcript.set_cursor(if entries.is_empty() { welcome.begins_at } else { standing.cursor });
+    let (mut standing, mut is_empty) = (Standing::of(name, &[]), true);
+    if conversation != incarnation {
+        transcript.each_entry(conversation, |entry| {
+            is_empty = false;
+            standing.cursor = entry.inbox;
+            standing.follow(&entry.event);
+            model.observe(&entry.event);
+        })?;
+    }
+    transcript.set_cursor(if is_empty { welcome.begins_at } else { standing.cursor });
     let mut record = |standing: &mut Standing, event: Event| {
         transcript.append(&event)?;
         model.observe(&event);
         standing.follow(&event);
         Ok::<(), TranscriptError>(())
     };
-    if entries.is_empty() {
+    if is_empty {
         // Also for an earlier life that ended before it could: a conversation begins with the entry of its first life.
         let prompt = welcome.prompt.clone();
         record(&mut standing, Event::Life { incarnation: conversation, conversation, prompt })?;
     }
-    if !entries.is_empty() || conversation != incarnation {
+    if !is_empty || conversation != incarnation {
         record(&mut standing, Event::Life { incarnation, conversation, prompt: None })?;
     }
     // Before a result follows: a notice that the last entry owes is owed no more then.

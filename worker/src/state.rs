@@ -57,6 +57,10 @@ pub(crate) struct State {
     end: Option<End>,
     background: bool,
     leaving: bool,
+    /// Whether the daemon is gone, and has said nothing since.
+    away: bool,
+    /// Whether a plan was asked for since the daemon's last word: that word may be older.
+    plan_wanted: bool,
 }
 
 /// Where the work stands.
@@ -218,15 +222,19 @@ impl State {
             end: None,
             background: false,
             leaving: false,
+            away: false,
+            plan_wanted: false,
         };
         state.mail(beginning.mail, now);
         state.word(word, now);
         state
     }
 
-    /// Returns whether the worker may change anything: the word says so, and no plan of its own is unanswered.
+    /// Returns whether the worker may change anything: the word says so, no plan of its own is unanswered, and none was
+    /// asked for by a daemon that cannot say so any more.
     pub(crate) fn gate(&self) -> Gate {
-        if matches!(self.at, At::Plan(_)) { Gate::Closed } else { self.word.gate }
+        let outdated = self.away && self.plan_wanted;
+        if outdated || matches!(self.at, At::Plan(_)) { Gate::Closed } else { self.word.gate }
     }
 
     /// Returns the shutdown that the model may answer.

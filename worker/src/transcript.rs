@@ -96,8 +96,13 @@ impl Transcript {
 
     /// Reads a conversation: the entries from the life in which it began; none if it never began.
     ///
-    /// Earlier conversations in the same file are passed over without being understood.
-    pub(crate) fn conversation(&mut self, conversation: u32) -> Result<Vec<Entry>, TranscriptError> {
+    /// Earlier conversations in the same file are passed over without being understood. Each entry is handed over when it is
+    /// read: to hold them all at once would take several times what the file does, for the rest of this life.
+    pub(crate) fn each_entry(
+        &mut self,
+        conversation: u32,
+        mut take: impl FnMut(Entry),
+    ) -> Result<(), TranscriptError> {
         let bytes = self.log.read_all().map_err(|source| TranscriptError::Io {
             verb: "read",
             path: self.path.clone(),
@@ -110,15 +115,21 @@ impl Transcript {
                 )
         };
         let lines = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-        let mut entries = Vec::new();
         for line in lines.skip_while(|line| !begins(line)) {
             match serde_json::from_slice::<Entry>(line) {
-                Ok(entry) => entries.push(entry),
+                Ok(entry) => take(entry),
                 // A foreign hand was in the file: the rest of the conversation is worth more than this entry.
                 Err(error) => tracing::error!("an entry of {} cannot be read: {error}", self.path.display()),
             }
         }
-        Ok(entries)
+        Ok(())
+    }
+
+    /// Reads a conversation whole.
+    #[cfg(test)]
+    pub(crate) fn conversation(&mut self, conversation: u32) -> Result<Vec<Entry>, TranscriptError> {
+        let mut entries = Vec::new();
+        self.each_entry(conversation, |entry| entries.push(entry)).map(|()| entries)
     }
 
     /// Returns how far the inbox is taken in.

@@ -28,7 +28,21 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// # Errors
 /// [`ExitCode::Failed`] if it cannot be read or understood.
 pub(crate) fn load(dir: &TeamDir) -> Result<Roster, CommandError> {
-    let mut roster = load_or_wait(dir)?.unwrap_or_default();
+    load_by(dir, &Roster::load)
+}
+
+/// Reads the roster as far as it concerns one member; an empty one if no daemon ever ran here.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn load_one(dir: &TeamDir, name: &Name) -> Result<Roster, CommandError> {
+    load_by(dir, &|dir| Roster::load_one(dir, name))
+}
+
+type Loading<'a> = &'a dyn Fn(&TeamDir) -> Result<Option<Roster>, ConfigError>;
+
+fn load_by(dir: &TeamDir, loading: Loading<'_>) -> Result<Roster, CommandError> {
+    let mut roster = load_or_wait(dir, loading)?.unwrap_or_default();
     // The roster of a copied team directory names the daemon of the original.
     if daemon_pid(&roster).is_some() && !is_locked(dir) {
         roster.daemon = None;
@@ -38,10 +52,10 @@ pub(crate) fn load(dir: &TeamDir) -> Result<Roster, CommandError> {
 
 /// Loads the roster. Where somebody deleted or damaged it, a daemon that runs writes it anew in a moment: to answer
 /// from nothing meanwhile would be a lie.
-fn load_or_wait(dir: &TeamDir) -> Result<Option<Roster>, ConfigError> {
+fn load_or_wait(dir: &TeamDir, loading: Loading<'_>) -> Result<Option<Roster>, ConfigError> {
     let began = Instant::now();
     loop {
-        match Roster::load(dir) {
+        match loading(dir) {
             Ok(None) | Err(ConfigError::Malformed(_)) if began.elapsed() < REPAIR && is_locked(dir) => {
                 pause()
             }
@@ -56,14 +70,14 @@ fn pause() {
     std::thread::sleep(PAUSE);
 }
 
-/// Loads the roster, once the daemon has recorded the end of a process that is gone: in a moment it will have.
+/// As [`load_one`], once the daemon has recorded the end of a process that is gone: in a moment it will have.
 ///
 /// # Errors
 /// As [`load`].
 pub(crate) fn load_settled(dir: &TeamDir, name: &Name) -> Result<Roster, CommandError> {
     let began = Instant::now();
     loop {
-        let roster = load(dir)?;
+        let roster = load_one(dir, name)?;
         let gone = roster.member(name).is_some_and(|member| roster.process_is_gone(member));
         if !gone || began.elapsed() > RECORDED {
             return Ok(roster);
@@ -97,7 +111,13 @@ pub(crate) fn daemon_pid(roster: &Roster) -> Option<u32> {
 
 /// Tells whether a member has ended and nobody has recorded it: no daemon runs, and its process is gone.
 pub(crate) fn ended_unnoticed(roster: &Roster, member: &RosterMember) -> bool {
-    if member.status.is_ended() || daemon_pid(roster).is_some() {
+    daemon_pid(roster).is_none() && is_gone(roster, member)
+}
+
+/// Tells whether a member has ended that the roster shows as running, where no daemon runs: for those who ask that about
+/// many, and look at the daemon once.
+pub(crate) fn is_gone(roster: &Roster, member: &RosterMember) -> bool {
+    if member.status.is_ended() {
         return false;
     }
     // A worker began in the same boot as the daemon that last ran, or it would have been buried by that one.

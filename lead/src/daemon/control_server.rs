@@ -302,6 +302,8 @@ pub(super) enum Birth {
 pub(super) struct Connections {
     clients: HashMap<u64, Outbound<Reply>>,
     workers: HashMap<Life, (u64, Outbound<ToWorker>)>,
+    /// Whose the connections of the workers are: the present ones, and those that are not closed yet.
+    lives: HashMap<u64, Life>,
     births: HashMap<Life, Birth>,
 }
 
@@ -312,7 +314,15 @@ impl Connections {
 
     /// Remembers where a worker is; an older connection of the same life is dropped.
     pub(super) fn add_worker(&mut self, life: Life, connection: u64, words: Outbound<ToWorker>) {
+        self.lives.insert(connection, life.clone());
         self.workers.insert(life, (connection, words));
+    }
+
+    /// Returns the present connection of the worker that this one belongs to.
+    fn worker_on(&self, connection: u64) -> Option<(&Life, &Outbound<ToWorker>)> {
+        let life = self.lives.get(&connection)?;
+        let (present, words) = self.workers.get(life)?;
+        (*present == connection).then_some((life, words))
     }
 
     /// Tells whether this is the present connection of a life: what an older one still says counts for nothing.
@@ -323,8 +333,7 @@ impl Connections {
     /// Tells whether whoever gave a command still waits for its answer.
     pub(super) fn waits(&self, client: Client) -> bool {
         let Client { connection, agent, .. } = client;
-        self.clients.contains_key(&connection)
-            || agent && self.workers.values().any(|(number, _)| *number == connection)
+        self.clients.contains_key(&connection) || agent && self.worker_on(connection).is_some()
     }
 
     /// Answers a command; one that is gone or does not read is cut off.
@@ -333,7 +342,7 @@ impl Connections {
         if let Some(replies) = self.clients.get(&client.connection) {
             replies.say(reply);
         } else if client.agent
-            && let Some((_, words)) = self.workers.values().find(|(number, _)| *number == client.connection)
+            && let Some((_, words)) = self.worker_on(client.connection)
         {
             words.say(ToWorker::Reply(reply));
         }
@@ -349,13 +358,10 @@ impl Connections {
     /// Forgets a closed connection; returns the worker that it belonged to, if it was its present one.
     pub(super) fn remove(&mut self, connection: u64) -> Option<Life> {
         self.clients.remove(&connection);
-        let life = self
-            .workers
-            .iter()
-            .find(|(_, (number, _))| *number == connection)
-            .map(|(life, _)| life.clone())?;
-        self.workers.remove(&life);
-        Some(life)
+        let life = self.worker_on(connection).map(|(life, _)| life.clone());
+        self.lives.remove(&connection);
+        self.workers.remove(life.as_ref()?);
+        life
     }
 
     /// Forgets the connection of a life that is over.

@@ -25,6 +25,7 @@ use super::decide::{View, decide};
 use super::event::{Action, Client, Event, Life, Now};
 use super::hand_over::HandOver;
 use super::journal::Journal;
+use super::later::Syncing;
 use super::lead_inbox::{LeadInbox, LeadTaken};
 use super::live::{Live, Rules};
 use super::perform::Progress;
@@ -61,6 +62,8 @@ pub(super) struct Dispatcher {
     pub(super) answers: Vec<(Client, Reply)>,
     /// When the backlog and undone effects are tried again.
     pub(super) retry_at: Option<Instant>,
+    /// What another thread syncs just now.
+    pub(super) syncing: Syncing,
     /// How far the lead's inbox is taken in: this stands in the next line of the journal.
     pub(super) lead_taken: LeadTaken,
     /// Lives whose process has ended, and whose connection has not: what they still said is heard first.
@@ -103,7 +106,7 @@ impl Dispatcher {
     /// Returns when something is due without any event.
     pub(super) fn next_wake_up(&self) -> Option<Instant> {
         let deadline = self.live.next_deadline().map(|at| self.began + at);
-        let more = self.lead_taken.more.then(Instant::now);
+        let more = (self.lead_taken.more || self.progress.news.is_waiting()).then(Instant::now);
         let refused = self.hand_over.as_ref().map(|wanted| wanted.by);
         [deadline, self.roster.due(), self.retry_at, more, refused].into_iter().flatten().min()
     }
@@ -252,8 +255,9 @@ impl Dispatcher {
         self.team.done < self.team.seq
     }
 
-    /// Makes the effects last, and lets the next line of the journal say so.
+    /// Makes the effects last, here and now, and lets the next line of the journal say so.
     pub(super) fn settle(&mut self) {
+        self.take_over_sync();
         match self.progress.settle(&self.dir, &self.team, self.settings.durability) {
             Ok(seq) => self.team.mark_done(seq),
             Err(error) => {
@@ -279,6 +283,7 @@ impl Dispatcher {
     /// Does again what an earlier daemon may not have done.
     pub(super) fn redo(&mut self) {
         self.complete(false);
+        self.tell_all_news();
         self.settle();
     }
 
@@ -363,8 +368,10 @@ impl Dispatcher {
 
     /// Ends the daemon once it is stopping and nobody is left.
     fn end_if_all_are_gone(&mut self) {
-        let alive = self.team.members.values().any(|state| !state.record.phase.is_ended());
-        if !self.team.stopping || alive || self.exit.is_some() {
+        if !self.team.stopping || self.exit.is_some() {
+            return;
+        }
+        if self.team.members.values().any(|state| !state.record.phase.is_ended()) {
             return;
         }
         let record = TeamRecord {
@@ -375,6 +382,7 @@ impl Dispatcher {
             tell: Vec::new(),
         };
         // The last line says that nothing is left to be done.
+        self.tell_all_news();
         self.settle();
         let mut batch = Batch::default();
         self.apply(Record::Team(record), self.now(), &mut batch);

@@ -19,7 +19,7 @@ use super::event::{Client, Event, Life, SpawnFacts};
 use super::hand_over::handing_over;
 use super::lead_inbox::Piece;
 use super::named::{Ground, LookedUp};
-use super::supervisor::{life_lock_holder, see_off};
+use super::supervisor::{Beginning, life_lock_holder, see_off};
 
 impl Dispatcher {
     /// Turns what a connection reports into events.
@@ -233,11 +233,12 @@ impl Dispatcher {
 
     /// Reports the end of a life once its lock is free.
     pub(super) fn see_off(&mut self, life: Life, how: How) {
-        let begins_at =
-            self.team.members.get(&life.name).map(|state| state.record.begins_at).unwrap_or_default();
+        let member = self.team.members.get(&life.name).map(|state| &state.record);
+        let beginning = member.map(|it| Beginning { at: it.begins_at, conversation: it.conversation });
+        let beginning = beginning.unwrap_or_default();
         let (dir, ends) = (Arc::clone(&self.dir), self.ends.clone());
         tokio::spawn(async move {
-            let ended = see_off(dir, life, begins_at, how).await;
+            let ended = see_off(dir, life, beginning, how).await;
             if ends.send(ended).is_err() {
                 tracing::debug!("the daemon ended before a life was seen off");
             }

@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 
 use teamd_shared::inbox::{self, AppendError, Durability, Rejected};
 use teamd_shared::journal::{Line, MemberEvent, Record, Team};
+use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir};
 
 use super::effects::{archived, files_of, messages};
+use super::news::News;
 
 /// How far the effects have come. The lines of a batch are appended before anybody is told of it, and synced when
 /// everybody was: until then the journal does not count them as done, so a loss of power undoes nothing.
@@ -22,7 +24,20 @@ pub(super) struct Progress {
     tried: u64,
     /// The inboxes that have grown since they were synced.
     unsynced: BTreeSet<Name>,
+    /// What everybody is told of an end, and was not told yet.
+    pub(super) news: News,
 }
+
+/// Inboxes to be synced, and what is complete then.
+#[derive(Debug)]
+pub(super) struct Sync {
+    names: Vec<Name>,
+    /// The last line of the journal up to which all effects are there.
+    up_to: u64,
+}
+
+/// So many inboxes are synced at once; what is more is left to another thread.
+const FEW: usize = 4;
 
 impl Progress {
     /// Does the effects that are not there yet, oldest first. `again` looks whether an earlier daemon did.
@@ -38,11 +53,14 @@ impl Progress {
         again: bool,
     ) -> Result<(), (u64, EffectError)> {
         let (begun, tried) = (self.up_to, self.tried);
+        if again {
+            self.news.try_again();
+        }
         let mut failed = None;
         let mut stuck = BTreeSet::new();
         for line in team.undone.iter().filter(|line| line.seq > begun) {
             let again = again || line.seq <= tried;
-            match effects(dir, line, again, (&mut self.unsynced, &mut stuck)) {
+            match self.effects(dir, line, again, &mut stuck) {
                 Ok(()) if failed.is_none() => self.up_to = line.seq,
                 Ok(()) => {}
                 Err(error) => drop(failed.get_or_insert((line.seq, error))),
@@ -50,6 +68,14 @@ impl Progress {
             self.tried = self.tried.max(line.seq);
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Tells a few members the news of those who have ended.
+    ///
+    /// # Errors
+    /// As [`News::tell`].
+    pub(super) fn tell_news(&mut self, dir: &TeamDir, team: &Team, most: usize) -> Result<(), EffectError> {
+        self.news.tell(dir, team, most, &mut self.unsynced)
     }
 
     /// Makes what is there outlive a loss of power, and returns up to which line all effects are complete.
@@ -62,16 +88,135 @@ impl Progress {
         team: &Team,
         durability: Durability,
     ) -> Result<u64, EffectError> {
-        while let Some(to) = self.unsynced.first() {
-            match if durability == Durability::Disk { inbox::sync(dir, to) } else { Ok(()) } {
-                Ok(()) | Err(AppendError::NoInbox(_)) => {}
-                Err(why) => return Err(EffectError::Append { to: to.clone(), why }),
-            }
-            self.unsynced.pop_first();
+        let sync = self.take_unsynced(team);
+        if durability == Durability::Disk {
+            sync.run(dir).map_err(|(left, error)| {
+                self.unsynced.extend(left);
+                error
+            })?;
         }
-        let waits = team.undone.iter().any(|line| line.seq > self.up_to);
-        Ok(if waits { self.up_to } else { team.seq })
+        Ok(sync.up_to)
     }
+
+    /// Tells whether so many inboxes have grown that others would wait for them to be synced.
+    pub(super) fn has_much_to_sync(&self) -> bool {
+        self.unsynced.len() > FEW
+    }
+
+    /// Hands over what is to be synced, to be synced elsewhere.
+    pub(super) fn take_unsynced(&mut self, team: &Team) -> Sync {
+        let waits = team.undone.iter().any(|line| line.seq > self.up_to);
+        let there = if waits { self.up_to } else { team.seq };
+        let up_to = self.news.first().map_or(there, |first| there.min(first - 1));
+        Sync { names: std::mem::take(&mut self.unsynced).into_iter().collect(), up_to }
+    }
+
+    /// Takes back what could not be synced.
+    pub(super) fn not_synced(&mut self, left: Vec<Name>) {
+        self.unsynced.extend(left);
+    }
+
+    /// Does what follows from a line. `again` looks first whether an inbox line is there already.
+    fn effects(
+        &mut self,
+        dir: &TeamDir,
+        line: &Line,
+        again: bool,
+        stuck: &mut BTreeSet<Name>,
+    ) -> Result<(), EffectError> {
+        match &line.record {
+            Record::Team(record) => {
+                for bad in &record.rejected {
+                    let (offset, line_text, reason) = (bad.offset, bad.line.clone(), bad.reason.clone());
+                    let bad = Rejected { line: line_text, offset, reason, at: line.at };
+                    inbox::quarantine(dir, &Name::lead(), &bad)?;
+                }
+            }
+            Record::Member(record) if record.event == MemberEvent::Forgotten => {
+                archive(dir, &record.member.name, line.seq)?;
+            }
+            Record::Member(_) | Record::Request(_) => {}
+        }
+        let is_end = matches!(&line.record, Record::Member(it) if it.event == MemberEvent::Exited);
+        let mut failed = None;
+        for (to, message) in messages(line) {
+            if is_end && to != Name::lead() {
+                self.news.add(line.seq, to, message, again);
+                continue;
+            }
+            if stuck.contains(&to) {
+                failed.get_or_insert(EffectError::Waits(to));
+                continue;
+            }
+            if let Err(error) = self.tell(dir, &to, &message, again, line.seq) {
+                stuck.insert(to);
+                failed.get_or_insert(error);
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn tell(
+        &mut self,
+        dir: &TeamDir,
+        to: &Name,
+        message: &Message,
+        again: bool,
+        seq: u64,
+    ) -> Result<(), EffectError> {
+        let known = |id| again && inbox::holds(dir, to, id).unwrap_or(false);
+        if message.id.is_some_and(known) {
+            self.unsynced.insert(to.clone());
+            return Ok(());
+        }
+        match inbox::append(dir, to, message, Durability::Process) {
+            Ok(_) => drop(self.unsynced.insert(to.clone())),
+            // Its owner was forgotten: there is nobody to tell.
+            Err(AppendError::NoInbox(_)) => tracing::info!("{to} has no inbox: not told"),
+            // It was checked before it was recorded; a line that never fits must not be tried for ever.
+            Err(AppendError::TooLarge(why)) => tracing::error!("{to} is not told of line {seq}: {why}"),
+            Err(why) => return Err(EffectError::Append { to: to.clone(), why }),
+        }
+        Ok(())
+    }
+}
+
+impl Sync {
+    /// Returns whose inboxes it syncs.
+    pub(super) fn names(&self) -> &[Name] {
+        &self.names
+    }
+
+    /// Syncs the inboxes.
+    ///
+    /// # Errors
+    /// What is left, and why the first of it cannot be synced.
+    fn run(&self, dir: &TeamDir) -> Result<(), (Vec<Name>, EffectError)> {
+        for (at, to) in self.names.iter().enumerate() {
+            match inbox::sync(dir, to) {
+                Ok(()) | Err(AppendError::NoInbox(_)) => {}
+                Err(why) => {
+                    return Err((self.names[at..].to_vec(), EffectError::Append { to: to.clone(), why }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Syncs the inboxes, and says what came of it.
+    pub(super) fn report(self, dir: &TeamDir) -> Synced {
+        let outcome = self.run(dir).map_err(|(left, error)| (left, error.to_string()));
+        Synced { up_to: self.up_to, outcome }
+    }
+}
+
+/// What came of a [`Sync`].
+#[derive(Debug)]
+pub(super) struct Synced {
+    /// The line up to which all is complete, if it went well.
+    pub(super) up_to: u64,
+    /// Else what is left, and why.
+    pub(super) outcome: Result<(), (Vec<Name>, String)>,
 }
 
 /// Why an effect is not complete yet.
@@ -83,57 +228,6 @@ pub(super) enum EffectError {
     Waits(Name),
     #[error(transparent)]
     Dir(#[from] DirError),
-}
-
-/// Does what follows from a line. `again` looks first whether an inbox line is there already.
-fn effects(
-    dir: &TeamDir,
-    line: &Line,
-    again: bool,
-    (unsynced, stuck): (&mut BTreeSet<Name>, &mut BTreeSet<Name>),
-) -> Result<(), EffectError> {
-    match &line.record {
-        Record::Team(record) => {
-            for bad in &record.rejected {
-                let (offset, line_text, reason) = (bad.offset, bad.line.clone(), bad.reason.clone());
-                inbox::quarantine(
-                    dir,
-                    &Name::lead(),
-                    &Rejected { line: line_text, offset, reason, at: line.at },
-                )?;
-            }
-        }
-        Record::Member(record) if record.event == MemberEvent::Forgotten => {
-            archive(dir, &record.member.name, line.seq)?;
-        }
-        Record::Member(_) | Record::Request(_) => {}
-    }
-    let mut failed = None;
-    for (to, message) in messages(line) {
-        if stuck.contains(&to) {
-            failed.get_or_insert(EffectError::Waits(to));
-            continue;
-        }
-        let known = |id| again && inbox::holds(dir, &to, id).unwrap_or(false);
-        if message.id.is_some_and(known) {
-            unsynced.insert(to);
-            continue;
-        }
-        match inbox::append(dir, &to, &message, Durability::Process) {
-            Ok(_) => drop(unsynced.insert(to)),
-            // Its owner was forgotten: there is nobody to tell.
-            Err(AppendError::NoInbox(_)) => tracing::info!("{to} has no inbox: not told"),
-            // It was checked before it was recorded; a line that never fits must not be tried for ever.
-            Err(AppendError::TooLarge(why)) => {
-                tracing::error!("{to} is not told of line {}: {why}", line.seq)
-            }
-            Err(why) => {
-                stuck.insert(to.clone());
-                failed.get_or_insert(EffectError::Append { to, why });
-            }
-        }
-    }
-    failed.map_or(Ok(()), Err)
 }
 
 fn archive(dir: &TeamDir, name: &Name, seq: u64) -> Result<(), DirError> {

@@ -10,7 +10,7 @@ use teamd_shared::process::Identity;
 
 use super::dispatcher::Dispatcher;
 use super::event::{Event, Life};
-use super::supervisor::life_lock_holder;
+use super::supervisor::life_lock_is_held;
 
 /// What was found, in one line for people.
 #[derive(Debug, Default, Clone, Copy)]
@@ -51,7 +51,7 @@ pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> (Vec<Event>, Found) {
 fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<&Identity>) -> bool {
     let Some(process) = process else { return false };
     let name: &Name = &life.name;
-    if life_lock_holder(&dispatcher.dir, name).is_none() {
+    if !life_lock_is_held(&dispatcher.dir, name) {
         return false;
     }
     let age = process.age();

@@ -21,6 +21,10 @@ use super::waiters::status;
 /// How long a change that nobody waits for (idle, working) may wait to be written together with others.
 const LAZY: Duration = Duration::from_millis(20);
 
+/// How much is written in a second for changes that nobody waits for, in bytes: the file is written whole, and a thousand
+/// members who begin and end a piece of work all the time would have half a megabyte written for each change.
+const LAZY_RATE: usize = 4 << 20;
+
 /// The roster's file. Members are kept as text: a change costs one member, not all of them.
 #[derive(Debug, Default)]
 pub(super) struct RosterFile {
@@ -28,6 +32,8 @@ pub(super) struct RosterFile {
     dirty: Option<Instant>,
     /// The file that was written last.
     written: Option<Stamp>,
+    /// Until when a change that nobody waits for waits, since something was written just now.
+    rests: Option<Instant>,
     sandbox: TeamSandbox,
 }
 
@@ -153,7 +159,7 @@ impl RosterFile {
 
     /// Returns when a lazy change must be written at the latest.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.dirty.map(|since| since + LAZY)
+        self.dirty.map(|since| self.rests.map_or(since + LAZY, |rests| rests.max(since + LAZY)))
     }
 
     /// Writes the file, if anything has changed.
@@ -161,9 +167,11 @@ impl RosterFile {
         if self.dirty.is_none() {
             return Ok(());
         }
-        replace(dir, &TeamPath::config(), self.render(team).as_bytes())?;
+        let text = self.render(team);
+        replace(dir, &TeamPath::config(), text.as_bytes())?;
         self.written = dir.stamp(&TeamPath::config())?;
         self.dirty = None;
+        self.rests = Some(Instant::now() + rest_after(text.len()));
         Ok(())
     }
 
@@ -192,7 +200,7 @@ impl RosterFile {
         }
     }
 
-    /// One member a line: as easy for `grep` and `diff` as for `jq`.
+    /// One member a line, which `Roster::load_one` counts on: as easy for `grep` and `diff` as for `jq`.
     fn render(&self, team: &Team) -> String {
         let daemon = serde_json::to_string(&team.daemon).unwrap_or_else(|_| "null".to_owned());
         let name = serde_json::to_string(&team.team_name).unwrap_or_else(|_| "\"\"".to_owned());
@@ -207,5 +215,52 @@ impl RosterFile {
         );
         debug_assert!(written.is_ok());
         text
+    }
+}
+
+/// Returns how long nothing is written that nobody waits for, after so many bytes.
+fn rest_after(bytes: usize) -> Duration {
+    Duration::from_secs(1).mul_f64(bytes as f64 / LAZY_RATE as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes whenever something is due, while a member changes every millisecond for ten seconds; returns how often.
+    fn writes(bytes: usize) -> u32 {
+        let began = Instant::now();
+        let mut file = RosterFile::default();
+        let mut writes = 0;
+        for millisecond in 0..10_000 {
+            let now = began + Duration::from_millis(millisecond);
+            file.dirty.get_or_insert(now);
+            if file.due().is_some_and(|due| due <= now) {
+                writes += 1;
+                (file.dirty, file.rests) = (None, Some(now + rest_after(bytes)));
+            }
+        }
+        writes
+    }
+
+    #[test]
+    fn what_is_written_for_changes_that_nobody_waits_for_does_not_grow_with_the_team() {
+        assert!((400..=500).contains(&writes(5_000)), "ten members: all that comes in 20 ms together");
+        for bytes in [50_000, 500_000, 5_000_000] {
+            let rate = writes(bytes) as usize * bytes / 10;
+            assert!(rate <= LAZY_RATE + bytes / 10, "{bytes}: {rate} bytes a second");
+        }
+        assert!(
+            writes(500_000) >= 70,
+            "and a thousand members are shown several times a second all the same"
+        );
+    }
+
+    #[test]
+    fn one_change_after_a_rest_is_shown_at_once_however_large_the_team_is() {
+        let now = Instant::now();
+        let rests = now.checked_sub(Duration::from_millis(1));
+        let file = RosterFile { dirty: Some(now), rests, ..RosterFile::default() };
+        assert_eq!(file.due(), Some(now + LAZY));
     }
 }

@@ -25,6 +25,7 @@ use super::dispatcher::{Dispatcher, End};
 use super::event::{Event, Life, Now};
 use super::hand_over::become_successor;
 use super::journal::Journal;
+use super::later::Syncing;
 use super::lead_inbox::{LeadInbox, LeadTaken};
 use super::live::Live;
 use super::lock::TeamLock;
@@ -139,6 +140,7 @@ impl Running {
             progress: Progress::default(),
             answers: Vec::new(),
             retry_at: None,
+            syncing: Syncing::default(),
             lead_taken,
             departed: HashMap::new(),
             gone_at: HashMap::new(),
@@ -173,6 +175,7 @@ impl Running {
                 Some(event) = self.ends.recv() => events.extend(self.dispatcher.life_over(event)),
                 () = changed(self.watch.as_ref()) => {}
                 () = changed(self.names.as_ref()) => self.look_after_files(),
+                synced = self.dispatcher.syncing.done() => self.dispatcher.synced(synced),
                 _ = self.terminate.recv() => events.push(Event::Terminate),
                 _ = self.interrupt.recv() => events.push(Event::Terminate),
                 () = sleep_until(wake_up) => {}
@@ -193,8 +196,9 @@ impl Running {
         }
         if self.dispatcher.is_unsettled() {
             tokio::task::yield_now().await;
-            self.dispatcher.settle();
+            self.dispatcher.settle_in_time();
         }
+        self.dispatcher.tell_some_news();
     }
 
     /// Takes everything else that is ready.

@@ -4,7 +4,7 @@
 //! for all of them. A life is over when its process has ended *and* its life lock is free: tool processes
 //! live under keepers that hold the lock until all they started is gone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -171,8 +171,8 @@ impl Supervisor {
     /// They are what a tool had started whose worker and keeper were killed together: this process is the subreaper
     /// of them all.
     pub(super) fn end_strays(&mut self, since: Instant) -> Strays {
-        let processes = &self.processes;
-        let ours = |pid: &u32| processes.values().any(|process| process.identity().pid == *pid);
+        let workers: HashSet<u32> = self.processes.values().map(|it| it.identity().pid).collect();
+        let ours = |pid: &u32| workers.contains(pid);
         let children = teamd_shared::process::children().unwrap_or_default();
         let strays: Vec<u32> = children.into_iter().filter(|pid| !ours(pid)).collect();
         self.strays.retain(|pid, _| strays.contains(pid));
@@ -215,14 +215,23 @@ fn count(stray: &Stray, new: bool) -> Option<u32> {
     }
 }
 
+/// What the journal says of the beginning of a life.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Beginning {
+    /// Where the inbox stood when its conversation began.
+    pub(super) at: Position,
+    /// The life in which that conversation began, or was to begin.
+    pub(super) conversation: u32,
+}
+
 /// Waits until nothing of a life is left, and looks at what it had not read.
 ///
 /// The lock is tried, never waited for: somebody else's lock on the file must not hang anything.
-pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, begins_at: Position, how: How) -> Event {
+pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, beginning: Beginning, how: How) -> Event {
     let mut pause = Duration::from_micros(200);
-    while let Some(holder) = life_lock_holder(&dir, &life.name) {
+    while let Err(held) = try_life_lock(&dir, &life.name) {
         if pause > Duration::from_secs(1) {
-            tracing::warn!("{} has ended, but its life lock is still held: {holder}", life.name);
+            tracing::warn!("{} has ended, but its life lock is still held: {}", life.name, held.holder());
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(2));
@@ -230,9 +239,9 @@ pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, begins_at: Position, 
     // Whoever ended with much unread must not hold everybody else up.
     let (folder, gone) = (Arc::clone(&dir), life.clone());
     let reading = tokio::task::spawn_blocking(move || {
-        (unread(&folder, &gone.name, begins_at), left_by_signal(&folder, &gone))
+        (unread(&folder, &gone.name, beginning), left_by_signal(&folder, &gone))
     });
-    let ((inbox, unread), by_signal) = reading.await.unwrap_or(((begins_at, 0), false));
+    let ((inbox, unread), by_signal) = reading.await.unwrap_or(((beginning.at, 0), false));
     let How { code, signal, ours } = how;
     let (emptied, left_behind) =
         (Some(if ours { Emptied::Keepers } else { Emptied::Lock }), ours.then_some(0));
@@ -253,15 +262,41 @@ fn left_by_signal(dir: &TeamDir, life: &Life) -> bool {
 
 /// Tells who holds the life lock of a member, if anybody does.
 pub(super) fn life_lock_holder(dir: &TeamDir, name: &Name) -> Option<String> {
+    try_life_lock(dir, name).err().map(|held| held.holder())
+}
+
+/// Tells whether somebody holds the life lock of a member. Who that is would cost a look at every lock of the machine.
+pub(super) fn life_lock_is_held(dir: &TeamDir, name: &Name) -> bool {
+    try_life_lock(dir, name).is_err()
+}
+
+/// A life lock that could not be taken.
+enum Held {
+    By(File),
+    Unknown(String),
+}
+
+impl Held {
+    /// Says who holds it, for people.
+    fn holder(&self) -> String {
+        match self {
+            Self::By(file) => holder_in_proc_locks(file),
+            Self::Unknown(why) => why.clone(),
+        }
+    }
+}
+
+/// Tries the life lock of a member, and gives it back at once.
+fn try_life_lock(dir: &TeamDir, name: &Name) -> Result<(), Held> {
     let file = match dir.open_file(&TeamPath::transcript(name), OFlags::RDWR) {
         Ok(file) => file,
-        Err(error) if error.is_not_found() => return None,
-        Err(error) => return Some(error.to_string()),
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(Held::Unknown(error.to_string())),
     };
     match file.try_lock() {
-        Ok(()) => None,
-        Err(TryLockError::WouldBlock) => Some(holder_in_proc_locks(&file)),
-        Err(TryLockError::Error(error)) => Some(format!("cannot try its lock: {error}")),
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(Held::By(file)),
+        Err(TryLockError::Error(error)) => Err(Held::Unknown(format!("cannot try its lock: {error}"))),
     }
 }
 
@@ -277,8 +312,13 @@ fn holder_in_proc_locks(file: &File) -> String {
     }
 }
 
-/// Counts what a member has not taken in, and says where its inbox stands.
-fn unread(dir: &TeamDir, name: &Name, begins_at: Position) -> (Position, u64) {
+/// Counts what a member has not taken in, and says where its inbox stands. A conversation that never began leaves all
+/// to the next one: what was sent before is nobody's mail yet.
+fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> (Position, u64) {
+    let begins_at = beginning.at;
+    if matches!(transcript::has_begun(dir, name, beginning.conversation), Ok(false)) {
+        return (begins_at, 0);
+    }
     let cursor = transcript::position(dir, name).ok().flatten().unwrap_or(begins_at);
     let cursor = if cursor.offset < begins_at.offset { begins_at } else { cursor };
     match inbox::count_lines(dir, name, cursor) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use teamd_shared::control::{Await, Done, Refusal, RefusalCode, StopOutcome};
 use teamd_shared::journal::Team;
-use teamd_shared::member::{Doing, Member, Status};
+use teamd_shared::member::{Doing, Gate, Member, Status};
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Kind};
 
@@ -86,7 +86,15 @@ fn answer(team: &Team, live: &Live, life: &Life, what: &Await) -> Option<Answer>
                 Err(Refusal::new(RefusalCode::Rejected, reason))
             })
         }
-        Await::GateClosed { .. } if ended => gone(RefusalCode::Conflict, format!("{} has ended", life.name)),
+        // Nothing of that life runs any more, and the next one has begun with its gate closed.
+        Await::GateClosed { seq } if ended && !member.phase.is_ended() && member.gate == Gate::Closed => {
+            Some(Ok(Done::Recorded { seq: *seq, incarnation: life.incarnation }))
+        }
+        Await::GateClosed { .. } if ended => Some(Err(Refusal::new(
+            RefusalCode::Conflict,
+            format!("{} ended before it could be asked for a plan", life.name),
+        )
+        .hint(format!("`teamctl spawn {} --resume --plan` goes on with it, its gate closed", life.name)))),
         Await::GateClosed { seq } => {
             let acted_on = live.of(life)?.said.acted_on;
             (acted_on >= *seq).then_some(Ok(Done::Recorded { seq: *seq, incarnation: life.incarnation }))

@@ -164,7 +164,22 @@ impl Appender {
         Ok(Appended { offset: appended, len })
     }
 
-    /// Writes a line until it stands behind a newline in the file that the path names; returns its offset.
+    /// Appends several messages, one behind the other, with one write and without a sync.
+    ///
+    /// # Errors
+    /// As [`Appender::append`]; none of the messages is appended then, as far as none would be.
+    pub fn append_all(&mut self, dir: &TeamDir, messages: &[&Message]) -> Result<(), AppendError> {
+        let mut lines = Vec::new();
+        for message in messages {
+            if message.id.is_none() {
+                return Err(AppendError::NoId);
+            }
+            lines.extend(message.to_line()?);
+        }
+        if lines.is_empty() { Ok(()) } else { self.append_line(dir, &lines).map(drop) }
+    }
+
+    /// Writes a line (or several) until it stands behind a newline in the file that the path names; returns its offset.
     fn append_line(&mut self, dir: &TeamDir, line: &[u8]) -> Result<u64, AppendError> {
         let mut bytes = Cow::Borrowed(line);
         for attempt in 0..TRIES {

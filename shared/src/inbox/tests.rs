@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::append::Inbox;
 use super::*;
-use crate::message::{Body, Message, ParseError};
+use crate::message::{Body, ParseError};
 
 fn team() -> (tempfile::TempDir, Arc<TeamDir>) {
     let scratch = tempfile::tempdir().unwrap();

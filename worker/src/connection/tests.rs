@@ -81,6 +81,7 @@ fn a_daemon_that_comes_back_is_asked_again_only_what_it_takes_for_the_same() {
         }
         let listener = Listener::bind(&dir).unwrap();
         drop(daemon);
+        assert!(matches!(link.hear().await, Heard::Away));
         for (lost, answer) in [(spawned, answer), (leaves, to_shutdown)] {
             let Heard::Lost { tag } = link.hear().await else { panic!("something else") };
             assert_eq!(tag, lost);

@@ -22,6 +22,7 @@ const SETTLES: Duration = Duration::from_secs(2);
 impl State {
     /// The daemon says how things stand. The mail was read to its end before.
     pub(crate) fn word(&mut self, word: Word, now: Duration) {
+        (self.away, self.plan_wanted) = (false, false);
         if word.seq < self.word.seq {
             return;
         }
@@ -39,6 +40,16 @@ impl State {
         }
         self.word = word;
         self.act();
+    }
+
+    /// The daemon is gone. What it had decided last it may have left in the inbox alone; its next word tells.
+    pub(crate) fn away(&mut self) {
+        self.away = true;
+    }
+
+    /// A request for a plan stands in the inbox: the gate may be closed. A line opens and closes nothing for good.
+    pub(crate) fn plan_wanted(&mut self) {
+        self.plan_wanted = true;
     }
 
     /// The daemon has recorded an answer or a plan.

@@ -1,6 +1,6 @@
 //! `send_message`: a line in another member's inbox, if the roster knows that member and it runs.
 
-use teamd_shared::config::Roster;
+use teamd_shared::config::{ConfigError, Roster};
 use teamd_shared::message::{ALL, Body, LEAD, USER};
 use teamd_shared::name::Name;
 use uuid::Uuid;
@@ -70,7 +70,7 @@ fn deliver(outbox: &Outbox, id: Uuid, to: &str, owner: &Name, content: &str) -> 
 
 /// Returns which life of a member runs.
 fn running(outbox: &Outbox, name: &Name) -> Result<u32, String> {
-    let roster = roster(outbox)?;
+    let roster = loaded(Roster::load_one(outbox.dir(), name))?;
     let member = roster.member(name).ok_or_else(|| unknown(name.as_str()))?;
     if member.status.is_ended() {
         return Err(format!("{name} is not running ({})", member.status.as_str()));
@@ -82,7 +82,11 @@ fn running(outbox: &Outbox, name: &Name) -> Result<u32, String> {
 }
 
 fn roster(outbox: &Outbox) -> Result<Roster, String> {
-    let roster = Roster::load(outbox.dir()).map_err(|error| format!("cannot look up who runs: {error}"))?;
+    loaded(Roster::load(outbox.dir()))
+}
+
+fn loaded(roster: Result<Option<Roster>, ConfigError>) -> Result<Roster, String> {
+    let roster = roster.map_err(|error| format!("cannot look up who runs: {error}"))?;
     roster.ok_or_else(|| "cannot look up who runs: there is no roster".to_owned())
 }
 

@@ -1,5 +1,7 @@
 //! `teamctl broadcast`: appends one message to the inbox of every teammate that runs.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 use teamd_shared::clock;
 use teamd_shared::id::{Ids, RandomIds};
@@ -7,7 +9,7 @@ use teamd_shared::inbox::append;
 use teamd_shared::message::{ALL, Body, LEAD, Message};
 use teamd_shared::name::Name;
 
-use super::send::{Fate, ended_meanwhile, look_again, runs};
+use super::send::{Fate, ended_meanwhile, look_again, running};
 use crate::ctl::args::Broadcast;
 use crate::ctl::context::Context;
 use crate::ctl::{roster, text};
@@ -20,18 +22,24 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
     let content = text::not_blank(text::given(&args.text)?, "message")?;
     text::note_if_cut(context, &content, "message");
     let roster = roster::load(&dir)?;
-    let running: Vec<&Name> =
-        roster.members.iter().filter(|member| runs(&roster, member)).map(|member| &member.name).collect();
+    // It is the lead that says this, and nobody writes to itself.
+    let others = running(&roster).into_iter().filter(|name| **name != Name::lead());
     let id = RandomIds.message();
     let message = Message::new(id, LEAD, ALL, clock::wall(), Body::Broadcast).with_content(content);
+    let durability = context.settings.durability;
+    let appended: Vec<_> = others.map(|name| (name, append(&dir, name, &message, durability))).collect();
+    let now = roster::load(&dir)?;
+    let still_runs: BTreeSet<&Name> = running(&now).into_iter().collect();
     let (mut sent, mut codes) = (Vec::new(), Vec::new());
-    // It is the lead that says this, and nobody writes to itself.
-    for name in running.into_iter().filter(|name| **name != Name::lead()) {
-        let outcome = append(&dir, name, &message, context.settings.durability)
-            .map_err(CommandError::from)
-            .and_then(|appended| look_again(&dir, name, appended))
-            .and_then(|fate| if fate == Fate::Sent { Ok(()) } else { Err(ended_meanwhile(name)) });
-        match outcome {
+    for (name, appended) in appended {
+        let runs = |name| now.member(name).is_some_and(|member| !now.process_is_gone(member));
+        let outcome = match appended.map_err(CommandError::from) {
+            // One look for all of them; a closer one only at those who may have ended.
+            Ok(_) if still_runs.contains(name) && runs(name) => Ok(Fate::Sent),
+            Ok(appended) => look_again(&dir, name, appended),
+            Err(error) => Err(error),
+        };
+        match outcome.and_then(|fate| if fate == Fate::Sent { Ok(()) } else { Err(ended_meanwhile(name)) }) {
             Ok(()) => sent.push(name),
             Err(error) => {
                 context.out.error(&error);

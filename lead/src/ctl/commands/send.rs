@@ -25,7 +25,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
     let to = &args.name;
     let is_lead = to.owner == Name::lead();
     if !is_lead {
-        check(&roster::load(&dir)?, &to.owner, args.queue)?;
+        check(&roster::load_one(&dir, &to.owner)?, &to.owner, args.queue)?;
     }
     let content = text::not_blank(text::given(&args.text)?, "message")?;
     text::note_if_cut(context, &content, "message");
@@ -66,6 +66,14 @@ fn check(roster: &Roster, name: &Name, queue: bool) -> Result<(), CommandError> 
 /// Tells whether a member runs, as far as roster and processes tell.
 pub(in crate::ctl) fn runs(roster: &Roster, member: &RosterMember) -> bool {
     !member.status.is_ended() && !roster::ended_unnoticed(roster, member)
+}
+
+/// Returns the names of those who run, as far as roster and processes tell.
+pub(in crate::ctl) fn running(roster: &Roster) -> Vec<&Name> {
+    let kept = roster::daemon_pid(roster).is_some();
+    let runs =
+        |member: &&RosterMember| !member.status.is_ended() && (kept || !roster::is_gone(roster, member));
+    roster.members.iter().filter(runs).map(|member| &member.name).collect()
 }
 
 /// What becomes of a message that was appended.

@@ -3,7 +3,7 @@
 
 mod target;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use teamd_shared::team_dir::TeamDir;
 
 use target::{End, Target, tell};
 
-use super::send::runs;
+use super::send::running;
 use crate::client::{CallError, Client, not_running, unexpected};
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
@@ -24,8 +24,9 @@ use crate::exit_code::ExitCode;
 
 /// How long to wait before signals are sent.
 const PATIENCE_BEFORE_FORCE: Duration = Duration::from_secs(10);
-/// How many are asked before the first reply is read: fewer than the replies that the daemon keeps for a command.
-const AT_ONCE: usize = 100;
+/// How many are asked before the first reply is read: fewer than the replies that the daemon keeps for a command, and a
+/// team if that is possible. Those who are asked are not told that the others have left.
+const AT_ONCE: usize = 2048;
 /// Beyond what the signals are given: time to end what a worker started, on a slow machine.
 const MARGIN: Duration = Duration::from_secs(30);
 
@@ -72,19 +73,15 @@ fn targets(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Target>, CommandError> 
     if args.all {
         let roster = roster::load(dir)?;
         // The lead agent leads the team: it stays, and is asked by its name.
-        let teammates = roster.members.iter().filter(|member| member.name != Name::lead());
-        let mut running: Vec<_> = teammates.filter(|member| runs(&roster, member)).collect();
+        names = running(&roster).into_iter().filter(|name| **name != Name::lead()).cloned().collect();
         // As `teamd stop` does: who was spawned last goes first.
-        running.sort_by_key(|member| std::cmp::Reverse(member.spawned_seq));
-        names = running.into_iter().map(|member| member.name.clone()).collect();
+        let spawned: HashMap<&Name, u64> =
+            roster.members.iter().map(|member| (&member.name, member.spawned_seq)).collect();
+        names.sort_by_key(|name| std::cmp::Reverse(spawned.get(name).copied().unwrap_or_default()));
     }
-    let mut targets: Vec<Target> = Vec::new();
-    for name in names {
-        if targets.iter().all(|target| target.name != name) {
-            targets.push(Target { name, repeated: false, asked: None, end: None });
-        }
-    }
-    Ok(targets)
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    Ok(names.into_iter().map(|name| Target { name, repeated: false, asked: None, end: None }).collect())
 }
 
 /// Asks everybody, before anybody is waited for. A daemon that is lost before it has answered may have recorded the

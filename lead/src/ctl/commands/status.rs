@@ -58,12 +58,14 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         Some(name) => vec![roster::find(&roster, name)?],
         None => roster.members.iter().collect(),
     };
+    let kept = roster::daemon_pid(&roster).is_some();
     // The table has no room for it, and a look at every process of the machine takes its time.
     let wanted = context.out.is_json() || args.name.is_some();
     let processes = wanted.then(Processes::read);
     let resources = |member| processes.as_ref().and_then(|it| it.of(&roster, member, args.name.is_some()));
-    let rows =
-        shown.into_iter().map(|member| Row { resources: resources(member), ..row(&dir, &roster, member) });
+    let rows = shown
+        .into_iter()
+        .map(|member| Row { resources: resources(member), ..row(&dir, &roster, member, kept) });
     let rows = rows.collect::<Vec<_>>();
     if context.out.is_json() {
         context.out.json(&document(&roster, &rows))?;
@@ -89,10 +91,11 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     Ok(ExitCode::Done)
 }
 
-fn row<'r>(dir: &TeamDir, roster: &Roster, member: &'r RosterMember) -> Row<'r> {
+/// `kept`: a daemon keeps the roster up to date.
+fn row<'r>(dir: &TeamDir, roster: &Roster, member: &'r RosterMember, kept: bool) -> Row<'r> {
     // One odd inbox must not hide the others.
     let unread = roster::unread(dir, member).ok();
-    Row { member, unread, unnoticed: roster::ended_unnoticed(roster, member), resources: None }
+    Row { member, unread, unnoticed: !kept && roster::is_gone(roster, member), resources: None }
 }
 
 fn document(roster: &Roster, rows: &[Row<'_>]) -> Value {

@@ -163,7 +163,9 @@ impl View<'_> {
         let members = self.alive().filter(stays).map(|member| member.name.clone());
         // The inbox of the lead is told in any case, and once.
         let members = members.filter(|name| *name != Name::lead());
-        std::iter::once(Name::lead()).chain(members).map(|to| Tell { to, id: ids.message() }).collect()
+        // One id for all of them: it stands in the journal once, however many are told.
+        let id = ids.message();
+        std::iter::once(Name::lead()).chain(members).map(|to| Tell { to, id }).collect()
     }
 }
 

@@ -96,3 +96,19 @@ fn a_durability_has_two_names() {
     let error = "sync".parse::<Durability>().unwrap_err();
     assert_eq!(error.to_string(), "\"sync\" is no durability: disk or process");
 }
+
+#[test]
+fn a_torn_line_is_not_found_by_the_id_that_it_begins_with() {
+    let (_scratch, dir) = team();
+    let sent = message("one");
+    let id = sent.id.unwrap();
+    let line = sent.to_line().unwrap();
+    let torn = &line[..line.len() - 5];
+    raw(&dir, torn);
+    assert!(!holds(&dir, &alice(), id).unwrap());
+    // The next writer has found it, and led its own line by a newline.
+    raw(&dir, b"\n{}\n");
+    assert!(!holds(&dir, &alice(), id).unwrap());
+    append(&dir, &alice(), &sent, Durability::Process).unwrap();
+    assert!(holds(&dir, &alice(), id).unwrap());
+}

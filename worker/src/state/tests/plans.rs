@@ -89,3 +89,22 @@ fn an_approved_plan_opens_the_gate_only_with_the_word() {
     state.word(judges(3, Status::Approved), NOW);
     assert_eq!(state.gate(), Gate::Open);
 }
+
+#[test]
+fn a_request_for_a_plan_holds_while_no_daemon_can_say_so() {
+    // Crash window P4: the daemon died between its decision and its word; the line was there before.
+    let mut state = at(At::Idle);
+    state.plan_wanted();
+    assert_eq!(state.gate(), Gate::Open);
+    state.away();
+    assert_eq!(state.gate(), Gate::Closed);
+    // A forged line closes nothing for good, and a word that is known already counts, too.
+    state.word(word(1), NOW);
+    assert_eq!(state.gate(), Gate::Open);
+    state.away();
+    assert_eq!(state.gate(), Gate::Open);
+    state.plan_wanted();
+    assert_eq!(state.gate(), Gate::Closed);
+    state.word(closes(2), NOW);
+    assert_eq!(state.gate(), Gate::Closed);
+}

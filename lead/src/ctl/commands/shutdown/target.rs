@@ -71,7 +71,7 @@ impl Target {
 
     /// What became of somebody who may have ended; if not, it is an error.
     pub(super) fn gone_or(&self, dir: &TeamDir, error: CommandError) -> Result<End, CommandError> {
-        let roster = roster::load(dir)?;
+        let roster = roster::load_one(dir, &self.name)?;
         let ended = roster.member(&self.name).map(|member| member.status).filter(|status| status.is_ended());
         ended.map_or(Ok(End::Failed(error)), |status| self.gone(dir, status))
     }
@@ -79,7 +79,7 @@ impl Target {
     /// How it ended stands in the roster before the daemon says that it ended; if the next life stands there already,
     /// in the journal.
     fn gone(&self, dir: &TeamDir, status: Status) -> Result<End, CommandError> {
-        let roster = roster::load(dir)?;
+        let roster = roster::load_one(dir, &self.name)?;
         let asked = self.asked.as_ref().map(|(_, incarnation)| *incarnation);
         let this = |member: &&RosterMember| {
             member.status.is_ended() && asked.is_none_or(|asked| asked == member.incarnation)

@@ -66,7 +66,7 @@ pub(super) struct Promises {
     pub(super) left: BTreeSet<Life>,
     /// When each member was started again, since somebody spawned it.
     restarts: BTreeMap<Name, Vec<Duration>>,
-    tells: BTreeMap<Uuid, Told>,
+    tells: BTreeMap<(Uuid, Name), Told>,
     /// The lives of which the lead was told that they do not answer, and since when they have answered nothing.
     silent: BTreeSet<Life>,
 }
@@ -74,7 +74,7 @@ pub(super) struct Promises {
 /// What became of an inbox line that follows from a line of the journal.
 #[derive(Debug, Clone, PartialEq)]
 enum Told {
-    Owed(Name),
+    Owed,
     Done(Box<Message>),
     /// There is nobody to tell any more.
     NoInbox,

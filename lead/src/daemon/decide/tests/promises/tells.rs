@@ -14,7 +14,7 @@ use crate::daemon::event::{Client, Event};
 impl Promises {
     pub(super) fn owes(&mut self, line: &Line) -> Kept {
         for tell in line.record.tell() {
-            let before = self.tells.insert(tell.id, Told::Owed(tell.to.clone()));
+            let before = self.tells.insert((tell.id, tell.to.clone()), Told::Owed);
             check(before.is_none(), || format!("the id {} is given twice", tell.id))?;
         }
         Ok(())
@@ -23,9 +23,10 @@ impl Promises {
     /// An inbox line was written.
     pub(in super::super) fn told(&mut self, to: &Name, message: &Message) -> Kept {
         let id = message.id.ok_or("a line without an id")?;
-        let told = self.tells.get_mut(&id).ok_or_else(|| format!("{to} is told what no line says"))?;
+        let told = self.tells.get_mut(&(id, to.clone()));
+        let told = told.ok_or_else(|| format!("{to} is told what no line says"))?;
         match told {
-            Told::Owed(owed) => check(owed == to, || format!("{to} is told what is for {owed}"))?,
+            Told::Owed => {}
             Told::Done(before) => {
                 check(**before == *message, || format!("{to} is told two things under one id"))?;
             }
@@ -36,9 +37,9 @@ impl Promises {
     }
 
     /// There is nobody to tell.
-    pub(in super::super) fn has_no_inbox(&mut self, message: &Message) {
-        let told = message.id.and_then(|id| self.tells.get_mut(&id));
-        if let Some(told @ Told::Owed(_)) = told {
+    pub(in super::super) fn has_no_inbox(&mut self, to: &Name, message: &Message) {
+        let told = message.id.and_then(|id| self.tells.get_mut(&(id, to.clone())));
+        if let Some(told @ Told::Owed) = told {
             *told = Told::NoInbox;
         }
     }
@@ -74,10 +75,8 @@ impl Promises {
 
     /// Everything is delivered.
     pub(in super::super) fn at_rest(&self) -> Kept {
-        for (id, told) in &self.tells {
-            if let Told::Owed(to) = told {
-                return Err(format!("{to} was never told {id}"));
-            }
+        for ((id, to), told) in &self.tells {
+            check(*told != Told::Owed, || format!("{to} was never told {id}"))?;
         }
         let asked = self.fold.members.keys().filter_map(|name| self.fold.pending(name, Kind::Shutdown));
         for request in asked {

@@ -142,7 +142,7 @@ impl World {
                 message.id = Some(self.ids.message());
             }
             let Some(inbox) = self.disk.inboxes.get_mut(&to) else {
-                self.promises.has_no_inbox(&message);
+                self.promises.has_no_inbox(&to, &message);
                 continue;
             };
             inbox.push(message.clone());

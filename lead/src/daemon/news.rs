@@ -1,0 +1,283 @@
+//! The news of those who have ended: everybody who runs is told, a few at a time.
+//!
+//! One end among a thousand is a thousand lines, and when all end at once it would be a million. Nobody waits for them: the
+//! lead and whoever gave a command hear first. So they are told in small pieces between other events; what one member
+//! is to be told meanwhile is written at once; and whoever has ended before its turn is not told any more.
+//! The journal holds them all: what was not told when the daemon dies is told at its next start, under the same ids.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use teamd_shared::inbox::{self, AppendError, Appender};
+use teamd_shared::journal::Team;
+use teamd_shared::message::Message;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
+
+use super::perform::EffectError;
+
+/// What is still to be told, by whom it is told.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    waiting: BTreeMap<Name, Vec<Piece>>,
+    /// Who could not be told.
+    stuck: BTreeMap<Name, Vec<Piece>>,
+    /// Who was told last: the others have their turn first.
+    last: Option<Name>,
+    /// How many are still to be told of each line of the journal.
+    open: BTreeMap<u64, usize>,
+}
+
+#[derive(Debug)]
+struct Piece {
+    seq: u64,
+    message: Message,
+    /// An earlier daemon may have told it.
+    again: bool,
+}
+
+impl News {
+    /// Takes in what somebody is to be told of a line of the journal.
+    pub(super) fn add(&mut self, seq: u64, to: Name, message: Message, again: bool) {
+        let whose = if self.stuck.contains_key(&to) { &mut self.stuck } else { &mut self.waiting };
+        let pieces = whose.entry(to).or_default();
+        if pieces.iter().all(|piece| piece.seq != seq) {
+            pieces.push(Piece { seq, message, again });
+            *self.open.entry(seq).or_default() += 1;
+        }
+    }
+
+    /// Returns the first line of the journal of which somebody is not told yet.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.open.first_key_value().map(|(seq, _)| *seq)
+    }
+
+    /// Tells at most so many members. `grown` gets the inboxes that have grown.
+    ///
+    /// # Errors
+    /// [`EffectError::Append`] for the first member that cannot be told: it is told after [`News::try_again`].
+    pub(super) fn tell(
+        &mut self,
+        dir: &TeamDir,
+        team: &Team,
+        most: usize,
+        grown: &mut BTreeSet<Name>,
+    ) -> Result<(), EffectError> {
+        let mut failed = None;
+        for _ in 0..most {
+            let Some((to, pieces)) = self.next() else { break };
+            if is_there(team, &to) {
+                if let Err(why) = append(dir, &to, &pieces) {
+                    self.stuck.insert(to.clone(), pieces);
+                    failed.get_or_insert(EffectError::Append { to, why });
+                    continue;
+                }
+                grown.insert(to);
+            }
+            pieces.iter().for_each(|piece| self.told(piece.seq));
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Tells whether somebody is to be told who can be.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Lets those have another try who could not be told. They may have been told in part.
+    pub(super) fn try_again(&mut self) {
+        for (to, mut pieces) in std::mem::take(&mut self.stuck) {
+            pieces.iter_mut().for_each(|piece| piece.again = true);
+            self.waiting.insert(to, pieces);
+        }
+    }
+
+    fn next(&mut self) -> Option<(Name, Vec<Piece>)> {
+        let after = self.last.take().and_then(|last| {
+            let mut rest = self.waiting.range((Bound::Excluded(last), Bound::Unbounded));
+            rest.next().map(|(name, _)| name.clone())
+        });
+        let name = after.or_else(|| self.waiting.first_key_value().map(|(name, _)| name.clone()))?;
+        self.last = Some(name.clone());
+        self.waiting.remove_entry(&name)
+    }
+
+    fn told(&mut self, seq: u64) {
+        if let Some(open) = self.open.get_mut(&seq) {
+            *open -= 1;
+            if *open == 0 {
+                self.open.remove(&seq);
+            }
+        }
+    }
+}
+
+/// Tells whether a member still reads what it is told.
+fn is_there(team: &Team, name: &Name) -> bool {
+    team.members.get(name).is_some_and(|state| !state.record.phase.is_ended()) && team.let_go(name).is_none()
+}
+
+fn append(dir: &TeamDir, to: &Name, pieces: &[Piece]) -> Result<(), AppendError> {
+    let is_new = |piece: &&Piece| {
+        let known = |id| inbox::holds(dir, to, id).unwrap_or(false);
+        !(piece.again && piece.message.id.is_some_and(known))
+    };
+    let new: Vec<&Message> = pieces.iter().filter(is_new).map(|piece| &piece.message).collect();
+    match Appender::new(to).append_all(dir, &new) {
+        // Its owner was forgotten: there is nobody to tell.
+        Err(AppendError::NoInbox(_)) => Ok(()),
+        // A line that never fits must not be tried for ever.
+        Err(AppendError::TooLarge(why)) => {
+            tracing::error!("{to} is not told of an end: {why}");
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use teamd_shared::control::SpawnOrder;
+    use teamd_shared::environment::Environment;
+    use teamd_shared::id::CountingIds;
+    use teamd_shared::journal::Line;
+    use teamd_shared::member::RestartLimit;
+    use teamd_shared::message::Body;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::daemon::decide::{View, decide};
+    use crate::daemon::event::{Client, Event, Now, SpawnFacts};
+    use crate::daemon::live::{Live, Rules};
+
+    /// A team of these, who begin to run.
+    fn team_of(names: &[Name]) -> Team {
+        let (mut team, live) = (Team::default(), Live::default());
+        for name in names {
+            let order = SpawnOrder::new(name.clone(), Environment::default());
+            let facts =
+                SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+            let (client, now) = (
+                Client { connection: 7, tag: 1, agent: false },
+                Now { wall: 1.0, monotonic: Duration::ZERO },
+            );
+            let view = View {
+                team: &team,
+                live: &live,
+                now,
+                rules: Rules { grace: Duration::ZERO, restart: RestartLimit::default(), watchdog: None },
+            };
+            let event = Event::Spawn(client, Box::new(order), facts);
+            for record in decide(&view, &event, &mut CountingIds::default()).records {
+                let seq = team.seq + 1;
+                team.apply(&Line { seq, at: 1.0, version: None, done: 0, lead: None, record }).unwrap();
+            }
+        }
+        team
+    }
+
+    fn name(number: usize) -> Name {
+        Name::new(&format!("w{number:03}")).unwrap()
+    }
+
+    fn message(seq: u64, to: &Name) -> Message {
+        Message::new(Uuid::from_u128(seq.into()), "teamd", to.as_str(), 1.0, Body::Message)
+    }
+
+    struct Scene {
+        _scratch: tempfile::TempDir,
+        dir: TeamDir,
+        team: Team,
+        news: News,
+        grown: BTreeSet<Name>,
+    }
+
+    impl Scene {
+        fn of(size: usize) -> Self {
+            let scratch = tempfile::tempdir().unwrap();
+            let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+            let names: Vec<Name> = (0..size).map(name).collect();
+            names.iter().for_each(|name| inbox::create(&dir, name).unwrap());
+            let team = team_of(&names);
+            Self { _scratch: scratch, dir, team, news: News::default(), grown: BTreeSet::new() }
+        }
+
+        fn add(&mut self, seq: u64, again: bool) {
+            for name in self.team.members.keys() {
+                self.news.add(seq, name.clone(), message(seq, name), again);
+            }
+        }
+
+        fn tell(&mut self, most: usize) -> Result<(), EffectError> {
+            self.news.tell(&self.dir, &self.team, most, &mut self.grown)
+        }
+
+        fn read(&self, number: usize) -> Vec<u8> {
+            let inbox = self.dir.read(&teamd_shared::team_dir::TeamPath::inbox(&name(number))).unwrap();
+            let lines = inbox.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+            let ids = lines.map(|line| {
+                let message: serde_json::Value = serde_json::from_slice(line).unwrap();
+                message["id"].as_str().unwrap().as_bytes()[35] - b'0'
+            });
+            ids.collect()
+        }
+    }
+
+    #[test]
+    fn what_comes_together_is_written_together_and_each_has_its_turn() {
+        let mut scene = Scene::of(6);
+        scene.add(1, false);
+        scene.tell(4).unwrap();
+        assert_eq!((scene.read(3), scene.read(4), scene.news.first()), (vec![1], vec![], Some(1)));
+        scene.add(2, false);
+        scene.add(3, false);
+        // Those have their turn first that have waited longest, and get all at once.
+        scene.tell(2).unwrap();
+        assert_eq!((scene.read(0), scene.read(4), scene.read(5)), (vec![1], vec![1, 2, 3], vec![1, 2, 3]));
+        assert_eq!(scene.news.first(), Some(2), "the first line is told to all");
+        scene.tell(100).unwrap();
+        assert_eq!(
+            (scene.read(0), scene.news.first(), scene.news.is_waiting()),
+            (vec![1, 2, 3], None, false)
+        );
+        assert_eq!(scene.grown.len(), 6);
+    }
+
+    #[test]
+    fn whoever_was_told_by_an_earlier_daemon_is_not_told_twice() {
+        let mut scene = Scene::of(2);
+        scene.add(1, false);
+        scene.tell(1).unwrap();
+        scene.news = News::default();
+        scene.add(1, true);
+        scene.tell(2).unwrap();
+        assert_eq!((scene.read(0), scene.read(1)), (vec![1], vec![1]));
+    }
+
+    #[test]
+    fn one_who_cannot_be_told_holds_nobody_up() {
+        let mut scene = Scene::of(3);
+        let at = scene.dir.path(&teamd_shared::team_dir::TeamPath::inbox(&name(0)));
+        std::fs::rename(&at, at.with_extension("away")).unwrap();
+        std::fs::create_dir(&at).unwrap();
+        scene.add(1, false);
+        assert!(scene.tell(3).is_err());
+        assert_eq!((scene.read(2), scene.news.first(), scene.news.is_waiting()), (vec![1], Some(1), false));
+        std::fs::remove_dir(&at).unwrap();
+        std::fs::rename(at.with_extension("away"), &at).unwrap();
+        scene.news.try_again();
+        scene.tell(3).unwrap();
+        assert_eq!((scene.read(0), scene.read(1), scene.news.first()), (vec![1], vec![1], None));
+    }
+
+    #[test]
+    fn nobody_is_told_who_is_not_there_any_more() {
+        let mut scene = Scene::of(2);
+        scene.add(1, false);
+        scene.team.members.remove(&name(0));
+        scene.tell(2).unwrap();
+        assert_eq!((scene.read(0), scene.read(1), scene.news.first()), (vec![], vec![1], None));
+    }
+}

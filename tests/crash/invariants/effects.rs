@@ -1,0 +1,75 @@
+//! What tools did, they did once; the transcripts can be read, and pair each call with one result.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::Value;
+
+use crate::stage::{Checked, Stage, hold};
+
+/// Checks what all teammates did.
+pub(super) fn check(stage: &Stage) -> Checked {
+    let effects = stage.team.text("effects");
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in effects.lines() {
+        *counts.entry(line).or_default() += 1;
+    }
+    for (token, count) in &counts {
+        hold(*count == 1, || format!("the command that leaves {token:?} ran {count} times"))?;
+    }
+    let members = stage.roster()["members"].as_array().cloned().unwrap_or_default();
+    for name in members.iter().filter_map(|member| member["name"].as_str()) {
+        transcript(stage, name, &counts)?;
+    }
+    Ok(())
+}
+
+fn transcript(stage: &Stage, name: &str, counts: &BTreeMap<&str, usize>) -> Checked {
+    let text = stage.team.file(&format!("transcript/{name}.jsonl"));
+    // A torn tail stays until the next life cuts it off; inside there is none.
+    let text = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let mut open: HashMap<String, Value> = HashMap::new();
+    let mut lives = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let entry: Value = serde_json::from_str(line).unwrap_or_default();
+        hold(entry.is_object(), || format!("line {number} of the transcript of {name} is {line:?}"))?;
+        match entry["entry"].as_str().unwrap_or_default() {
+            "life" => {
+                if entry["incarnation"] == entry["conversation"] {
+                    open.clear();
+                }
+                lives.push(entry["incarnation"].as_u64().unwrap_or_default());
+            }
+            "answer" => {
+                hold(open.is_empty(), || format!("{name} answered while {open:?} had no result"))?;
+                for block in entry["content"].as_array().into_iter().flatten() {
+                    if block["type"] == "tool_use" {
+                        open.insert(block["id"].as_str().unwrap_or_default().to_owned(), block.clone());
+                    }
+                }
+            }
+            "result" => {
+                let id = entry["tool_use_id"].as_str().unwrap_or_default();
+                let call = open.remove(id);
+                hold(call.is_some(), || {
+                    format!("{name}: a second result, or one without its call: {entry}")
+                })?;
+                happened(name, &call.unwrap_or_default(), &entry, counts)?;
+            }
+            _ => {}
+        }
+    }
+    hold(lives.is_sorted_by(|one, next| one < next), || format!("the lives of {name} are {lives:?}"))
+}
+
+/// A command whose result is no error has left its trace.
+fn happened(name: &str, call: &Value, result: &Value, counts: &BTreeMap<&str, usize>) -> Checked {
+    let command = call["input"]["command"].as_str().unwrap_or_default();
+    let Some(token) = command.strip_prefix("echo ").and_then(|rest| rest.split(" >> effects").next()) else {
+        return Ok(());
+    };
+    if !command.contains(">> effects") || result["is_error"] == true {
+        return Ok(());
+    }
+    let count = counts.get(token).copied().unwrap_or_default();
+    hold(count == 1, || format!("{name} was told that {command:?} was done, and it ran {count} times"))
+}

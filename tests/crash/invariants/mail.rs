@@ -1,0 +1,122 @@
+//! No message is lost or doubled in effect, and those of one sender stay in order.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+use teamd_shared::journal::{self, Team as Fold};
+
+use crate::stage::{Checked, Stage, hold};
+
+/// Checks all mail of the team after its end.
+pub(super) fn check(stage: &Stage, fold: &Fold) -> Checked {
+    for name in fold.members.keys() {
+        taken_in(stage, fold, name.as_str())?;
+        by_ids(stage, name.as_str())?;
+        notices(stage, name.as_str())?;
+    }
+    tells(stage)
+}
+
+/// What was sent to a teammate is taken in once, in order, or counted as unread at its end.
+fn taken_in(stage: &Stage, fold: &Fold, name: &str) -> Checked {
+    let taken = stage.taken_since_the_beginning(name);
+    let texts: Vec<&str> = taken.iter().filter_map(|message| message["content"].as_str()).collect();
+    let mut places = Vec::new();
+    let mut missing = 0;
+    for sent in stage.ledger.sent.iter().filter(|sent| sent.to == name) {
+        let found: Vec<usize> = (0..texts.len()).filter(|&at| texts[at] == sent.text).collect();
+        hold(found.len() <= 1, || format!("{name} has taken in {:?} {} times", sent.text, found.len()))?;
+        match found.first() {
+            Some(place) => places.push(*place),
+            None if sent.told => missing += 1,
+            None => {}
+        }
+    }
+    hold(places.is_sorted(), || format!("the order of what was sent to {name} was not kept: {texts:?}"))?;
+    let unread = unread_of_all_lives(stage, name);
+    let why = || {
+        format!(
+            "{missing} messages that {name} was sent are lost; {unread} were counted as unread; {:?} has members {:?}",
+            texts,
+            fold.members.len()
+        )
+    };
+    hold(missing <= unread, why)
+}
+
+/// How much mail the lives of a teammate left unread, as the journal says.
+fn unread_of_all_lives(stage: &Stage, name: &str) -> u64 {
+    let exits = stage
+        .team
+        .journal()
+        .into_iter()
+        .filter(|line| line["record"] == "member" && line["event"] == "exited" && line["name"] == name);
+    exits.filter_map(|line| line["exit"]["unread"].as_u64()).sum()
+}
+
+/// A message with an id is taken in once, however often it stands in the inbox.
+fn by_ids(stage: &Stage, name: &str) -> Checked {
+    let mut seen = HashSet::new();
+    for message in stage.taken_since_the_beginning(name) {
+        let Some(id) = message["id"].as_str().map(str::to_owned) else { continue };
+        hold(seen.insert(id.clone()), || format!("{name} has taken in the message {id} twice"))?;
+    }
+    Ok(())
+}
+
+/// Each piece of work is told to the lead; a line that stands there twice is the same line.
+fn notices(stage: &Stage, name: &str) -> Checked {
+    let inbox = stage.team.inbox("lead");
+    let by_id = ids(&inbox);
+    for entry in stage.team.transcript(name).iter().filter(|entry| entry["entry"] == "idle") {
+        let id = entry["message_id"].as_str().unwrap_or_default();
+        hold(by_id.contains_key(id), || {
+            format!("{name} ended a piece of work, and the lead was not told: {entry}")
+        })?;
+    }
+    Ok(())
+}
+
+/// What follows from a decision stands in the inbox that the decision names.
+fn tells(stage: &Stage) -> Checked {
+    let bytes = std::fs::read(stage.team.path("journal.jsonl")).unwrap_or_default();
+    let mut inboxes: HashMap<String, HashMap<String, Value>> = HashMap::new();
+    for (_, line) in journal::read_lines(&bytes).flatten() {
+        for tell in line.record.tell() {
+            let to = tell.to.as_str().to_owned();
+            let inbox = inboxes.entry(to.clone()).or_insert_with(|| ids(&stage.team.inbox(&to)));
+            hold(inbox.contains_key(&tell.id.to_string()), || {
+                format!(
+                    "line {} of the journal follows with {} in the inbox of {to}, which has no such line",
+                    line.seq, tell.id
+                )
+            })?;
+        }
+    }
+    for (to, lines) in ["lead", "alice", "bob"].map(|name| (name, stage.team.inbox(name))) {
+        let by_id = ids(&lines);
+        for line in &lines {
+            let first = line["id"].as_str().and_then(|id| by_id.get(id)).unwrap_or(line);
+            hold(same(first, line), || {
+                format!("two lines with one id stand in the inbox of {to}, and differ: {first} and {line}")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether two lines say the same. A later life repeats a line at its own time, under its own number.
+fn same(one: &Value, other: &Value) -> bool {
+    let said = |line: &Value| {
+        let mut line = line.clone();
+        if let Some(fields) = line.as_object_mut() {
+            fields.retain(|field, _| field != "timestamp" && field != "incarnation");
+        }
+        line
+    };
+    said(one) == said(other)
+}
+
+fn ids(lines: &[Value]) -> HashMap<String, Value> {
+    lines.iter().rev().filter_map(|line| Some((line["id"].as_str()?.to_owned(), line.clone()))).collect()
+}

@@ -1,0 +1,37 @@
+//! What users are told: an exit code of the table, an error with a next step, never a panic.
+
+use crate::faults::Fault;
+use crate::stage::{Checked, Said, Stage, hold};
+
+const CODES: [i32; 8] = [1, 2, 3, 4, 5, 6, 7, 130];
+
+/// Checks what a command said.
+pub(crate) fn check(args: &[&str], said: &Said, traced: bool) -> Checked {
+    hold(!said.stderr.contains("panicked"), || format!("`{args:?}` panicked: {}", said.stderr))?;
+    let Some(code) = said.code else {
+        return hold(traced, || format!("`{args:?}` was killed by a signal"));
+    };
+    if code == 0 {
+        return Ok(());
+    }
+    hold(CODES.contains(&code), || format!("`{args:?}` ended with {code}: {said:?}"))?;
+    // The results of several names are rows of a table, and the code ranks them.
+    let has_row = !said.stdout.is_empty() && args.first() == Some(&"shutdown");
+    let explained = said.stderr.contains("error") && said.stderr.contains("hint");
+    hold(explained || has_row, || {
+        format!("`{args:?}` ended with {code} without a word of what to do: {said:?}")
+    })
+}
+
+/// No program panicked, in the background either.
+pub(super) fn check_logs(stage: &Stage) -> Checked {
+    let mut text = stage.victim_log();
+    for entry in std::fs::read_dir(stage.team.path("log")).into_iter().flatten().flatten() {
+        text.push_str(&String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap_or_default()));
+    }
+    let panics: Vec<&str> = text.lines().filter(|line| line.contains("panicked")).collect();
+    hold(panics.is_empty(), || format!("a program panicked: {panics:?}"))?;
+    let killed = matches!(stage.point().map(|point| point.fault), Some(Fault::Kill | Fault::Tear) | None);
+    let internal: Vec<&str> = text.lines().filter(|line| line.contains("internal error")).collect();
+    hold(internal.is_empty() || !killed, || format!("a program doubts itself: {internal:?}"))
+}

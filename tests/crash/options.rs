@@ -1,0 +1,103 @@
+//! The command line: that of `scripts/crash-test`, and what `cargo test` passes to every test program.
+
+use crate::faults::Fault;
+use crate::scenarios;
+use crate::stage::Victim;
+
+const USAGE: &str =
+    "usage: scripts/crash-test [--all] [--scenario NAME]… [--victim daemon|worker|teamctl]… [--fault NAME]…
+    [--points A..B] [--every N] [--visible] [--seed N] [--seconds N] [--jobs N] [--list]";
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) scenarios: Vec<String>,
+    pub(crate) victims: Vec<Victim>,
+    pub(crate) faults: Vec<Fault>,
+    /// The first and the last point.
+    pub(crate) points: Option<(u64, u64)>,
+    /// Every how many points one is tried.
+    pub(crate) every: u64,
+    /// Deaths only where somebody else can see that the call was made.
+    pub(crate) visible: bool,
+    /// How long a sample may take.
+    pub(crate) seconds: Option<u64>,
+    pub(crate) seed: u64,
+    pub(crate) jobs: usize,
+    /// Tells only how many points there are.
+    pub(crate) list: bool,
+}
+
+impl Options {
+    /// Reads the arguments; none if nothing is to be run.
+    pub(crate) fn read(args: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
+        let mut options = Self {
+            scenarios: Vec::new(),
+            victims: Vec::new(),
+            faults: Vec::new(),
+            points: None,
+            every: 1,
+            visible: false,
+            seconds: Some(95),
+            seed: std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(0, |at| at.as_secs()),
+            jobs: 2,
+            list: false,
+        };
+        let mut args = args;
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().ok_or_else(|| format!("{arg} wants a value\n{USAGE}"));
+            let number =
+                |text: String| text.parse::<u64>().map_err(|error| format!("{text}: {error}\n{USAGE}"));
+            match arg.as_str() {
+                "--scenario" => options.scenarios.push(value()?),
+                "--victim" => {
+                    let name = value()?;
+                    let victim = Victim::ALL.into_iter().find(|victim| victim.name() == name);
+                    options
+                        .victims
+                        .push(victim.ok_or_else(|| format!("there is no victim {name}\n{USAGE}"))?);
+                }
+                "--fault" => {
+                    let name = value()?;
+                    options
+                        .faults
+                        .push(Fault::of(&name).ok_or_else(|| format!("there is no fault {name}\n{USAGE}"))?);
+                }
+                "--points" => {
+                    let text = value()?;
+                    let (from, to) = text.split_once("..").unwrap_or((&text, &text));
+                    options.points = Some((number(from.to_owned())?, number(to.to_owned())?));
+                    options.seconds = None;
+                }
+                "--all" => options.seconds = None,
+                "--every" => options.every = number(value()?)?.max(1),
+                "--visible" => options.visible = true,
+                "--seed" => options.seed = number(value()?)?,
+                "--seconds" => options.seconds = Some(number(value()?)?),
+                "--jobs" => options.jobs = usize::try_from(number(value()?)?).unwrap_or(1).max(1),
+                "--points-only" => options.list = true,
+                // What `cargo test` and its users pass to every test program.
+                "--list" | "--ignored" => return Ok(None),
+                "--exact" | "--nocapture" | "--no-capture" | "--quiet" | "-q" | "--include-ignored"
+                | "--show-output" => {}
+                "--test-threads" | "--format" | "--color" | "--skip" | "-Z" | "--logfile" => drop(value()?),
+                flag if flag.starts_with('-') && flag.contains('=') => {}
+                flag if flag.starts_with('-') => return Err(format!("{flag} is not known\n{USAGE}")),
+                filter => options.scenarios.push(filter.to_owned()),
+            }
+        }
+        let known = |name: &String| scenarios::ALL.iter().any(|scenario| scenario.name == name);
+        if !options.scenarios.is_empty() && !options.scenarios.iter().any(known) {
+            return Ok(None);
+        }
+        Ok(Some(options))
+    }
+
+    /// Whether a scenario is to be run.
+    pub(crate) fn wants(&self, scenario: &str, victim: Victim) -> bool {
+        (self.scenarios.is_empty() || self.scenarios.iter().any(|name| name == scenario))
+            && (self.victims.is_empty() || self.victims.contains(&victim))
+    }
+}

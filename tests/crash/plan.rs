@@ -1,0 +1,229 @@
+//! Which points are tried, and how: dry runs count them, then each is a run.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use crate::faults::Fault;
+use crate::invariants;
+use crate::options::Options;
+use crate::report::{self, Cell, Figures};
+use crate::scenarios::{self, Scenario};
+use crate::stage::{Checked, Stage, Victim, Violation};
+use crate::tracer::{Point, Seen};
+
+/// One run.
+#[derive(Clone, Copy)]
+struct Job {
+    scenario: &'static Scenario,
+    victim: Victim,
+    point: Option<Point>,
+}
+
+static SCENARIOS: [Scenario; scenarios::ALL.len()] = scenarios::ALL;
+
+/// Runs what the options say.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        println!("crash: the tracer knows the registers of x86_64 alone: nothing was run");
+        return ExitCode::SUCCESS;
+    }
+    std::panic::set_hook(Box::new(|_| {}));
+    let began = Instant::now();
+    let pairs =
+        SCENARIOS.iter().flat_map(|scenario| scenario.victims.iter().map(move |victim| (scenario, *victim)));
+    let dry: Vec<Job> = pairs
+        .filter(|(scenario, victim)| options.wants(scenario.name, *victim))
+        .map(|(scenario, victim)| Job { scenario, victim, point: None })
+        .collect();
+    let (seen, mut failed) = count(&dry, options.jobs);
+    if options.list || failed > 0 {
+        seen.iter().for_each(tell);
+        return if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    }
+    let jobs = choose(&seen, options);
+    println!(
+        "crash: {} dry runs in {:?}; {} points; seed {}",
+        dry.len(),
+        began.elapsed(),
+        jobs.len(),
+        options.seed
+    );
+    let mut cells: BTreeMap<Cell, Figures> = BTreeMap::new();
+    for (job, seen) in &seen {
+        for (fault, count) in &seen.counts {
+            if options.faults.is_empty() || options.faults.contains(fault) {
+                cells.entry((job.scenario.name, job.victim, *fault)).or_default().points = *count;
+            }
+        }
+    }
+    let cells = Mutex::new(cells);
+    let (done, total) = (Mutex::new(0_usize), jobs.len());
+    each(&jobs, options.jobs, |job| {
+        if options.seconds.is_some_and(|seconds| began.elapsed().as_secs() >= seconds) {
+            return false;
+        }
+        let (result, seen) = play(*job);
+        note(*job, result, &seen, &cells);
+        let mut done = done.lock().unwrap();
+        *done += 1;
+        if done.is_multiple_of(50) {
+            println!("crash: {done} of {total}, {:.0} s", began.elapsed().as_secs_f64());
+        }
+        true
+    });
+    let cells = cells.into_inner().unwrap();
+    report::print(&cells);
+    failed += cells.values().map(|figures| figures.violations).sum::<u64>();
+    println!("\ncrash: {:.0} s, seed {}, {failed} violations", began.elapsed().as_secs_f64(), options.seed);
+    if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Plays each scenario without a fault: what was seen, and how many failed.
+fn count(dry: &[Job], threads: usize) -> (Vec<(Job, Seen)>, u64) {
+    let (seen, failed) = (Mutex::new(Vec::new()), Mutex::new(0));
+    each(dry, threads, |job| {
+        let (result, counted) = play(*job);
+        if let Err(Violation(why)) = result {
+            *failed.lock().unwrap() += 1;
+            println!("FAILED without any fault: {} {}: {why}", job.scenario.name, job.victim.name());
+        }
+        seen.lock().unwrap().push((*job, counted));
+        true
+    });
+    (seen.into_inner().unwrap(), failed.into_inner().unwrap())
+}
+
+/// Tells how many points a scenario has.
+fn tell((job, seen): &(Job, Seen)) {
+    let counts: Vec<String> =
+        seen.counts.iter().map(|(fault, count)| format!("{} {count}", fault.name())).collect();
+    let (scenario, victim, visible) = (job.scenario.name, job.victim.name(), seen.visible.len());
+    println!("{scenario} {victim}: {} ({visible} visible)", counts.join(", "));
+}
+
+fn note(job: Job, result: Checked, seen: &Seen, cells: &Mutex<BTreeMap<Cell, Figures>>) {
+    let Some(point) = job.point else { return };
+    let mut cells = cells.lock().unwrap();
+    let figures = cells.entry((job.scenario.name, job.victim, point.fault)).or_default();
+    figures.runs += 1;
+    figures.missed += u64::from(seen.fired.is_none());
+    if let Err(Violation(why)) = result {
+        figures.violations += 1;
+        let (scenario, victim, fault) = (job.scenario.name, job.victim.name(), point.fault.name());
+        let at = seen.fired.as_deref().unwrap_or("not reached");
+        println!(
+            "VIOLATION at {at}: {why}\n  again: scripts/crash-test --scenario {scenario} --victim {victim} --fault {fault} --points {0}..{0}",
+            point.at
+        );
+    }
+}
+
+/// Chooses the points: all of them, or a sample that goes on until the time is over.
+fn choose(seen: &[(Job, Seen)], options: &Options) -> Vec<Job> {
+    let mut random = Random(options.seed);
+    let mut chosen: Vec<(f64, Job)> = Vec::new();
+    for (job, seen) in seen {
+        for (&fault, &count) in &seen.counts {
+            if !options.faults.is_empty() && !options.faults.contains(&fault) {
+                continue;
+            }
+            let (first, last) = options.points.unwrap_or((1, count));
+            let only_visible = fault == Fault::Kill && (options.visible || options.seconds.is_some());
+            let points: Vec<u64> =
+                (first..=last).filter(|at| !only_visible || seen.visible.contains(at)).collect();
+            let order = if options.seconds.is_some() {
+                shuffled(points.len(), &mut random)
+            } else {
+                (0..points.len()).collect()
+            };
+            let offset = random.below(options.every);
+            for (turn, index) in order.into_iter().enumerate() {
+                if !(index as u64 + offset).is_multiple_of(options.every) {
+                    continue;
+                }
+                let place = if options.seconds.is_some() {
+                    (turn as f64 + random.fraction()) / weight(fault)
+                } else {
+                    0.0
+                };
+                chosen.push((place, Job { point: Some(Point { fault, at: points[index] }), ..*job }));
+            }
+        }
+    }
+    chosen.sort_by(|one, other| one.0.total_cmp(&other.0));
+    chosen.into_iter().map(|(_, job)| job).collect()
+}
+
+/// How much sooner a sample comes to a fault.
+fn weight(fault: Fault) -> f64 {
+    match fault {
+        Fault::Kill => 5.0,
+        Fault::Tear => 2.0,
+        _ => 1.0,
+    }
+}
+
+/// A random order of the indices.
+fn shuffled(count: usize, random: &mut Random) -> Vec<usize> {
+    let mut keyed: Vec<(u64, usize)> = (0..count).map(|index| (random.next(), index)).collect();
+    keyed.sort_unstable();
+    keyed.into_iter().map(|(_, index)| index).collect()
+}
+
+/// `SplitMix64`: any seed will do.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Plays one run to its end.
+fn play(job: Job) -> (Checked, Seen) {
+    let mut stage = Stage::new(job.victim, job.point);
+    let played = catch_unwind(AssertUnwindSafe(|| {
+        (job.scenario.play)(&mut stage)?;
+        invariants::finish(&mut stage)
+    }));
+    let result = played.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(Violation(format!("the harness gave up: {}", text.unwrap_or_default())))
+    });
+    let result = result.map_err(|Violation(why)| {
+        Violation(format!("{why}\n  what the user did: {:#?}", stage.ledger.commands))
+    });
+    (result, stage.tracer.look())
+}
+
+/// Does something with each, several at once, until one says that it is enough.
+fn each<T: Sync>(items: &[T], threads: usize, work: impl Fn(&T) -> bool + Sync) {
+    let next = Mutex::new(items.iter());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let item = next.lock().unwrap().next();
+                    if !item.is_some_and(&work) {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+}

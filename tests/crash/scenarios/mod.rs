@@ -1,0 +1,39 @@
+//! The scenarios: what a user does with a team, with the real programs, step by step.
+
+mod lives;
+mod plans;
+mod shutdowns;
+mod work;
+
+use crate::stage::{Checked, Stage, Victim};
+
+/// A scenario.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    /// Who can be the victim.
+    pub(crate) victims: &'static [Victim],
+    /// What happens.
+    pub(crate) play: fn(&mut Stage) -> Checked,
+}
+
+const EVERYBODY: &[Victim] = &Victim::ALL;
+const NO_COMMAND: &[Victim] = &[Victim::Daemon, Victim::Worker];
+const DAEMON: &[Victim] = &[Victim::Daemon];
+
+pub(crate) const ALL: [Scenario; 15] = [
+    Scenario { name: "start", victims: DAEMON, play: lives::start },
+    Scenario { name: "spawn", victims: EVERYBODY, play: lives::spawn },
+    Scenario { name: "send", victims: EVERYBODY, play: work::send },
+    Scenario { name: "turn", victims: NO_COMMAND, play: work::turn },
+    Scenario { name: "approve", victims: EVERYBODY, play: plans::approve },
+    Scenario { name: "refuse", victims: EVERYBODY, play: plans::refuse },
+    Scenario { name: "replan", victims: EVERYBODY, play: plans::replan },
+    Scenario { name: "shutdown", victims: EVERYBODY, play: shutdowns::shutdown },
+    Scenario { name: "reject", victims: EVERYBODY, play: shutdowns::reject },
+    Scenario { name: "force", victims: EVERYBODY, play: shutdowns::force },
+    Scenario { name: "respawn", victims: EVERYBODY, play: lives::respawn },
+    Scenario { name: "resume", victims: EVERYBODY, play: lives::resume },
+    Scenario { name: "restart", victims: NO_COMMAND, play: lives::restart },
+    Scenario { name: "adopt", victims: NO_COMMAND, play: lives::adopt },
+    Scenario { name: "stop", victims: EVERYBODY, play: shutdowns::stop },
+];

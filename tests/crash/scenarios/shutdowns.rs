@@ -1,0 +1,94 @@
+//! Ends: by handshake, refused, by force, of the whole team.
+
+use crate::stage::{Checked, Stage, hold};
+
+/// Runs `teamctl shutdown` until it is answered; returns the code of the last answer.
+fn ask(stage: &mut Stage, args: &[&str], enough: fn(&Stage) -> bool) -> Checked<i32> {
+    stage.unwant("alice");
+    stage.ledger.asked_to_leave.push("alice".to_owned());
+    let all = [&["shutdown", "alice"][..], args].concat();
+    let mut code = 0;
+    stage.achieve(
+        "shut alice down",
+        |stage, _| {
+            let mut said = stage.main(&all)?;
+            code = said.code.unwrap_or(-1);
+            if code == 3 {
+                // An answer, too.
+                said.code = Some(0);
+            }
+            Ok(said)
+        },
+        enough,
+    )?;
+    Ok(code)
+}
+
+fn gone(stage: &mut Stage, code: i32) -> Checked {
+    hold(code != 3, || "she did not reject, and it was said that she did".to_owned())?;
+    hold(stage.has_ended("alice"), || {
+        format!("shutdown ended with {code}, and config.json says {}", stage.status("alice"))
+    })?;
+    let left = crate::invariants::processes::workers(&stage.team, "alice");
+    hold(left.is_empty(), || format!("shutdown ended with {code}, and {left:?} lives"))
+}
+
+/// Idle, she leaves.
+pub(super) fn shutdown(stage: &mut Stage) -> Checked {
+    stage.start()?;
+    stage.achieve("spawn", |stage, _| stage.ctl(&["spawn", "bob"]), |stage| stage.is_running("bob"))?;
+    stage.want("alice");
+    stage.achieve("spawn", |stage, _| stage.ctl(&["spawn", "alice"]), |stage| stage.is_running("alice"))?;
+    stage.mark();
+    let code = ask(stage, &[], |stage| stage.has_ended("alice"))?;
+    gone(stage, code)
+}
+
+/// At work, she does not want to; then she goes on.
+pub(super) fn reject(stage: &mut Stage) -> Checked {
+    stage.start()?;
+    stage.want("alice");
+    let orders = "/reject_shutdown not now\n/bash echo r1 >> effects; until [ -e go ]; do sleep 0.01; done\n/bash echo r2 >> effects";
+    let all = ["spawn", "alice", "--prompt", orders];
+    stage.achieve("spawn", |stage, _| stage.ctl(&all), |stage| stage.is_running("alice"))?;
+    stage.until("her to work", |stage| stage.team.text("effects").contains("r1"))?;
+    stage.mark();
+    stage.team.write("go", "");
+    // Whether the request reaches her before the command ends is open: then she leaves.
+    let code = ask(stage, &[], |stage| {
+        let answered = |request: &serde_json::Value| request["status"] == "rejected";
+        stage.has_ended("alice") || stage.team.requests("shutdown").iter().any(answered)
+    })?;
+    if code == 0 {
+        return gone(stage, code);
+    }
+    if !stage.has_ended("alice") {
+        stage.want("alice");
+        stage.until_read("alice")?;
+    }
+    Ok(())
+}
+
+/// Whoever does not answer is ended with all that it started.
+pub(super) fn force(stage: &mut Stage) -> Checked {
+    stage.start()?;
+    stage.want("alice");
+    let all = ["spawn", "alice", "--prompt", "/bash echo f1 >> effects; setsid sleep 300 & sleep 301"];
+    stage.achieve("spawn", |stage, _| stage.ctl(&all), |stage| stage.is_running("alice"))?;
+    stage.until("her to work", |stage| stage.team.text("effects").contains("f1"))?;
+    stage.mark();
+    let code = ask(stage, &["--force", "--timeout", "100ms"], |stage| stage.has_ended("alice"))?;
+    gone(stage, code)
+}
+
+/// Everybody is asked, and the daemon ends.
+pub(super) fn stop(stage: &mut Stage) -> Checked {
+    stage.start()?;
+    stage.achieve("spawn", |stage, _| stage.ctl(&["spawn", "bob"]), |stage| stage.is_running("bob"))?;
+    let all = ["spawn", "alice", "--plan", "--prompt", "/plan_approval Something"];
+    stage.achieve("spawn", |stage, _| stage.ctl(&all), |stage| stage.is_running("alice"))?;
+    stage.until("a plan", |stage| stage.status("alice") == "awaiting_approval")?;
+    stage.mark();
+    stage.stop(true)?;
+    stage.start_plain()
+}

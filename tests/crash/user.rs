@@ -1,0 +1,78 @@
+//! What the user does in several scenarios, and how long it waits for.
+
+use serde_json::Value;
+use teamd_shared::name::Name;
+use teamd_shared::transcript::Entry;
+
+use crate::ledger::Sent;
+use crate::stage::{Checked, Stage, Violation};
+
+impl Stage {
+    /// Runs a command that must succeed: nothing has happened yet.
+    pub(crate) fn ctl_done(&mut self, args: &[&str]) -> Checked {
+        let said = self.ctl(args)?;
+        if said.is_done() { Ok(()) } else { Err(Violation(format!("{args:?}: {said:?}"))) }
+    }
+
+    /// Sends a message with a command that is never the victim.
+    pub(crate) fn send_plain(&mut self, to: &str, text: &str, options: &[&str]) -> Checked {
+        let said = self.ctl(&[&["send", to, text][..], options].concat())?;
+        let told = said.is_done();
+        self.ledger.sent.push(Sent { to: to.to_owned(), text: text.to_owned(), told });
+        Ok(())
+    }
+
+    /// Sends a message to all.
+    pub(crate) fn broadcast(&mut self, text: &str) -> Checked {
+        let attempt = |stage: &mut Self, number| {
+            let text = format!("{text}.{number}");
+            let at = stage.ledger.sent.len();
+            for to in ["alice", "bob"] {
+                stage.ledger.sent.push(Sent { to: to.to_owned(), text: text.clone(), told: false });
+            }
+            let said = stage.main(&["broadcast", &text])?;
+            stage.ledger.sent[at..].iter_mut().for_each(|sent| sent.told = said.is_done());
+            Ok(said)
+        };
+        self.achieve("tell everybody", attempt, |_| false).map(drop)
+    }
+
+    /// Waits until a teammate has read what it was sent, and is idle.
+    pub(crate) fn until_read(&mut self, name: &str) -> Checked {
+        let sent: Vec<String> = self
+            .ledger
+            .sent
+            .iter()
+            .filter(|sent| sent.to == name && sent.told)
+            .map(|sent| sent.text.clone())
+            .collect();
+        self.until(&format!("{name} to have read its mail and to be idle"), |stage| {
+            if stage.status(name) != "idle" || !stage.caught_up(name) {
+                return false;
+            }
+            let taken = stage.taken_since_the_beginning(name);
+            let of_the_life_before = |text: &str| text == "of the first life";
+            sent.iter().all(|text| {
+                of_the_life_before(text) || taken.iter().any(|message| message["content"] == text.as_str())
+            })
+        })
+    }
+
+    /// Whether a teammate has taken in all of its inbox, and nothing follows from the last of it.
+    fn caught_up(&self, name: &str) -> bool {
+        let Some(last) = self.team.transcript(name).pop() else { return false };
+        let Ok(entry) = serde_json::from_value::<Entry>(last) else { return false };
+        let length = self.team.path(&format!("inbox/{name}.jsonl")).metadata().map_or(0, |it| it.len());
+        entry.inbox.offset == length && Name::new(name).is_ok_and(|name| entry.event.is_rest(&name))
+    }
+
+    /// All that a teammate has taken in, in all its lives.
+    pub(crate) fn taken_since_the_beginning(&self, name: &str) -> Vec<Value> {
+        let entries = self.team.transcript(name);
+        entries
+            .into_iter()
+            .filter(|entry| entry["entry"] == "messages")
+            .flat_map(|entry| entry["messages"].as_array().cloned().unwrap_or_default())
+            .collect()
+    }
+}

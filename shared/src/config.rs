@@ -109,6 +109,9 @@ pub struct RosterMember {
     /// Seconds since 1970, when its status last changed.
     #[serde(default)]
     pub updated_at: f64,
+    /// The line of the journal in which somebody spawned it.
+    #[serde(default)]
+    pub spawned_seq: u64,
     /// How it ended; null while it lives.
     #[serde(default)]
     pub exit: Option<Exit>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::process::let_pass;
+use crate::support::process::{let_pass, parent};
 use crate::support::{Team, is_alive, signal};
 
 /// What `status` says of a member, as JSON.
@@ -219,4 +219,151 @@ fn a_life_that_has_lasted_as_long_as_it_may_is_ended_and_the_note_says_so() {
             .any(|line| line["content"] == "alice was killed: it had lived as long as it may: 1s")
     });
     team.until("only the daemon to be left", || team.processes() == [team.daemon_pid()]);
+}
+
+/// What the model is told of the only call of a member, once it has ended.
+fn result(team: &Team, name: &str) -> String {
+    let results = || team.transcript(name).into_iter().find(|entry| entry["entry"] == "result");
+    team.until("the call to end", || results().is_some());
+    results().unwrap()["content"].as_str().unwrap().to_owned()
+}
+
+/// Spawns a teammate with a limit, confined and not; returns what its model is told of a command.
+fn bounded(limit: [&str; 2], command: &str) -> Vec<String> {
+    let team = Team::started();
+    let told = ["workspace-write", "off"].map(|mode| {
+        let name = if mode == "off" { "free" } else { "walled" };
+        let prompt = format!("/bash {command}");
+        team.teamctl(["spawn", name, "--sandbox", mode, limit[0], limit[1], "--prompt", &prompt]).ok();
+        result(&team, name)
+    });
+    team.until("nothing to be left", || team.processes().len() == 3);
+    told.to_vec()
+}
+
+#[test]
+fn a_command_that_takes_too_much_memory_fails_and_its_model_is_told_of_the_limit() {
+    for told in bounded(["--memory", "64M"], "x=$(head -c 300M /dev/zero | tr '\\0' x); echo ${#x}") {
+        assert!(told.ends_with("; each process may use at most 64M of memory (rlimit)]"), "{told}");
+    }
+}
+
+#[test]
+fn a_command_that_takes_too_much_cpu_time_is_ended_and_its_model_is_told_of_the_limit() {
+    for told in bounded(["--cpu-time", "1s"], "while :; do :; done") {
+        assert_eq!(
+            told,
+            "[ended by signal 24; SIGXCPU: a process reached its limit of 1s of CPU time (rlimit)]"
+        );
+    }
+}
+
+#[test]
+fn a_command_with_too_many_processes_is_ended_as_a_whole_and_its_model_is_told_of_the_limit() {
+    for told in bounded(["--max-procs", "5"], "for i in 1 2 3 4 5 6 7 8; do sleep 600 & done; wait") {
+        let refused = told.contains("fork") && told.contains("temporarily unavailable");
+        assert!(
+            refused || told.contains("[it had more than 5 processes at once, which is its limit;"),
+            "{told}"
+        );
+    }
+    for told in bounded(["--max-procs", "5"], "sleep 0.6 & sleep 0.6 & wait; echo fits") {
+        assert_eq!(told, "fits");
+    }
+}
+
+#[test]
+fn limits_are_shown_with_the_means_that_hold_them_and_come_from_the_file_of_the_team() {
+    let team = Team::new();
+    std::fs::write(team.root().join("team.toml"), "memory = '2G'\n[members.alice]\nmax_procs = 200\n")
+        .unwrap();
+    team.teamd(["start"]).ok();
+    team.teamctl(["spawn", "alice", "--cpu-time", "1h"]).ok();
+    let bounds = shown(&team, "alice")["bounds"].clone();
+    assert_eq!(bounds, json!({"memory": 2_u64 << 30, "cpu_time": 3600, "max_procs": 200, "max_time": null}));
+    let text = team.teamctl(["status", "alice"]).ok().stdout;
+    let limits = "memory 2G, each process (rlimit); CPU time 1h, each process (rlimit); 200 processes, each command (its keeper)";
+    assert!(text.contains(limits), "{text}");
+    // A resumed life keeps them, but for what is named.
+    team.teamctl(["shutdown", "alice"]).ok();
+    team.teamctl(["spawn", "alice", "--resume", "--cpu-time", "2h"]).ok();
+    assert_eq!(shown(&team, "alice")["bounds"]["cpu_time"], 7200);
+    assert_eq!(shown(&team, "alice")["bounds"]["memory"], 2_u64 << 30);
+}
+
+#[test]
+fn a_team_is_stopped_in_reverse_order_of_its_spawns() {
+    let asked = |team: &Team| -> Vec<String> {
+        let lines =
+            team.journal().into_iter().filter(|line| line["event"] == "asked" && line["kind"] == "shutdown");
+        lines.map(|line| line["to"].as_str().unwrap().to_owned()).collect()
+    };
+    for how in ["stop", "shutdown", "signal"] {
+        let team = Team::started();
+        for name in ["bob", "alice", "carol"] {
+            team.spawn(name, "");
+        }
+        match how {
+            "stop" => drop(team.teamd(["stop"]).ok()),
+            "shutdown" => drop(team.teamctl(["shutdown", "--all"]).ok()),
+            _ => {
+                let daemon = team.daemon_pid();
+                signal(daemon, Signal::SIGTERM);
+                team.until("the daemon to end", || !is_alive(daemon));
+            }
+        }
+        assert_eq!(asked(&team), ["carol", "alice", "bob"], "{how}");
+        for name in ["bob", "alice", "carol"] {
+            assert_eq!(team.status(name), "shutdown", "{how}");
+        }
+    }
+}
+
+/// A second signal overrules everybody: nobody is left, and the journal says why.
+#[test]
+fn a_second_sigterm_to_the_daemon_ends_everybody_at_once() {
+    let team = Team::started();
+    team.spawn("idle", "");
+    for name in ["alice", "bob"] {
+        team.spawn(name, "/bash trap '' TERM; sleep 600 & sleep 600");
+        team.wait_for(name, "working");
+    }
+    let daemon = team.daemon_pid();
+    signal(daemon, Signal::SIGTERM);
+    team.until("the team to be stopping", || team.events("stopping") == 1);
+    signal(daemon, Signal::SIGTERM);
+    team.until_nobody_is_left();
+    for name in ["alice", "bob"] {
+        assert_eq!(
+            (team.status(name).as_str(), endings(&team, name)),
+            ("killed", vec![json!("stop")]),
+            "{name}"
+        );
+        assert_eq!(team.member(name)["exit"]["emptied"], "keepers", "{name}");
+    }
+    assert_eq!(team.events("stopped"), 1);
+}
+
+/// Worker and keeper die together: what they leave comes to the daemon.
+#[test]
+fn what_a_worker_and_its_keeper_leave_that_are_killed_together_is_ended_before_the_end_is_recorded() {
+    let team = Team::started();
+    let prompt = "/bash setsid sleep 600 & sleep 600 & touch begun; wait";
+    team.teamctl(["spawn", "alice", "--restart", "never", "--sandbox", "off", "--prompt", prompt]).ok();
+    team.until("the command to have begun", || team.made("begun"));
+    let worker = team.pid("alice");
+    let keepers: Vec<i32> = team.processes().into_iter().filter(|&pid| parent(pid) == Some(worker)).collect();
+    assert_eq!(keepers.len(), 1);
+    // Stopped first, so that neither sees the other's end.
+    for pid in [worker, keepers[0]] {
+        signal(pid, Signal::SIGSTOP);
+    }
+    for pid in [worker, keepers[0]] {
+        signal(pid, Signal::SIGKILL);
+    }
+    team.wait_for("alice", "crashed");
+    assert_eq!(team.processes(), [team.daemon_pid()], "nothing is left when the end is recorded");
+    let exit = team.member("alice")["exit"].clone();
+    assert_eq!(exit["emptied"], "keepers", "{exit}");
+    assert!(exit["left_behind"].as_u64() >= Some(3), "two that sleep, and their shell: {exit}");
 }

@@ -1,6 +1,6 @@
 //! The keeper of one command: the process between a worker and `bash` that ends everything the command started.
 //!
-//! It runs as `team-worker keeper [--timeout-ms N] [--log] [--variables FD] [--policy JSON | --directory DIR] -- COMMAND`,
+//! It runs as `team-worker keeper [--timeout-ms N] [--log] [--bounds JSON] [--variables FD] [--policy JSON | --directory DIR] -- COMMAND`,
 //! in `/`, without an environment (that of the command is [`crate::variables`]), and with three descriptors more:
 //!
 //! - 0 is the transcript: while the keeper lives, the worker's life lock is held, even if the worker is gone;
@@ -31,13 +31,19 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, pidfd_open};
 use serde::{Deserialize, Serialize};
+use teamd_shared::member::Bounds;
 use teamd_shared::process::{KEEPER, KEEPER_MOST, KEEPER_UNHEARD, close_inherited, deny_tracing};
 
+use crate::bounds;
 use crate::sandbox::{self, Hearing, Policy, Verdict};
 use crate::variables::Variables;
+use teamd_shared::sandbox::Namespaces;
 
 /// The hidden subcommand under which the worker's binary is a keeper.
 pub(crate) const SUBCOMMAND: &str = "keeper";
+
+/// How often the processes of a command are counted that may have only so many.
+const COUNTED_EVERY: Duration = Duration::from_millis(250);
 
 /// How a command ended. Code and signal are those of `bash`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +74,8 @@ pub(crate) enum Because {
     Lifeline,
     /// A signal told the keeper to end.
     Signalled,
+    /// It had more processes than it may.
+    TooMany,
     /// It could not be started, or not be watched.
     Failed,
 }
@@ -113,6 +121,8 @@ struct Job {
     directory: Option<PathBuf>,
     /// The descriptor that holds the variables of the command; none: it has none.
     variables: Option<u32>,
+    /// What its processes may use.
+    bounds: Bounds,
 }
 
 /// A command that runs: `bash`, or the helper that confines it and tells how it ended.
@@ -138,6 +148,11 @@ impl Job {
                 Some("--variables") => {
                     let value = arguments.next().and_then(|value| value.to_str()?.parse().ok());
                     job.variables = Some(value.ok_or("--variables wants a descriptor")?);
+                }
+                Some("--bounds") => {
+                    let bounds = arguments.next().ok_or("there are no bounds behind --bounds")?;
+                    let bounds = serde_json::from_slice(bounds.as_encoded_bytes());
+                    job.bounds = bounds.map_err(|error| format!("the bounds cannot be read: {error}"))?;
                 }
                 Some("--policy") => {
                     let policy = arguments.next().ok_or("there is no policy behind --policy")?;
@@ -175,7 +190,10 @@ impl Job {
             return Ok(Report { code: None, signal: None, because, error: None, notes: places.give_up() });
         }
         let Started { process, hearing } = self.start(&variables)?;
-        let watched = watch(process, &ears, deadline);
+        // Beside the command there is the helper, where it stays.
+        let stays = self.policy.as_ref().is_some_and(|policy| policy.layers.namespaces != Namespaces::None);
+        let most = self.bounds.max_procs.map(|most| most as usize + usize::from(stays));
+        let watched = watch(process, &ears, (deadline, most));
         *killed = sweep::count_descendants();
         let ended = end_everything(process).map_err(cannot("end what it started"))?;
         let mut report = Report {
@@ -201,17 +219,27 @@ impl Job {
     fn start(&self, variables: &Variables) -> Result<Started, String> {
         let Some(policy) = &self.policy else {
             let directory = self.directory.as_deref().unwrap_or(Path::new("/"));
-            let mut bash = variables.command(&self.command, directory);
-            bash.current_dir(directory);
-            let process = spawn(bash);
+            let process = self.bash(variables, directory).and_then(spawn);
             let process = process.map_err(|error| format!("cannot start bash: {error}"))?;
             return Ok(Started { process, hearing: None });
         };
         let start = || {
-            let (helper, hearing) = sandbox::command(policy, &self.command, variables)?;
+            let (helper, hearing) = sandbox::command(policy, (&self.command, &self.bounds), variables)?;
             Ok(Started { process: spawn(helper)?, hearing: Some(hearing) })
         };
         start().map_err(|error: io::Error| format!("cannot start the helper that confines it: {error}"))
+    }
+}
+
+impl Job {
+    /// Returns the command line of a command that no sandbox confines.
+    fn bash(&self, variables: &Variables, directory: &Path) -> io::Result<Command> {
+        if !self.bounds.is_nothing() {
+            return bounds::command(&self.bounds, &self.command, (variables, directory));
+        }
+        let mut bash = variables.command(&self.command, directory);
+        bash.current_dir(directory);
+        Ok(bash)
     }
 }
 
@@ -233,6 +261,7 @@ fn last_line_of_a_log(report: &Report) -> String {
         (Because::Exited, Some(code), _) => format!("[exit code {code}]"),
         (Because::Exited, _, Some(signal)) => format!("[ended by signal {signal}]"),
         (Because::TimedOut, ..) => "[timed out]".to_owned(),
+        (Because::TooMany, ..) => "[ended: more processes than it may have]".to_owned(),
         _ => "[ended]".to_owned(),
     }
 }
@@ -291,10 +320,11 @@ impl Ears {
 
 /// Waits until the command is over, and returns why. Reaps the orphans that it leaves meanwhile, but not `bash`:
 /// its pid names the process group that is killed next, and must not become another's.
-fn watch(bash: Pid, ears: &Ears, deadline: Option<Instant>) -> io::Result<Because> {
+fn watch(bash: Pid, ears: &Ears, (deadline, most): (Option<Instant>, Option<usize>)) -> io::Result<Because> {
     let held = pidfd_open(bash, PidfdFlags::empty())?;
     loop {
-        let heard = ears.listen(Some(&held), deadline)?;
+        let look = most.map(|_| Instant::now() + COUNTED_EVERY);
+        let heard = ears.listen(Some(&held), [deadline, look].into_iter().flatten().min())?;
         if has_ended(bash)? {
             return Ok(Because::Exited);
         }
@@ -303,6 +333,9 @@ fn watch(bash: Pid, ears: &Ears, deadline: Option<Instant>) -> io::Result<Becaus
         }
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Ok(Because::TimedOut);
+        }
+        if most.is_some_and(|most| sweep::count_descendants() > most) {
+            return Ok(Because::TooMany);
         }
         sweep::reap_orphans(bash)?;
     }

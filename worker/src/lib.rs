@@ -3,6 +3,7 @@
 //! It never decides alone that it may leave or that its gate is open: only the daemon's word on its connection does.
 
 mod args;
+mod bounds;
 mod connection;
 mod desk;
 mod gate;
@@ -35,6 +36,7 @@ use clap::Parser;
 pub fn team_worker() -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(first) if first == keeper::SUBCOMMAND => return keeper::keeper_main(),
+        Some(first) if first == bounds::SUBCOMMAND => return bounds::bounded_main(),
         Some(first) if first == sandbox::SUBCOMMAND => return sandbox::confine::confine_main(),
         _ => {}
     }

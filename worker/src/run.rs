@@ -139,6 +139,7 @@ impl Life {
             environment: welcome.environment.clone(),
             territory: welcome.territory.iter().map(PathBuf::from).collect(),
             sandbox: welcome.sandbox.clone(),
+            bounds: welcome.bounds,
             confinement,
         })?;
         let access = Access { dir: &self.dir, environment: &welcome.environment };
@@ -186,6 +187,7 @@ impl Life {
             .front()
             .and_then(|call| Submission::resumed(kit, call, welcome.word.plan.as_ref()));
         let began = Instant::now();
+        let spawner = spawner(&welcome);
         let mut state = State::new(beginning, welcome.word, began.elapsed());
         if let Some(Owed::Idle { idle_reason, content, .. }) = &standing.owed {
             state.rests(*idle_reason, content);
@@ -193,13 +195,6 @@ impl Life {
         if let Some(plan) = &submission {
             state.planning(plan.request_id.clone());
         }
-        let spawner = Spawner {
-            environment: welcome.environment.clone(),
-            model: welcome.model.clone(),
-            workspace: welcome.workspace.clone(),
-            sandbox: welcome.sandbox.clone(),
-            bounds: welcome.bounds,
-        };
         let (terminate, work_began) = (self.terminate, Duration::ZERO);
         let pauses = model.pauses();
         let desk = Desk { state, link, mailbox, toolbox, terminate, pauses, began, work_began, tick: began };
@@ -218,6 +213,17 @@ impl Life {
             submission,
             approval: None,
         })
+    }
+}
+
+/// Returns what those begin with whom the lead agent starts.
+fn spawner(welcome: &Welcome) -> Spawner {
+    Spawner {
+        environment: welcome.environment.clone(),
+        model: welcome.model.clone(),
+        workspace: welcome.workspace.clone(),
+        sandbox: welcome.sandbox.clone(),
+        bounds: welcome.bounds,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use teamd_shared::config::{ConfigError, Roster, RosterMember, TeamSandbox, VERSION};
 use teamd_shared::fs::replace;
-use teamd_shared::journal::Team;
+use teamd_shared::journal::{MemberState, Team};
 use teamd_shared::member::{Doing, Status};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, Stamp, TeamDir, TeamPath};
@@ -106,7 +106,7 @@ impl RosterFile {
 
     /// Takes over how a member stands now.
     pub(super) fn show(&mut self, team: &Team, live: &Live, name: &Name) {
-        let Some(member) = team.members.get(name).map(|state| &state.record) else {
+        let Some(MemberState { record: member, spawned, .. }) = team.members.get(name) else {
             self.lines.remove(name);
             self.touch();
             return;
@@ -133,6 +133,7 @@ impl RosterFile {
             activity: if status.is_ended() { String::new() } else { said.activity },
             waiting: said.waiting.filter(|_| !status.is_ended()),
             spawned_at: member.spawned_at,
+            spawned_seq: *spawned,
             updated_at: since,
             exit: member.exit.clone().filter(|_| status.is_ended()),
             restarts: member.restarted,

@@ -56,6 +56,8 @@ pub struct MemberState {
     pub prompt: Option<String>,
     /// The `seq` of the line that last changed the record or one of its requests: it orders the daemon's words.
     pub seq: u64,
+    /// The `seq` of the line in which somebody spawned it: it orders the members, and a restart by the policy keeps it.
+    pub spawned: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -155,9 +157,12 @@ impl Team {
         }
         self.forgotten.remove(&name);
         let before = self.members.remove(&name);
+        let begins = record.event == MemberEvent::Spawning;
+        let spawned = before.as_ref().filter(|_| !begins).map_or(line.seq, |before| before.spawned);
         let same = before.filter(|old| old.record.conversation == record.member.conversation);
         let prompt = record.prompt.clone().or_else(|| same.and_then(|old| old.prompt));
-        self.members.insert(name, MemberState { record: record.member.clone(), prompt, seq: line.seq });
+        self.members
+            .insert(name, MemberState { record: record.member.clone(), prompt, seq: line.seq, spawned });
     }
 
     fn apply_request(&mut self, line: &Line, record: &RequestRecord) {

@@ -1,4 +1,4 @@
-//! The helper between keeper and `bash`: `team-worker confine FD POLICY COMMAND`. It restricts itself, and with that
+//! The helper between keeper and `bash`: `team-worker confine FD POLICY COMMAND BOUNDS`. It restricts itself, and with that
 //! all that it starts. It begins in `/` without an environment: that of the command ([`crate::variables`]) is for `bash` alone.
 //! Its standard input is the pipe on which the keeper hears its verdict; `bash` gets none.
 //!
@@ -14,12 +14,18 @@ use std::process::ExitCode;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use rustix::process::{Pid, WaitOptions};
+use teamd_shared::member::Bounds;
 use teamd_shared::process::{close_inherited, deny_tracing};
 use teamd_shared::sandbox::Namespaces;
 
 use super::policy::Policy;
 use super::{Verdict, files, guarded, identity, mounts, network, syscalls};
+use crate::bounds;
 use crate::variables::Variables;
+
+/// Processes that the kernel lets be beside those that a command may have: keeper, helper, and some that the keeper still
+/// counts before it ends the whole. A program that is refused a fork says less of why.
+const SPARE: u32 = 2 + 16;
 
 /// Confines one command: the whole program behind the hidden subcommand.
 pub(crate) fn confine_main() -> ExitCode {
@@ -37,8 +43,8 @@ pub(crate) fn confine_main() -> ExitCode {
 }
 
 fn run(arguments: &[OsString]) -> Result<Verdict, String> {
-    let [descriptor, policy, command] = arguments else {
-        return Err("the helper wants a descriptor, a policy and a command".to_owned());
+    let [descriptor, policy, command, bounds] = arguments else {
+        return Err("the helper wants a descriptor, a policy, a command and its bounds".to_owned());
     };
     let descriptor = descriptor.to_str().and_then(|number| number.parse().ok());
     let descriptor = descriptor.ok_or("the helper wants a descriptor first")?;
@@ -47,7 +53,12 @@ fn run(arguments: &[OsString]) -> Result<Verdict, String> {
     let policy: Policy = serde_json::from_slice(policy.as_encoded_bytes())
         .map_err(|error| format!("the helper does not understand its policy: {error}"))?;
     close_inherited().map_err(|error| format!("cannot close what it inherited: {error}"))?;
+    let bounds: Bounds = serde_json::from_slice(bounds.as_encoded_bytes())
+        .map_err(|error| format!("the helper does not understand the bounds: {error}"))?;
     enclose(&policy)?;
+    // In a user namespace of its own the kernel counts the processes of this command alone, with keeper and helper.
+    let spare = (policy.layers.namespaces == Namespaces::Own).then_some(SPARE);
+    bounds::put_on(&bounds, spare).map_err(|error| format!("cannot put limits on it: {error}"))?;
     let mut bash = variables.command(command, &policy.workspace);
     let cannot = |error: io::Error| format!("cannot start bash: {error}");
     if policy.layers.namespaces == Namespaces::None {

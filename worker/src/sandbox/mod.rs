@@ -42,6 +42,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
+use teamd_shared::member::Bounds;
 use teamd_shared::sandbox::Namespaces;
 
 use crate::variables::Variables;
@@ -129,7 +130,7 @@ pub(crate) fn hold_places(policy: &Policy) -> io::Result<Places> {
 /// The system's error, or that `bwrap` is gone.
 pub(crate) fn command(
     policy: &Policy,
-    command: &OsStr,
+    (command, bounds): (&OsStr, &Bounds),
     variables: &Variables,
 ) -> io::Result<(Command, Hearing)> {
     let (hearing, voice) = io::pipe()?;
@@ -144,6 +145,7 @@ pub(crate) fn command(
     // It stays open until this process ends: it starts nothing else.
     let variables = variables.hand_over()?.into_raw_fd();
     helper.args([SUBCOMMAND, &variables.to_string()]).arg(serde_json::to_string(policy)?).arg(command);
+    helper.arg(serde_json::to_string(bounds)?);
     helper.env_clear().current_dir("/").stdin(Stdio::from(voice));
     Ok((helper, Hearing(hearing)))
 }

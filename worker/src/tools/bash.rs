@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
+use teamd_shared::member::Bounds;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use tokio::io::AsyncReadExt;
@@ -25,6 +26,7 @@ use super::Outcome;
 use super::call::DEFAULT_TIMEOUT;
 use super::kept::{Ended, Job, Kept, Order, Surroundings};
 use super::output::Output;
+use crate::bounds;
 use crate::keeper::{Because, Report};
 use crate::sandbox::Policy;
 
@@ -53,6 +55,7 @@ pub(super) struct Foreground {
     piece: Vec<u8>,
     output: Output,
     timeout: Duration,
+    bounds: Bounds,
     /// When the keeper must have ended the command: it can be stopped or hindered, and the worker cannot.
     patience: Instant,
     /// Whether the keeper was asked to end the command, and must be killed next.
@@ -81,6 +84,7 @@ impl Foreground {
             piece: vec![0; PIECE],
             output: Output::default(),
             timeout,
+            bounds: surroundings.bounds,
             patience: Instant::now() + timeout + PATIENCE,
             asked: false,
             cancelled: None,
@@ -146,16 +150,19 @@ impl Foreground {
     }
 
     fn outcome_by_itself(&mut self, ended: Ended) -> Outcome {
+        let text = std::mem::take(&mut self.output).into_text();
         let end = match (ended, self.cancelled.take()) {
             (Ended::Reported(Report { error: Some(error), .. }), _) => Some(error),
-            (Ended::Reported(report @ Report { because: Because::Exited, .. }), _) => how_it_exited(&report),
+            (Ended::Reported(report @ Report { because: Because::Exited, .. }), _) => {
+                self.how_it_exited(&report, &text)
+            }
+            (Ended::Reported(Report { because: Because::TooMany, .. }), None) => Some(self.too_many()),
             (Ended::Reported(Report { because: Because::TimedOut, .. }), None) => Some(self.timed_out()),
             (_, None) if self.asked => Some(self.timed_out()),
             (Ended::KeeperLost, None) => Some("the keeper of this command was killed".to_owned()),
             (Ended::Reported(_), None) => Some("the keeper of this command was told to end it".to_owned()),
             (_, Some(why)) => Some(why),
         };
-        let text = std::mem::take(&mut self.output).into_text();
         let text = text.trim_end_matches('\n');
         match end {
             None if text.trim().is_empty() => Outcome::ok("(no output)"),
@@ -163,6 +170,20 @@ impl Foreground {
             Some(end) if text.is_empty() => Outcome::error(format!("[{end}]")),
             Some(end) => Outcome::error(format!("{text}\n[{end}]")),
         }
+    }
+
+    /// Returns what is to be said of an end by itself, unless it was a good one.
+    fn how_it_exited(&self, report: &Report, output: &str) -> Option<String> {
+        let how = how_it_exited(report)?;
+        let reached = bounds::reached(&self.bounds, (report.code, report.signal), output);
+        Some(reached.map_or(how.clone(), |limit| format!("{how}; {limit}")))
+    }
+
+    fn too_many(&self) -> String {
+        let most = self.bounds.max_procs.unwrap_or_default();
+        format!(
+            "it had more than {most} processes at once, which is its limit; everything it had started was ended"
+        )
     }
 
     fn timed_out(&self) -> String {

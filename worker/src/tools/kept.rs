@@ -17,6 +17,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::net::Shutdown;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 use teamd_shared::environment::Environment;
+use teamd_shared::member::Bounds;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
@@ -40,6 +41,7 @@ fn keepers() -> MutexGuard<'static, Vec<Pid>> {
 pub(super) struct Surroundings {
     pub(super) workspace: PathBuf,
     pub(super) environment: Environment,
+    pub(super) bounds: Bounds,
     /// The transcript, locked: each keeper shares the lock.
     pub(super) life_lock: File,
 }
@@ -102,6 +104,9 @@ impl Kept {
             arguments.extend(["--timeout-ms".into(), timeout.as_millis().to_string().into()]);
         }
         arguments.extend(order.log.then(|| "--log".into()));
+        if !surroundings.bounds.is_nothing() {
+            arguments.extend(["--bounds".into(), serde_json::to_string(&surroundings.bounds)?.into()]);
+        }
         if let Some(policy) = order.policy {
             arguments.extend(["--policy".into(), serde_json::to_string(policy)?.into()]);
         }

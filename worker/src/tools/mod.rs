@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use teamd_shared::environment::Environment;
-use teamd_shared::member::{Gate, Sandbox, SandboxMode};
+use teamd_shared::member::{Bounds, Gate, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
 use teamd_shared::sandbox::Layers;
 use teamd_shared::team_dir::TeamDir;
@@ -119,6 +119,8 @@ pub(crate) struct ToolboxConfig {
     pub(crate) sandbox: Sandbox,
     /// What they are confined with.
     pub(crate) confinement: Confinement,
+    /// What they may use.
+    pub(crate) bounds: Bounds,
 }
 
 /// What commands are confined with.
@@ -180,6 +182,7 @@ impl Toolbox {
         let places = places.map_err(ToolboxError::Surroundings)?;
         let workspace = workspace.without(places.secrets.clone());
         let surroundings = Surroundings {
+            bounds: config.bounds,
             workspace: config.workspace,
             environment: config.environment,
             life_lock: config.life_lock,

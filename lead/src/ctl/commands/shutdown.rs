@@ -74,6 +74,10 @@ fn targets(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Target>, CommandError> 
         let roster = roster::load(dir)?;
         // The lead agent leads the team: it stays, and is asked by its name.
         names = running(&roster).into_iter().filter(|name| **name != Name::lead()).cloned().collect();
+        // As `teamd stop` does: who was spawned last goes first.
+        let spawned: HashMap<&Name, u64> =
+            roster.members.iter().map(|member| (&member.name, member.spawned_seq)).collect();
+        names.sort_by_key(|name| std::cmp::Reverse(spawned.get(name).copied().unwrap_or_default()));
     }
     let mut seen = HashSet::new();
     names.retain(|name| seen.insert(name.clone()));

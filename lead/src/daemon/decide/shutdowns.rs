@@ -8,6 +8,7 @@ use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, Record, RequestEvent, TeamEvent, Tell};
 use teamd_shared::member::{Ending, Member};
 use teamd_shared::message::LEAD;
+use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
 
 use super::{Decision, View, or_refuse};
@@ -136,11 +137,24 @@ impl View<'_> {
             let force_after = HURRIED + self.rules.grace.as_secs_f64().min(HURRIED);
             return self.ask_all("the daemon was told to end", HURRIED, Some(force_after), ids);
         }
-        let members: Vec<_> = self.alive().cloned().collect();
+        let members: Vec<_> = self.last_first().into_iter().cloned().collect();
         members.iter().fold(Decision::default(), |decision, member| {
             let life = Life { name: member.name.clone(), incarnation: member.incarnation };
             decision.and(self.terminate_life(&life, Ending::Stop)).act(Action::Kill(life))
         })
+    }
+
+    /// Returns who runs, in the order in which a team is stopped: who was spawned last goes first, since it may need those
+    /// who were there before; the lead agent goes last. All are asked at once: an order that waited for each would let one
+    /// who is busy keep all others up.
+    fn last_first(&self) -> Vec<&Member> {
+        let spawned = |member: &&Member| {
+            let spawned = self.team.members.get(&member.name).map_or(0, |state| state.spawned);
+            (member.name == Name::lead(), std::cmp::Reverse(spawned))
+        };
+        let mut members: Vec<&Member> = self.alive().collect();
+        members.sort_by_key(spawned);
+        members
     }
 
     fn ask_all(
@@ -153,7 +167,7 @@ impl View<'_> {
         let stopping = Record::Team(self.team_record(TeamEvent::Stopping));
         let first =
             if self.team.stopping { Decision::default() } else { Decision::default().record(stopping) };
-        self.alive().fold(first, |decision, member| {
+        self.last_first().into_iter().fold(first, |decision, member| {
             let (name, reason) = (member.name.clone(), reason.to_owned());
             let order = ShutdownOrder { name, reason, decide_within, force_after };
             let asked = self.ask(member, (&order, false), &decision.records, ids).0;

@@ -61,8 +61,17 @@ fn toolbox_with(
     let confinement = Confinement { layers: Layers::default(), weak: false };
     let workspace = workspace.to_owned();
     let territory = Vec::new();
-    let config =
-        ToolboxConfig { territory, workspace, team_dir, name, life_lock, environment, sandbox, confinement };
+    let config = ToolboxConfig {
+        territory,
+        workspace,
+        team_dir,
+        name,
+        life_lock,
+        environment,
+        sandbox,
+        confinement,
+        bounds: Default::default(),
+    };
     Toolbox::new(config).unwrap()
 }
 

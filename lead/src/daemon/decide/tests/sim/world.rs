@@ -43,10 +43,11 @@ enum Step {
     Forge,
     Keepers,
     Jump,
+    While,
 }
 
 /// How often it does. What is not part of everyday life varies from schedule to schedule.
-const WEIGHTS: [(Step, u32, bool); 14] = [
+const WEIGHTS: [(Step, u32, bool); 15] = [
     (Step::Daemon, 70, false),
     (Step::Worker, 120, false),
     (Step::Client, 22, false),
@@ -61,6 +62,7 @@ const WEIGHTS: [(Step, u32, bool); 14] = [
     (Step::Forge, 2, true),
     (Step::Keepers, 6, false),
     (Step::Jump, 1, true),
+    (Step::While, 1, true),
 ];
 
 /// Everything.
@@ -175,10 +177,23 @@ impl World {
             Step::SignalDaemon => {}
             Step::Forge => self.forge(),
             Step::Keepers => self.keepers_work(),
+            Step::While => self.a_while_passes(),
             Step::Jump => {
                 let seconds = self.rng.pick(&[-3600.0, -30.0, 30.0, 3600.0]).unwrap_or(0.0);
                 self.note(|| format!("the clock is set by {seconds} s"));
                 self.clocks.wall += seconds;
+            }
+        }
+    }
+
+    /// Longer than anybody may be silent, in which all who can get round to everything.
+    fn a_while_passes(&mut self) {
+        for _ in 0..10 {
+            self.time_passes(5.0);
+            self.daemon_step();
+            let pids: Vec<u32> = self.processes.keys().copied().collect();
+            for pid in pids {
+                (0..3).for_each(|_| self.worker_step(pid));
             }
         }
     }

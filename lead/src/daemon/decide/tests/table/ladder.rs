@@ -203,7 +203,7 @@ fn a_second_signal_kills_and_the_lines_come_first() {
     let killed = desk.on(&Event::Terminate);
     // alice is being ended already: no second line for her.
     assert_eq!((team_events(&killed), killed.records.len()), (vec![], 1));
-    let expected = [Action::Kill(alice), Action::Terminate(bob.clone()), Action::Kill(bob)];
+    let expected = [Action::Terminate(bob.clone()), Action::Kill(bob), Action::Kill(alice)];
     assert_eq!(killed.actions, expected);
     assert_eq!(desk.member("bob").ending, Some(Ending::Stop));
 }
@@ -260,4 +260,40 @@ fn times_that_are_no_times_are_refused() {
     }
     assert_eq!(desk.team.seq, seq);
     assert!(matches!(desk.ask(shutdown("alice", None)), Ok(Done::Asked { .. })));
+}
+
+fn asked(decision: &Decision) -> Vec<String> {
+    let to = |record: &Record| match record {
+        Record::Request(record) => Some(record.request.to.clone()),
+        _ => None,
+    };
+    decision.records.iter().filter_map(to).collect()
+}
+
+#[test]
+fn a_team_is_stopped_in_reverse_order_of_its_spawns_and_the_lead_agent_goes_last() {
+    let stops = [Event::Terminate, Event::Command(CLIENT, Command::Stop { force: false })];
+    for stop in stops {
+        let mut desk = Desk::new();
+        for who in ["lead", "bob", "alice", "carol"] {
+            desk.runs(who);
+        }
+        // A restart by the policy is no spawn; a resume by a person is one.
+        let bob = super::super::desk::life("bob", 1);
+        desk.ends(&bob);
+        desk.starts("bob");
+        assert_eq!(asked(&desk.on(&stop)), ["carol", "alice", "bob", "lead"]);
+    }
+    let mut desk = Desk::new();
+    for who in ["lead", "bob", "alice"] {
+        desk.runs(who);
+    }
+    desk.on(&Event::Terminate);
+    let killed = desk.on(&Event::Terminate);
+    let name = |action: &Action| match action {
+        Action::Kill(life) => Some(life.name.to_string()),
+        _ => None,
+    };
+    let order: Vec<_> = killed.actions.iter().filter_map(name).collect();
+    assert_eq!(order, ["alice", "bob", "lead"], "a second signal ends them at once, in the same order");
 }

@@ -1,0 +1,149 @@
+//! What the processes of one command may use: limits that the kernel holds for each of them, put on just before `bash`
+//! begins, and what the model is told when a command has reached one.
+//!
+//! `team-worker bounded BOUNDS FD DIRECTORY COMMAND` puts them on where no sandbox does: a process of its own, since what is
+//! taken from the keeper itself could not be given back.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
+use teamd_shared::amount::{told, told_size};
+use teamd_shared::member::Bounds;
+use teamd_shared::process::close_inherited;
+
+use crate::variables::Variables;
+
+/// The hidden subcommand.
+pub(crate) const SUBCOMMAND: &str = "bounded";
+
+/// The exit code of a shell whose last command could not be run (`bash(1)`, "EXIT STATUS").
+const CANNOT_RUN: u8 = 126;
+
+/// Puts the limits on this process, and so on all that it starts. `spare`: how many processes beside those of the command
+/// the kernel counts with them, where it counts those of a command alone.
+///
+/// # Errors
+/// The system's error.
+pub(crate) fn put_on(bounds: &Bounds, spare: Option<u32>) -> io::Result<()> {
+    if let Some(most) = bounds.memory {
+        // Not the address space: many programs reserve far more of that than they ever use.
+        setrlimit(Resource::RLIMIT_DATA, most, most)?;
+    }
+    if let Some(most) = bounds.cpu_time {
+        // One that goes on after SIGXCPU is killed a second later.
+        setrlimit(Resource::RLIMIT_CPU, most, most.saturating_add(1))?;
+    }
+    if let Some((most, spare)) = bounds.max_procs.zip(spare) {
+        let most = u64::from(most) + u64::from(spare);
+        setrlimit(Resource::RLIMIT_NPROC, most, most)?;
+    }
+    Ok(())
+}
+
+/// Bounds one command that no sandbox confines: the whole program behind the hidden subcommand.
+pub(crate) fn bounded_main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(2).collect();
+    let why = match run(&arguments) {
+        Ok(never) => match never {},
+        Err(why) => why,
+    };
+    // It is the output of the command.
+    drop(io::Write::write_all(&mut io::stderr(), format!("cannot run it: {why}\n").as_bytes()));
+    ExitCode::from(CANNOT_RUN)
+}
+
+fn run(arguments: &[OsString]) -> Result<std::convert::Infallible, String> {
+    let [bounds, descriptor, directory, command] = arguments else {
+        return Err("bounds, a descriptor, a directory and a command are wanted".to_owned());
+    };
+    let bounds: Bounds = serde_json::from_slice(bounds.as_encoded_bytes())
+        .map_err(|error| format!("its bounds cannot be read: {error}"))?;
+    let descriptor = descriptor.to_str().and_then(|number| number.parse().ok());
+    let descriptor = descriptor.ok_or("a descriptor is wanted")?;
+    let variables = Variables::take(descriptor)
+        .map_err(|error| format!("the variables of the command cannot be read: {error}"))?;
+    close_inherited().map_err(|error| format!("cannot close what it inherited: {error}"))?;
+    put_on(&bounds, None).map_err(|error| format!("cannot put limits on it: {error}"))?;
+    let directory = Path::new(directory);
+    let mut bash = variables.command(command, directory);
+    Err(format!("cannot start bash: {}", bash.current_dir(directory).exec()))
+}
+
+/// Returns the command line that bounds a command which no sandbox confines. The caller gives it its outputs.
+///
+/// # Errors
+/// The system's error.
+pub(crate) fn command(
+    bounds: &Bounds,
+    command: &OsString,
+    (variables, directory): (&Variables, &Path),
+) -> io::Result<Command> {
+    use std::os::fd::IntoRawFd;
+    let mut helper = Command::new("/proc/self/exe");
+    // For `ps`: it is started by a path in `/proc`. The descriptor stays open until this process ends.
+    let descriptor = variables.hand_over()?.into_raw_fd();
+    helper.arg0("team-worker").arg(SUBCOMMAND).arg(serde_json::to_string(bounds)?);
+    helper.arg(descriptor.to_string()).arg(directory).arg(command);
+    helper.env_clear().current_dir("/").stdin(std::process::Stdio::null());
+    Ok(helper)
+}
+
+/// Says which limit a command has reached, as far as its end and its output show that.
+pub(crate) fn reached(
+    bounds: &Bounds,
+    (code, signal): (Option<i32>, Option<i32>),
+    output: &str,
+) -> Option<String> {
+    // A shell says of a command that a signal ended by 128 and its number.
+    let by = |which: Signal| signal == Some(which as i32) || code == Some(128 + which as i32);
+    if let Some(most) = bounds.cpu_time.map(|most| told(Duration::from_secs(most))) {
+        if by(Signal::SIGXCPU) {
+            return Some(format!("SIGXCPU: a process reached its limit of {most} of CPU time (rlimit)"));
+        }
+        if by(Signal::SIGKILL) {
+            return Some(format!(
+                "SIGKILL: a process may have gone beyond its limit of {most} of CPU time (rlimit)"
+            ));
+        }
+    }
+    let failed = code != Some(0);
+    let no_memory = [
+        "annot allocate",
+        "memory exhausted",
+        "MemoryError",
+        "ut of memory",
+        "bad_alloc",
+        "memory allocation of",
+    ];
+    let memory = bounds.memory.filter(|_| failed && no_memory.iter().any(|words| output.contains(words)))?;
+    Some(format!("each process may use at most {} of memory (rlimit)", told_size(memory)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_that_ended_a_command_is_named_where_its_end_shows_it() {
+        let bounds = Bounds { cpu_time: Some(90), memory: Some(2 << 30), ..Bounds::default() };
+        for end in [(None, Some(24)), (Some(152), None)] {
+            let told = reached(&bounds, end, "").unwrap();
+            assert_eq!(told, "SIGXCPU: a process reached its limit of 1m30s of CPU time (rlimit)");
+            assert_eq!(reached(&Bounds::default(), end, ""), None);
+        }
+        assert!(reached(&bounds, (Some(137), None), "").unwrap().starts_with("SIGKILL: a process may"));
+        let text = "x: Cannot allocate memory";
+        assert_eq!(
+            reached(&bounds, (Some(1), None), text).unwrap(),
+            "each process may use at most 2G of memory (rlimit)"
+        );
+        assert_eq!(reached(&bounds, (Some(0), None), text), None);
+        assert_eq!(reached(&bounds, (Some(1), None), "no such file"), None);
+    }
+}

@@ -150,7 +150,7 @@ impl Progress {
                 failed.get_or_insert(EffectError::Waits(to));
                 continue;
             }
-            if let Err(error) = self.tell(dir, &to, &message, again, line.seq) {
+            if let Err(error) = self.tell(dir, &to, &message, (line.seq, again)) {
                 stuck.insert(to);
                 failed.get_or_insert(error);
             }
@@ -163,8 +163,7 @@ impl Progress {
         dir: &TeamDir,
         to: &Name,
         message: &Message,
-        again: bool,
-        seq: u64,
+        (seq, again): (u64, bool),
     ) -> Result<(), EffectError> {
         let known = |id| again && inbox::holds(dir, to, id).unwrap_or(false);
         if message.id.is_some_and(known) {

@@ -44,13 +44,16 @@ struct Costs {
     shutdown: Cost,
 }
 
+/// One thing, and what it costs.
+type Thing = (&'static str, fn(&Costs) -> Cost);
+
 /// Measures three teams, or with `--quick` the first two.
 pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     let sizes: &[usize] = if effort.quick { &[10, 100] } else { &[10, 100, 1000] };
     let mut figures = Vec::new();
     let costs: Vec<Costs> = sizes.iter().map(|&size| of_size(size, &mut figures)).collect();
     let (first, last) = (&costs[0], &costs[costs.len() - 1]);
-    let things: [(&str, fn(&Costs) -> Cost); 3] = [
+    let things: [Thing; 3] = [
         ("message (`send`, taken in, two changes of status, notice)", |costs| costs.message),
         ("`spawn`", |costs| costs.spawn),
         ("`shutdown` (all others are told)", |costs| costs.shutdown),

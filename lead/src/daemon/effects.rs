@@ -15,7 +15,8 @@ pub(crate) fn messages(line: &Line) -> Vec<(Name, Message)> {
     line.record.tell().iter().filter_map(message).collect()
 }
 
-fn message(line: &Line, tell: &Tell) -> Option<Message> {
+/// Makes the message that somebody is told of a line; none if nothing is to be told.
+pub(super) fn message(line: &Line, tell: &Tell) -> Option<Message> {
     let to = tell.to.as_str();
     let new = |from: &str, body| Message::new(tell.id, from, to, line.at, body);
     match &line.record {

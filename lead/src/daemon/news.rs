@@ -7,13 +7,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use teamd_shared::inbox::{self, AppendError, Appender};
-use teamd_shared::journal::Team;
+use teamd_shared::journal::{Line, Team, Tell};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
+use super::effects::message;
 use super::perform::EffectError;
 
 /// What is still to be told, by whom it is told.
@@ -24,6 +26,8 @@ pub(super) struct News {
     stuck: BTreeMap<Name, Vec<Piece>>,
     /// Who was told last: the others have their turn first.
     last: Option<Name>,
+    /// What was taken in last, and of which line.
+    newest: Option<(u64, Arc<Message>)>,
     /// How many are still to be told of each line of the journal.
     open: BTreeMap<u64, usize>,
 }
@@ -31,17 +35,28 @@ pub(super) struct News {
 #[derive(Debug)]
 struct Piece {
     seq: u64,
-    message: Message,
+    /// As all get it who are told of this line: whom it is for is written last. A thousand ends are a million pieces.
+    message: Arc<Message>,
     /// An earlier daemon may have told it.
     again: bool,
 }
 
 impl News {
     /// Takes in what somebody is to be told of a line of the journal.
-    pub(super) fn add(&mut self, seq: u64, to: Name, message: Message, again: bool) {
+    pub(super) fn add(&mut self, line: &Line, tell: &Tell, again: bool) {
+        let shared = self.newest.take().filter(|(seq, it)| *seq == line.seq && it.id == Some(tell.id));
+        let Some(shared) = shared.or_else(|| Some((line.seq, Arc::new(message(line, tell)?)))) else {
+            return;
+        };
+        self.keep(line.seq, tell.to.clone(), Arc::clone(&shared.1), again);
+        self.newest = Some(shared);
+    }
+
+    fn keep(&mut self, seq: u64, to: Name, message: Arc<Message>, again: bool) {
         let whose = if self.stuck.contains_key(&to) { &mut self.stuck } else { &mut self.waiting };
         let pieces = whose.entry(to).or_default();
-        if pieces.iter().all(|piece| piece.seq != seq) {
+        // They come in the order of their lines, but for those that are tried again.
+        if pieces.last().is_none_or(|last| last.seq < seq) || pieces.iter().all(|piece| piece.seq != seq) {
             pieces.push(Piece { seq, message, again });
             *self.open.entry(seq).or_default() += 1;
         }
@@ -122,7 +137,8 @@ fn append(dir: &TeamDir, to: &Name, pieces: &[Piece]) -> Result<(), AppendError>
         let known = |id| inbox::holds(dir, to, id).unwrap_or(false);
         !(piece.again && piece.message.id.is_some_and(known))
     };
-    let new: Vec<&Message> = pieces.iter().filter(is_new).map(|piece| &piece.message).collect();
+    let to_them = |piece: &Piece| Message { to: Some(to.to_string()), ..Message::clone(&piece.message) };
+    let new: Vec<Message> = pieces.iter().filter(is_new).map(to_them).collect();
     match Appender::new(to).append_all(dir, &new) {
         // Its owner was forgotten: there is nobody to tell.
         Err(AppendError::NoInbox(_)) => Ok(()),
@@ -142,7 +158,6 @@ mod tests {
     use teamd_shared::control::SpawnOrder;
     use teamd_shared::environment::Environment;
     use teamd_shared::id::CountingIds;
-    use teamd_shared::journal::Line;
     use teamd_shared::member::RestartLimit;
     use teamd_shared::message::Body;
     use uuid::Uuid;
@@ -182,8 +197,9 @@ mod tests {
         Name::new(&format!("w{number:03}")).unwrap()
     }
 
-    fn message(seq: u64, to: &Name) -> Message {
-        Message::new(Uuid::from_u128(seq.into()), "teamd", to.as_str(), 1.0, Body::Message)
+    /// As if it were for somebody else.
+    fn told(seq: u64) -> Arc<Message> {
+        Arc::new(Message::new(Uuid::from_u128(seq.into()), "teamd", "another", 1.0, Body::Message))
     }
 
     struct Scene {
@@ -206,7 +222,7 @@ mod tests {
 
         fn add(&mut self, seq: u64, again: bool) {
             for name in self.team.members.keys() {
-                self.news.add(seq, name.clone(), message(seq, name), again);
+                self.news.keep(seq, name.clone(), told(seq), again);
             }
         }
 
@@ -219,6 +235,7 @@ mod tests {
             let lines = inbox.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
             let ids = lines.map(|line| {
                 let message: serde_json::Value = serde_json::from_slice(line).unwrap();
+                assert_eq!(message["to"], name(number).as_str());
                 message["id"].as_str().unwrap().as_bytes()[35] - b'0'
             });
             ids.collect()

@@ -11,7 +11,7 @@ use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir};
 
-use super::effects::{archived, files_of, messages};
+use super::effects::{archived, files_of, message};
 use super::news::News;
 
 /// How far the effects have come. The lines of a batch are appended before anybody is told of it, and synced when
@@ -139,16 +139,18 @@ impl Progress {
         }
         let is_end = matches!(&line.record, Record::Member(it) if it.event == MemberEvent::Exited);
         let mut failed = None;
-        for (to, message) in messages(line) {
+        for tell in line.record.tell() {
+            let to = tell.to.clone();
             if is_end && to != Name::lead() {
-                self.news.add(line.seq, to, message, again);
+                self.news.add(line, tell, again);
                 continue;
             }
+            let Some(message) = message(line, tell) else { continue };
             if stuck.contains(&to) {
                 failed.get_or_insert(EffectError::Waits(to));
                 continue;
             }
-            if let Err(error) = self.tell(dir, &to, &message, again, line.seq) {
+            if let Err(error) = self.tell(dir, &to, &message, (line.seq, again)) {
                 stuck.insert(to);
                 failed.get_or_insert(error);
             }
@@ -161,8 +163,7 @@ impl Progress {
         dir: &TeamDir,
         to: &Name,
         message: &Message,
-        again: bool,
-        seq: u64,
+        (seq, again): (u64, bool),
     ) -> Result<(), EffectError> {
         let known = |id| again && inbox::holds(dir, to, id).unwrap_or(false);
         if message.id.is_some_and(known) {

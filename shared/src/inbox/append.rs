@@ -168,7 +168,7 @@ impl Appender {
     ///
     /// # Errors
     /// As [`Appender::append`]; none of the messages is appended then, as far as none would be.
-    pub fn append_all(&mut self, dir: &TeamDir, messages: &[&Message]) -> Result<(), AppendError> {
+    pub fn append_all(&mut self, dir: &TeamDir, messages: &[Message]) -> Result<(), AppendError> {
         let mut lines = Vec::new();
         for message in messages {
             if message.id.is_none() {

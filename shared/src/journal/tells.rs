@@ -1,5 +1,5 @@
-//! How inbox lines that follow from a decision are written: those that everybody gets share an id, and stand there once,
-//! with a list of names. The end of one of a thousand teammates is told to all others: it shall not take 66 kB to say so.
+//! How inbox lines that follow from a decision are written: those that many get share an id, and stand there once, with
+//! a list of names. The end of one of a thousand teammates is told to all others: it shall not take 66 kB to say so.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -7,6 +7,9 @@ use uuid::Uuid;
 
 use super::Tell;
 use crate::name::Name;
+
+/// Up to so many stand there one by one, as every reader knows them.
+const FEW: usize = 8;
 
 /// Inbox lines with the same id.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -25,14 +28,13 @@ enum To {
 }
 
 pub(super) fn serialize<S: Serializer>(tells: &[Tell], serializer: S) -> Result<S::Ok, S::Error> {
+    let one = |tell: &Tell| Written { to: To::One(tell.to.clone()), id: tell.id };
     let same = tells.chunk_by(|one, next| one.id == next.id);
-    serializer.collect_seq(same.filter_map(|tells| {
-        let (first, rest) = tells.split_first()?;
-        let to = match rest {
-            [] => To::One(first.to.clone()),
-            _ => To::Many(tells.iter().map(|tell| tell.to.clone()).collect()),
-        };
-        Some(Written { to, id: first.id })
+    serializer.collect_seq(same.flat_map(|same| match same {
+        [first, ..] if same.len() > FEW => {
+            vec![Written { to: To::Many(same.iter().map(|tell| tell.to.clone()).collect()), id: first.id }]
+        }
+        few => few.iter().map(one).collect(),
     }))
 }
 
@@ -57,21 +59,28 @@ mod tests {
         tell: Vec<Tell>,
     }
 
+    /// A line for as many as have each of these ids.
+    fn line(ids: &[(u128, usize)]) -> Line {
+        let receivers = ids.iter().flat_map(|&(id, count)| (0..count).map(move |number| (id, number)));
+        let tell = receivers.map(|(id, number)| {
+            let to = Name::new(&format!("w{number}")).unwrap();
+            Tell { to, id: Uuid::from_u128(id) }
+        });
+        Line { tell: tell.collect() }
+    }
+
     #[test]
-    fn what_all_are_told_stands_there_once() {
-        let names = ["lead", "alice", "bob", "carol"].map(|name| Name::of_inbox(name).unwrap());
-        let ids = [1, 2, 2, 3].map(Uuid::from_u128);
-        let tell = names.into_iter().zip(ids).map(|(to, id)| Tell { to, id }).collect();
-        let line = Line { tell };
-        let text = serde_json::to_string(&line).unwrap();
-        assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line);
-        let id = |number: u128| Uuid::from_u128(number).to_string();
-        let (one, two, three) = (id(1), id(2), id(3));
-        assert_eq!(
-            text,
-            format!(
-                r#"{{"tell":[{{"to":"lead","id":"{one}"}},{{"to":["alice","bob"],"id":"{two}"}},{{"to":"carol","id":"{three}"}}]}}"#
-            )
-        );
+    fn what_many_are_told_stands_there_once_and_what_few_are_told_as_ever() {
+        for (ids, written) in
+            [(&[(1, 8), (2, 1)][..], 9), (&[(1, 1), (2, 9), (3, 1)], 3), (&[(1, 1000)], 1), (&[], 0)]
+        {
+            let line = line(ids);
+            let text = serde_json::to_string(&line).unwrap();
+            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line);
+            assert_eq!(text.matches("\"id\"").count(), written, "{text}");
+        }
+        assert!(serde_json::to_string(&line(&[(1, 1000)])).unwrap().len() < 8_000);
+        let few = serde_json::to_string(&line(&[(1, 1)])).unwrap();
+        assert_eq!(few, r#"{"tell":[{"to":"w0","id":"00000000-0000-0000-0000-000000000001"}]}"#);
     }
 }

@@ -166,7 +166,8 @@ pub fn holds(dir: &TeamDir, owner: &Name, id: Uuid) -> Result<bool, ReadError> {
         let names = |line: &[u8]| line.windows(text.len()).any(|window| window == text.as_bytes());
         // What is torn, or glued to something torn, reached nobody, though the id stands in it.
         let says = |line: &[u8]| Message::parse(line).is_ok_and(|message| message.id == Some(id));
-        let mut whole = bytes.split_inclusive(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
+        let mut whole =
+            bytes.split_inclusive(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
         Ok(whole.any(|line| names(line) && says(line)))
     };
     look().map_err(|source| cannot_read(dir, &at, source))

@@ -256,7 +256,8 @@ impl World<'_> {
     }
 
     fn is_submitted(&mut self, request_id: &RequestId, message_id: Option<Uuid>, text: String) -> ToWorker {
-        let taken = ToWorker::Refused { request_id: request_id.clone(), why: "taken".to_owned(), taken: true };
+        let taken =
+            ToWorker::Refused { request_id: request_id.clone(), why: "taken".to_owned(), taken: true };
         if let Some(known) = self.daemon.plans.iter().find(|plan| plan.request_id == *request_id) {
             let same = known.message_id == message_id;
             let status = known.status;

@@ -51,7 +51,18 @@ pub(super) struct Disk {
 impl Disk {
     pub(super) fn new(rng: Rng, mutant: Option<Mutant>) -> Self {
         let (held, before, sent) = (Vec::new(), Position::START, BTreeSet::new());
-        Self { rng, mutant, fuse: None, calm: false, held, before, sent, ids: 1 << 80, again: Vec::new(), unsent: BTreeSet::new() }
+        Self {
+            rng,
+            mutant,
+            fuse: None,
+            calm: false,
+            held,
+            before,
+            sent,
+            ids: 1 << 80,
+            again: Vec::new(),
+            unsent: BTreeSet::new(),
+        }
     }
 
     /// Tells whether this is where it dies.
@@ -94,8 +105,7 @@ impl Disk {
                 entry.inbox = at;
                 return [to_json_line(&serde_json::to_value(entry).unwrap()), b"\n".to_vec()].concat();
             }
-            Some(Mutant::InterruptedIsNotTold)
-                if matches!(event, Event::Result { content, .. } if content.contains("may have run")) =>
+            Some(Mutant::InterruptedIsNotTold) if matches!(event, Event::Result { content, .. } if content.contains("may have run")) =>
             {
                 return Vec::new();
             }

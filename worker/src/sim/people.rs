@@ -51,7 +51,8 @@ impl World<'_> {
             }
             8 | 9 => {
                 let must = self.is_behind_a_newline();
-                let line = format!("{{\"type\":\"message\",\"from\":\"{from}\",\"content\":\"{content}\"}}\n");
+                let line =
+                    format!("{{\"type\":\"message\",\"from\":\"{from}\",\"content\":\"{content}\"}}\n");
                 self.raw("alice", line.as_bytes());
                 must
             }

@@ -75,9 +75,8 @@ impl World<'_> {
         let bytes = std::fs::read(self.place.transcript()).map_err(|error| error.to_string())?;
         let lines = bytes.split_inclusive(|&byte| byte == b'\n');
         let read = |line: &[u8]| {
-            serde_json::from_slice(line).map_err(|error| {
-                format!("no entry ({error}): {}", String::from_utf8_lossy(line))
-            })
+            serde_json::from_slice(line)
+                .map_err(|error| format!("no entry ({error}): {}", String::from_utf8_lossy(line)))
         };
         lines.map(read).collect()
     }
@@ -115,7 +114,8 @@ impl World<'_> {
         }
         for from in ["user", "lead", "carol", "dave"] {
             let of_sender = taken.iter().filter(|value| value["from"] == from);
-            let order: Vec<usize> = of_sender.filter_map(|value| numbers.get(&content(value)).copied()).collect();
+            let order: Vec<usize> =
+                of_sender.filter_map(|value| numbers.get(&content(value)).copied()).collect();
             check(order.is_sorted(), || format!("the messages of {from} are out of order: {order:?}"))?;
         }
         Ok(())
@@ -168,7 +168,9 @@ impl World<'_> {
                 let owners = ["lead", "bob"];
                 let ids: BTreeSet<String> = owners.iter().flat_map(|owner| self.ids_of(owner, id)).collect();
                 check(ids.len() <= 1, || format!("{id} has sent {} messages", ids.len()))?;
-                check(*is_error || ids.len() == 1, || format!("{id} has sent nothing, and is told: {content}"))
+                check(*is_error || ids.len() == 1, || {
+                    format!("{id} has sent nothing, and is told: {content}")
+                })
             }
             "plan_approval" => {
                 let plans = self.daemon.plans.iter().filter(|plan| plan.text == id);
@@ -177,8 +179,12 @@ impl World<'_> {
                 let rejected = judged.iter().filter(|&&status| status == Status::Rejected).count();
                 check(approved + rejected <= 1, || format!("{id} is judged twice: {judged:?}"))?;
                 let says = |what: &str| content.starts_with(what);
-                check(!says("approved") || approved == 1, || format!("{id} is told: {content}; it is {judged:?}"))?;
-                check(!says("rejected") || rejected == 1, || format!("{id} is told: {content}; it is {judged:?}"))
+                check(!says("approved") || approved == 1, || {
+                    format!("{id} is told: {content}; it is {judged:?}")
+                })?;
+                check(!says("rejected") || rejected == 1, || {
+                    format!("{id} is told: {content}; it is {judged:?}")
+                })
             }
             _ => Ok(()),
         }
@@ -202,10 +208,14 @@ impl World<'_> {
         let lines = self.lines("lead");
         let unsent = disk::with(|disk| disk.unsent.clone()).unwrap_or_default();
         for entry in entries {
-            let (Event::Idle { message_id, .. } | Event::Rejected { message_id, .. }) = &entry.event else { continue };
+            let (Event::Idle { message_id, .. } | Event::Rejected { message_id, .. }) = &entry.event else {
+                continue;
+            };
             let id = message_id.to_string();
             let sent = lines.iter().any(|line| line["id"] == id.as_str());
-            check(sent || unsent.contains(message_id), || format!("the lead was never told {:?}", entry.event))?;
+            check(sent || unsent.contains(message_id), || {
+                format!("the lead was never told {:?}", entry.event)
+            })?;
         }
         Ok(())
     }

@@ -46,7 +46,8 @@ impl Place {
     pub(super) fn new() -> Self {
         // In memory, where there is a place for it: nothing here is to outlive the test.
         let memory = PathBuf::from("/dev/shm");
-        let scratch = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        let scratch =
+            if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
         let members = json!([{"name": "alice", "status": "idle", "gate": "open", "incarnation": 1},
             {"name": "bob", "status": "idle", "gate": "open", "incarnation": 1}]);
@@ -379,14 +380,24 @@ impl<'p> World<'p> {
         machine.closed = closed.then_some("it has said that its gate is closed");
         machine.looks_at_the_gate();
         let again = disk::with(|disk| std::mem::take(&mut disk.again)).unwrap_or_default();
-        again.iter().filter(|id| machine.runs.contains_key(*id)).cloned().collect::<Vec<_>>().iter().for_each(|id| machine.begins(id, false));
+        again
+            .iter()
+            .filter(|id| machine.runs.contains_key(*id))
+            .cloned()
+            .collect::<Vec<_>>()
+            .iter()
+            .for_each(|id| machine.begins(id, false));
     }
 
     fn leaves(&mut self) {
         let life = self.life;
         self.note(|| format!("life {life} leaves"));
         let may = self.terminated || self.daemon.lets_go(self.life);
-        self.promise(if may { Ok(()) } else { Err("it leaves, and nobody has recorded that it may".to_owned()) });
+        self.promise(if may {
+            Ok(())
+        } else {
+            Err("it leaves, and nobody has recorded that it may".to_owned())
+        });
         let runs = !self.machine.borrow().background.is_empty();
         self.promise(if runs { Err("it leaves, and something runs".to_owned()) } else { Ok(()) });
         (self.terminated, self.worker) = (true, None);

@@ -161,6 +161,8 @@ impl Tools for Toolbox {
     }
 
     fn reap_strays(&mut self) {}
+
+    fn end_strays(&mut self) {}
 }
 
 impl Runs for Run {

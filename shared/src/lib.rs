@@ -10,6 +10,8 @@ pub mod config;
 pub mod control;
 pub mod environment;
 pub mod fs;
+#[cfg(test)]
+mod hostile;
 pub mod id;
 pub mod inbox;
 pub mod journal;

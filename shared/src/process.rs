@@ -308,6 +308,14 @@ pub fn survive_file_limit() -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    proptest::proptest! {
+        #[test]
+        fn any_stat_has_a_start_or_none(text in "[0-9]{0,8} ?\\(?.{0,20}\\)?( [A-Z])?( -?[0-9]{1,25}){0,30}", noise: String) {
+            proptest::prop_assert!(parse_stat(&text).is_none_or(|(state, _)| !state.is_whitespace()));
+            proptest::prop_assert!(parse_stat(&noise).is_none_or(|(state, _)| !state.is_whitespace()));
+        }
+    }
+
     use super::*;
 
     #[test]

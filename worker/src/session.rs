@@ -21,7 +21,6 @@ use crate::outbox::Outbox;
 use crate::plan::Submission;
 use crate::replay::{Owed, ToolUse};
 use crate::state::{Because, End, Step};
-use crate::strays;
 use crate::tools::lead::{self, Spawner};
 use crate::tools::{Kit, Toolbox, Tools};
 use crate::transcript::{Transcript, TranscriptError};
@@ -200,7 +199,7 @@ impl<T: Tools> Session<T> {
         let by_signal = matches!(end, End::Terminated);
         self.record(&Entry::Left { reason, incarnation: self.incarnation, by_signal })?;
         self.transcript.sync()?;
-        strays::end();
+        self.desk.toolbox.end_strays();
         self.desk.link.close().await;
         Ok(())
     }

@@ -274,6 +274,61 @@ mod tests {
         });
     }
 
+    /// A frame, as it comes from the socket.
+    fn frame(bytes: &[u8]) -> Option<io::Result<tokio_util::bytes::BytesMut>> {
+        Some(Ok(tokio_util::bytes::BytesMut::from(bytes)))
+    }
+
+    /// Reads a frame as everything that can come; what can be read says the same when it is sent again.
+    fn reads<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+        if let Ok(Some(value)) = decode::<T>(frame(bytes)) {
+            let again = decode::<T>(frame(&encode(&value).unwrap())).unwrap();
+            // Not a number is not itself.
+            assert_eq!(format!("{again:?}"), format!("{:?}", Some(value)));
+        }
+    }
+
+    fn some_frames() -> Vec<Vec<u8>> {
+        let name = crate::name::Name::new("alice").unwrap();
+        let commands = [
+            Command::Ping,
+            Command::Stop { force: true },
+            Command::Spawn(Box::new(super::super::SpawnOrder::new(name.clone(), Default::default()))),
+            Command::RequestPlan { name: name.clone(), content: "what?".to_owned() },
+        ];
+        let requests = commands.map(|command| encode(&Request { tag: 7, command }).unwrap().to_vec());
+        let state = Box::new(super::super::WorkerState::default());
+        let peer = Peer::Worker { name, incarnation: 3, environment: Some(Default::default()), state };
+        let greeting = encode(&Greeting { protocol: PROTOCOL, peer }).unwrap().to_vec();
+        let reply = Reply { tag: 7, result: Ok(Done::Answered { repeated: false }) };
+        requests.into_iter().chain([greeting, encode(&reply).unwrap().to_vec()]).collect()
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_frame_is_read_or_refused(
+            valid in proptest::sample::select(some_frames()),
+            edits in proptest::collection::vec((proptest::prelude::any::<usize>(), proptest::prelude::any::<u8>(), 0_u8..4), 0..8),
+            noise in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
+            edit in proptest::bool::weighted(0.7),
+        ) {
+            let mut bytes = if edit { valid } else { noise };
+            for (at, byte, what) in edits {
+                let at = at % (bytes.len() + 1);
+                match what {
+                    0 => bytes.insert(at, byte),
+                    1 => bytes.truncate(at.max(1)),
+                    _ => bytes.iter_mut().skip(at).take(1).for_each(|it| *it = byte),
+                }
+            }
+            reads::<Greeting>(&bytes);
+            reads::<Request>(&bytes);
+            reads::<Reply>(&bytes);
+            reads::<super::super::FromWorker>(&bytes);
+            reads::<super::super::ToWorker>(&bytes);
+        }
+    }
+
     #[test]
     fn what_is_sent_is_received() {
         let request = Request { tag: 7, command: Command::Stop { force: true } };

@@ -1,5 +1,15 @@
 use super::*;
 
+proptest::proptest! {
+    #[test]
+    fn any_report_is_one_or_none(
+        report in "\\{(\"(code|signal|because|error|notes)\":(null|-?[0-9]{1,20}|\"[a-z_]{0,12}\"|\\[\\]),?){0,6}\\}?",
+        noise: Vec<u8>,
+    ) {
+        drop((serde_json::from_str::<Report>(&report), serde_json::from_slice::<Report>(&noise)));
+    }
+}
+
 /// The test below, under which the test harness is a keeper.
 pub(crate) const ENTRY: &str = "keeper::tests::keeper_entry";
 

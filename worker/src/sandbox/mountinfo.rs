@@ -107,6 +107,16 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    proptest::proptest! {
+        #[test]
+        fn any_line_of_mountinfo_is_a_mount_or_none(line in "([0-9]{1,25} ){0,3}([0-9]+:[0-9]+ )?[^\n]{0,120}", noise: Vec<u8>) {
+            drop((parse(line.as_bytes()), parse(&noise)));
+            let mounts: Vec<Mount> = [parse(line.as_bytes()), parse(&noise)].into_iter().flatten().collect();
+            drop(mounts.iter().map(|mount| aliases_within(&mount.at, mount.id, &mounts)).collect::<Vec<_>>());
+            proptest::prop_assert!(unescape(&noise).len() <= noise.len());
+        }
+    }
+
     #[test]
     fn a_line_of_mountinfo_is_read() {
         let line =

@@ -135,7 +135,7 @@ impl Tools for Toolbox {
             other => panic!("{other:?} is no call of this model"),
         };
         let mut machine = self.0.borrow_mut();
-        let changes = gate == Gate::Open;
+        let (changes, calm) = (gate == Gate::Open, machine.calm);
         machine.begins(&what, changes);
         if background {
             machine.background.push((what.clone(), changes));
@@ -144,7 +144,8 @@ impl Tools for Toolbox {
         }
         drop(machine);
         disk::acts();
-        let until = Instant::now() + Duration::from_secs_f64(seconds.filter(|_| !background).unwrap_or(0.0));
+        let until =
+            Instant::now() + Duration::from_secs_f64(seconds.filter(|_| !background && !calm).unwrap_or(0.0));
         Run { machine: Rc::clone(&self.0), until, outcome: Outcome::ok(format!("ran {what}")) }
     }
 
@@ -160,6 +161,8 @@ impl Tools for Toolbox {
     }
 
     fn reap_strays(&mut self) {}
+
+    fn end_strays(&mut self) {}
 }
 
 impl Runs for Run {

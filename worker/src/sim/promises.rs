@@ -49,6 +49,8 @@ impl World<'_> {
                 self.goes_on();
                 self.looks_at_the_gate();
             }
+            let kept = self.pending_plans_are_awaited();
+            self.promise(kept);
             self.judges(true);
             self.time_passes(11.0);
             self.goes_on();
@@ -58,6 +60,13 @@ impl World<'_> {
         }
         let kept = self.is_at_rest().and_then(|()| self.transcript_is_true());
         self.promise(kept);
+    }
+
+    /// A plan that nobody waits for has expired.
+    fn pending_plans_are_awaited(&self) -> Result<(), String> {
+        let (Some(plan), Some(worker)) = (self.daemon.pending_plan(), &self.worker) else { return Ok(()) };
+        let awaited = worker.said.plan.as_ref() == Some(&plan.request_id) || !self.daemon.up.is_empty();
+        check(awaited, || format!("the plan {} is pending, and nobody waits for it", plan.request_id))
     }
 
     fn is_at_rest(&self) -> Result<(), String> {

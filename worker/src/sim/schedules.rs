@@ -5,9 +5,9 @@ use std::fmt;
 use super::{Broken, Place, run};
 
 /// How many schedules a test run takes. The same ones every time, so that it never fails by chance.
-const SCHEDULES: u64 = 300;
+const SCHEDULES: u64 = 200;
 /// How many more it takes from seeds that differ from run to run.
-const FRESH: u64 = 60;
+const FRESH: u64 = 40;
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -34,6 +34,7 @@ use kept::Surroundings;
 pub(crate) use kit::Kit;
 
 use crate::sandbox::{self, Origin, Policy, TempDir};
+use crate::strays;
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +87,8 @@ pub(crate) trait Tools: std::fmt::Debug {
     /// Kills and reaps, in one round, what killed keepers have left. Calls do so themselves: this is for the
     /// moments between them.
     fn reap_strays(&mut self);
+    /// Ends the last of what was started. To be called when no keeper runs any more.
+    fn end_strays(&mut self);
 }
 
 /// A call that has been started. If it is dropped, it is ended, but nobody waits for that.
@@ -291,6 +294,10 @@ impl Tools for Toolbox {
 
     fn reap_strays(&mut self) {
         kept::sweep_strays();
+    }
+
+    fn end_strays(&mut self) {
+        strays::end();
     }
 }
 

@@ -10,9 +10,9 @@ use std::path::Path;
 use super::*;
 
 /// How many schedules a test run takes. The same ones every time, so that it never fails by chance.
-const SCHEDULES: u64 = 1000;
+const SCHEDULES: u64 = 500;
 /// How many more it takes from seeds that differ from run to run.
-const FRESH: u64 = 200;
+const FRESH: u64 = 100;
 /// The steps of a schedule, before all that was begun is ended.
 const STEPS: usize = 60;
 /// How many schedules may pass before a mutant is missed.

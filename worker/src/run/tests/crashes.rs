@@ -100,6 +100,28 @@ fn a_notification_that_was_not_written_is_written_and_one_that_was_is_not_double
     }
 }
 
+/// Found by the simulation: the result of the broken call came first, and then nothing was owed any more.
+#[test]
+fn a_notice_is_told_although_a_call_was_broken_off_in_the_same_moment() {
+    let team = Team::new();
+    team.work("/bash true").idle();
+    let transcript = team.dir.path(&TeamPath::transcript(&alice()));
+    let lines = std::fs::read_to_string(&transcript).unwrap();
+    let (life, answer) = (lines.lines().next().unwrap(), lines.lines().nth(1).unwrap());
+    let mut entry: serde_json::Value = serde_json::from_str(answer).unwrap();
+    entry["content"] = json!([{"type": "tool_use", "id": "call-1-1", "name": "read_inbox", "input": {}}]);
+    // The call has taken in a line that is no message, and the worker died before it told the lead.
+    let id = uuid::Uuid::now_v7();
+    let rejected = json!({"at": 1.5, "inbox": entry["inbox"], "entry": "rejected", "offset": 0,
+        "reason": "not JSON", "message_id": id});
+    let cut = format!("{life}\n{entry}\n{rejected}\n");
+    let file = std::fs::OpenOptions::new().write(true).truncate(true).open(&transcript).unwrap();
+    std::io::Write::write_all(&mut { file }, cut.as_bytes()).unwrap();
+    team.resume().idle();
+    assert!(team.results()[0].0.contains("may have run"), "{:?}", team.results());
+    assert_eq!(team.lead("message").iter().filter(|line| line["id"] == json!(id)).count(), 1);
+}
+
 #[test]
 fn a_message_is_taken_in_once_across_lives() {
     let team = Team::new();

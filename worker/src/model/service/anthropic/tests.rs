@@ -121,6 +121,21 @@ fn a_stream_becomes_an_answer_and_its_text_is_heard() {
 }
 
 proptest! {
+    /// What is done to a stream: a byte is another one, or the rest is missing.
+    #[test]
+    fn any_stream_is_an_answer_or_none_wherever_it_is_cut(
+        edits in proptest::collection::vec((0..STREAM.len(), any::<u8>()), 0..12),
+        end in prop_oneof![Just(usize::MAX), 0..STREAM.len()],
+        cut in 0..STREAM.len(),
+    ) {
+        let mut bytes = STREAM.as_bytes().to_vec();
+        edits.into_iter().for_each(|(at, byte)| bytes[at] = byte);
+        bytes.truncate(end);
+        let whole = read(&[&bytes]);
+        let (head, tail) = bytes.split_at(cut.min(bytes.len()));
+        proptest::prop_assert_eq!(format!("{:?}", read(&[head, tail])), format!("{whole:?}"));
+    }
+
     #[test]
     fn where_a_stream_is_cut_into_pieces_does_not_matter(mut cuts in proptest::collection::vec(0..STREAM.len(), 0..30)) {
         cuts.push(0);

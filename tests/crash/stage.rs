@@ -427,6 +427,16 @@ impl Stage {
         self.point
     }
 
+    /// What the daemons, and the worker that can be the victim, logged last.
+    pub(crate) fn ends_of_logs(&self) -> String {
+        let logs = [self.victim_log(), self.team.file("log/teamd.log"), self.team.file("log/alice.log")];
+        let end = |log: &String| {
+            let lines: Vec<&str> = log.lines().rev().take(12).collect();
+            lines.iter().rev().map(|line| format!("    {line}\n")).collect::<String>()
+        };
+        logs.iter().map(end).collect::<Vec<_>>().join("    --\n")
+    }
+
     pub(crate) fn victim_log(&self) -> String {
         std::fs::read_to_string(self.scratch.join("victim.err")).unwrap_or_default()
     }

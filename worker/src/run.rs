@@ -132,9 +132,9 @@ impl Life {
         let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity)?;
         let live = Live::new(Arc::clone(&self.dir), &name);
         let kit = Kit::of(&name);
-        let outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
+        let mut outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
         if let Some(owed) = &standing.owed {
-            outbox.notify_once(owed);
+            outbox.notify_once(owed.clone());
         }
         let waking = match (welcome.watch, settings.poll) {
             (_, true) => Waking::Poll,

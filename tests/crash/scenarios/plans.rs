@@ -68,7 +68,8 @@ pub(super) fn approve(stage: &mut Stage) -> Checked {
     stage.until_read("alice")?;
     stage.until("her to be idle", |stage| stage.status("alice") == "idle")?;
     let gate = stage.member("alice")["gate"].clone();
-    hold(gate == "open", || format!("after the approval the gate is {gate}"))
+    // Whoever ended for good begins again with a plan, also by `--resume`.
+    hold(gate == "open" || stage.revived, || format!("after the approval the gate is {gate}"))
 }
 
 /// A plan is rejected, and nothing happens.

@@ -1,5 +1,6 @@
 //! Ends: by handshake, refused, by force, of the whole team.
 
+use crate::faults::Fault;
 use crate::stage::{Checked, Stage, hold};
 
 /// Runs `teamctl shutdown` until it is answered; returns the code of the last answer.
@@ -26,6 +27,11 @@ fn ask(stage: &mut Stage, args: &[&str], enough: fn(&Stage) -> bool) -> Checked<
 
 fn gone(stage: &mut Stage, code: i32) -> Checked {
     hold(code != 3, || "she did not reject, and it was said that she did".to_owned())?;
+    // The answer is true when the journal has it; a roster that cannot be written is tried again.
+    let refused = stage.point().is_some_and(|point| !matches!(point.fault, Fault::Kill | Fault::Tear));
+    if refused {
+        stage.until("config.json to say so", |stage| stage.has_ended("alice"))?;
+    }
     hold(stage.has_ended("alice"), || {
         format!("shutdown ended with {code}, and config.json says {}", stage.status("alice"))
     })?;

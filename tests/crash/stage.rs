@@ -426,6 +426,11 @@ impl Stage {
         self.achieve(&format!("send to {to}"), attempt, |_| false).map(drop)
     }
 
+    /// Whether it is this one that something happens to.
+    pub(crate) fn is_victim(&self, victim: Victim) -> bool {
+        self.victim == victim
+    }
+
     /// The point of this run.
     pub(crate) fn point(&self) -> Option<Point> {
         self.point

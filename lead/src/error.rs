@@ -13,6 +13,9 @@ use teamd_shared::team_file::TeamFileError;
 
 use crate::exit_code::ExitCode;
 
+/// What to do about an error that has no other hint.
+const LOOK_AT_MACHINE: &str = "look at the free space of the disk and at the limits (`df`, `ulimit -n`, `teamctl doctor`), then try again";
+
 /// What a command returns.
 pub(crate) type CommandResult = Result<ExitCode, CommandError>;
 
@@ -64,9 +67,12 @@ impl CommandError {
         &self.message
     }
 
-    /// Returns what to do next.
+    /// Returns what to do next. Where nobody knew better (the system refused something that it hardly ever refuses),
+    /// that is to look at the machine.
     pub(crate) fn next_step(&self) -> Option<&str> {
-        self.hint.as_deref()
+        let general =
+            (self.code == ExitCode::Failed && self.candidates.is_empty()).then_some(LOOK_AT_MACHINE);
+        self.hint.as_deref().or(general)
     }
 
     /// Returns what an ambiguous word could mean.
@@ -76,7 +82,8 @@ impl CommandError {
 
     /// Returns what stands under `error` in the JSON form.
     pub(crate) fn to_json(&self) -> Value {
-        let mut error = json!({"code": self.code.as_str(), "message": self.message, "hint": self.hint});
+        let mut error =
+            json!({"code": self.code.as_str(), "message": self.message, "hint": self.next_step()});
         if !self.candidates.is_empty() {
             error["candidates"] = json!(self.candidates);
         }
@@ -200,6 +207,19 @@ mod tests {
         assert_eq!(CommandError::from(anyhow::Error::new(error.clone())), error);
         let other = anyhow::anyhow!("no such file").context("cannot read it");
         assert_eq!(CommandError::from(other).message(), "cannot read it: no such file");
+    }
+
+    #[test]
+    fn every_failure_names_a_next_step() {
+        let refused = DirError::Io {
+            verb: "read",
+            path: "config.json".into(),
+            source: std::io::Error::from_raw_os_error(24),
+        };
+        let error = CommandError::from(refused);
+        assert!(error.next_step().unwrap().contains("ulimit"));
+        assert!(error.to_json()["hint"].is_string());
+        assert_eq!(error.hint("do this").next_step(), Some("do this"));
     }
 
     #[test]

@@ -125,23 +125,16 @@ impl Fault {
             Self::Enospc | Self::Full => {
                 sort == Sort::Write && call.on_file || sort == Sort::Change || creates
             }
+            // tokio panics where it cannot make the one pair with which it hears of signals: nothing of ours can help.
             Self::Emfile | Self::Scarce => {
                 matches!(sort, Sort::Open(_) | Sort::Open2 | Sort::Accept)
-                    || sort == Sort::Make && !matches!(call.name, "inotify_add_watch")
+                    || sort == Sort::Make && !matches!(call.name, "inotify_add_watch" | "socketpair")
             }
+            // What does not block (sockets, pipes and event counters here) is never interrupted.
             Self::Eintr => {
-                matches!(
-                    sort,
-                    Sort::Read
-                        | Sort::Write
-                        | Sort::Talk
-                        | Sort::Accept
-                        | Sort::Open(_)
-                        | Sort::Open2
-                        | Sort::Lock
-                        | Sort::Wait
-                ) && !matches!(call.name, "bind" | "listen" | "shutdown")
-                    || matches!(call.name, "wait4" | "waitid" | "fsync" | "fdatasync")
+                matches!(sort, Sort::Read | Sort::Write) && call.on_file
+                    || matches!(sort, Sort::Open(_) | Sort::Open2 | Sort::Lock | Sort::Wait | Sort::Sync)
+                    || matches!(call.name, "wait4" | "waitid")
             }
         }
     }

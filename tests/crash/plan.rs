@@ -206,7 +206,8 @@ fn play(job: Job) -> (Checked, Seen) {
         Err(Violation(format!("the harness gave up: {}", text.unwrap_or_default())))
     });
     let result = result.map_err(|Violation(why)| {
-        Violation(format!("{why}\n  what the user did: {:#?}", stage.ledger.commands))
+        let (did, logs) = (&stage.ledger.commands, stage.ends_of_logs());
+        Violation(format!("{why}\n  what the user did: {did:#?}\n  the ends of the logs:\n{logs}"))
     });
     (result, stage.tracer.look())
 }

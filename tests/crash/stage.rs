@@ -12,7 +12,7 @@ use crate::tracer::{Held, Point, Tracer};
 use crate::wrapper;
 
 /// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(25);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
 /// After that time the user looks after what lasts: frees the disk, say.
 const HEALS_AFTER: Duration = Duration::from_secs(3);
 /// After that time the user starts a daemon for a command that waits for one.
@@ -75,6 +75,8 @@ pub(crate) struct Stage {
     scratch: PathBuf,
     daemon: i32,
     had_victim: bool,
+    /// Whether the user has started a crashed teammate again.
+    pub(crate) revived: bool,
     runs: u32,
     marked: bool,
     /// Daemons that run in the foreground: children of this process.
@@ -106,6 +108,7 @@ impl Stage {
             scratch,
             daemon: 0,
             had_victim: false,
+            revived: false,
             runs: 0,
             marked: false,
             children: Vec::new(),
@@ -350,6 +353,7 @@ impl Stage {
     fn revive(&mut self) -> Checked {
         for name in self.wanted.clone() {
             if self.status(name) == "crashed" {
+                self.revived = true;
                 self.ctl(&["spawn", name, "--resume"])?;
             }
         }
@@ -422,9 +426,24 @@ impl Stage {
         self.achieve(&format!("send to {to}"), attempt, |_| false).map(drop)
     }
 
+    /// Whether it is this one that something happens to.
+    pub(crate) fn is_victim(&self, victim: Victim) -> bool {
+        self.victim == victim
+    }
+
     /// The point of this run.
     pub(crate) fn point(&self) -> Option<Point> {
         self.point
+    }
+
+    /// What the daemons, and the worker that can be the victim, logged last.
+    pub(crate) fn ends_of_logs(&self) -> String {
+        let logs = [self.victim_log(), self.team.file("log/teamd.log"), self.team.file("log/alice.log")];
+        let end = |log: &String| {
+            let lines: Vec<&str> = log.lines().rev().take(12).collect();
+            lines.iter().rev().map(|line| format!("    {line}\n")).collect::<String>()
+        };
+        logs.iter().map(end).collect::<Vec<_>>().join("    --\n")
     }
 
     pub(crate) fn victim_log(&self) -> String {

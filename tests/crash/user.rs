@@ -59,10 +59,12 @@ impl Stage {
     }
 
     /// Whether a teammate has taken in all of its inbox, and nothing follows from the last of it.
-    fn caught_up(&self, name: &str) -> bool {
+    pub(crate) fn caught_up(&self, name: &str) -> bool {
         let Some(last) = self.team.transcript(name).pop() else { return false };
         let Ok(entry) = serde_json::from_value::<Entry>(last) else { return false };
-        let length = self.team.path(&format!("inbox/{name}.jsonl")).metadata().map_or(0, |it| it.len());
+        // A torn tail is nobody's message yet.
+        let inbox = self.team.file(&format!("inbox/{name}.jsonl"));
+        let length = inbox.rfind('\n').map_or(0, |at| at as u64 + 1);
         entry.inbox.offset == length && Name::new(name).is_ok_and(|name| entry.event.is_rest(&name))
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Ids are chosen by the caller, before the line is written: a line that is written again carries the same.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use teamd_shared::clock;
@@ -22,12 +23,14 @@ pub(crate) struct Outbox {
     dir: Arc<TeamDir>,
     from: Name,
     durability: Durability,
+    /// What the lead is still to be told, oldest first: it could not be written.
+    owed: VecDeque<Owed>,
 }
 
 impl Outbox {
     /// Makes the writer of this member.
     pub(crate) fn new(dir: Arc<TeamDir>, from: Name, durability: Durability) -> Self {
-        Self { dir, from, durability }
+        Self { dir, from, durability, owed: VecDeque::new() }
     }
 
     /// Returns the team directory.
@@ -57,28 +60,52 @@ impl Outbox {
         self.send(&Name::lead(), &self.message(id, LEAD, body))
     }
 
-    /// Tells the lead what follows from an entry of the transcript. A failure is logged: the next life repeats it.
+    /// Tells the lead what follows from an entry of the transcript. What cannot be written now is owed.
     ///
     /// The lead agent tells itself nothing.
-    pub(crate) fn notify(&self, notice: &Owed) {
+    pub(crate) fn notify(&mut self, notice: Owed) {
         if self.from == Name::lead() {
             return;
         }
-        let sent = match notice {
+        self.owed.push_back(notice);
+        if self.owed.len() == 1
+            && let Err(error) = self.pay()
+        {
+            tracing::error!("the lead could not be told, and will be: {error}");
+        }
+    }
+
+    /// Tells whether there is something that the lead could not be told yet.
+    pub(crate) fn owes(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// Tells the lead what is owed, in order.
+    ///
+    /// # Errors
+    /// [`AppendError`] of the first line that cannot be written; it and all that follow are still owed.
+    pub(crate) fn pay(&mut self) -> Result<(), AppendError> {
+        while let Some(notice) = self.owed.front() {
+            self.tell(notice)?;
+            self.owed.pop_front();
+        }
+        Ok(())
+    }
+
+    fn tell(&self, notice: &Owed) -> Result<(), AppendError> {
+        match notice {
             Owed::Idle { idle_reason, content, message_id } => self.idle(*idle_reason, content, *message_id),
             Owed::Rejected { offset, reason, message_id } => {
                 let message = self.message(*message_id, LEAD, Body::Message);
                 self.send(&Name::lead(), &message.with_content(self.about(*offset, reason)))
             }
-        };
-        if let Err(error) = sent {
-            tracing::error!("the lead could not be told: {error}");
         }
+        .map(drop)
     }
 
     /// As [`Outbox::notify`], unless the lead's inbox holds the notice already.
-    pub(crate) fn notify_once(&self, notice: &Owed) {
-        let (Owed::Idle { message_id, .. } | Owed::Rejected { message_id, .. }) = notice;
+    pub(crate) fn notify_once(&mut self, notice: Owed) {
+        let (Owed::Idle { message_id, .. } | Owed::Rejected { message_id, .. }) = &notice;
         // An inbox that cannot be read holds nothing: a second line with the same id is dropped by its reader.
         if !inbox::holds(&self.dir, &Name::lead(), *message_id).unwrap_or(false) {
             self.notify(notice);

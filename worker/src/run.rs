@@ -160,8 +160,8 @@ impl Life {
     ) -> anyhow::Result<Session<T>> {
         let Identity { name, incarnation } = self.identity.clone();
         self.transcript.set_durable(settings.durability == Durability::Disk);
-        let outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
-        let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity, &outbox)?;
+        let mut outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
+        let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity, &mut outbox)?;
         let live = Live::new(Arc::clone(&self.dir), &name);
         let kit = Kit::of(&name);
         let waking = match (welcome.watch, settings.poll) {
@@ -268,7 +268,7 @@ fn resume(
     model: &mut Model,
     welcome: &Welcome,
     identity: &Identity,
-    outbox: &Outbox,
+    outbox: &mut Outbox,
 ) -> Result<Standing, TranscriptError> {
     let conversation = welcome.conversation;
     let Identity { name, incarnation } = identity;
@@ -299,7 +299,7 @@ fn resume(
     }
     // Before a result follows: a notice that the last entry owes is owed no more then.
     if let Some(owed) = &standing.owed {
-        outbox.notify_once(owed);
+        outbox.notify_once(owed.clone());
     }
     for result in standing.interrupted() {
         let event = Event::Result {

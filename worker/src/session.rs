@@ -2,6 +2,7 @@
 //! the lead agent in `lead`). What happens meanwhile is served by the [`Desk`]. Nothing is decided elsewhere.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use teamd_shared::clock::since_boot;
 use teamd_shared::id::{Ids, RequestId};
@@ -24,6 +25,9 @@ use crate::state::{Because, End, Step};
 use crate::tools::lead::{self, Spawner};
 use crate::tools::{Kit, Toolbox, Tools};
 use crate::transcript::{Transcript, TranscriptError};
+
+/// How long the lead is not told what it could not be told.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// A worker at work.
 #[derive(Debug)]
@@ -59,7 +63,12 @@ impl<T: Tools> Session<T> {
         loop {
             self.desk.catch_up().await;
             match self.desk.state.next(self.desk.now()) {
-                Step::Wait { until } => self.desk.wait(until).await,
+                Step::Wait { until } => {
+                    let until = self
+                        .tell_what_is_owed()
+                        .map_or(until, |retry| Some(until.map_or(retry, |at| at.min(retry))));
+                    self.desk.wait(until).await;
+                }
                 Step::TakeIn => drop(self.take_in()?),
                 Step::Show { request_id, reason } => self.show(request_id, reason)?,
                 Step::Think => self.think().await?,
@@ -74,6 +83,14 @@ impl<T: Tools> Session<T> {
                 Step::Leave(end) => return self.leave(&end).await,
             }
         }
+    }
+
+    /// Tells the lead what it could not be told before; returns when to try again, if that is so still.
+    fn tell_what_is_owed(&mut self) -> Option<Duration> {
+        if let Err(error) = self.outbox.pay() {
+            tracing::debug!("the lead cannot be told yet: {error}");
+        }
+        self.outbox.owes().then(|| self.desk.now() + RETRY)
     }
 
     /// Records what happened, and lets the model know.
@@ -100,7 +117,7 @@ impl<T: Tools> Session<T> {
                     self.transcript.set_cursor(behind);
                     let (reason, message_id) = (rejection.reason.to_string(), self.ids.message());
                     self.record(&Entry::Rejected { offset, reason: reason.clone(), message_id })?;
-                    self.outbox.notify(&Owed::Rejected { offset, reason, message_id });
+                    self.outbox.notify(Owed::Rejected { offset, reason, message_id });
                 }
                 Taken::Restarted { reason } => {
                     tracing::warn!("{reason}: reading from its new beginning");
@@ -177,7 +194,7 @@ impl<T: Tools> Session<T> {
         let message_id = self.ids.message();
         self.record(&Entry::Idle { idle_reason, content: content.clone(), message_id })?;
         self.transcript.sync()?;
-        self.outbox.notify(&Owed::Idle { idle_reason, content: content.clone(), message_id });
+        self.outbox.notify(Owed::Idle { idle_reason, content: content.clone(), message_id });
         self.desk.toolbox.reap_strays();
         self.desk.state.finished(idle_reason, &content);
         Ok(())
@@ -196,6 +213,9 @@ impl<T: Tools> Session<T> {
             End::Unknown(why) => why.clone(),
         };
         tracing::info!("leaving: {reason}");
+        if let Err(error) = self.outbox.pay() {
+            tracing::error!("the lead could not be told, and will not be: {error}");
+        }
         let by_signal = matches!(end, End::Terminated);
         self.record(&Entry::Left { reason, incarnation: self.incarnation, by_signal })?;
         self.transcript.sync()?;

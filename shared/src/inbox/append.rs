@@ -75,7 +75,13 @@ impl AppendError {
             Self::Short { .. } => {
                 Some("free some space on the disk (or raise the quota), then send it again")
             }
-            _ => None,
+            Self::Unsettled(_) => {
+                Some("find out what replaces it; `teamctl inbox` shows whether it is there")
+            }
+            Self::Unsynced { .. } => {
+                Some("it is there and will be read: do not send it again, and look at the disk (`dmesg`)")
+            }
+            Self::NoId | Self::NoInbox(_) | Self::Dir(_) => None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Plans: a person approves, rejects, and asks for one.
 
-use crate::stage::{Checked, Said, Stage, hold};
+use crate::stage::{Checked, Said, Stage, Violation, hold};
 
 const PLANNER: &str = "/plan_approval First do it\n/bash echo guarded >> effects";
 
@@ -12,8 +12,22 @@ fn planned(stage: &mut Stage, not: &[String]) -> Checked<String> {
         let id = plan["request_id"].as_str()?.to_owned();
         (!not.contains(&id) && stage.status("alice") == "awaiting_approval").then_some(id)
     };
-    stage.until("a plan", |stage| pending(stage).is_some())?;
-    Ok(pending(stage).unwrap_or_default())
+    for attempt in 0..3 {
+        let settled = |stage: &Stage| {
+            pending(stage).is_some() || stage.status("alice") == "idle" && stage.caught_up("alice")
+        };
+        stage.until("a plan", settled)?;
+        if let Some(id) = pending(stage) {
+            return Ok(id);
+        }
+        // It could not be submitted, and her model was told why: she is asked again.
+        stage.send_plain(
+            "alice",
+            &format!("/plan_approval Again {attempt}\n/bash echo again.{attempt} >> effects"),
+            &[],
+        )?;
+    }
+    Err(Violation("no plan is ever submitted".to_owned()))
 }
 
 fn answer(stage: &mut Stage, id: &str, approve: bool) -> Checked {
@@ -54,7 +68,8 @@ pub(super) fn approve(stage: &mut Stage) -> Checked {
     stage.until_read("alice")?;
     stage.until("her to be idle", |stage| stage.status("alice") == "idle")?;
     let gate = stage.member("alice")["gate"].clone();
-    hold(gate == "open", || format!("after the approval the gate is {gate}"))
+    // Whoever ended for good begins again with a plan, also by `--resume`.
+    hold(gate == "open" || stage.revived, || format!("after the approval the gate is {gate}"))
 }
 
 /// A plan is rejected, and nothing happens.

@@ -1,6 +1,7 @@
 //! Ends: by handshake, refused, by force, of the whole team.
 
-use crate::stage::{Checked, Stage, hold};
+use crate::faults::Fault;
+use crate::stage::{Checked, Stage, Victim, hold};
 
 /// Runs `teamctl shutdown` until it is answered; returns the code of the last answer.
 fn ask(stage: &mut Stage, args: &[&str], enough: fn(&Stage) -> bool) -> Checked<i32> {
@@ -26,6 +27,11 @@ fn ask(stage: &mut Stage, args: &[&str], enough: fn(&Stage) -> bool) -> Checked<
 
 fn gone(stage: &mut Stage, code: i32) -> Checked {
     hold(code != 3, || "she did not reject, and it was said that she did".to_owned())?;
+    // The answer is true when the journal has it; a roster that cannot be written is tried again.
+    let refused = stage.point().is_some_and(|point| !matches!(point.fault, Fault::Kill | Fault::Tear));
+    if refused {
+        stage.until("config.json to say so", |stage| stage.has_ended("alice"))?;
+    }
     hold(stage.has_ended("alice"), || {
         format!("shutdown ended with {code}, and config.json says {}", stage.status("alice"))
     })?;
@@ -41,7 +47,11 @@ pub(super) fn shutdown(stage: &mut Stage) -> Checked {
     stage.achieve("spawn", |stage, _| stage.ctl(&["spawn", "alice"]), |stage| stage.is_running("alice"))?;
     stage.mark();
     let code = ask(stage, &[], |stage| stage.has_ended("alice"))?;
-    gone(stage, code)
+    gone(stage, code)?;
+    // A worker that is let live leaves only when the journal has its answer, whoever else dies.
+    let status = stage.status("alice");
+    let killed = stage.is_victim(Victim::Worker);
+    hold(status == "shutdown" || killed, || format!("she was asked to leave, and is {status}"))
 }
 
 /// At work, she does not want to; then she goes on.

@@ -29,8 +29,8 @@ fn idle(content: &str) -> Owed {
 
 #[test]
 fn a_notice_carries_the_whole_answer_and_its_first_line() {
-    let (_scratch, outbox) = scene();
-    outbox.notify(&idle("\nfixed it\nin three files"));
+    let (_scratch, mut outbox) = scene();
+    outbox.notify(idle("\nfixed it\nin three files"));
     let line = &lines(&outbox)[0];
     assert_eq!(line["type"], "idle_notification");
     assert_eq!(
@@ -42,29 +42,45 @@ fn a_notice_carries_the_whole_answer_and_its_first_line() {
 
 #[test]
 fn a_notice_that_is_there_is_not_written_again() {
-    let (_scratch, outbox) = scene();
-    outbox.notify_once(&idle("done"));
-    outbox.notify_once(&idle("done"));
+    let (_scratch, mut outbox) = scene();
+    outbox.notify_once(idle("done"));
+    outbox.notify_once(idle("done"));
     assert_eq!(lines(&outbox).len(), 1);
 }
 
 #[test]
 fn an_answer_that_is_too_long_for_a_message_is_cut_and_said_so() {
-    let (_scratch, outbox) = scene();
-    outbox.notify(&idle(&"→".repeat(1 << 20)));
+    let (_scratch, mut outbox) = scene();
+    outbox.notify(idle(&"→".repeat(1 << 20)));
     let content = lines(&outbox)[0]["content"].as_str().unwrap().to_owned();
     assert!(content.starts_with("→→") && content.contains("transcript") && content.len() < CUT + 100);
 }
 
 #[test]
 fn a_rejected_line_is_told_with_file_offset_and_reason() {
-    let (_scratch, outbox) = scene();
+    let (_scratch, mut outbox) = scene();
     let (reason, message_id) = ("not JSON: expected value".to_owned(), Uuid::from_u128(7));
-    outbox.notify(&Owed::Rejected { offset: 42, reason, message_id });
+    outbox.notify(Owed::Rejected { offset: 42, reason, message_id });
     let line = &lines(&outbox)[0];
     let content = line["content"].as_str().unwrap();
     for part in ["inbox/alice.jsonl", "offset 42", "not JSON", "inbox/alice.rejected.jsonl"] {
         assert!(content.contains(part), "{content}");
     }
     assert_eq!((&line["type"], &line["from"]), (&"message".into(), &"alice".into()));
+}
+
+#[test]
+fn what_cannot_be_written_is_owed_and_told_later_in_order() {
+    let (_scratch, mut outbox) = scene();
+    let inbox = outbox.dir().path(&TeamPath::inbox(&Name::lead()));
+    std::fs::rename(&inbox, inbox.with_extension("aside")).unwrap();
+    outbox.notify(idle("one"));
+    outbox.notify(Owed::Rejected { offset: 0, reason: "two".to_owned(), message_id: Uuid::from_u128(8) });
+    assert!(outbox.owes() && outbox.pay().is_err());
+    std::fs::rename(inbox.with_extension("aside"), &inbox).unwrap();
+    outbox.pay().unwrap();
+    let lines = lines(&outbox);
+    assert!(!outbox.owes() && lines.len() == 2);
+    assert_eq!(lines[0]["summary"], "one");
+    assert!(lines[1]["content"].as_str().unwrap().contains("two"));
 }

@@ -314,7 +314,13 @@ impl<'p> World<'p> {
     fn begins(&self, torn: Vec<u8>) -> anyhow::Result<Worker> {
         let _guard = self.place.runtime.enter();
         let identity = Identity { name: alice(), incarnation: self.life };
-        let transcript = Transcript::lock(&self.place.dir, &alice())?;
+        // A process that another test has just forked holds every lock for a moment, until it is the program it shall be.
+        let transcript = loop {
+            match Transcript::lock(&self.place.dir, &alice()) {
+                Err(TranscriptError::Locked(_)) => std::thread::yield_now(),
+                locked => break locked?,
+            }
+        };
         disk::with(|disk| disk.held = torn);
         let (terminate, terminations) = mpsc::unbounded_channel();
         let terminate_at = Terminations::Played(terminations);

@@ -147,7 +147,9 @@ fn a_worker_that_was_only_stopped_for_a_while_goes_on() {
     let pid = team.pid("alice");
     signal(pid, Signal::SIGSTOP);
     team.until("the lead to be told", || told(&team, "alice").len() == 1);
-    assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("not responding for"));
+    team.until("status to say so", || {
+        team.teamctl(["status", "alice"]).ok().stdout.contains("not responding for")
+    });
     signal(pid, Signal::SIGCONT);
     team.until("the lead to be told that it goes on", || told(&team, "alice").len() == 2);
     assert!(told(&team, "alice")[1].starts_with("alice answers again, after "), "{:?}", told(&team, "alice"));

@@ -27,6 +27,9 @@ pub struct Entry {
     pub at: f64,
     /// How far the inbox has been taken in.
     pub inbox: Position,
+    /// The notices to the lead that follow from earlier entries, and could not be written by then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owed: Vec<Uuid>,
     /// What happened.
     #[serde(flatten)]
     pub event: Event,
@@ -353,7 +356,10 @@ mod tests {
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let name = Name::new("alice").unwrap();
         assert!(!has_begun(&dir, &name, 1).unwrap());
-        let entry = |event| serde_json::to_string(&Entry { at: 1.0, inbox: Position::START, event }).unwrap();
+        let entry = |event| {
+            serde_json::to_string(&Entry { at: 1.0, inbox: Position::START, owed: Vec::new(), event })
+                .unwrap()
+        };
         let life = entry(Event::Life { incarnation: 1, conversation: 1, prompt: None });
         let left = entry(Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false });
         let has = |text: &str, incarnation| {
@@ -377,6 +383,7 @@ mod tests {
         let at = |offset| Entry {
             at: 1.0,
             inbox: Position { offset, tail: 7 },
+            owed: Vec::new(),
             event: Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false },
         };
         let lines: Vec<_> = [3, 9].map(|offset| serde_json::to_string(&at(offset)).unwrap()).into();

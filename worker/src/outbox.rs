@@ -75,9 +75,9 @@ impl Outbox {
         }
     }
 
-    /// Tells whether there is something that the lead could not be told yet.
-    pub(crate) fn owes(&self) -> bool {
-        !self.owed.is_empty()
+    /// Returns the ids of the notices that the lead could not be told yet.
+    pub(crate) fn owes(&self) -> Vec<Uuid> {
+        self.owed.iter().map(Owed::id).collect()
     }
 
     /// Tells the lead what is owed, in order.
@@ -105,9 +105,8 @@ impl Outbox {
 
     /// As [`Outbox::notify`], unless the lead's inbox holds the notice already.
     pub(crate) fn notify_once(&mut self, notice: Owed) {
-        let (Owed::Idle { message_id, .. } | Owed::Rejected { message_id, .. }) = &notice;
         // An inbox that cannot be read holds nothing: a second line with the same id is dropped by its reader.
-        if !inbox::holds(&self.dir, &Name::lead(), *message_id).unwrap_or(false) {
+        if !inbox::holds(&self.dir, &Name::lead(), notice.id()).unwrap_or(false) {
             self.notify(notice);
         }
     }

@@ -55,7 +55,7 @@ pub(crate) struct Standing {
     /// The messages that were taken in.
     pub(crate) seen: Vec<Uuid>,
     /// The notice to the lead that follows from the last entry, and may be missing.
-    pub(crate) owed: Option<Owed>,
+    pub(crate) owed: Vec<Owed>,
 }
 
 /// A notice to the lead.
@@ -81,6 +81,14 @@ pub(crate) enum Owed {
     },
 }
 
+impl Owed {
+    /// Returns the id of the notice.
+    pub(crate) fn id(&self) -> Uuid {
+        let (Self::Idle { message_id, .. } | Self::Rejected { message_id, .. }) = self;
+        *message_id
+    }
+}
+
 /// A result that a call gets because its life ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Interrupted {
@@ -103,16 +111,17 @@ impl Standing {
             text: String::new(),
             cursor: entries.last().map_or(Position::START, |entry| entry.inbox),
             seen: Vec::new(),
-            owed: None,
+            owed: Vec::new(),
         };
-        entries.iter().for_each(|entry| standing.follow(&entry.event));
+        entries.iter().for_each(|entry| standing.follow(&entry.event, &entry.owed));
         standing
     }
 
-    /// Follows one more entry.
-    pub(crate) fn follow(&mut self, event: &Event) {
+    /// Follows one more entry, with the notices that were owed when it was written.
+    pub(crate) fn follow(&mut self, event: &Event, still_owed: &[Uuid]) {
+        // A life begins with what the one before owed.
         if !matches!(event, Event::Life { .. }) {
-            self.owed = None;
+            self.owed.retain(|notice| still_owed.contains(&notice.id()));
         }
         match event {
             Event::Life { prompt, .. } if prompt.is_some() => self.work(),
@@ -128,12 +137,12 @@ impl Standing {
             }
             Event::Idle { idle_reason, content, message_id } => {
                 let (idle_reason, content, message_id) = (*idle_reason, content.clone(), *message_id);
-                self.owed = Some(Owed::Idle { idle_reason, content, message_id });
+                self.owed.push(Owed::Idle { idle_reason, content, message_id });
                 self.at = At::Idle;
             }
             Event::Rejected { offset, reason, message_id } => {
                 let (offset, reason, message_id) = (*offset, reason.clone(), *message_id);
-                self.owed = Some(Owed::Rejected { offset, reason, message_id });
+                self.owed.push(Owed::Rejected { offset, reason, message_id });
             }
             // A life that left by its own doing gave its work up; only a crash is gone on from.
             Event::Left { .. } => {

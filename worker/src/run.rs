@@ -21,6 +21,7 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Event;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::args::RunArgs;
 use crate::connection::{Identity, Link, be_born, take_from_stdin};
@@ -189,7 +190,7 @@ impl Life {
         let began = Instant::now();
         let spawner = spawner(&welcome);
         let mut state = State::new(beginning, welcome.word, began.elapsed());
-        if let Some(Owed::Idle { idle_reason, content, .. }) = &standing.owed {
+        if let Some(Owed::Idle { idle_reason, content, .. }) = standing.owed.last() {
             state.rests(*idle_reason, content);
         }
         if let Some(plan) = &submission {
@@ -278,36 +279,36 @@ fn resume(
         transcript.each_entry(conversation, |entry| {
             is_empty = false;
             standing.cursor = entry.inbox;
-            standing.follow(&entry.event);
+            standing.follow(&entry.event, &entry.owed);
             model.observe(&entry.event);
         })?;
     }
     transcript.set_cursor(if is_empty { welcome.begins_at } else { standing.cursor });
-    let mut record = |standing: &mut Standing, event: Event| {
+    let mut record = |standing: &mut Standing, owed: Vec<Uuid>, event: Event| {
+        transcript.set_owed(owed.clone());
         transcript.append(&event)?;
         model.observe(&event);
-        standing.follow(&event);
+        standing.follow(&event, &owed);
         Ok::<(), TranscriptError>(())
     };
+    let owed: Vec<Uuid> = standing.owed.iter().map(Owed::id).collect();
     if is_empty {
         // Also for an earlier life that ended before it could: a conversation begins with the entry of its first life.
         let prompt = welcome.prompt.clone();
-        record(&mut standing, Event::Life { incarnation: conversation, conversation, prompt })?;
+        record(&mut standing, Vec::new(), Event::Life { incarnation: conversation, conversation, prompt })?;
     }
     if !is_empty || conversation != incarnation {
-        record(&mut standing, Event::Life { incarnation, conversation, prompt: None })?;
+        record(&mut standing, owed, Event::Life { incarnation, conversation, prompt: None })?;
     }
-    // Before a result follows: a notice that the last entry owes is owed no more then.
-    if let Some(owed) = &standing.owed {
-        outbox.notify_once(owed.clone());
-    }
+    // Before a result follows: a notice that the last entry owes is owed no more then, unless that says so.
+    standing.owed.iter().cloned().for_each(|notice| outbox.notify_once(notice));
     for result in standing.interrupted() {
         let event = Event::Result {
             tool_use_id: result.tool_use_id,
             content: result.content.to_owned(),
             is_error: true,
         };
-        record(&mut standing, event)?;
+        record(&mut standing, outbox.owes(), event)?;
     }
     Ok(standing)
 }

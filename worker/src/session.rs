@@ -90,11 +90,12 @@ impl<T: Tools> Session<T> {
         if let Err(error) = self.outbox.pay() {
             tracing::debug!("the lead cannot be told yet: {error}");
         }
-        self.outbox.owes().then(|| self.desk.now() + RETRY)
+        (!self.outbox.owes().is_empty()).then(|| self.desk.now() + RETRY)
     }
 
     /// Records what happened, and lets the model know.
     pub(crate) fn record(&mut self, entry: &Entry) -> Result<(), TranscriptError> {
+        self.transcript.set_owed(self.outbox.owes());
         self.transcript.append(entry)?;
         self.model.observe(entry);
         Ok(())

@@ -16,6 +16,7 @@ use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript::{Entry, Event};
+use uuid::Uuid;
 
 /// What every line that begins a life holds, and hardly any other.
 const LIFE: &[u8] = b"\"entry\":\"life\"";
@@ -55,6 +56,8 @@ pub(crate) struct Transcript {
     log: AppendLog,
     path: PathBuf,
     cursor: Position,
+    /// What the lead could not be told yet.
+    owed: Vec<Uuid>,
     /// Whether entries that must outlive a loss of power are synced.
     durable: bool,
 }
@@ -80,7 +83,7 @@ impl Transcript {
                 dir.path(&aside).display()
             );
         }
-        Ok(Self { log: opened.log, path, cursor: Position::START, durable: true })
+        Ok(Self { log: opened.log, path, cursor: Position::START, owed: Vec::new(), durable: true })
     }
 
     /// Sets whether [`Transcript::sync`] syncs.
@@ -142,9 +145,15 @@ impl Transcript {
         self.cursor = cursor;
     }
 
+    /// Sets which notices are owed to the lead: they stand in every entry until they are told.
+    pub(crate) fn set_owed(&mut self, owed: Vec<Uuid>) {
+        self.owed = owed;
+    }
+
     /// Appends an entry.
     pub(crate) fn append(&mut self, event: &Event) -> Result<(), TranscriptError> {
-        let entry = Entry { at: clock::wall(), inbox: self.cursor, event: event.clone() };
+        let (inbox, owed) = (self.cursor, self.owed.clone());
+        let entry = Entry { at: clock::wall(), inbox, owed, event: event.clone() };
         let value =
             serde_json::to_value(&entry).map_err(|error| self.unwritten(AppendError::Write(error.into())))?;
         let mut line = to_json_line(&value);

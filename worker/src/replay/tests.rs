@@ -52,6 +52,7 @@ fn standing(events: &[Event]) -> Standing {
     let entry = |(at, event): (usize, &Event)| Entry {
         at: 0.0,
         inbox: Position { offset: at as u64, tail: 0 },
+        owed: Vec::new(),
         event: event.clone(),
     };
     Standing::of(&Name::new("alice").unwrap(), &events.iter().enumerate().map(entry).collect::<Vec<_>>())
@@ -137,14 +138,28 @@ fn without_open_calls_the_model_is_asked_with_the_results() {
 }
 
 #[test]
+fn a_notice_is_owed_as_long_as_the_entries_that_follow_say_so() {
+    let mut standing = standing(&[life(None), idle()]);
+    let owed = [standing.owed[0].id()];
+    standing.follow(&messages(&["message"]), &owed);
+    standing.follow(&next_life(), &owed);
+    assert!(matches!(standing.owed[..], [Owed::Idle { .. }]));
+    standing.follow(&messages(&["message"]), &[]);
+    assert!(standing.owed.is_empty());
+}
+
+#[test]
 fn a_notice_is_owed_only_while_nothing_followed_its_entry() {
     let rejected =
         Event::Rejected { offset: 4, reason: "not JSON".to_owned(), message_id: Uuid::from_u128(7) };
-    assert!(matches!(standing(&[life(None), idle()]).owed, Some(Owed::Idle { .. })));
-    assert!(matches!(standing(&[life(None), idle(), next_life()]).owed, Some(Owed::Idle { .. })));
-    assert!(matches!(standing(&[life(None), rejected.clone()]).owed, Some(Owed::Rejected { offset: 4, .. })));
+    assert!(matches!(standing(&[life(None), idle()]).owed.last(), Some(Owed::Idle { .. })));
+    assert!(matches!(standing(&[life(None), idle(), next_life()]).owed.last(), Some(Owed::Idle { .. })));
+    assert!(matches!(
+        standing(&[life(None), rejected.clone()]).owed.last(),
+        Some(Owed::Rejected { offset: 4, .. })
+    ));
     for follower in [messages(&["message"]), rejected, left()] {
-        assert!(!matches!(standing(&[life(None), idle(), follower]).owed, Some(Owed::Idle { .. })));
+        assert!(!matches!(standing(&[life(None), idle(), follower]).owed.last(), Some(Owed::Idle { .. })));
     }
 }
 
@@ -161,7 +176,7 @@ fn what_wakes_the_lead_agent_is_work_that_it_goes_on_with() {
     let line = |kind: &str| serde_json::json!({"type": kind, "from": "bob", "content": "x", "name": "bob"});
     let of = |owner: Name, kind: &str| {
         let event = Event::Messages { messages: vec![line(kind)] };
-        Standing::of(&owner, &[Entry { at: 1.0, inbox: Position::START, event }]).at
+        Standing::of(&owner, &[Entry { at: 1.0, inbox: Position::START, owed: Vec::new(), event }]).at
     };
     assert_eq!(of(Name::lead(), "idle_notification"), At::Turn { results: false });
     assert_eq!(of(Name::lead(), "teammate_terminated"), At::Idle);
@@ -178,7 +193,9 @@ fn the_lead_agent_asks_again_what_the_daemon_takes_for_the_same() {
             request_id: None,
         }];
         let event = Event::Answer { content: calls, usage: Usage::default(), cut: None, length: None };
-        Standing::of(&Name::lead(), &[Entry { at: 1.0, inbox: Position::START, event }]).interrupted().len()
+        Standing::of(&Name::lead(), &[Entry { at: 1.0, inbox: Position::START, owed: Vec::new(), event }])
+            .interrupted()
+            .len()
     };
     for (tool, results) in [
         ("spawn_teammate", 1),

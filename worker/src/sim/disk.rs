@@ -44,25 +44,12 @@ pub(super) struct Disk {
     ids: u128,
     /// Of a mutant: calls that are to run again.
     pub(super) again: Vec<String>,
-    /// What could not be sent.
-    pub(super) unsent: BTreeSet<Uuid>,
 }
 
 impl Disk {
     pub(super) fn new(rng: Rng, mutant: Option<Mutant>) -> Self {
         let (held, before, sent) = (Vec::new(), Position::START, BTreeSet::new());
-        Self {
-            rng,
-            mutant,
-            fuse: None,
-            calm: false,
-            held,
-            before,
-            sent,
-            ids: 1 << 80,
-            again: Vec::new(),
-            unsent: BTreeSet::new(),
-        }
+        Self { rng, mutant, fuse: None, calm: false, held, before, sent, ids: 1 << 80, again: Vec::new() }
     }
 
     /// Tells whether this is where it dies.
@@ -171,9 +158,6 @@ pub(crate) fn writes_a_line(dir: &TeamDir, owner: &Name, message: &Message) -> R
         }
         let end = disk.is_the_end().then(|| disk.part(line.len()));
         let short = (!disk.calm && disk.rng.one_in(40)).then(|| disk.part(line.len() - 1));
-        if end.is_none() && short.is_some() {
-            disk.unsent.extend(message.id);
-        }
         (end, short)
     });
     let Some((end, short)) = fate else { return Ok(message) };

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use serde_json::json;
 use teamd_shared::control::{Command as Order, Done, StopOutcome};
 use teamd_shared::name::Name;
-use teamd_shared::process::Identity;
+use teamd_shared::process::{Identity, is_gone};
 use teamd_shared::sandbox::Layers;
 use teamd_shared::team_dir::TeamDir;
 
@@ -226,11 +226,6 @@ async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), Comman
         }
         tokio::time::sleep(PAUSE).await;
     }
-}
-
-/// A process can also end while its file in `/proc` is read.
-fn is_gone(error: &std::io::Error) -> bool {
-    error.kind() == std::io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::libc::ESRCH)
 }
 
 /// Waits until the daemon is gone, and its lock with it. The lock alone would not tell: a daemon that was

@@ -90,6 +90,12 @@ pub fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
+/// Tells whether an error says that a process has ended: it can end while its file in `/proc` is read, too.
+pub fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+}
+
 fn start_ticks(pid: u32) -> io::Result<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     parse_stat(&stat)

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::support::Team;
+use crate::support::process::let_pass;
 
 #[test]
 fn a_torn_last_line_of_the_journal_is_set_aside_and_said() {
@@ -181,4 +183,19 @@ fn the_roster_can_be_parsed_at_every_moment() {
     });
     assert!(samples > 100 && seq > 50, "{samples} samples, seq {seq}");
     assert_eq!(team.roster()["members"].as_array().unwrap().len(), 4);
+}
+
+/// Found by injecting errors: the command ended with 0 while the roster still said `shutting_down`.
+#[test]
+fn a_command_waits_for_a_roster_that_cannot_be_written_just_now() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    std::fs::create_dir(team.path("config.json.new")).unwrap();
+    let mut asked = team.start_teamctl(["shutdown", "alice"]);
+    team.until("the end of alice to be journaled", || team.events("exited") == 1);
+    let_pass(Duration::from_millis(300));
+    assert!(asked.is_running(), "it was told what the roster does not show");
+    std::fs::remove_dir(team.path("config.json.new")).unwrap();
+    asked.finish().ok();
+    assert_eq!(team.status("alice"), "shutdown");
 }

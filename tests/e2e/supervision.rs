@@ -1,5 +1,6 @@
 //! Supervision: who is started again and how often, what is known of an end, who hangs, and what a life may use.
 
+use std::io::Write;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -278,8 +279,8 @@ fn a_command_with_too_many_processes_is_ended_as_a_whole_and_its_model_is_told_o
 #[test]
 fn limits_are_shown_with_the_means_that_hold_them_and_come_from_the_file_of_the_team() {
     let team = Team::new();
-    std::fs::write(team.root().join("team.toml"), "memory = '2G'\n[members.alice]\nmax_procs = 200\n")
-        .unwrap();
+    let settings = "memory = '2G'\n[members.alice]\nmax_procs = 200\n";
+    std::fs::File::create(team.root().join("team.toml")).unwrap().write_all(settings.as_bytes()).unwrap();
     team.teamd(["start"]).ok();
     team.teamctl(["spawn", "alice", "--cpu-time", "1h"]).ok();
     let bounds = shown(&team, "alice")["bounds"].clone();

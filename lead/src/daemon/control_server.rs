@@ -149,7 +149,14 @@ async fn greet(mut stream: Connection, connection: u64, inputs: mpsc::Sender<Inp
         tracing::warn!("refused a connection of another user");
         return;
     };
-    let found = stream.credentials().map_or(Found::Gone, peer::look);
+    let found = match stream.credentials().map(peer::look).unwrap_or(Ok(Found::Gone)) {
+        Ok(found) => found,
+        Err(error) => {
+            // It comes again: nobody is told to leave because this daemon cannot look.
+            tracing::warn!("cannot see who process {pid} is: {error}");
+            return;
+        }
+    };
     let greeting = match tokio::time::timeout(GREETING_TIMEOUT, stream.receive::<Greeting>()).await {
         Ok(Ok(Some(greeting))) => greeting,
         Ok(Ok(None)) => return,

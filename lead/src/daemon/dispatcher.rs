@@ -38,6 +38,9 @@ use super::word::{welcome, word};
 /// How long events wait that could not be journaled, before they are tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
+/// How long commands wait for a roster that cannot be written: what they are told is in the journal.
+const UNSHOWN: Duration = Duration::from_secs(5);
+
 /// Everything that the daemon owns. Only this file changes it (`intake` reads what a decision rests on).
 pub(super) struct Dispatcher {
     pub(super) dir: Arc<TeamDir>,
@@ -60,6 +63,8 @@ pub(super) struct Dispatcher {
     pub(super) progress: Progress,
     /// What commands are answered, once the roster shows it.
     pub(super) answers: Vec<(Client, Reply)>,
+    /// Since when they wait for a roster that cannot be written.
+    pub(super) unshown: Option<Instant>,
     /// When the backlog and undone effects are tried again.
     pub(super) retry_at: Option<Instant>,
     /// What another thread syncs just now.
@@ -239,12 +244,17 @@ impl Dispatcher {
         !self.answers.is_empty()
     }
 
-    /// Answers the commands, after the roster shows what they are told.
+    /// Answers the commands, after the roster shows what they are told. While it cannot be written they wait, as long as
+    /// somebody who waits for an answer can be expected to.
     pub(super) fn answer(&mut self) {
         // A life that is only decided shows nothing yet: its command goes on and waits until it is ready.
         if self.answers.iter().any(|(_, answer)| !matches!(answer, Ok(Done::Spawning { .. }))) {
-            self.write_roster();
+            let since = *self.unshown.get_or_insert_with(Instant::now);
+            if !self.write_roster() && since.elapsed() < UNSHOWN {
+                return;
+            }
         }
+        self.unshown = None;
         for (client, answer) in std::mem::take(&mut self.answers) {
             self.connections.reply(client, answer);
         }
@@ -416,12 +426,15 @@ impl Dispatcher {
         Ok(())
     }
 
-    pub(super) fn write_roster(&mut self) {
-        if let Err(error) = self.roster.flush(&self.dir, &self.team) {
+    /// Writes the roster, if there is anything new; false if it cannot be written.
+    pub(super) fn write_roster(&mut self) -> bool {
+        let written = self.roster.flush(&self.dir, &self.team);
+        if let Err(error) = &written {
             tracing::error!("cannot write the roster (tried again): {error}");
             self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
             self.roster.postpone(RETRY);
         }
+        written.is_ok()
     }
 }
 

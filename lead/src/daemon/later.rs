@@ -34,7 +34,7 @@ impl Syncing {
 impl Dispatcher {
     /// Tells some members the news of those who have ended.
     pub(super) fn tell_some_news(&mut self) {
-        if let Err(error) = self.progress.tell_news(&self.dir, &self.team, AT_ONCE) {
+        if let Err(error) = self.progress.tell_news(&self.dir, AT_ONCE) {
             tracing::error!("cannot tell who has ended (tried again): {error}");
             self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
         }

@@ -2,15 +2,15 @@
 //!
 //! One end among a thousand is a thousand lines, and when all end at once it would be a million. Nobody waits for them: the
 //! lead and whoever gave a command hear first. So they are told in small pieces between other events; what one member
-//! is to be told meanwhile is written at once; and whoever has ended before its turn is not told any more.
-//! The journal holds them all: what was not told when the daemon dies is told at its next start, under the same ids.
+//! is to be told meanwhile is written at once. Whoever has ended before its turn is told nevertheless: the journal says
+//! so, and it may be resumed. The journal holds them all: what was not told when the daemon dies is told at its next start, under the same ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use teamd_shared::inbox::{self, AppendError, Appender};
-use teamd_shared::journal::{Line, Team, Tell};
+use teamd_shared::journal::{Line, Tell};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
@@ -74,21 +74,18 @@ impl News {
     pub(super) fn tell(
         &mut self,
         dir: &TeamDir,
-        team: &Team,
         most: usize,
         grown: &mut BTreeSet<Name>,
     ) -> Result<(), EffectError> {
         let mut failed = None;
         for _ in 0..most {
             let Some((to, pieces)) = self.next() else { break };
-            if is_there(team, &to) {
-                if let Err(why) = append(dir, &to, &pieces) {
-                    self.stuck.insert(to.clone(), pieces);
-                    failed.get_or_insert(EffectError::Append { to, why });
-                    continue;
-                }
-                grown.insert(to);
+            if let Err(why) = append(dir, &to, &pieces) {
+                self.stuck.insert(to.clone(), pieces);
+                failed.get_or_insert(EffectError::Append { to, why });
+                continue;
             }
+            grown.insert(to);
             pieces.iter().for_each(|piece| self.told(piece.seq));
         }
         failed.map_or(Ok(()), Err)
@@ -127,11 +124,6 @@ impl News {
     }
 }
 
-/// Tells whether a member still reads what it is told.
-fn is_there(team: &Team, name: &Name) -> bool {
-    team.members.get(name).is_some_and(|state| !state.record.phase.is_ended()) && team.let_go(name).is_none()
-}
-
 fn append(dir: &TeamDir, to: &Name, pieces: &[Piece]) -> Result<(), AppendError> {
     let is_new = |piece: &&Piece| {
         let known = |id| inbox::holds(dir, to, id).unwrap_or(false);
@@ -153,45 +145,10 @@ fn append(dir: &TeamDir, to: &Name, pieces: &[Piece]) -> Result<(), AppendError>
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use teamd_shared::control::SpawnOrder;
-    use teamd_shared::environment::Environment;
-    use teamd_shared::id::CountingIds;
-    use teamd_shared::member::RestartLimit;
     use teamd_shared::message::Body;
     use uuid::Uuid;
 
     use super::*;
-    use crate::daemon::decide::{View, decide};
-    use crate::daemon::event::{Client, Event, Now, SpawnFacts};
-    use crate::daemon::live::{Live, Rules};
-
-    /// A team of these, who begin to run.
-    fn team_of(names: &[Name]) -> Team {
-        let (mut team, live) = (Team::default(), Live::default());
-        for name in names {
-            let order = SpawnOrder::new(name.clone(), Environment::default());
-            let facts =
-                SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
-            let (client, now) = (
-                Client { connection: 7, tag: 1, agent: false },
-                Now { wall: 1.0, monotonic: Duration::ZERO },
-            );
-            let view = View {
-                team: &team,
-                live: &live,
-                now,
-                rules: Rules { grace: Duration::ZERO, restart: RestartLimit::default(), watchdog: None },
-            };
-            let event = Event::Spawn(client, Box::new(order), facts);
-            for record in decide(&view, &event, &mut CountingIds::default()).records {
-                let seq = team.seq + 1;
-                team.apply(&Line { seq, at: 1.0, version: None, done: 0, lead: None, record }).unwrap();
-            }
-        }
-        team
-    }
 
     fn name(number: usize) -> Name {
         Name::new(&format!("w{number:03}")).unwrap()
@@ -205,7 +162,7 @@ mod tests {
     struct Scene {
         _scratch: tempfile::TempDir,
         dir: TeamDir,
-        team: Team,
+        names: Vec<Name>,
         news: News,
         grown: BTreeSet<Name>,
     }
@@ -216,18 +173,17 @@ mod tests {
             let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
             let names: Vec<Name> = (0..size).map(name).collect();
             names.iter().for_each(|name| inbox::create(&dir, name).unwrap());
-            let team = team_of(&names);
-            Self { _scratch: scratch, dir, team, news: News::default(), grown: BTreeSet::new() }
+            Self { _scratch: scratch, dir, names, news: News::default(), grown: BTreeSet::new() }
         }
 
         fn add(&mut self, seq: u64, again: bool) {
-            for name in self.team.members.keys() {
+            for name in &self.names {
                 self.news.keep(seq, name.clone(), told(seq), again);
             }
         }
 
         fn tell(&mut self, most: usize) -> Result<(), EffectError> {
-            self.news.tell(&self.dir, &self.team, most, &mut self.grown)
+            self.news.tell(&self.dir, most, &mut self.grown)
         }
 
         fn read(&self, number: usize) -> Vec<u8> {
@@ -290,11 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_who_is_not_there_any_more() {
-        let mut scene = Scene::of(2);
+    fn whoever_is_forgotten_is_told_nothing() {
+        let mut scene = Scene::of(3);
         scene.add(1, false);
-        scene.team.members.remove(&name(0));
-        scene.tell(2).unwrap();
-        assert_eq!((scene.read(0), scene.read(1), scene.news.first()), (vec![], vec![1], None));
+        let at = teamd_shared::team_dir::TeamPath::inbox(&name(1));
+        scene.dir.remove(&at).unwrap();
+        scene.tell(3).unwrap();
+        assert_eq!((scene.read(0), scene.read(2), scene.news.first()), (vec![1], vec![1], None));
+        assert!(scene.dir.identity(&at).unwrap().is_none(), "no inbox is made for it");
     }
 }

@@ -3,11 +3,11 @@
 //! Where a process comes from proves nothing: what a tool handed to a program elsewhere does not descend from a worker.
 //! But what a sandbox puts on a process, that process cannot take off.
 
-use std::fs;
+use std::{fs, io};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use teamd_shared::control::Credentials;
-use teamd_shared::process::Identity;
+use teamd_shared::process::{Identity, is_gone};
 
 /// What a peer turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,15 +16,21 @@ pub(super) enum Found {
     Free(Identity),
     /// One that carries the marks of a sandbox.
     Confined,
-    /// Nobody any more, or nobody that can be told.
+    /// Nobody any more.
     Gone,
 }
 
 /// Looks at a peer. The pidfd is looked at last: what `/proc` said before was of that process, and of no other that has
 /// its pid by now.
-pub(super) fn look(peer: &Credentials) -> Found {
-    let (Ok(identity), Some(marks)) = (Identity::of(peer.pid), Marks::of(&peer.pid.to_string())) else {
-        return Found::Gone;
+///
+/// # Errors
+/// The system's error if it cannot be told who that is: no descriptor is left, say.
+pub(super) fn look(peer: &Credentials) -> io::Result<Found> {
+    let both = Identity::of(peer.pid).and_then(|it| Ok((it, Marks::of(&peer.pid.to_string())?)));
+    let (identity, marks) = match both {
+        Ok(both) => both,
+        Err(error) if is_gone(&error) => return Ok(Found::Gone),
+        Err(error) => return Err(error),
     };
     let still_there = match &peer.pidfd {
         // A pidfd is readable once its process has ended.
@@ -32,11 +38,11 @@ pub(super) fn look(peer: &Credentials) -> Found {
         // Before Linux 6.5: another process with this pid would have begun later.
         None => identity.is_alive(),
     };
-    match Marks::of("self") {
+    Ok(match Marks::of("self")? {
         _ if !still_there => Found::Gone,
-        Some(own) if !marks.exceed(own) => Found::Free(identity),
+        own if !marks.exceed(own) => Found::Free(identity),
         _ => Found::Confined,
-    }
+    })
 }
 
 /// What a sandbox puts on a process and all that it starts, for good.
@@ -47,8 +53,10 @@ struct Marks {
 }
 
 impl Marks {
-    fn of(process: &str) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{process}/status")).ok()?)
+    fn of(process: &str) -> io::Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+        Self::parse(&status)
+            .ok_or_else(|| io::Error::other(format!("/proc/{process}/status is not understood")))
     }
 
     /// Reads `proc_pid_status(5)`. Where the filters are not counted (before Linux 5.9) there is one or none.
@@ -87,9 +95,9 @@ mod tests {
     #[test]
     fn this_process_is_as_free_as_itself_and_a_dead_one_is_nobody() {
         let peer = |pid| Credentials { uid: 0, pid, pidfd: None };
-        assert_eq!(look(&peer(std::process::id())), Found::Free(Identity::of_self().unwrap()));
+        assert_eq!(look(&peer(std::process::id())).unwrap(), Found::Free(Identity::of_self().unwrap()));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        assert_eq!(look(&peer(child.id())), Found::Gone);
+        assert_eq!(look(&peer(child.id())).unwrap(), Found::Gone);
     }
 }

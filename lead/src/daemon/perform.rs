@@ -74,8 +74,8 @@ impl Progress {
     ///
     /// # Errors
     /// As [`News::tell`].
-    pub(super) fn tell_news(&mut self, dir: &TeamDir, team: &Team, most: usize) -> Result<(), EffectError> {
-        self.news.tell(dir, team, most, &mut self.unsynced)
+    pub(super) fn tell_news(&mut self, dir: &TeamDir, most: usize) -> Result<(), EffectError> {
+        self.news.tell(dir, most, &mut self.unsynced)
     }
 
     /// Makes what is there outlive a loss of power, and returns up to which line all effects are complete.

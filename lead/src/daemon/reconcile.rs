@@ -5,8 +5,10 @@
 //! only the lock is held, a keeper is still ending a call. A copied team directory holds no locks: nobody of
 //! the original is adopted, signalled or buried.
 
+use std::io;
+
 use teamd_shared::name::Name;
-use teamd_shared::process::Identity;
+use teamd_shared::process::{Identity, is_gone};
 
 use super::dispatcher::Dispatcher;
 use super::event::{Event, Life};
@@ -21,7 +23,10 @@ pub(super) struct Found {
 
 /// Looks at every life that has not ended in the journal. Returns the events of those that were found alive;
 /// the others report later, when nothing is left of them.
-pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> (Vec<Event>, Found) {
+///
+/// # Errors
+/// The system's error where it cannot be told whether somebody is alive: a start that fails buries nobody.
+pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> Result<(Vec<Event>, Found), (Name, io::Error)> {
     let lives: Vec<(Life, Option<Identity>)> = dispatcher
         .team
         .members
@@ -35,7 +40,7 @@ pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> (Vec<Event>, Found) {
     let mut found = Found::default();
     let mut events = Vec::new();
     for (life, process) in lives {
-        if adopt(dispatcher, &life, process.as_ref()) {
+        if adopt(dispatcher, &life, process.as_ref()).map_err(|error| (life.name.clone(), error))? {
             found.adopted += 1;
             events.push(Event::Found { life });
         } else {
@@ -45,24 +50,25 @@ pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> (Vec<Event>, Found) {
             dispatcher.see_off(life, how);
         }
     }
-    (events, found)
+    Ok((events, found))
 }
 
-fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<&Identity>) -> bool {
-    let Some(process) = process else { return false };
+fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<&Identity>) -> io::Result<bool> {
+    let Some(process) = process else { return Ok(false) };
     let name: &Name = &life.name;
     if !life_lock_is_held(&dispatcher.dir, name) {
-        return false;
+        return Ok(false);
     }
     let age = process.age();
     match dispatcher.supervisor.adopt(life.clone(), process.clone()) {
         Ok(()) => {
             dispatcher.live.aged(life, age);
-            true
+            Ok(true)
         }
-        Err(error) => {
+        Err(error) if is_gone(&error) => {
             tracing::info!("{name} is not there any more: {error}");
-            false
+            Ok(false)
         }
+        Err(error) => Err(error),
     }
 }

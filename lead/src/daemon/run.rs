@@ -139,6 +139,7 @@ impl Running {
             backlog: VecDeque::new(),
             progress: Progress::default(),
             answers: Vec::new(),
+            unshown: None,
             retry_at: None,
             syncing: Syncing::default(),
             lead_taken,
@@ -294,7 +295,10 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
         rejected: Vec::new(),
         tell: Vec::new(),
     };
-    let (events, found) = reconcile(dispatcher);
+    let (events, found) = reconcile(dispatcher).map_err(|(name, error)| {
+        CommandError::new(ExitCode::Failed, format!("cannot see whether {name} is alive: {error}"))
+            .hint("its worker goes on; free what is short, and `teamd start` again")
+    })?;
     for event in &events {
         if let Event::Found { life } = event
             && let Some((doing, usage)) = before.and_then(|before| RosterFile::last_said(before, life))

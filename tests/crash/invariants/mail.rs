@@ -77,11 +77,14 @@ fn notices(stage: &Stage, name: &str) -> Checked {
     Ok(())
 }
 
-/// What follows from a decision stands in the inbox that the decision names.
+/// What follows from a decision stands in the inbox that the decision names, unless the journal says that it is still to be
+/// done (the disk was full to the end): the next start does it.
 fn tells(stage: &Stage) -> Checked {
     let bytes = std::fs::read(stage.team.path("journal.jsonl")).unwrap_or_default();
     let mut inboxes: HashMap<String, HashMap<String, Value>> = HashMap::new();
-    for (_, line) in journal::read_lines(&bytes).flatten() {
+    let lines: Vec<_> = journal::read_lines(&bytes).flatten().map(|(_, line)| line).collect();
+    let done = lines.last().map_or(0, |last| last.done);
+    for line in lines.into_iter().filter(|line| line.seq <= done) {
         for tell in line.record.tell() {
             let to = tell.to.as_str().to_owned();
             let inbox = inboxes.entry(to.clone()).or_insert_with(|| ids(&stage.team.inbox(&to)));

@@ -30,3 +30,56 @@ fn each_failure_that_is_called_impossible_is_shown_by_a_test() {
         }
     }
 }
+
+/// The sources of everything, in one text.
+fn sources() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders: Vec<_> = ["lead", "worker", "shared", "tests"].map(|folder| root.join(folder)).into();
+    let mut text = String::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                text.push_str(&std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn each_test_that_stands_for_a_promise_is_there() {
+    let (document, sources) = (file("docs/reliability.md"), sources());
+    let named = document.split('`').skip(1).step_by(2).filter_map(|name| name.rsplit_once("::"));
+    let tests: Vec<&str> = named.map(|(_, test)| test).filter(|test| test.contains('_')).collect();
+    assert!(tests.len() > 20, "{tests:?}");
+    for test in tests {
+        assert!(sources.contains(&format!("fn {test}()")), "{test} is nowhere");
+    }
+    let mutants = document.split('`').skip(1).step_by(2);
+    let mutants = mutants.filter(|name| {
+        name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(char::is_alphabetic)
+    });
+    for mutant in mutants.filter(|name| name.chars().filter(char::is_ascii_uppercase).count() > 1) {
+        let known =
+            ["SIGKILL", "SIGTERM"].contains(&mutant) || sources.contains(&format!("Mutant::{mutant}"));
+        assert!(known || sources.contains(&format!("    {mutant},")), "{mutant} is nowhere");
+    }
+}
+
+#[test]
+fn each_window_in_which_a_process_can_die_has_its_row() {
+    let document = file("docs/reliability.md");
+    let section = document.split("## 6.").nth(1).unwrap().split("## 7.").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let rows: Vec<&str> = rows.flat_map(|ids| ids.split(", ")).collect();
+    let many = [("I", 1..=11), ("I", 20..=23), ("S", 1..=11), ("S", 13..=13), ("T", 1..=8)];
+    let more = [("P", 1..=12), ("D", 1..=19), ("A", 1..=19)];
+    for (letter, numbers) in many.into_iter().chain(more) {
+        for id in numbers.map(|number| format!("{letter}{number}")) {
+            assert_eq!(rows.iter().filter(|row| **row == id).count(), 1, "{id}");
+        }
+    }
+}

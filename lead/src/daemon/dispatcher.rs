@@ -250,7 +250,7 @@ impl Dispatcher {
         // A life that is only decided shows nothing yet: its command goes on and waits until it is ready.
         if self.answers.iter().any(|(_, answer)| !matches!(answer, Ok(Done::Spawning { .. }))) {
             let since = *self.unshown.get_or_insert_with(Instant::now);
-            if !self.write_roster() && since.elapsed() < UNSHOWN {
+            if !self.write_roster() && since.elapsed() < UNSHOWN && self.exit.is_none() {
                 return;
             }
         }

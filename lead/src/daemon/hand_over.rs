@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SigSet, Signal};
 use teamd_shared::control::{Done, Refusal, RefusalCode, Successor};
 use teamd_shared::member::{Member, Phase};
 
@@ -45,10 +46,7 @@ impl Dispatcher {
     /// Hands over as soon as nobody would be hurt by it: everything that was decided is done and told, and each life is
     /// welcomed, and so outlives the daemon.
     pub(super) fn hand_over_if_ready(&mut self) {
-        let Some(wanted) = &self.hand_over else { return };
-        if self.exit.is_some() || self.owes_answers() || self.is_unsettled() {
-            return;
-        }
+        let Some(wanted) = self.hand_over.as_ref().filter(|_| self.exit.is_none()) else { return };
         let why = if !self.connections.waits(wanted.client) {
             Some("nobody waits for it any more".to_owned())
         } else if self.team.stopping {
@@ -78,6 +76,13 @@ impl Dispatcher {
         if self.retry_at.is_some() || !self.backlog.is_empty() {
             return Some("something could not be written, and is tried again".to_owned());
         }
+        if self.owes_answers() || self.is_unsettled() {
+            return Some("what was decided is not done yet".to_owned());
+        }
+        // How it ended, and the environment to start it again with, are known to this program alone.
+        if let Some(life) = self.gone_at.keys().next() {
+            return Some(format!("{} ends just now", life.name));
+        }
         let begins = |member: &&Member| {
             let life = Life { name: member.name.clone(), incarnation: member.incarnation };
             member.phase == Phase::Spawning || self.connections.is_being_born(&life)
@@ -103,6 +108,10 @@ pub(super) fn become_successor(successor: &Successor, lock: TeamLock) -> Command
     if let Err(errno) = rustix::stdio::dup2_stdin(lock.into_file()) {
         return failed("cannot hand the lock over", errno.into());
     }
+    // A signal that comes now waits for the other program, which does not hear it yet when it begins.
+    if let Err(errno) = ends().thread_block() {
+        tracing::warn!("cannot hold signals back: {errno}");
+    }
     tracing::info!("hands over to {}; the workers go on", successor.program);
     let mut command = Command::new(&successor.program);
     command.args(&successor.arguments);
@@ -113,6 +122,17 @@ pub(super) fn become_successor(successor: &Successor, lock: TeamLock) -> Command
     }
     command.envs(successor.variables.iter().map(|(name, value)| (name, value)));
     failed(&format!("cannot become {}", successor.program), command.exec())
+}
+
+/// Hears the signals again that the program before has held back: to be called once somebody listens.
+pub(super) fn hear_signals() {
+    if let Err(errno) = ends().thread_unblock() {
+        tracing::warn!("cannot hear signals: {errno}");
+    }
+}
+
+fn ends() -> SigSet {
+    SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT])
 }
 
 /// Returns the variables that are the daemon's own, as this process has them.

@@ -23,11 +23,17 @@ pub(super) struct Syncing {
 
 impl Syncing {
     /// Waits until it is done; for ever if nothing is synced. Dropping the future loses nothing.
-    pub(super) async fn done(&mut self) -> Option<Synced> {
+    ///
+    /// # Errors
+    /// The inboxes that are not known to be synced, if the thread has died.
+    pub(super) async fn done(&mut self) -> Result<Synced, Vec<Name>> {
         let Some(thread) = &mut self.thread else { return std::future::pending().await };
         let done = thread.await;
-        *self = Self::default();
-        done.inspect_err(|error| tracing::error!("the thread that syncs inboxes has died: {error}")).ok()
+        let Self { names, .. } = std::mem::take(self);
+        done.map_err(|error| {
+            tracing::error!("the thread that syncs inboxes has died: {error}");
+            names
+        })
     }
 }
 
@@ -49,7 +55,8 @@ impl Dispatcher {
 
     /// Makes the effects last. Where that is much, another thread does it: nobody else waits for the disk.
     pub(super) fn settle_in_time(&mut self) {
-        if self.syncing.thread.is_some() {
+        // What has just failed is not tried again in the same breath.
+        if self.syncing.thread.is_some() || self.retry_at.is_some_and(|at| at > Instant::now()) {
             return;
         }
         if !self.progress.has_much_to_sync() || self.settings.durability != Durability::Disk {
@@ -62,16 +69,17 @@ impl Dispatcher {
     }
 
     /// Takes in what another thread has synced.
-    pub(super) fn synced(&mut self, synced: Option<Synced>) {
-        match synced {
-            Some(Synced { up_to, outcome: Ok(()), .. }) => self.team.mark_done(up_to),
-            Some(Synced { outcome: Err((left, error)), .. }) => {
+    pub(super) fn synced(&mut self, synced: Result<Synced, Vec<Name>>) {
+        let left = match synced {
+            Ok(Synced { up_to, outcome: Ok(()), .. }) => return self.team.mark_done(up_to),
+            Ok(Synced { outcome: Err((left, error)), .. }) => {
                 tracing::error!("cannot complete the effects of the journal (tried again): {error}");
-                self.progress.not_synced(left);
-                self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
+                left
             }
-            None => {}
-        }
+            Err(left) => left,
+        };
+        self.progress.not_synced(left);
+        self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
     }
 
     /// What another thread syncs is synced here: nothing may be said to be done before all of it is.

@@ -23,7 +23,7 @@ use super::confinement::Confinement;
 use super::control_server::{Connections, Input, accept};
 use super::dispatcher::{Dispatcher, End};
 use super::event::{Event, Life, Now};
-use super::hand_over::become_successor;
+use super::hand_over::{become_successor, hear_signals};
 use super::journal::Journal;
 use super::later::Syncing;
 use super::lead_inbox::{LeadInbox, LeadTaken};
@@ -94,6 +94,7 @@ impl Running {
         survive_file_limit().map_err(|e| failed("cannot handle signals", &e))?;
         let signals = |kind| signal(kind).map_err(|e| failed("cannot handle signals", &e));
         let (terminate, interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
+        hear_signals();
         let loaded = Journal::open(&dir)?;
         if let Some(length) = loaded.torn {
             tracing::warn!(

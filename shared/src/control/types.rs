@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
@@ -182,6 +182,7 @@ pub struct SpawnOrder {
     /// The environment and umask of the command.
     pub environment: Environment,
     /// What one life of it may use; none: as in its life before, or no limit.
+    #[serde(deserialize_with = "or_nothing")]
     pub bounds: Option<Bounds>,
 }
 
@@ -205,6 +206,14 @@ impl SpawnOrder {
             bounds: None,
         }
     }
+}
+
+/// Reads the last field of a frame, which older programs do not send: live workers of an older program go on when the daemon
+/// is replaced.
+fn or_nothing<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(T::deserialize(deserializer).unwrap_or_default())
 }
 
 /// How to ask a teammate to leave.
@@ -458,6 +467,7 @@ pub struct Welcome {
     /// How things stand.
     pub word: Word,
     /// What it may use.
+    #[serde(deserialize_with = "or_nothing")]
     pub bounds: Bounds,
 }
 

@@ -225,7 +225,7 @@ fn credentials_of(stream: &Stream) -> io::Result<Credentials> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Command, Done, Greeting, Peer, Reply, Request};
+    use super::super::{Command, Done, Greeting, Peer, Reply, Request, SpawnOrder};
     use super::*;
     use crate::control::PROTOCOL;
 
@@ -251,6 +251,19 @@ mod tests {
             drop(client);
             assert_eq!(server.receive::<Request>().await.unwrap(), None);
         });
+    }
+
+    #[test]
+    fn an_order_of_an_older_program_is_read() {
+        let name = crate::name::Name::new("alice").unwrap();
+        let order = SpawnOrder::new(name, crate::environment::Environment::default());
+        let request = Request { tag: 7, command: Command::Spawn(Box::new(order)) };
+        let whole = encode(&request).unwrap();
+        // It ended before the limits of a life, of which nothing is said here: one byte.
+        let older = tokio_util::bytes::BytesMut::from(&whole[..whole.len() - 1]);
+        assert_eq!(decode::<Request>(Some(Ok(older))).unwrap(), Some(request));
+        let cut = tokio_util::bytes::BytesMut::from(&whole[..whole.len() - 2]);
+        assert!(decode::<Request>(Some(Ok(cut))).is_err(), "no other field may be left out");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! No message is lost or doubled in effect, and those of one sender stay in order.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
 use teamd_shared::journal::{self, Team as Fold};
@@ -33,7 +33,7 @@ fn taken_in(stage: &Stage, fold: &Fold, name: &str) -> Checked {
         }
     }
     hold(places.is_sorted(), || format!("the order of what was sent to {name} was not kept: {texts:?}"))?;
-    let unread = unread_of_all_lives(stage, name);
+    let unread = unread_for_good(stage, name);
     let why = || {
         format!(
             "{missing} messages that {name} was sent are lost; {unread} were counted as unread; {:?} has members {:?}",
@@ -44,14 +44,18 @@ fn taken_in(stage: &Stage, fold: &Fold, name: &str) -> Checked {
     hold(missing <= unread, why)
 }
 
-/// How much mail the lives of a teammate left unread, as the journal says.
-fn unread_of_all_lives(stage: &Stage, name: &str) -> u64 {
+/// How much mail a teammate left unread for good, as the journal says: what the last life of each of its conversations left. A
+/// life that goes on with a conversation reads what the one before has not.
+fn unread_for_good(stage: &Stage, name: &str) -> u64 {
     let exits = stage
         .team
         .journal()
         .into_iter()
         .filter(|line| line["record"] == "member" && line["event"] == "exited" && line["name"] == name);
-    exits.filter_map(|line| line["exit"]["unread"].as_u64()).sum()
+    let last: BTreeMap<u64, u64> = exits
+        .filter_map(|line| Some((line["conversation"].as_u64()?, line["exit"]["unread"].as_u64()?)))
+        .collect();
+    last.values().sum()
 }
 
 /// A message with an id is taken in once, however often it stands in the inbox.

@@ -1,7 +1,10 @@
 //! The journal folds, the roster says what it says, and every request was answered by whoever was asked.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
-use teamd_shared::journal::Team as Fold;
+use teamd_shared::journal::{self, MemberEvent, Record, Team as Fold};
+use teamd_shared::member::{Ending, Status as Ended};
 use teamd_shared::request::{Kind, Status};
 
 use crate::stage::{Checked, Stage, Violation, hold};
@@ -18,6 +21,7 @@ pub(super) fn check_running(stage: &mut Stage) -> Checked {
 /// After the end: everything is answered, everybody has ended, and nobody approved but a person.
 pub(super) fn check_ended(stage: &Stage, fold: &Fold) -> Checked {
     whole(stage)?;
+    ends(stage)?;
     compare(&stage.roster(), fold, true)?;
     hold(fold.daemon.is_none(), || "the journal says that a daemon runs".to_owned())?;
     for request in fold.requests.values() {
@@ -55,6 +59,42 @@ fn gates(stage: &Stage, fold: &Fold) -> Checked {
         hold(!open || !stage.ledger.approved.is_empty(), || {
             format!("the gate of {name} is open, and nobody approved")
         })?;
+    }
+    Ok(())
+}
+
+/// How each life ended is what the journal before says (rule 11): by a signal that was announced, as agreed, or by itself.
+fn ends(stage: &Stage) -> Checked {
+    let bytes = std::fs::read(stage.team.path("journal.jsonl")).unwrap_or_default();
+    let (mut ending, mut agreed) = (HashMap::new(), HashSet::new());
+    for (_, line) in journal::read_lines(&bytes).flatten() {
+        match &line.record {
+            Record::Request(record) if record.request.kind == Kind::Shutdown => {
+                let request = &record.request;
+                if request.status == Status::Approved {
+                    agreed.insert((request.member().to_owned(), request.incarnation));
+                }
+            }
+            Record::Member(record) if record.because.is_none() => {
+                let (name, member) = (record.member.name.to_string(), &record.member);
+                if record.event == MemberEvent::Ending {
+                    ending.insert(name.clone(), member.ending);
+                }
+                if record.event == MemberEvent::Exited {
+                    let life = (name.clone(), record.ended_incarnation.unwrap_or(member.incarnation));
+                    let by_journal = match ending.remove(&name).flatten() {
+                        Some(Ending::Hung) => Ended::Crashed,
+                        Some(_) => Ended::Killed,
+                        None if agreed.contains(&life) => Ended::Shutdown,
+                        None => Ended::Crashed,
+                    };
+                    hold(member.phase.ended_as() == by_journal, || {
+                        format!("{life:?} ended as {:?}: by the journal it is {by_journal:?}", member.phase)
+                    })?;
+                }
+            }
+            _ => {}
+        }
     }
     Ok(())
 }

@@ -154,7 +154,7 @@ fn stop(context: &Context, args: &Stop) -> CommandResult {
     block_on(async {
         let stopped = tokio::select! {
             stopped = request_stop(&dir, args) => stopped?,
-            () = tokio::time::sleep(args.timeout) => return Err(still_there(&dir, args.timeout)?),
+            () = tokio::time::sleep(args.timeout) => return Err(still_there(&dir, args.timeout, args.force)?),
             Ok(()) = tokio::signal::ctrl_c() => {
                 return Err(CommandError::new(ExitCode::Interrupted, "the waiting was ended")
                     .hint("the daemon goes on asking the teammates and then ends; `teamd status` shows whether it runs"));
@@ -189,15 +189,20 @@ async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, Command
         .hint("`teamctl status` shows who still runs; `teamd start` and `teamd stop` end them in order"))
 }
 
-fn still_there(dir: &TeamDir, waited: Duration) -> Result<CommandError, CommandError> {
+fn still_there(dir: &TeamDir, waited: Duration, force: bool) -> Result<CommandError, CommandError> {
     let roster = roster::load(dir)?;
     let alive = roster.members.iter().filter(|member| !member.status.is_ended());
     let names: Vec<&str> = alive.map(|member| member.name.as_str()).collect();
     let who = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
     let time = clock::span(waited.as_secs_f64());
     let message = format!("the daemon has not ended within {time}: it waits for {who}");
-    Ok(CommandError::new(ExitCode::TimedOut, message)
-        .hint("they are asked, and the daemon ends when they have left; `teamd stop --force` does not wait"))
+    let hint = match force {
+        true => "they are sent SIGTERM, and SIGKILL a grace period later: the daemon ends then",
+        false => {
+            "they are asked, and the daemon ends when they have left; `teamd stop --force` does not wait"
+        }
+    };
+    Ok(CommandError::new(ExitCode::TimedOut, message).hint(hint))
 }
 
 fn rejected(names: &[(Name, String)]) -> CommandError {

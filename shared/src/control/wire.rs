@@ -306,7 +306,7 @@ mod tests {
         let commands = [
             Command::Ping,
             Command::Stop { force: true },
-            Command::Spawn(Box::new(super::super::SpawnOrder::new(name.clone(), Default::default()))),
+            Command::Spawn(Box::new(SpawnOrder::new(name.clone(), Default::default()))),
             Command::RequestPlan { name: name.clone(), content: "what?".to_owned() },
         ];
         let requests = commands.map(|command| encode(&Request { tag: 7, command }).unwrap().to_vec());

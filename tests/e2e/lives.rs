@@ -330,19 +330,3 @@ fn a_stopped_worker_holds_nobody_up() {
     let_pass(Duration::from_millis(50));
     assert_eq!(team.incarnation("alice"), 1);
 }
-
-/// Found by trying: the lines behind the limit were never carried out, though their message was taken in.
-#[test]
-fn what_a_script_had_not_reached_within_its_limit_goes_on_with_the_next_message() {
-    let team = Team::started();
-    team.teamctl(["spawn", "alice", "--max-turns", "3"]).ok();
-    let lines: Vec<String> = (1..=5).map(|number| format!("/bash echo {number} >> done")).collect();
-    team.teamctl(["send", "alice", &lines.join("\n")]).ok();
-    let ends =
-        |count| team.inbox("lead").iter().filter(|line| line["type"] == "idle_notification").count() == count;
-    team.until("the limit to be reached", || ends(1));
-    assert_eq!(std::fs::read_to_string(team.root().join("done")).unwrap(), "1\n2\n3\n");
-    team.teamctl(["send", "alice", "go on"]).ok();
-    team.until("the rest to be done", || ends(2));
-    assert_eq!(std::fs::read_to_string(team.root().join("done")).unwrap(), "1\n2\n3\n4\n5\n");
-}

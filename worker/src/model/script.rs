@@ -78,10 +78,7 @@ impl Script {
                     self.last_result = Some(content.clone());
                 }
             }
-            Event::Idle { idle_reason, .. } => {
-                use IdleReason::{Available, MaxTokens, MaxTurns};
-                self.end_work(matches!(idle_reason, Available | MaxTurns | MaxTokens));
-            }
+            Event::Idle { idle_reason, .. } => self.end_work(*idle_reason == IdleReason::Available),
             Event::Left { .. } => self.end_work(false),
             Event::Rejected { .. }
             | Event::Restarted { .. }
@@ -157,8 +154,8 @@ impl Script {
         }
     }
 
-    /// A piece of work ended. Lines that arrived after its last answer belong to the next one, and so do those that were
-    /// not reached within its limit. If the work was broken off, nothing of it is to be done any more.
+    /// A piece of work ended. Lines that arrived after its last answer belong to the next one, unless the work
+    /// was broken off: then nothing of it is to be done any more.
     fn end_work(&mut self, finished: bool) {
         self.asked.clear();
         self.last_result = None;

@@ -122,6 +122,7 @@ fn lines_that_come_between_the_last_answer_and_its_end_are_not_lost() {
 fn work_that_was_broken_off_is_forgotten() {
     for end in [
         idle(IdleReason::Interrupted),
+        idle(IdleReason::MaxTurns),
         idle(IdleReason::Failed),
         Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false },
     ] {
@@ -129,18 +130,6 @@ fn work_that_was_broken_off_is_forgotten() {
         talk.call("1");
         talk.record(end);
         assert_eq!(talk.answer().unwrap_err(), "done");
-    }
-}
-
-#[test]
-fn what_a_limit_cut_off_is_gone_on_with() {
-    for end in [idle(IdleReason::MaxTurns), idle(IdleReason::MaxTokens)] {
-        let mut talk = Talk::with("/bash one\n/bash two");
-        talk.call("1");
-        talk.record(end);
-        talk.record(mail("user", "message", "/bash three"));
-        assert_eq!(talk.call("2").1, json!({ "command": "two" }));
-        assert_eq!(talk.call("3").1, json!({ "command": "three" }));
     }
 }
 

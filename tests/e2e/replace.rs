@@ -77,15 +77,15 @@ fn a_daemon_is_replaced_again_and_again_and_leaves_nothing_behind() {
     let team = Team::started();
     team.spawn("alice", "");
     let (daemon, alice) = (team.daemon_pid(), team.pid("alice"));
-    let mut open = Vec::new();
+    let before = descriptors(daemon).unwrap();
     for _ in 0..6 {
         team.teamd(["start", "--replace"]).ok();
         team.teamctl(["send", "alice", "hello"]).ok();
         team.wait_for("alice", "idle");
-        open.extend(descriptors(daemon));
     }
     assert_eq!((team.daemon_pid(), team.pid("alice")), (daemon, alice));
-    assert!(open.iter().all(|&open_then| open_then <= open[0] + 2), "{open:?}");
+    // Six times one that stays open would be six; a connection that is being closed is open for a moment.
+    team.until("as few descriptors as before", || descriptors(daemon).is_some_and(|open| open <= before + 2));
 }
 
 #[test]

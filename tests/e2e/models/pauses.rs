@@ -25,7 +25,7 @@ fn what_passes_is_tried_again(api: Api) {
     ] {
         server.replies(failure).says("there you are");
     }
-    let team = server.team().with("TEAM_MODEL_TIMEOUT", "300ms");
+    let team = server.team().with("TEAM_MODEL_TIMEOUT", "4s");
     spawn(&team, "alice", api.model(), "go");
     team.until_finished("alice", 1);
     for count in 2..=9 {

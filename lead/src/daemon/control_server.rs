@@ -295,15 +295,6 @@ async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Recei
     }
 }
 
-/// A half of a birth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Birth {
-    /// The journal holds the life and its process.
-    Journaled,
-    /// The worker has greeted.
-    Greeted,
-}
-
 /// The dispatcher's side of the connections: where to send what.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
@@ -311,7 +302,6 @@ pub(super) struct Connections {
     workers: HashMap<Life, (u64, Outbound<ToWorker>)>,
     /// Whose the connections of the workers are: the present ones, and those that are not closed yet.
     lives: HashMap<u64, Life>,
-    births: HashMap<Life, Birth>,
 }
 
 impl Connections {
@@ -374,7 +364,6 @@ impl Connections {
     /// Forgets the connection of a life that is over.
     pub(super) fn forget(&mut self, life: &Life) {
         self.workers.remove(life);
-        self.births.remove(life);
     }
 
     /// Waits until everything that was said is on its way, or a second is over.
@@ -389,26 +378,8 @@ impl Connections {
         }
     }
 
-    /// Tells whether a life was begun and is not welcomed yet.
-    pub(super) fn is_being_born(&self, life: &Life) -> bool {
-        self.births.contains_key(life)
-    }
-
     /// Tells whether a life has a connection.
     pub(super) fn has(&self, life: &Life) -> bool {
         self.workers.contains_key(life)
-    }
-
-    /// Takes note of one half of a birth; true once both have happened: the life is in the journal with its
-    /// process, and its worker has greeted, which it does under its life lock. Only then it is welcomed: a welcome
-    /// that waited in a socket would let it begin after its daemon had died, and another had buried it.
-    pub(super) fn is_born(&mut self, life: &Life, half: Birth) -> bool {
-        match self.births.get(life) {
-            Some(other) if *other != half => self.births.remove(life).is_some(),
-            _ => {
-                self.births.insert(life.clone(), half);
-                false
-            }
-        }
     }
 }

@@ -100,6 +100,30 @@ pub(crate) enum Event {
     Terminate,
 }
 
+impl Event {
+    /// Returns the life that it is about; none if it is about none, or about what has not begun.
+    pub(crate) fn life(&self) -> Option<&Life> {
+        match self {
+            Self::Connected { life, .. }
+            | Self::Said { life, .. }
+            | Self::Named { life, .. }
+            | Self::Leaving { life }
+            | Self::Disconnected { life }
+            | Self::Started { life, .. }
+            | Self::Found { life }
+            | Self::Ended { life, .. }
+            | Self::Pong { life, .. }
+            | Self::Silent { life }
+            | Self::Hung { life } => Some(life),
+            Self::Command(..)
+            | Self::Spawn(..)
+            | Self::Unreadable { .. }
+            | Self::Deadline
+            | Self::Terminate => None,
+        }
+    }
+}
+
 /// What shall be done, after the journal has the decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {

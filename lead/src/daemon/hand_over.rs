@@ -12,7 +12,8 @@ use nix::sys::signal::{SigSet, Signal};
 use teamd_shared::control::{Done, Refusal, RefusalCode, Successor};
 use teamd_shared::member::{Member, Phase};
 
-use super::dispatcher::{Dispatcher, End};
+use super::batcher::End;
+use super::dispatcher::Dispatcher;
 use super::event::{Client, Life};
 use super::lock::TeamLock;
 use crate::error::CommandError;
@@ -46,10 +47,10 @@ impl Dispatcher {
     /// Hands over as soon as nobody would be hurt by it: everything that was decided is done and told, and each life is
     /// welcomed, and so outlives the daemon.
     pub(super) fn hand_over_if_ready(&mut self) {
-        let Some(wanted) = self.hand_over.as_ref().filter(|_| self.exit.is_none()) else { return };
+        let Some(wanted) = self.hand_over.as_ref().filter(|_| self.batcher.end.is_none()) else { return };
         let why = if !self.connections.waits(wanted.client) {
             Some("nobody waits for it any more".to_owned())
-        } else if self.team.stopping {
+        } else if self.batcher.team.stopping {
             Some("the daemon is stopping".to_owned())
         } else {
             self.unfinished().filter(|_| wanted.by <= Instant::now())
@@ -68,15 +69,15 @@ impl Dispatcher {
         // What the workers last said is found there until they say it again.
         self.write_roster();
         self.connections.reply(client, Ok(Done::HandingOver));
-        self.exit = Some(End::HandedOver(successor));
+        self.batcher.end = Some(End::HandedOver(successor));
     }
 
     /// Says what would be lost.
     fn unfinished(&self) -> Option<String> {
-        if self.retry_at.is_some() || !self.backlog.is_empty() {
+        if self.batcher.waits_to_try_again() {
             return Some("something could not be written, and is tried again".to_owned());
         }
-        if self.owes_answers() || self.is_unsettled() {
+        if self.batcher.owes_answers() || self.batcher.is_unsettled() {
             return Some("what was decided is not done yet".to_owned());
         }
         // How it ended, and the environment to start it again with, are known to this program alone.
@@ -85,9 +86,9 @@ impl Dispatcher {
         }
         let begins = |member: &&Member| {
             let life = Life { name: member.name.clone(), incarnation: member.incarnation };
-            member.phase == Phase::Spawning || self.connections.is_being_born(&life)
+            member.phase == Phase::Spawning || self.batcher.is_being_born(&life)
         };
-        let alive = self.team.members.values().map(|state| &state.record);
+        let alive = self.batcher.team.members.values().map(|state| &state.record);
         let beginning = alive.filter(|member| !member.phase.is_ended()).find(begins)?;
         Some(format!("{} begins just now", beginning.name))
     }

@@ -13,7 +13,8 @@ use teamd_shared::process::How;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
-use super::control_server::{Birth, Came, Input, WorkerHere};
+use super::batcher::Birth;
+use super::control_server::{Came, Input, WorkerHere};
 use super::dispatcher::Dispatcher;
 use super::event::{Client, Event, Life, SpawnFacts};
 use super::hand_over::handing_over;
@@ -53,7 +54,7 @@ impl Dispatcher {
             }
             Input::LookedUp(looked) => self.looked_up(*looked),
             Input::Gone { connection } => {
-                self.waiters.drop_connection(connection);
+                self.batcher.waiters.drop_connection(connection);
                 let life = self.connections.remove(connection)?;
                 if let Some(how) = self.departed.remove(&life) {
                     self.see_off(life.clone(), how);
@@ -78,13 +79,13 @@ impl Dispatcher {
     fn command(&mut self, client: Client, command: Command) -> Option<Event> {
         match command {
             Command::Ping => {
-                let (pid, team_name) = (std::process::id(), self.team.team_name.clone());
-                let (version, stopping) = (env!("CARGO_PKG_VERSION").to_owned(), self.team.stopping);
+                let (pid, team_name) = (std::process::id(), self.batcher.team.team_name.clone());
+                let (version, stopping) = (env!("CARGO_PKG_VERSION").to_owned(), self.batcher.team.stopping);
                 self.connections.reply(client, Ok(Done::Pong { pid, team_name, version, stopping }));
                 None
             }
             Command::Compare { name, environment } => {
-                let known = self.live.member(&name).and_then(|alive| alive.environment.as_ref());
+                let known = self.batcher.live.member(&name).and_then(|alive| alive.environment.as_ref());
                 let differing = known.map(|there| environment.differing(there)).unwrap_or_default();
                 self.connections.reply(client, Ok(Done::Compared { differing }));
                 None
@@ -108,7 +109,7 @@ impl Dispatcher {
     /// Has what an order names looked up by a thread of its own, which a path may keep for as long as it likes: even the
     /// end of the daemon does not wait for it.
     fn look_up(&mut self, client: Client, order: Box<SpawnOrder>) {
-        let ground = Ground::of(&order, &self.team);
+        let ground = Ground::of(&order, &self.batcher.team);
         let (dir, inputs) = (Arc::clone(&self.dir), self.inputs.clone());
         let look = move || {
             let found = LookedUp::look(client, order, ground, &dir);
@@ -130,7 +131,7 @@ impl Dispatcher {
             tracing::info!("nobody waits any more for {} to begin: it does not", order.name);
             return None;
         }
-        if Ground::of(&order, &self.team) != ground {
+        if Ground::of(&order, &self.batcher.team) != ground {
             self.look_up(client, order);
             return None;
         }
@@ -146,7 +147,7 @@ impl Dispatcher {
 
     fn spawn_facts(&self, order: &SpawnOrder) -> Result<SpawnFacts, Refusal> {
         let lead_inbox = lead_begins_at(&self.dir, order)?;
-        let ended = self.team.members.get(&order.name).is_none_or(|m| m.record.phase.is_ended());
+        let ended = self.batcher.team.members.get(&order.name).is_none_or(|m| m.record.phase.is_ended());
         Ok(SpawnFacts {
             held: ended.then(|| life_lock_holder(&self.dir, &order.name)).flatten(),
             default_workspace: default_workspace(&self.dir),
@@ -159,7 +160,7 @@ impl Dispatcher {
         let WorkerHere { connection, life, environment, state, came } = here;
         // On the connection that it was born with it is known, and its welcome greets it.
         let Some(Came { process, words }) = came else {
-            self.half_born(&life, Birth::Greeted);
+            self.batcher.half_born(&life, Birth::Greeted);
             return None;
         };
         if process.is_none() || process.as_ref() != self.supervisor.identity(&life) {
@@ -233,7 +234,7 @@ impl Dispatcher {
 
     /// Reports the end of a life once its lock is free.
     pub(super) fn see_off(&mut self, life: Life, how: How) {
-        let member = self.team.members.get(&life.name).map(|state| &state.record);
+        let member = self.batcher.team.members.get(&life.name).map(|state| &state.record);
         let beginning = member.map(|it| Beginning { at: it.begins_at, conversation: it.conversation });
         let beginning = beginning.unwrap_or_default();
         let (dir, ends) = (Arc::clone(&self.dir), self.ends.clone());
@@ -248,7 +249,7 @@ impl Dispatcher {
     /// Reads a piece of the lead's inbox: whoever fills it must not keep anybody else waiting.
     pub(super) fn read_lead(&mut self) -> Option<Event> {
         let piece = self.lead.read();
-        self.lead_taken.read(&piece);
+        self.batcher.lead_taken.read(&piece);
         let Piece { rejected, position, .. } = piece;
         (!rejected.is_empty()).then_some(Event::Unreadable { position, rejected })
     }
@@ -260,7 +261,7 @@ impl Dispatcher {
                 files.iter().filter_map(|file| teamd_shared::inbox::owner_of(file)).collect()
             }
             Changes::Anything => {
-                let members = self.team.members.keys().filter(|name| **name != Name::lead()).cloned();
+                let members = self.batcher.team.members.keys().filter(|name| **name != Name::lead()).cloned();
                 members.chain(std::iter::once(Name::lead())).collect()
             }
         };
@@ -269,12 +270,14 @@ impl Dispatcher {
             if owner == Name::lead() {
                 events.extend(self.read_lead());
             }
-            let Some(member) = self.team.members.get(&owner).map(|state| &state.record) else { continue };
+            let Some(member) = self.batcher.team.members.get(&owner).map(|state| &state.record) else {
+                continue;
+            };
             let life = Life { name: owner, incarnation: member.incarnation };
             if matches!(changes, Changes::Files(_)) {
-                self.live.rouse(&self.team, &life, self.now(), self.rules());
+                self.batcher.roused(&life, self.now());
             }
-            if self.live.of(&life).is_some_and(|alive| alive.said.wants_ring) {
+            if self.batcher.live.of(&life).is_some_and(|alive| alive.said.wants_ring) {
                 self.connections.say(&life, ToWorker::Ring);
             }
         }

@@ -116,7 +116,10 @@ pub(super) fn read(dir: &TeamDir) -> Result<Team, JournalError> {
 }
 
 /// Folds the whole lines of a journal.
-fn fold(bytes: &[u8]) -> Result<Team, JournalError> {
+///
+/// # Errors
+/// [`JournalError`] for the first line that cannot be read, or does not continue the lines before.
+pub(super) fn fold(bytes: &[u8]) -> Result<Team, JournalError> {
     let mut team = Team::default();
     for line in read_lines(bytes) {
         let (number, line) = line.map_err(unreadable)?;

@@ -2,13 +2,12 @@
 //! between events, or in another thread.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use teamd_shared::inbox::Durability;
 use teamd_shared::name::Name;
 use tokio::task::JoinHandle;
 
-use super::dispatcher::{Dispatcher, RETRY};
+use super::dispatcher::Dispatcher;
 use super::perform::Synced;
 
 /// How many members are told the news at once: a millisecond or two of work.
@@ -42,7 +41,7 @@ impl Dispatcher {
     pub(super) fn tell_some_news(&mut self) {
         if let Err(error) = self.progress.tell_news(&self.dir, AT_ONCE) {
             tracing::error!("cannot tell who has ended (tried again): {error}");
-            self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
+            self.batcher.try_again_later(self.now());
         }
     }
 
@@ -56,13 +55,13 @@ impl Dispatcher {
     /// Makes the effects last. Where that is much, another thread does it: nobody else waits for the disk.
     pub(super) fn settle_in_time(&mut self) {
         // What has just failed is not tried again in the same breath.
-        if self.syncing.thread.is_some() || self.retry_at.is_some_and(|at| at > Instant::now()) {
+        if self.syncing.thread.is_some() || self.batcher.has_just_failed(self.now()) {
             return;
         }
         if !self.progress.has_much_to_sync() || self.settings.durability != Durability::Disk {
             self.settle();
         } else {
-            let (dir, sync) = (Arc::clone(&self.dir), self.progress.take_unsynced(&self.team));
+            let (dir, sync) = (Arc::clone(&self.dir), self.progress.take_unsynced(&self.batcher.team));
             self.syncing.names = sync.names().to_vec();
             self.syncing.thread = Some(tokio::task::spawn_blocking(move || sync.report(&dir)));
         }
@@ -71,7 +70,7 @@ impl Dispatcher {
     /// Takes in what another thread has synced.
     pub(super) fn synced(&mut self, synced: Result<Synced, Vec<Name>>) {
         let left = match synced {
-            Ok(Synced { up_to, outcome: Ok(()), .. }) => return self.team.mark_done(up_to),
+            Ok(Synced { up_to, outcome: Ok(()), .. }) => return self.batcher.settled(up_to),
             Ok(Synced { outcome: Err((left, error)), .. }) => {
                 tracing::error!("cannot complete the effects of the journal (tried again): {error}");
                 left
@@ -79,7 +78,7 @@ impl Dispatcher {
             Err(left) => left,
         };
         self.progress.not_synced(left);
-        self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
+        self.batcher.try_again_later(self.now());
     }
 
     /// What another thread syncs is synced here: nothing may be said to be done before all of it is.

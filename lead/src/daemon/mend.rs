@@ -1,86 +1,19 @@
-//! The dispatcher when its files fail it: what could not be journaled is refused or tried again, and what somebody
-//! deleted or replaced is put back. Nothing is decided here.
+//! The dispatcher when its files fail it: a journal that cannot be written, and what somebody deleted or replaced, which is
+//! put back. Nothing is decided here.
 
-use std::collections::VecDeque;
-use std::time::Instant;
-
-use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::fs::AppendError;
 
-use super::dispatcher::{Batch, Dispatcher, End, RETRY};
-use super::event::{Action, Event};
+use super::dispatcher::Dispatcher;
 
 impl Dispatcher {
-    /// Nothing of the batch holds: the state is what the journal says, every caller is told, and what the
-    /// world did is tried again.
-    pub(super) fn not_written(&mut self, batch: Batch, error: &AppendError) {
+    /// Finds out what the journal says after an append that failed: nothing of it, or nobody knows.
+    pub(super) fn not_written(&mut self, error: &AppendError) {
         tracing::error!("cannot write the journal: {error}");
-        if let AppendError::Broken(error) = error {
-            self.exit = Some(End::Failed(format!("the disk cannot be trusted any more: {error}")));
-            return;
-        }
-        match self.journal.fold() {
-            Ok(team) => {
-                self.lead_taken.position = team.lead;
-                self.team = team;
-            }
-            Err(error) => {
-                self.exit = Some(End::Failed(error.to_string()));
-                return;
-            }
-        }
-        let refusal = Refusal::new(RefusalCode::Failed, format!("cannot write the journal: {error}"))
-            .hint("nothing was changed; free space on the disk, and try again");
-        for event in batch.events {
-            match event {
-                Event::Command(client, _) | Event::Spawn(client, ..) => {
-                    self.connections.reply(client, Err(refusal.clone()));
-                }
-                Event::Terminate if self.live.terminations > 1 => {
-                    self.exit =
-                        Some(End::Failed("told to end, and the journal cannot be written".to_owned()));
-                }
-                // It is counted again when it is tried again.
-                Event::Terminate => {
-                    self.live.terminations -= 1;
-                    self.backlog.push_back(Event::Terminate);
-                }
-                // It comes again by itself, or is known already.
-                Event::Deadline | Event::Disconnected { .. } => {}
-                // Who is still silent then is found so again.
-                Event::Silent { .. } | Event::Hung { .. } => {}
-                Event::Connected { life, state, .. } => self.backlog.push_back(Event::Said { life, state }),
-                Event::Unreadable { .. } => {
-                    self.lead_taken.open += 1;
-                    self.backlog.push_back(event);
-                }
-                other => self.backlog.push_back(other),
-            }
-        }
-        // Why a life is killed was journaled long before.
-        for action in batch.actions {
-            if let Action::Kill(life) = action
-                && self.team.members.get(&life.name).is_some_and(|state| state.record.ending.is_some())
-            {
-                self.kill(&life);
-            }
-        }
-        self.live.postpone(self.began.elapsed() + RETRY);
-        self.retry_at = Some(Instant::now() + RETRY);
-    }
-
-    /// Takes out what could not be journaled. A worker may stand elsewhere by now than where it said.
-    pub(super) fn take_backlog(&mut self) -> VecDeque<Event> {
-        let mut backlog = std::mem::take(&mut self.backlog);
-        for event in &mut backlog {
-            if let Event::Said { life, state } = event {
-                if let Some(alive) = self.live.of(life) {
-                    state.clone_from(&alive.said);
-                }
-                self.say_word(&life.name);
-            }
-        }
-        backlog
+        let journal = match error {
+            AppendError::Broken(error) => Err(format!("the disk cannot be trusted any more: {error}")),
+            AppendError::Write(_) => self.journal.fold().map_err(|error| error.to_string()),
+        };
+        self.batcher.not_written(&error.to_string(), journal, self.now());
     }
 
     /// Puts journal and roster back where somebody deleted or replaced them.

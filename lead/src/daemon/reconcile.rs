@@ -28,6 +28,7 @@ pub(super) struct Found {
 /// The system's error where it cannot be told whether somebody is alive: a start that fails buries nobody.
 pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> Result<(Vec<Event>, Found), (Name, io::Error)> {
     let lives: Vec<(Life, Option<Identity>)> = dispatcher
+        .batcher
         .team
         .members
         .values()
@@ -62,7 +63,7 @@ fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<&Identity>) -
     let age = process.age();
     match dispatcher.supervisor.adopt(life.clone(), process.clone()) {
         Ok(()) => {
-            dispatcher.live.aged(life, age);
+            dispatcher.batcher.live.aged(life, age);
             Ok(true)
         }
         Err(error) if is_gone(&error) => {

@@ -1,6 +1,6 @@
 //! The daemon from its start to its end, readable from top to bottom.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,21 +19,21 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::batcher::{Batcher, End};
 use super::confinement::Confinement;
 use super::control_server::{Connections, Input, accept};
-use super::dispatcher::{Dispatcher, End};
+use super::dispatcher::Dispatcher;
 use super::event::{Event, Life, Now};
 use super::hand_over::{become_successor, hear_signals};
 use super::journal::Journal;
 use super::later::Syncing;
-use super::lead_inbox::{LeadInbox, LeadTaken};
-use super::live::Live;
+use super::lead_inbox::LeadInbox;
+use super::live::Rules;
 use super::lock::TeamLock;
 use super::perform::Progress;
 use super::reconcile::{Found, reconcile};
 use super::roster::{Before, RosterFile, set_aside};
 use super::supervisor::Supervisor;
-use super::waiters::Waiters;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::worker;
@@ -122,32 +122,25 @@ impl Running {
         let names = Watch::names(dir.root())
             .inspect_err(|error| tracing::info!("{error}: what is deleted there is found on the slow timer"))
             .ok();
-        let lead_taken = LeadTaken { position: loaded.team.lead, ..LeadTaken::default() };
+        let Settings { grace, restart, watchdog, .. } = settings;
+        let rules = Rules { grace, restart, watchdog };
         let mut dispatcher = Dispatcher {
             dir: Arc::clone(&dir),
             settings,
             journal: loaded.journal,
-            team: loaded.team,
-            live: Live::default(),
+            batcher: Batcher::new(loaded.team, rules),
             roster: RosterFile::new(confinement),
             supervisor,
             lead,
             connections: Connections::default(),
-            waiters: Waiters::default(),
             inputs: inputs.clone(),
             ends,
             began: Instant::now(),
-            backlog: VecDeque::new(),
             progress: Progress::default(),
-            answers: Vec::new(),
-            unshown: None,
-            retry_at: None,
             syncing: Syncing::default(),
-            lead_taken,
             departed: HashMap::new(),
             gone_at: HashMap::new(),
             hand_over: None,
-            exit: None,
         };
         let found = take_over(&mut dispatcher, before.as_ref())?;
         let server = listen(&dir, inputs)?;
@@ -168,7 +161,7 @@ impl Running {
     /// Waits for events and hands them to the dispatcher, until it says that it is over.
     async fn run(&mut self) {
         let mut tick = tokio::time::interval(SLOW_TICK);
-        while self.dispatcher.exit.is_none() {
+        while self.dispatcher.batcher.end.is_none() {
             let wake_up = self.dispatcher.next_wake_up();
             let mut events = Vec::new();
             tokio::select! {
@@ -192,11 +185,11 @@ impl Running {
 
     /// Does what takes its time, in the order in which somebody waits for it. In between, what was said goes out.
     async fn follow_up(&mut self) {
-        if self.dispatcher.owes_answers() {
+        if self.dispatcher.batcher.owes_answers() {
             tokio::task::yield_now().await;
             self.dispatcher.answer();
         }
-        if self.dispatcher.is_unsettled() {
+        if self.dispatcher.batcher.is_unsettled() {
             tokio::task::yield_now().await;
             self.dispatcher.settle_in_time();
         }
@@ -215,7 +208,7 @@ impl Running {
         while let Ok(event) = self.ends.try_recv() {
             events.extend(self.dispatcher.life_over(event));
         }
-        if self.dispatcher.lead_taken.more {
+        if self.dispatcher.batcher.lead_taken.more {
             events.extend(self.dispatcher.read_lead());
         }
         if let Some(watch) = &self.watch {
@@ -226,7 +219,7 @@ impl Running {
     /// The slow tick: a lost event costs latency, never a message.
     fn tick(&mut self) -> Vec<Event> {
         self.look_after_files();
-        if self.dispatcher.exit.is_some() {
+        if self.dispatcher.batcher.end.is_some() {
             return Vec::new();
         }
         self.dispatcher.see_off_departed();
@@ -244,7 +237,7 @@ impl Running {
         drop(self.names.as_ref().map(Watch::take));
         let dir = Arc::clone(&self.dispatcher.dir);
         if is_deleted(&dir) {
-            self.dispatcher.exit = Some(End::Failed("the team directory was deleted".to_owned()));
+            self.dispatcher.batcher.end = Some(End::Failed("the team directory was deleted".to_owned()));
             return;
         }
         self.dispatcher.look_after_own_files();
@@ -260,14 +253,14 @@ impl Running {
     /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
     /// is the daemon next, if one is.
     async fn end(&mut self, dir: &TeamDir) -> Result<Option<Box<Successor>>, CommandError> {
-        if !matches!(self.dispatcher.exit, Some(End::HandedOver(_))) {
+        if !matches!(self.dispatcher.batcher.end, Some(End::HandedOver(_))) {
             notify(&[sd_notify::NotifyState::Stopping]);
         }
         self.server.abort();
         self.dispatcher.connections.drain().await;
         dir.remove(&TeamPath::socket())?;
         dir.remove(&TeamPath::pid())?;
-        match self.dispatcher.exit.take() {
+        match self.dispatcher.batcher.end.take() {
             Some(End::Failed(why)) => {
                 tracing::error!("the daemon ends: {why}; its workers go on");
                 Err(CommandError::new(ExitCode::Failed, why)
@@ -291,7 +284,11 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
         team_name.map_or_else(|| "default".to_owned(), |name| name.to_string_lossy().into_owned());
     let record = TeamRecord {
         event: TeamEvent::Started,
-        team_name: if dispatcher.team.seq > 0 { dispatcher.team.team_name.clone() } else { team_name },
+        team_name: if dispatcher.batcher.team.seq > 0 {
+            dispatcher.batcher.team.team_name.clone()
+        } else {
+            team_name
+        },
         daemon: Some(Daemon { process, started_at: clock::wall() }),
         rejected: Vec::new(),
         tell: Vec::new(),
@@ -304,15 +301,14 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
         if let Event::Found { life } = event
             && let Some((doing, usage)) = before.and_then(|before| RosterFile::last_said(before, life))
         {
-            dispatcher.live.recall(life, doing, usage);
+            dispatcher.batcher.live.recall(life, doing, usage);
         }
     }
-    let written = dispatcher.record_start(record);
-    written.map_err(|e| {
-        CommandError::new(ExitCode::Failed, format!("cannot write the journal: {e}"))
-            .hint("look at the permissions and the free space of the disk")
-    })?;
-    dispatcher.redo();
+    dispatcher.begin(record);
+    if let Some(End::Failed(why)) = dispatcher.batcher.end.take() {
+        return Err(CommandError::new(ExitCode::Failed, why)
+            .hint("look at the permissions and the free space of the disk"));
+    }
     let mut events = events;
     events.extend(dispatcher.read_lead());
     dispatcher.handle(events);
@@ -333,7 +329,7 @@ fn listen(dir: &TeamDir, inputs: mpsc::Sender<Input>) -> Result<JoinHandle<()>, 
 }
 
 fn tell(dispatcher: &Dispatcher, found: Found) {
-    let pending = dispatcher.team.requests.values().filter(|request| request.is_pending()).count();
+    let pending = dispatcher.batcher.team.requests.values().filter(|request| request.is_pending()).count();
     tracing::info!(
         "teamd {} runs for {} (pid {}): {} workers adopted, {} had ended meanwhile, {pending} requests pending",
         env!("CARGO_PKG_VERSION"),

@@ -2,10 +2,10 @@
 //!
 //! The rules are dropped in the simulated world, around the decisions; the decisions know nothing of it.
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 
-use teamd_shared::control::Command;
-use teamd_shared::journal::{MemberEvent, Record, RequestEvent, RequestRecord, Team};
+use teamd_shared::control::{Command, ToWorker};
+use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent, RequestRecord, Team};
 use teamd_shared::member::{ApproveBy, Ending, Phase};
 use teamd_shared::message::{Body, LEAD};
 use teamd_shared::name::Name;
@@ -65,6 +65,24 @@ pub(super) enum Mutant {
     PongsAreNotHeard,
     /// The lead is told before one that hangs is ended.
     HungWithoutAWord,
+    /// What is said and done rests on lines that are on the disk.
+    SyncIsForgotten,
+    /// An append that failed has not happened.
+    FailuresAreForgotten,
+    /// What follows from a line comes after it.
+    EffectsComeFirst,
+    /// The journal says that it is done when it is.
+    DoneIsSaidTooEarly,
+    /// A command is answered when the roster shows what it is told.
+    RosterComesLate,
+    /// What could not be journaled is tried again.
+    BacklogIsForgotten,
+    /// Rule 10: a torn tail is cut off.
+    TornTailStays,
+    /// Section 5: an event that is lost costs time, and nothing else.
+    OnlyRingsAreHeard,
+    /// Rule 3: the position travels with the effect.
+    PositionOvertakes,
 }
 
 impl World {
@@ -85,6 +103,9 @@ impl World {
 
     /// Makes another decision of it.
     pub(super) fn spoil(&self, team: &Team, event: &Event, decision: &mut Decision) {
+        if self.is(Mutant::NoWordOnReconnect) {
+            decision.actions.retain(|action| !matches!(action, Action::Say(_, ToWorker::Word(_))));
+        }
         if self.is(Mutant::ExpiriesAreLinesOfTheirOwn) {
             decision.records = decision.records.drain(..).flat_map(|record| parted(team, record)).collect();
         }
@@ -117,31 +138,40 @@ impl World {
         }
     }
 
-    pub(super) fn signals_first(&mut self, daemon: &Daemon, actions: &[Action]) {
+    pub(super) fn signals_first(&mut self, daemon: &Daemon, lines: &[Line]) {
         if !self.is(Mutant::SignalsFirst) {
             return;
         }
-        for action in actions {
-            match action {
-                Action::Terminate(life) => self.signal(daemon, life, false),
-                Action::Kill(life) => self.signal(daemon, life, true),
-                _ => {}
+        for line in lines {
+            if let Record::Member(record) = &line.record
+                && record.event == MemberEvent::Ending
+            {
+                let member = &record.member;
+                let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+                self.signal(daemon, &life, false);
             }
         }
     }
 
+    pub(super) fn does_effects_first(&mut self, lines: &[Line]) {
+        for line in lines.iter().filter(|_| self.mutant == Some(Mutant::EffectsComeFirst)).collect::<Vec<_>>()
+        {
+            self.effects(line, false, &mut BTreeSet::new());
+        }
+    }
+
     /// Takes the last line of the lead's inbox for an answer, whoever wrote it.
-    pub(super) fn answers_any_line(&self, daemon: &Daemon, events: &mut VecDeque<Event>) {
+    pub(super) fn answers_any_line(&self, daemon: &Daemon, events: &mut Vec<Event>) {
         let line = self.disk.inboxes.get(&Name::lead()).and_then(|inbox| inbox.last());
         let Some(line) = line.filter(|_| self.is(Mutant::AnyLineCounts)) else { return };
         let (Body::ShutdownResponse { request_id, .. }, Ok(name)) = (&line.body, Name::new(&line.from))
         else {
             return;
         };
-        if let Some(member) = daemon.team.members.get(&name) {
+        if let Some(member) = daemon.batcher.team.members.get(&name) {
             let life = Life { name, incarnation: member.record.incarnation };
             let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
-            events.push_back(Event::Named { life, request_id, line });
+            events.push(Event::Named { life, request_id, line });
         }
     }
 }
@@ -213,4 +243,13 @@ missed! {
     the_deafness_to_old_connections_is_missed: EveryConnectionIsHeard,
     the_answers_to_the_watchdog_are_missed: PongsAreNotHeard,
     the_word_to_the_lead_before_the_end_is_missed: HungWithoutAWord,
+    the_sync_before_what_follows_is_missed: SyncIsForgotten,
+    the_failure_of_an_append_is_missed: FailuresAreForgotten,
+    the_line_before_its_effects_is_missed: EffectsComeFirst,
+    the_truth_of_what_is_done_is_missed: DoneIsSaidTooEarly,
+    the_roster_before_the_answer_is_missed: RosterComesLate,
+    the_second_attempt_to_journal_is_missed: BacklogIsForgotten,
+    the_cut_of_a_torn_tail_is_missed: TornTailStays,
+    the_slow_tick_is_missed: OnlyRingsAreHeard,
+    the_position_with_the_effect_is_missed: PositionOvertakes,
 }

@@ -4,6 +4,7 @@
 
 mod asks;
 mod ends;
+mod order;
 mod requests;
 mod silence;
 mod tells;
@@ -21,9 +22,10 @@ use teamd_shared::request::{Kind, Request, Status};
 use uuid::Uuid;
 
 use super::sim::Worker;
-use crate::daemon::event::Life;
+use crate::daemon::event::{Client, Life};
 use asks::Asked;
 pub(super) use asks::Question;
+pub(super) use order::Owed;
 
 type Kept = Result<(), String>;
 
@@ -58,6 +60,10 @@ pub(super) struct Promises {
     /// What people answered, and what the lead agent did.
     pub(super) verdicts: BTreeSet<(RequestId, bool)>,
     pub(super) verdicts_of_the_lead: BTreeSet<(RequestId, bool)>,
+    /// What people are owed who gave this daemon a command.
+    pub(super) people: BTreeMap<Client, Owed>,
+    /// The lines of the lead's inbox that were quarantined.
+    quarantined: BTreeSet<u64>,
     /// What was asked over the connections of workers.
     questions: BTreeMap<Question, Asked>,
     /// The environment of the last spawn that was accepted.
@@ -206,7 +212,7 @@ impl Promises {
     }
 }
 
-fn check(kept: bool, why: impl FnOnce() -> String) -> Kept {
+pub(super) fn check(kept: bool, why: impl FnOnce() -> String) -> Kept {
     if kept { Ok(()) } else { Err(why()) }
 }
 

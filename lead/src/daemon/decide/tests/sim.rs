@@ -6,6 +6,7 @@
 mod agent;
 mod clients;
 mod daemon;
+mod disk;
 mod effects;
 mod intake;
 mod machine;

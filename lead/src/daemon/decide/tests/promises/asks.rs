@@ -65,12 +65,6 @@ impl Promises {
         Ok(())
     }
 
-    /// A batch could not be written: what was asked with it is told so.
-    pub(in super::super) fn is_refused(&self, question: Question) -> Kept {
-        let open = self.questions.get(&question).is_some_and(|asked| asked.stands == Stands::TakenUp);
-        check(!open, || format!("{question:?} was not carried out, and has no answer"))
-    }
-
     /// The life that asked a question.
     pub(in super::super) fn asker(&self, (connection, tag): Question) -> Option<Life> {
         self.questions.get(&(connection, tag)).map(|asked| asked.life.clone())

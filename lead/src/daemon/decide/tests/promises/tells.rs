@@ -9,7 +9,6 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Status};
 
 use super::{Kept, Promises, Told, check};
-use crate::daemon::event::{Client, Event};
 
 impl Promises {
     pub(super) fn owes(&mut self, line: &Line) -> Kept {
@@ -60,17 +59,6 @@ impl Promises {
         }
         // What stands in the inbox of the lead is for people, too.
         check(*gone == Name::lead() || !told.contains(gone), || format!("{gone} is told of its own end"))
-    }
-
-    /// A batch was carried out: each of its commands has its answer, or waits for it.
-    pub(in super::super) fn answered(&self, events: &[Event], answered: &[Client]) -> Kept {
-        for event in events {
-            if let Event::Command(client, _) | Event::Spawn(client, ..) = event {
-                let answers = answered.iter().filter(|other| *other == client).count();
-                check(answers == 1, || format!("{answers} answers to {event:?}"))?;
-            }
-        }
-        Ok(())
     }
 
     /// Everything is delivered.

@@ -2,14 +2,14 @@
 //! ask, too, and are not heard.
 
 use teamd_shared::control::{
-    Await, Command, Done, FromWorker, Refusal, RefusalCode, Reply, Request as Asks, ShutdownOrder,
-    SpawnOrder, ToWorker,
+    Await, Command, Done, FromWorker, Refusal, Reply, Request as Asks, ShutdownOrder, SpawnOrder, ToWorker,
 };
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::{Kind, Request};
 
 use super::super::mutants::Mutant;
+use super::super::promises::{Owed, check};
 use super::daemon::Daemon;
 use super::machine::Up;
 use super::worker::Worker;
@@ -117,7 +117,7 @@ impl World {
     /// What must be known of the world to decide a spawn.
     pub(super) fn spawn_facts(&self, daemon: &Daemon, order: &SpawnOrder) -> SpawnFacts {
         let name = &order.name;
-        let ended = daemon.team.members.get(name).is_none_or(|member| member.record.phase.is_ended());
+        let ended = daemon.batcher.team.members.get(name).is_none_or(|member| member.record.phase.is_ended());
         let begins = *name == Name::lead() && !order.resume;
         let lines = self.disk.inboxes.get(&Name::lead()).map_or(0, Vec::len);
         SpawnFacts {
@@ -127,8 +127,18 @@ impl World {
         }
     }
 
-    /// Answers the lead agent, if the connection that it asked over is still its worker's.
+    /// Answers a person, or the lead agent if the connection that it asked over is still its worker's.
     pub(super) fn reply(&mut self, daemon: &Daemon, client: Client, result: Result<Done, Refusal>) {
+        let unwritten = |refusal: &Refusal| refusal.message.starts_with("cannot write the journal");
+        if self.is(Mutant::WhatIsNotWrittenIsNotAnswered) && result.as_ref().is_err_and(unwritten) {
+            return;
+        }
+        let kept = self.promises.is_shown(daemon, &result, &self.disk.roster, self.since(daemon));
+        self.promise(kept);
+        if !client.agent {
+            let kept = self.promises.is_answered(client);
+            return self.promise(kept);
+        }
         let question = (client.connection, client.tag);
         let mut life = present(daemon, client);
         if self.is(Mutant::AnswersFollowTheLife) {
@@ -138,26 +148,6 @@ impl World {
         let kept = self.promises.replies(question);
         self.promise(kept);
         self.say(daemon, &life, ToWorker::Reply(Reply { tag: client.tag, result }));
-    }
-
-    /// Refuses what could not be written.
-    pub(super) fn refuse_unwritten(&mut self, daemon: &Daemon, client: Client) {
-        if !client.agent || present(daemon, client).is_none() {
-            return;
-        }
-        if !self.is(Mutant::WhatIsNotWrittenIsNotAnswered) {
-            let refusal = Refusal::new(RefusalCode::Failed, "cannot write the journal");
-            self.reply(daemon, client, Err(refusal));
-        }
-        let kept = self.promises.is_refused((client.connection, client.tag));
-        self.promise(kept);
-    }
-
-    /// Answers those who wait for something about a member.
-    pub(super) fn answer_waiters(&mut self, daemon: &mut Daemon, name: &Name) {
-        for (client, answer) in daemon.waiters.answered(&daemon.team, &daemon.live, name) {
-            self.reply(daemon, client, answer);
-        }
     }
 
     /// Looks whether each question has its answer, once everything has come to rest.
@@ -180,6 +170,17 @@ impl World {
             if lives && !waits {
                 return Err(format!("{} {} has no answer to {command:?}", life.name, life.incarnation));
             }
+        }
+        for (client, owed) in &self.promises.people {
+            let waits = match owed {
+                Owed::Answer => false,
+                Owed::Await(_, Await::Answered { request_id }) => {
+                    fold.requests.get(request_id).is_some_and(Request::is_pending)
+                }
+                Owed::Await(life, _) => hangs(&life.name),
+                Owed::Stop => self.processes.values().any(|it| it.hung),
+            };
+            check(waits, || format!("{client:?} has no answer: {owed:?}"))?;
         }
         Ok(())
     }

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use teamd_shared::control::{Await, Command, ShutdownOrder, SpawnOrder};
 use teamd_shared::id::RequestId;
-use teamd_shared::journal::RejectedLine;
 use teamd_shared::member::{ApproveBy, Restart};
 use teamd_shared::name::Name;
-use teamd_shared::position::Position;
 use teamd_shared::request::Kind;
 
 use super::machine::environment;
@@ -22,17 +20,12 @@ impl World {
         }
         self.next_client += 1;
         let client = Client { connection: self.next_client, tag: 1, agent: false };
-        let event = match self.rng.below(32) {
+        let event = match self.rng.below(31) {
             0..=8 => self.order_spawn(client),
             9..=23 => Event::Command(client, self.order()),
             24..=29 => Event::Command(client, self.verdict()),
             30 if self.rng.one_in(3) => Event::Command(client, Command::Stop { force: self.rng.one_in(4) }),
-            30 => return,
-            _ => {
-                let offset = u64::from(self.next_pid);
-                let bad = RejectedLine { offset, reason: "no JSON".to_owned(), line: "{".to_owned() };
-                Event::Unreadable { position: Position { offset, tail: 0 }, rejected: vec![bad] }
-            }
+            _ => return,
         };
         self.note(|| format!("client {}: {event:?}", client.connection));
         if let Some(daemon) = &mut self.daemon {

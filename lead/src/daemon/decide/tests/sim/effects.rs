@@ -8,22 +8,93 @@ use teamd_shared::name::Name;
 
 use super::super::mutants::Mutant;
 use super::super::promises::Facts;
-use super::daemon::{Batch, Daemon, End, RETRY};
-use super::recovery::fold;
+use super::daemon::{Daemon, Killed};
+use super::disk::in_bytes;
 use super::worker::Worker;
 use super::world::World;
 use crate::daemon::effects::messages;
-use crate::daemon::event::{Action, Event, Life};
+use crate::daemon::event::Life;
+
+/// How an append fares.
+enum Fate {
+    Well,
+    /// Killed when so many of its lines were written, and perhaps a piece of the next.
+    Cut(usize),
+    /// The disk is full: nothing is written.
+    Full,
+    /// The sync is refused: so many lines are there, and nobody knows.
+    Unsynced(usize),
+}
 
 impl World {
-    /// Appends lines: from now on they hold.
-    pub(super) fn append(&mut self, daemon: &Daemon, lines: &[Line]) {
+    fn fate(&mut self, lines: &[Line]) -> Fate {
+        if self.calm || !self.rng.one_in(30) {
+            return Fate::Well;
+        }
+        let some = self.rng.below(u32::try_from(lines.len()).unwrap() + 1) as usize;
+        match self.rng.below(8) {
+            0..=3 => Fate::Cut(some),
+            4 => Fate::Unsynced(some),
+            _ => Fate::Full,
+        }
+    }
+
+    /// Appends lines to the journal, and says how that went.
+    pub(super) fn appends(&mut self, daemon: &mut Daemon, lines: &[Line]) -> Result<(), Killed> {
+        self.signals_first(daemon, lines);
+        self.does_effects_first(lines);
+        match self.fate(lines) {
+            Fate::Well if self.is(Mutant::SyncIsForgotten) => daemon.unsynced.extend_from_slice(lines),
+            Fate::Well => self.journals(daemon, lines),
+            Fate::Cut(some) => {
+                self.journals(daemon, &lines[..some]);
+                let piece = lines.get(some).map(in_bytes).unwrap_or_default();
+                let piece = self.some_of(&piece);
+                self.disk.tears(&piece);
+                return Err(Killed);
+            }
+            Fate::Full => {
+                self.note(|| "  the disk is full".to_owned());
+                if !self.is(Mutant::FailuresAreForgotten) {
+                    let journal = Ok(self.disk.fold());
+                    daemon.batcher.not_written("the disk is full", journal, self.now(daemon));
+                    if self.is(Mutant::BacklogIsForgotten) {
+                        daemon.batcher.backlog.clear();
+                    }
+                    return Ok(());
+                }
+            }
+            Fate::Unsynced(some) => {
+                self.note(|| "  the sync is refused".to_owned());
+                self.journals(daemon, &lines[..some]);
+                let unknown = Err("the disk cannot be trusted".to_owned());
+                daemon.batcher.not_written("no sync", unknown, self.now(daemon));
+                return Ok(());
+            }
+        }
+        daemon.batcher.appended(self.now(daemon));
+        Ok(())
+    }
+
+    /// What a mutant has put off.
+    pub(super) fn catches_up(&mut self, daemon: &mut Daemon) {
+        let lines = std::mem::take(&mut daemon.unsynced);
+        self.journals(daemon, &lines);
+        if self.is(Mutant::RosterComesLate) {
+            self.disk.roster.clone_from(&daemon.roster);
+        }
+    }
+
+    /// Lines are in the journal: from now on they hold.
+    fn journals(&mut self, daemon: &Daemon, lines: &[Line]) {
         for line in lines {
             self.note(|| format!("  {} {}", line.seq, told(&line.record)));
             let facts = self.facts(daemon, line);
             let kept = self.promises.line(line, &facts);
             self.promise(kept);
-            self.disk.journal.push(line.clone());
+            let kept = self.promises.quarantines(line, &self.disk.bad);
+            self.promise(kept);
+            self.disk.writes(line);
         }
     }
 
@@ -41,85 +112,49 @@ impl World {
         let written = transcript.is_some_and(|it| it.left_by_signal == Some(incarnation));
         Facts {
             monotonic,
-            environment: daemon.environments.get(&name).cloned(),
-            farewell: written || daemon.farewells.contains(&Life { name: name.clone(), incarnation }),
+            environment: daemon.heard.environments.get(&name).cloned(),
+            farewell: written || daemon.heard.farewells.contains(&Life { name: name.clone(), incarnation }),
             waits_for: call.map(|call| call.named.clone()).unwrap_or_default(),
         }
     }
 
-    /// Nothing of the batch holds.
-    pub(super) fn not_written(&mut self, daemon: &mut Daemon, batch: Batch) -> Result<(), End> {
-        self.note(|| "  the journal cannot be written".to_owned());
-        daemon.team = fold(&self.disk.journal);
-        for event in batch.events {
-            match event {
-                Event::Command(client, _) | Event::Spawn(client, ..) => {
-                    self.refuse_unwritten(daemon, client);
-                }
-                Event::Deadline | Event::Disconnected { .. } | Event::Silent { .. } | Event::Hung { .. } => {}
-                Event::Terminate if daemon.live.terminations > 1 => return Err(End::Left),
-                Event::Terminate => {
-                    daemon.live.terminations -= 1;
-                    daemon.backlog.push_back(Event::Terminate);
-                }
-                Event::Connected { life, state, .. } => daemon.backlog.push_back(Event::Said { life, state }),
-                other => daemon.backlog.push_back(other),
-            }
-        }
-        for action in batch.actions {
-            if let Action::Kill(life) = action
-                && daemon.team.members.get(&life.name).is_some_and(|state| state.record.ending.is_some())
-            {
-                self.kill_journaled(daemon, &life);
-            }
-        }
-        let until = self.since(daemon) + RETRY;
-        daemon.live.postpone(until);
-        daemon.retry_at = Some(until);
-        Ok(())
-    }
-
     /// Does the effects that are not there yet, oldest first.
-    pub(super) fn complete(
-        &mut self,
-        daemon: &mut Daemon,
-        first: bool,
-        dies_at: Option<u32>,
-    ) -> Result<(), End> {
+    pub(super) fn completes(&mut self, daemon: &mut Daemon, again: bool) -> Result<(), Killed> {
+        if again && self.is(Mutant::NothingIsDoneAgain) {
+            daemon.progress.0 = daemon.batcher.team.seq;
+        }
         let (begun, tried) = daemon.progress;
         let mut stuck = BTreeSet::new();
-        let lines: Vec<Line> = daemon.team.undone.iter().filter(|line| line.seq > begun).cloned().collect();
+        let undone = &daemon.batcher.team.undone;
+        let lines: Vec<Line> = undone.iter().filter(|line| line.seq > begun).cloned().collect();
         let mut all = true;
-        for (line, at) in lines.iter().zip(0..) {
-            if dies_at == Some(at) {
-                return Err(End::Killed);
+        for line in &lines {
+            if !self.calm && self.rng.one_in(100) {
+                return Err(Killed);
             }
-            all &= self.effects(line, !first || line.seq <= tried, &mut stuck);
+            all &= self.effects(line, again || line.seq <= tried, &mut stuck);
             daemon.progress.1 = daemon.progress.1.max(line.seq);
             if all {
                 daemon.progress.0 = line.seq;
             }
         }
         if !all {
-            daemon.retry_at.get_or_insert(self.clocks.monotonic - daemon.began + RETRY);
-        }
-        if dies_at.is_some() { Err(End::Killed) } else { Ok(()) }
-    }
-
-    /// Makes the effects last: from now on the journal counts them as done.
-    pub(super) fn settle_effects(&mut self, daemon: &mut Daemon) -> Result<(), End> {
-        if !self.calm && self.rng.one_in(200) {
-            return Err(End::Killed);
-        }
-        if self.calm || !self.rng.one_in(20) {
-            let waits = daemon.team.undone.iter().any(|line| line.seq > daemon.progress.0);
-            daemon.team.mark_done(if waits { daemon.progress.0 } else { daemon.team.seq });
+            daemon.batcher.try_again_later(self.now(daemon));
         }
         Ok(())
     }
 
+    /// Makes the effects last: from now on the journal counts them as done.
+    pub(super) fn settles(&mut self, daemon: &mut Daemon) {
+        let team = &daemon.batcher.team;
+        let waits = team.undone.iter().any(|line| line.seq > daemon.progress.0);
+        let all = !waits || self.is(Mutant::DoneIsSaidTooEarly);
+        let done = if all { team.seq } else { daemon.progress.0 };
+        daemon.batcher.settled(done);
+    }
+
     /// True if they are all there.
-    fn effects(&mut self, line: &Line, again: bool, stuck: &mut BTreeSet<Name>) -> bool {
+    pub(in super::super) fn effects(&mut self, line: &Line, again: bool, stuck: &mut BTreeSet<Name>) -> bool {
         if let Record::Member(record) = &line.record
             && record.event == MemberEvent::Forgotten
         {
@@ -141,11 +176,11 @@ impl World {
             if again && self.is(Mutant::OtherIdsWhenDoneAgain) {
                 message.id = Some(self.ids.message());
             }
-            let Some(inbox) = self.disk.inboxes.get_mut(&to) else {
+            if !self.disk.inboxes.contains_key(&to) {
                 self.promises.has_no_inbox(&to, &message);
                 continue;
-            };
-            inbox.push(message.clone());
+            }
+            self.sends(&to, message.clone());
             let kept = self.promises.told(&to, &message);
             self.promise(kept);
         }

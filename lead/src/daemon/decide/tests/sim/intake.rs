@@ -1,16 +1,20 @@
 //! What a simulated daemon hears of, in any order that its sources allow.
 
 use teamd_shared::control::{FromWorker, ToWorker};
+use teamd_shared::journal::RejectedLine;
 use teamd_shared::member::Emptied;
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
+use teamd_shared::watch::SLOW_TICK;
 
 use super::super::mutants::Mutant;
-use super::daemon::{Birth, Daemon};
+use super::daemon::Daemon;
 use super::machine::Up;
 use super::world::World;
+use crate::daemon::batcher::Birth;
 use crate::daemon::event::{Ended, Event, Life};
+use crate::daemon::lead_inbox::Piece;
 
 impl World {
     /// One of the things that are ready; each source keeps its order.
@@ -75,10 +79,8 @@ impl World {
 
     fn looks_up(&self, daemon: &mut Daemon) -> Option<Event> {
         let mut event = daemon.commands.pop_front()?;
-        match &mut event {
-            Event::Spawn(_, order, facts) => *facts = self.spawn_facts(daemon, order),
-            Event::Unreadable { position, .. } => daemon.lead = *position,
-            _ => {}
+        if let Event::Spawn(_, order, facts) = &mut event {
+            *facts = self.spawn_facts(daemon, order);
         }
         Some(event)
     }
@@ -89,7 +91,7 @@ impl World {
         let Some(up) = link.up.pop_front() else {
             self.links.remove(&number);
             if !self.is(Mutant::AnswersFollowTheLife) {
-                daemon.waiters.drop_connection(number);
+                daemon.batcher.waiters.drop_connection(number);
             }
             if daemon.connections.get(&life) != Some(&number) {
                 return None;
@@ -102,7 +104,7 @@ impl World {
         };
         match up {
             Up::Born => {
-                self.half_born(daemon, &life, Birth::Greeted);
+                daemon.batcher.half_born(&life, Birth::Greeted);
                 None
             }
             Up::Back(environment, state) => {
@@ -111,7 +113,7 @@ impl World {
                     return None;
                 }
                 daemon.connections.insert(life.clone(), number);
-                daemon.environments.insert(life.name.clone(), environment.clone());
+                daemon.heard.environments.insert(life.name.clone(), environment.clone());
                 let state = if self.is(Mutant::StatesAreNotHeard) { Default::default() } else { state };
                 Some(Event::Connected { life, environment: Some(environment), state })
             }
@@ -127,7 +129,7 @@ impl World {
             Up::Says(FromWorker::State(_)) if self.is(Mutant::StatesAreNotHeard) => None,
             Up::Says(FromWorker::State(state)) => Some(Event::Said { life, state }),
             Up::Says(FromWorker::Leaving) => {
-                daemon.farewells.insert(life.clone());
+                daemon.heard.farewells.insert(life.clone());
                 Some(Event::Leaving { life })
             }
             Up::Says(FromWorker::Named { request_id, offset, .. }) => {
@@ -135,6 +137,39 @@ impl World {
                 Some(Event::Named { life, request_id, line })
             }
         }
+    }
+
+    /// Looks at the lead's inbox: when it is rung, when there was more, and on the slow tick.
+    pub(super) fn looks_at_its_inbox(&mut self, daemon: &mut Daemon) -> Option<Event> {
+        let rung = std::mem::take(&mut self.disk.rung);
+        let ticks = daemon.tick <= self.clocks.monotonic;
+        if ticks {
+            daemon.tick = self.clocks.monotonic + SLOW_TICK;
+        }
+        let ticks = ticks && !self.is(Mutant::OnlyRingsAreHeard);
+        let looks = rung || ticks || daemon.batcher.lead_taken.more;
+        looks.then(|| self.reads_its_inbox(daemon)).flatten()
+    }
+
+    /// Reads a piece of the lead's inbox.
+    pub(super) fn reads_its_inbox(&mut self, daemon: &mut Daemon) -> Option<Event> {
+        let (from, end) = (daemon.lead, self.disk.lead_lines());
+        let to = if self.calm { end } else { end.min(from + u64::from(self.rng.below(8))) };
+        let bad = self.disk.bad.range(from..to).map(|&offset| RejectedLine {
+            offset,
+            reason: "no JSON".to_owned(),
+            line: "{".to_owned(),
+        });
+        let position = Position { offset: to, tail: 0 };
+        let piece = Piece { rejected: bad.collect(), position, more: to < end };
+        daemon.lead = to;
+        if self.is(Mutant::PositionOvertakes) {
+            (daemon.batcher.lead_taken.position, daemon.batcher.lead_taken.more) = (position, piece.more);
+        } else {
+            daemon.batcher.lead_taken.read(&piece);
+        }
+        let Piece { rejected, .. } = piece;
+        (!rejected.is_empty()).then_some(Event::Unreadable { position, rejected })
     }
 
     fn line_of_the_lead(&mut self, offset: u64) -> Result<Box<Message>, String> {

@@ -1,13 +1,11 @@
-//! The machine of the simulated team: processes, life locks, connections, clocks, files. They outlive the daemon.
+//! The machine of the simulated team: processes, life locks, connections, clocks. They outlive the daemon.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use teamd_shared::control::{FromWorker, ToWorker, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RequestId};
-use teamd_shared::journal::Line;
-use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use uuid::Uuid;
@@ -18,32 +16,6 @@ use crate::daemon::event::Life;
 
 /// How many request ids there are: so few that the same one is drawn twice.
 const REQUEST_IDS: u32 = 256;
-
-/// The files.
-#[derive(Default)]
-pub(in super::super) struct Disk {
-    pub(in super::super) journal: Vec<Line>,
-    pub(in super::super) inboxes: BTreeMap<Name, Vec<Message>>,
-    pub(in super::super) transcripts: BTreeMap<Name, Transcript>,
-}
-
-/// What of a transcript matters here.
-#[derive(Debug, Clone, Default)]
-pub(in super::super) struct Transcript {
-    pub(super) conversation: u32,
-    /// The plan without a result.
-    pub(in super::super) plan: Option<PlanCall>,
-    /// The life that wrote last that SIGTERM ends it.
-    pub(super) left_by_signal: Option<u32>,
-}
-
-/// A call of `plan_approval`.
-#[derive(Debug, Clone)]
-pub(in super::super) struct PlanCall {
-    pub(super) first: (RequestId, Uuid),
-    /// The ids that it was named under, of the request and of the line.
-    pub(in super::super) named: BTreeSet<(RequestId, Uuid)>,
-}
 
 /// The clocks.
 #[derive(Debug, Clone, Copy)]
@@ -163,6 +135,9 @@ impl World {
         for link in self.links.values_mut().filter(|link| link.pid == worker.pid) {
             link.worker_open = false;
         }
+        if worker.begun {
+            self.tears_a_line();
+        }
         if worker.begun && self.rng.one_in(3) {
             let steps = 1 + self.rng.below(8);
             self.keepers.insert(worker.life.name.clone(), steps);
@@ -171,6 +146,9 @@ impl World {
 
     /// The daemon's end of all connections closes; some of what it had said last was not sent.
     pub(super) fn daemon_is_gone(&mut self) {
+        self.promises.people.clear();
+        self.disk.rung = false;
+        self.tears_a_line();
         for link in self.links.values_mut() {
             link.daemon_open = false;
             link.up.clear();

@@ -40,6 +40,7 @@ impl World {
 
     fn is_at_rest(&self) -> Result<(), String> {
         self.promises.at_rest()?;
+        self.promises.all_is_quarantined(&self.disk.bad)?;
         self.questions_rest()?;
         let fold = &self.promises.fold;
         let alive =
@@ -65,7 +66,9 @@ impl World {
         }
         match &self.daemon {
             Some(_) if fold.stopping && !hung => Err("the team is stopping, and does not end".to_owned()),
-            Some(daemon) if !daemon.team.undone.is_empty() => Err("effects are not complete".to_owned()),
+            Some(daemon) if !daemon.batcher.team.undone.is_empty() => {
+                Err("effects are not complete".to_owned())
+            }
             None if alive.count() > 0 => Err("the daemon left before the others".to_owned()),
             _ => Ok(()),
         }

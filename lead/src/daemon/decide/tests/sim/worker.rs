@@ -12,7 +12,8 @@ use uuid::Uuid;
 
 use super::super::mutants::Mutant;
 use super::super::promises::Question;
-use super::machine::{PlanCall, Up, renamed};
+use super::disk::PlanCall;
+use super::machine::{Up, renamed};
 use super::world::World;
 use crate::daemon::event::Life;
 
@@ -367,9 +368,9 @@ impl World {
 
     fn names(&mut self, worker: &mut Worker, id: Uuid, request_id: &RequestId, body: Body) {
         let message = Message::new(id, worker.life.name.as_str(), "lead", self.clocks.wall, body);
-        let inbox = self.disk.inboxes.entry(Name::lead()).or_default();
-        inbox.push(message);
-        let offset = u64::try_from(inbox.len() - 1).unwrap();
+        let offset = self.disk.inboxes.get(&Name::lead()).map_or(0, Vec::len);
+        let offset = u64::try_from(offset).unwrap();
+        self.sends(&Name::lead(), message);
         worker.named.push((request_id.clone(), offset));
         self.names_again(worker);
     }

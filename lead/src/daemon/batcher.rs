@@ -1,0 +1,415 @@
+//! The batches: which events are taken together, what is journaled before what is done, and what is said when (group
+//! commit, as databases call it). Pure.
+//!
+//! It does nothing itself: it gives out one step after the other ([`Batcher::next`]), and is told how those went whose
+//! outcome matters. The dispatcher does the steps; the simulation plays them, and dies between any two.
+
+mod answers;
+mod unwritten;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
+
+use teamd_shared::control::{Done, Refusal, Successor, ToWorker};
+use teamd_shared::environment::Environment;
+use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
+use teamd_shared::member::Member;
+use teamd_shared::name::Name;
+
+use super::decide::{Decision, View};
+use super::event::{Action, Client, Event, Life, Now};
+use super::lead_inbox::LeadTaken;
+use super::live::{Live, Rules};
+use super::waiters::Waiters;
+use super::watchdog::Finding;
+
+/// How long what failed waits, before it is tried again.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
+
+/// Decides what follows from an event: [`super::decide::decide`], and whoever makes its ids.
+pub(super) type Decide<'a> = dyn FnMut(&View<'_>, &Event) -> Decision + 'a;
+
+/// The answer to a command.
+pub(super) type Reply = Result<Done, Refusal>;
+
+/// What is to be done next, before anything else is.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Append these lines with one write and one sync, and report it ([`Batcher::appended`], [`Batcher::not_written`]).
+    Append(Vec<Line>),
+    /// Do what follows from the lines that are not done yet; `again`: it may have been done before.
+    Complete {
+        /// Whether to look first what is there already.
+        again: bool,
+    },
+    /// Make all that follows from the lines last, the news too, and report how far that came ([`Batcher::settled`]).
+    Settle,
+    /// Start a process for a life, and report it ([`Batcher::happened`]).
+    Start(Box<Beginning>),
+    /// Send SIGTERM, if the life is still that one.
+    Terminate(Life),
+    /// Send SIGKILL.
+    Kill(Life),
+    /// Say something to a worker, if it is connected.
+    Say(Life, ToWorker),
+    /// Take over into the roster how these members stand now.
+    Show(BTreeSet<Name>),
+    /// Write the roster, if there is anything new, and report it ([`Batcher::shown`]).
+    WriteRoster,
+    /// Answer a command.
+    Reply(Client, Reply),
+}
+
+/// A life for which a process is to be started.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    /// Which one.
+    pub(super) life: Life,
+    /// As the journal holds it.
+    pub(super) member: Member,
+    /// What the command that asked for it was run in.
+    pub(super) environment: Environment,
+}
+
+/// Why the daemon ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// It was told to, and nobody is left.
+    Stopped,
+    /// It becomes another program.
+    HandedOver(Box<Successor>),
+    /// It cannot go on: why.
+    Failed(String),
+}
+
+/// A half of a birth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Birth {
+    /// The journal holds the life and its process.
+    Journaled,
+    /// The worker has greeted.
+    Greeted,
+}
+
+/// Everything that is decided on, and what waits to be done.
+#[derive(Debug)]
+pub(super) struct Batcher {
+    /// The fold of the journal.
+    pub(super) team: Team,
+    /// What only this run of the daemon knows.
+    pub(super) live: Live,
+    /// The commands that wait for something.
+    pub(super) waiters: Waiters,
+    /// How far the lead's inbox is taken in: this stands in the next line of the journal.
+    pub(super) lead_taken: LeadTaken,
+    /// Set when the daemon shall end.
+    pub(super) end: Option<End>,
+    /// The settings that decisions rest on.
+    pub(super) rules: Rules,
+    /// What has happened of each birth.
+    births: HashMap<Life, Birth>,
+    events: VecDeque<Event>,
+    /// Events of the world that could not be journaled: they happened, and are tried again.
+    pub(super) backlog: VecDeque<Event>,
+    steps: VecDeque<Step>,
+    /// The batch whose lines are being written.
+    writing: Option<Batch>,
+    /// Whether the line of the end is due.
+    closing: bool,
+    /// What commands are answered, once the roster shows it.
+    answers: Vec<(Client, Reply)>,
+    /// Since when they wait for a roster that cannot be written.
+    unshown: Option<Duration>,
+    /// When the backlog and undone effects are tried again.
+    retry_at: Option<Duration>,
+}
+
+/// What a batch of events led to.
+#[derive(Debug, Default)]
+struct Batch {
+    lines: Vec<Line>,
+    actions: Vec<Action>,
+    events: Vec<Event>,
+    /// The members that lines were written about.
+    subjects: BTreeSet<Name>,
+    /// The members that something was decided or said about.
+    touched: BTreeSet<Name>,
+    /// Whether somebody has rejected the stop.
+    stays: bool,
+    marks: Option<Marks>,
+}
+
+/// What is special about a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Marks {
+    Start,
+    End,
+}
+
+impl Batcher {
+    /// Makes the batcher of a daemon that begins with this state.
+    pub(super) fn new(team: Team, rules: Rules) -> Self {
+        let lead_taken = LeadTaken { position: team.lead, ..LeadTaken::default() };
+        Self {
+            team,
+            live: Live::default(),
+            waiters: Waiters::default(),
+            lead_taken,
+            end: None,
+            rules,
+            births: HashMap::new(),
+            events: VecDeque::new(),
+            backlog: VecDeque::new(),
+            steps: VecDeque::new(),
+            writing: None,
+            closing: false,
+            answers: Vec::new(),
+            unshown: None,
+            retry_at: None,
+        }
+    }
+
+    /// Begins: what every start of a daemon writes is due before anybody is served, and then what the daemon before may
+    /// not have done.
+    pub(super) fn begin(&mut self, record: TeamRecord, now: Now) {
+        let mut batch = Batch { marks: Some(Marks::Start), ..Batch::default() };
+        batch.touched.extend(self.team.members.keys().cloned());
+        self.record(vec![Record::Team(record)], now, &mut batch);
+        self.write(batch);
+    }
+
+    /// Takes events, and what is due. The steps follow.
+    pub(super) fn handle(&mut self, events: Vec<Event>, now: Now) {
+        self.events.extend(events);
+        self.take_up_backlog(now);
+        if self.live.next_deadline().is_some_and(|at| at <= now.monotonic) {
+            self.look_at_workers(now);
+            self.events.push_back(Event::Deadline);
+        }
+    }
+
+    /// Takes in what a step has brought about. It is handled when all that was decided before is done.
+    pub(super) fn happened(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// Mail has come for a life: it should react to that.
+    pub(super) fn roused(&mut self, life: &Life, now: Now) {
+        self.live.rouse(&self.team, life, now, self.rules);
+    }
+
+    /// Returns what is to be done next; none if nothing is left to be done.
+    pub(super) fn next(&mut self, now: Now, decide: &mut Decide<'_>) -> Option<Step> {
+        debug_assert!(self.writing.is_none() || !self.steps.is_empty(), "nobody said how the append went");
+        loop {
+            if let Some(step) = self.steps.pop_front() {
+                return Some(step);
+            }
+            if self.end.is_some() {
+                return None;
+            }
+            if std::mem::take(&mut self.closing) {
+                self.close(now);
+            } else if self.events.is_empty() {
+                return None;
+            } else {
+                let batch = self.decide_all(now, decide);
+                if batch.lines.is_empty() { self.carry_out(batch, now) } else { self.write(batch) }
+            }
+        }
+    }
+
+    /// Returns when something is due without any event, since the daemon began.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        [self.live.next_deadline(), self.retry_at].into_iter().flatten().min()
+    }
+
+    /// Asks the workers that should answer, and sees who has not.
+    fn look_at_workers(&mut self, now: Now) {
+        for (life, finding) in self.live.look(&self.team, now, self.rules) {
+            match finding {
+                Finding::Ask(number) => self.steps.push_back(Step::Say(life, ToWorker::Ping { number })),
+                Finding::Silent => self.events.push_back(Event::Silent { life }),
+                Finding::Hung => self.events.push_back(Event::Hung { life }),
+            }
+        }
+    }
+
+    fn decide_all(&mut self, now: Now, decide: &mut Decide<'_>) -> Batch {
+        let mut batch = Batch::default();
+        for event in std::mem::take(&mut self.events) {
+            self.live.wall = now.wall;
+            self.live.observe(&self.team, &event);
+            let view = View { team: &self.team, live: &self.live, now, rules: self.rules };
+            let decision = decide(&view, &event);
+            batch.touched.extend(concerned(&event));
+            if let Event::Unreadable { position, .. } = &event {
+                self.lead_taken.quarantined(*position);
+            }
+            if let Event::Ended { life, .. } = &event {
+                self.births.remove(life);
+            }
+            self.record(decision.records, now, &mut batch);
+            batch.actions.extend(decision.actions);
+            batch.events.push(event);
+        }
+        batch
+    }
+
+    /// Gives records their lines, and what became true with them lines of its own.
+    fn record(&mut self, records: Vec<Record>, now: Now, batch: &mut Batch) {
+        for record in records {
+            self.apply(record, now, batch);
+        }
+        for record in self.team.untold() {
+            self.apply(record, now, batch);
+        }
+    }
+
+    /// Gives a record its line, and changes the state by it.
+    fn apply(&mut self, record: Record, now: Now, batch: &mut Batch) {
+        let lead = Some(self.lead_taken.position).filter(|&position| position != self.team.lead);
+        let line = Line {
+            seq: self.team.seq + 1,
+            at: now.wall,
+            version: (self.team.seq == 0).then_some(VERSION),
+            done: self.team.done,
+            lead,
+            record,
+        };
+        if let Err(error) = self.team.apply(&line) {
+            tracing::error!("a decision does not continue the journal: {error}");
+            return;
+        }
+        batch.subjects.extend(subject(&line.record));
+        batch.stays |= matches!(&line.record, Record::Team(team) if team.event == TeamEvent::Staying);
+        batch.lines.push(line);
+    }
+
+    fn write(&mut self, mut batch: Batch) {
+        self.steps.push_back(Step::Append(std::mem::take(&mut batch.lines)));
+        self.writing = Some(batch);
+    }
+
+    /// The lines are on the disk: now what follows from them is due.
+    pub(super) fn appended(&mut self, now: Now) {
+        let Some(batch) = self.writing.take() else { return };
+        match batch.marks {
+            None => self.steps.push_back(Step::Complete { again: false }),
+            Some(Marks::Start) => self.steps.extend([Step::Complete { again: true }, Step::Settle]),
+            Some(Marks::End) => return self.closed(),
+        }
+        self.carry_out(batch, now);
+    }
+
+    /// Has done what follows from a batch: the workers hear first, then the roster is to show it, then commands are
+    /// answered.
+    fn carry_out(&mut self, mut batch: Batch, now: Now) {
+        batch.touched.extend(batch.subjects.iter().cloned());
+        for name in &batch.touched {
+            self.live.arm(&self.team, name, now, self.rules);
+        }
+        for action in batch.actions {
+            self.perform(action);
+        }
+        // The words come after what was said to a worker directly: it must know that its plan is recorded
+        // before it hears that it is pending.
+        for name in &batch.subjects {
+            self.say_word(name);
+        }
+        for name in &batch.touched {
+            self.answers.extend(self.waiters.answered(&self.team, &self.live, name));
+        }
+        self.steps.push_back(Step::Show(batch.touched));
+        if batch.stays {
+            self.answer_who_waits_for_the_stop();
+        }
+        self.close_if_all_are_gone();
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Start(life) => self.start(life),
+            Action::Welcome(life) => self.half_born(&life, Birth::Journaled),
+            Action::Say(life, frame) => self.steps.push_back(Step::Say(life, frame)),
+            Action::Terminate(life) => self.steps.push_back(Step::Terminate(life)),
+            Action::Kill(life) => self.kill(life),
+            Action::Reply(client, answer) => self.answers.push((client, answer)),
+            Action::Wait(client, life, what) => {
+                let name = life.name.clone();
+                self.waiters.add(client, life, what);
+                self.answers.extend(self.waiters.answered(&self.team, &self.live, &name));
+            }
+            Action::WaitForStop(client) => self.waiters.add_for_stop(client),
+        }
+    }
+
+    fn start(&mut self, life: Life) {
+        let member = self.team.members.get(&life.name).map(|state| state.record.clone());
+        let environment = self.live.member(&life.name).and_then(|alive| alive.environment.clone());
+        let why = match (member, environment) {
+            (Some(member), Some(environment)) => {
+                return self.steps.push_back(Step::Start(Box::new(Beginning { life, member, environment })));
+            }
+            (None, _) => "it was forgotten",
+            (Some(_), None) => "its environment was lost",
+        };
+        self.happened(Event::Started { life, process: Err(why.to_owned()) });
+    }
+
+    fn kill(&mut self, life: Life) {
+        self.live.killed(&life);
+        self.steps.push_back(Step::Kill(life));
+    }
+
+    /// Tells whether effects are not known to last yet.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.team.done < self.team.seq
+    }
+
+    /// The effects of all lines up to this one last: the next line of the journal says so.
+    pub(super) fn settled(&mut self, seq: u64) {
+        self.team.mark_done(seq);
+    }
+
+    /// Closes the journal once the daemon is stopping and nobody is left.
+    fn close_if_all_are_gone(&mut self) {
+        let all_are_gone = self.team.members.values().all(|state| state.record.phase.is_ended());
+        if self.team.stopping && all_are_gone {
+            // The last line says that nothing is left to be done.
+            self.steps.push_back(Step::Settle);
+            self.closing = true;
+        }
+    }
+
+    fn close(&mut self, now: Now) {
+        let record = TeamRecord {
+            event: TeamEvent::Stopped,
+            team_name: self.team.team_name.clone(),
+            daemon: None,
+            rejected: Vec::new(),
+            tell: Vec::new(),
+        };
+        let mut batch = Batch { marks: Some(Marks::End), ..Batch::default() };
+        self.apply(Record::Team(record), now, &mut batch);
+        self.write(batch);
+    }
+}
+
+/// Returns the member that an event is about, beyond those of the records that follow from it.
+fn concerned(event: &Event) -> Option<Name> {
+    match event {
+        Event::Named { .. } | Event::Leaving { .. } | Event::Silent { .. } | Event::Hung { .. } => None,
+        // With a spawn that was refused goes its environment.
+        Event::Spawn(_, order, _) => Some(order.name.clone()),
+        other => other.life().map(|life| life.name.clone()),
+    }
+}
+
+fn subject(record: &Record) -> Option<Name> {
+    match record {
+        Record::Team(_) => None,
+        Record::Member(record) => Some(record.member.name.clone()),
+        Record::Request(record) => Name::of_inbox(record.request.member()).ok(),
+    }
+}

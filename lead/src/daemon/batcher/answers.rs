@@ -1,0 +1,99 @@
+//! What workers and commands are told: the welcome, the word, and answers, those only once the roster shows what they say.
+
+use std::time::Duration;
+
+use teamd_shared::control::{Done, StopOutcome, ToWorker};
+use teamd_shared::name::Name;
+use teamd_shared::request::Status;
+
+use super::{Batcher, Birth, End, Step};
+use crate::daemon::event::{Life, Now};
+use crate::daemon::word::{welcome, word};
+
+/// How long commands wait for a roster that cannot be written: what they are told is in the journal.
+const UNSHOWN: Duration = Duration::from_secs(5);
+
+impl Batcher {
+    /// Takes note of one half of a birth. Once both have happened, the worker is welcomed: the life is in the journal with
+    /// its process, and its worker has greeted, which it does under its life lock. A welcome that waited in a socket would
+    /// let it begin after its daemon had died, and another had buried it.
+    pub(in crate::daemon) fn half_born(&mut self, life: &Life, half: Birth) {
+        if self.births.get(life).is_none_or(|other| *other == half) {
+            self.births.insert(life.clone(), half);
+            return;
+        }
+        self.births.remove(life);
+        if let Some(welcome) = welcome(&self.team, &self.live, life) {
+            self.steps.push_back(Step::Say(life.clone(), ToWorker::Welcome(Box::new(welcome))));
+        }
+    }
+
+    /// Tells whether a life was begun and is not welcomed yet.
+    pub(in crate::daemon) fn is_being_born(&self, life: &Life) -> bool {
+        self.births.contains_key(life)
+    }
+
+    pub(super) fn say_word(&mut self, name: &Name) {
+        let Some(incarnation) = self.team.members.get(name).map(|state| state.record.incarnation) else {
+            return;
+        };
+        let life = Life { name: name.clone(), incarnation };
+        // One that is not welcomed yet hears all in its welcome.
+        if !self.live.of(&life).is_some_and(|alive| alive.connected) {
+            return;
+        }
+        if let Some(word) = word(&self.team, &self.live, name) {
+            self.steps.push_back(Step::Say(life, ToWorker::Word(word)));
+        }
+    }
+
+    /// Tells whether commands wait for [`Batcher::answer`].
+    pub(in crate::daemon) fn owes_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// Has the commands answered, after the roster shows what they are told. While it cannot be written they wait, as long
+    /// as somebody who waits for an answer can be expected to.
+    pub(in crate::daemon) fn answer(&mut self, now: Now) {
+        // A life that is only decided shows nothing yet: its command goes on and waits until it is ready.
+        if self.answers.iter().any(|(_, answer)| !matches!(answer, Ok(Done::Spawning { .. }))) {
+            self.unshown.get_or_insert(now.monotonic);
+            self.steps.push_back(Step::WriteRoster);
+        } else {
+            self.reply();
+        }
+    }
+
+    /// The roster was written, or could not be.
+    pub(in crate::daemon) fn shown(&mut self, written: bool, now: Now) {
+        let waited = self.unshown.map_or(Duration::ZERO, |since| now.monotonic.saturating_sub(since));
+        if written || waited >= UNSHOWN || self.end.is_some() {
+            self.reply();
+        }
+    }
+
+    fn reply(&mut self) {
+        self.unshown = None;
+        self.steps.extend(self.answers.drain(..).map(|(client, answer)| Step::Reply(client, answer)));
+    }
+
+    /// Somebody has rejected the stop: whoever waits for it hears who.
+    pub(super) fn answer_who_waits_for_the_stop(&mut self) {
+        let rejected = |name: &Name| {
+            let request = self.team.shutdown_of(name)?;
+            let reason = request.reason.clone().unwrap_or_default();
+            (request.status == Status::Rejected).then(|| (name.clone(), reason))
+        };
+        let alive = self.team.members.iter().filter(|(_, state)| !state.record.phase.is_ended());
+        let unwilling = alive.filter_map(|(name, _)| rejected(name)).collect();
+        self.answers.extend(self.waiters.stopped(&StopOutcome::Rejected(unwilling)));
+    }
+
+    /// The journal is closed: whoever waits for the stop hears of it, and the daemon ends.
+    pub(super) fn closed(&mut self) {
+        self.steps.push_back(Step::WriteRoster);
+        let stopped = self.waiters.stopped(&StopOutcome::Stopped);
+        self.steps.extend(stopped.into_iter().map(|(client, answer)| Step::Reply(client, answer)));
+        self.end = Some(End::Stopped);
+    }
+}

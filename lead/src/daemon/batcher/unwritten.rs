@@ -1,0 +1,104 @@
+//! What could not be written: commands are refused, and what happened in the world is tried again.
+
+use teamd_shared::control::{Refusal, RefusalCode};
+use teamd_shared::journal::Team;
+
+use super::{Batch, Batcher, End, Marks, RETRY, Step};
+use crate::daemon::event::{Action, Event, Now};
+
+impl Batcher {
+    /// Nothing of the batch that was to be written holds: the state is `journal`, what the journal says, every caller is
+    /// told `why`, and what the world did is tried again. If nobody knows what the journal says, the daemon ends.
+    pub(in crate::daemon) fn not_written(&mut self, why: &str, journal: Result<Team, String>, now: Now) {
+        let Some(batch) = self.writing.take() else { return };
+        let why = format!("cannot write the journal: {why}");
+        match journal {
+            _ if batch.marks == Some(Marks::Start) => self.end = Some(End::Failed(why)),
+            Err(unknown) => self.end = Some(End::Failed(unknown)),
+            Ok(team) => {
+                self.lead_taken.position = team.lead;
+                self.team = team;
+                self.take_back(batch, why, now);
+            }
+        }
+    }
+
+    fn take_back(&mut self, batch: Batch, why: String, now: Now) {
+        let refusal = Refusal::new(RefusalCode::Failed, why)
+            .hint("nothing was changed; free space on the disk, and try again");
+        for event in batch.events {
+            match event {
+                Event::Command(client, _) | Event::Spawn(client, ..) => {
+                    self.steps.push_back(Step::Reply(client, Err(refusal.clone())));
+                }
+                Event::Terminate if self.live.terminations > 1 => {
+                    self.end = Some(End::Failed("told to end, and the journal cannot be written".to_owned()));
+                }
+                // It is counted again when it is tried again.
+                Event::Terminate => {
+                    self.live.terminations -= 1;
+                    self.backlog.push_back(Event::Terminate);
+                }
+                // It comes again by itself, or is known already.
+                Event::Deadline | Event::Disconnected { .. } => {}
+                // Who is still silent then is found so again.
+                Event::Silent { .. } | Event::Hung { .. } => {}
+                Event::Connected { life, state, .. } => self.backlog.push_back(Event::Said { life, state }),
+                Event::Unreadable { .. } => {
+                    self.lead_taken.open += 1;
+                    self.backlog.push_back(event);
+                }
+                other => self.backlog.push_back(other),
+            }
+        }
+        // Why a life is killed was journaled long before.
+        for action in batch.actions {
+            if let Action::Kill(life) = action
+                && self.team.members.get(&life.name).is_some_and(|state| state.record.ending.is_some())
+            {
+                self.kill(life);
+            }
+        }
+        let until = now.monotonic + RETRY;
+        self.live.postpone(until);
+        self.retry_at = Some(until);
+    }
+
+    /// Something failed that is to be tried again in a while.
+    pub(in crate::daemon) fn try_again_later(&mut self, now: Now) {
+        self.retry_at.get_or_insert(now.monotonic + RETRY);
+    }
+
+    /// Tells whether something that failed has not been tried again yet.
+    pub(in crate::daemon) fn waits_to_try_again(&self) -> bool {
+        self.retry_at.is_some() || !self.backlog.is_empty()
+    }
+
+    /// Tells whether something has failed just now.
+    pub(in crate::daemon) fn has_just_failed(&self, now: Now) -> bool {
+        self.retry_at.is_some_and(|at| at > now.monotonic)
+    }
+
+    /// Tries again what failed, if it is time for that, before anything that came later.
+    pub(super) fn take_up_backlog(&mut self, now: Now) {
+        if self.retry_at.is_none_or(|at| at > now.monotonic) {
+            return;
+        }
+        self.retry_at = None;
+        let mut again = std::mem::take(&mut self.backlog);
+        for event in &mut again {
+            if let Event::Said { life, state } = event {
+                // It may stand elsewhere by now than where it said.
+                if let Some(alive) = self.live.of(life) {
+                    state.clone_from(&alive.said);
+                }
+                self.say_word(&life.name);
+            }
+        }
+        again.append(&mut self.events);
+        self.events = again;
+        self.steps.push_back(Step::Complete { again: true });
+        // The line of the end is nobody's event.
+        self.close_if_all_are_gone();
+    }
+}

@@ -116,6 +116,8 @@ pub(super) struct Batcher {
     writing: Option<Batch>,
     /// Whether the line of the end is due.
     closing: bool,
+    /// Whether it is written: nothing is decided any more.
+    closed: bool,
     /// What commands are answered, once the roster shows it.
     answers: Vec<(Client, Reply)>,
     /// Since when they wait for a roster that cannot be written.
@@ -163,6 +165,7 @@ impl Batcher {
             steps: VecDeque::new(),
             writing: None,
             closing: false,
+            closed: false,
             answers: Vec::new(),
             unshown: None,
             retry_at: None,
@@ -205,7 +208,7 @@ impl Batcher {
             if let Some(step) = self.steps.pop_front() {
                 return Some(step);
             }
-            if self.end.is_some() {
+            if self.end.is_some() || self.closed {
                 return None;
             }
             if std::mem::take(&mut self.closing) {
@@ -297,7 +300,7 @@ impl Batcher {
         match batch.marks {
             None => self.steps.push_back(Step::Complete { again: false }),
             Some(Marks::Start) => self.steps.extend([Step::Complete { again: true }, Step::Settle]),
-            Some(Marks::End) => return self.closed(),
+            Some(Marks::End) => return self.closed(now),
         }
         self.carry_out(batch, now);
     }

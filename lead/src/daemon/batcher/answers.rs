@@ -6,8 +6,8 @@ use teamd_shared::control::{Done, StopOutcome, ToWorker};
 use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 
-use super::{Batcher, Birth, End, Step};
-use crate::daemon::event::{Life, Now};
+use super::{Batcher, Birth, End, Reply, Step};
+use crate::daemon::event::{Client, Life, Now};
 use crate::daemon::word::{welcome, word};
 
 /// How long commands wait for a roster that cannot be written: what they are told is in the journal.
@@ -47,16 +47,17 @@ impl Batcher {
         }
     }
 
-    /// Tells whether commands wait for [`Batcher::answer`].
+    /// Tells whether somebody waits for [`Batcher::answer`].
     pub(in crate::daemon) fn owes_answers(&self) -> bool {
-        !self.answers.is_empty()
+        !self.answers.is_empty() || self.closed && self.end.is_none()
     }
 
     /// Has the commands answered, after the roster shows what they are told. While it cannot be written they wait, as long
-    /// as somebody who waits for an answer can be expected to.
+    /// as somebody who waits for an answer can be expected to; so does the end of the daemon.
     pub(in crate::daemon) fn answer(&mut self, now: Now) {
         // A life that is only decided shows nothing yet: its command goes on and waits until it is ready.
-        if self.answers.iter().any(|(_, answer)| !matches!(answer, Ok(Done::Spawning { .. }))) {
+        let shows = |(_, answer): &(Client, Reply)| !matches!(answer, Ok(Done::Spawning { .. }));
+        if self.closed || self.answers.iter().any(shows) {
             self.unshown.get_or_insert(now.monotonic);
             self.steps.push_back(Step::WriteRoster);
         } else {
@@ -75,6 +76,9 @@ impl Batcher {
     fn reply(&mut self) {
         self.unshown = None;
         self.steps.extend(self.answers.drain(..).map(|(client, answer)| Step::Reply(client, answer)));
+        if self.closed {
+            self.end.get_or_insert(End::Stopped);
+        }
     }
 
     /// Somebody has rejected the stop: whoever waits for it hears who.
@@ -90,10 +94,9 @@ impl Batcher {
     }
 
     /// The journal is closed: whoever waits for the stop hears of it, and the daemon ends.
-    pub(super) fn closed(&mut self) {
-        self.steps.push_back(Step::WriteRoster);
-        let stopped = self.waiters.stopped(&StopOutcome::Stopped);
-        self.steps.extend(stopped.into_iter().map(|(client, answer)| Step::Reply(client, answer)));
-        self.end = Some(End::Stopped);
+    pub(super) fn closed(&mut self, now: Now) {
+        self.answers.extend(self.waiters.stopped(&StopOutcome::Stopped));
+        self.closed = true;
+        self.answer(now);
     }
 }

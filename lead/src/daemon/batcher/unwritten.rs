@@ -59,6 +59,8 @@ impl Batcher {
                 self.kill(life);
             }
         }
+        // What workers have said holds nevertheless.
+        self.steps.push_back(Step::Show(batch.touched));
         let until = now.monotonic + RETRY;
         self.live.postpone(until);
         self.retry_at = Some(until);
@@ -82,7 +84,7 @@ impl Batcher {
     /// Tries again what failed, if it is time for that, before anything that came later.
     pub(super) fn take_up_backlog(&mut self, now: Now) {
         if self.retry_at.is_none_or(|at| at > now.monotonic) {
-            return;
+            return self.hold_back();
         }
         self.retry_at = None;
         let mut again = std::mem::take(&mut self.backlog);
@@ -100,5 +102,23 @@ impl Batcher {
         self.steps.push_back(Step::Complete { again: true });
         // The line of the end is nobody's event.
         self.close_if_all_are_gone();
+    }
+
+    /// Lets those events wait that must not be decided before what could not be journaled.
+    fn hold_back(&mut self) {
+        for event in std::mem::take(&mut self.events) {
+            let waits = self.backlog.iter().any(|earlier| follows(&event, earlier));
+            if waits { self.backlog.push_back(event) } else { self.events.push_back(event) }
+        }
+    }
+}
+
+/// Tells whether an event must not overtake an earlier one: how a life ended says what was heard of it before, and the
+/// position in the lead's inbox passes what was read before.
+fn follows(event: &Event, earlier: &Event) -> bool {
+    match event {
+        Event::Unreadable { .. } => matches!(earlier, Event::Unreadable { .. }),
+        Event::Ended { life, .. } => earlier.life() == Some(life),
+        _ => false,
     }
 }

@@ -59,9 +59,8 @@ impl Promises {
     }
 
     /// The daemon ends by itself.
-    pub(in super::super) fn ends(&mut self) -> Kept {
+    pub(in super::super) fn ends(&mut self, stopped: bool) -> Kept {
         let waits = self.people.values().any(|owed| matches!(owed, Owed::Stop));
-        let stopped = self.fold.daemon.is_none();
         self.people.clear();
         check(!(stopped && waits), || "the daemon has stopped, and did not say so".to_owned())
     }

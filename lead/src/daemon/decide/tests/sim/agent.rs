@@ -10,7 +10,7 @@ use teamd_shared::request::{Kind, Request};
 
 use super::super::mutants::Mutant;
 use super::super::promises::{Owed, check};
-use super::daemon::Daemon;
+use super::daemon::{Daemon, knows_its_journal};
 use super::machine::Up;
 use super::worker::Worker;
 use super::world::World;
@@ -133,8 +133,10 @@ impl World {
         if self.is(Mutant::WhatIsNotWrittenIsNotAnswered) && result.as_ref().is_err_and(unwritten) {
             return;
         }
-        let kept = self.promises.is_shown(daemon, &result, &self.disk.roster, self.since(daemon));
-        self.promise(kept);
+        if knows_its_journal(daemon) {
+            let kept = self.promises.is_shown(daemon, &result, &self.disk.roster, self.since(daemon));
+            self.promise(kept);
+        }
         if !client.agent {
             let kept = self.promises.is_answered(client);
             return self.promise(kept);

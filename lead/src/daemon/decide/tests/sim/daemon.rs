@@ -16,7 +16,7 @@ use super::super::mutants::Mutant;
 use super::super::promises::Promises;
 use super::machine::identity;
 use super::world::World;
-use crate::daemon::batcher::{Batcher, Beginning, Step};
+use crate::daemon::batcher::{Batcher, Beginning, End, Step};
 use crate::daemon::decide::{Decision, View, decide};
 use crate::daemon::event::{Event, Life, Now};
 use crate::daemon::waiters::status;
@@ -92,7 +92,7 @@ impl World {
             }
             Ok(()) if daemon.batcher.end.is_some() => {
                 self.note(|| format!("  the daemon ends: {:?}", daemon.batcher.end));
-                let kept = self.promises.ends();
+                let kept = self.promises.ends(matches!(daemon.batcher.end, Some(End::Stopped)));
                 self.promise(kept);
                 self.links.values_mut().for_each(|link| link.daemon_open = false);
             }
@@ -123,8 +123,10 @@ impl World {
                 self.appends(daemon, &lines)?;
                 continue;
             }
-            let kept = self.promises.is_written(&daemon.batcher.team, self.disk.journal.len());
-            self.promise(kept);
+            if knows_its_journal(daemon) {
+                let kept = self.promises.is_written(&daemon.batcher.team, self.disk.journal.len());
+                self.promise(kept);
+            }
             self.takes(daemon, step)?;
         }
         self.catches_up(daemon);
@@ -252,4 +254,10 @@ impl World {
         }
         daemon.batcher.shown(!fails, now);
     }
+}
+
+/// Tells whether the state of a daemon is what its journal says. After a sync that was refused nobody knows: what it still
+/// says, before it ends, rests on earlier lines.
+pub(super) fn knows_its_journal(daemon: &Daemon) -> bool {
+    !matches!(daemon.batcher.end, Some(End::Failed(_)))
 }

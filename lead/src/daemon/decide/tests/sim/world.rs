@@ -117,7 +117,8 @@ impl World {
             calm: false,
             next_pid: 100,
             next_link: 0,
-            next_client: 0,
+            // Connections of people and of workers are numbered together.
+            next_client: 1_000_000,
             weights,
             told,
             story: Vec::new(),

@@ -5,6 +5,8 @@
 //! outcome matters. The dispatcher does the steps; the simulation plays them, and dies between any two.
 
 mod answers;
+#[cfg(test)]
+mod tests;
 mod unwritten;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -300,7 +302,7 @@ impl Batcher {
         match batch.marks {
             None => self.steps.push_back(Step::Complete { again: false }),
             Some(Marks::Start) => self.steps.extend([Step::Complete { again: true }, Step::Settle]),
-            Some(Marks::End) => return self.closed(now),
+            Some(Marks::End) => return self.closed(),
         }
         self.carry_out(batch, now);
     }

@@ -6,7 +6,7 @@ use teamd_shared::control::{Await, Done, Refusal, RefusalCode, StopOutcome};
 use teamd_shared::journal::Team;
 use teamd_shared::member::{Doing, Gate, Member, Status};
 use teamd_shared::name::Name;
-use teamd_shared::request::{self, Kind};
+use teamd_shared::request::{self, Kind, Request};
 
 use super::event::{Client, Life};
 use super::live::Live;
@@ -129,6 +129,8 @@ pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> Status {
 fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
     let life = Life { name: member.name.clone(), incarnation: member.incarnation };
     let Some(said) = live.of(&life).map(|alive| &alive.said) else { return Doing::Starting };
-    let plan = said.plan.as_ref().and_then(|id| team.requests.get(id));
+    // An id that is taken is somebody else's.
+    let own = |request: &&Request| request.member() == member.name.as_str();
+    let plan = said.plan.as_ref().and_then(|id| team.requests.get(id)).filter(own);
     if plan.is_some_and(|request| !request.is_pending()) { Doing::Working } else { said.doing }
 }

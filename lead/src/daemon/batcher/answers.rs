@@ -94,9 +94,8 @@ impl Batcher {
     }
 
     /// The journal is closed: whoever waits for the stop hears of it, and the daemon ends.
-    pub(super) fn closed(&mut self, now: Now) {
+    pub(super) fn closed(&mut self) {
         self.answers.extend(self.waiters.stopped(&StopOutcome::Stopped));
         self.closed = true;
-        self.answer(now);
     }
 }

@@ -107,6 +107,9 @@ impl World {
             daemon.batcher.answer(self.now(daemon));
             self.takes_its_steps(daemon)?;
         }
+        if self.is(Mutant::RosterComesLate) {
+            self.disk.roster.clone_from(&daemon.roster);
+        }
         if self.calm || !self.rng.one_in(20) {
             self.settles(daemon);
         }
@@ -129,7 +132,9 @@ impl World {
             }
             self.takes(daemon, step)?;
         }
-        self.catches_up(daemon);
+        // A mutant has put them off.
+        let lines = std::mem::take(&mut daemon.unsynced);
+        self.journals(daemon, &lines);
         Ok(())
     }
 

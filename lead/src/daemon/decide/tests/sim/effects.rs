@@ -76,17 +76,8 @@ impl World {
         Ok(())
     }
 
-    /// What a mutant has put off.
-    pub(super) fn catches_up(&mut self, daemon: &mut Daemon) {
-        let lines = std::mem::take(&mut daemon.unsynced);
-        self.journals(daemon, &lines);
-        if self.is(Mutant::RosterComesLate) {
-            self.disk.roster.clone_from(&daemon.roster);
-        }
-    }
-
     /// Lines are in the journal: from now on they hold.
-    fn journals(&mut self, daemon: &Daemon, lines: &[Line]) {
+    pub(super) fn journals(&mut self, daemon: &Daemon, lines: &[Line]) {
         for line in lines {
             self.note(|| format!("  {} {}", line.seq, told(&line.record)));
             let facts = self.facts(daemon, line);

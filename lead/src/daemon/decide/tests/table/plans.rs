@@ -2,7 +2,7 @@
 
 use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder, ToWorker, WorkerState};
 use teamd_shared::journal::{MemberEvent, Record};
-use teamd_shared::member::{Doing, Gate, Restart};
+use teamd_shared::member::{self, Doing, Gate, Restart};
 use teamd_shared::message::{Body, Message};
 use teamd_shared::request::{Kind, Status};
 use uuid::Uuid;
@@ -12,6 +12,7 @@ use super::super::desk::{
     verdict,
 };
 use crate::daemon::event::Event;
+use crate::daemon::waiters::status;
 
 #[test]
 fn a_plan_closes_the_gate_and_an_approval_opens_it_in_the_same_line() {
@@ -52,6 +53,16 @@ fn the_first_verdict_stands_its_repetition_is_no_error_and_another_one_a_conflic
         assert!(message.contains(status.as_str()), "{message}");
         assert_eq!(desk.team, before);
     }
+}
+
+#[test]
+fn the_verdict_on_another_ones_plan_of_the_same_id_puts_nobody_to_work() {
+    let mut desk = Desk::new();
+    let (alice, bob) = (desk.runs("alice"), desk.runs("bob"));
+    let id = desk.submits(&alice, "aaaa0001");
+    desk.on(&Event::Said { life: bob, state: WorkerState { plan: Some(id.clone()), ..idle() } });
+    desk.ask(verdict(&id, true)).unwrap();
+    assert_eq!(status(&desk.team, &desk.live, desk.member("bob")), member::Status::Idle);
 }
 
 #[test]

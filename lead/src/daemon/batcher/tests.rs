@@ -1,0 +1,220 @@
+//! The order of steps, one case at a time. Every order, whoever dies and when, is tried in `decide::tests::sim`.
+
+use teamd_shared::control::{Command, Done, SpawnOrder, StopOutcome, WorkerState};
+use teamd_shared::environment::Environment;
+use teamd_shared::id::CountingIds;
+use teamd_shared::journal::RejectedLine;
+use teamd_shared::member::{Doing, Phase, RestartLimit};
+use teamd_shared::position::Position;
+use teamd_shared::process::Identity;
+
+use super::*;
+use crate::daemon::decide::decide;
+use crate::daemon::event::{Ended, SpawnFacts};
+
+const CLIENT: Client = Client { connection: 7, tag: 1, agent: false };
+
+/// A batcher, and a disk that may be full.
+struct Desk {
+    batcher: Batcher,
+    now: Now,
+    ids: CountingIds,
+    journal: Vec<Line>,
+    full: bool,
+    roster_fails: bool,
+}
+
+fn alice() -> Life {
+    Life { name: Name::new("alice").unwrap(), incarnation: 1 }
+}
+
+impl Desk {
+    /// A daemon that has begun.
+    fn new() -> Self {
+        let rules =
+            Rules { grace: Duration::from_secs(10), restart: RestartLimit::default(), watchdog: None };
+        let mut desk = Self {
+            batcher: Batcher::new(Team::default(), rules),
+            now: Now { wall: 1_763_756_100.0, monotonic: Duration::from_secs(5) },
+            ids: CountingIds::default(),
+            journal: Vec::new(),
+            full: false,
+            roster_fails: false,
+        };
+        let (event, team_name) = (TeamEvent::Started, "default".to_owned());
+        let record = TeamRecord { event, team_name, daemon: None, rejected: Vec::new(), tell: Vec::new() };
+        desk.batcher.begin(record, desk.now);
+        desk.steps();
+        desk
+    }
+
+    /// A team of one, who runs.
+    fn with_alice() -> Self {
+        let mut desk = Self::new();
+        let order = SpawnOrder::new(alice().name, Environment::default());
+        let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+        desk.on(Event::Spawn(CLIENT, Box::new(order), facts));
+        let identity = Identity { pid: 100, start_ticks: 1, boot_id: "boot".to_owned() };
+        desk.on(Event::Started { life: alice(), process: Ok(identity) });
+        let state = WorkerState { doing: Doing::Idle, ..WorkerState::default() };
+        desk.on(Event::Said { life: alice(), state });
+        desk
+    }
+
+    /// Takes the steps that are due, and says in a word which.
+    fn steps(&mut self) -> Vec<&'static str> {
+        let mut taken = Vec::new();
+        let Self { batcher, now, ids, .. } = self;
+        while let Some(step) = batcher.next(*now, &mut |view, event| decide(view, event, ids)) {
+            taken.push(match step {
+                Step::Append(_) if self.full => {
+                    let mut team = Team::default();
+                    self.journal.iter().for_each(|line| team.apply(line).unwrap());
+                    batcher.not_written("it is full", Ok(team), *now);
+                    "append fails"
+                }
+                Step::Append(lines) => {
+                    self.journal.extend(lines);
+                    batcher.appended(*now);
+                    "append"
+                }
+                Step::Complete { again: false } => "complete",
+                Step::Complete { again: true } => "complete again",
+                Step::Settle => {
+                    batcher.settled(batcher.team.seq);
+                    "settle"
+                }
+                Step::Start(_) => "start",
+                Step::Terminate(_) | Step::Kill(_) => "signal",
+                Step::Say(_, ToWorker::Welcome(_)) => "welcome",
+                Step::Say(..) => "say",
+                Step::Show(_) => "show",
+                Step::WriteRoster => {
+                    batcher.shown(!self.roster_fails, *now);
+                    "roster"
+                }
+                Step::Reply(_, Ok(Done::Stop(StopOutcome::Stopped))) => "reply stopped",
+                Step::Reply(_, Ok(_)) => "reply",
+                Step::Reply(_, Err(_)) => "refuse",
+            });
+        }
+        taken
+    }
+
+    /// Handles an event, and answers.
+    fn on(&mut self, event: Event) -> Vec<&'static str> {
+        self.batcher.handle(vec![event], self.now);
+        let mut taken = self.steps();
+        taken.extend(self.answers());
+        taken
+    }
+
+    fn answers(&mut self) -> Vec<&'static str> {
+        if !self.batcher.owes_answers() {
+            return Vec::new();
+        }
+        self.batcher.answer(self.now);
+        self.steps()
+    }
+
+    fn seconds_later(&mut self, seconds: u64) -> Vec<&'static str> {
+        self.now.monotonic += Duration::from_secs(seconds);
+        self.batcher.handle(Vec::new(), self.now);
+        self.steps()
+    }
+
+    fn lead_position(&self) -> u64 {
+        self.batcher.team.lead.offset
+    }
+}
+
+fn ended() -> Event {
+    let ended = Ended {
+        code: Some(143),
+        signal: None,
+        inbox: Position::START,
+        unread: 0,
+        by_signal: false,
+        emptied: None,
+        left_behind: None,
+    };
+    Event::Ended { life: alice(), ended }
+}
+
+fn bad_line_before(offset: u64) -> Event {
+    let bad = RejectedLine { offset: offset - 1, reason: "no JSON".to_owned(), line: "{".to_owned() };
+    Event::Unreadable { position: Position { offset, tail: 0 }, rejected: vec![bad] }
+}
+
+#[test]
+fn lines_come_first_then_what_follows_then_the_roster_then_answers() {
+    let mut desk = Desk::with_alice();
+    let taken = desk.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    assert_eq!(taken, ["append", "complete", "say", "show"]);
+    let order = Command::Forget { name: alice().name };
+    assert_eq!(desk.on(Event::Command(CLIENT, order)), ["show", "roster", "refuse"]);
+}
+
+#[test]
+fn nothing_of_a_batch_that_could_not_be_written_holds_or_is_done() {
+    let mut desk = Desk::with_alice();
+    desk.full = true;
+    let before = desk.batcher.team.clone();
+    let taken = desk.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    assert_eq!(taken, ["append fails", "refuse", "show"]);
+    assert_eq!(desk.batcher.team.members, before.members);
+    assert!(!desk.batcher.team.stopping && desk.batcher.backlog.is_empty(), "its caller may try again");
+}
+
+#[test]
+fn an_end_does_not_overtake_a_farewell_that_could_not_be_journaled() {
+    let mut desk = Desk::with_alice();
+    desk.full = true;
+    desk.on(Event::Leaving { life: alice() });
+    desk.full = false;
+    assert_eq!(desk.on(ended()), Vec::<&str>::new(), "it waits for what was heard before");
+    desk.seconds_later(1);
+    assert_eq!(desk.batcher.team.members[&alice().name].record.phase, Phase::Killed);
+}
+
+#[test]
+fn bad_lines_do_not_overtake_those_that_could_not_be_journaled() {
+    let mut desk = Desk::new();
+    desk.full = true;
+    desk.on(bad_line_before(4));
+    desk.full = false;
+    desk.on(bad_line_before(9));
+    assert_eq!(desk.lead_position(), 0, "who dies now reads both again");
+    desk.seconds_later(1);
+    assert_eq!(desk.lead_position(), 9);
+    let told = desk.journal.iter().filter_map(|line| match &line.record {
+        Record::Team(record) => record.rejected.first().map(|bad| bad.offset),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [3, 8]);
+}
+
+#[test]
+fn the_stop_is_answered_when_the_roster_shows_the_end() {
+    let mut desk = Desk::with_alice();
+    desk.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    desk.roster_fails = true;
+    let taken = desk.on(ended());
+    assert_eq!(taken[taken.len() - 3..], ["settle", "append", "roster"]);
+    assert!(desk.batcher.end.is_none() && desk.batcher.owes_answers());
+    assert_eq!(desk.on(Event::Command(CLIENT, Command::Stop { force: true })), ["roster"], "nothing begins");
+    desk.roster_fails = false;
+    assert_eq!(desk.answers(), ["roster", "reply stopped"]);
+    assert!(matches!(desk.batcher.end, Some(End::Stopped)));
+}
+
+#[test]
+fn a_daemon_whose_roster_cannot_be_written_ends_all_the_same_after_a_while() {
+    let mut desk = Desk::new();
+    desk.roster_fails = true;
+    desk.on(Event::Terminate);
+    assert!(desk.batcher.end.is_none());
+    desk.seconds_later(5);
+    desk.answers();
+    assert!(matches!(desk.batcher.end, Some(End::Stopped)));
+}

@@ -5,6 +5,7 @@
 //! outcome matters. The dispatcher does the steps; the simulation plays them, and dies between any two.
 
 mod answers;
+mod step;
 #[cfg(test)]
 mod tests;
 mod unwritten;
@@ -12,10 +13,8 @@ mod unwritten;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use teamd_shared::control::{Done, Refusal, Successor, ToWorker};
-use teamd_shared::environment::Environment;
+use teamd_shared::control::{Done, Refusal, ToWorker};
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
-use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 
 use super::decide::{Decision, View};
@@ -24,6 +23,7 @@ use super::lead_inbox::LeadTaken;
 use super::live::{Live, Rules};
 use super::waiters::Waiters;
 use super::watchdog::Finding;
+pub(super) use step::{Beginning, Birth, End, Step};
 
 /// How long what failed waits, before it is tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
@@ -33,65 +33,6 @@ pub(super) type Decide<'a> = dyn FnMut(&View<'_>, &Event) -> Decision + 'a;
 
 /// The answer to a command.
 pub(super) type Reply = Result<Done, Refusal>;
-
-/// What is to be done next, before anything else is.
-#[derive(Debug)]
-pub(super) enum Step {
-    /// Append these lines with one write and one sync, and report it ([`Batcher::appended`], [`Batcher::not_written`]).
-    Append(Vec<Line>),
-    /// Do what follows from the lines that are not done yet; `again`: it may have been done before.
-    Complete {
-        /// Whether to look first what is there already.
-        again: bool,
-    },
-    /// Make all that follows from the lines last, the news too, and report how far that came ([`Batcher::settled`]).
-    Settle,
-    /// Start a process for a life, and report it ([`Batcher::happened`]).
-    Start(Box<Beginning>),
-    /// Send SIGTERM, if the life is still that one.
-    Terminate(Life),
-    /// Send SIGKILL.
-    Kill(Life),
-    /// Say something to a worker, if it is connected.
-    Say(Life, ToWorker),
-    /// Take over into the roster how these members stand now.
-    Show(BTreeSet<Name>),
-    /// Write the roster, if there is anything new, and report it ([`Batcher::shown`]).
-    WriteRoster,
-    /// Answer a command.
-    Reply(Client, Reply),
-}
-
-/// A life for which a process is to be started.
-#[derive(Debug)]
-pub(super) struct Beginning {
-    /// Which one.
-    pub(super) life: Life,
-    /// As the journal holds it.
-    pub(super) member: Member,
-    /// What the command that asked for it was run in.
-    pub(super) environment: Environment,
-}
-
-/// Why the daemon ends.
-#[derive(Debug)]
-pub(super) enum End {
-    /// It was told to, and nobody is left.
-    Stopped,
-    /// It becomes another program.
-    HandedOver(Box<Successor>),
-    /// It cannot go on: why.
-    Failed(String),
-}
-
-/// A half of a birth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Birth {
-    /// The journal holds the life and its process.
-    Journaled,
-    /// The worker has greeted.
-    Greeted,
-}
 
 /// Everything that is decided on, and what waits to be done.
 #[derive(Debug)]

@@ -7,8 +7,8 @@
 //! signals, timers ┘   decide, apply   └▶ roster, then replies
 //! ```
 //!
-//! `dispatcher` is the only place that decides, with the pure functions of `decide`; everybody else reports
-//! events and performs actions.
+//! `batcher` is the only place that decides, with the pure functions of `decide`, and says in which order what follows is
+//! done; `dispatcher` does it. Everybody else reports events and performs actions.
 
 mod at_rest;
 mod batcher;

@@ -9,6 +9,7 @@ mod faults;
 mod invariants;
 mod ledger;
 mod options;
+mod order;
 mod plan;
 mod report;
 mod scenarios;

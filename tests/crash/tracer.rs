@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
@@ -17,8 +18,11 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::faults::{Act, Call, Fault};
-use crate::support::poll_until;
+use crate::order::Order;
+use crate::stage::Victim;
+use crate::support::{poll_until, process};
 use crate::syscalls::{Sort, lookup};
+use crate::wrapper;
 
 /// Where the fault is to happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub(crate) struct Seen {
     pub(crate) visible: Vec<u64>,
     /// The call at which the fault (first) happened.
     pub(crate) fired: Option<String>,
+    /// What was announced before it lasted.
+    pub(crate) announced: Option<String>,
     /// The processes that were held, and what became of them.
     held: HashMap<i32, Held>,
     counting: bool,
@@ -61,15 +67,17 @@ pub(crate) enum Held {
 /// A tracer that waits for victims.
 #[derive(Debug, Clone)]
 pub(crate) struct Tracer {
+    scratch: PathBuf,
+    victim: Victim,
     point: Option<Point>,
     seen: Arc<Mutex<Seen>>,
 }
 
 impl Tracer {
-    /// Waits for victims at a socket; without a point it only counts.
-    pub(crate) fn new(socket: &Path, point: Option<Point>) -> Self {
-        let tracer = Self { point, seen: Arc::default() };
-        let listener = UnixListener::bind(socket).unwrap();
+    /// Waits for victims at a socket below a directory; without a point it only counts.
+    pub(crate) fn new(scratch: &Path, victim: Victim, point: Option<Point>) -> Self {
+        let tracer = Self { scratch: scratch.to_owned(), victim, point, seen: Arc::default() };
+        let listener = UnixListener::bind(scratch.join(wrapper::SOCKET)).unwrap();
         let own = tracer.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -106,7 +114,7 @@ impl Tracer {
 
     /// Waits until whoever is being killed is gone.
     pub(crate) fn until_killed(&self) {
-        let killed = self.point.is_some_and(|point| matches!(point.fault, Fault::Kill | Fault::Tear));
+        let killed = self.point.is_some_and(|point| point.fault.kills());
         if killed && self.seen().fired.is_some() {
             assert!(poll_until(&mut || !self.seen().held.values().any(|held| *held == Held::Yes)));
         }
@@ -124,11 +132,7 @@ impl Tracer {
             return;
         }
         let pid = Pid::from_raw(i32::from_le_bytes(pid));
-        let options = Options::PTRACE_O_TRACESYSGOOD
-            | Options::PTRACE_O_TRACECLONE
-            | Options::PTRACE_O_TRACEEXEC
-            | Options::PTRACE_O_EXITKILL;
-        if self.seen().over || ptrace::seize(pid, options).is_err() {
+        if self.seen().over || ptrace::seize(pid, options()).is_err() {
             // Untraced, it does what it always does.
             self.seen().held.insert(pid.as_raw(), Held::Released);
             return;
@@ -140,6 +144,7 @@ impl Tracer {
             leader: pid,
             inside: HashMap::new(),
             files: HashSet::new(),
+            order: Order::new(self.victim, &self.team("journal.jsonl")),
             live: false,
             over: false,
             ended: None,
@@ -147,6 +152,26 @@ impl Tracer {
         trace.run();
         let became = trace.ended.map_or(Held::Released, Held::Ended);
         self.seen().held.insert(pid.as_raw(), became);
+    }
+
+    fn team(&self, file: &str) -> PathBuf {
+        self.scratch.join("work/.team").join(file)
+    }
+
+    /// Kills the one at the other end. Nobody is signalled who is not seen to be of this team.
+    fn end_the_other(&self) {
+        let roster = std::fs::read(self.team("config.json")).unwrap_or_default();
+        let roster: serde_json::Value = serde_json::from_slice(&roster).unwrap_or_default();
+        let members = roster["members"].as_array().cloned().unwrap_or_default();
+        let alice = members.into_iter().find(|member| member["name"] == wrapper::NAME);
+        let other = match self.victim {
+            Victim::Daemon => alice.unwrap_or_default()["pid"].as_i64(),
+            Victim::Worker | Victim::Ctl => roster["daemon"]["pid"].as_i64(),
+        };
+        let Some(pid) = other.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0) else { return };
+        if process::command_line(pid).contains(&*self.scratch.to_string_lossy()) {
+            crate::support::signal(pid, Signal::SIGKILL);
+        }
     }
 
     /// Decides what happens to a call.
@@ -189,6 +214,8 @@ struct Trace<'a> {
     inside: HashMap<Pid, Option<(Call, Option<Act>)>>,
     /// The descriptors that came from opening a path.
     files: HashSet<u64>,
+    /// What it has written, and not synced.
+    order: Order,
     /// Whether the program itself runs, and not its loader any more.
     live: bool,
     over: bool,
@@ -218,6 +245,7 @@ impl Trace<'_> {
                 if event == libc::PTRACE_EVENT_EXEC {
                     self.live = false;
                     self.files.clear();
+                    self.order.begin_anew();
                     self.inside.clear();
                     self.inside.insert(pid, None);
                 }
@@ -262,12 +290,18 @@ impl Trace<'_> {
         };
         let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
         let call = Call { name, sort, args, on_file: self.files.contains(&args[0]) };
+        if let Some(announced) = self.order.enter(pid, &call) {
+            self.tracer.seen().announced.get_or_insert(announced);
+        }
         let act = if self.live { self.tracer.decide(&call) } else { None };
         match act {
-            Some(Act::Kill) => {
+            Some(Act::Kill { both }) => {
                 regs.orig_rax = u64::MAX;
                 set(pid, regs);
                 end(self.leader);
+                if both {
+                    self.tracer.end_the_other();
+                }
             }
             Some(Act::Fail(_)) => {
                 regs.orig_rax = u64::MAX;
@@ -295,12 +329,13 @@ impl Trace<'_> {
                 regs.rdx = call.args[2];
                 set(pid, *regs);
             }
-            Some(Act::Kill) | None => {}
+            Some(Act::Kill { .. }) | None => {}
         }
         if regs.rax.cast_signed() < 0 {
             return;
         }
         match (call.sort, call.name) {
+            (Sort::Write, _) => self.order.wrote(pid, call, regs.rax),
             (Sort::Open(_) | Sort::Open2, _) => {
                 self.files.insert(regs.rax);
             }
@@ -319,6 +354,30 @@ impl Trace<'_> {
             _ => {}
         }
     }
+}
+
+fn options() -> Options {
+    Options::PTRACE_O_TRACESYSGOOD
+        | Options::PTRACE_O_TRACECLONE
+        | Options::PTRACE_O_TRACEEXEC
+        | Options::PTRACE_O_EXITKILL
+}
+
+/// Tries to trace a child.
+///
+/// # Errors
+/// Why not: then nothing at all can be tested here.
+pub(crate) fn probe() -> Result<(), String> {
+    let itself = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut child = Command::new(itself)
+        .arg(wrapper::WAIT)
+        .stdin(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("no child can be started: {error}"))?;
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let traced = ptrace::seize(pid, options()).map_err(|errno| format!("ptrace is refused: {errno}"));
+    let ended = child.kill().and_then(|()| child.wait());
+    traced.and(ended.map(drop).map_err(|error| format!("a child cannot be ended: {error}")))
 }
 
 /// Sets the registers of a thread, unless it is gone meanwhile: the next wait tells.

@@ -9,6 +9,7 @@ use crate::support::signal;
 pub(super) fn start(stage: &mut Stage) -> Checked {
     stage.mark();
     stage.start()?;
+    stage.start_again()?;
     stage.spawn("bob", &[])
 }
 
@@ -117,6 +118,50 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.ledger.approved.push((plan.clone(), false));
     let approved = |stage: &Stage| stage.team.request(&plan)["status"] == "approved";
     stage.achieve("approve", |stage, _| stage.ctl(&["approve", &plan]), approved)?;
+    stage.until_read("alice")?;
+    stage.until_read("bob")
+}
+
+/// Another program becomes the daemon, while one works and one waits with a plan.
+pub(super) fn replace(stage: &mut Stage) -> Checked {
+    stage.start()?;
+    stage.want("alice");
+    stage.ctl_done(&[
+        "spawn",
+        "bob",
+        "--plan",
+        "--prompt",
+        "/plan_approval Something\n/bash echo bob >> effects",
+    ])?;
+    let orders = "/bash echo d1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo d2 >> effects";
+    stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
+    let ready = |stage: &Stage| stage.team.made("held") && stage.status("bob") == "awaiting_approval";
+    stage.until("everybody to be ready", ready)?;
+    stage.mark();
+    stage.replace()?;
+    stage.send_plain("alice", "after it", &[])?;
+    stage.team.write("go", "");
+    let plan = stage.team.last_request("plan_approval");
+    stage.ledger.approved.push((plan.clone(), false));
+    let approved = |stage: &Stage| stage.team.request(&plan)["status"] == "approved";
+    stage.achieve("approve", |stage, _| stage.ctl(&["approve", &plan]), approved)?;
+    stage.until_read("alice")?;
+    stage.until_read("bob")
+}
+
+/// Whoever has ended is forgotten, and the name begins anew.
+pub(super) fn forget(stage: &mut Stage) -> Checked {
+    stage.start()?;
+    stage.ctl_done(&["spawn", "bob"])?;
+    stage.ctl_done(&["spawn", "alice", "--prompt", "/bash echo g1 >> effects\n/send_message bob hi"])?;
+    stage.until_read("alice")?;
+    stage.ledger.asked_to_leave.push("alice".to_owned());
+    stage.ctl_done(&["shutdown", "alice"])?;
+    stage.mark();
+    let forgotten = |stage: &Stage| stage.member("alice").is_null();
+    stage.achieve("forget alice", |stage, _| stage.main(&["forget", "alice"]), forgotten)?;
+    stage.want("alice");
+    stage.spawn("alice", &["--prompt", "/bash echo g2 >> effects"])?;
     stage.until_read("alice")?;
     stage.until_read("bob")
 }

@@ -61,7 +61,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let cells = Mutex::new(cells);
     let (done, total) = (Mutex::new(0_usize), jobs.len());
     each(&jobs, options.jobs, |job| {
-        if options.seconds.is_some_and(|seconds| began.elapsed().as_secs() >= seconds) {
+        let broken = options.stop && cells.lock().unwrap().values().any(|figures| figures.violations > 0);
+        if broken || options.seconds.is_some_and(|seconds| began.elapsed().as_secs() >= seconds) {
             return false;
         }
         let (result, seen) = play(*job);

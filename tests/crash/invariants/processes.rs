@@ -3,20 +3,18 @@
 use serde_json::Value;
 
 use crate::stage::{Checked, Stage, hold};
-use crate::support::{Team, process};
-
-/// The workers of a teammate that live.
-pub(crate) fn workers(team: &Team, name: &str) -> Vec<i32> {
-    let wanted = format!(" run --name {name} ");
-    team.processes().into_iter().filter(|&pid| process::command_line(pid).contains(&wanted)).collect()
-}
+use crate::support::process;
 
 /// The processes of the team that belong neither to the daemon nor to a member that lives.
 pub(crate) fn strays(stage: &Stage, roster: &Value) -> Vec<String> {
+    strays_of(stage, roster, &stage.team.processes())
+}
+
+fn strays_of(stage: &Stage, roster: &Value, there: &[i32]) -> Vec<String> {
     let members = roster["members"].as_array().cloned().unwrap_or_default();
     let known: Vec<i32> = members.iter().filter_map(pid).chain([stage.daemon()]).collect();
-    let strays = stage.team.processes().into_iter().filter(|pid| !known.contains(pid));
-    strays.map(|pid| format!("{pid} {}", process::command_line(pid))).collect()
+    let strays = there.iter().filter(|pid| !known.contains(pid));
+    strays.map(|&pid| format!("{pid} {}", process::command_line(pid))).collect()
 }
 
 fn pid(member: &Value) -> Option<i32> {
@@ -26,14 +24,21 @@ fn pid(member: &Value) -> Option<i32> {
 /// While the team rests: each member that lives has one worker, the one that the roster names; each that has ended, none; and
 /// there is nothing else but the daemon. What was started for nobody leaves by itself, as soon as it finds that out.
 pub(super) fn check_alive(stage: &Stage, roster: &Value) -> Checked {
+    let all = stage.team.processes();
     for member in roster["members"].as_array().into_iter().flatten() {
         let name = member["name"].as_str().unwrap_or_default();
         let wanted: Vec<i32> = pid(member).into_iter().collect();
-        let there = workers(&stage.team, name);
+        let there = workers(&all, name);
         hold(there == wanted, || format!("the workers of {name} are {there:?}, and should be {wanted:?}"))?;
     }
-    let strays = strays(stage, roster);
+    let strays = strays_of(stage, roster, &all);
     hold(strays.is_empty(), || format!("nobody knows of {strays:?}"))
+}
+
+/// The workers of a teammate among some processes.
+fn workers(of: &[i32], name: &str) -> Vec<i32> {
+    let wanted = format!(" run --name {name} ");
+    of.iter().copied().filter(|&pid| process::command_line(pid).contains(&wanted)).collect()
 }
 
 /// After the team has ended, nothing of it is left.

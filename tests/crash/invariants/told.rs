@@ -1,11 +1,12 @@
 //! What users are told: an exit code of the table, an error with a next step, never a panic.
 
-use crate::stage::{Checked, Said, Stage, hold};
+use crate::stage::{Checked, Stage, hold};
+use crate::support::Run;
 
 const CODES: [i32; 8] = [1, 2, 3, 4, 5, 6, 7, 130];
 
 /// Checks what a command said.
-pub(crate) fn check(args: &[&str], said: &Said, traced: bool) -> Checked {
+pub(crate) fn check(args: &[&str], said: &Run, traced: bool) -> Checked {
     hold(!said.stderr.contains("panicked"), || format!("`{args:?}` panicked: {}", said.stderr))?;
     let Some(code) = said.code else {
         return hold(traced, || format!("`{args:?}` was killed by a signal"));

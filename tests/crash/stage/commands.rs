@@ -6,38 +6,24 @@ use std::time::{Duration, Instant};
 use super::daemon::end_of;
 use super::{ATTEMPTS, Checked, PATIENCE, Stage, Victim, Violation};
 use crate::ledger::Sent;
-use crate::support::is_alive;
+use crate::support::{Run, is_alive};
 use crate::wrapper;
 
 /// After that time the user starts a daemon for a command that waits for one.
 const STARTS_AFTER: Duration = Duration::from_millis(150);
 
-/// How a command ended, and what it said.
-#[derive(Debug, Clone)]
-pub(crate) struct Said {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl Said {
-    pub(crate) fn is_done(&self) -> bool {
-        self.code == Some(0)
-    }
-}
-
 impl Stage {
     /// Runs `teamctl`.
-    pub(crate) fn ctl(&mut self, args: &[&str]) -> Checked<Said> {
+    pub(crate) fn ctl(&mut self, args: &[&str]) -> Checked<Run> {
         self.run(env!("CARGO_BIN_EXE_teamctl"), args, false)
     }
 
     /// Runs the command that a scenario is about: the first one is the victim, if a command is to be it.
-    pub(crate) fn main(&mut self, args: &[&str]) -> Checked<Said> {
+    pub(crate) fn main(&mut self, args: &[&str]) -> Checked<Run> {
         self.main_of(env!("CARGO_BIN_EXE_teamctl"), args)
     }
 
-    pub(super) fn main_of(&mut self, program: &str, args: &[&str]) -> Checked<Said> {
+    pub(super) fn main_of(&mut self, program: &str, args: &[&str]) -> Checked<Run> {
         let traced = self.victim == Victim::Ctl && self.marked && !self.had_victim;
         self.had_victim |= traced;
         self.run(program, args, traced)
@@ -51,7 +37,7 @@ impl Stage {
         self.team.command(itself.to_str().unwrap(), all)
     }
 
-    pub(super) fn run(&mut self, program: &str, args: &[&str], traced: bool) -> Checked<Said> {
+    pub(super) fn run(&mut self, program: &str, args: &[&str], traced: bool) -> Checked<Run> {
         let mut command = if traced { self.traced(program, args) } else { self.team.command(program, args) };
         self.runs += 1;
         let number = self.runs;
@@ -87,7 +73,7 @@ impl Stage {
             let bytes = std::fs::read(self.scratch.join(format!("{name}.{number}"))).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        let said = Said { code, stdout: text("stdout"), stderr: text("stderr") };
+        let said = Run { code, stdout: text("stdout"), stderr: text("stderr") };
         self.ledger.commands.push(format!("{args:?}: {:?} {}", said.code, said.stderr.trim()));
         self.ledger.stderr.push_str(&said.stderr);
         crate::invariants::told::check(args, &said, traced)?;
@@ -98,7 +84,7 @@ impl Stage {
     pub(crate) fn achieve(
         &mut self,
         what: &str,
-        mut attempt: impl FnMut(&mut Self, usize) -> Checked<Said>,
+        mut attempt: impl FnMut(&mut Self, usize) -> Checked<Run>,
         goal: impl Fn(&Self) -> bool,
     ) -> Checked<bool> {
         for number in 0..ATTEMPTS {

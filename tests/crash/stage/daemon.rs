@@ -3,8 +3,8 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use super::{ATTEMPTS, Checked, PATIENCE, Said, Stage, Victim, Violation, hold};
-use crate::support::is_alive;
+use super::{ATTEMPTS, Checked, PATIENCE, Stage, Victim, Violation, hold};
+use crate::support::{Run, is_alive};
 use crate::tracer::{Held, Tracer};
 
 impl Stage {
@@ -136,7 +136,7 @@ impl Stage {
 }
 
 /// The pid that `teamd --json start` names.
-fn pid_in(said: &Said) -> Checked<i32> {
+fn pid_in(said: &Run) -> Checked<i32> {
     let found: serde_json::Value = serde_json::from_str(&said.stdout).unwrap_or_default();
     let pid = found["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
     pid.filter(|pid| *pid > 0).ok_or_else(|| Violation(format!("`teamd start` names no pid: {said:?}")))

@@ -9,8 +9,6 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use commands::Said;
-
 use crate::faults::Fault;
 use crate::ledger::Ledger;
 use crate::support::Team;

@@ -2,11 +2,15 @@
 //!
 //! A kill does not show a sync that is missing, only a loss of power does. The tracer sees it in each run: between a write to
 //! the journal and its sync the daemon may do nothing that anybody sees, and no command ends well with something unsynced.
+//! Nor is an end journaled while somebody holds the life lock: the keeper of a call, say, that is still at its work.
 
 use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
+use serde_json::Value;
+use teamd_shared::locks;
 
 use crate::faults::Call;
 use crate::stage::Victim;
@@ -71,16 +75,30 @@ impl Order {
         }
     }
 
-    /// A write has come to its end, with so many bytes.
-    pub(crate) fn wrote(&mut self, pid: Pid, call: &Call, bytes: u64) {
+    /// A write has come to its end, with so many bytes: tells what is wrong with what it says.
+    pub(crate) fn wrote(&mut self, pid: Pid, call: &Call, bytes: u64) -> Option<String> {
         if !call.on_file || bytes == 0 {
-            return;
+            return None;
         }
         self.written.insert(call.args[0]);
-        let before = self.before.remove(&pid);
-        if before.is_some_and(|before| before + bytes == self.length()) {
-            self.unsynced = Some((pid, call.args[0]));
-        }
+        let before = self.before.remove(&pid).filter(|before| before + bytes == self.length())?;
+        self.unsynced = Some((pid, call.args[0]));
+        let journal = std::fs::read(&self.journal).unwrap_or_default();
+        let new = journal.get(usize::try_from(before).ok()?..)?;
+        let lines = new.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+        let ended = lines.filter(|line: &Value| line["record"] == "member" && line["event"] == "exited");
+        let held = ended
+            .filter_map(|line| line["name"].as_str().map(str::to_owned))
+            .find(|name| self.is_held(name))?;
+        Some(format!("the end of {held} is journaled, and its life lock is held"))
+    }
+
+    /// Whether somebody holds the life lock of a member, as the kernel lists it: to try it could disturb somebody.
+    fn is_held(&self, name: &str) -> bool {
+        let transcript = self.journal.with_file_name("transcript").join(format!("{name}.jsonl"));
+        let Ok(found) = transcript.metadata() else { return false };
+        let locks = locks::list().unwrap_or_default();
+        locks.iter().any(|held| held.is_of((found.dev(), found.ino())))
     }
 
     fn length(&self) -> u64 {

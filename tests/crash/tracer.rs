@@ -42,8 +42,8 @@ pub(crate) struct Seen {
     pub(crate) visible: Vec<u64>,
     /// The call at which the fault (first) happened.
     pub(crate) fired: Option<String>,
-    /// What was announced before it lasted.
-    pub(crate) announced: Option<String>,
+    /// What a process did too early.
+    pub(crate) wrong: Option<String>,
     /// The processes that were held, and what became of them.
     held: HashMap<i32, Held>,
     counting: bool,
@@ -290,8 +290,8 @@ impl Trace<'_> {
         };
         let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
         let call = Call { name, sort, args, on_file: self.files.contains(&args[0]) };
-        if let Some(announced) = self.order.enter(pid, &call) {
-            self.tracer.seen().announced.get_or_insert(announced);
+        if let Some(wrong) = self.order.enter(pid, &call) {
+            self.tracer.seen().wrong.get_or_insert(wrong);
         }
         let act = if self.live { self.tracer.decide(&call) } else { None };
         match act {
@@ -335,7 +335,11 @@ impl Trace<'_> {
             return;
         }
         match (call.sort, call.name) {
-            (Sort::Write, _) => self.order.wrote(pid, call, regs.rax),
+            (Sort::Write, _) => {
+                if let Some(wrong) = self.order.wrote(pid, call, regs.rax) {
+                    self.tracer.seen().wrong.get_or_insert(wrong);
+                }
+            }
             (Sort::Open(_) | Sort::Open2, _) => {
                 self.files.insert(regs.rax);
             }

@@ -39,6 +39,6 @@ pub(super) fn check_logs(stage: &Stage) -> Checked {
 
 /// Nobody was told of anything that did not last yet.
 pub(super) fn check_order(stage: &Stage) -> Checked {
-    let announced = stage.tracer.look().announced;
-    hold(announced.is_none(), || format!("announced, and not lasting yet: {announced:?}"))
+    let wrong = stage.tracer.look().wrong;
+    hold(wrong.is_none(), || format!("too early: {wrong:?}"))
 }

@@ -114,6 +114,7 @@ impl Stage {
     /// Sends a text that nobody has sent before: with the number of the attempt.
     pub(crate) fn send(&mut self, to: &str, text: &dyn Fn(usize) -> String, options: &[&str]) -> Checked {
         let attempt = |stage: &mut Self, number| {
+            stage.revive()?;
             let text = text(number);
             let at = stage.ledger.sent.len();
             stage.ledger.sent.push(Sent { to: to.to_owned(), text: text.clone(), told: false });

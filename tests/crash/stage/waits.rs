@@ -37,7 +37,8 @@ impl Stage {
         Ok(())
     }
 
-    fn revive(&mut self) -> Checked {
+    /// Starts those again that crashed for good, and that the user wants.
+    pub(crate) fn revive(&mut self) -> Checked {
         for name in self.wanted.clone() {
             if self.status(name) == "crashed" {
                 self.revived = true;

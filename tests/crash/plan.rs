@@ -62,7 +62,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let (done, total) = (Mutex::new(0_usize), jobs.len());
     each(&jobs, options.jobs, |job| {
         let broken = options.stop && cells.lock().unwrap().values().any(|figures| figures.violations > 0);
-        if broken || options.seconds.is_some_and(|seconds| began.elapsed().as_secs() >= seconds) {
+        let over = options.seconds.is_some_and(|seconds| began.elapsed().as_secs() >= seconds);
+        if broken || over && *done.lock().unwrap() >= AT_LEAST {
             return false;
         }
         let (result, seen) = play(*job);
@@ -77,9 +78,16 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let cells = cells.into_inner().unwrap();
     report::print(&cells);
     failed += cells.values().map(|figures| figures.violations).sum::<u64>();
+    if cells.values().all(|figures| figures.runs == 0) {
+        println!("error: nothing was run\nhint: `--points-only` tells which points there are");
+        failed += 1;
+    }
     println!("\ncrash: {:.0} s, seed {}, {failed} violations", began.elapsed().as_secs_f64(), options.seed);
     if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
+
+/// A sample makes so many runs, however long they take: a slow machine is no reason to try nothing.
+const AT_LEAST: usize = 20;
 
 /// The variable that says that nothing is to be run where nothing can be traced.
 const SKIP: &str = "TEAM_CRASH_SKIP";

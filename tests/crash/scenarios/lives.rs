@@ -37,9 +37,9 @@ pub(super) fn respawn(stage: &mut Stage) -> Checked {
     stage.send_plain("alice", "of the first life", &[])?;
     signal(stage.team.pid("alice"), Signal::SIGKILL);
     stage.until("her end", |stage| stage.has_ended("alice"))?;
-    stage.want("alice");
     stage.mark();
     stage.send("alice", &|attempt| format!("between.{attempt}"), &["--queue"])?;
+    stage.want("alice");
     stage.spawn("alice", &["--prompt", "/bash echo new >> effects"])?;
     stage.until_read("alice")?;
     let skipped = !stage.team.has_taken_in("alice", "of the first life");

@@ -87,7 +87,9 @@ pub(super) fn reject(stage: &mut Stage) -> Checked {
 pub(super) fn force(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.want("alice");
-    let all = ["spawn", "alice", "--prompt", "/bash echo f1 >> effects; setsid sleep 300 & sleep 301"];
+    // Without a sandbox no namespace ends with the command: her keeper alone sees to it.
+    let orders = "/bash echo f1 >> effects; setsid sleep 300 & sleep 301";
+    let all = ["spawn", "alice", "--sandbox", "off", "--prompt", orders];
     stage.achieve("spawn", |stage, _| stage.ctl(&all), |stage| stage.is_running("alice"))?;
     stage.until("her to work", |stage| stage.team.text("effects").contains("f1"))?;
     stage.mark();

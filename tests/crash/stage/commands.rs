@@ -54,6 +54,7 @@ impl Stage {
             if let Some(code) = ended {
                 break code;
             }
+            self.heal(began);
             if began.elapsed() > PATIENCE {
                 child.kill().unwrap();
                 return Err(Violation(format!("`{args:?}` hangs; before it")));

@@ -25,9 +25,7 @@ impl Stage {
         while !holds(self) {
             self.ensure_daemon()?;
             self.revive()?;
-            if began.elapsed() > HEALS_AFTER {
-                self.tracer.unmark();
-            }
+            self.heal(began);
             if began.elapsed() > PATIENCE {
                 return Err(Violation(format!("waited in vain for {what}")));
             }
@@ -35,6 +33,13 @@ impl Stage {
             pause = (pause * 2).min(Duration::from_millis(15));
         }
         Ok(())
+    }
+
+    /// Ends what lasts, some time after something has begun.
+    pub(super) fn heal(&self, began: Instant) {
+        if began.elapsed() > HEALS_AFTER && self.tracer.look().fired.is_some() {
+            self.tracer.unmark();
+        }
     }
 
     /// Starts those again that crashed for good, and that the user wants.

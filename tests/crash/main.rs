@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a harness: it stops where it cannot test")]
 
+mod choice;
 mod faults;
 mod invariants;
 mod ledger;
@@ -18,6 +19,7 @@ mod stage;
 #[expect(dead_code, reason = "the end-to-end tests use the rest")]
 mod support;
 mod syscalls;
+mod trace;
 mod tracer;
 mod user;
 mod wrapper;

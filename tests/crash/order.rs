@@ -5,12 +5,11 @@
 //! Nor is an end journaled while somebody holds the life lock: the keeper of a call, say, that is still at its work.
 
 use std::collections::{HashMap, HashSet};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
 use serde_json::Value;
-use teamd_shared::locks;
 
 use crate::faults::Call;
 use crate::stage::Victim;
@@ -93,12 +92,12 @@ impl Order {
         Some(format!("the end of {held} is journaled, and its life lock is held"))
     }
 
-    /// Whether somebody holds the life lock of a member, as the kernel lists it: to try it could disturb somebody.
+    /// Whether somebody holds the life lock of a member. The daemon is stopped meanwhile, and no next life has begun: to try it
+    /// disturbs nobody. (`/proc/locks` does not list a lock whose taker is gone, as a dead worker is whose keeper shares it.)
     fn is_held(&self, name: &str) -> bool {
         let transcript = self.journal.with_file_name("transcript").join(format!("{name}.jsonl"));
-        let Ok(found) = transcript.metadata() else { return false };
-        let locks = locks::list().unwrap_or_default();
-        locks.iter().any(|held| held.is_of((found.dev(), found.ino())))
+        File::open(transcript)
+            .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
     fn length(&self) -> u64 {

@@ -67,7 +67,8 @@ pub(super) fn restart(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.spawn("bob", &[])?;
     stage.want("alice");
-    let orders = "/bash echo b1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo b2 >> effects";
+    // Her keeper has something to end, while the daemon sees her gone.
+    let orders = "/bash echo b1 >> effects; for i in 1 2 3 4 5 6 7 8; do sleep 300 & done; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo b2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
     stage.until("her to work", |stage| stage.team.made("held"))?;
     stage.send_plain("alice", "unread at the crash", &[])?;

@@ -22,7 +22,10 @@ impl Dispatcher {
         match self.journal.fold() {
             Ok(team) => {
                 self.lead_taken.position = team.lead;
+                // What is complete stands in the next line, and that was not written: it is complete all the same.
+                let done = self.team.done;
                 self.team = team;
+                self.team.mark_done(done);
             }
             Err(error) => {
                 self.exit = Some(End::Failed(error.to_string()));

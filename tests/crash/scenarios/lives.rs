@@ -80,7 +80,8 @@ pub(super) fn restart(stage: &mut Stage) -> Checked {
     stage.until_read("bob")
 }
 
-/// A daemon takes a team over: one at work, one with a plan, one that has answered, one that died meanwhile.
+/// A daemon takes a team over: one at work, one with a plan, one that has answered, one that died meanwhile, and one that dies
+/// at work when it has been taken over: its keeper is nobody's child any more.
 pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.start_plain()?;
     stage.want("alice");
@@ -98,10 +99,13 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
         "/reject_shutdown no\n/bash touch busy; until [ -e go ]; do sleep 0.01; done",
     ])?;
     stage.ctl_done(&["spawn", "dave", "--restart", "never"])?;
+    let sleeps = "/bash for i in 1 2 3 4 5 6 7 8; do sleep 300 & done; touch erin; sleep 301";
+    stage.ctl_done(&["spawn", "erin", "--restart", "never", "--sandbox", "off", "--prompt", sleeps])?;
     let orders = "/bash echo c1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/bash echo c2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
     let ready = |stage: &Stage| {
-        stage.team.made("held") && stage.team.made("busy") && stage.status("bob") == "awaiting_approval"
+        ["held", "busy", "erin"].iter().all(|file| stage.team.made(file))
+            && stage.status("bob") == "awaiting_approval"
     };
     stage.until("everybody to be ready", ready)?;
     stage.ctl_done(&["shutdown", "carol", "--no-wait"])?;
@@ -111,7 +115,10 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.team.write("go", "");
     stage.mark();
     stage.send_plain("alice", "while no daemon ran", &[])?;
+    let erin = stage.team.pid("erin");
     stage.start()?;
+    signal(erin, Signal::SIGKILL);
+    stage.until("the end of erin", |stage| stage.has_ended("erin"))?;
     let answered =
         |stage: &Stage| stage.team.requests("shutdown").iter().all(|request| request["status"] != "pending");
     stage.until("carol to have answered", answered)?;

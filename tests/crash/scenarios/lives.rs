@@ -99,7 +99,7 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
         "/reject_shutdown no\n/bash touch busy; until [ -e go ]; do sleep 0.01; done",
     ])?;
     stage.ctl_done(&["spawn", "dave", "--restart", "never"])?;
-    let sleeps = "/bash for i in 1 2 3 4 5 6 7 8; do sleep 300 & done; touch erin; sleep 301";
+    let sleeps = "/bash for i in {1..100}; do setsid sleep 300 & done; touch erin; sleep 301";
     stage.ctl_done(&["spawn", "erin", "--restart", "never", "--sandbox", "off", "--prompt", sleeps])?;
     let orders = "/bash echo c1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/bash echo c2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;

@@ -339,12 +339,12 @@ pub fn locate(flag: Option<&Path>, here: &Path) -> PathBuf {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::name::Name;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn scratch() -> (tempfile::TempDir, TeamDir) {
+    pub(crate) fn scratch() -> (tempfile::TempDir, TeamDir) {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         (scratch, dir)

@@ -53,6 +53,24 @@ fn every_promise_of_a_worker_holds_in_schedules_never_tried_before() {
     keep_their_promises((0..FRESH).map(|n| start.wrapping_add(n)));
 }
 
+// Nobody has looked in between, and both times the last line ends alike.
+#[test]
+fn an_inbox_that_is_emptied_and_filled_again_alike_is_read_from_its_start() {
+    let place = Place::new();
+    let mut world = super::World::new(&place, 1, None, true);
+    world.starts();
+    world.writes("user", 0);
+    world.wants_a_plan();
+    world.settle();
+    world.empties_the_inbox(true);
+    world.writes("dave", 0);
+    world.wants_a_plan();
+    world.settle();
+    if let Some((what, story)) = world.ends() {
+        panic!("{}\n{what}", story.join("\n"));
+    }
+}
+
 #[test]
 fn a_schedule_of_a_worker_follows_from_its_seed() {
     let place = Place::new();

@@ -22,6 +22,8 @@ pub(crate) struct Call {
 pub(crate) enum Fault {
     /// The process is killed before the call.
     Kill,
+    /// So is, in the same instant, the one at its other end: the worker with its daemon, the daemon with the others.
+    Both,
     /// Half of the bytes are written to a file, then the process is killed.
     Tear,
     /// Half of the bytes are written to a file, and the call says so.
@@ -45,14 +47,15 @@ pub(crate) enum Fault {
 /// What the tracer does with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
-    Kill,
+    Kill { both: bool },
     Halve { kill: bool },
     Fail(i32),
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Kill,
+        Self::Both,
         Self::Tear,
         Self::Short,
         Self::Eio,
@@ -67,6 +70,7 @@ impl Fault {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Kill => "kill",
+            Self::Both => "both",
             Self::Tear => "tear",
             Self::Short => "short",
             Self::Eio => "eio",
@@ -83,6 +87,11 @@ impl Fault {
         Self::ALL.into_iter().find(|fault| fault.name() == name)
     }
 
+    /// Whether it ends the process.
+    pub(crate) fn kills(self) -> bool {
+        matches!(self, Self::Kill | Self::Both | Self::Tear)
+    }
+
     /// For how many calls it lasts.
     pub(crate) fn lasts(self) -> u64 {
         match self {
@@ -95,7 +104,8 @@ impl Fault {
     /// What happens to a call that it can happen to.
     pub(crate) fn act(self) -> Act {
         match self {
-            Self::Kill => Act::Kill,
+            Self::Kill => Act::Kill { both: false },
+            Self::Both => Act::Kill { both: true },
             Self::Tear => Act::Halve { kill: true },
             Self::Short => Act::Halve { kill: false },
             Self::Eio | Self::Sync => Act::Fail(libc::EIO),
@@ -115,7 +125,7 @@ impl Fault {
             _ => false,
         };
         match self {
-            Self::Kill => sort != Sort::Wait,
+            Self::Kill | Self::Both => sort != Sort::Wait,
             Self::Tear | Self::Short => sort == Sort::Write && call.on_file && call.args[2] > 1,
             Self::Eio => {
                 matches!(sort, Sort::Read | Sort::Write | Sort::Remove | Sort::Change) && call.on_file

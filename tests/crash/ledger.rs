@@ -20,8 +20,10 @@ pub(crate) struct Ledger {
     pub(crate) approved: Vec<(String, bool)>,
     /// The plans for which `reject` was run, and whether it ended with 0.
     pub(crate) rejected: Vec<(String, bool)>,
-    /// The teammates that the user wanted to leave, by `shutdown` or `stop`.
+    /// The teammates that the user wanted to leave, by `shutdown` or `stop`. Nobody else may.
     pub(crate) asked_to_leave: Vec<String>,
+    /// Those of whom the user said `--force`.
+    pub(crate) forced: Vec<String>,
     /// Each command, and how it ended.
     pub(crate) commands: Vec<String>,
     /// What all commands and daemons said on standard error.

@@ -5,10 +5,12 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a harness: it stops where it cannot test")]
 
+mod choice;
 mod faults;
 mod invariants;
 mod ledger;
 mod options;
+mod order;
 mod plan;
 mod report;
 mod scenarios;
@@ -17,6 +19,7 @@ mod stage;
 #[expect(dead_code, reason = "the end-to-end tests use the rest")]
 mod support;
 mod syscalls;
+mod trace;
 mod tracer;
 mod user;
 mod wrapper;

@@ -6,7 +6,7 @@ use crate::stage::Victim;
 
 const USAGE: &str =
     "usage: scripts/crash-test [--all] [--scenario NAME]… [--victim daemon|worker|teamctl]… [--fault NAME]…
-    [--points A..B] [--every N] [--visible] [--seed N] [--seconds N] [--jobs N] [--list]";
+    [--points A..B] [--every N] [--visible] [--seed N] [--seconds N] [--jobs N] [--stop] [--points-only]";
 
 /// What is run.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub(crate) struct Options {
     pub(crate) seconds: Option<u64>,
     pub(crate) seed: u64,
     pub(crate) jobs: usize,
+    /// Ends at the first violation.
+    pub(crate) stop: bool,
     /// Tells only how many points there are.
     pub(crate) list: bool,
 }
@@ -43,6 +45,7 @@ impl Options {
                 .duration_since(std::time::UNIX_EPOCH)
                 .map_or(0, |at| at.as_secs()),
             jobs: 2,
+            stop: false,
             list: false,
         };
         let mut args = args;
@@ -77,6 +80,7 @@ impl Options {
                 "--seed" => options.seed = number(value()?)?,
                 "--seconds" => options.seconds = Some(number(value()?)?),
                 "--jobs" => options.jobs = usize::try_from(number(value()?)?).unwrap_or(1).max(1),
+                "--stop" => options.stop = true,
                 "--points-only" => options.list = true,
                 // What `cargo test` and its users pass to every test program.
                 "--list" | "--ignored" => return Ok(None),

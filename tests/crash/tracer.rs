@@ -3,22 +3,23 @@
 //! It lives in threads of the test, each of which traces one process. It reads and writes registers alone: the
 //! programs let nobody read their memory, and need not.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nix::errno::Errno;
-use nix::libc;
 use nix::sys::ptrace::{self, Options};
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::faults::{Act, Call, Fault};
-use crate::support::poll_until;
-use crate::syscalls::{Sort, lookup};
+use crate::order::Order;
+use crate::stage::Victim;
+use crate::support::{poll_until, process};
+use crate::trace::Trace;
+use crate::wrapper;
 
 /// Where the fault is to happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +39,12 @@ pub(crate) struct Seen {
     pub(crate) visible: Vec<u64>,
     /// The call at which the fault (first) happened.
     pub(crate) fired: Option<String>,
+    /// What a process did too early.
+    pub(crate) wrong: Option<String>,
     /// The processes that were held, and what became of them.
     held: HashMap<i32, Held>,
     counting: bool,
-    over: bool,
+    pub(crate) over: bool,
     hits: u64,
 }
 
@@ -61,15 +64,17 @@ pub(crate) enum Held {
 /// A tracer that waits for victims.
 #[derive(Debug, Clone)]
 pub(crate) struct Tracer {
+    scratch: PathBuf,
+    victim: Victim,
     point: Option<Point>,
     seen: Arc<Mutex<Seen>>,
 }
 
 impl Tracer {
-    /// Waits for victims at a socket; without a point it only counts.
-    pub(crate) fn new(socket: &Path, point: Option<Point>) -> Self {
-        let tracer = Self { point, seen: Arc::default() };
-        let listener = UnixListener::bind(socket).unwrap();
+    /// Waits for victims at a socket below a directory; without a point it only counts.
+    pub(crate) fn new(scratch: &Path, victim: Victim, point: Option<Point>) -> Self {
+        let tracer = Self { scratch: scratch.to_owned(), victim, point, seen: Arc::default() };
+        let listener = UnixListener::bind(scratch.join(wrapper::SOCKET)).unwrap();
         let own = tracer.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -83,7 +88,7 @@ impl Tracer {
         tracer
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,7 +111,7 @@ impl Tracer {
 
     /// Waits until whoever is being killed is gone.
     pub(crate) fn until_killed(&self) {
-        let killed = self.point.is_some_and(|point| matches!(point.fault, Fault::Kill | Fault::Tear));
+        let killed = self.point.is_some_and(|point| point.fault.kills());
         if killed && self.seen().fired.is_some() {
             assert!(poll_until(&mut || !self.seen().held.values().any(|held| *held == Held::Yes)));
         }
@@ -124,33 +129,40 @@ impl Tracer {
             return;
         }
         let pid = Pid::from_raw(i32::from_le_bytes(pid));
-        let options = Options::PTRACE_O_TRACESYSGOOD
-            | Options::PTRACE_O_TRACECLONE
-            | Options::PTRACE_O_TRACEEXEC
-            | Options::PTRACE_O_EXITKILL;
-        if self.seen().over || ptrace::seize(pid, options).is_err() {
+        if self.seen().over || ptrace::seize(pid, options()).is_err() {
             // Untraced, it does what it always does.
             self.seen().held.insert(pid.as_raw(), Held::Released);
             return;
         }
         self.seen().held.insert(pid.as_raw(), Held::Yes);
         drop(stream.write_all(&[0]));
-        let mut trace = Trace {
-            tracer: self,
-            leader: pid,
-            inside: HashMap::new(),
-            files: HashSet::new(),
-            live: false,
-            over: false,
-            ended: None,
-        };
-        trace.run();
-        let became = trace.ended.map_or(Held::Released, Held::Ended);
+        let order = Order::new(self.victim, &self.team("journal.jsonl"));
+        let became = Trace::new(self, pid, order).run().map_or(Held::Released, Held::Ended);
         self.seen().held.insert(pid.as_raw(), became);
     }
 
+    fn team(&self, file: &str) -> PathBuf {
+        self.scratch.join("work/.team").join(file)
+    }
+
+    /// Kills the one at the other end. Nobody is signalled who is not seen to be of this team.
+    pub(crate) fn end_the_other(&self) {
+        let roster = std::fs::read(self.team("config.json")).unwrap_or_default();
+        let roster: serde_json::Value = serde_json::from_slice(&roster).unwrap_or_default();
+        let members = roster["members"].as_array().cloned().unwrap_or_default();
+        let alice = members.into_iter().find(|member| member["name"] == wrapper::NAME);
+        let other = match self.victim {
+            Victim::Daemon => alice.unwrap_or_default()["pid"].as_i64(),
+            Victim::Worker | Victim::Ctl => roster["daemon"]["pid"].as_i64(),
+        };
+        let Some(pid) = other.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0) else { return };
+        if process::command_line(pid).contains(&*self.scratch.to_string_lossy()) {
+            crate::support::signal(pid, Signal::SIGKILL);
+        }
+    }
+
     /// Decides what happens to a call.
-    fn decide(&self, call: &Call) -> Option<Act> {
+    pub(crate) fn decide(&self, call: &Call) -> Option<Act> {
         let mut seen = self.seen();
         if !seen.counting {
             return None;
@@ -181,153 +193,26 @@ impl Tracer {
     }
 }
 
-/// One process that is traced.
-struct Trace<'a> {
-    tracer: &'a Tracer,
-    leader: Pid,
-    /// The threads that are inside of a call, and what is to be done when it ends.
-    inside: HashMap<Pid, Option<(Call, Option<Act>)>>,
-    /// The descriptors that came from opening a path.
-    files: HashSet<u64>,
-    /// Whether the program itself runs, and not its loader any more.
-    live: bool,
-    over: bool,
-    ended: Option<Option<i32>>,
+fn options() -> Options {
+    Options::PTRACE_O_TRACESYSGOOD
+        | Options::PTRACE_O_TRACECLONE
+        | Options::PTRACE_O_TRACEEXEC
+        | Options::PTRACE_O_EXITKILL
 }
 
-impl Trace<'_> {
-    /// Sees the process through until it is gone, or let go.
-    fn run(&mut self) {
-        loop {
-            match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)) {
-                Ok(status) => self.step(status),
-                // A signal that nix does not know stops a thread: it is not passed on.
-                Err(Errno::EINTR | Errno::EINVAL) => {}
-                Err(_) => return,
-            }
-        }
-    }
-
-    fn step(&mut self, status: WaitStatus) {
-        let (pid, signal) = match status {
-            WaitStatus::PtraceSyscall(pid) => {
-                self.syscall(pid);
-                (pid, None)
-            }
-            WaitStatus::PtraceEvent(pid, _, event) => {
-                if event == libc::PTRACE_EVENT_EXEC {
-                    self.live = false;
-                    self.files.clear();
-                    self.inside.clear();
-                    self.inside.insert(pid, None);
-                }
-                (pid, None)
-            }
-            WaitStatus::Stopped(pid, signal) => (pid, Some(signal)),
-            WaitStatus::Exited(pid, code) if pid == self.leader => {
-                self.ended = Some(Some(code));
-                return;
-            }
-            WaitStatus::Signaled(pid, ..) if pid == self.leader => {
-                self.ended = Some(None);
-                return;
-            }
-            _ => return,
-        };
-        let inside = self.inside.get(&pid).is_some_and(|call| matches!(call, Some((_, Some(_)))));
-        self.over = self.over || self.tracer.seen().over;
-        // One that is gone meanwhile is seen at the next wait.
-        let gone = match self.over && !inside {
-            true => ptrace::detach(pid, signal),
-            false => ptrace::syscall(pid, signal),
-        };
-        if gone.is_err() {
-            self.inside.remove(&pid);
-        }
-    }
-
-    fn syscall(&mut self, pid: Pid) {
-        let Ok(mut regs) = ptrace::getregs(pid) else { return };
-        if let Some(call) = self.inside.remove(&pid) {
-            if let Some((call, act)) = call {
-                self.leave(pid, &mut regs, &call, act);
-            }
-            return;
-        }
-        let number = regs.orig_rax.cast_signed();
-        self.live = self.live || number == libc::SYS_sigaltstack;
-        let Some((name, sort)) = lookup(number) else {
-            self.inside.insert(pid, None);
-            return;
-        };
-        let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
-        let call = Call { name, sort, args, on_file: self.files.contains(&args[0]) };
-        let act = if self.live { self.tracer.decide(&call) } else { None };
-        match act {
-            Some(Act::Kill) => {
-                regs.orig_rax = u64::MAX;
-                set(pid, regs);
-                end(self.leader);
-            }
-            Some(Act::Fail(_)) => {
-                regs.orig_rax = u64::MAX;
-                set(pid, regs);
-            }
-            Some(Act::Halve { .. }) => {
-                regs.rdx /= 2;
-                set(pid, regs);
-            }
-            None => {}
-        }
-        self.inside.insert(pid, Some((call, act)));
-    }
-
-    /// A call ends.
-    fn leave(&mut self, pid: Pid, regs: &mut libc::user_regs_struct, call: &Call, act: Option<Act>) {
-        match act {
-            Some(Act::Fail(errno)) => {
-                regs.rax = i64::from(-errno).cast_unsigned();
-                set(pid, *regs);
-            }
-            Some(Act::Halve { kill: true }) => end(self.leader),
-            Some(Act::Halve { kill: false }) => {
-                // The caller sees its own arguments unchanged.
-                regs.rdx = call.args[2];
-                set(pid, *regs);
-            }
-            Some(Act::Kill) | None => {}
-        }
-        if regs.rax.cast_signed() < 0 {
-            return;
-        }
-        match (call.sort, call.name) {
-            (Sort::Open(_) | Sort::Open2, _) => {
-                self.files.insert(regs.rax);
-            }
-            (_, "close") => {
-                self.files.remove(&call.args[0]);
-            }
-            (_, "fcntl") if call.on_file && [0, 1030].contains(&call.args[1]) => {
-                self.files.insert(regs.rax);
-            }
-            (_, "dup") if call.on_file => {
-                self.files.insert(regs.rax);
-            }
-            (Sort::Make | Sort::Accept, _) => {
-                self.files.remove(&regs.rax);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Sets the registers of a thread, unless it is gone meanwhile: the next wait tells.
-fn set(pid: Pid, regs: libc::user_regs_struct) {
-    let gone = ptrace::setregs(pid, regs).is_err();
-    debug_assert!(!gone || kill(pid, None).is_err() || !crate::support::is_alive(pid.as_raw()));
-}
-
-/// Kills the victim. It is a stopped tracee: its pid is its own.
-fn end(leader: Pid) {
-    assert!(kill(leader, Signal::SIGKILL).is_ok());
+/// Tries to trace a child.
+///
+/// # Errors
+/// Why not: then nothing at all can be tested here.
+pub(crate) fn probe() -> Result<(), String> {
+    let itself = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut child = Command::new(itself)
+        .arg(wrapper::WAIT)
+        .stdin(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("no child can be started: {error}"))?;
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let traced = ptrace::seize(pid, options()).map_err(|errno| format!("ptrace is refused: {errno}"));
+    let ended = child.kill().and_then(|()| child.wait());
+    traced.and(ended.map(drop).map_err(|error| format!("a child cannot be ended: {error}")))
 }

@@ -5,7 +5,8 @@ use teamd_shared::name::Name;
 use teamd_shared::transcript::Entry;
 
 use crate::ledger::Sent;
-use crate::stage::{Checked, Stage, Violation};
+use crate::stage::{Checked, Stage, Violation, hold};
+use crate::support::is_alive;
 
 impl Stage {
     /// Runs a command that must succeed: nothing has happened yet.
@@ -22,19 +23,38 @@ impl Stage {
         Ok(())
     }
 
-    /// Sends a message to all.
+    /// Sends a message to all. The command says whom it has reached: whoever runs, if it ends well.
     pub(crate) fn broadcast(&mut self, text: &str) -> Checked {
         let attempt = |stage: &mut Self, number| {
+            stage.revive()?;
             let text = format!("{text}.{number}");
             let at = stage.ledger.sent.len();
             for to in ["alice", "bob"] {
                 stage.ledger.sent.push(Sent { to: to.to_owned(), text: text.clone(), told: false });
             }
+            let before = stage.running();
             let said = stage.main(&["broadcast", &text])?;
-            stage.ledger.sent[at..].iter_mut().for_each(|sent| sent.told = said.is_done());
+            let words: Vec<&str> = said.stdout.split([' ', ',']).collect();
+            for sent in &mut stage.ledger.sent[at..] {
+                sent.told = words.contains(&&*sent.to);
+            }
+            let passed_over = stage
+                .running()
+                .into_iter()
+                .find(|life| said.is_done() && before.contains(life) && !words.contains(&&*life.0));
+            hold(passed_over.is_none(), || format!("a broadcast passed {passed_over:?} over: {said:?}"))?;
             Ok(said)
         };
         self.achieve("tell everybody", attempt, |_| false).map(drop)
+    }
+
+    /// The lives that the roster shows as running, and that do: nobody may have noticed an end.
+    fn running(&self) -> Vec<(String, i64)> {
+        let names = ["alice", "bob"].into_iter().filter(|name| {
+            let pid = self.member(name)["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+            self.is_running(name) && pid.is_some_and(is_alive)
+        });
+        names.map(|name| (name.to_owned(), self.incarnation(name))).collect()
     }
 
     /// Waits until a teammate has read what it was sent, and is idle.

@@ -12,6 +12,8 @@ use std::process::{Command, ExitCode};
 pub(crate) const WORKER: &str = "traced-worker";
 /// The first argument that makes it the wrapper of another program.
 pub(crate) const PROGRAM: &str = "--be-traced";
+/// The first argument that lets it wait until its standard input ends.
+pub(crate) const WAIT: &str = "--wait";
 /// The socket beside the wrapper, at which the tracer waits.
 pub(crate) const SOCKET: &str = "tracer";
 /// The teammate whose worker can be a victim.
@@ -29,6 +31,10 @@ pub(crate) fn run() -> Option<ExitCode> {
             wait_for_the_tracer(&folder.join(SOCKET));
         }
         return Some(become_program(env!("CARGO_BIN_EXE_team-worker"), &args));
+    }
+    if args == [WAIT] {
+        drop(std::io::stdin().read_to_end(&mut Vec::new()));
+        return Some(ExitCode::SUCCESS);
     }
     let [flag, socket, program, rest @ ..] = &args[..] else { return None };
     if flag != PROGRAM {

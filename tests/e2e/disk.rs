@@ -99,6 +99,20 @@ fn a_stop_that_could_not_be_recorded_goes_on_when_it_can_be() {
 }
 
 #[test]
+fn what_is_done_stays_done_when_the_line_after_it_cannot_be_written() {
+    let team = Team::started();
+    let pid = team.daemon_pid();
+    team.spawn("alice", "");
+    team.teamctl(["shutdown", "alice"]).ok();
+    team.teamctl(["forget", "alice"]).ok();
+    limit_files(pid, Some(team.file("journal.jsonl").len() + 9));
+    team.teamctl(["spawn", "alice"]).exits(1);
+    limit_files(pid, None);
+    // Her files are in the archive, and nobody is told that they are not.
+    team.teamctl(["spawn", "alice"]).ok();
+}
+
+#[test]
 fn a_socket_that_could_be_made_is_served_whatever_else_could_not() {
     let team = Team::started();
     let pid = team.daemon_pid();

@@ -149,7 +149,7 @@ fn how_a_life_ended_is_told_also_when_the_next_one_has_begun() {
     for _ in 0..10 {
         team.spawn("alice", "");
         let shutdown = team.start_teamctl(["--json", "shutdown", "alice"]);
-        team.until("the next life", || team.teamctl(["spawn", "alice"]).code == Some(0));
+        team.until("the next life", || team.teamctl(["spawn", "alice"]).is_done());
         let told: serde_json::Value = serde_json::from_str(&shutdown.finish().ok().stdout).unwrap();
         assert_eq!(
             (&told["results"][0]["outcome"], &told["results"][0]["exit"]["code"]),

@@ -98,7 +98,7 @@ fn nobody_is_lost_who_begins_while_the_daemon_is_replaced() {
             // Whoever is told to try again does.
             let spawned = poll_until(&mut || {
                 let run = team.teamctl(["spawn", name]);
-                run.code == Some(0) || team.member(name)["status"] == "idle"
+                run.is_done() || team.member(name)["status"] == "idle"
             });
             assert!(spawned);
         }

@@ -319,7 +319,7 @@ fn what_a_conversation_has_cost_is_told_while_it_lives_and_after() {
     shows("without a daemon");
     team.teamd(["start"]).ok();
     shows("after the daemon");
-    team.until("alice to be connected", || team.teamctl(["interrupt", "alice"]).code == Some(0));
+    team.until("alice to be connected", || team.teamctl(["interrupt", "alice"]).is_done());
     team.kill_and_wait_for_the_next_life("alice");
     shows("in the next life");
     team.shutdown("alice", &[], 0);

@@ -14,7 +14,9 @@ use teamd_shared::transcript;
 use crate::Soak;
 use crate::actors::{answer_plans, respawn};
 use crate::ledger::Sent;
-use crate::team::{Rng, Team, signal};
+use crate::support::process::command_line;
+use crate::support::signal;
+use crate::team::{Rng, Team};
 
 /// Longer than anything takes that is to come to an end by itself.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -171,7 +173,7 @@ fn nobody_is_left_over(soak: &Soak) {
             .processes()
             .into_iter()
             .filter(|pid| !known.contains(pid))
-            .map(|pid| format!("{pid} {}", crate::team::command_line(pid)))
+            .map(|pid| format!("{pid} {}", command_line(pid)))
             .collect();
         if left.is_empty() { Ok(()) } else { Err(format!("left over: {}", left.join(", "))) }
     };

@@ -5,7 +5,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::Soak;
-use crate::team::{Rng, is_alive, signal};
+use crate::support::process::children;
+use crate::support::{is_alive, signal};
+use crate::team::Rng;
 
 /// Does one of them harm.
 pub(crate) fn act(soak: &Soak, rng: &mut Rng) {
@@ -64,15 +66,6 @@ fn kill_a_keeper(soak: &Soak, rng: &mut Rng) {
             return signal(started[rng.below(started.len())], Signal::SIGKILL);
         }
     }
-}
-
-fn children(pid: i32) -> Vec<i32> {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let lists = threads.filter_map(Result::ok).map(|thread| thread.path().join("children"));
-    let texts = lists.map(|list| std::fs::read_to_string(list).unwrap_or_default());
-    texts
-        .flat_map(|text| text.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
-        .collect()
 }
 
 fn stop_for_a_while(soak: &Soak, rng: &mut Rng, pid: i32, what: &'static str) {

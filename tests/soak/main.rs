@@ -15,6 +15,9 @@ mod check;
 mod kills;
 mod leaks;
 mod ledger;
+#[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "the end-to-end tests use the rest")]
+mod support;
 mod team;
 
 use std::process::ExitCode;
@@ -57,9 +60,7 @@ fn main() -> ExitCode {
     run(&soak, &args);
     let violations = soak.ledger.violations();
     println!("{}", soak.ledger.table());
-    soak.team.end();
     if violations.is_empty() {
-        soak.team.remove();
         println!("soak: no violation (seed {})", args.seed);
         return ExitCode::SUCCESS;
     }
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
         "soak: {} violations (seed {}); kept: {}",
         violations.len(),
         args.seed,
-        soak.team.root().display()
+        soak.team.keep().display()
     );
     ExitCode::FAILURE
 }

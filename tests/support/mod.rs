@@ -369,11 +369,18 @@ impl Running {
     }
 
     /// Waits until it ends; kills it, and fails, if it does not.
-    pub(crate) fn finish(mut self) -> Run {
+    pub(crate) fn finish(self) -> Run {
+        let (run, ended) = self.ended_within(PATIENCE);
+        assert!(ended, "it did not end: {run:?}");
+        run
+    }
+
+    /// Waits until it ends; kills it if it does not in this time, and tells which.
+    pub(crate) fn ended_within(mut self, patience: Duration) -> (Run, bool) {
         drop(self.child.stdin.take());
         let stdout = self.child.stdout.take().map(read_all);
         let stderr = self.child.stderr.take().map(read_all);
-        let ended = poll_until(&mut || self.child.try_wait().unwrap().is_some());
+        let ended = poll_for(patience, &mut || self.child.try_wait().unwrap().is_some());
         if !ended {
             self.child.kill().unwrap();
         }
@@ -381,9 +388,7 @@ impl Running {
         let text = |reader: Option<std::thread::JoinHandle<String>>| {
             reader.map(|r| r.join().unwrap()).unwrap_or_default()
         };
-        let run = Run { code: status.code(), stdout: text(stdout), stderr: text(stderr) };
-        assert!(ended, "it did not end: {run:?}");
-        run
+        (Run { code: status.code(), stdout: text(stdout), stderr: text(stderr) }, ended)
     }
 }
 
@@ -396,7 +401,7 @@ fn read_all(mut pipe: impl std::io::Read + Send + 'static) -> std::thread::JoinH
 }
 
 /// How a program ended, and what it said.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
@@ -404,6 +409,11 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// Whether it ended with 0.
+    pub(crate) fn is_done(&self) -> bool {
+        self.code == Some(0)
+    }
+
     /// It must have ended with 0.
     #[track_caller]
     pub(crate) fn ok(self) -> Self {
@@ -432,10 +442,15 @@ impl Run {
 
 /// Waits until a condition holds, or [`PATIENCE`] is over.
 pub(crate) fn poll_until(holds: &mut dyn FnMut() -> bool) -> bool {
+    poll_for(PATIENCE, holds)
+}
+
+/// Waits until a condition holds, or this time is over.
+pub(crate) fn poll_for(patience: Duration, holds: &mut dyn FnMut() -> bool) -> bool {
     let began = Instant::now();
     let mut pause = Duration::from_millis(1);
     while !holds() {
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > patience {
             return false;
         }
         std::thread::park_timeout(pause);

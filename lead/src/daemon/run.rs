@@ -289,7 +289,7 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
         } else {
             team_name
         },
-        daemon: Some(Daemon { process, started_at: clock::wall() }),
+        daemon: Some(Daemon { process, started_at: clock::wall(), directory: dispatcher.dir.directory_id() }),
         rejected: Vec::new(),
         tell: Vec::new(),
     };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
-use teamd_shared::journal::{self, Team as Fold};
+use teamd_shared::journal::Team as Fold;
 
 use crate::stage::{Checked, Stage, hold};
 
@@ -14,7 +14,8 @@ pub(super) fn check(stage: &Stage, fold: &Fold) -> Checked {
         by_ids(stage, name.as_str())?;
         notices(stage, name.as_str())?;
     }
-    tells(stage)
+    tells(stage)?;
+    repetitions(stage)
 }
 
 /// What was sent to a teammate is taken in once, in order, or counted as unread at its end.
@@ -81,17 +82,16 @@ fn notices(stage: &Stage, name: &str) -> Checked {
     Ok(())
 }
 
-/// What follows from a decision stands in the inbox that the decision names, unless the journal says that it is still to be
-/// done (the disk was full to the end): the next start does it.
-fn tells(stage: &Stage) -> Checked {
-    let bytes = std::fs::read(stage.team.path("journal.jsonl")).unwrap_or_default();
+/// What follows from a decision stands in the inbox that the decision names, and what only a decision leads to follows from
+/// one.
+pub(super) fn tells(stage: &Stage) -> Checked {
+    let mut told: HashSet<String> = HashSet::new();
     let mut inboxes: HashMap<String, HashMap<String, Value>> = HashMap::new();
-    let lines: Vec<_> = journal::read_lines(&bytes).flatten().map(|(_, line)| line).collect();
-    let done = lines.last().map_or(0, |last| last.done);
-    for line in lines.into_iter().filter(|line| line.seq <= done) {
+    for line in stage.journal() {
         for tell in line.record.tell() {
+            told.insert(tell.id.to_string());
             let to = tell.to.as_str().to_owned();
-            let inbox = inboxes.entry(to.clone()).or_insert_with(|| ids(&stage.team.inbox(&to)));
+            let inbox = inboxes.entry(to.clone()).or_insert_with(|| ids(&with_archive(stage, &to)));
             hold(inbox.contains_key(&tell.id.to_string()), || {
                 format!(
                     "line {} of the journal follows with {} in the inbox of {to}, which has no such line",
@@ -100,6 +100,31 @@ fn tells(stage: &Stage) -> Checked {
             })?;
         }
     }
+    for (to, lines) in &inboxes {
+        for (id, line) in lines {
+            let decided =
+                ["shutdown_request", "plan_request", "plan_approval_response", "teammate_terminated"];
+            let decided = line["type"].as_str().is_some_and(|sort| decided.contains(&sort));
+            hold(!decided || told.contains(id), || {
+                format!("nobody has decided what stands in the inbox of {to}: {line}")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The inbox of a name, and those that lie in the archive.
+fn with_archive(stage: &Stage, name: &str) -> Vec<Value> {
+    let end = format!(".inbox.{name}.jsonl");
+    let archive = std::fs::read_dir(stage.team.path("archive")).into_iter().flatten().flatten();
+    let files = archive.map(|file| file.file_name().to_string_lossy().into_owned());
+    let old =
+        files.filter(|file| file.ends_with(&end)).map(|file| stage.team.lines(&format!("archive/{file}")));
+    old.flatten().chain(stage.team.inbox(name)).collect()
+}
+
+/// Lines with the same id are the same line.
+fn repetitions(stage: &Stage) -> Checked {
     for (to, lines) in ["lead", "alice", "bob"].map(|name| (name, stage.team.inbox(name))) {
         let by_id = ids(&lines);
         for line in &lines {

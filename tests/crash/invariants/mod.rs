@@ -1,29 +1,34 @@
 //! What must hold at the end of every run, whatever died, and when.
 
 mod effects;
+mod gates;
+mod lives;
 mod mail;
 pub(crate) mod processes;
+mod quiet;
 mod records;
 pub(crate) mod told;
 
 use crate::stage::{Checked, Stage, Violation, hold};
 
-/// Brings the team to rest, shows that everything can still be done, ends it, and reads its files.
+/// Lets the team come to rest, shows that everything can still be done, ends it, and reads its files.
 pub(crate) fn finish(stage: &mut Stage) -> Checked {
     stage.tracer.unmark();
     stage.tracer.until_killed();
     stage.ensure_daemon()?;
-    records::check_running(stage)?;
-    processes::check_alive(stage)?;
+    quiet::check(stage)?;
     still_works(stage)?;
-    records::check_running(stage)?;
+    quiet::check(stage)?;
     stage.stop(false)?;
     processes::check_none(stage)?;
     let fold = stage.fold()?;
     records::check_ended(stage, &fold)?;
+    lives::check(stage)?;
+    gates::check(stage)?;
     mail::check(stage, &fold)?;
     effects::check(stage)?;
-    told::check_logs(stage)
+    told::check_logs(stage)?;
+    told::check_order(stage)
 }
 
 /// After the fault, a teammate can be spawned, spoken to, and sent away.
@@ -34,9 +39,9 @@ fn still_works(stage: &mut Stage) -> Checked {
     let told = stage.ledger.sent.last().is_some_and(|sent| sent.told);
     hold(told, || "afterwards nobody can be told anything".to_owned())?;
     stage.until_read("zoe")?;
+    stage.ledger.asked_to_leave.push("zoe".to_owned());
     let gone = stage.ctl(&["shutdown", "zoe"])?;
     hold(gone.is_done(), || format!("afterwards nobody can be shut down: {gone:?}"))?;
-    stage.ledger.asked_to_leave.push("zoe".to_owned());
     match stage.status("zoe").as_str() {
         "shutdown" => Ok(()),
         other => Err(Violation(format!("zoe was shut down, and is {other}"))),

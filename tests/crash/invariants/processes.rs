@@ -1,31 +1,44 @@
 //! No process is left that should be gone, and nobody lives twice.
 
-use crate::stage::{Checked, Stage, hold};
-use crate::support::{Team, process};
+use serde_json::Value;
 
-/// The workers of a teammate that live.
-pub(crate) fn workers(team: &Team, name: &str) -> Vec<i32> {
-    let wanted = format!(" run --name {name} ");
-    team.processes().into_iter().filter(|&pid| process::command_line(pid).contains(&wanted)).collect()
+use crate::stage::{Checked, Stage, hold};
+use crate::support::process;
+
+/// The processes of the team that belong neither to the daemon nor to a member that lives.
+pub(crate) fn strays(stage: &Stage, roster: &Value) -> Vec<String> {
+    strays_of(stage, roster, &stage.team.processes())
 }
 
-/// While the team runs: each member that lives has one worker, the one that the roster names; each that has ended, none.
-pub(super) fn check_alive(stage: &mut Stage) -> Checked {
-    let members = stage.roster()["members"].as_array().cloned().unwrap_or_default();
-    for member in members {
+fn strays_of(stage: &Stage, roster: &Value, there: &[i32]) -> Vec<String> {
+    let members = roster["members"].as_array().cloned().unwrap_or_default();
+    let known: Vec<i32> = members.iter().filter_map(pid).chain([stage.daemon()]).collect();
+    let strays = there.iter().filter(|pid| !known.contains(pid));
+    strays.map(|&pid| format!("{pid} {}", process::command_line(pid))).collect()
+}
+
+fn pid(member: &Value) -> Option<i32> {
+    member["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok())
+}
+
+/// While the team rests: each member that lives has one worker, the one that the roster names; each that has ended, none; and
+/// there is nothing else but the daemon. What was started for nobody leaves by itself, as soon as it finds that out.
+pub(super) fn check_alive(stage: &Stage, roster: &Value) -> Checked {
+    let all = stage.team.processes();
+    for member in roster["members"].as_array().into_iter().flatten() {
         let name = member["name"].as_str().unwrap_or_default();
-        // What was started for nobody leaves by itself, as soon as it finds that out.
-        let expected: Vec<i32> =
-            member["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).into_iter().collect();
-        let ended = stage.has_ended(name);
-        let name = name.to_owned();
-        let wanted = if ended { Vec::new() } else { expected };
-        stage.until(&format!("the workers of {name} to be {wanted:?}"), |stage| {
-            workers(&stage.team, &name) == wanted
-                || stage.member(&name)["incarnation"] != member["incarnation"]
-        })?;
+        let wanted: Vec<i32> = pid(member).into_iter().collect();
+        let there = workers(&all, name);
+        hold(there == wanted, || format!("the workers of {name} are {there:?}, and should be {wanted:?}"))?;
     }
-    Ok(())
+    let strays = strays_of(stage, roster, &all);
+    hold(strays.is_empty(), || format!("nobody knows of {strays:?}"))
+}
+
+/// The workers of a teammate among some processes.
+fn workers(of: &[i32], name: &str) -> Vec<i32> {
+    let wanted = format!(" run --name {name} ");
+    of.iter().copied().filter(|&pid| process::command_line(pid).contains(&wanted)).collect()
 }
 
 /// After the team has ended, nothing of it is left.

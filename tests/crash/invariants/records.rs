@@ -1,27 +1,16 @@
 //! The journal folds, the roster says what it says, and every request was answered by whoever was asked.
 
-use std::collections::{HashMap, HashSet};
-
 use serde_json::Value;
-use teamd_shared::journal::{self, MemberEvent, Record, Team as Fold};
-use teamd_shared::member::{Ending, Status as Ended};
+use teamd_shared::journal::{MemberEvent, Record, Team as Fold};
 use teamd_shared::request::{Kind, Status};
 
 use crate::stage::{Checked, Stage, Violation, hold};
 
-/// While the team runs: the roster shows the journal.
-pub(super) fn check_running(stage: &mut Stage) -> Checked {
-    stage.until("the roster to show the journal", |stage| {
-        stage.fold().is_ok_and(|fold| compare(&stage.roster(), &fold, false).is_ok())
-    })?;
-    let fold = stage.fold()?;
-    gates(stage, &fold)
-}
-
 /// After the end: everything is answered, everybody has ended, and nobody approved but a person.
 pub(super) fn check_ended(stage: &Stage, fold: &Fold) -> Checked {
     whole(stage)?;
-    ends(stage)?;
+    let unreadable = stage.unreadable();
+    hold(unreadable.is_none(), || format!("at some moment it could not be read: {unreadable:?}"))?;
     compare(&stage.roster(), fold, true)?;
     hold(fold.daemon.is_none(), || "the journal says that a daemon runs".to_owned())?;
     for request in fold.requests.values() {
@@ -51,50 +40,45 @@ pub(super) fn check_ended(stage: &Stage, fold: &Fold) -> Checked {
     Ok(())
 }
 
-/// A gate of a planner is open only by an approval that a person gave.
-fn gates(stage: &Stage, fold: &Fold) -> Checked {
-    for member in fold.members.values().filter(|member| member.record.plan) {
-        let open = serde_json::to_value(member.record.gate).is_ok_and(|gate| gate == "open");
-        let name = &member.record.name;
-        hold(!open || !stage.ledger.approved.is_empty(), || {
-            format!("the gate of {name} is open, and nobody approved")
+/// Every plan was submitted by somebody who lives, and every shutdown asked for by the user.
+pub(super) fn requests_were_made(stage: &Stage) -> Checked {
+    for line in stage.journal() {
+        let Record::Request(record) = line.record else { continue };
+        let name = record.request.member();
+        let wanted = stage.ledger.asked_to_leave.iter().any(|asked| asked == name);
+        hold(wanted || record.request.kind == Kind::PlanApproval, || {
+            format!("nobody wanted {name} to leave, and it was asked: line {}", line.seq)
         })?;
     }
     Ok(())
 }
 
-/// How each life ended is what the journal before says (rule 11): by a signal that was announced, as agreed, or by itself.
-fn ends(stage: &Stage) -> Checked {
-    let bytes = std::fs::read(stage.team.path("journal.jsonl")).unwrap_or_default();
-    let (mut ending, mut agreed) = (HashMap::new(), HashSet::new());
-    for (_, line) in journal::read_lines(&bytes).flatten() {
-        match &line.record {
-            Record::Request(record) if record.request.kind == Kind::Shutdown => {
-                let request = &record.request;
-                if request.status == Status::Approved {
-                    agreed.insert((request.member().to_owned(), request.incarnation));
-                }
-            }
-            Record::Member(record) if record.because.is_none() => {
-                let (name, member) = (record.member.name.to_string(), &record.member);
-                if record.event == MemberEvent::Ending {
-                    ending.insert(name.clone(), member.ending);
-                }
-                if record.event == MemberEvent::Exited {
-                    let life = (name.clone(), record.ended_incarnation.unwrap_or(member.incarnation));
-                    let by_journal = match ending.remove(&name).flatten() {
-                        Some(Ending::Hung) => Ended::Crashed,
-                        Some(_) => Ended::Killed,
-                        None if agreed.contains(&life) => Ended::Shutdown,
-                        None => Ended::Crashed,
-                    };
-                    hold(member.phase.ended_as() == by_journal, || {
-                        format!("{life:?} ended as {:?}: by the journal it is {by_journal:?}", member.phase)
-                    })?;
-                }
-            }
-            _ => {}
+/// Nobody is on the way to another state, and no line of the journal waits for another one.
+pub(super) fn nobody_is_between(roster: &Value, fold: &Fold) -> Checked {
+    for member in roster["members"].as_array().into_iter().flatten() {
+        let (name, status) = (&member["name"], member["status"].as_str().unwrap_or_default());
+        let rests = ["idle", "awaiting_approval", "shutdown", "killed", "crashed"].contains(&status);
+        hold(rests, || format!("{name} is {status}"))?;
+    }
+    let untold = fold.untold();
+    hold(untold.is_empty(), || format!("the journal owes {untold:?}"))
+}
+
+/// The files of whoever was forgotten are in the archive.
+pub(super) fn archive(stage: &Stage) -> Checked {
+    for line in stage.journal() {
+        let Record::Member(record) = line.record else { continue };
+        if record.event != MemberEvent::Forgotten {
+            continue;
         }
+        let name = &record.member.name;
+        let inbox = stage.team.path(&format!("archive/{}.inbox.{name}.jsonl", line.seq));
+        hold(inbox.exists(), || format!("{name} was forgotten, and {} is not there", inbox.display()))?;
+        let back = stage.roster()["members"]
+            .as_array()
+            .is_some_and(|members| members.iter().any(|member| member["name"] == name.as_str()));
+        let left = stage.team.path(&format!("inbox/{name}.jsonl"));
+        hold(back || !left.exists(), || format!("{name} was forgotten, and {} is there", left.display()))?;
     }
     Ok(())
 }
@@ -104,10 +88,15 @@ fn whole(stage: &Stage) -> Checked {
     let bytes = std::fs::read(stage.team.path("journal.jsonl")).unwrap_or_default();
     hold(bytes.last() == Some(&b'\n'), || "the journal ends in the middle of a line".to_owned())?;
     let last = stage.team.journal().pop().unwrap_or_default();
-    hold(last["event"] == "stopped", || format!("the last line of the journal is {last}"))
+    hold(last["event"] == "stopped", || format!("the last line of the journal is {last}"))?;
+    let aside = std::fs::read_dir(stage.team.path("")).into_iter().flatten().flatten();
+    let aside = aside.map(|file| file.file_name().to_string_lossy().into_owned());
+    let aside: Vec<String> = aside.filter(|name| name.contains(".unreadable")).collect();
+    hold(aside.is_empty(), || format!("the daemon found its own file unreadable: {aside:?}"))
 }
 
-fn compare(roster: &Value, fold: &Fold, ended: bool) -> Checked {
+/// Compares the roster with what the journal says; `ended`: after the end of the team.
+pub(super) fn compare(roster: &Value, fold: &Fold, ended: bool) -> Checked {
     let members = roster["members"].as_array().ok_or_else(|| Violation(format!("config.json: {roster}")))?;
     let names: Vec<&str> = members.iter().filter_map(|member| member["name"].as_str()).collect();
     let known: Vec<&str> = fold.members.keys().map(|name| name.as_str()).collect();

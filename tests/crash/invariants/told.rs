@@ -1,18 +1,18 @@
 //! What users are told: an exit code of the table, an error with a next step, never a panic.
 
-use crate::faults::Fault;
-use crate::stage::{Checked, Said, Stage, hold};
+use crate::stage::{Checked, Stage, hold};
+use crate::support::Run;
 
 const CODES: [i32; 8] = [1, 2, 3, 4, 5, 6, 7, 130];
 
 /// Checks what a command said.
-pub(crate) fn check(args: &[&str], said: &Said, traced: bool) -> Checked {
+pub(crate) fn check(args: &[&str], said: &Run, traced: bool) -> Checked {
     hold(!said.stderr.contains("panicked"), || format!("`{args:?}` panicked: {}", said.stderr))?;
     let Some(code) = said.code else {
         return hold(traced, || format!("`{args:?}` was killed by a signal"));
     };
     if code == 0 {
-        return Ok(());
+        return hold(!said.stderr.contains("error: "), || format!("`{args:?}` ended with 0: {said:?}"));
     }
     hold(CODES.contains(&code), || format!("`{args:?}` ended with {code}: {said:?}"))?;
     // The results of several names are rows of a table, and the code ranks them.
@@ -31,7 +31,14 @@ pub(super) fn check_logs(stage: &Stage) -> Checked {
     }
     let panics: Vec<&str> = text.lines().filter(|line| line.contains("panicked")).collect();
     hold(panics.is_empty(), || format!("a program panicked: {panics:?}"))?;
-    let killed = matches!(stage.point().map(|point| point.fault), Some(Fault::Kill | Fault::Tear) | None);
     let internal: Vec<&str> = text.lines().filter(|line| line.contains("internal error")).collect();
-    hold(internal.is_empty() || !killed, || format!("a program doubts itself: {internal:?}"))
+    hold(internal.is_empty() || stage.is_refused_something(), || {
+        format!("a program doubts itself: {internal:?}")
+    })
+}
+
+/// Nobody was told of anything that did not last yet.
+pub(super) fn check_order(stage: &Stage) -> Checked {
+    let wrong = stage.tracer.look().wrong;
+    hold(wrong.is_none(), || format!("too early: {wrong:?}"))
 }

@@ -9,6 +9,7 @@ use crate::support::signal;
 pub(super) fn start(stage: &mut Stage) -> Checked {
     stage.mark();
     stage.start()?;
+    stage.start_again()?;
     stage.spawn("bob", &[])
 }
 
@@ -36,9 +37,9 @@ pub(super) fn respawn(stage: &mut Stage) -> Checked {
     stage.send_plain("alice", "of the first life", &[])?;
     signal(stage.team.pid("alice"), Signal::SIGKILL);
     stage.until("her end", |stage| stage.has_ended("alice"))?;
-    stage.want("alice");
     stage.mark();
     stage.send("alice", &|attempt| format!("between.{attempt}"), &["--queue"])?;
+    stage.want("alice");
     stage.spawn("alice", &["--prompt", "/bash echo new >> effects"])?;
     stage.until_read("alice")?;
     let skipped = !stage.team.has_taken_in("alice", "of the first life");
@@ -66,7 +67,8 @@ pub(super) fn restart(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.spawn("bob", &[])?;
     stage.want("alice");
-    let orders = "/bash echo b1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo b2 >> effects";
+    // Her keeper has something to end, while the daemon sees her gone.
+    let orders = "/bash echo b1 >> effects; for i in 1 2 3 4 5 6 7 8; do sleep 300 & done; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo b2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
     stage.until("her to work", |stage| stage.team.made("held"))?;
     stage.send_plain("alice", "unread at the crash", &[])?;
@@ -78,7 +80,8 @@ pub(super) fn restart(stage: &mut Stage) -> Checked {
     stage.until_read("bob")
 }
 
-/// A daemon takes a team over: one at work, one with a plan, one that has answered, one that died meanwhile.
+/// A daemon takes a team over: one at work, one with a plan, one that has answered, one that died meanwhile, and one that dies
+/// at work when it has been taken over: its keeper is nobody's child any more.
 pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.start_plain()?;
     stage.want("alice");
@@ -96,10 +99,13 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
         "/reject_shutdown no\n/bash touch busy; until [ -e go ]; do sleep 0.01; done",
     ])?;
     stage.ctl_done(&["spawn", "dave", "--restart", "never"])?;
+    let sleeps = "/bash for i in {1..100}; do setsid sleep 300 & done; touch erin; sleep 301";
+    stage.ctl_done(&["spawn", "erin", "--restart", "never", "--sandbox", "off", "--prompt", sleeps])?;
     let orders = "/bash echo c1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/bash echo c2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
     let ready = |stage: &Stage| {
-        stage.team.made("held") && stage.team.made("busy") && stage.status("bob") == "awaiting_approval"
+        ["held", "busy", "erin"].iter().all(|file| stage.team.made(file))
+            && stage.status("bob") == "awaiting_approval"
     };
     stage.until("everybody to be ready", ready)?;
     stage.ctl_done(&["shutdown", "carol", "--no-wait"])?;
@@ -109,7 +115,10 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.team.write("go", "");
     stage.mark();
     stage.send_plain("alice", "while no daemon ran", &[])?;
+    let erin = stage.team.pid("erin");
     stage.start()?;
+    signal(erin, Signal::SIGKILL);
+    stage.until("the end of erin", |stage| stage.has_ended("erin"))?;
     let answered =
         |stage: &Stage| stage.team.requests("shutdown").iter().all(|request| request["status"] != "pending");
     stage.until("carol to have answered", answered)?;
@@ -117,6 +126,50 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.ledger.approved.push((plan.clone(), false));
     let approved = |stage: &Stage| stage.team.request(&plan)["status"] == "approved";
     stage.achieve("approve", |stage, _| stage.ctl(&["approve", &plan]), approved)?;
+    stage.until_read("alice")?;
+    stage.until_read("bob")
+}
+
+/// Another program becomes the daemon, while one works and one waits with a plan.
+pub(super) fn replace(stage: &mut Stage) -> Checked {
+    stage.start()?;
+    stage.want("alice");
+    stage.ctl_done(&[
+        "spawn",
+        "bob",
+        "--plan",
+        "--prompt",
+        "/plan_approval Something\n/bash echo bob >> effects",
+    ])?;
+    let orders = "/bash echo d1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo d2 >> effects";
+    stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
+    let ready = |stage: &Stage| stage.team.made("held") && stage.status("bob") == "awaiting_approval";
+    stage.until("everybody to be ready", ready)?;
+    stage.mark();
+    stage.replace()?;
+    stage.send_plain("alice", "after it", &[])?;
+    stage.team.write("go", "");
+    let plan = stage.team.last_request("plan_approval");
+    stage.ledger.approved.push((plan.clone(), false));
+    let approved = |stage: &Stage| stage.team.request(&plan)["status"] == "approved";
+    stage.achieve("approve", |stage, _| stage.ctl(&["approve", &plan]), approved)?;
+    stage.until_read("alice")?;
+    stage.until_read("bob")
+}
+
+/// Whoever has ended is forgotten, and the name begins anew.
+pub(super) fn forget(stage: &mut Stage) -> Checked {
+    stage.start()?;
+    stage.ctl_done(&["spawn", "bob"])?;
+    stage.ctl_done(&["spawn", "alice", "--prompt", "/bash echo g1 >> effects\n/send_message bob hi"])?;
+    stage.until_read("alice")?;
+    stage.ledger.asked_to_leave.push("alice".to_owned());
+    stage.ctl_done(&["shutdown", "alice"])?;
+    stage.mark();
+    let forgotten = |stage: &Stage| stage.member("alice").is_null();
+    stage.achieve("forget alice", |stage, _| stage.main(&["forget", "alice"]), forgotten)?;
+    stage.want("alice");
+    stage.spawn("alice", &["--prompt", "/bash echo g2 >> effects"])?;
     stage.until_read("alice")?;
     stage.until_read("bob")
 }

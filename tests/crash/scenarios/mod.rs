@@ -20,7 +20,7 @@ const EVERYBODY: &[Victim] = &Victim::ALL;
 const NO_COMMAND: &[Victim] = &[Victim::Daemon, Victim::Worker];
 const DAEMON: &[Victim] = &[Victim::Daemon];
 
-pub(crate) const ALL: [Scenario; 15] = [
+pub(crate) const ALL: [Scenario; 19] = [
     Scenario { name: "start", victims: DAEMON, play: lives::start },
     Scenario { name: "spawn", victims: EVERYBODY, play: lives::spawn },
     Scenario { name: "send", victims: EVERYBODY, play: work::send },
@@ -35,5 +35,9 @@ pub(crate) const ALL: [Scenario; 15] = [
     Scenario { name: "resume", victims: EVERYBODY, play: lives::resume },
     Scenario { name: "restart", victims: NO_COMMAND, play: lives::restart },
     Scenario { name: "adopt", victims: NO_COMMAND, play: lives::adopt },
+    Scenario { name: "replace", victims: EVERYBODY, play: lives::replace },
+    Scenario { name: "broadcast", victims: EVERYBODY, play: work::broadcast },
+    Scenario { name: "everybody", victims: EVERYBODY, play: shutdowns::everybody },
+    Scenario { name: "forget", victims: EVERYBODY, play: lives::forget },
     Scenario { name: "stop", victims: EVERYBODY, play: shutdowns::stop },
 ];

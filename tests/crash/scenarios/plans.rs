@@ -1,6 +1,7 @@
 //! Plans: a person approves, rejects, and asks for one.
 
-use crate::stage::{Checked, Said, Stage, Violation, hold};
+use crate::stage::{Checked, Stage, Violation, hold};
+use crate::support::Run;
 
 const PLANNER: &str = "/plan_approval First do it\n/bash echo guarded >> effects";
 
@@ -32,7 +33,7 @@ fn planned(stage: &mut Stage, not: &[String]) -> Checked<String> {
 
 fn answer(stage: &mut Stage, id: &str, approve: bool) -> Checked {
     let word = if approve { "approve" } else { "reject" };
-    let attempt = |stage: &mut Stage, _| -> Checked<Said> {
+    let attempt = |stage: &mut Stage, _| -> Checked<Run> {
         let list = if approve { &mut stage.ledger.approved } else { &mut stage.ledger.rejected };
         list.push((id.to_owned(), false));
         let said = stage.main(&[word, id, "--feedback", "mind the tests"])?;

@@ -1,12 +1,15 @@
 //! Ends: by handshake, refused, by force, of the whole team.
 
-use crate::faults::Fault;
-use crate::stage::{Checked, Stage, Victim, hold};
+use crate::invariants::processes;
+use crate::stage::{Checked, Stage, hold};
 
 /// Runs `teamctl shutdown` until it is answered; returns the code of the last answer.
 fn ask(stage: &mut Stage, args: &[&str], enough: fn(&Stage) -> bool) -> Checked<i32> {
     stage.unwant("alice");
     stage.ledger.asked_to_leave.push("alice".to_owned());
+    if args.contains(&"--force") {
+        stage.ledger.forced.push("alice".to_owned());
+    }
     let all = [&["shutdown", "alice"][..], args].concat();
     let mut code = 0;
     stage.achieve(
@@ -28,14 +31,14 @@ fn ask(stage: &mut Stage, args: &[&str], enough: fn(&Stage) -> bool) -> Checked<
 fn gone(stage: &mut Stage, code: i32) -> Checked {
     hold(code != 3, || "she did not reject, and it was said that she did".to_owned())?;
     // The answer is true when the journal has it; a roster that cannot be written is tried again.
-    let refused = stage.point().is_some_and(|point| !matches!(point.fault, Fault::Kill | Fault::Tear));
-    if refused {
+    if stage.is_refused_something() {
         stage.until("config.json to say so", |stage| stage.has_ended("alice"))?;
     }
     hold(stage.has_ended("alice"), || {
         format!("shutdown ended with {code}, and config.json says {}", stage.status("alice"))
     })?;
-    let left = crate::invariants::processes::workers(&stage.team, "alice");
+    // Others may be on their way, whose command was killed: but nothing that she started is.
+    let left = processes::strays(stage, &stage.roster());
     hold(left.is_empty(), || format!("shutdown ended with {code}, and {left:?} lives"))
 }
 
@@ -50,8 +53,9 @@ pub(super) fn shutdown(stage: &mut Stage) -> Checked {
     gone(stage, code)?;
     // A worker that is let live leaves only when the journal has its answer, whoever else dies.
     let status = stage.status("alice");
-    let killed = stage.is_victim(Victim::Worker);
-    hold(status == "shutdown" || killed, || format!("she was asked to leave, and is {status}"))
+    hold(status == "shutdown" || stage.kills_the_worker(), || {
+        format!("she was asked to leave, and is {status}")
+    })
 }
 
 /// At work, she does not want to; then she goes on.
@@ -83,7 +87,9 @@ pub(super) fn reject(stage: &mut Stage) -> Checked {
 pub(super) fn force(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.want("alice");
-    let all = ["spawn", "alice", "--prompt", "/bash echo f1 >> effects; setsid sleep 300 & sleep 301"];
+    // Without a sandbox no namespace ends with the command: her keeper alone sees to it.
+    let orders = "/bash echo f1 >> effects; setsid sleep 300 & sleep 301";
+    let all = ["spawn", "alice", "--sandbox", "off", "--prompt", orders];
     stage.achieve("spawn", |stage, _| stage.ctl(&all), |stage| stage.is_running("alice"))?;
     stage.until("her to work", |stage| stage.team.text("effects").contains("f1"))?;
     stage.mark();
@@ -101,4 +107,33 @@ pub(super) fn stop(stage: &mut Stage) -> Checked {
     stage.mark();
     stage.stop(true)?;
     stage.start_plain()
+}
+
+/// All are asked to leave at once: one idle, one at work, one with a plan.
+pub(super) fn everybody(stage: &mut Stage) -> Checked {
+    stage.start()?;
+    stage.ctl_done(&["spawn", "bob"])?;
+    stage.ctl_done(&["spawn", "carol", "--plan", "--prompt", "/plan_approval Something"])?;
+    stage.ctl_done(&[
+        "spawn",
+        "alice",
+        "--prompt",
+        "/bash echo e1 >> effects; setsid sleep 300 & sleep 0.2",
+    ])?;
+    let ready = |stage: &Stage| {
+        stage.team.text("effects").contains("e1") && stage.status("carol") == "awaiting_approval"
+    };
+    stage.until("everybody to be ready", ready)?;
+    stage.mark();
+    let names = ["alice", "bob", "carol"];
+    stage.ledger.asked_to_leave.extend(names.map(str::to_owned));
+    let args = ["shutdown", "--all", "--decide-within", "1s"];
+    let over = |stage: &Stage| names.iter().all(|name| stage.has_ended(name));
+    stage.achieve("shut everybody down", |stage, _| stage.main(&args), over)?;
+    if stage.is_refused_something() {
+        stage.until("config.json to say so", over)?;
+    }
+    hold(over(stage), || format!("all were shut down, and config.json says {}", stage.roster()))?;
+    let left = processes::strays(stage, &stage.roster());
+    hold(left.is_empty(), || format!("all were shut down, and {left:?} lives"))
 }

@@ -36,3 +36,16 @@ pub(super) fn turn(stage: &mut Stage) -> Checked {
     stage.until_read("alice")?;
     stage.until_read("bob")
 }
+
+/// Two messages to all of them.
+pub(super) fn broadcast(stage: &mut Stage) -> Checked {
+    stage.start()?;
+    stage.spawn("bob", &[])?;
+    stage.want("alice");
+    stage.spawn("alice", &[])?;
+    stage.mark();
+    stage.broadcast("for everybody")?;
+    stage.broadcast("for everybody, again")?;
+    stage.until_read("alice")?;
+    stage.until_read("bob")
+}

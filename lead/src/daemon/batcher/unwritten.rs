@@ -17,7 +17,10 @@ impl Batcher {
             Err(unknown) => self.end = Some(End::Failed(unknown)),
             Ok(team) => {
                 self.lead_taken.position = team.lead;
+                // What is complete stands in the next line, and that was not written: it is complete all the same.
+                let done = self.team.done;
                 self.team = team;
+                self.team.mark_done(done);
                 self.take_back(batch, why, now);
             }
         }

@@ -1,0 +1,148 @@
+//! One run: a team, a victim, and the user, who starts again what is gone and repeats what failed.
+
+mod commands;
+mod daemon;
+mod look;
+mod waits;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::faults::Fault;
+use crate::ledger::Ledger;
+use crate::support::Team;
+use crate::tracer::{Point, Tracer};
+use crate::wrapper;
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
+/// How often the user tries again.
+const ATTEMPTS: usize = 6;
+
+/// What must not be.
+#[derive(Debug, Clone)]
+pub(crate) struct Violation(pub(crate) String);
+
+pub(crate) type Checked<T = ()> = Result<T, Violation>;
+
+/// Fails with a text unless a condition holds.
+pub(crate) fn hold(holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(Violation(what())) }
+}
+
+/// Whose system calls are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Victim {
+    Daemon,
+    Worker,
+    Ctl,
+}
+
+impl Victim {
+    pub(crate) const ALL: [Self; 3] = [Self::Daemon, Self::Worker, Self::Ctl];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Daemon => "daemon",
+            Self::Worker => "worker",
+            Self::Ctl => "teamctl",
+        }
+    }
+}
+
+/// One run.
+pub(crate) struct Stage {
+    pub(crate) team: Team,
+    pub(crate) ledger: Ledger,
+    pub(crate) tracer: Tracer,
+    victim: Victim,
+    point: Option<Point>,
+    scratch: PathBuf,
+    daemon: i32,
+    had_victim: bool,
+    /// Whether the user has started a crashed teammate again.
+    pub(crate) revived: bool,
+    runs: u32,
+    marked: bool,
+    /// Daemons that run in the foreground: children of this process.
+    children: Vec<std::process::Child>,
+    /// Who is started again with `--resume` when found crashed.
+    wanted: Vec<&'static str>,
+    /// What `config.json` was once that is no roster.
+    unreadable: RefCell<Option<String>>,
+}
+
+impl Stage {
+    /// A workspace without a team yet, and a tracer that waits for the victim.
+    pub(crate) fn new(victim: Victim, point: Option<Point>) -> Self {
+        let team = Team::new();
+        let scratch = team.root().parent().unwrap().to_owned();
+        let tracer = Tracer::new(&scratch, victim, point);
+        let team = match victim {
+            Victim::Worker => {
+                let program = scratch.join(wrapper::WORKER);
+                std::os::unix::fs::symlink(std::env::current_exe().unwrap(), &program).unwrap();
+                team.with("TEAM_WORKER", program.to_str().unwrap())
+            }
+            Victim::Daemon | Victim::Ctl => team,
+        };
+        Self {
+            team,
+            ledger: Ledger::default(),
+            tracer,
+            victim,
+            point,
+            scratch,
+            daemon: 0,
+            had_victim: false,
+            revived: false,
+            runs: 0,
+            marked: false,
+            children: Vec::new(),
+            wanted: Vec::new(),
+            unreadable: RefCell::new(None),
+        }
+    }
+
+    /// From here on calls are counted.
+    pub(crate) fn mark(&mut self) {
+        self.marked = true;
+        self.tracer.mark();
+    }
+
+    /// A teammate that the user starts again when it has crashed for good.
+    pub(crate) fn want(&mut self, name: &'static str) {
+        self.wanted.push(name);
+    }
+
+    pub(crate) fn unwant(&mut self, name: &str) {
+        self.wanted.retain(|wanted| *wanted != name);
+    }
+
+    /// Whether it is this one that something happens to.
+    pub(crate) fn is_victim(&self, victim: Victim) -> bool {
+        self.victim == victim
+    }
+
+    /// Whether the worker that can be the victim is killed.
+    pub(crate) fn kills_the_worker(&self) -> bool {
+        self.victim == Victim::Worker || self.point.is_some_and(|point| point.fault == Fault::Both)
+    }
+
+    /// Whether something else than a death happens.
+    pub(crate) fn is_refused_something(&self) -> bool {
+        self.point.is_some_and(|point| !point.fault.kills())
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.tracer.unmark();
+        for child in &mut self.children {
+            drop(child.kill());
+        }
+        // The tracer's listener is woken, and ends.
+        drop(std::os::unix::net::UnixStream::connect(self.scratch.join(wrapper::SOCKET)));
+    }
+}

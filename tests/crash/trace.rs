@@ -1,0 +1,186 @@
+//! One process that is traced: each of its calls is seen when it begins and when it ends, and changed where the tracer says so.
+
+use std::collections::{HashMap, HashSet};
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::faults::{Act, Call};
+use crate::order::Order;
+use crate::syscalls::{Sort, lookup};
+use crate::tracer::Tracer;
+
+/// One process that is traced.
+pub(crate) struct Trace<'a> {
+    tracer: &'a Tracer,
+    leader: Pid,
+    /// The threads that are inside of a call, and what is to be done when it ends.
+    inside: HashMap<Pid, Option<(Call, Option<Act>)>>,
+    /// The descriptors that came from opening a path.
+    files: HashSet<u64>,
+    /// What it has written, and not synced.
+    order: Order,
+    /// Whether the program itself runs, and not its loader any more.
+    live: bool,
+    over: bool,
+    ended: Option<Option<i32>>,
+}
+
+impl<'a> Trace<'a> {
+    /// Traces a process that is seized.
+    pub(crate) fn new(tracer: &'a Tracer, leader: Pid, order: Order) -> Self {
+        let (inside, files) = (HashMap::new(), HashSet::new());
+        Self { tracer, leader, inside, files, order, live: false, over: false, ended: None }
+    }
+
+    /// Sees the process through until it is gone, or let go; how it ended, if it did.
+    pub(crate) fn run(mut self) -> Option<Option<i32>> {
+        loop {
+            match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)) {
+                Ok(status) => self.step(status),
+                // A signal that nix does not know stops a thread: it is not passed on.
+                Err(Errno::EINTR | Errno::EINVAL) => {}
+                Err(_) => return self.ended,
+            }
+        }
+    }
+
+    fn step(&mut self, status: WaitStatus) {
+        let (pid, signal) = match status {
+            WaitStatus::PtraceSyscall(pid) => {
+                self.syscall(pid);
+                (pid, None)
+            }
+            WaitStatus::PtraceEvent(pid, _, event) => {
+                if event == libc::PTRACE_EVENT_EXEC {
+                    self.live = false;
+                    self.files.clear();
+                    self.order.begin_anew();
+                    self.inside.clear();
+                    self.inside.insert(pid, None);
+                }
+                (pid, None)
+            }
+            WaitStatus::Stopped(pid, signal) => (pid, Some(signal)),
+            WaitStatus::Exited(pid, code) if pid == self.leader => {
+                self.ended = Some(Some(code));
+                return;
+            }
+            WaitStatus::Signaled(pid, ..) if pid == self.leader => {
+                self.ended = Some(None);
+                return;
+            }
+            _ => return,
+        };
+        let inside = self.inside.get(&pid).is_some_and(|call| matches!(call, Some((_, Some(_)))));
+        self.over = self.over || self.tracer.seen().over;
+        // One that is gone meanwhile is seen at the next wait.
+        let gone = match self.over && !inside {
+            true => ptrace::detach(pid, signal),
+            false => ptrace::syscall(pid, signal),
+        };
+        if gone.is_err() {
+            self.inside.remove(&pid);
+        }
+    }
+
+    fn syscall(&mut self, pid: Pid) {
+        let Ok(mut regs) = ptrace::getregs(pid) else { return };
+        if let Some(call) = self.inside.remove(&pid) {
+            if let Some((call, act)) = call {
+                self.leave(pid, &mut regs, &call, act);
+            }
+            return;
+        }
+        let number = regs.orig_rax.cast_signed();
+        self.live = self.live || number == libc::SYS_sigaltstack;
+        let Some((name, sort)) = lookup(number) else {
+            self.inside.insert(pid, None);
+            return;
+        };
+        let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+        let call = Call { name, sort, args, on_file: self.files.contains(&args[0]) };
+        if let Some(wrong) = self.order.enter(pid, &call) {
+            self.tracer.seen().wrong.get_or_insert(wrong);
+        }
+        let act = if self.live { self.tracer.decide(&call) } else { None };
+        match act {
+            Some(Act::Kill { both }) => {
+                regs.orig_rax = u64::MAX;
+                set(pid, regs);
+                end(self.leader);
+                if both {
+                    self.tracer.end_the_other();
+                }
+            }
+            Some(Act::Fail(_)) => {
+                regs.orig_rax = u64::MAX;
+                set(pid, regs);
+            }
+            Some(Act::Halve { .. }) => {
+                regs.rdx /= 2;
+                set(pid, regs);
+            }
+            None => {}
+        }
+        self.inside.insert(pid, Some((call, act)));
+    }
+
+    /// A call ends.
+    fn leave(&mut self, pid: Pid, regs: &mut libc::user_regs_struct, call: &Call, act: Option<Act>) {
+        match act {
+            Some(Act::Fail(errno)) => {
+                regs.rax = i64::from(-errno).cast_unsigned();
+                set(pid, *regs);
+            }
+            Some(Act::Halve { kill: true }) => end(self.leader),
+            Some(Act::Halve { kill: false }) => {
+                // The caller sees its own arguments unchanged.
+                regs.rdx = call.args[2];
+                set(pid, *regs);
+            }
+            Some(Act::Kill { .. }) | None => {}
+        }
+        if regs.rax.cast_signed() < 0 {
+            return;
+        }
+        match (call.sort, call.name) {
+            (Sort::Write, _) => {
+                if let Some(wrong) = self.order.wrote(pid, call, regs.rax) {
+                    self.tracer.seen().wrong.get_or_insert(wrong);
+                }
+            }
+            (Sort::Open(_) | Sort::Open2, _) => {
+                self.files.insert(regs.rax);
+            }
+            (_, "close") => {
+                self.files.remove(&call.args[0]);
+            }
+            (_, "fcntl") if call.on_file && [0, 1030].contains(&call.args[1]) => {
+                self.files.insert(regs.rax);
+            }
+            (_, "dup") if call.on_file => {
+                self.files.insert(regs.rax);
+            }
+            (Sort::Make | Sort::Accept, _) => {
+                self.files.remove(&regs.rax);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sets the registers of a thread, unless it is gone meanwhile: the next wait tells.
+fn set(pid: Pid, regs: libc::user_regs_struct) {
+    let gone = ptrace::setregs(pid, regs).is_err();
+    debug_assert!(!gone || kill(pid, None).is_err() || !crate::support::is_alive(pid.as_raw()));
+}
+
+/// Kills the victim. It is a stopped tracee: its pid is its own.
+fn end(leader: Pid) {
+    assert!(kill(leader, Signal::SIGKILL).is_ok());
+}

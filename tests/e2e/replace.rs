@@ -1,6 +1,6 @@
 //! The daemon becomes another program, and nobody is stopped.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -157,21 +157,26 @@ fn a_daemon_that_stops_is_not_replaced() {
     team.wait_for("alice", "working");
 }
 
+fn exchange(one: &Path, other: &Path) {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+}
+
 /// Found by reading: the daemon neither handed over nor refused, and began nobody from then on.
 #[test]
 fn a_daemon_that_cannot_finish_what_it_has_decided_does_not_hand_over_and_goes_on() {
     let team = Team::started();
     team.spawn("alice", "");
     team.teamctl(["spawn", "bob", "--restart", "never"]).ok();
-    std::fs::rename(team.path("inbox/alice.jsonl"), team.path("inbox/aside")).unwrap();
-    std::fs::create_dir(team.path("inbox/alice.jsonl")).unwrap();
+    // At once: a worker makes an inbox again that is gone.
+    std::fs::create_dir(team.path("inbox/aside")).unwrap();
+    exchange(&team.path("inbox/alice.jsonl"), &team.path("inbox/aside"));
     signal(team.pid("bob"), Signal::SIGKILL);
     team.wait_for("bob", "crashed");
     let run = team.teamd(["start", "--replace"]).exits(7);
     assert!(run.stderr.contains("does not hand over") && run.stderr.contains("hint: "), "{run:?}");
     team.spawn("carol", "");
-    std::fs::remove_dir(team.path("inbox/alice.jsonl")).unwrap();
-    std::fs::rename(team.path("inbox/aside"), team.path("inbox/alice.jsonl")).unwrap();
+    exchange(&team.path("inbox/alice.jsonl"), &team.path("inbox/aside"));
     team.until("alice to be told", || team.inbox("alice").iter().any(|line| line["name"] == "bob"));
     team.teamd(["start", "--replace"]).ok();
 }

@@ -316,22 +316,25 @@ impl Dispatcher {
 
     fn start(&mut self, life: Life) -> Event {
         let Some(member) = self.team.members.get(&life.name).map(|state| state.record.clone()) else {
-            return Event::Started { life, process: Err("it was forgotten".to_owned()) };
+            return not_started(life, "it was forgotten");
         };
         let environment = self.live.member(&life.name).and_then(|alive| alive.environment.clone());
         let Some(environment) = environment else {
-            return Event::Started { life, process: Err("its environment was lost".to_owned()) };
+            return not_started(life, "its environment was lost");
         };
         let process = self.supervisor.start(&member, &environment).and_then(|born| {
             let (connection, words) = serve_born(born.connection, life.clone(), &self.inputs)
                 .map_err(|e| format!("cannot serve its connection: {e}"))?;
             self.connections.add_worker(life.clone(), connection, words);
-            Ok(born.identity)
+            Ok((born.identity, born.cgroup))
         });
-        if let Err(why) = &process {
-            tracing::error!("cannot start {}: {why}", life.name);
+        match process {
+            Ok((identity, cgroup)) => Event::Started { life, process: Ok(identity), cgroup },
+            Err(why) => {
+                tracing::error!("cannot start {}: {why}", life.name);
+                not_started(life, &why)
+            }
         }
-        Event::Started { life, process }
     }
 
     /// Welcomes a worker once its process is in the journal and it has greeted.
@@ -439,6 +442,10 @@ impl Dispatcher {
 }
 
 type Reply = Result<Done, Refusal>;
+
+fn not_started(life: Life, why: &str) -> Event {
+    Event::Started { life, process: Err(why.to_owned()), cgroup: None }
+}
 
 /// Returns the members that an event is about, beyond those of the records that follow from it.
 fn concerned(event: &Event) -> Option<Name> {

@@ -11,6 +11,7 @@
 //! events and performs actions.
 
 mod at_rest;
+mod cgroup;
 mod confinement;
 mod control_server;
 mod decide;

@@ -343,10 +343,14 @@ impl World {
     fn start(&mut self, daemon: &mut Daemon, life: Life) -> Event {
         let environment = daemon.live.member(&life.name).and_then(|alive| alive.environment.clone());
         let Some(environment) = environment else {
-            return Event::Started { life, process: Err("its environment was lost".to_owned()) };
+            return Event::Started {
+                life,
+                process: Err("its environment was lost".to_owned()),
+                cgroup: None,
+            };
         };
         if !self.calm && self.rng.one_in(40) {
-            return Event::Started { life, process: Err("cannot run it".to_owned()) };
+            return Event::Started { life, process: Err("cannot run it".to_owned()), cgroup: None };
         }
         let kept = self.promises.starts(&life, &environment);
         self.promise(kept);
@@ -354,7 +358,7 @@ impl World {
         let (pid, link) = self.fork(&life, environment);
         daemon.supervised.insert(life.clone(), pid);
         daemon.connections.insert(life.clone(), link);
-        Event::Started { life, process: Ok(identity(pid)) }
+        Event::Started { life, process: Ok(identity(pid)), cgroup: None }
     }
 
     /// A worker is welcomed once its process is in the journal and it has greeted, which it does under its lock.

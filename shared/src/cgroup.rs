@@ -1,6 +1,6 @@
 //! Where this process stands among the cgroups (version 2), and what those are called that a team makes there.
 //!
-//! It only looks: whoever makes, fills, kills or removes a cgroup is the daemon. The layout, below the daemon's own cgroup:
+//! Nothing here makes, fills or kills a cgroup: the daemon does. The layout, below the cgroup in which the daemon stands:
 //!
 //! ```text
 //! teamd-DEVICE-INODE-BIRTH/        one for each team directory
@@ -15,6 +15,7 @@ use std::str::FromStr;
 use rustix::fs::{Access, AtFlags, StatxFlags, access, getxattr, statx};
 
 use crate::name::Name;
+use crate::process::is_gone;
 use crate::team_dir::TeamDir;
 
 /// The cgroup into which the daemon goes itself, in that of its team: no life is called so.
@@ -201,6 +202,35 @@ pub fn is_populated(folder: &Path) -> io::Result<bool> {
     std::fs::File::open(folder.join("cgroup.events"))?.read_to_string(&mut events)?;
     populated(&events)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "cgroup.events cannot be read"))
+}
+
+/// Lists the cgroups in a cgroup; none where it cannot be read.
+pub fn below(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let folders = entries.filter_map(Result::ok).filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.map(|entry| entry.path()).collect()
+}
+
+/// Removes a cgroup with those below it, as far as they are empty; one that is gone already is no error.
+///
+/// # Errors
+/// The system's error: `EBUSY` where somebody lives, which stays.
+pub fn remove(folder: &Path) -> io::Result<()> {
+    let mut folders = vec![folder.to_owned()];
+    let mut next = 0;
+    while let Some(folder) = folders.get(next) {
+        let below = below(folder);
+        folders.extend(below);
+        next += 1;
+    }
+    // The deepest come last.
+    for folder in folders.iter().rev() {
+        match std::fs::remove_dir(folder) {
+            Err(error) if !is_gone(&error) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Returns what `cgroup.events` says.

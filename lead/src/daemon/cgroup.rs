@@ -115,9 +115,9 @@ impl Cgroups {
         let alive = team.members.values().filter(|state| !state.record.phase.is_ended());
         let named: Vec<&str> =
             alive.filter_map(|state| state.record.cgroup.as_ref()).map(|it| it.path.as_str()).collect();
-        for left in group::below(&folder) {
+        for left in cgroup::below(&folder) {
             if !named.iter().any(|path| Path::new(path) == left) {
-                group::remove(&left);
+                group::remove_empty(&left);
             }
         }
     }
@@ -128,7 +128,7 @@ impl Cgroups {
         if let Err(error) = limits::come_back(place, &team) {
             tracing::info!("cannot leave its cgroup {}: {error}", team.display());
         }
-        group::remove(&team);
+        group::remove_empty(&team);
     }
 }
 
@@ -146,7 +146,9 @@ fn enclose(place: &Place, team: &Path, life: &Life, (pid, bounds): (u32, &Bounds
         limits::write(&folder.join("cgroup.procs"), &pid.to_string()).map_err(|e| cannot("enter", e))?;
         Ok(Cgroup { path: path.to_owned(), memory, procs })
     };
-    entered().map(|record| Group::new(record, Some(team.to_owned()))).inspect_err(|_| group::remove(&folder))
+    entered()
+        .map(|record| Group::new(record, Some(team.to_owned())))
+        .inspect_err(|_| group::remove_empty(&folder))
 }
 
 /// Makes the cgroup of a life. What an earlier journal left under the same name is taken if it is empty; if not, it is
@@ -158,7 +160,7 @@ fn make(team: &Path, folder: &Path) -> io::Result<()> {
     };
     unless_there(fs::create_dir(team))?;
     if !unless_there(fs::create_dir(folder))? {
-        group::remove(folder);
+        group::remove_empty(folder);
         fs::create_dir(folder)?;
     }
     Ok(())

@@ -265,7 +265,7 @@ fn bounds(member: &RosterMember) -> String {
 /// Shows how it was established that nothing of a life is left, and what had to be killed for that.
 fn left(exit: &Exit) -> String {
     let how = match exit.emptied {
-        Some(Emptied::Cgroup) => "its cgroup is empty",
+        Some(Emptied::Cgroup) => "its life lock is free, and its cgroup is empty",
         Some(Emptied::Keepers) => "its life lock is free, and no stray child is left",
         Some(Emptied::Lock) => "its life lock is free",
         None => return String::new(),

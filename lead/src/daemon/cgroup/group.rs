@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use teamd_shared::cgroup::{is_populated, populated};
+use teamd_shared::cgroup::{below, is_populated, populated, remove};
 use teamd_shared::member::Cgroup;
 use teamd_shared::process::{KEEPER, is_gone};
 
@@ -106,7 +106,7 @@ impl Group {
             self.kill(killed)?;
             return Ok(false);
         }
-        remove(self.folder());
+        remove_empty(self.folder());
         // The team's that another daemon had made is of no use without lives.
         let team = self.folder().parent().filter(|it| Some(*it) != self.team.as_deref());
         if let Some(Err(error)) = team.map(fs::remove_dir) {
@@ -161,30 +161,9 @@ fn runs(pid: u32) -> bool {
     !is_keeper && flags.is_some_and(|flags| flags & EXITING == 0)
 }
 
-/// Lists the cgroups in a cgroup.
-pub(super) fn below(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let folders = entries.filter_map(Result::ok).filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir()));
-    folders.map(|entry| entry.path()).collect()
-}
-
-/// Removes a cgroup with those below it. What is not empty stays: the kernel refuses.
-pub(super) fn remove(folder: &Path) {
-    // The deepest come last.
-    let mut folders = vec![folder.to_owned()];
-    let mut next = 0;
-    while let Some(folder) = folders.get(next) {
-        let below = below(folder);
-        folders.extend(below);
-        next += 1;
-    }
-    for folder in folders.iter().rev() {
-        match fs::remove_dir(folder) {
-            Err(error) if !is_gone(&error) => {
-                tracing::info!("cannot remove the cgroup {}: {error}", folder.display());
-                return;
-            }
-            _ => {}
-        }
+/// Removes a cgroup with those below it. What is not empty stays, and is of no use to anybody: that is said in the log alone.
+pub(super) fn remove_empty(folder: &Path) {
+    if let Err(error) = remove(folder) {
+        tracing::info!("cannot remove the cgroup {}: {error}", folder.display());
     }
 }

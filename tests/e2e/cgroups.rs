@@ -212,10 +212,11 @@ fn the_daemon_of_a_copied_team_directory_touches_no_cgroup_of_the_original() {
         team.teamd(args)
     };
     there(&["start"]).ok();
-    let roster: Value =
-        serde_json::from_slice(&std::fs::read(copy.join(".team/config.json")).unwrap()).unwrap();
-    assert_eq!(roster["members"][0]["status"], "crashed", "in the copy");
-    assert_eq!(roster["members"][0]["exit"]["emptied"], "lock", "in the copy");
+    let roster = || -> Value {
+        serde_json::from_slice(&std::fs::read(copy.join(".team/config.json")).unwrap()).unwrap()
+    };
+    team.until("it to be over in the copy", || roster()["members"][0]["status"] == "crashed");
+    assert_eq!(roster()["members"][0]["exit"]["emptied"], "lock", "in the copy");
     there(&["stop"]).ok();
     assert!(is_alive(worker) && members(&alice).contains(&worker));
     assert_eq!(sleeping(&team).len(), 3);

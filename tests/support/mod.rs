@@ -333,8 +333,8 @@ impl Drop for Team {
             left.is_empty()
         });
         // A daemon that was killed has not removed it; it is empty by now, or somebody else's.
-        if let Some(Err(error)) = self.cgroup().map(|folder| teamd_shared::cgroup::remove(&folder)) {
-            eprintln!("a cgroup is left: {error}");
+        if let Some(folder) = self.cgroup() {
+            poll_until(&mut || teamd_shared::cgroup::remove(&folder).is_ok());
         }
     }
 }

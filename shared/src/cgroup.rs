@@ -214,7 +214,7 @@ pub fn below(folder: &Path) -> Vec<PathBuf> {
 /// Removes a cgroup with those below it, as far as they are empty; one that is gone already is no error.
 ///
 /// # Errors
-/// The system's error: `EBUSY` where somebody lives, which stays.
+/// The first error of the system: `EBUSY` where somebody lives, which stays.
 pub fn remove(folder: &Path) -> io::Result<()> {
     let mut folders = vec![folder.to_owned()];
     let mut next = 0;
@@ -224,13 +224,14 @@ pub fn remove(folder: &Path) -> io::Result<()> {
         next += 1;
     }
     // The deepest come last.
+    let mut removed = Ok(());
     for folder in folders.iter().rev() {
         match std::fs::remove_dir(folder) {
-            Err(error) if !is_gone(&error) => return Err(error),
+            Err(error) if !is_gone(&error) => removed = removed.and(Err(error)),
             _ => {}
         }
     }
-    Ok(())
+    removed
 }
 
 /// Returns what `cgroup.events` says.

@@ -225,7 +225,7 @@ fn the_daemon_of_a_copied_team_directory_touches_no_cgroup_of_the_original() {
 #[test]
 fn where_cgroups_are_off_none_is_made_and_a_flag_goes_before_the_variable() {
     let team = Team::new().with("TEAM_CGROUP", "off");
-    let has_them = Team::new().has_cgroups();
+    let has_them = Team::new().with("TEAM_CGROUP", "auto").has_cgroups();
     team.teamd(["start"]).ok();
     team.spawn("alice", "");
     assert_eq!(team.member("alice")["cgroup"], Value::Null);

@@ -212,15 +212,15 @@ pub(crate) fn unexpected(done: &Done) -> CommandError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use teamd_shared::control::{Listener, RefusalCode};
 
-    fn runtime() -> tokio::runtime::Runtime {
+    pub(crate) fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
     }
 
-    fn scratch() -> (tempfile::TempDir, TeamDir) {
+    pub(crate) fn scratch() -> (tempfile::TempDir, TeamDir) {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         (scratch, dir)

@@ -190,12 +190,7 @@ pub fn replace(dir: &TeamDir, at: &TeamPath, content: &[u8]) -> Result<(), DirEr
 mod tests {
     use super::*;
     use crate::name::Name;
-
-    fn scratch() -> (tempfile::TempDir, TeamDir) {
-        let scratch = tempfile::tempdir().unwrap();
-        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
-        (scratch, dir)
-    }
+    use crate::team_dir::tests::scratch;
 
     #[test]
     fn a_torn_tail_is_kept_aside_and_cut_off() {

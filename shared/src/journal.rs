@@ -22,6 +22,7 @@ use crate::name::Name;
 use crate::position::Position;
 use crate::process::Identity;
 use crate::request::Request;
+use crate::team_dir::TeamDir;
 
 pub use fold::{FoldError, MemberState, Team};
 
@@ -138,6 +139,18 @@ pub struct Daemon {
     pub process: Identity,
     /// Seconds since 1970.
     pub started_at: f64,
+    /// The team directory that it serves, as [`crate::team_dir::TeamDir::directory_id`] names it: in a copy of that
+    /// directory, none of the processes that are named is the copy's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+}
+
+impl Daemon {
+    /// Tells whether it serves another directory, of which this one is a copy.
+    pub fn is_of_another(&self, dir: &TeamDir) -> bool {
+        let here = dir.directory_id();
+        self.directory.as_ref().is_some_and(|there| here.is_some_and(|here| here != *there))
+    }
 }
 
 /// A decision about a member.

@@ -105,6 +105,13 @@ impl TeamDir {
         here.is_ok() && here == there
     }
 
+    /// Returns what tells this directory from a copy of it, as long as the machine runs: `DEVICE:INODE`, in hex digits.
+    /// None if the system refuses to look.
+    pub fn directory_id(&self) -> Option<String> {
+        let stat = rustix::fs::fstat(&self.fd).ok()?;
+        Some(format!("{:x}:{:x}", stat.st_dev, stat.st_ino))
+    }
+
     /// Returns the path of the team directory, without links.
     pub fn root(&self) -> &Path {
         &self.root
@@ -332,12 +339,12 @@ pub fn locate(flag: Option<&Path>, here: &Path) -> PathBuf {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::name::Name;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn scratch() -> (tempfile::TempDir, TeamDir) {
+    pub(crate) fn scratch() -> (tempfile::TempDir, TeamDir) {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         (scratch, dir)

@@ -137,6 +137,10 @@ fn a_copied_team_directory_adopts_and_kills_nobody() {
     assert!(copied.status.success(), "{copied:?}");
     // The copy says what is true of it: no daemon runs there.
     assert_eq!(copy.json(["status"])["daemon"]["running"], false);
+    let refused = copy.teamctl(["send", "alice", "are you here?"]).exits(7);
+    assert!(refused.stderr.contains("alice is not running"), "{refused:?}");
+    let found = copy.teamctl(["doctor"]).stdout;
+    assert!(found.contains("this is a copy of it") && !found.contains("adopts them"), "{found}");
     copy.teamd(["start"]).ok();
     copy.wait_for("alice", "crashed");
     copy.wait_for("bob", "crashed");

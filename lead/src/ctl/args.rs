@@ -3,23 +3,23 @@
 //! What can be checked without looking at the team is checked here: names, times, ids. A wrong one is exit
 //! code 2 before anything happens.
 
+mod checks;
+mod lives;
+mod looks;
+mod talk;
 mod value;
+mod verdicts;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
-use clap_complete::Shell;
-use teamd_shared::member::{ApproveBy, Restart, SandboxMode, Status};
-use teamd_shared::model_spec::ModelSpec;
-use teamd_shared::name::Name;
-use teamd_shared::schema::Of;
 
-pub(crate) use value::{LogName, Mailbox, duration};
-use value::{
-    approve_by, log_name, mailbox, memory, model, restart, sandbox, schema, seconds, status, teammate, tokens,
-};
+pub(crate) use checks::{Completions, Doctor, Lint, LintAs, Schema};
+pub(crate) use lives::{Forget, Shutdown, Spawn, Wait};
+pub(crate) use looks::{Events, Inbox, Log, Plans, Range, Requests, StatusArgs, Transcript};
+pub(crate) use talk::{Attach, Broadcast, Chat, Interrupt, Send};
+pub(crate) use value::{Mailbox, duration};
+pub(crate) use verdicts::{RequestPlan, Verdict};
 
 /// Where the help shows what every command takes.
 const EVERYWHERE: &str = "Options of every command";
@@ -94,9 +94,9 @@ pub(crate) enum Command {
     /// Show the plans that wait for an answer
     Plans(Plans),
     /// Approve a plan: its teammate may change things until the next one
-    Approve(Approve),
+    Approve(Verdict),
     /// Reject a plan: its teammate changes nothing, and may submit another one
-    Reject(Reject),
+    Reject(Verdict),
     /// Ask a teammate for a plan: from now on it changes nothing until one is approved
     RequestPlan(RequestPlan),
     /// Wait until a teammate has a status
@@ -132,341 +132,13 @@ pub(crate) enum Command {
     Completions(Completions),
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Spawn {
-    /// Its name: 1 to 32 of a-z, 0-9, _ and -
-    #[arg(value_parser = teammate)]
-    pub(crate) name: Name,
-    /// What it is for, such as "reviewer"
-    #[arg(long, value_name = "ROLE")]
-    pub(crate) role: Option<String>,
-    /// What it shall do first
-    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file", allow_hyphen_values = true)]
-    pub(crate) prompt: Option<String>,
-    /// Read the prompt from a file, or from stdin (-)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) prompt_file: Option<PathBuf>,
-    /// The model: script, anthropic:MODEL or openai:MODEL, or the provider alone [default: by the key that is set, else script]
-    #[arg(long, value_name = "MODEL", value_parser = model)]
-    pub(crate) model: Option<ModelSpec>,
-    /// The directory to work in [default: the one that holds the team directory]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) workspace: Option<PathBuf>,
-    /// It must submit a plan, and change nothing before the plan is approved
-    #[arg(long)]
-    pub(crate) plan: bool,
-    /// Who answers its plans [default: person]
-    #[arg(long, value_name = "WHO", value_parser = approve_by())]
-    pub(crate) approve_by: Option<ApproveBy>,
-    /// What its commands may write [default: workspace-write]; off: whatever you may
-    #[arg(long, value_name = "MODE", value_parser = sandbox())]
-    pub(crate) sandbox: Option<SandboxMode>,
-    /// Its commands reach no network
-    #[arg(long)]
-    pub(crate) no_network: bool,
-    /// A directory or file outside the workspace that its commands may write; may be repeated
-    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
-    pub(crate) writable: Vec<PathBuf>,
-    /// How many model calls one piece of its work may take [default: 50]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_turns: Option<u32>,
-    /// How many tokens one piece of its work may cost, such as 200k or 2M [default: no limit]
-    #[arg(long, value_name = "N", value_parser = tokens)]
-    pub(crate) max_tokens: Option<u64>,
-    /// How much memory it may use, such as 2G [default: no limit]
-    #[arg(long, value_name = "SIZE", value_parser = memory)]
-    pub(crate) memory: Option<u64>,
-    /// How much CPU time it may use, such as 1h [default: no limit]
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
-    pub(crate) cpu_time: Option<u64>,
-    /// How many processes its commands may have [default: no limit]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_procs: Option<u32>,
-    /// How long one life of it may last, such as 8h: then it is asked to leave, and ended [default: no limit]
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
-    pub(crate) max_time: Option<u64>,
-    /// Who is trusted to name its model's service: platform, embedded or a FILE of certificates
-    #[arg(long, value_name = "CA", value_hint = ValueHint::FilePath)]
-    pub(crate) ca: Option<PathBuf>,
-    /// When it is started again after its worker ended [default: on-failure]
-    #[arg(long, value_name = "POLICY", value_parser = restart())]
-    pub(crate) restart: Option<Restart>,
-    /// Go on with the conversation of its last life, and read all mail that it had not read
-    #[arg(long)]
-    pub(crate) resume: bool,
-    /// How long to wait until it is ready
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
-    pub(crate) timeout: Duration,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Shutdown {
-    /// Whom to ask
-    #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
-    #[arg(value_parser = Name::of_inbox)]
-    pub(crate) names: Vec<Name>,
-    /// Ask every teammate that runs; the lead agent stays
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Why, for its model to weigh
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
-    pub(crate) reason: String,
-    /// How long to wait [default: 120s, with --force 10s]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(crate) timeout: Option<Duration>,
-    /// How long its model has to decide, before its runtime says yes [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(crate) decide_within: Option<Duration>,
-    /// End it with signals after the timeout, whatever it says (0: at once)
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Return when the request is recorded
-    #[arg(long)]
-    pub(crate) no_wait: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct StatusArgs {
-    /// Show everything about one teammate
-    #[arg(value_parser = Name::of_inbox)]
-    pub(crate) name: Option<Name>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Send {
-    /// To whom: a teammate, lead or user
-    #[arg(value_parser = mailbox)]
-    pub(crate) name: Mailbox,
-    /// The message; - reads it from stdin
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) text: String,
-    /// Send it although the teammate does not run: its next life reads it
-    #[arg(long)]
-    pub(crate) queue: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Broadcast {
-    /// The message; - reads it from stdin
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) text: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Interrupt {
-    /// The teammate
-    #[arg(value_parser = Name::of_inbox)]
-    pub(crate) name: Name,
-}
-
-// Which records of a file to show. (As documentation this would take the place of what the command says.)
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Range {
-    /// Show only the last N
-    #[arg(long, value_name = "N")]
-    pub(crate) last: Option<usize>,
-    /// Go on with what is added, until Ctrl-C
-    #[arg(long, short)]
-    pub(crate) follow: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Inbox {
-    /// Whose inbox
-    #[arg(default_value = "lead", value_parser = mailbox)]
-    pub(crate) name: Mailbox,
-    /// Show the last N
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub(crate) last: usize,
-    /// Go on with what arrives, until Ctrl-C
-    #[arg(long, short)]
-    pub(crate) follow: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Transcript {
-    /// The teammate
-    #[arg(value_parser = Name::of_inbox)]
-    pub(crate) name: Name,
-    /// Which entries.
-    #[command(flatten)]
-    pub(crate) range: Range,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Log {
-    /// A teammate, or teamd
-    #[arg(value_parser = log_name)]
-    pub(crate) name: LogName,
-    /// Which lines.
-    #[command(flatten)]
-    pub(crate) range: Range,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Events {
-    /// Which events.
-    #[command(flatten)]
-    pub(crate) range: Range,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Requests {
-    /// Show everything about one: its id, or the beginning of it
-    pub(crate) id: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Plans {
-    /// Show the whole of one: its id, or the beginning of it
-    pub(crate) id: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Approve {
-    /// The plan: its id, or the beginning of it
-    pub(crate) id: String,
-    /// What to mind; - reads it from stdin
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true,
-        allow_hyphen_values = true
-    )]
-    pub(crate) feedback: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Reject {
-    /// The plan: its id, or the beginning of it
-    pub(crate) id: String,
-    /// What to change; - reads it from stdin
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true,
-        allow_hyphen_values = true
-    )]
-    pub(crate) feedback: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RequestPlan {
-    /// The teammate
-    #[arg(value_parser = Name::of_inbox)]
-    pub(crate) name: Name,
-    /// What the plan shall be about; - reads it from stdin
-    #[arg(default_value = "Submit a plan before you change anything else.", allow_hyphen_values = true)]
-    pub(crate) text: String,
-    /// How long to wait until nothing that began before runs any more
-    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
-    pub(crate) timeout: Duration,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Wait {
-    /// The teammate
-    #[arg(value_parser = Name::of_inbox)]
-    pub(crate) name: Name,
-    /// Which one, or several with commas
-    #[arg(long = "for", value_name = "STATUS", required = true, value_delimiter = ',', value_parser = status())]
-    pub(crate) status: Vec<Status>,
-    /// How long to wait [default: for ever]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(crate) timeout: Option<Duration>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Forget {
-    /// The teammate
-    #[arg(value_parser = Name::of_inbox)]
-    pub(crate) name: Name,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Chat {
-    /// The model of a lead agent that is started, as PROVIDER or PROVIDER:MODEL
-    #[arg(long, value_name = "MODEL")]
-    pub(crate) model: Option<String>,
-    /// The directory in which it works [default: the one that holds the team directory]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) workspace: Option<PathBuf>,
-    /// Begin a new conversation instead of resuming the last one; not beside a lead agent that runs
-    #[arg(long)]
-    pub(crate) fresh: bool,
-    /// Show the last N entries of the conversation at first
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) last: usize,
-    /// Without a terminal: how long to wait until the work is done [default: for ever]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(crate) timeout: Option<Duration>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Attach {
-    /// The teammate
-    #[arg(value_parser = Name::of_inbox)]
-    pub(crate) name: Name,
-    /// Show the last N entries of the conversation at first
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub(crate) last: usize,
-    /// Without a terminal: how long to wait until the work is done [default: for ever]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(crate) timeout: Option<Duration>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Doctor {
-    /// Set right what can be set right without deleting anything, and tell each thing that was done
-    ///
-    /// Beside a daemon only what is not its own; without one also the journal's torn end, the roster, and what dead
-    /// processes left.
-    #[arg(long)]
-    pub(crate) fix: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Lint {
-    /// The files; - is stdin
-    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
-    pub(crate) files: Vec<String>,
-    /// What they are [default: as their names say, else messages]
-    #[arg(long = "as", value_name = "WHAT")]
-    pub(crate) kind: Option<LintAs>,
-}
-
-/// What a file is read as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum LintAs {
-    /// An inbox.
-    Messages,
-    /// The journal.
-    Journal,
-    /// config.json.
-    Roster,
-    /// A transcript.
-    Transcript,
-    /// team.toml.
-    Settings,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Schema {
-    /// Which one
-    #[arg(value_name = "WHAT", value_parser = schema())]
-    pub(crate) of: Option<Of>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Completions {
-    /// The shell
-    pub(crate) shell: Shell,
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use teamd_shared::member::{ApproveBy, Restart, SandboxMode, Status};
+    use teamd_shared::name::Name;
+
     use super::*;
     use clap::CommandFactory;
 

@@ -43,8 +43,11 @@ type Loading<'a> = &'a dyn Fn(&TeamDir) -> Result<Option<Roster>, ConfigError>;
 
 fn load_by(dir: &TeamDir, loading: Loading<'_>) -> Result<Roster, CommandError> {
     let mut roster = load_or_wait(dir, loading)?.unwrap_or_default();
-    // The roster of a copied team directory names the daemon of the original.
-    if daemon_pid(&roster).is_some() && !is_locked(dir) {
+    // The roster of a copied team directory names the processes of the original.
+    if roster.daemon.as_ref().is_some_and(|daemon| daemon.is_of_another(dir)) {
+        roster.members.iter_mut().for_each(|member| (member.pid, member.start_ticks) = (None, None));
+        roster.daemon = None;
+    } else if daemon_pid(&roster).is_some() && !is_locked(dir) {
         roster.daemon = None;
     }
     Ok(roster)

@@ -221,20 +221,11 @@ async fn elapsed(timeout: Option<Duration>) {
 mod tests {
     use super::super::output::tests::captured;
     use super::*;
+    use crate::client::tests::{runtime, scratch};
     use teamd_shared::control::{Connection, Greeting, Listener, Reply, Request};
     use teamd_shared::id::RequestId;
     use teamd_shared::member::Status;
     use teamd_shared::name::Name;
-
-    fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-    }
-
-    fn scratch() -> (tempfile::TempDir, TeamDir) {
-        let scratch = tempfile::tempdir().unwrap();
-        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
-        (scratch, dir)
-    }
 
     fn await_end(name: &str) -> Command {
         let what = Await::Ended { request_id: RequestId::from_bits(7) };

@@ -296,7 +296,7 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
     let record = TeamRecord {
         event: TeamEvent::Started,
         team_name: if dispatcher.team.seq > 0 { dispatcher.team.team_name.clone() } else { team_name },
-        daemon: Some(Daemon { process, started_at: clock::wall() }),
+        daemon: Some(Daemon { process, started_at: clock::wall(), directory: dispatcher.dir.directory_id() }),
         rejected: Vec::new(),
         tell: Vec::new(),
     };

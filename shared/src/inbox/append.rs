@@ -163,7 +163,7 @@ impl Appender {
         }
         let line = message.to_line()?;
         let len = line.len() as u64;
-        let appended = self.append_line(dir, &line)?;
+        let appended = self.append_lines(dir, &line, false)?;
         if durability == Durability::Disk {
             self.sync(dir)?;
         }
@@ -182,14 +182,33 @@ impl Appender {
             }
             lines.extend(message.to_line()?);
         }
-        if lines.is_empty() { Ok(()) } else { self.append_line(dir, &lines).map(drop) }
+        if lines.is_empty() {
+            return Ok(());
+        }
+        // Behind a torn tail the first line would be glued to it, written again, and read behind the others.
+        let torn = messages.len() > 1 && !self.ends_with_newline(dir)?;
+        self.append_lines(dir, &lines, torn).map(drop)
     }
 
-    /// Writes a line (or several) until it stands behind a newline in the file that the path names; returns its offset.
-    fn append_line(&mut self, dir: &TeamDir, line: &[u8]) -> Result<u64, AppendError> {
+    /// Tells whether the inbox, as it is now, ends with a whole line.
+    fn ends_with_newline(&mut self, dir: &TeamDir) -> Result<bool, AppendError> {
+        let inbox = match self.open.take() {
+            Some(inbox) => inbox,
+            None => self.open(dir)?,
+        };
+        let end = inbox.file.metadata().map(|meta| meta.len());
+        let whole = end.and_then(|end| inbox.is_behind_newline(end));
+        let whole = whole.map_err(|e| self.refused("look at the end of", dir, e))?;
+        self.open = Some(inbox);
+        Ok(whole)
+    }
+
+    /// Writes a line (or several) until it stands behind a newline in the file that the path names, at the second attempt
+    /// (the first, if a torn tail is known to be there) led by a newline; returns its offset.
+    fn append_lines(&mut self, dir: &TeamDir, line: &[u8], torn: bool) -> Result<u64, AppendError> {
         let mut bytes = Cow::Borrowed(line);
         for attempt in 0..TRIES {
-            if attempt == 1 {
+            if torn && attempt == 0 || attempt == 1 {
                 bytes = Cow::Owned([b"\n", line].concat());
             }
             if let Some(offset) = self.attempt(dir, &bytes, line.len())? {

@@ -37,10 +37,18 @@ impl World<'_> {
     /// Somebody appends: as it should be, twice, in part, or as foreign programs do.
     pub(super) fn somebody_writes(&mut self) {
         let from = self.rng.pick(&["user", "lead", "carol", "dave"]);
+        let kind = self.rng.below(14);
+        self.writes(from, kind);
+        if self.rng.one_in(2) {
+            self.says(ToWorker::Ring);
+        }
+    }
+
+    /// Appends a message; below 7 as it should be.
+    pub(super) fn writes(&mut self, from: &'static str, kind: u32) {
         let content = format!("message {}", self.sent.len());
         let id = Uuid::from_u128(1 << 100 | self.sent.len() as u128);
         let message = Message::new(id, from, "alice", 1.5, Body::Message).with_content(content.as_str());
-        let kind = self.rng.below(14);
         self.note(|| format!("{from} writes {content:?} ({kind})"));
         let must = match kind {
             0..=6 => inbox::append(&self.place.dir, &alice(), &message, Durability::Process).is_ok(),
@@ -78,18 +86,20 @@ impl World<'_> {
             }
         };
         self.sent.push(Sent { from, content, must });
-        if self.rng.one_in(2) {
-            self.says(ToWorker::Ring);
-        }
     }
 
     /// A foreign program empties the inbox: what nobody had read is lost.
     pub(super) fn somebody_empties_the_inbox(&mut self) {
-        self.note(|| "somebody empties the inbox".to_owned());
+        let in_place = self.rng.one_in(2);
+        self.empties_the_inbox(in_place);
+    }
+
+    pub(super) fn empties_the_inbox(&mut self, in_place: bool) {
+        self.note(|| format!("somebody empties the inbox, in its place: {in_place}"));
         for sent in &mut self.sent {
             sent.must = false;
         }
-        if self.rng.one_in(2) {
+        if in_place {
             std::fs::File::create(self.place.inbox("alice")).unwrap();
         } else {
             let next = self.place.inbox("alice").with_extension("next");
@@ -102,10 +112,7 @@ impl World<'_> {
         match self.rng.below(12) {
             0..=2 if self.daemon.alive && self.worker.is_some() => self.is_asked_to_leave(),
             3 | 4 if self.daemon.alive => {
-                self.note(|| "a person wants a plan".to_owned());
-                self.daemon.wants_a_plan();
-                self.tells(Body::PlanRequest);
-                self.says_its_word();
+                self.wants_a_plan();
             }
             5..=9 if self.daemon.alive => {
                 let approve = !self.rng.one_in(3);
@@ -115,6 +122,13 @@ impl World<'_> {
             11 => self.says(ToWorker::Interrupt { asked_at: Duration::ZERO }),
             _ => {}
         }
+    }
+
+    pub(super) fn wants_a_plan(&mut self) {
+        self.note(|| "a person wants a plan".to_owned());
+        self.daemon.wants_a_plan();
+        self.tells(Body::PlanRequest);
+        self.says_its_word();
     }
 
     fn is_asked_to_leave(&mut self) {

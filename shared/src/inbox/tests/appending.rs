@@ -27,6 +27,20 @@ fn a_line_behind_a_torn_tail_is_written_again() {
 }
 
 #[test]
+fn several_messages_are_read_in_their_order_behind_a_torn_tail() {
+    for tail in ["", "{\"type\":\"mess"] {
+        let (_scratch, dir) = team();
+        raw(&dir, tail.as_bytes());
+        let messages = ["one", "two", "three"].map(message);
+        Appender::new(&alice()).append_all(&dir, &messages).unwrap();
+        let read = read_all(&dir);
+        let (torn, sent) = read.split_at(read.len() - 3);
+        assert_eq!(sent, ["one", "two", "three"]);
+        assert_eq!(torn.len(), usize::from(!tail.is_empty()), "{torn:?}");
+    }
+}
+
+#[test]
 fn a_torn_tail_of_spaces_does_not_double_the_message() {
     let (_scratch, dir) = team();
     raw(&dir, b"  ");

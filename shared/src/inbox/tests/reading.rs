@@ -222,6 +222,21 @@ fn a_huge_inbox_is_read_in_pieces() {
     assert_eq!(batch.lines.len() + drain(&mut reader).len(), 10_000);
 }
 
+// A mailbox that somebody empties, and a script that fills it with messages from a template.
+#[test]
+fn lines_of_the_same_length_that_end_alike_do_not_pass_for_each_other() {
+    let (_scratch, dir) = team();
+    let text = |what: &str| format!("{what}: {}", "and tell me when it is done. ".repeat(5));
+    send(&dir, &text("build it"));
+    let mut reader = reader(&dir, Position::START);
+    assert_eq!(drain(&mut reader).len(), 1);
+    overwrite(inbox_path(&dir), b"");
+    send(&dir, &text("tests it"));
+    let batch = reader.read_new().unwrap();
+    assert_eq!(batch.restarted, Some(Truncated::Changed));
+    assert_eq!(texts(&batch.lines), [text("tests it")]);
+}
+
 #[test]
 fn one_look_reads_little_however_long_the_lines_are() {
     let (_scratch, dir) = team();

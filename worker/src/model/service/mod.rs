@@ -283,4 +283,6 @@ fn span(duration: Duration) -> String {
 }
 
 #[cfg(test)]
+mod streams;
+#[cfg(test)]
 mod tests;

@@ -143,7 +143,7 @@ fn tell(
     }
     let fixable = findings.iter().filter(|finding| finding.fixable).count();
     if fixable > 0 {
-        out.hint(format_args!("`teamctl doctor --fix` sets {fixable} of these right, and deletes nothing"));
+        out.hint(format_args!("`teamctl doctor --fix` sets {fixable} of these right, and deletes no data"));
     }
     Ok(())
 }

@@ -180,7 +180,7 @@ pub(super) fn judge_lives(seen: &Seen) -> Vec<Finding> {
         let life = format!("{name} {}", member.incarnation);
         match &member.process {
             _ if member.phase.is_ended() => {}
-            Some(process) if process.is_alive() => alive += 1,
+            Some(process) if seen.is_alive(process) => alive += 1,
             None if seen.locked => alive += 1,
             None => findings.push(
                 Finding::note(CHECK, format!("the start of {name} was not finished: its daemon was killed"))

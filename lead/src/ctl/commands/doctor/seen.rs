@@ -7,6 +7,7 @@ use std::sync::Arc;
 use teamd_shared::config::{ConfigError, Roster};
 use teamd_shared::journal::{FoldError, Team, read_lines};
 use teamd_shared::locks::{self, Held};
+use teamd_shared::process::Identity;
 use teamd_shared::team_dir::{DirError, FOLDERS, Found, TeamDir, TeamPath};
 
 use super::processes::{self, Process};
@@ -83,6 +84,17 @@ impl Seen {
     /// Returns the fold of the journal, if all of it can be read.
     pub(super) fn team(&self) -> Option<&Team> {
         self.journal.bad.is_none().then_some(&self.journal.folded)
+    }
+
+    /// Tells whether the journal was written in another directory, of which this one is a copy.
+    pub(super) fn is_copied(&self) -> bool {
+        let daemon = self.team().and_then(|team| team.daemon.as_ref());
+        daemon.is_some_and(|daemon| daemon.is_of_another(&self.dir))
+    }
+
+    /// Tells whether a process that the journal names is alive, and one of this directory.
+    pub(super) fn is_alive(&self, process: &Identity) -> bool {
+        !self.is_copied() && process.is_alive()
     }
 
     /// Returns what stands in a folder (none: at the top).

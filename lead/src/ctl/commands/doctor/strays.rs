@@ -30,6 +30,14 @@ pub(super) fn judge_daemon(seen: &Seen) -> Finding {
     let Some(team) = seen.team() else {
         return Finding::note(CHECK, "no daemon runs").next("see under `journal`");
     };
+    if seen.is_copied() {
+        return Finding::note(
+            CHECK,
+            "no daemon runs, and the last one served another directory: this is a copy of it",
+        )
+        .means("the processes that are named here are those of the original; nobody works here")
+        .next("`teamd start` records that they are not here, and touches none of them");
+    }
     let alive = team.members.values().filter(|state| {
         !state.record.phase.is_ended() && state.record.process.as_ref().is_some_and(Identity::is_alive)
     });

@@ -21,6 +21,9 @@ use crate::ctl::render::{BAD, BOLD};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
+/// The longest file that is looked at, in bytes.
+const MAX_FILE: u64 = 1 << 30;
+
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -76,12 +79,18 @@ pub(in crate::ctl) fn run(context: &Context, args: &Lint) -> CommandResult {
     Ok(if failed { ExitCode::Failed } else { ExitCode::Done })
 }
 
+/// Reads a file whole: no more than [`MAX_FILE`], whatever it is.
 fn read(file: &str) -> std::io::Result<Vec<u8>> {
-    if file != "-" {
-        return std::fs::read(file);
-    }
+    let from: Box<dyn Read> = match file {
+        "-" => Box::new(std::io::stdin().lock()),
+        path => Box::new(std::fs::File::open(path)?),
+    };
     let mut bytes = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut bytes)?;
+    from.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE {
+        let why = "it is longer than 1 GiB: lint it in parts (`split -C 500M`)";
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why));
+    }
     Ok(bytes)
 }
 

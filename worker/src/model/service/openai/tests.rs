@@ -5,6 +5,7 @@ use super::*;
 use crate::model::Answer;
 use crate::model::service::events::Splitter;
 use crate::model::service::failure::Failure;
+use crate::model::service::streams;
 
 /// A stream as OpenAI sends it: text, two calls in turns, the cost with no choice.
 const STREAM: &str = r#"data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}],"usage":null}
@@ -77,28 +78,19 @@ fn a_stream_becomes_an_answer_and_its_text_is_heard() {
 }
 
 proptest! {
-    /// What is done to a stream: a byte is another one, or the rest is missing.
     #[test]
     fn any_stream_is_an_answer_or_none_wherever_it_is_cut(
-        edits in proptest::collection::vec((0..STREAM.len(), any::<u8>()), 0..12),
-        end in prop_oneof![Just(usize::MAX), 0..STREAM.len()],
+        bytes in streams::edited(STREAM),
         cut in 0..STREAM.len(),
     ) {
-        let mut bytes = STREAM.as_bytes().to_vec();
-        edits.into_iter().for_each(|(at, byte)| bytes[at] = byte);
-        bytes.truncate(end);
         let whole = read(&[&bytes]);
         let (head, tail) = bytes.split_at(cut.min(bytes.len()));
-        proptest::prop_assert_eq!(format!("{:?}", read(&[head, tail])), format!("{whole:?}"));
+        prop_assert_eq!(format!("{:?}", read(&[head, tail])), format!("{whole:?}"));
     }
 
     #[test]
-    fn where_a_stream_is_cut_into_pieces_does_not_matter(mut cuts in proptest::collection::vec(0..STREAM.len(), 0..30)) {
-        cuts.push(0);
-        cuts.push(STREAM.len());
-        cuts.sort_unstable();
-        let chunks: Vec<_> = cuts.windows(2).map(|pair| &STREAM.as_bytes()[pair[0]..pair[1]]).collect();
-        prop_assert_eq!(read(&chunks).unwrap().0, expected());
+    fn where_a_stream_is_cut_into_pieces_does_not_matter(pieces in streams::in_pieces(STREAM)) {
+        prop_assert_eq!(read(&pieces).unwrap().0, expected());
     }
 
     #[test]

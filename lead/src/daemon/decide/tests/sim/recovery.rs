@@ -85,7 +85,7 @@ impl World {
 
     fn record_start(&mut self, daemon: &mut Daemon) -> Result<(), End> {
         let mut batch = Batch::default();
-        let record = DaemonRecord { process: identity(1), started_at: self.clocks.wall };
+        let record = DaemonRecord { process: identity(1), started_at: self.clocks.wall, directory: None };
         let team_name = "default".to_owned();
         let (event, rejected, tell) = (TeamEvent::Started, Vec::new(), Vec::new());
         let started = TeamRecord { event, team_name, daemon: Some(record), rejected, tell };

@@ -164,6 +164,7 @@ fn a_daemon_that_took_the_place_of_another_empties_its_cgroups() {
 }
 
 /// Runs `teamd start` in a cgroup of its own, which is marked as a service manager does. None if that may not be made.
+#[expect(clippy::print_stdout, reason = "what is not tried is to be seen")]
 fn start_elsewhere(team: &Team) -> Option<(Run, PathBuf)> {
     let folder = team.cgroup()?.with_file_name(format!("elsewhere-{}", std::process::id()));
     std::fs::create_dir(&folder).ok()?;

@@ -22,6 +22,7 @@ fn place() -> Option<PathBuf> {
 
 impl Team {
     /// Whether its lives get cgroups. Says so if not: what a test then does not try is to be seen.
+    #[expect(clippy::print_stdout, reason = "what is not tried is to be seen")]
     pub(crate) fn has_cgroups(&self) -> bool {
         let set = self.env.iter().rfind(|(name, _)| name == "TEAM_CGROUP").map(|(_, value)| value.as_str());
         let has = set != Some("off") && place().is_some();

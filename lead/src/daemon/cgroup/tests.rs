@@ -181,12 +181,9 @@ fn what_has_left_parent_and_session_is_killed_and_counted_and_the_kernel_says_th
         std::thread::yield_now();
     }
     let mut killed = Killed::default();
-    let emptied = std::thread::scope(|scope| {
-        // Somebody has to reap it, or it stays a zombie: that is nobody in the cgroup, all the same.
-        let emptied = scope.spawn(|| block_on(group.empty(&alice(1), &mut killed)));
-        child.wait().unwrap();
-        emptied.join().unwrap()
-    });
+    // That it stays a zombie until somebody reaps it is no matter: nobody is in the cgroup.
+    let emptied = block_on(group.empty(&alice(1), &mut killed));
+    child.wait().unwrap();
     assert!(emptied);
     assert_eq!(killed.count(), Some(3));
     assert!(!folder.exists());
@@ -203,13 +200,8 @@ fn a_keeper_that_does_not_end_is_killed_with_all_of_the_life() {
         std::thread::yield_now();
     }
     let how = How { ours: true, ..How::default() };
-    let ended = std::thread::scope(|scope| {
-        let dir = Arc::clone(&real.dir);
-        let ended =
-            scope.spawn(|| block_on(see_off(dir, alice(1), Beginning::default(), (how, Some(group)))));
-        child.wait().unwrap();
-        ended.join().unwrap()
-    });
+    let ended = block_on(see_off(Arc::clone(&real.dir), alice(1), Beginning::default(), (how, Some(group))));
+    child.wait().unwrap();
     let Event::Ended { ended: Ended { emptied, left_behind, .. }, .. } = ended else { panic!("{ended:?}") };
     assert_eq!(emptied, Some(Emptied::Cgroup));
     assert!(left_behind >= Some(1), "{left_behind:?}");

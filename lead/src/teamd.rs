@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use serde_json::json;
+use teamd_shared::cgroup;
 use teamd_shared::control::{Command as Order, Done, StopOutcome};
 use teamd_shared::name::Name;
 use teamd_shared::process::{Identity, is_gone};
 use teamd_shared::sandbox::Layers;
+use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 
 use crate::client::{CallError, Client, unexpected};
@@ -76,6 +78,13 @@ struct Start {
     /// `teamctl doctor` says what is not held, and why; `teamctl status` repeats it as long as the daemon runs.
     #[arg(long)]
     allow_weak_sandbox: bool,
+    /// Whether each life gets a cgroup of its own (version 2): auto (where that can be), off
+    ///
+    /// With one, all that a life has started is killed in one step, the kernel says when nothing of it is left, and limits
+    /// hold for their sum where its controllers are delegated. Without, keepers end what they have started, and limits
+    /// hold for each process. `teamctl doctor` says which it is here. Else `TEAM_CGROUP`, else `cgroup` in team.toml.
+    #[arg(long, value_name = "auto|off")]
+    cgroup: Option<cgroup::Use>,
 }
 
 /// Ask every teammate to leave, then end the daemon
@@ -117,7 +126,10 @@ fn start(context: &Context, args: &Start) -> CommandResult {
         dir: context.path.clone(),
         foreground: args.foreground,
         replace: args.replace,
-        settings: context.settings.clone(),
+        settings: Settings {
+            cgroup: args.cgroup.unwrap_or(context.settings.cgroup),
+            ..context.settings.clone()
+        },
         allow_weak_sandbox: args.allow_weak_sandbox,
     };
     let started = daemon::start(options)?;

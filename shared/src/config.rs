@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::journal::Daemon;
-use crate::member::{Bounds, Exit, Gate, Limits, Sandbox, Status, Waiting};
+use crate::member::{Bounds, Cgroup, Exit, Gate, Limits, Sandbox, Status, Waiting};
 use crate::name::Name;
 use crate::process::Identity;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -74,6 +74,9 @@ pub struct RosterMember {
     /// Clock ticks between the boot and the start of that process.
     #[serde(default)]
     pub start_ticks: Option<u64>,
+    /// The cgroup of that process, and which limits it holds; null where it has none of its own.
+    #[serde(default)]
+    pub cgroup: Option<Cgroup>,
     /// Which life it is.
     #[serde(default)]
     pub incarnation: u32,

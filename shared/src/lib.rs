@@ -5,6 +5,7 @@
 //! system, clock or random source: times and ids come in as arguments.
 
 pub mod amount;
+pub mod cgroup;
 pub mod clock;
 pub mod config;
 pub mod control;

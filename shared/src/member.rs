@@ -241,6 +241,19 @@ impl Bounds {
     }
 }
 
+/// The cgroup (version 2) into which a life was put, with all that it starts.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Cgroup {
+    /// Its directory, absolute.
+    pub path: String,
+    /// Whether the limit of memory holds for all its processes together.
+    #[serde(default)]
+    pub memory: bool,
+    /// Whether the limit of processes does.
+    #[serde(default)]
+    pub procs: bool,
+}
+
 /// How often a worker that crashed is started again, before its member counts as crashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RestartLimit {
@@ -278,7 +291,7 @@ pub enum Ending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Emptied {
-    /// The kernel says that no process is in its cgroup any more.
+    /// The kernel says that no process is in its cgroup any more; and its life lock is free.
     Cgroup,
     /// Its life lock is free, so every keeper has seen its command to the end; and nothing that a worker and its keeper
     /// left when they were killed together has come to the daemon that started them, or it was ended.
@@ -362,6 +375,9 @@ pub struct Member {
     /// Its process, once there is one.
     #[serde(flatten)]
     pub process: Option<Identity>,
+    /// The cgroup of that process; none where it has none of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<Cgroup>,
     /// Whether it may change anything.
     pub gate: Gate,
     /// Why it is being ended by signals, if it is.

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use crate::amount::{parse_duration, parse_watchdog};
+use crate::cgroup;
 use crate::inbox::Durability;
 use crate::member::RestartLimit;
 use crate::team_file::TeamFile;
@@ -31,6 +32,8 @@ pub struct Settings {
     /// `TEAM_WATCHDOG`: how long a worker that should answer may be silent before the lead is told, and as long again
     /// before it is ended (default 60 s); none (`off`): nobody is asked.
     pub watchdog: Option<Duration>,
+    /// `TEAM_CGROUP`: `auto` (default) gives each life a cgroup where the machine lets the daemon make some; `off` never.
+    pub cgroup: cgroup::Use,
 }
 
 impl Default for Settings {
@@ -44,6 +47,7 @@ impl Default for Settings {
             shutdown_timeout: Duration::from_secs(120),
             restart: RestartLimit::default(),
             watchdog: Some(Duration::from_secs(60)),
+            cgroup: cgroup::Use::default(),
         }
     }
 }
@@ -95,6 +99,7 @@ impl Settings {
                 period: file.restart_period.unwrap_or(default.restart.period),
             },
             watchdog: file.watchdog.unwrap_or(default.watchdog),
+            cgroup: file.cgroup.unwrap_or(default.cgroup),
         }
     }
 
@@ -121,6 +126,9 @@ impl Settings {
         if self.watchdog != default.watchdog {
             let time = self.watchdog.map(|time| format!("{}s", time.as_secs_f64()));
             variables.push(("TEAM_WATCHDOG", time.unwrap_or_else(|| "off".to_owned())));
+        }
+        if self.cgroup != default.cgroup {
+            variables.push(("TEAM_CGROUP", self.cgroup.as_str().to_owned()));
         }
         variables
     }
@@ -159,6 +167,7 @@ impl Settings {
         set("TEAM_WATCHDOG", "a time such as 60s, or off", &mut |v| {
             parse_watchdog(v).map(|time| settings.watchdog = time).is_some()
         })?;
+        set("TEAM_CGROUP", "auto or off", &mut |v| v.parse().map(|it| settings.cgroup = it).is_ok())?;
         Ok(settings)
     }
 }
@@ -189,12 +198,12 @@ mod tests {
     #[test]
     fn what_is_handed_on_is_read_as_the_same() {
         let file = TeamFile::parse(
-            "grace = 0.25\npoll = true\ndurability = 'process'\nrestart_max = 5\nrestart_period = '2m'\nwatchdog = 'off'\n",
+            "grace = 0.25\npoll = true\ndurability = 'process'\nrestart_max = 5\nrestart_period = '2m'\nwatchdog = 'off'\ncgroup = 'off'\n",
         )
         .unwrap();
         let settings = Settings::of_file(&file);
         assert_eq!(settings.restart, RestartLimit { max: 5, period: Duration::from_secs(120) });
-        assert_eq!(settings.watchdog, None);
+        assert_eq!((settings.watchdog, settings.cgroup), (None, cgroup::Use::Off));
         let variables = settings.variables();
         let lookup =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, text)| text.into());

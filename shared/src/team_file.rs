@@ -21,6 +21,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags};
 pub use error::{Place, TeamFileError};
 pub use keys::{KEYS, Key, Table};
 
+use crate::cgroup;
 use crate::inbox::Durability;
 use crate::member::{ApproveBy, Bounds, Restart, SandboxMode};
 use crate::model_spec::ModelSpec;
@@ -54,6 +55,8 @@ pub struct TeamFile {
     pub restart_period: Option<Duration>,
     /// How long a worker that should answer may be silent; none in it: as long as it likes.
     pub watchdog: Option<Option<Duration>>,
+    /// Whether lives get a cgroup each.
+    pub cgroup: Option<cgroup::Use>,
     /// How the models' services are reached.
     pub service: Service,
     /// What holds for everybody, unless a role or a member says otherwise.

@@ -3,6 +3,7 @@
 //! Everything that a test starts carries a mark in its environment. A test that ends, however it ends, leaves
 //! nothing behind; and a test can ask whether anything is left.
 
+pub(crate) mod cgroup;
 mod lead;
 pub(crate) mod look;
 pub(crate) mod model_server;
@@ -50,7 +51,7 @@ impl Team {
             std::fs::create_dir_all(scratch.path().join(folder)).unwrap();
         }
         let mark = uuid::Uuid::new_v4().simple().to_string();
-        Self { scratch, root, mark, env: Vec::new() }
+        Self { scratch, root, mark, env: cgroup::setting().into_iter().collect() }
     }
 
     /// A team whose daemon runs.
@@ -331,6 +332,10 @@ impl Drop for Team {
             left.iter().for_each(|&pid| signal(pid, Signal::SIGKILL));
             left.is_empty()
         });
+        // A daemon that was killed has not removed it; it is empty by now, or somebody else's.
+        if let Some(folder) = self.cgroup() {
+            poll_until(&mut || teamd_shared::cgroup::remove(&folder).is_ok());
+        }
     }
 }
 

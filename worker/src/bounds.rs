@@ -5,7 +5,8 @@
 //! taken from the keeper itself could not be given back.
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -22,8 +23,31 @@ use crate::variables::Variables;
 /// The hidden subcommand.
 pub(crate) const SUBCOMMAND: &str = "bounded";
 
+/// Above 0, with which a worker begins; up to 1,000, and only root goes down again (`proc_pid_oom_score_adj(5)`).
+const GOES_FIRST: &[u8] = b"500";
+
 /// The exit code of a shell whose last command could not be run (`bash(1)`, "EXIT STATUS").
 const CANNOT_RUN: u8 = 126;
+
+/// Makes this process, and all that it starts, the first to go where the kernel has to kill for memory: not the worker, with
+/// which all of them would go.
+///
+/// # Errors
+/// The system's error, unless this may not be said, or has been said already: the limit holds all the same.
+pub(crate) fn go_first() -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open("/proc/self/oom_score_adj");
+    match file.and_then(|mut file| file.write_all(GOES_FIRST)) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            ) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
 
 /// Puts the limits on this process, and so on all that it starts. `spare`: how many processes beside those of the command
 /// the kernel counts with them, where it counts those of a command alone.
@@ -54,7 +78,7 @@ pub(crate) fn bounded_main() -> ExitCode {
         Err(why) => why,
     };
     // It is the output of the command.
-    drop(io::Write::write_all(&mut io::stderr(), format!("cannot run it: {why}\n").as_bytes()));
+    drop(Write::write_all(&mut io::stderr(), format!("cannot run it: {why}\n").as_bytes()));
     ExitCode::from(CANNOT_RUN)
 }
 
@@ -112,6 +136,13 @@ pub(crate) fn reached(
             ));
         }
     }
+    if let Some(most) = bounds.memory.map(told_size).filter(|_| by(Signal::SIGKILL)) {
+        // The kernel's choice where a cgroup is full; nothing tells it from any other SIGKILL.
+        return Some(format!(
+            "SIGKILL: where a cgroup holds the limit of {most} of memory, all processes of this teammate together \
+             may have gone beyond it"
+        ));
+    }
     let failed = code != Some(0);
     let no_memory = [
         "annot allocate",
@@ -138,6 +169,9 @@ mod tests {
             assert_eq!(reached(&Bounds::default(), end, ""), None);
         }
         assert!(reached(&bounds, (Some(137), None), "").unwrap().starts_with("SIGKILL: a process may"));
+        let memory = Bounds { cpu_time: None, ..bounds };
+        let killed = reached(&memory, (None, Some(9)), "").unwrap();
+        assert!(killed.contains("holds the limit of 2G of memory"), "{killed}");
         let text = "x: Cannot allocate memory";
         assert_eq!(
             reached(&bounds, (Some(1), None), text).unwrap(),

@@ -180,6 +180,10 @@ impl Job {
         if let Some(policy) = &self.policy {
             sandbox::prepare(policy).map_err(cannot("make namespaces for the command"))?;
         }
+        if self.bounds.memory.is_some() {
+            // Before nobody may look into this process, itself included.
+            bounds::go_first().map_err(cannot("say that its command goes first"))?;
+        }
         become_a_keeper().map_err(cannot("become a keeper"))?;
         let places = self.policy.as_deref().map(sandbox::hold_places).transpose();
         let places = places.map_err(cannot("hold the place of a protected file"))?.unwrap_or_default();

@@ -300,7 +300,7 @@ impl Batcher {
             (None, _) => "it was forgotten",
             (Some(_), None) => "its environment was lost",
         };
-        self.happened(Event::Started { life, process: Err(why.to_owned()) });
+        self.happened(Event::not_started(life, why));
     }
 
     fn kill(&mut self, life: Life) {

@@ -52,7 +52,7 @@ pub(super) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         Event::Named { life, request_id, line } => view.named(life, request_id, line),
         Event::Leaving { life } => view.leaving(life),
         Event::Disconnected { .. } => Decision::default(),
-        Event::Started { life, process } => view.started(life, process, ids),
+        Event::Started { life, process, cgroup } => view.started(life, (process, cgroup.as_ref()), ids),
         Event::Found { life } => view.found(life),
         Event::Ended { life, ended } => view.ended(life, ended, ids),
         Event::Unreadable { rejected, .. } => {

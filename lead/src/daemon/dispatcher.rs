@@ -158,12 +158,15 @@ impl Dispatcher {
             let (connection, words) = serve_born(born.connection, life.clone(), &self.inputs)
                 .map_err(|e| format!("cannot serve its connection: {e}"))?;
             self.connections.add_worker(life.clone(), connection, words);
-            Ok(born.identity)
+            Ok((born.identity, born.cgroup))
         });
-        if let Err(why) = &process {
-            tracing::error!("cannot start {}: {why}", life.name);
+        match process {
+            Ok((identity, cgroup)) => Event::Started { life, process: Ok(identity), cgroup },
+            Err(why) => {
+                tracing::error!("cannot start {}: {why}", life.name);
+                Event::not_started(life, &why)
+            }
         }
-        Event::Started { life, process }
     }
 
     /// Writes the roster, if there is anything new; false if it cannot be written.

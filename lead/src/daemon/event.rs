@@ -6,7 +6,7 @@ use teamd_shared::control::{Await, Command, Done, Refusal, SpawnOrder, ToWorker,
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::RejectedLine;
-use teamd_shared::member::Emptied;
+use teamd_shared::member::{Cgroup, Emptied};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -80,8 +80,8 @@ pub(crate) enum Event {
     Leaving { life: Life },
     /// A worker's connection is closed.
     Disconnected { life: Life },
-    /// A process was started for a life, or could not be.
-    Started { life: Life, process: Result<Identity, String> },
+    /// A process was started for a life, in a cgroup of its own where there are some, or could not be.
+    Started { life: Life, process: Result<Identity, String>, cgroup: Option<Cgroup> },
     /// At the start of the daemon a life's process was found alive.
     Found { life: Life },
     /// The process of a life, and all that it started, is gone.
@@ -101,6 +101,11 @@ pub(crate) enum Event {
 }
 
 impl Event {
+    /// Makes the event of a life without a process.
+    pub(crate) fn not_started(life: Life, why: &str) -> Self {
+        Self::Started { life, process: Err(why.to_owned()), cgroup: None }
+    }
+
     /// Returns the life that it is about; none if it is about none, or about what has not begun.
     pub(crate) fn life(&self) -> Option<&Life> {
         match self {

@@ -238,8 +238,9 @@ impl Dispatcher {
         let beginning = member.map(|it| Beginning { at: it.begins_at, conversation: it.conversation });
         let beginning = beginning.unwrap_or_default();
         let (dir, ends) = (Arc::clone(&self.dir), self.ends.clone());
+        let group = self.supervisor.leave(&life);
         tokio::spawn(async move {
-            let ended = see_off(dir, life, beginning, how).await;
+            let ended = see_off(dir, life, beginning, (how, group)).await;
             if ends.send(ended).is_err() {
                 tracing::debug!("the daemon ended before a life was seen off");
             }

@@ -121,7 +121,7 @@ impl Live {
                 }
             }
             // One that could not be journaled at once may be another life's by now.
-            Event::Started { life, process: Ok(_) } if is_present(team, life) => {
+            Event::Started { life, process: Ok(_), .. } if is_present(team, life) => {
                 let watchers = self.members.values().filter(|alive| alive.watches).count();
                 let alive = self.enter(life);
                 alive.watches = watchers < WATCHERS;

@@ -12,6 +12,7 @@
 
 mod at_rest;
 mod batcher;
+mod cgroup;
 mod confinement;
 mod control_server;
 mod decide;

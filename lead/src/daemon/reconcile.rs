@@ -7,6 +7,7 @@
 
 use std::io;
 
+use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::process::{Identity, is_gone};
 
@@ -27,20 +28,22 @@ pub(super) struct Found {
 /// # Errors
 /// The system's error where it cannot be told whether somebody is alive: a start that fails buries nobody.
 pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> Result<(Vec<Event>, Found), (Name, io::Error)> {
-    let lives: Vec<(Life, Option<Identity>)> = dispatcher
+    let lives: Vec<(Life, Member)> = dispatcher
         .batcher
         .team
         .members
         .values()
         .filter(|state| !state.record.phase.is_ended())
         .map(|state| {
-            let member = &state.record;
-            (Life { name: member.name.clone(), incarnation: member.incarnation }, member.process.clone())
+            let member = state.record.clone();
+            (Life { name: member.name.clone(), incarnation: member.incarnation }, member)
         })
         .collect();
     let mut found = Found::default();
     let mut events = Vec::new();
-    for (life, process) in lives {
+    for (life, member) in lives {
+        dispatcher.supervisor.recall(&life, &member);
+        let process = member.process;
         if adopt(dispatcher, &life, process.as_ref()).map_err(|error| (life.name.clone(), error))? {
             found.adopted += 1;
             events.push(Event::Found { life });

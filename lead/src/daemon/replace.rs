@@ -65,5 +65,7 @@ fn successor(
     let settings = settings.into_iter().map(|(name, value)| (name.to_owned(), value));
     let mut arguments = serve_arguments(dir, confinement);
     arguments.push("--handed-over".to_owned());
-    Ok(Successor { program, arguments, variables: own_variables().chain(settings).collect() })
+    // A flag may have said otherwise, and be the default.
+    let own = own_variables().filter(|(name, _)| name != "TEAM_CGROUP");
+    Ok(Successor { program, arguments, variables: own.chain(settings).collect() })
 }

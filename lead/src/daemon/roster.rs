@@ -122,6 +122,7 @@ impl RosterFile {
             status,
             pid: member.process.as_ref().map(|process| process.pid),
             start_ticks: member.process.as_ref().map(|process| process.start_ticks),
+            cgroup: member.cgroup.clone(),
             incarnation: member.incarnation,
             model: member.model.clone(),
             workspace: member.workspace.clone(),

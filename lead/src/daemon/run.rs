@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::batcher::{Batcher, End};
+use super::cgroup::Cgroups;
 use super::confinement::Confinement;
 use super::control_server::{Connections, Input, accept};
 use super::dispatcher::Dispatcher;
@@ -115,7 +116,9 @@ impl Running {
         let (inputs, inputs_queue) = mpsc::channel(INPUTS);
         let (gone_sender, gone) = mpsc::unbounded_channel();
         let (ends, ends_queue) = mpsc::unbounded_channel();
-        let supervisor = Supervisor::new(Arc::clone(&dir), worker, confinement, gone_sender)
+        let cgroups = Cgroups::open(&dir, settings.cgroup);
+        cgroups.tidy(&loaded.team);
+        let supervisor = Supervisor::new(Arc::clone(&dir), worker, (confinement, cgroups), gone_sender)
             .map_err(|e| failed("cannot watch processes", &e))?;
         let lead = LeadInbox::open(Arc::clone(&dir), loaded.team.lead)?;
         let watch = watch_inboxes(&dir, settings.poll);
@@ -268,6 +271,7 @@ impl Running {
             }
             Some(End::HandedOver(successor)) => Ok(Some(successor)),
             Some(End::Stopped) | None => {
+                self.dispatcher.supervisor.cgroups().close();
                 tracing::info!("the daemon ends: nobody is left");
                 Ok(None)
             }

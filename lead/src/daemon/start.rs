@@ -186,6 +186,8 @@ fn detach(
     let mut child = Command::new(program)
         .args(serve_arguments(dir, confinement))
         .current_dir("/")
+        // A flag may have said otherwise, and be the default.
+        .env_remove("TEAM_CGROUP")
         .envs(settings.variables())
         .stdin(lock.into_file())
         .stdout(Stdio::piped())

@@ -2,7 +2,7 @@
 //!
 //! A worker is watched through a pidfd whether this daemon started it or found it alive: one thread waits
 //! for all of them. A life is over when its process has ended *and* its life lock is free: tool processes
-//! live under keepers that hold the lock until all they started is gone.
+//! live under keepers that hold the lock until all they started is gone. Where it has a cgroup, that is empty besides.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use teamd_shared::control;
 use teamd_shared::environment::Environment;
 use teamd_shared::inbox;
-use teamd_shared::member::{Emptied, Member};
+use teamd_shared::member::{Cgroup, Emptied, Member};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::{How, Identity, KEEPER, ProcessHandle, Stray, kill_child, killed_by_keeper};
@@ -27,6 +27,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript;
 use tokio::sync::mpsc;
 
+use super::cgroup::{Cgroups, Group, Killed};
 use super::confinement::Confinement;
 use super::event::{Ended, Event, Life};
 use super::named::can_work;
@@ -38,6 +39,9 @@ pub(super) struct Supervisor {
     worker: PathBuf,
     confinement: Confinement,
     processes: HashMap<Life, ProcessHandle>,
+    /// The cgroups of lives that have one.
+    groups: HashMap<Life, Group>,
+    cgroups: Cgroups,
     /// What tools have left to this process, and when that was first seen.
     strays: HashMap<u32, Instant>,
     watcher: Watcher,
@@ -56,6 +60,7 @@ pub(super) struct Strays {
 /// A started worker, and this end of the connection that it was born with.
 pub(super) struct Born {
     pub(super) identity: Identity,
+    pub(super) cgroup: Option<Cgroup>,
     pub(super) connection: OwnedFd,
 }
 
@@ -64,7 +69,7 @@ impl Supervisor {
     pub(super) fn new(
         dir: Arc<TeamDir>,
         worker: PathBuf,
-        confinement: &Confinement,
+        (confinement, cgroups): (&Confinement, Cgroups),
         gone: mpsc::UnboundedSender<Life>,
     ) -> io::Result<Self> {
         Ok(Self {
@@ -72,6 +77,8 @@ impl Supervisor {
             worker,
             confinement: confinement.clone(),
             processes: HashMap::new(),
+            groups: HashMap::new(),
+            cgroups,
             strays: HashMap::new(),
             watcher: Watcher::new(gone)?,
         })
@@ -101,8 +108,13 @@ impl Supervisor {
             .stdout(log.try_clone().map_err(|e| format!("cannot use its log: {e}"))?)
             .stderr(log);
         let mut child = command.spawn().map_err(|error| self.explain(&error))?;
-        match self.hold(life, &child) {
-            Ok(identity) => Ok(Born { identity, connection: ours }),
+        match self.hold(life.clone(), &child) {
+            Ok(identity) => {
+                let group = self.cgroups.enclose(&life, child.id(), &member.bounds);
+                let cgroup = group.as_ref().map(|group| group.record().clone());
+                self.groups.extend(group.map(|group| (life, group)));
+                Ok(Born { identity, cgroup, connection: ours })
+            }
             Err(error) => {
                 // It waits for a welcome that will not come: it is not left behind, not as a zombie either.
                 let ended = child.kill().and_then(|()| child.wait());
@@ -141,6 +153,22 @@ impl Supervisor {
     /// Takes over a live process that an earlier daemon started.
     pub(super) fn adopt(&mut self, life: Life, identity: Identity) -> io::Result<()> {
         self.watch(life, ProcessHandle::open(identity)?)
+    }
+
+    /// Takes over the cgroup that an earlier daemon has put a life into.
+    pub(super) fn recall(&mut self, life: &Life, member: &Member) {
+        let group = self.cgroups.find(life, member);
+        self.groups.extend(group.map(|group| (life.clone(), group)));
+    }
+
+    /// Hands over the cgroup of a life whose process has ended, if it has one.
+    pub(super) fn leave(&mut self, life: &Life) -> Option<Group> {
+        self.groups.remove(life)
+    }
+
+    /// Returns the cgroups of the team.
+    pub(super) fn cgroups(&self) -> &Cgroups {
+        &self.cgroups
     }
 
     fn watch(&mut self, life: Life, process: ProcessHandle) -> io::Result<()> {
@@ -224,18 +252,25 @@ pub(super) struct Beginning {
     pub(super) conversation: u32,
 }
 
+/// How long the keepers of a life that has a cgroup have to end what they keep, before it is killed with them: they know
+/// how many had to be killed, and put away what they laid out for a command.
+const KEEPERS: Duration = Duration::from_secs(1);
+
 /// Waits until nothing of a life is left, and looks at what it had not read.
 ///
 /// The lock is tried, never waited for: somebody else's lock on the file must not hang anything.
-pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, beginning: Beginning, how: How) -> Event {
-    let mut pause = Duration::from_micros(200);
-    while let Err(held) = try_life_lock(&dir, &life.name) {
-        if pause > Duration::from_secs(1) {
-            tracing::warn!("{} has ended, but its life lock is still held: {}", life.name, held.holder());
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(2));
-    }
+pub(super) async fn see_off(
+    dir: Arc<TeamDir>,
+    life: Life,
+    beginning: Beginning,
+    (how, group): (How, Option<Group>),
+) -> Event {
+    let mut killed = Killed::default();
+    wait_for_lock(&dir, &life, (group.as_ref(), &mut killed)).await;
+    let empty = match &group {
+        Some(group) => group.empty(&life, &mut killed).await,
+        None => false,
+    };
     // Whoever ended with much unread must not hold everybody else up.
     let (folder, gone) = (Arc::clone(&dir), life.clone());
     let reading = tokio::task::spawn_blocking(move || {
@@ -243,9 +278,33 @@ pub(super) async fn see_off(dir: Arc<TeamDir>, life: Life, beginning: Beginning,
     });
     let ((inbox, unread), by_signal) = reading.await.unwrap_or(((beginning.at, 0), false));
     let How { code, signal, ours } = how;
-    let (emptied, left_behind) =
-        (Some(if ours { Emptied::Keepers } else { Emptied::Lock }), ours.then_some(0));
+    let emptied = Some(match (empty, ours) {
+        (true, _) => Emptied::Cgroup,
+        (false, true) => Emptied::Keepers,
+        (false, false) => Emptied::Lock,
+    });
+    // What keepers have killed comes to the one that started their worker, and to nobody else.
+    let left_behind = killed.count().filter(|_| ours);
     Event::Ended { life, ended: Ended { code, signal, inbox, unread, by_signal, emptied, left_behind } }
+}
+
+/// Waits until the life lock is free: the keepers of the life have seen all their commands to the end. Those that hang, or
+/// cannot keep up with what forks, are killed with it.
+async fn wait_for_lock(dir: &TeamDir, life: &Life, (group, killed): (Option<&Group>, &mut Killed)) {
+    let began = Instant::now();
+    let mut pause = Duration::from_micros(200);
+    while let Err(held) = try_life_lock(dir, &life.name) {
+        if pause > Duration::from_secs(1) {
+            tracing::warn!("{} has ended, but its life lock is still held: {}", life.name, held.holder());
+        }
+        if let Some(group) = group.filter(|_| began.elapsed() >= KEEPERS)
+            && let Err(error) = group.kill(killed)
+        {
+            tracing::warn!("cannot kill what is in the cgroup of {}: {error}", life.name);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(2));
+    }
 }
 
 /// Tells whether the last that a life wrote is that SIGTERM ends it: there may have been no daemon to hear it.

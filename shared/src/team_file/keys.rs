@@ -117,6 +117,7 @@ pub const KEYS: &[Key] = &[
     ),
     set(key("grace", &[Top], "a time such as \"10s\" or a number of seconds", "\"10s\""), "TEAM_GRACE"),
     set(key("durability", &[Top], "\"disk\" or \"process\"", "\"disk\""), "TEAM_DURABILITY"),
+    set(key("cgroup", &[Top], "\"auto\" or \"off\"", "\"auto\""), "TEAM_CGROUP"),
     set(key("poll", &[Top], "true or false", "false"), "TEAM_POLL"),
     key("service", &[Top], TABLE, "{}"),
     key("sandbox", EVERYBODY, TABLE, "{}"),

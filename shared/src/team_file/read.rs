@@ -51,6 +51,7 @@ impl Reader<'_> {
                     let off = value.get_ref().as_str() == Some("off");
                     file.watchdog = Some(if off { None } else { Some(self.some_time(key, value)?) });
                 }
+                "cgroup" => file.cgroup = Some(self.word(key, value)?),
                 "service" => file.service = self.service(self.table(key, value)?)?,
                 "lead" => file.lead = self.profile(Table::Lead, self.table(key, value)?)?,
                 "roles" => {

@@ -61,6 +61,10 @@ fn nothing_outside(with: With) {
             "echo $$ > /sys/fs/cgroup/cgroup.procs && echo BROKEN",
             "mkdir /sys/fs/cgroup/planted && echo BROKEN",
             "mkdir /sys/fs/cgroup/unified/planted && echo BROKEN",
+            // Its own: to leave it, to end all of the life, to lift a limit.
+            "own=$(sed -n s/^0:://p /proc/self/cgroup); for at in /sys/fs/cgroup /sys/fs/cgroup/unified; do \
+             for file in cgroup.procs ../../cgroup.procs cgroup.kill memory.max pids.max; do \
+             ( : >> $at$own/$file ) && echo BROKEN; done; mkdir $at$own/planted && echo BROKEN; done",
             "truncate -s 0 ~/notes && echo BROKEN",
             "cat /proc/[0-9]*/root/home/.ssh/id_ed25519 2>/dev/null | grep hush && echo BROKEN",
             "cat /proc/self/root$HOME/.ssh/id_ed25519 2>/dev/null | grep hush && echo BROKEN",

@@ -245,10 +245,18 @@ fn budget(member: &RosterMember) -> String {
 fn bounds(member: &RosterMember) -> String {
     let Bounds { memory, cpu_time, max_procs, max_time } = member.bounds;
     let seconds = |most| told(Duration::from_secs(most));
+    let sum = member.cgroup.clone().unwrap_or_default();
+    let of_memory =
+        if sum.memory { "all together (cgroup), and each process (rlimit)" } else { "each process (rlimit)" };
+    let of_procs = if sum.procs {
+        "all together (cgroup), and each command (its keeper)"
+    } else {
+        "each command (its keeper)"
+    };
     let bounds = [
-        memory.map(|most| format!("memory {}, each process (rlimit)", told_size(most))),
+        memory.map(|most| format!("memory {}, {of_memory}", told_size(most))),
         cpu_time.map(|most| format!("CPU time {}, each process (rlimit)", seconds(most))),
-        max_procs.map(|most| format!("{most} processes, each command (its keeper)")),
+        max_procs.map(|most| format!("{most} processes, {of_procs}")),
         max_time.map(|most| format!("{} for a life (the daemon)", seconds(most))),
     ];
     bounds.into_iter().flatten().collect::<Vec<_>>().join("; ")
@@ -257,7 +265,7 @@ fn bounds(member: &RosterMember) -> String {
 /// Shows how it was established that nothing of a life is left, and what had to be killed for that.
 fn left(exit: &Exit) -> String {
     let how = match exit.emptied {
-        Some(Emptied::Cgroup) => "its cgroup is empty",
+        Some(Emptied::Cgroup) => "its life lock is free, and its cgroup is empty",
         Some(Emptied::Keepers) => "its life lock is free, and no stray child is left",
         Some(Emptied::Lock) => "its life lock is free",
         None => return String::new(),
@@ -309,6 +317,7 @@ fn details(row: &Row<'_>) -> String {
     line("tokens", &spent(&member.usage));
     line("budget", &budget(member));
     line("limits", &bounds(member));
+    line("cgroup", member.cgroup.as_ref().map_or("", |cgroup| &cgroup.path));
     line("workspace", &member.workspace);
     line("sandbox", &sandbox(member));
     line("uses", &row.resources.as_ref().map(Resources::told).unwrap_or_default());

@@ -55,7 +55,7 @@ impl Desk {
         let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
         desk.on(Event::Spawn(CLIENT, Box::new(order), facts));
         let identity = Identity { pid: 100, start_ticks: 1, boot_id: "boot".to_owned() };
-        desk.on(Event::Started { life: alice(), process: Ok(identity) });
+        desk.on(Event::Started { life: alice(), process: Ok(identity), cgroup: None });
         let state = WorkerState { doing: Doing::Idle, ..WorkerState::default() };
         desk.on(Event::Said { life: alice(), state });
         desk

@@ -116,6 +116,7 @@ impl View<'_> {
     fn after_exit(&self, member: &Member, exit: Exit, end: End, restart: bool) -> Member {
         let ended = Member {
             process: None,
+            cgroup: None,
             ending: None,
             ending_note: None,
             silent_since: None,

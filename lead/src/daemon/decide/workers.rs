@@ -3,7 +3,7 @@
 use teamd_shared::control::{ToWorker, WorkerState};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, Record, RequestEvent, RequestRecord};
-use teamd_shared::member::{Doing, Ending, LifeEvent, Member, Phase};
+use teamd_shared::member::{Cgroup, Doing, Ending, LifeEvent, Member, Phase};
 use teamd_shared::message::{AnsweredBy, Body, LEAD, Message};
 use teamd_shared::process::Identity;
 use teamd_shared::request::{self, Kind, Party, Payload, Request, Status};
@@ -17,7 +17,7 @@ impl View<'_> {
     pub(super) fn started(
         &self,
         life: &Life,
-        process: &Result<Identity, String>,
+        (process, cgroup): (&Result<Identity, String>, Option<&Cgroup>),
         ids: &mut dyn Ids,
     ) -> Decision {
         // One that could not be journaled at once comes late.
@@ -27,7 +27,8 @@ impl View<'_> {
         match process {
             Ok(identity) => {
                 let phase = member.phase.after(LifeEvent::Spawned).unwrap_or(Phase::Running);
-                let member = Member { phase, process: Some(identity.clone()), ..self.updated(member) };
+                let (process, cgroup) = (Some(identity.clone()), cgroup.cloned());
+                let member = Member { phase, process, cgroup, ..self.updated(member) };
                 Decision::default().member(MemberEvent::Spawned, member).act(Action::Welcome(life.clone()))
             }
             Err(why) => {

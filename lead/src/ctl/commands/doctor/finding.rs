@@ -1,5 +1,7 @@
 //! One thing that was looked at, and what came of it. Pure.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::TeamPath;
@@ -64,6 +66,8 @@ pub(super) enum Fix {
     Remove(TeamPath),
     /// Move a file into the archive.
     Archive(TeamPath),
+    /// Remove a cgroup in which nobody lives.
+    Cgroup(PathBuf),
     /// End a process that is nobody's.
     End(Identity),
 }

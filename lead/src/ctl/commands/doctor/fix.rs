@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
-use teamd_shared::clock;
 use teamd_shared::process::{Identity, ProcessHandle};
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use teamd_shared::{cgroup, clock};
 
 use super::finding::{Finding, Fix};
 use crate::error::CommandError;
@@ -76,6 +76,10 @@ fn apply(dir: &TeamDir, fix: &Fix, lock: Option<&dyn AtRest>) -> Result<String, 
             Ok(format!("{at}: removed"))
         }
         (Fix::Archive(at), Some(_)) => archive(dir, at).map_err(said),
+        (Fix::Cgroup(folder), Some(_)) => match cgroup::remove(folder) {
+            Ok(()) => Ok(format!("{}: removed", folder.display())),
+            Err(error) => Err(format!("cannot remove {}: {error}", folder.display())),
+        },
         (Fix::End(identity), Some(_)) => end(identity),
         (_, None) => Err("a daemon runs".to_owned()),
     }

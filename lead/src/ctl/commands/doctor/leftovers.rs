@@ -1,5 +1,9 @@
 //! What dead processes left: harmless, but nobody needs it. What was kept aside for people is only named.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use teamd_shared::cgroup::{self, Place};
 use teamd_shared::team_dir::{Found, Kind, TeamPath};
 
 use super::finding::{Finding, Fix};
@@ -29,10 +33,47 @@ pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
         }));
     }
     findings.extend(kept(seen));
+    findings.extend(cgroups(seen));
     if findings.is_empty() {
         findings.push(Finding::ok(CHECK, "nothing"));
     }
     findings
+}
+
+/// Judges the cgroups of this team that belong to no life of the journal.
+fn cgroups(seen: &Seen) -> Vec<Finding> {
+    let Some((team, name)) = seen.team().zip(cgroup::of_team(&seen.dir).ok()) else { return Vec::new() };
+    let members = || team.members.values().map(|state| &state.record);
+    let recorded = || members().filter_map(|member| Some((member, Path::new(&member.cgroup.as_ref()?.path))));
+    let known: Vec<&Path> =
+        recorded().filter(|(member, _)| !member.phase.is_ended()).map(|(_, path)| path).collect();
+    let of_team = |path: &Path| path.parent().filter(|above| above.ends_with(&name)).map(Path::to_owned);
+    let here = Place::look(Some(&name)).ok().map(|place| place.folder.join(&name));
+    let all: BTreeSet<PathBuf> = recorded().filter_map(|(_, path)| of_team(path)).chain(here).collect();
+    let mut findings = Vec::new();
+    for folder in all {
+        let below = cgroup::below(&folder);
+        if below.is_empty() && !seen.locked && folder.exists() {
+            findings.push(left(&folder, false));
+        }
+        let own = |path: &Path| seen.locked && path.ends_with(cgroup::DAEMON);
+        let unknown = below.iter().filter(|path| !known.contains(&path.as_path()) && !own(path));
+        findings.extend(unknown.filter_map(|path| Some(left(path, cgroup::is_populated(path).ok()?))));
+    }
+    findings
+}
+
+fn left(folder: &Path, populated: bool) -> Finding {
+    let shown = folder.display();
+    if populated {
+        return Finding::problem(CHECK, format!("processes live in the cgroup {shown}, and the journal knows no such life"))
+            .means("what they do is nobody's any more")
+            .next(format!("see who they are: `ps -p $(paste -sd, {shown}/cgroup.procs)`; `echo 1 > {shown}/cgroup.kill` ends them"));
+    }
+    Finding::note(CHECK, format!("the cgroup {shown} is empty, and of no life"))
+        .means("a daemon that was killed had made it")
+        .next("`teamctl doctor --fix` removes it")
+        .fix(Fix::Cgroup(folder.to_owned()))
 }
 
 fn stale(seen: &Seen, at: TeamPath) -> Option<Finding> {

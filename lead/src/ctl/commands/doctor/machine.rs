@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
+use teamd_shared::cgroup::{NoPlace, Place, Standing, Use};
 
 use super::finding::Finding;
 use super::processes::Process;
@@ -17,7 +18,7 @@ const FILES: u64 = 64;
 const FEW_PROCESSES: u64 = 64;
 
 /// What was found out.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Machine {
     /// Instances of inotify that the user may have; none where there is no inotify.
     instances: Option<u64>,
@@ -36,21 +37,18 @@ pub(super) struct Machine {
     cgroup: Cgroup,
 }
 
-/// Where this process stands among the cgroups.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Where a daemon stands that is started from here.
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Cgroup {
-    /// There are none, or they cannot be read.
-    #[default]
-    None,
-    /// The old hierarchies.
-    V1,
-    /// The one hierarchy.
-    V2 { path: String, writable: bool, controllers: String },
+    /// A setting says that none is used.
+    Off,
+    /// As this process does.
+    On(Result<Place, NoPlace>),
 }
 
 impl Machine {
     /// Looks. Nothing is changed; one inotify instance is made and given back.
-    pub(super) fn look(processes: &[Process]) -> Self {
+    pub(super) fn look(processes: &[Process], cgroups: Use) -> Self {
         let limit = |name: &str| number(Path::new("/proc/sys/fs/inotify").join(name).as_path());
         let user = nix::unistd::getuid().as_raw();
         let mine = || processes.iter().filter(|process| process.user == user);
@@ -62,7 +60,10 @@ impl Machine {
             files: getrlimit(Resource::Nofile).maximum,
             processes: getrlimit(Resource::Nproc).current.filter(|_| user != 0),
             running: mine().map(|process| process.threads).sum(),
-            cgroup: Cgroup::look(),
+            cgroup: match cgroups {
+                Use::Off => Cgroup::Off,
+                Use::Auto => Cgroup::On(Place::look(None)),
+            },
         }
     }
 
@@ -134,41 +135,33 @@ impl Machine {
 }
 
 impl Cgroup {
-    fn look() -> Self {
-        let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let Some(path) = own.lines().find_map(|line| line.strip_prefix("0::")) else {
-            return if own.is_empty() { Self::None } else { Self::V1 };
-        };
-        // On a machine with both hierarchies the new one has no controllers, and lies elsewhere.
-        let folder = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
-            .map(|root| Path::new(root).join(path.trim_start_matches('/')))
-            .into_iter()
-            .find(|folder| folder.join("cgroup.procs").exists());
-        let Some(folder) = folder else { return Self::None };
-        let writes = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
-        let writable = writes(&folder) && writes(&folder.join("cgroup.procs"));
-        let controllers = std::fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
-        Self::V2 { path: path.to_owned(), writable, controllers: controllers.trim().to_owned() }
-    }
-
     fn finding(&self) -> Finding {
         const CHECK: &str = "cgroup";
         const WITHOUT: &str =
             "what a teammate starts is found and ended by its keepers, without a cgroup of its own";
+        let without = |why: String| Finding::note(CHECK, why).means(WITHOUT);
         match self {
-            Self::V2 { path, writable: true, controllers } if !controllers.is_empty() => {
-                Finding::ok(CHECK, format!("version 2, {path} is delegated, with {controllers}"))
+            Self::Off => without("off: a setting says so".to_owned()),
+            Self::On(Err(why)) => without(why.to_string()),
+            Self::On(Ok(place)) => {
+                let path = &place.path;
+                let limits = |why: &str| {
+                    format!("version 2, each life gets one below {path}; limits hold for each process: {why}")
+                };
+                match place.standing {
+                    Standing::Foreign => without(format!("version 2, {path} is not delegated to this user"))
+                        .next("to give lives one: `systemd-run --user --scope -p Delegate=yes teamd start`, or `Delegate=yes` in a unit"),
+                    Standing::Writable => Finding::ok(CHECK, limits("no controller is delegated")),
+                    Standing::Delegated if place.is_a_service() => {
+                        Finding::ok(CHECK, limits("a service hands no controller on, or it could not be started again beside its workers"))
+                    }
+                    Standing::Delegated if place.controllers.is_empty() => Finding::ok(CHECK, limits("there is no controller")),
+                    Standing::Delegated => {
+                        let controllers = &place.controllers;
+                        Finding::ok(CHECK, format!("version 2, each life gets one below {path}, which is delegated with {controllers}"))
+                    }
+                }
             }
-            Self::V2 { path, writable: true, .. } => {
-                Finding::note(CHECK, format!("version 2, {path} is delegated, without any controller"))
-                    .means(WITHOUT)
-            }
-            Self::V2 { path, .. } => {
-                Finding::note(CHECK, format!("version 2, {path} is not delegated to this user"))
-                    .means(WITHOUT)
-            }
-            Self::V1 => Finding::note(CHECK, "version 1, which is not used").means(WITHOUT),
-            Self::None => Finding::note(CHECK, "no cgroup can be seen").means(WITHOUT),
         }
     }
 }
@@ -202,8 +195,6 @@ mod tests {
     use super::*;
 
     fn usual() -> Machine {
-        let cgroup =
-            Cgroup::V2 { path: "/u".to_owned(), writable: true, controllers: "memory pids".to_owned() };
         Machine {
             instances: Some(128),
             used: 5,
@@ -212,8 +203,13 @@ mod tests {
             files: Some(1_048_576),
             processes: Some(4096),
             running: 300,
-            cgroup,
+            cgroup: Cgroup::On(Ok(place(Standing::Delegated))),
         }
+    }
+
+    fn place(standing: Standing) -> Place {
+        let folder = "/sys/fs/cgroup/u".into();
+        Place { path: "/u".to_owned(), folder, standing, controllers: "memory pids".to_owned() }
     }
 
     #[test]
@@ -225,13 +221,32 @@ mod tests {
             Machine { watches: 10, ..usual() },
             Machine { files: Some(128), ..usual() },
             Machine { running: 4090, ..usual() },
-            Machine { cgroup: Cgroup::V1, ..usual() },
+            Machine { cgroup: Cgroup::Off, ..usual() },
+            Machine { cgroup: Cgroup::On(Err(NoPlace::NotMounted)), ..usual() },
+            Machine { cgroup: Cgroup::On(Ok(place(Standing::Foreign))), ..usual() },
         ];
         for machine in scarce {
             let notes: Vec<_> =
                 machine.findings().into_iter().filter(|it| it.severity == Severity::Note).collect();
             assert_eq!(notes.len(), 1, "{machine:?}");
             assert!(!notes[0].means.is_empty());
+        }
+    }
+
+    #[test]
+    fn where_limits_hold_for_each_process_only_the_reason_is_told() {
+        let told = |place| Cgroup::On(Ok(place)).finding().what;
+        let delegated = place(Standing::Delegated);
+        assert!(told(delegated.clone()).ends_with("which is delegated with memory pids"));
+        let service = Place { path: "/x/teamd.service".to_owned(), ..delegated.clone() };
+        let bare = Place { controllers: String::new(), ..delegated };
+        for (place, why) in [
+            (service, "a service hands"),
+            (bare, "there is no"),
+            (place(Standing::Writable), "no controller is"),
+        ] {
+            let told = told(place);
+            assert!(told.contains(&format!("limits hold for each process: {why}")), "{told}");
         }
     }
 }

@@ -61,7 +61,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Doctor, take_lock: TakeLock)
     let opened = TeamDir::open(&context.path).map(Arc::new);
     let confined = sandbox::look(opened.as_deref().ok());
     let mut findings = confined.findings();
-    findings.extend(machine::Machine::look(&processes::list()).findings());
+    findings.extend(machine::Machine::look(&processes::list(), context.settings.cgroup).findings());
     let mut fixed = Fixed::default();
     match &opened {
         Ok(dir) => {

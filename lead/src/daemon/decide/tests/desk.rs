@@ -91,7 +91,7 @@ impl Desk {
     /// Starts the process of the life that is being spawned, which then is ready.
     pub(super) fn starts(&mut self, who: &str) -> Life {
         let life = life(who, self.member(who).incarnation);
-        self.on(&Event::Started { life: life.clone(), process: Ok(identity()) });
+        self.on(&Event::Started { life: life.clone(), process: Ok(identity()), cgroup: None });
         let acted_on = self.team.seq;
         self.on(&Event::Said { life: life.clone(), state: WorkerState { acted_on, ..idle() } });
         life

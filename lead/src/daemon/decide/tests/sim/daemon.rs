@@ -209,7 +209,7 @@ impl World {
     fn starts(&mut self, daemon: &mut Daemon, beginning: Beginning) -> Event {
         let Beginning { life, environment, .. } = beginning;
         if !self.calm && self.rng.one_in(40) {
-            return Event::Started { life, process: Err("cannot run it".to_owned()) };
+            return Event::not_started(life, "cannot run it");
         }
         let kept = self.promises.starts(&life, &environment);
         self.promise(kept);
@@ -217,7 +217,7 @@ impl World {
         let (pid, link) = self.fork(&life, environment);
         daemon.supervised.insert(life.clone(), pid);
         daemon.connections.insert(life.clone(), link);
-        Event::Started { life, process: Ok(identity(pid)) }
+        Event::Started { life, process: Ok(identity(pid)), cgroup: None }
     }
 
     pub(super) fn say(&mut self, daemon: &Daemon, life: &Life, frame: ToWorker) {

@@ -94,7 +94,7 @@ fn an_answer_to_what_is_no_shutdown_is_refused() {
 fn a_process_is_journaled_before_it_is_welcomed() {
     let mut desk = Desk::new();
     desk.spawn(order("alice")).unwrap();
-    let started = desk.on(&Event::Started { life: life("alice", 1), process: Ok(identity()) });
+    let started = desk.on(&Event::Started { life: life("alice", 1), process: Ok(identity()), cgroup: None });
     assert_eq!(
         (started.records.len(), started.actions.as_slice()),
         (1, [Action::Welcome(life("alice", 1))].as_slice())
@@ -111,11 +111,27 @@ fn a_process_of_another_life_is_neither_journaled_nor_welcomed() {
     let alice = desk.runs("alice");
     desk.ends(&alice);
     desk.starts("alice");
-    assert!(nothing(&desk.on(&Event::Started { life: alice.clone(), process: Ok(identity()) })));
-    assert!(nothing(&desk.on(&Event::Started { life: alice, process: Err("gone".to_owned()) })));
+    assert!(nothing(&desk.on(&Event::Started {
+        life: alice.clone(),
+        process: Ok(identity()),
+        cgroup: None
+    })));
+    assert!(nothing(&desk.on(&Event::Started {
+        life: alice,
+        process: Err("gone".to_owned()),
+        cgroup: None
+    })));
     let second = life("alice", 2);
-    assert!(nothing(&desk.on(&Event::Started { life: second.clone(), process: Ok(identity()) })));
-    assert!(nothing(&desk.on(&Event::Started { life: second, process: Err("too late".to_owned()) })));
+    assert!(nothing(&desk.on(&Event::Started {
+        life: second.clone(),
+        process: Ok(identity()),
+        cgroup: None
+    })));
+    assert!(nothing(&desk.on(&Event::Started {
+        life: second,
+        process: Err("too late".to_owned()),
+        cgroup: None
+    })));
     let present = desk.live.of(&life("alice", 2)).expect("the present life is still known");
     assert!(present.connected && present.ready);
 }
@@ -126,8 +142,11 @@ fn who_cannot_be_started_has_crashed_and_was_never_run() {
     desk.runs("bob");
     desk.spawn(order("alice")).unwrap();
     let id = desk.asks("alice", None);
-    let failed =
-        desk.on(&Event::Started { life: life("alice", 1), process: Err("no such directory".to_owned()) });
+    let failed = desk.on(&Event::Started {
+        life: life("alice", 1),
+        process: Err("no such directory".to_owned()),
+        cgroup: None,
+    });
     let alice = desk.member("alice");
     let note = alice.exit.as_ref().and_then(|exit| exit.note.clone()).unwrap();
     assert_eq!((alice.phase, note.contains("no such directory")), (Phase::Crashed, true));
@@ -143,7 +162,7 @@ fn who_was_to_be_ended_and_cannot_even_be_started_counts_as_killed() {
     desk.asks("alice", Some(0.0));
     desk.later(0);
     assert_eq!(desk.member("alice").ending, Some(Ending::Force));
-    desk.on(&Event::Started { life: life("alice", 1), process: Err("no memory".to_owned()) });
+    desk.on(&Event::Started { life: life("alice", 1), process: Err("no memory".to_owned()), cgroup: None });
     assert_eq!(desk.member("alice").phase, Phase::Killed);
 }
 

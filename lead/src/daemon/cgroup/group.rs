@@ -1,0 +1,169 @@
+//! The cgroup of one life: who is in it, killing them, and the kernel's word that nobody is.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use teamd_shared::cgroup::{below, is_populated, populated, remove};
+use teamd_shared::member::Cgroup;
+use teamd_shared::process::{KEEPER, is_gone};
+
+use super::limits::write;
+use crate::daemon::event::Life;
+
+/// How long the kernel is waited for in one go: the end of the daemon waits for no longer.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long after what could not be read or written it is tried again.
+const PAUSE: Duration = Duration::from_millis(20);
+/// For how long that is tried, before the end is told without the kernel's word.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A process that is ending (`PF_EXITING`, `include/linux/sched.h`): field 9 of `/proc/PID/stat`.
+const EXITING: u64 = 0x4;
+
+/// The cgroup of one life.
+#[derive(Debug, Clone)]
+pub(in crate::daemon) struct Group {
+    record: Cgroup,
+    /// The cgroup in which this daemon makes those of the team.
+    team: Option<PathBuf>,
+}
+
+/// The processes of commands that were killed by `cgroup.kill`.
+#[derive(Debug, Default)]
+pub(in crate::daemon) struct Killed {
+    pids: BTreeSet<u32>,
+    uncounted: bool,
+}
+
+impl Killed {
+    /// Returns how many there were; none if they could not be counted.
+    pub(in crate::daemon) fn count(&self) -> Option<u32> {
+        u32::try_from(self.pids.len()).ok().filter(|_| !self.uncounted)
+    }
+}
+
+impl Group {
+    /// Names the cgroup of a life.
+    pub(super) fn new(record: Cgroup, team: Option<PathBuf>) -> Self {
+        Self { record, team }
+    }
+
+    /// Returns what the journal says of it.
+    pub(in crate::daemon) fn record(&self) -> &Cgroup {
+        &self.record
+    }
+
+    fn folder(&self) -> &Path {
+        Path::new(&self.record.path)
+    }
+
+    /// Kills all that is in it, in one step that no fork outruns.
+    ///
+    /// # Errors
+    /// The system's error; `NotFound` if there is no such cgroup any more.
+    pub(in crate::daemon) fn kill(&self, killed: &mut Killed) -> io::Result<()> {
+        let seen = running(self.folder());
+        write(&self.folder().join("cgroup.kill"), "1")?;
+        killed.uncounted |= seen.is_err();
+        killed.pids.extend(seen.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Kills what is left until the kernel says that nobody is in it, and removes it. False if the kernel does not say so,
+    /// because it cannot be asked.
+    pub(in crate::daemon) async fn empty(&self, life: &Life, killed: &mut Killed) -> bool {
+        let began = Instant::now();
+        let mut failing: Option<Instant> = None;
+        loop {
+            let looked = match self.step(killed) {
+                Ok(true) => return true,
+                Ok(false) => self.changed().await,
+                Err(error) => Err(error),
+            };
+            let Err(error) = looked else {
+                if began.elapsed() > LOOK {
+                    let left = running(self.folder()).unwrap_or_default();
+                    tracing::warn!("{} has ended, but {left:?} in its cgroup cannot be killed", life.name);
+                }
+                failing = None;
+                continue;
+            };
+            let since = *failing.get_or_insert_with(Instant::now);
+            if is_gone(&error) || since.elapsed() > PATIENCE {
+                tracing::error!("cannot see that the cgroup {} is empty: {error}", self.record.path);
+                return false;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Removes it if nobody is in it, and tells whether that is so; else kills who is.
+    fn step(&self, killed: &mut Killed) -> io::Result<bool> {
+        if is_populated(self.folder())? {
+            self.kill(killed)?;
+            return Ok(false);
+        }
+        remove_empty(self.folder());
+        // The team's that another daemon had made is of no use without lives.
+        let team = self.folder().parent().filter(|it| Some(*it) != self.team.as_deref());
+        if let Some(Err(error)) = team.map(fs::remove_dir) {
+            tracing::debug!("the cgroup above {} stays: {error}", self.record.path);
+        }
+        Ok(true)
+    }
+
+    /// Waits until its `cgroup.events` change, or for a while.
+    async fn changed(&self) -> io::Result<()> {
+        let events = self.folder().join("cgroup.events");
+        tokio::task::spawn_blocking(move || wait_for_change(&events)).await.map_err(io::Error::other)?
+    }
+}
+
+/// What changes after the file was read ends the wait (`cgroups(7)`: `poll(2)` says `POLLPRI`).
+fn wait_for_change(events: &Path) -> io::Result<()> {
+    let mut file = File::open(events)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    if populated(&text) != Some(false) {
+        let timeout = Timespec::try_from(LOOK).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&file, PollFlags::PRI)], Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Lists the processes in a cgroup and below it that have not begun to end, but for keepers: those belong to no command.
+///
+/// # Errors
+/// The system's error if it, or one below it, cannot be read.
+pub(super) fn running(folder: &Path) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let listed = fs::read_to_string(folder.join("cgroup.procs"))?;
+        found.extend(listed.lines().filter_map(|pid| pid.parse::<u32>().ok()).filter(|&pid| runs(pid)));
+        folders.extend(below(&folder));
+    }
+    Ok(found)
+}
+
+fn runs(pid: u32) -> bool {
+    // Between the name in parentheses and the flags there are six fields (`proc_pid_stat(5)`).
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let Some((name, rest)) = stat.rsplit_once(") ") else { return false };
+    let flags = rest.split_ascii_whitespace().nth(6).and_then(|flags| flags.parse::<u64>().ok());
+    let is_keeper = name.split_once('(').is_some_and(|(_, name)| name.as_bytes() == KEEPER.to_bytes());
+    !is_keeper && flags.is_some_and(|flags| flags & EXITING == 0)
+}
+
+/// Removes a cgroup with those below it. What is not empty stays, and is of no use to anybody: that is said in the log alone.
+pub(super) fn remove_empty(folder: &Path) {
+    if let Err(error) = remove(folder) {
+        tracing::info!("cannot remove the cgroup {}: {error}", folder.display());
+    }
+}

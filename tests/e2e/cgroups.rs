@@ -1,0 +1,279 @@
+//! A cgroup for each life: what it is for holds with and without, and nothing that is another's is touched.
+
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::cgroup::members;
+use crate::support::process::{children, command_line, parent};
+use crate::support::{Run, Team, is_alive, signal};
+
+/// A command that leaves a process which neither its parent nor its session leads to.
+const DAEMONISES: &str = "/bash setsid --fork sleep 600; (setsid sleep 600 &) ; touch begun; sleep 600";
+
+/// A started team in which each life gets a cgroup; none where the machine has none to give, which is told.
+fn team() -> Option<Team> {
+    let team = Team::new();
+    if !team.has_cgroups() {
+        return None;
+    }
+    team.teamd(["start"]).ok();
+    Some(team)
+}
+
+/// A started team with cgroups, where there are some, and one without.
+fn both() -> impl Iterator<Item = Team> {
+    ["auto", "off"].into_iter().map(|wanted| {
+        let team = Team::new().with("TEAM_CGROUP", wanted);
+        team.teamd(["start"]).ok();
+        team
+    })
+}
+
+/// Spawns a teammate that is not started again and runs a command without a sandbox, until that has begun.
+fn spawn_daemonising(team: &Team, name: &str) {
+    team.teamctl(["spawn", name, "--restart", "never", "--sandbox", "off", "--prompt", DAEMONISES]).ok();
+    team.until("the command to have begun", || team.made("begun"));
+}
+
+fn sleeping(team: &Team) -> Vec<i32> {
+    team.processes().into_iter().filter(|&pid| command_line(pid).starts_with("sleep 600")).collect()
+}
+
+fn exit(team: &Team, name: &str) -> Value {
+    team.member(name)["exit"].clone()
+}
+
+fn keeper_of(worker: i32) -> i32 {
+    children(worker).into_iter().find(|&pid| command_line(pid).contains(" keeper ")).unwrap()
+}
+
+/// Kills a worker and its keeper so that neither sees the other's end.
+fn kill_together(worker: i32) {
+    let both = [worker, keeper_of(worker)];
+    for which in [Signal::SIGSTOP, Signal::SIGKILL] {
+        both.iter().for_each(|&pid| signal(pid, which));
+    }
+}
+
+#[test]
+fn each_life_has_a_cgroup_with_all_that_it_starts_and_none_is_left_after_the_end() {
+    let Some(team) = team() else { return };
+    spawn_daemonising(&team, "alice");
+    team.spawn("bob", "");
+    let (alice, bob) = (team.cgroup_of("alice"), team.cgroup_of("bob"));
+    assert_eq!(alice, team.cgroup().unwrap().join("alice.1"));
+    assert_eq!(members(&bob), [team.pid("bob")]);
+    let inside = members(&alice);
+    for pid in [team.pid("alice"), keeper_of(team.pid("alice"))].into_iter().chain(sleeping(&team)) {
+        assert!(inside.contains(&pid), "{pid}: {inside:?}");
+    }
+    assert!(!inside.contains(&team.daemon_pid()));
+    let text = team.teamctl(["status", "bob"]).ok().stdout;
+    assert!(text.contains(bob.to_str().unwrap()), "{text}");
+    team.kill_and_wait_for_the_next_life("bob");
+    assert_eq!((bob.exists(), team.cgroup_of("bob")), (false, bob.with_file_name("bob.2")));
+    team.teamctl(["shutdown", "--all", "--force", "--timeout", "0"]).ok();
+    assert_eq!(
+        (exit(&team, "alice")["emptied"].clone(), team.member("alice")["cgroup"].clone()),
+        (json!("cgroup"), Value::Null)
+    );
+    assert!(!alice.exists());
+    team.teamd(["stop"]).ok();
+    assert!(!team.cgroup().unwrap().exists());
+}
+
+#[test]
+fn the_whole_tree_of_a_killed_worker_is_ended_and_counted_with_and_without_a_cgroup() {
+    for team in both() {
+        spawn_daemonising(&team, "alice");
+        assert_eq!(sleeping(&team).len(), 3);
+        signal(team.pid("alice"), Signal::SIGKILL);
+        team.wait_for("alice", "crashed");
+        assert_eq!(team.processes(), [team.daemon_pid()]);
+        let exit = exit(&team, "alice");
+        assert_eq!(exit["emptied"], team.emptied("keepers"), "{exit}");
+        assert!(exit["left_behind"].as_u64() >= Some(3), "{exit}");
+    }
+}
+
+#[test]
+fn what_worker_and_keeper_leave_that_are_killed_together_is_ended_and_counted_with_and_without_a_cgroup() {
+    for team in both() {
+        spawn_daemonising(&team, "alice");
+        kill_together(team.pid("alice"));
+        team.wait_for("alice", "crashed");
+        assert_eq!(team.processes(), [team.daemon_pid()]);
+        let exit = exit(&team, "alice");
+        assert_eq!(exit["emptied"], team.emptied("keepers"), "{exit}");
+        assert!(exit["left_behind"].as_u64() >= Some(3), "{exit}");
+    }
+}
+
+#[test]
+fn a_forced_shutdown_ends_the_whole_tree_with_and_without_a_cgroup() {
+    for team in both() {
+        spawn_daemonising(&team, "alice");
+        let result = team.shutdown("alice", &["--force", "--timeout", "0"], 0);
+        assert_eq!(result["outcome"], "killed", "{result}");
+        assert_eq!(team.processes(), [team.daemon_pid()]);
+        assert_eq!(exit(&team, "alice")["emptied"], team.emptied("keepers"));
+    }
+}
+
+#[test]
+fn an_adopted_life_keeps_its_cgroup_and_what_died_while_no_daemon_ran_is_emptied() {
+    let Some(team) = team() else { return };
+    spawn_daemonising(&team, "alice");
+    team.teamctl(["spawn", "bob", "--restart", "never"]).ok();
+    let (alice, bob) = (team.cgroup_of("alice"), team.cgroup_of("bob"));
+    team.kill_daemon();
+    kill_together(team.pid("alice"));
+    // To the daemon they would have come; now nobody but their cgroup leads to them.
+    team.until("them to be orphans", || {
+        sleeping(&team).iter().all(|&pid| parent(pid) != Some(team.pid("alice")))
+    });
+    assert_eq!(sleeping(&team).len(), 3);
+    let started = team.teamd(["--json", "start"]).ok().json();
+    assert_eq!((&started["adopted"], &started["ended"]), (&json!(["bob"]), &json!(["alice"])), "{started}");
+    team.wait_for("alice", "crashed");
+    assert_eq!((sleeping(&team), alice.exists()), (Vec::new(), false));
+    let ended = exit(&team, "alice");
+    assert_eq!((&ended["emptied"], &ended["left_behind"]), (&json!("cgroup"), &Value::Null), "{ended}");
+    assert_eq!(team.cgroup_of("bob"), bob);
+    team.teamctl(["shutdown", "bob"]).ok();
+    assert_eq!((exit(&team, "bob")["emptied"].clone(), bob.exists()), (json!("cgroup"), false));
+}
+
+#[test]
+fn a_daemon_that_took_the_place_of_another_empties_its_cgroups() {
+    let Some(team) = team() else { return };
+    spawn_daemonising(&team, "alice");
+    let alice = team.cgroup_of("alice");
+    team.teamd(["start", "--replace", "--cgroup", "off"]).ok();
+    team.spawn("bob", "");
+    assert_eq!(team.member("bob")["cgroup"], Value::Null, "it is off for who begins now");
+    kill_together(team.pid("alice"));
+    team.wait_for("alice", "crashed");
+    let ended = exit(&team, "alice");
+    assert_eq!((&ended["emptied"], sleeping(&team), alice.exists()), (&json!("cgroup"), Vec::new(), false));
+    assert!(ended["left_behind"].as_u64() >= Some(3), "it is the same process: {ended}");
+    team.teamctl(["shutdown", "bob"]).ok();
+    assert_eq!(exit(&team, "bob")["emptied"], "keepers");
+}
+
+/// Runs `teamd start` in a cgroup of its own, which is marked as a service manager does. None if that may not be made.
+#[expect(clippy::print_stdout, reason = "what is not tried is to be seen")]
+fn start_elsewhere(team: &Team) -> Option<(Run, PathBuf)> {
+    let folder = team.cgroup()?.with_file_name(format!("elsewhere-{}", std::process::id()));
+    std::fs::create_dir(&folder).ok()?;
+    let marked = rustix::fs::setxattr(&folder, "trusted.delegate", b"1", rustix::fs::XattrFlags::empty());
+    if let Err(errno) = marked {
+        println!("note: a cgroup cannot be marked: {errno}");
+        std::fs::remove_dir(&folder).unwrap();
+        return None;
+    }
+    let script = format!("echo $$ > {}/cgroup.procs; exec \"$0\" start", folder.display());
+    Some((team.run_program("bash", ["-c", &script, env!("CARGO_BIN_EXE_teamd")]), folder))
+}
+
+#[test]
+fn a_daemon_that_stands_in_another_cgroup_finds_the_lives_of_the_one_before() {
+    let Some(team) = team() else { return };
+    spawn_daemonising(&team, "alice");
+    let before = team.cgroup_of("alice");
+    team.kill_daemon();
+    let Some((run, elsewhere)) = start_elsewhere(&team) else { return };
+    run.ok();
+    team.spawn("bob", "");
+    assert!(team.cgroup_of("bob").starts_with(&elsewhere), "{}", team.member("bob"));
+    kill_together(team.pid("alice"));
+    team.wait_for("alice", "crashed");
+    assert_eq!(exit(&team, "alice")["emptied"], "cgroup");
+    assert_eq!((sleeping(&team), before.parent().unwrap().exists()), (Vec::new(), false));
+    team.teamd(["stop"]).ok();
+    team.until_nobody_is_left();
+    // Whatever of the team was there is gone: else it could not be removed.
+    team.until("the other cgroup to be empty", || std::fs::remove_dir(&elsewhere).is_ok());
+}
+
+#[test]
+fn the_daemon_of_a_copied_team_directory_touches_no_cgroup_of_the_original() {
+    let Some(team) = team() else { return };
+    spawn_daemonising(&team, "alice");
+    let (worker, alice) = (team.pid("alice"), team.cgroup_of("alice"));
+    let copy = team.root().parent().unwrap().join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    team.run_program("cp", ["-a", team.path("").to_str().unwrap(), copy.join(".team").to_str().unwrap()])
+        .ok();
+    let there = |args: &[&str]| {
+        let dir = copy.join(".team");
+        let args = [&["--team-dir", dir.to_str().unwrap()], args].concat();
+        team.teamd(args)
+    };
+    there(&["start"]).ok();
+    let roster = || -> Value {
+        serde_json::from_slice(&std::fs::read(copy.join(".team/config.json")).unwrap()).unwrap()
+    };
+    team.until("it to be over in the copy", || roster()["members"][0]["status"] == "crashed");
+    assert_eq!(roster()["members"][0]["exit"]["emptied"], "lock", "in the copy");
+    there(&["stop"]).ok();
+    assert!(is_alive(worker) && members(&alice).contains(&worker));
+    assert_eq!(sleeping(&team).len(), 3);
+}
+
+#[test]
+fn where_cgroups_are_off_none_is_made_and_a_flag_goes_before_the_variable() {
+    let team = Team::new().with("TEAM_CGROUP", "off");
+    let has_them = Team::new().with("TEAM_CGROUP", "auto").has_cgroups();
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "");
+    assert_eq!(team.member("alice")["cgroup"], Value::Null);
+    assert!(team.teamctl(["doctor"]).stdout.contains("off: a setting says so"));
+    team.teamd(["stop"]).ok();
+    team.teamd(["start", "--cgroup", "auto"]).ok();
+    team.spawn("bob", "");
+    assert_eq!(team.member("bob")["cgroup"].is_object(), has_them);
+    team.teamd(["start", "--cgroup", "never"]).exits(2);
+    let wrong = Team::new().with("TEAM_CGROUP", "maybe").teamd(["start"]).run_failed();
+    assert!(wrong.stderr.contains("TEAM_CGROUP=\"maybe\" is not auto or off"), "{wrong:?}");
+}
+
+#[test]
+fn empty_cgroups_of_a_daemon_that_was_killed_are_told_of_and_removed() {
+    let Some(team) = team() else { return };
+    team.spawn("alice", "");
+    team.kill_daemon();
+    let left = team.cgroup().unwrap().join("bob.7");
+    let plant = || std::fs::create_dir(&left).unwrap();
+    plant();
+    let told = team.teamctl(["doctor"]).stdout;
+    assert!(told.contains("bob.7 is empty, and of no life"), "{told}");
+    assert!(!told.contains("alice.1 is"), "{told}");
+    let fixed = team.teamctl(["doctor", "--fix"]).stdout;
+    assert!(fixed.contains("bob.7: removed") && !left.exists(), "{fixed}");
+    // The next daemon does the same by itself.
+    plant();
+    team.teamd(["start"]).ok();
+    assert_eq!((left.exists(), team.cgroup_of("alice").exists()), (false, true));
+}
+
+#[test]
+fn commands_of_a_teammate_with_a_limit_of_memory_go_before_its_worker() {
+    let team = Team::started();
+    team.teamctl([
+        "spawn",
+        "alice",
+        "--memory",
+        "1G",
+        "--prompt",
+        "/bash cat /proc/self/oom_score_adj > score",
+    ])
+    .ok();
+    team.until("the command to end", || team.text("score").ends_with('\n'));
+    assert_eq!(team.text("score"), "500\n");
+    let own =
+        std::fs::read_to_string(Path::new("/proc").join(team.pid("alice").to_string()).join("oom_score_adj"));
+    assert_eq!(own.unwrap(), std::fs::read_to_string("/proc/self/oom_score_adj").unwrap());
+}

@@ -1,0 +1,56 @@
+//! The cgroups of a team, as tests look at them from outside.
+//!
+//! Teams of tests use cgroups where the machine lets them. `TEAMD_TEST_CGROUP=off` runs the tests without.
+
+use std::path::PathBuf;
+
+use teamd_shared::cgroup::{self, Place, Standing};
+use teamd_shared::team_dir::TeamDir;
+
+use super::Team;
+
+/// The setting that teams are started with.
+pub(super) fn setting() -> Option<(String, String)> {
+    let wanted = std::env::var("TEAMD_TEST_CGROUP").ok()?;
+    Some(("TEAM_CGROUP".to_owned(), wanted))
+}
+
+/// Where the daemon of a test makes cgroups; none where it may not.
+fn place() -> Option<PathBuf> {
+    Place::look(None).ok().filter(|place| place.standing != Standing::Foreign).map(|place| place.folder)
+}
+
+impl Team {
+    /// Whether its lives get cgroups. Says so if not: what a test then does not try is to be seen.
+    #[expect(clippy::print_stdout, reason = "what is not tried is to be seen")]
+    pub(crate) fn has_cgroups(&self) -> bool {
+        let set = self.env.iter().rfind(|(name, _)| name == "TEAM_CGROUP").map(|(_, value)| value.as_str());
+        let has = set != Some("off") && place().is_some();
+        if !has {
+            println!("note: lives get no cgroup here");
+        }
+        has
+    }
+
+    /// What an exit record says of how nothing was left: the kernel's word, or what is said without cgroups.
+    pub(crate) fn emptied(&self, without: &'static str) -> &'static str {
+        if self.has_cgroups() { "cgroup" } else { without }
+    }
+
+    /// The cgroup of the team, whether it is there or not.
+    pub(crate) fn cgroup(&self) -> Option<PathBuf> {
+        let dir = TeamDir::open(&self.path("")).ok()?;
+        Some(place()?.join(cgroup::of_team(&dir).ok()?))
+    }
+
+    /// The cgroup of the life of a member, which must have one.
+    pub(crate) fn cgroup_of(&self, name: &str) -> PathBuf {
+        PathBuf::from(self.member(name)["cgroup"]["path"].as_str().unwrap())
+    }
+}
+
+/// The processes in a cgroup; none if there is no such cgroup.
+pub(crate) fn members(folder: &std::path::Path) -> Vec<i32> {
+    let listed = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    listed.lines().map(|pid| pid.parse().unwrap()).collect()
+}

@@ -8,14 +8,18 @@
 //! bincode and interprocess are used in this module alone. bincode cannot carry internally tagged, untagged
 //! or flattened types: what stands in the files has types of its own.
 
-mod types;
+mod command;
+mod greeting;
 mod wire;
+mod worker;
 
-pub use types::{
-    Await, Command, Done, FromWorker, Greeting, Peer, PlanVerdict, Refusal, RefusalCode, Reply, Request,
-    ShutdownOrder, ShutdownWord, SpawnOrder, StopOutcome, Successor, ToWorker, Welcome, Word, WorkerState,
+pub use command::{
+    Await, Command, Done, Refusal, RefusalCode, Reply, Request, ShutdownOrder, SpawnOrder, StopOutcome,
+    Successor,
 };
+pub use greeting::{Greeting, Peer};
 pub use wire::{Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair};
+pub use worker::{FromWorker, PlanVerdict, ShutdownWord, ToWorker, Welcome, Word, WorkerState};
 
 /// The largest frame, in bytes (4 MiB): an environment (2 MiB at most, `execve(2)`) and a prompt (1 MiB) fit.
 pub const MAX_FRAME: usize = 4 << 20;

@@ -20,7 +20,7 @@ use super::event::{Client, Event, Life, SpawnFacts};
 use super::hand_over::handing_over;
 use super::lead_inbox::Piece;
 use super::named::{Ground, LookedUp};
-use super::supervisor::{Beginning, life_lock_holder, see_off};
+use super::see_off::{Beginning, life_lock_holder, see_off};
 
 impl Dispatcher {
     /// Turns what a connection reports into events.

@@ -35,6 +35,7 @@ mod reconcile;
 mod replace;
 mod roster;
 mod run;
+mod see_off;
 mod start;
 mod supervisor;
 mod waiters;

@@ -13,7 +13,7 @@ use teamd_shared::process::{Identity, is_gone};
 
 use super::dispatcher::Dispatcher;
 use super::event::{Event, Life};
-use super::supervisor::life_lock_is_held;
+use super::see_off::life_lock_is_held;
 
 /// What was found, in one line for people.
 #[derive(Debug, Default, Clone, Copy)]

@@ -14,7 +14,7 @@ use teamd_shared::team_dir::TeamPath;
 use super::limits::{hold, memory, procs};
 use super::*;
 use crate::daemon::event::{Ended, Event};
-use crate::daemon::supervisor::{Beginning, life_lock_is_held, see_off};
+use crate::daemon::see_off::{Beginning, life_lock_is_held, see_off};
 
 fn alice(incarnation: u32) -> Life {
     Life { name: Name::new("alice").unwrap(), incarnation }

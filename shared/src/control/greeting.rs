@@ -1,0 +1,35 @@
+//! Who speaks: the first frame of every connection.
+
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Environment;
+use crate::name::Name;
+
+use super::worker::WorkerState;
+
+/// The first frame of every connection.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Greeting {
+    /// [`super::PROTOCOL`] of the peer.
+    pub protocol: u16,
+    /// Who it is.
+    pub peer: Peer,
+}
+
+/// Who connects.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Peer {
+    /// A command.
+    Client,
+    /// A worker, which the daemon checks against the journal by its process.
+    Worker {
+        /// The member.
+        name: Name,
+        /// Its life.
+        incarnation: u32,
+        /// The environment that it was given: after a restart of the daemon nobody else knows it.
+        environment: Option<Environment>,
+        /// Where it stands.
+        state: Box<WorkerState>,
+    },
+}

@@ -1,0 +1,175 @@
+//! What a worker and the daemon say to each other.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Environment;
+use crate::id::RequestId;
+use crate::member::{Bounds, Doing, Gate, Limits, Sandbox, Waiting};
+use crate::position::Position;
+use crate::transcript::Usage;
+
+use super::command::{Reply, Request, or_nothing};
+
+/// What a worker says of itself, at every change and on every connection.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct WorkerState {
+    /// The highest word that it has acted on.
+    pub acted_on: u64,
+    /// What it does.
+    pub doing: Doing,
+    /// In a few words.
+    pub activity: String,
+    /// The pause in its model call, if it makes one that is worth telling.
+    pub waiting: Option<Waiting>,
+    /// The plan whose verdict it waits for: any other pending plan of it expires.
+    pub plan: Option<RequestId>,
+    /// Whether the daemon must ring it when its inbox grows.
+    pub wants_ring: bool,
+    /// What its conversation has cost so far.
+    pub usage: Usage,
+}
+
+/// What a worker says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum FromWorker {
+    /// Where it stands now.
+    State(WorkerState),
+    /// It has appended an answer or a plan to the lead's inbox: this line, and only this, is meant.
+    Named {
+        /// The request.
+        request_id: RequestId,
+        /// Where the line begins.
+        offset: u64,
+        /// Its length in bytes, newline included.
+        len: u64,
+    },
+    /// SIGTERM came; it leaves.
+    Leaving,
+    /// The lead agent wants something, as a person with `teamctl` does. Nobody else is heard.
+    Asks(Request),
+    /// The dispatcher of the worker goes round. Said at the beginning of each connection too, with number 0: it can be
+    /// asked.
+    Pong {
+        /// That of the [`ToWorker::Ping`].
+        number: u64,
+    },
+}
+
+/// What the daemon says to a worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ToWorker {
+    /// It is in the journal, and may begin.
+    Welcome(Box<Welcome>),
+    /// How things stand.
+    Word(Word),
+    /// The named line is in the journal, and this is where its request stands now.
+    Recorded {
+        /// The request.
+        request_id: RequestId,
+        /// Its status: an answer that came second finds the first one here.
+        status: crate::request::Status,
+    },
+    /// The named line changed nothing.
+    Refused {
+        /// The request.
+        request_id: RequestId,
+        /// Why.
+        why: String,
+        /// Whether the id belongs to another request: the asker makes another id.
+        taken: bool,
+    },
+    /// The inbox has grown.
+    Ring,
+    /// The turn shall end.
+    Interrupt {
+        /// When that was asked for ([`crate::clock::since_boot`]): work that began later is not meant.
+        asked_at: Duration,
+    },
+    /// It is not the life that the journal knows: leave.
+    Stranger {
+        /// Why.
+        why: String,
+    },
+    /// The answer to what the lead agent wanted.
+    Reply(Reply),
+    /// Answer, by [`FromWorker::Pong`]. Said only to a worker that has said that it can be asked.
+    Ping {
+        /// Chosen by the daemon, from 1.
+        number: u64,
+    },
+}
+
+/// What a life begins with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// What it is for.
+    pub role: String,
+    /// The model, as `PROVIDER[:MODEL]`.
+    pub model: String,
+    /// The directory to work in.
+    pub workspace: String,
+    /// What its role says to its model.
+    pub instructions: Option<String>,
+    /// How its commands are confined while its gate is open.
+    pub sandbox: Sandbox,
+    /// What one piece of its work may cost.
+    pub limits: Limits,
+    /// The life in which the conversation began; a fresh one equals the worker's own life.
+    pub conversation: u32,
+    /// Where the inbox stood when the conversation began.
+    pub begins_at: Position,
+    /// What the conversation begins with.
+    pub prompt: Option<String>,
+    /// Whether the worker may take an inotify instance of its own; else the daemon rings.
+    pub watch: bool,
+    /// Environment, umask and keys.
+    pub environment: Environment,
+    /// Where commands of the team may or once could write: a link there can be anybody's.
+    pub territory: Vec<String>,
+    /// How things stand.
+    pub word: Word,
+    /// What it may use.
+    #[serde(deserialize_with = "or_nothing")]
+    pub bounds: Bounds,
+}
+
+/// How things stand for one member. The one with the higher `seq` wins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Word {
+    /// The line of the journal that it rests on.
+    pub seq: u64,
+    /// Whether the member may change anything.
+    pub gate: Gate,
+    /// The shutdown request of this life that is pending.
+    pub shutdown: Option<ShutdownWord>,
+    /// Whether the shutdown of this life is approved and journaled: the worker may leave.
+    pub let_go: bool,
+    /// The plan of this conversation that is pending.
+    pub plan: Option<RequestId>,
+    /// The last verdict on a plan of this conversation.
+    pub verdict: Option<PlanVerdict>,
+}
+
+/// A pending shutdown request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShutdownWord {
+    /// The request.
+    pub request_id: RequestId,
+    /// Why.
+    pub reason: String,
+    /// Seconds that the model has to decide.
+    pub decide_within: f64,
+}
+
+/// A verdict on a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanVerdict {
+    /// The request.
+    pub request_id: RequestId,
+    /// `approved`, `rejected` or `expired`.
+    pub status: crate::request::Status,
+    /// What to change, or what to mind.
+    pub feedback: String,
+}

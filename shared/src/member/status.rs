@@ -1,0 +1,148 @@
+//! What people see of a member, derived. Pure.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Phase;
+
+/// What people see of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Spawned, and not ready yet.
+    Starting,
+    /// Waiting for messages.
+    Idle,
+    /// At work.
+    Working,
+    /// A plan of it waits for a verdict.
+    AwaitingApproval,
+    /// A shutdown is asked or agreed.
+    ShuttingDown,
+    /// Ended by the handshake.
+    Shutdown,
+    /// Ended by force.
+    Killed,
+    /// Ended by itself.
+    Crashed,
+}
+
+impl Status {
+    /// Returns the status as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Idle => "idle",
+            Self::Working => "working",
+            Self::AwaitingApproval => "awaiting_approval",
+            Self::ShuttingDown => "shutting_down",
+            Self::Shutdown => "shutdown",
+            Self::Killed => "killed",
+            Self::Crashed => "crashed",
+        }
+    }
+
+    /// Tells whether the member has ended.
+    pub const fn is_ended(self) -> bool {
+        matches!(self, Self::Shutdown | Self::Killed | Self::Crashed)
+    }
+
+    /// Computes the status; it is stored nowhere. The end counts first, then a shutdown, then a plan, then
+    /// what the worker last said.
+    pub fn of(phase: Phase, leaving: bool, plan_pending: bool, doing: Doing) -> Self {
+        match phase {
+            Phase::Shutdown => Self::Shutdown,
+            Phase::Killed => Self::Killed,
+            Phase::Crashed => Self::Crashed,
+            Phase::Spawning | Phase::Running if leaving => Self::ShuttingDown,
+            Phase::Spawning => Self::Starting,
+            Phase::Running if plan_pending => Self::AwaitingApproval,
+            Phase::Running => match doing {
+                Doing::Starting => Self::Starting,
+                Doing::Idle => Self::Idle,
+                Doing::Working => Self::Working,
+            },
+        }
+    }
+}
+
+impl std::str::FromStr for Status {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|_| {
+            "one of starting, idle, working, awaiting_approval, shutting_down, shutdown, killed, crashed is expected"
+                .to_owned()
+        })
+    }
+}
+
+/// What a worker last said that it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doing {
+    /// It is not ready yet.
+    #[default]
+    Starting,
+    /// It waits for messages, or for a verdict.
+    Idle,
+    /// It works.
+    Working,
+}
+
+/// A pause in which a worker waits for the service of its model.
+///
+/// It stands in control frames, too: no field may be left out when it is written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Waiting {
+    /// Seconds since 1970, when it ends at the latest.
+    pub until: f64,
+    /// What for, in a few words of our own.
+    pub why: String,
+}
+
+impl Waiting {
+    /// Says it as it is at a time, in seconds since 1970.
+    pub fn told(&self, now: f64) -> String {
+        let left = (self.until - now).ceil();
+        if left >= 1.0 { format!("waiting {left} s: {}", self.why) } else { format!("waiting: {}", self.why) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_counts_before_a_shutdown_before_a_plan_before_what_the_worker_says() {
+        for doing in [Doing::Starting, Doing::Idle, Doing::Working] {
+            for plan in [false, true] {
+                for leaving in [false, true] {
+                    assert_eq!(Status::of(Phase::Crashed, leaving, plan, doing), Status::Crashed);
+                    assert_eq!(Status::of(Phase::Shutdown, leaving, plan, doing), Status::Shutdown);
+                }
+                assert_eq!(Status::of(Phase::Running, true, plan, doing), Status::ShuttingDown);
+            }
+            assert_eq!(Status::of(Phase::Running, false, true, doing), Status::AwaitingApproval);
+        }
+        assert_eq!(Status::of(Phase::Running, false, false, Doing::Working), Status::Working);
+        assert_eq!(Status::of(Phase::Spawning, false, false, Doing::Starting), Status::Starting);
+    }
+
+    #[test]
+    fn a_pause_is_told_with_the_seconds_that_are_left() {
+        let waiting = Waiting { until: 100.0, why: "overloaded (529)".to_owned() };
+        assert_eq!(waiting.told(82.5), "waiting 18 s: overloaded (529)");
+        for over in [100.0, 200.0, f64::NAN] {
+            assert_eq!(waiting.told(over), "waiting: overloaded (529)");
+        }
+    }
+
+    #[test]
+    fn a_status_is_read_as_it_is_written() {
+        for status in [Status::Starting, Status::AwaitingApproval, Status::ShuttingDown, Status::Crashed] {
+            assert_eq!(status.as_str().parse(), Ok(status));
+        }
+        assert!("gone".parse::<Status>().is_err());
+    }
+}

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use rustix::fs::{Access, AtFlags, StatxFlags, access, getxattr, statx};
+use rustix::fs::{Access, access, getxattr};
 
 use crate::name::Name;
 use crate::process::is_gone;
@@ -178,14 +178,7 @@ fn is_marked(folder: &Path) -> bool {
 /// # Errors
 /// The system's error if the directory cannot be looked at.
 pub fn of_team(dir: &TeamDir) -> io::Result<String> {
-    let found = statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
-    let born = if found.stx_mask & StatxFlags::BTIME.bits() == 0 {
-        (0, 0)
-    } else {
-        (found.stx_btime.tv_sec, found.stx_btime.tv_nsec)
-    };
-    let device = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
-    Ok(format!("teamd-{device:x}-{:x}-{:x}.{:x}", found.stx_ino, born.0, born.1))
+    Ok(format!("teamd-{}", dir.id()?))
 }
 
 /// Returns what the cgroup of a life is called in that of its team.

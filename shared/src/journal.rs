@@ -139,7 +139,7 @@ pub struct Daemon {
     pub process: Identity,
     /// Seconds since 1970.
     pub started_at: f64,
-    /// The team directory that it serves, as [`crate::team_dir::TeamDir::directory_id`] names it: in a copy of that
+    /// The team directory that it serves, as [`TeamDir::id`] names it: in a copy of that
     /// directory, none of the processes that are named is the copy's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
@@ -148,8 +148,8 @@ pub struct Daemon {
 impl Daemon {
     /// Tells whether it serves another directory, of which this one is a copy.
     pub fn is_of_another(&self, dir: &TeamDir) -> bool {
-        let here = dir.directory_id();
-        self.directory.as_ref().is_some_and(|there| here.is_some_and(|here| here != *there))
+        let here = dir.id();
+        self.directory.as_ref().is_some_and(|there| here.is_ok_and(|here| here != *there))
     }
 }
 

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 #[cfg(target_os = "linux")]
 use rustix::fs::ResolveFlags;
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, StatxFlags};
 
 pub use apart::place_apart;
 pub use error::DirError;
@@ -105,11 +105,18 @@ impl TeamDir {
         here.is_ok() && here == there
     }
 
-    /// Returns what tells this directory from a copy of it, as long as the machine runs: `DEVICE:INODE`, in hex digits.
-    /// None if the system refuses to look.
-    pub fn directory_id(&self) -> Option<String> {
-        let stat = rustix::fs::fstat(&self.fd).ok()?;
-        Some(format!("{:x}:{:x}", stat.st_dev, stat.st_ino))
+    /// Returns what tells this directory from a copy of it, and from one that is given the same inode later: inode and time
+    /// of birth (0 where the file system knows none), in hex digits. The device does not count: it is another one when the
+    /// file system is mounted anew.
+    ///
+    /// # Errors
+    /// The system's error if the directory cannot be looked at.
+    pub fn id(&self) -> io::Result<String> {
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let found = rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, wanted)?;
+        let known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let born = if known { (found.stx_btime.tv_sec, found.stx_btime.tv_nsec) } else { (0, 0) };
+        Ok(format!("{:x}-{:x}.{:x}", found.stx_ino, born.0, born.1))
     }
 
     /// Returns the path of the team directory, without links.
@@ -203,7 +210,7 @@ impl TeamDir {
     /// [`DirError`] if the system refuses to look.
     pub fn stamp(&self, at: &TeamPath) -> Result<Option<Stamp>, DirError> {
         let folder = self.folder_of(at)?;
-        match rustix::fs::statat(&folder, at.file.as_str(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+        match rustix::fs::statat(&folder, at.file.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Stamp {
                 identity: (stat.st_dev, stat.st_ino),
                 size: stat.st_size,
@@ -238,7 +245,7 @@ impl TeamDir {
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub fn remove(&self, at: &TeamPath) -> Result<(), DirError> {
-        match rustix::fs::unlinkat(self.folder_of(at)?, at.file.as_str(), rustix::fs::AtFlags::empty()) {
+        match rustix::fs::unlinkat(self.folder_of(at)?, at.file.as_str(), AtFlags::empty()) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
             Err(errno) => Err(self.explain("remove", at, errno)),
         }

@@ -23,7 +23,7 @@ use super::lead_inbox::LeadTaken;
 use super::live::{Live, Rules};
 use super::waiters::Waiters;
 use super::watchdog::Finding;
-pub(super) use step::{Beginning, Birth, End, Step};
+pub(super) use step::{Birth, End, NewLife, Step};
 
 /// How long what failed waits, before it is tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
@@ -57,16 +57,24 @@ pub(super) struct Batcher {
     steps: VecDeque<Step>,
     /// The batch whose lines are being written.
     writing: Option<Batch>,
-    /// Whether the line of the end is due.
-    closing: bool,
-    /// Whether it is written: nothing is decided any more.
-    closed: bool,
+    /// How far the journal of this run has come.
+    journal: Journal,
     /// What commands are answered, once the roster shows it.
     answers: Vec<(Client, Reply)>,
     /// Since when they wait for a roster that cannot be written.
     unshown: Option<Duration>,
     /// When the backlog and undone effects are tried again.
     retry_at: Option<Duration>,
+}
+
+/// How far the journal of this run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Journal {
+    Open,
+    /// The line of the end is due.
+    Closes,
+    /// It is written: nothing is decided any more.
+    Closed,
 }
 
 /// What a batch of events led to.
@@ -107,8 +115,7 @@ impl Batcher {
             backlog: VecDeque::new(),
             steps: VecDeque::new(),
             writing: None,
-            closing: false,
-            closed: false,
+            journal: Journal::Open,
             answers: Vec::new(),
             unshown: None,
             retry_at: None,
@@ -151,10 +158,11 @@ impl Batcher {
             if let Some(step) = self.steps.pop_front() {
                 return Some(step);
             }
-            if self.end.is_some() || self.closed {
+            if self.end.is_some() || self.journal == Journal::Closed {
                 return None;
             }
-            if std::mem::take(&mut self.closing) {
+            if self.journal == Journal::Closes {
+                self.journal = Journal::Open;
                 self.close(now);
             } else if self.events.is_empty() {
                 return None;
@@ -243,7 +251,7 @@ impl Batcher {
         match batch.marks {
             None => self.steps.push_back(Step::Complete { again: false }),
             Some(Marks::Start) => self.steps.extend([Step::Complete { again: true }, Step::Settle]),
-            Some(Marks::End) => return self.closed(),
+            Some(Marks::End) => return self.journal_closed(),
         }
         self.carry_out(batch, now);
     }
@@ -295,7 +303,7 @@ impl Batcher {
         let environment = self.live.member(&life.name).and_then(|alive| alive.environment.clone());
         let why = match (member, environment) {
             (Some(member), Some(environment)) => {
-                return self.steps.push_back(Step::Start(Box::new(Beginning { life, member, environment })));
+                return self.steps.push_back(Step::Start(Box::new(NewLife { life, member, environment })));
             }
             (None, _) => "it was forgotten",
             (Some(_), None) => "its environment was lost",
@@ -324,7 +332,7 @@ impl Batcher {
         if self.team.stopping && all_are_gone {
             // The last line says that nothing is left to be done.
             self.steps.push_back(Step::Settle);
-            self.closing = true;
+            self.journal = Journal::Closes;
         }
     }
 

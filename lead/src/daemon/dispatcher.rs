@@ -16,7 +16,7 @@ use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 use tokio::sync::mpsc;
 
-use super::batcher::{Batcher, Beginning, RETRY, Step};
+use super::batcher::{Batcher, NewLife, RETRY, Step};
 use super::control_server::{Connections, Input, serve_born};
 use super::decide::decide;
 use super::event::{Event, Life, Now};
@@ -153,7 +153,7 @@ impl Dispatcher {
         }
     }
 
-    fn start(&mut self, Beginning { life, member, environment }: Beginning) -> Event {
+    fn start(&mut self, NewLife { life, member, environment }: NewLife) -> Event {
         let process = self.supervisor.start(&member, &environment).and_then(|born| {
             let (connection, words) = serve_born(born.connection, life.clone(), &self.inputs)
                 .map_err(|e| format!("cannot serve its connection: {e}"))?;

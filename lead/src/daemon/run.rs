@@ -293,7 +293,7 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
         } else {
             team_name
         },
-        daemon: Some(Daemon { process, started_at: clock::wall(), directory: dispatcher.dir.directory_id() }),
+        daemon: Some(Daemon { process, started_at: clock::wall(), directory: dispatcher.dir.id().ok() }),
         rejected: Vec::new(),
         tell: Vec::new(),
     };

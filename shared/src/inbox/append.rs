@@ -185,7 +185,8 @@ impl Appender {
         if lines.is_empty() {
             return Ok(());
         }
-        // Behind a torn tail the first line would be glued to it, written again, and read behind the others.
+        // Behind a torn tail the first line would be glued to it, written again, and read behind the others. (So it is
+        // where somebody leaves one in this very moment.)
         let torn = messages.len() > 1 && !self.ends_with_newline(dir)?;
         self.append_lines(dir, &lines, torn).map(drop)
     }

@@ -73,8 +73,7 @@ impl<'f> Window<'f> {
     /// remembers.
     pub(super) fn fits(&self, position: Position) -> bool {
         let before = self.bytes.get(..self.start());
-        position.offset == 0
-            || before.is_some_and(|before| Position::after(position.offset, before) == position)
+        position.offset == 0 || before.is_some_and(|before| position.fits(before))
     }
 
     /// Goes on in the middle of a line that is too long. If the file has become too short for that, the

@@ -6,7 +6,7 @@ use teamd_shared::control::{Done, StopOutcome, ToWorker};
 use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 
-use super::{Batcher, Birth, End, Reply, Step};
+use super::{Batcher, Birth, End, Journal, Reply, Step};
 use crate::daemon::event::{Client, Life, Now};
 use crate::daemon::word::{welcome, word};
 
@@ -49,7 +49,7 @@ impl Batcher {
 
     /// Tells whether somebody waits for [`Batcher::answer`].
     pub(in crate::daemon) fn owes_answers(&self) -> bool {
-        !self.answers.is_empty() || self.closed && self.end.is_none()
+        !self.answers.is_empty() || self.journal == Journal::Closed && self.end.is_none()
     }
 
     /// Has the commands answered, after the roster shows what they are told. While it cannot be written they wait, as long
@@ -57,7 +57,7 @@ impl Batcher {
     pub(in crate::daemon) fn answer(&mut self, now: Now) {
         // A life that is only decided shows nothing yet: its command goes on and waits until it is ready.
         let shows = |(_, answer): &(Client, Reply)| !matches!(answer, Ok(Done::Spawning { .. }));
-        if self.closed || self.answers.iter().any(shows) {
+        if self.journal == Journal::Closed || self.answers.iter().any(shows) {
             self.unshown.get_or_insert(now.monotonic);
             self.steps.push_back(Step::WriteRoster);
         } else {
@@ -76,7 +76,7 @@ impl Batcher {
     fn reply(&mut self) {
         self.unshown = None;
         self.steps.extend(self.answers.drain(..).map(|(client, answer)| Step::Reply(client, answer)));
-        if self.closed {
+        if self.journal == Journal::Closed {
             self.end.get_or_insert(End::Stopped);
         }
     }
@@ -94,8 +94,8 @@ impl Batcher {
     }
 
     /// The journal is closed: whoever waits for the stop hears of it, and the daemon ends.
-    pub(super) fn closed(&mut self) {
+    pub(super) fn journal_closed(&mut self) {
         self.answers.extend(self.waiters.stopped(&StopOutcome::Stopped));
-        self.closed = true;
+        self.journal = Journal::Closed;
     }
 }

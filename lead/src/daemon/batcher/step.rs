@@ -24,7 +24,7 @@ pub(in crate::daemon) enum Step {
     /// Make all that follows from the lines last, the news too, and report how far that came ([`super::Batcher::settled`]).
     Settle,
     /// Start a process for a life, and report it ([`super::Batcher::happened`]).
-    Start(Box<Beginning>),
+    Start(Box<NewLife>),
     /// Send SIGTERM, if the life is still that one.
     Terminate(Life),
     /// Send SIGKILL.
@@ -41,7 +41,7 @@ pub(in crate::daemon) enum Step {
 
 /// A life for which a process is to be started.
 #[derive(Debug)]
-pub(in crate::daemon) struct Beginning {
+pub(in crate::daemon) struct NewLife {
     /// Which one.
     pub(in crate::daemon) life: Life,
     /// As the journal holds it.

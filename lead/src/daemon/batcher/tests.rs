@@ -128,8 +128,8 @@ impl Desk {
     }
 }
 
-fn ended() -> Event {
-    let ended = Ended {
+fn how_it_ended() -> Ended {
+    Ended {
         code: Some(143),
         signal: None,
         inbox: Position::START,
@@ -137,8 +137,11 @@ fn ended() -> Event {
         by_signal: false,
         emptied: None,
         left_behind: None,
-    };
-    Event::Ended { life: alice(), ended }
+    }
+}
+
+fn ended() -> Event {
+    Event::Ended { life: alice(), ended: how_it_ended() }
 }
 
 fn bad_line_before(offset: u64) -> Event {
@@ -175,6 +178,18 @@ fn an_end_does_not_overtake_a_farewell_that_could_not_be_journaled() {
     assert_eq!(desk.on(ended()), Vec::<&str>::new(), "it waits for what was heard before");
     desk.seconds_later(1);
     assert_eq!(desk.batcher.team.members[&alice().name].record.phase, Phase::Killed);
+}
+
+#[test]
+fn nobody_is_started_again_before_it_is_journaled_that_the_team_stops() {
+    let mut desk = Desk::with_alice();
+    desk.full = true;
+    desk.on(Event::Terminate);
+    desk.full = false;
+    let killed = Ended { code: None, signal: Some(9), ..how_it_ended() };
+    assert_eq!(desk.on(Event::Ended { life: alice(), ended: killed }), Vec::<&str>::new());
+    desk.seconds_later(1);
+    assert!(desk.batcher.team.members[&alice().name].record.phase.is_ended(), "it does not come back");
 }
 
 #[test]

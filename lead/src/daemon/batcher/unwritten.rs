@@ -116,12 +116,13 @@ impl Batcher {
     }
 }
 
-/// Tells whether an event must not overtake an earlier one: how a life ended says what was heard of it before, and the
-/// position in the lead's inbox passes what was read before.
+/// Tells whether an event must not overtake an earlier one: how a life ended says what was heard of it before, and whether
+/// it is started again depends on whether the team is told to stop; the position in the lead's inbox passes what was read
+/// before.
 fn follows(event: &Event, earlier: &Event) -> bool {
     match event {
         Event::Unreadable { .. } => matches!(earlier, Event::Unreadable { .. }),
-        Event::Ended { life, .. } => earlier.life() == Some(life),
+        Event::Ended { life, .. } => earlier.life() == Some(life) || matches!(earlier, Event::Terminate),
         _ => false,
     }
 }

@@ -16,7 +16,7 @@ use super::super::mutants::Mutant;
 use super::super::promises::Promises;
 use super::machine::identity;
 use super::world::World;
-use crate::daemon::batcher::{Batcher, Beginning, End, Step};
+use crate::daemon::batcher::{Batcher, End, NewLife, Step};
 use crate::daemon::decide::{Decision, View, decide};
 use crate::daemon::event::{Event, Life, Now};
 use crate::daemon::waiters::status;
@@ -206,8 +206,8 @@ impl World {
         Ok(())
     }
 
-    fn starts(&mut self, daemon: &mut Daemon, beginning: Beginning) -> Event {
-        let Beginning { life, environment, .. } = beginning;
+    fn starts(&mut self, daemon: &mut Daemon, new: NewLife) -> Event {
+        let NewLife { life, environment, .. } = new;
         if !self.calm && self.rng.one_in(40) {
             return Event::not_started(life, "cannot run it");
         }

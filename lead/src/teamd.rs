@@ -142,6 +142,9 @@ fn start(context: &Context, args: &Start) -> CommandResult {
         true => journal::TakenOver::default(),
         false => journal::taken_over(&context.dir()?)?,
     };
+    if !found.ended.is_empty() {
+        roster::load_ended(&context.dir()?, &found.ended)?;
+    }
     if context.out.is_json() {
         context.out.json(&json!({
             "pid": pid, "already_running": started.already_running, "replaced": started.replaced,

@@ -277,7 +277,7 @@ fn a_worker_that_was_told_to_end_while_no_daemon_ran_is_recorded_as_its_own_reco
     team.until("alice to be gone", || !is_alive(pid));
     let run = team.teamd(["start"]).ok();
     assert_eq!(run.stdout.lines().nth(1), Some("ended meanwhile: alice"), "{run:?}");
-    team.wait_for("alice", "killed");
+    assert_eq!(team.status("alice"), "killed", "the roster shows what the start has told");
     let ending = team.journal().into_iter().find(|line| line["event"] == "ending").unwrap();
     assert_eq!(ending["ending"], "sigterm", "the journal tells why");
     // A later life that dies without a word of its own has crashed.

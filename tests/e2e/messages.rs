@@ -274,6 +274,19 @@ fn a_message_reaches_the_model_between_two_tool_calls() {
 }
 
 #[test]
+fn who_cannot_be_told_the_result_is_told_not_to_repeat_the_command() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let teamctl = env!("CARGO_BIN_EXE_teamctl");
+    let sent = team.command(teamctl, ["send", "alice", "once"]).stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&sent.stderr);
+    assert_eq!(sent.status.code(), Some(1), "{said}");
+    assert!(said.contains("hint: what was asked for is done"), "{said}");
+    team.until("it to be read", || team.taken_in("alice").iter().any(|message| message["content"] == "once"));
+}
+
+#[test]
 fn a_broadcast_reaches_everybody_who_runs_once() {
     let team = Team::started();
     for name in ["alice", "bob", "carol"] {

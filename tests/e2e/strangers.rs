@@ -153,3 +153,23 @@ fn a_copied_team_directory_adopts_and_kills_nobody() {
     assert_eq!((team.pid("alice"), team.status("alice")), (alice, "idle".to_owned()));
     team.teamctl(["shutdown", "alice", "bob"]).ok();
 }
+
+/// `cp -al`, or a backup that is made so: the files of both are the same ones.
+#[test]
+fn a_copy_of_hard_links_does_not_start() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let copy = Team::new();
+    let copied = team.command("cp", ["-al"]).arg(team.path("")).arg(copy.root()).output().unwrap();
+    assert!(copied.status.success(), "{copied:?}");
+    let run = copy.teamd(["start"]).exits(1);
+    assert!(
+        run.stderr.contains("(hard links)") && run.stderr.contains("hint: make a copy of its own"),
+        "{run:?}"
+    );
+    // The team itself goes on, over its own death too.
+    team.spawn("bob", "");
+    team.kill_daemon();
+    let run = team.teamd(["start"]).ok();
+    assert_eq!(run.stdout.lines().nth(1), Some("adopted alice, bob"), "{run:?}");
+}

@@ -20,6 +20,9 @@ use crate::exit_code::ExitCode;
 
 pub(crate) use screen::{AbovePrompt, Screen};
 
+/// The next step of whoever is not told the result.
+const DONE_ALL_THE_SAME: &str = "what was asked for is done: before you repeat it, look at what there is (`teamctl status`, `teamctl inbox`)";
+
 /// The style of "error:".
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 /// The style of "hint:" and "note:".
@@ -105,7 +108,7 @@ impl Output {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.closed.set(true),
             Err(error) => {
                 let message = format!("cannot write the result to stdout: {error}");
-                return Err(CommandError::new(ExitCode::Failed, message));
+                return Err(CommandError::new(ExitCode::Failed, message).hint(DONE_ALL_THE_SAME));
             }
             Ok(()) => {}
         }

@@ -78,11 +78,34 @@ fn pause() {
 /// # Errors
 /// As [`load`].
 pub(crate) fn load_settled(dir: &TeamDir, name: &Name) -> Result<Roster, CommandError> {
+    settled(&|| load_one(dir, name), &|roster| {
+        roster.member(name).is_none_or(|member| !roster.process_is_gone(member))
+    })
+}
+
+/// Reads the roster once the daemon has recorded that these lives have ended, which it knows: in a moment it will have.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn load_ended(dir: &TeamDir, names: &[Name]) -> Result<Roster, CommandError> {
+    let first = load(dir)?;
+    let life = |roster: &Roster, name: &Name| {
+        let member = roster.member(name).filter(|member| !member.status.is_ended());
+        member.map(|member| member.incarnation)
+    };
+    settled(&|| load(dir), &|roster| {
+        names.iter().all(|name| life(roster, name).is_none_or(|now| life(&first, name) != Some(now)))
+    })
+}
+
+fn settled(
+    load: &dyn Fn() -> Result<Roster, CommandError>,
+    is_settled: &dyn Fn(&Roster) -> bool,
+) -> Result<Roster, CommandError> {
     let began = Instant::now();
     loop {
-        let roster = load_one(dir, name)?;
-        let gone = roster.member(name).is_some_and(|member| roster.process_is_gone(member));
-        if !gone || began.elapsed() > RECORDED {
+        let roster = load()?;
+        if is_settled(&roster) || began.elapsed() > RECORDED {
             return Ok(roster);
         }
         pause();

@@ -54,6 +54,14 @@ pub enum AppendError {
     /// The inbox was replaced at each try. The message may be read all the same.
     #[error("{} was replaced again and again while a message was appended", .0.display())]
     Unsettled(PathBuf),
+    /// The line was written, but it cannot be seen how it stands there: mostly it will be read.
+    #[error("the message was appended to {}, but how it stands there cannot be seen: {source}", .path.display())]
+    Unseen {
+        /// The inbox.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The message is in the inbox and will be read, but a loss of power may undo it.
     #[error("cannot sync {}: {source}", .path.display())]
     Unsynced {
@@ -77,6 +85,9 @@ impl AppendError {
             }
             Self::Unsettled(_) => {
                 Some("find out what replaces it; `teamctl inbox` shows whether it is there")
+            }
+            Self::Unseen { .. } => {
+                Some("look whether it is there (`teamctl inbox`) before you send it again")
             }
             Self::Unsynced { .. } => {
                 Some("it is there and will be read: do not send it again, and look at the disk (`dmesg`)")
@@ -151,7 +162,7 @@ impl Appender {
     ///
     /// # Errors
     /// [`AppendError`]. No reader sees the message then, except that it will be read after
-    /// [`AppendError::Unsynced`], and may be after [`AppendError::Unsettled`] and [`AppendError::Dir`].
+    /// [`AppendError::Unsynced`], and may be after [`AppendError::Unsettled`] and [`AppendError::Unseen`].
     pub fn append(
         &mut self,
         dir: &TeamDir,
@@ -233,9 +244,11 @@ impl Appender {
         };
         let end = inbox.write(bytes).map_err(|short| short.at(dir.path(&self.at), bytes.len()))?;
         let offset = end - length as u64;
-        let behind_newline =
-            inbox.is_behind_newline(offset).map_err(|e| self.refused("look back in", dir, e))?;
-        if identity_at(dir, &self.at, &self.path)? != Some(inbox.identity) {
+        let unseen = |source| AppendError::Unseen { path: dir.path(&self.at), source };
+        let behind_newline = inbox.is_behind_newline(offset).map_err(unseen)?;
+        let there =
+            identity_at(dir, &self.at, &self.path).map_err(|error| unseen(io::Error::other(error)))?;
+        if there != Some(inbox.identity) {
             return Ok(None);
         }
         self.open = Some(inbox);

@@ -54,7 +54,13 @@ impl Options {
             let number =
                 |text: String| text.parse::<u64>().map_err(|error| format!("{text}: {error}\n{USAGE}"));
             match arg.as_str() {
-                "--scenario" => options.scenarios.push(value()?),
+                "--scenario" => {
+                    let name = value()?;
+                    if !is_scenario(&name) {
+                        return Err(format!("there is no scenario {name}\n{USAGE}"));
+                    }
+                    options.scenarios.push(name);
+                }
                 "--victim" => {
                     let name = value()?;
                     let victim = Victim::ALL.into_iter().find(|victim| victim.name() == name);
@@ -92,8 +98,8 @@ impl Options {
                 filter => options.scenarios.push(filter.to_owned()),
             }
         }
-        let known = |name: &String| scenarios::ALL.iter().any(|scenario| scenario.name == name);
-        if !options.scenarios.is_empty() && !options.scenarios.iter().any(known) {
+        // A filter may name a test of another program.
+        if !options.scenarios.is_empty() && !options.scenarios.iter().any(|name| is_scenario(name)) {
             return Ok(None);
         }
         Ok(Some(options))
@@ -104,4 +110,8 @@ impl Options {
         (self.scenarios.is_empty() || self.scenarios.iter().any(|name| name == scenario))
             && (self.victims.is_empty() || self.victims.contains(&victim))
     }
+}
+
+fn is_scenario(name: &str) -> bool {
+    scenarios::ALL.iter().any(|scenario| scenario.name == name)
 }

@@ -6,7 +6,8 @@ use crate::stage::Victim;
 
 const USAGE: &str =
     "usage: scripts/crash-test [--all] [--scenario NAME]… [--victim daemon|worker|teamctl]… [--fault NAME]…
-    [--points A..B] [--every N] [--visible] [--seed N] [--seconds N] [--jobs N] [--stop] [--points-only]";
+    [--points A..B] [--every N] [--visible] [--seed N] [--seconds N] [--jobs N] [--stop] [--stop-at TEXT]
+    [--points-only]";
 
 /// What is run.
 #[derive(Debug, Clone)]
@@ -24,8 +25,8 @@ pub(crate) struct Options {
     pub(crate) seconds: Option<u64>,
     pub(crate) seed: u64,
     pub(crate) jobs: usize,
-    /// Ends at the first violation.
-    pub(crate) stop: bool,
+    /// Ends at the first violation whose text contains this.
+    pub(crate) stop: Option<String>,
     /// Tells only how many points there are.
     pub(crate) list: bool,
 }
@@ -45,7 +46,7 @@ impl Options {
                 .duration_since(std::time::UNIX_EPOCH)
                 .map_or(0, |at| at.as_secs()),
             jobs: 2,
-            stop: false,
+            stop: None,
             list: false,
         };
         let mut args = args;
@@ -54,7 +55,13 @@ impl Options {
             let number =
                 |text: String| text.parse::<u64>().map_err(|error| format!("{text}: {error}\n{USAGE}"));
             match arg.as_str() {
-                "--scenario" => options.scenarios.push(value()?),
+                "--scenario" => {
+                    let name = value()?;
+                    if !is_scenario(&name) {
+                        return Err(format!("there is no scenario {name}\n{USAGE}"));
+                    }
+                    options.scenarios.push(name);
+                }
                 "--victim" => {
                     let name = value()?;
                     let victim = Victim::ALL.into_iter().find(|victim| victim.name() == name);
@@ -80,7 +87,8 @@ impl Options {
                 "--seed" => options.seed = number(value()?)?,
                 "--seconds" => options.seconds = Some(number(value()?)?),
                 "--jobs" => options.jobs = usize::try_from(number(value()?)?).unwrap_or(1).max(1),
-                "--stop" => options.stop = true,
+                "--stop" => options.stop = Some(String::new()),
+                "--stop-at" => options.stop = Some(value()?),
                 "--points-only" => options.list = true,
                 // What `cargo test` and its users pass to every test program.
                 "--list" | "--ignored" => return Ok(None),
@@ -92,8 +100,8 @@ impl Options {
                 filter => options.scenarios.push(filter.to_owned()),
             }
         }
-        let known = |name: &String| scenarios::ALL.iter().any(|scenario| scenario.name == name);
-        if !options.scenarios.is_empty() && !options.scenarios.iter().any(known) {
+        // A filter may name a test of another program.
+        if !options.scenarios.is_empty() && !options.scenarios.iter().any(|name| is_scenario(name)) {
             return Ok(None);
         }
         Ok(Some(options))
@@ -104,4 +112,8 @@ impl Options {
         (self.scenarios.is_empty() || self.scenarios.iter().any(|name| name == scenario))
             && (self.victims.is_empty() || self.victims.contains(&victim))
     }
+}
+
+fn is_scenario(name: &str) -> bool {
+    scenarios::ALL.iter().any(|scenario| scenario.name == name)
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::choice::choose;
@@ -63,13 +64,16 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     let cells = Mutex::new(cells);
     let (done, total) = (Mutex::new(0_usize), jobs.len());
+    let broken = AtomicBool::new(false);
     each(&jobs, options.jobs, |job| {
-        let broken = options.stop && cells.lock().unwrap().values().any(|figures| figures.violations > 0);
         let over = options.seconds.is_some_and(|seconds| began.elapsed().as_secs() >= seconds);
-        if broken || over && *done.lock().unwrap() >= AT_LEAST {
+        if broken.load(Ordering::Relaxed) || over && *done.lock().unwrap() >= AT_LEAST {
             return false;
         }
         let (result, seen) = play(*job);
+        if let (Some(text), Err(Violation(why))) = (&options.stop, &result) {
+            broken.fetch_or(why.contains(text), Ordering::Relaxed);
+        }
         note(*job, result, &seen, &cells);
         let mut done = done.lock().unwrap();
         *done += 1;
@@ -81,8 +85,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let cells = cells.into_inner().unwrap();
     report::print(&cells);
     failed += cells.values().map(|figures| figures.violations).sum::<u64>();
-    if cells.values().all(|figures| figures.runs == 0) {
-        println!("error: nothing was run\nhint: `--points-only` tells which points there are");
+    if cells.values().all(|figures| figures.runs == figures.missed) {
+        println!("error: no run has reached its point\nhint: `--points-only` tells which points there are");
         failed += 1;
     }
     println!("\ncrash: {:.0} s, seed {}, {failed} violations", began.elapsed().as_secs_f64(), options.seed);

@@ -44,6 +44,7 @@ pub(crate) struct Seen {
     /// The processes that were held, and what became of them.
     held: HashMap<i32, Held>,
     counting: bool,
+    /// Nobody is traced any more.
     pub(crate) over: bool,
     hits: u64,
 }
@@ -186,7 +187,8 @@ impl Tracer {
         }
         if seen.hits + 1 >= point.at + point.fault.lasts() {
             seen.counting = false;
-            seen.over = true;
+            // Whoever lives on is watched: what follows from an error must be in order, too.
+            seen.over = point.fault.kills();
         }
         seen.fired.get_or_insert_with(|| format!("{}({:#x}, …)", call.name, call.args[0]));
         Some(point.fault.act())

@@ -28,6 +28,8 @@ struct Alive {
 struct Lives<'a> {
     stage: &'a Stage,
     daemons: usize,
+    /// When the present daemon began.
+    daemon: f64,
     stopping: bool,
     alive: HashMap<Life, Alive>,
     asked: HashSet<Life>,
@@ -37,7 +39,7 @@ struct Lives<'a> {
 /// Checks the lives that have begun and ended so far; whoever was let go has gone.
 pub(super) fn check(stage: &Stage) -> Checked {
     let (alive, asked, agreed) = (HashMap::new(), HashSet::new(), HashSet::new());
-    let mut lives = Lives { stage, daemons: 0, stopping: false, alive, asked, agreed };
+    let mut lives = Lives { stage, daemons: 0, daemon: 0.0, stopping: false, alive, asked, agreed };
     for line in stage.journal() {
         lives.follow(&line)?;
     }
@@ -49,7 +51,10 @@ impl Lives<'_> {
     fn follow(&mut self, line: &Line) -> Checked {
         match &line.record {
             Record::Team(record) => {
-                self.daemons += usize::from(record.event == TeamEvent::Started);
+                if record.event == TeamEvent::Started {
+                    self.daemons += 1;
+                    self.daemon = record.daemon.as_ref().map_or(0.0, |daemon| daemon.started_at);
+                }
                 self.stopping = match record.event {
                     TeamEvent::Stopping => true,
                     TeamEvent::Read => self.stopping,
@@ -155,14 +160,15 @@ impl Lives<'_> {
     fn why_not(&self, record: &MemberRecord, life: &Life, alive: &Alive) -> Option<&'static str> {
         // A daemon that was refused something may not be able to start it at all.
         let unable = self.stage.is_victim(Victim::Daemon) && self.stage.is_refused_something();
-        let given_back = record.ended_incarnation.is_some();
+        let started_again = record.ended_incarnation.is_some();
+        let given_back = started_again || self.stage.has_heard(self.daemon, &life.0, life.1);
         match () {
             () if record.member.restart == Restart::Never => Some("the policy says so"),
             () if self.stopping => Some("the team stops"),
             () if self.asked.contains(life) => Some("its shutdown was asked for"),
             () if alive.restarts >= RESTARTS => Some("it was too often"),
             () if alive.process.is_none() && unable => Some("it could not be run"),
-            // With its environment, unless it has given that back: then it may be.
+            // With its environment, unless the worker has given that back: with the first that it says to a daemon.
             () if self.daemons > alive.daemon && !given_back => Some("the daemon that knew how is gone"),
             () => None,
         }

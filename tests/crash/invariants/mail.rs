@@ -22,14 +22,13 @@ pub(super) fn check(stage: &Stage, fold: &Fold) -> Checked {
 fn taken_in(stage: &Stage, fold: &Fold, name: &str) -> Checked {
     let taken = stage.taken_since_the_beginning(name);
     let texts: Vec<&str> = taken.iter().filter_map(|message| message["content"].as_str()).collect();
-    let mut places = Vec::new();
-    let mut missing = 0;
+    let (mut places, mut missing) = (Vec::new(), Vec::new());
     for sent in stage.ledger.sent.iter().filter(|sent| sent.to == name) {
         let found: Vec<usize> = (0..texts.len()).filter(|&at| texts[at] == sent.text).collect();
         hold(found.len() <= 1, || format!("{name} has taken in {:?} {} times", sent.text, found.len()))?;
         match found.first() {
             Some(place) => places.push(*place),
-            None if sent.told => missing += 1,
+            None if sent.told => missing.push(sent.text.as_str()),
             None => {}
         }
     }
@@ -37,12 +36,39 @@ fn taken_in(stage: &Stage, fold: &Fold, name: &str) -> Checked {
     let unread = unread_for_good(stage, name);
     let why = || {
         format!(
-            "{missing} messages that {name} was sent are lost; {unread} were counted as unread; {:?} has members {:?}",
-            texts,
+            "{missing:?} that {name} was sent are lost; {unread} were counted as unread; {texts:?} has members {:?}",
             fold.members.len()
         )
     };
-    hold(missing <= unread, why)
+    hold(missing.len() as u64 <= unread, why)?;
+    let unread = texts_left_unread(stage, name);
+    let passed = missing.iter().find(|text| !unread.iter().any(|left| left == *text));
+    hold(passed.is_none(), || {
+        format!(
+            "{passed:?} that {name} was sent is lost: it does not stand behind what was read, only {unread:?} do"
+        )
+    })
+}
+
+/// The texts of the inbox that stand behind the last position of a conversation, and before that of the next one.
+fn texts_left_unread(stage: &Stage, name: &str) -> Vec<String> {
+    let (mut left, mut behind) = (Vec::new(), None);
+    for entry in stage.team.transcript(name) {
+        let at = entry["inbox"]["offset"].as_u64().unwrap_or_default();
+        let begins = entry["entry"] == "life" && entry["conversation"] == entry["incarnation"];
+        left.extend(behind.filter(|_| begins).map(|behind| behind..at));
+        behind = Some(at);
+    }
+    left.push(behind.unwrap_or_default()..u64::MAX);
+    let (inbox, mut offset) = (stage.team.file(&format!("inbox/{name}.jsonl")), 0);
+    let mut texts = Vec::new();
+    for line in inbox.split_inclusive('\n') {
+        let message: Value = serde_json::from_str(line).unwrap_or_default();
+        let text = message["content"].as_str().filter(|_| left.iter().any(|part| part.contains(&offset)));
+        texts.extend(text.map(str::to_owned));
+        offset += line.len() as u64;
+    }
+    texts
 }
 
 /// How much mail a teammate left unread for good, as the journal says: what the last life of each of its conversations left. A

@@ -5,11 +5,11 @@ use crate::support::Run;
 
 const CODES: [i32; 8] = [1, 2, 3, 4, 5, 6, 7, 130];
 
-/// Checks what a command said.
-pub(crate) fn check(args: &[&str], said: &Run, traced: bool) -> Checked {
+/// Checks what a command said; `killed`: the fault may have ended it.
+pub(crate) fn check(args: &[&str], said: &Run, killed: bool) -> Checked {
     hold(!said.stderr.contains("panicked"), || format!("`{args:?}` panicked: {}", said.stderr))?;
     let Some(code) = said.code else {
-        return hold(traced, || format!("`{args:?}` was killed by a signal"));
+        return hold(killed, || format!("`{args:?}` was killed by a signal"));
     };
     if code == 0 {
         return hold(!said.stderr.contains("error: "), || format!("`{args:?}` ended with 0: {said:?}"));

@@ -1,5 +1,6 @@
 //! What a run's files say.
 
+use serde_json::Value;
 use teamd_shared::journal::{self, Line, Team as Fold};
 
 use super::{Checked, Stage, Violation};
@@ -17,16 +18,44 @@ impl Stage {
     }
 
     /// `config.json`, which can be read at every moment once it is there.
-    pub(crate) fn roster(&self) -> serde_json::Value {
-        let Ok(bytes) = std::fs::read(self.team.path("config.json")) else { return serde_json::Value::Null };
-        serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-            let text = String::from_utf8_lossy(&bytes);
-            self.unreadable.borrow_mut().get_or_insert_with(|| format!("config.json: {error}: {text:?}"));
-            serde_json::Value::Null
-        })
+    pub(crate) fn roster(&self) -> Value {
+        let unreadable = |why: String| {
+            self.unreadable.borrow_mut().get_or_insert_with(|| format!("config.json: {why}"));
+            Value::Null
+        };
+        let bytes = match std::fs::read(self.team.path("config.json")) {
+            Ok(bytes) => bytes,
+            Err(error) if self.has_roster.get() => return unreadable(error.to_string()),
+            Err(_) => return Value::Null,
+        };
+        self.has_roster.set(true);
+        let roster = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|error| unreadable(format!("{error}: {:?}", String::from_utf8_lossy(&bytes))));
+        self.hear(&roster);
+        roster
     }
 
-    pub(crate) fn member(&self, name: &str) -> serde_json::Value {
+    /// Keeps who has told the daemon what it does: a worker that is connected, and has said how it is started again. That it
+    /// is idle or at work proves nothing: the daemon before may have written that down.
+    fn hear(&self, roster: &Value) {
+        let Some(daemon) = roster["daemon"]["started_at"].as_f64() else { return };
+        let mut heard = self.heard.borrow_mut();
+        for member in roster["members"].as_array().into_iter().flatten() {
+            let says = member["activity"].as_str().is_some_and(|activity| !activity.is_empty());
+            if let (Some(name), Some(incarnation), true) =
+                (member["name"].as_str(), member["incarnation"].as_u64(), says)
+            {
+                heard.insert((name.to_owned(), incarnation, daemon.to_bits()));
+            }
+        }
+    }
+
+    /// Whether a daemon (by when it began) was seen to know from the worker of a life what that does.
+    pub(crate) fn has_heard(&self, daemon: f64, name: &str, incarnation: u32) -> bool {
+        self.heard.borrow().contains(&(name.to_owned(), incarnation.into(), daemon.to_bits()))
+    }
+
+    pub(crate) fn member(&self, name: &str) -> Value {
         let members = self.roster()["members"].as_array().cloned().unwrap_or_default();
         members.into_iter().find(|member| member["name"] == name).unwrap_or_default()
     }

@@ -5,7 +5,8 @@ mod daemon;
 mod look;
 mod waits;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -71,6 +72,10 @@ pub(crate) struct Stage {
     wanted: Vec<&'static str>,
     /// What `config.json` was once that is no roster.
     unreadable: RefCell<Option<String>>,
+    /// Whether `config.json` was there once: it stays.
+    has_roster: Cell<bool>,
+    /// The names and numbers of the lives that a daemon (by when it began) was seen to have heard of from their workers.
+    heard: RefCell<HashSet<(String, u64, u64)>>,
 }
 
 impl Stage {
@@ -102,6 +107,8 @@ impl Stage {
             children: Vec::new(),
             wanted: Vec::new(),
             unreadable: RefCell::new(None),
+            has_roster: Cell::new(false),
+            heard: RefCell::default(),
         }
     }
 
@@ -128,6 +135,11 @@ impl Stage {
     /// Whether the worker that can be the victim is killed.
     pub(crate) fn kills_the_worker(&self) -> bool {
         self.victim == Victim::Worker || self.point.is_some_and(|point| point.fault == Fault::Both)
+    }
+
+    /// Whether the victim is killed.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.point.is_some_and(|point| point.fault.kills())
     }
 
     /// Whether something else than a death happens.

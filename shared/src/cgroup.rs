@@ -127,10 +127,15 @@ impl Place {
         Ok(Self { path: path.to_owned(), folder, standing, controllers: controllers.trim().to_owned() })
     }
 
-    /// Tells whether a service manager starts programs in this very cgroup. It could not start the daemon again there, while
-    /// workers live below, once a controller is handed on (the rule of no internal processes: `EBUSY`).
+    /// Tells whether a service manager starts programs in this very cgroup: a service, or what it names below one
+    /// (`DelegateSubgroup=`). It could not start the daemon again there, while workers live below, once a controller is handed
+    /// on (the rule of no internal processes: `EBUSY`).
     pub fn is_a_service(&self) -> bool {
-        self.path.ends_with(".service")
+        let mut up = self.path.rsplit('/');
+        let (own, above) = (up.next().unwrap_or_default(), up.next().unwrap_or_default());
+        // Below the service that is the user's own manager, it starts scopes too.
+        let is_manager = above.starts_with("user@");
+        own.ends_with(".service") || above.ends_with(".service") && !is_manager
     }
 }
 
@@ -317,7 +322,9 @@ mod tests {
             controllers: String::new(),
         };
         assert!(place("/user.slice/user@1.service/app.slice/teamd.service").is_a_service());
+        assert!(place("/system.slice/teamd.service/main").is_a_service(), "DelegateSubgroup=main");
         assert!(!place("/user.slice/user@1.service/app.slice/run-1.scope").is_a_service());
+        assert!(!place("/user.slice/user@1.service/run-1.scope").is_a_service());
         assert!(!place("/").is_a_service());
     }
 

@@ -197,6 +197,33 @@ fn a_daemon_that_stands_in_another_cgroup_finds_the_lives_of_the_one_before() {
     team.until("the other cgroup to be empty", || std::fs::remove_dir(&elsewhere).is_ok());
 }
 
+/// Runs `teamd start` where cgroups can be read only. None if they cannot be mounted so.
+fn start_reading_only(team: &Team) -> Option<Run> {
+    let folder = team.cgroup()?;
+    let mount = format!("mount -o remount,bind,ro $(stat -c %m {})", folder.parent()?.display());
+    let tried = team.run_program("unshare", ["-m", "bash", "-c", &mount]);
+    if tried.code != Some(0) {
+        note(&format!("cgroups cannot be mounted for reading only: {}", tried.stderr));
+        return None;
+    }
+    let script = format!("{mount}; exec \"$0\" start");
+    Some(team.run_program("unshare", ["-m", "bash", "-c", &script, env!("CARGO_BIN_EXE_teamd")]))
+}
+
+#[test]
+fn where_cgroups_can_be_read_only_nobody_is_left_and_the_kernel_says_so() {
+    let Some(team) = team() else { return };
+    spawn_daemonising(&team, "alice");
+    team.kill_daemon();
+    kill_together(team.pid("alice"));
+    let Some(run) = start_reading_only(&team) else { return };
+    run.ok();
+    team.wait_for("alice", "crashed");
+    assert_eq!((&exit(&team, "alice")["emptied"], sleeping(&team)), (&json!("cgroup"), Vec::new()));
+    team.spawn("bob", "");
+    assert_eq!(team.member("bob")["cgroup"], Value::Null);
+}
+
 #[test]
 fn the_daemon_of_a_copied_team_directory_touches_no_cgroup_of_the_original() {
     let Some(team) = team() else { return };

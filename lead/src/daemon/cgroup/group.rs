@@ -146,12 +146,20 @@ fn remove_team(team: &Path) -> io::Result<()> {
 fn kill_each(folder: &Path) -> io::Result<()> {
     let mut done = Ok(());
     for folder in tree(folder) {
-        let killed = listed(&folder).and_then(|pids| {
-            pids.into_iter().map(|pid| kill_one(&folder, pid)).fold(Ok(()), |all, one| all.and(one))
+        let pids = listed(&folder).unwrap_or_else(|error| {
+            keep_first(&mut done, Err(error));
+            Vec::new()
         });
-        done = done.and(killed);
+        pids.into_iter().for_each(|pid| keep_first(&mut done, kill_one(&folder, pid)));
     }
     done
+}
+
+/// Keeps the first error.
+fn keep_first(done: &mut io::Result<()>, next: io::Result<()>) {
+    if done.is_ok() {
+        *done = next;
+    }
 }
 
 /// Kills a process, if it is in a cgroup once it is held.

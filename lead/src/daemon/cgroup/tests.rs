@@ -52,6 +52,13 @@ impl Plain {
         drop(fs::File::create(self.place.folder.join(path)).unwrap());
     }
 
+    /// Makes a file of the life.
+    fn put(&self, path: &Path, text: &str) {
+        let path = self.life.join(path);
+        drop(fs::File::create(&path).unwrap());
+        limits::write(&path, text).unwrap();
+    }
+
     fn text(&self, path: &str) -> String {
         fs::read_to_string(self.place.folder.join(path)).unwrap()
     }
@@ -233,17 +240,17 @@ fn where_the_kill_of_all_is_refused_each_is_killed_and_waited_for_also_in_cgroup
     fs::create_dir(life.join("below")).unwrap();
     let mut children = ["", "below"].map(|folder| {
         let child = bash("exec sleep 600").spawn().unwrap();
-        fs::write(life.join(folder).join("cgroup.procs"), format!("{}\n", child.id())).unwrap();
+        plain.put(&Path::new(folder).join("cgroup.procs"), &format!("{}\n", child.id()));
         child
     });
-    fs::write(life.join("cgroup.events"), "populated 1\n").unwrap();
+    plain.put(Path::new("cgroup.events"), "populated 1\n");
     let group = Group::new(
         Cgroup { path: life.to_str().unwrap().to_owned(), ..Cgroup::default() },
         Some(plain.team.clone()),
     );
     let kernel = std::thread::spawn(move || {
         children.iter_mut().for_each(|child| assert!(!child.wait().unwrap().success()));
-        fs::write(life.join("cgroup.events"), "populated 0\n").unwrap();
+        limits::write(&life.join("cgroup.events"), "populated 0\n").unwrap();
     });
     let mut killed = Killed::default();
     assert!(block_on(group.empty(&alice(1), &mut killed)));

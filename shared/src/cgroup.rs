@@ -216,11 +216,8 @@ pub fn below(folder: &Path) -> Vec<PathBuf> {
     folders.map(|entry| entry.path()).collect()
 }
 
-/// Removes a cgroup with those below it, as far as they are empty; one that is gone already is no error.
-///
-/// # Errors
-/// The first error of the system: `EBUSY` where somebody lives, which stays.
-pub fn remove(folder: &Path) -> io::Result<()> {
+/// Lists a cgroup with all those below it, the deepest last; what cannot be read has none.
+pub fn tree(folder: &Path) -> Vec<PathBuf> {
     let mut folders = vec![folder.to_owned()];
     let mut next = 0;
     while let Some(folder) = folders.get(next) {
@@ -228,9 +225,16 @@ pub fn remove(folder: &Path) -> io::Result<()> {
         folders.extend(below);
         next += 1;
     }
-    // The deepest come last.
+    folders
+}
+
+/// Removes a cgroup with those below it, as far as they are empty; one that is gone already is no error.
+///
+/// # Errors
+/// The first error of the system: `EBUSY` where somebody lives, which stays.
+pub fn remove(folder: &Path) -> io::Result<()> {
     let mut removed = Ok(());
-    for folder in folders.iter().rev() {
+    for folder in tree(folder).iter().rev() {
         match std::fs::remove_dir(folder) {
             Err(error) if !is_gone(&error) => removed = removed.and(Err(error)),
             _ => {}

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use teamd_shared::cgroup::{DAEMON, below, is_populated, populated, remove};
+use teamd_shared::cgroup::{DAEMON, is_populated, populated, remove, tree};
 use teamd_shared::member::Cgroup;
 use teamd_shared::process::{KEEPER, is_gone};
 
@@ -200,18 +200,6 @@ pub(super) fn running(folder: &Path) -> io::Result<Vec<u32>> {
         found.extend(listed(&folder)?.into_iter().filter(|&pid| runs(pid)));
     }
     Ok(found)
-}
-
-/// Returns a cgroup with all those below it.
-fn tree(folder: &Path) -> Vec<PathBuf> {
-    let mut folders = vec![folder.to_owned()];
-    let mut next = 0;
-    while let Some(folder) = folders.get(next) {
-        let below = below(folder);
-        folders.extend(below);
-        next += 1;
-    }
-    folders
 }
 
 /// Lists the processes in a cgroup.

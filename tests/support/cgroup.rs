@@ -58,7 +58,8 @@ impl Team {
 
 /// Says what is not tried here. Not by a macro, whose output nobody sees of a test that passes.
 pub(crate) fn note(what: &str) {
-    writeln!(std::io::stderr(), "note: {what}").unwrap();
+    let mut seen = std::io::stderr();
+    writeln!(seen, "note: {what}").unwrap();
 }
 
 /// The processes in a cgroup; none if there is no such cgroup.

@@ -127,10 +127,15 @@ impl Place {
         Ok(Self { path: path.to_owned(), folder, standing, controllers: controllers.trim().to_owned() })
     }
 
-    /// Tells whether a service manager starts programs in this very cgroup. It could not start the daemon again there, while
-    /// workers live below, once a controller is handed on (the rule of no internal processes: `EBUSY`).
+    /// Tells whether a service manager starts programs in this very cgroup: a service, or what it names below one
+    /// (`DelegateSubgroup=`). It could not start the daemon again there, while workers live below, once a controller is handed
+    /// on (the rule of no internal processes: `EBUSY`).
     pub fn is_a_service(&self) -> bool {
-        self.path.ends_with(".service")
+        let mut up = self.path.rsplit('/');
+        let (own, above) = (up.next().unwrap_or_default(), up.next().unwrap_or_default());
+        // Below the service that is the user's own manager, it starts scopes too.
+        let is_manager = above.starts_with("user@");
+        own.ends_with(".service") || above.ends_with(".service") && !is_manager
     }
 }
 
@@ -204,11 +209,8 @@ pub fn below(folder: &Path) -> Vec<PathBuf> {
     folders.map(|entry| entry.path()).collect()
 }
 
-/// Removes a cgroup with those below it, as far as they are empty; one that is gone already is no error.
-///
-/// # Errors
-/// The first error of the system: `EBUSY` where somebody lives, which stays.
-pub fn remove(folder: &Path) -> io::Result<()> {
+/// Lists a cgroup with all those below it, the deepest last; what cannot be read has none.
+pub fn tree(folder: &Path) -> Vec<PathBuf> {
     let mut folders = vec![folder.to_owned()];
     let mut next = 0;
     while let Some(folder) = folders.get(next) {
@@ -216,9 +218,16 @@ pub fn remove(folder: &Path) -> io::Result<()> {
         folders.extend(below);
         next += 1;
     }
-    // The deepest come last.
+    folders
+}
+
+/// Removes a cgroup with those below it, as far as they are empty; one that is gone already is no error.
+///
+/// # Errors
+/// The first error of the system: `EBUSY` where somebody lives, which stays.
+pub fn remove(folder: &Path) -> io::Result<()> {
     let mut removed = Ok(());
-    for folder in folders.iter().rev() {
+    for folder in tree(folder).iter().rev() {
         match std::fs::remove_dir(folder) {
             Err(error) if !is_gone(&error) => removed = removed.and(Err(error)),
             _ => {}
@@ -310,7 +319,9 @@ mod tests {
             controllers: String::new(),
         };
         assert!(place("/user.slice/user@1.service/app.slice/teamd.service").is_a_service());
+        assert!(place("/system.slice/teamd.service/main").is_a_service(), "DelegateSubgroup=main");
         assert!(!place("/user.slice/user@1.service/app.slice/run-1.scope").is_a_service());
+        assert!(!place("/user.slice/user@1.service/run-1.scope").is_a_service());
         assert!(!place("/").is_a_service());
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::cgroup::members;
+use crate::support::cgroup::{members, note};
 use crate::support::process::{children, command_line, parent};
 use crate::support::{Run, Team, is_alive, signal};
 
@@ -164,13 +164,12 @@ fn a_daemon_that_took_the_place_of_another_empties_its_cgroups() {
 }
 
 /// Runs `teamd start` in a cgroup of its own, which is marked as a service manager does. None if that may not be made.
-#[expect(clippy::print_stdout, reason = "what is not tried is to be seen")]
 fn start_elsewhere(team: &Team) -> Option<(Run, PathBuf)> {
     let folder = team.cgroup()?.with_file_name(format!("elsewhere-{}", std::process::id()));
     std::fs::create_dir(&folder).ok()?;
     let marked = rustix::fs::setxattr(&folder, "trusted.delegate", b"1", rustix::fs::XattrFlags::empty());
     if let Err(errno) = marked {
-        println!("note: a cgroup cannot be marked: {errno}");
+        note(&format!("a cgroup cannot be marked: {errno}"));
         std::fs::remove_dir(&folder).unwrap();
         return None;
     }
@@ -196,6 +195,33 @@ fn a_daemon_that_stands_in_another_cgroup_finds_the_lives_of_the_one_before() {
     team.until_nobody_is_left();
     // Whatever of the team was there is gone: else it could not be removed.
     team.until("the other cgroup to be empty", || std::fs::remove_dir(&elsewhere).is_ok());
+}
+
+/// Runs `teamd start` where cgroups can be read only. None if they cannot be mounted so.
+fn start_reading_only(team: &Team) -> Option<Run> {
+    let folder = team.cgroup()?;
+    let mount = format!("mount -o remount,bind,ro $(stat -c %m {})", folder.parent()?.display());
+    let tried = team.run_program("unshare", ["-m", "bash", "-c", &mount]);
+    if tried.code != Some(0) {
+        note(&format!("cgroups cannot be mounted for reading only: {}", tried.stderr));
+        return None;
+    }
+    let script = format!("{mount}; exec \"$0\" start");
+    Some(team.run_program("unshare", ["-m", "bash", "-c", &script, env!("CARGO_BIN_EXE_teamd")]))
+}
+
+#[test]
+fn where_cgroups_can_be_read_only_nobody_is_left_and_the_kernel_says_so() {
+    let Some(team) = team() else { return };
+    spawn_daemonising(&team, "alice");
+    team.kill_daemon();
+    kill_together(team.pid("alice"));
+    let Some(run) = start_reading_only(&team) else { return };
+    run.ok();
+    team.wait_for("alice", "crashed");
+    assert_eq!((&exit(&team, "alice")["emptied"], sleeping(&team)), (&json!("cgroup"), Vec::new()));
+    team.spawn("bob", "");
+    assert_eq!(team.member("bob")["cgroup"], Value::Null);
 }
 
 #[test]
@@ -230,7 +256,9 @@ fn where_cgroups_are_off_none_is_made_and_a_flag_goes_before_the_variable() {
     team.teamd(["start"]).ok();
     team.spawn("alice", "");
     assert_eq!(team.member("alice")["cgroup"], Value::Null);
-    assert!(team.teamctl(["doctor"]).stdout.contains("off: a setting says so"));
+    let told = team.teamctl(["doctor"]).stdout;
+    assert!(told.contains("off: a setting says so"), "{told}");
+    assert!(told.contains("of 1 worker no cgroup was given to alice"), "{told}");
     team.teamd(["stop"]).ok();
     team.teamd(["start", "--cgroup", "auto"]).ok();
     team.spawn("bob", "");
@@ -257,6 +285,17 @@ fn empty_cgroups_of_a_daemon_that_was_killed_are_told_of_and_removed() {
     plant();
     team.teamd(["start"]).ok();
     assert_eq!((left.exists(), team.cgroup_of("alice").exists()), (false, true));
+}
+
+#[test]
+fn the_cgroup_of_a_team_is_removed_at_once_with_the_empty_ones_in_it() {
+    let Some(team) = team() else { return };
+    let folder = team.cgroup().unwrap();
+    team.teamd(["stop"]).ok();
+    std::fs::create_dir_all(folder.join("alice.1")).unwrap();
+    std::fs::create_dir(folder.join("daemon")).unwrap();
+    let fixed = team.teamctl(["doctor", "--fix"]).ok().stdout;
+    assert!(!folder.exists(), "{fixed}");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! The cgroups of a team, as tests look at them from outside.
 //!
-//! Teams of tests use cgroups where the machine lets them. `TEAMD_TEST_CGROUP=off` runs the tests without.
+//! Teams of tests use cgroups where the machine lets them. `TEAMD_TEST_CGROUP=off` runs the tests without, and with
+//! `TEAMD_TEST_CGROUP=auto` a machine that has none to give fails them.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use teamd_shared::cgroup::{self, Place, Standing};
@@ -22,12 +24,17 @@ fn place() -> Option<PathBuf> {
 
 impl Team {
     /// Whether its lives get cgroups. Says so if not: what a test then does not try is to be seen.
-    #[expect(clippy::print_stdout, reason = "what is not tried is to be seen")]
     pub(crate) fn has_cgroups(&self) -> bool {
         let set = self.env.iter().rfind(|(name, _)| name == "TEAM_CGROUP").map(|(_, value)| value.as_str());
         let has = set != Some("off") && place().is_some();
+        let wanted = set == Some("auto") && setting().is_some_and(|(_, value)| value == "auto");
+        assert!(
+            has || !wanted,
+            "TEAMD_TEST_CGROUP=auto, and lives get no cgroup here: {:?}",
+            Place::look(None)
+        );
         if !has {
-            println!("note: lives get no cgroup here");
+            note("lives get no cgroup here");
         }
         has
     }
@@ -47,6 +54,12 @@ impl Team {
     pub(crate) fn cgroup_of(&self, name: &str) -> PathBuf {
         PathBuf::from(self.member(name)["cgroup"]["path"].as_str().unwrap())
     }
+}
+
+/// Says what is not tried here. Not by a macro, whose output nobody sees of a test that passes.
+pub(crate) fn note(what: &str) {
+    let mut seen = std::io::stderr();
+    writeln!(seen, "note: {what}").unwrap();
 }
 
 /// The processes in a cgroup; none if there is no such cgroup.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use teamd_shared::cgroup::{below, is_populated, populated, remove};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use teamd_shared::cgroup::{DAEMON, is_populated, populated, remove, tree};
 use teamd_shared::member::Cgroup;
 use teamd_shared::process::{KEEPER, is_gone};
 
@@ -60,20 +61,24 @@ impl Group {
         Path::new(&self.record.path)
     }
 
-    /// Kills all that is in it, in one step that no fork outruns.
+    /// Kills all that is in it, in one step that no fork outruns; where that is refused (the file system may be mounted
+    /// for reading only), one process after the other.
     ///
     /// # Errors
     /// The system's error; `NotFound` if there is no such cgroup any more.
     pub(in crate::daemon) fn kill(&self, killed: &mut Killed) -> io::Result<()> {
         let seen = running(self.folder());
-        write(&self.folder().join("cgroup.kill"), "1")?;
+        if let Err(refused) = write(&self.folder().join("cgroup.kill"), "1") {
+            tracing::debug!("cannot kill {} in one step: {refused}", self.record.path);
+            kill_each(self.folder()).inspect_err(|_| killed.uncounted = true)?;
+        }
         killed.uncounted |= seen.is_err();
         killed.pids.extend(seen.unwrap_or_default());
         Ok(())
     }
 
-    /// Kills what is left until the kernel says that nobody is in it, and removes it. False if the kernel does not say so,
-    /// because it cannot be asked.
+    /// Kills what is left until the kernel says that nobody is in it, and removes it. False if the kernel cannot be asked; as
+    /// long as it says that somebody is, that is waited for, whatever refuses the kill.
     pub(in crate::daemon) async fn empty(&self, life: &Life, killed: &mut Killed) -> bool {
         let began = Instant::now();
         let mut failing: Option<Instant> = None;
@@ -103,13 +108,17 @@ impl Group {
     /// Removes it if nobody is in it, and tells whether that is so; else kills who is.
     fn step(&self, killed: &mut Killed) -> io::Result<bool> {
         if is_populated(self.folder())? {
-            self.kill(killed)?;
+            // The kernel has answered: a life that cannot be killed is not over.
+            if let Err(error) = self.kill(killed) {
+                tracing::warn!("cannot kill what is in the cgroup {}: {error}", self.record.path);
+            }
             return Ok(false);
         }
         remove_empty(self.folder());
         // The team's that another daemon had made is of no use without lives.
-        let team = self.folder().parent().filter(|it| Some(*it) != self.team.as_deref());
-        if let Some(Err(error)) = team.map(fs::remove_dir) {
+        if let Some(team) = self.folder().parent().filter(|it| Some(*it) != self.team.as_deref())
+            && let Err(error) = remove_team(team)
+        {
             tracing::debug!("the cgroup above {} stays: {error}", self.record.path);
         }
         Ok(true)
@@ -120,6 +129,50 @@ impl Group {
         let events = self.folder().join("cgroup.events");
         tokio::task::spawn_blocking(move || wait_for_change(&events)).await.map_err(io::Error::other)?
     }
+}
+
+/// Removes the cgroup of the team that an earlier daemon had made, with what is left of its making way. Those of lives
+/// stay, also empty ones: whoever sees such a life off is to see that.
+fn remove_team(team: &Path) -> io::Result<()> {
+    remove(&team.join(DAEMON))?;
+    fs::remove_dir(team)
+}
+
+/// Kills the processes in a cgroup and below it, each held by its pidfd: a pid that is another's by now is not touched. Who is
+/// begun meanwhile is left to the next call.
+///
+/// # Errors
+/// The first error of the system, after all were tried.
+fn kill_each(folder: &Path) -> io::Result<()> {
+    let mut done = Ok(());
+    for folder in tree(folder) {
+        let pids = listed(&folder).unwrap_or_else(|error| {
+            keep_first(&mut done, Err(error));
+            Vec::new()
+        });
+        pids.into_iter().for_each(|pid| keep_first(&mut done, kill_one(&folder, pid)));
+    }
+    done
+}
+
+/// Keeps the first error.
+fn keep_first(done: &mut io::Result<()>, next: io::Result<()>) {
+    if done.is_ok() {
+        *done = next;
+    }
+}
+
+/// Kills a process, if it is in a cgroup once it is held.
+fn kill_one(folder: &Path, pid: u32) -> io::Result<()> {
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let raw = raw.ok_or_else(|| io::Error::other(format!("process {pid} is not of this pid namespace")))?;
+    let killed = pidfd_open(raw, PidfdFlags::empty()).map_err(io::Error::from).and_then(|held| {
+        if listed(folder)?.contains(&pid) {
+            pidfd_send_signal(&held, Signal::KILL)?;
+        }
+        Ok(())
+    });
+    killed.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
 }
 
 /// What changes after the file was read ends the wait (`cgroups(7)`: `poll(2)` says `POLLPRI`).
@@ -143,13 +196,16 @@ fn wait_for_change(events: &Path) -> io::Result<()> {
 /// The system's error if it, or one below it, cannot be read.
 pub(super) fn running(folder: &Path) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let listed = fs::read_to_string(folder.join("cgroup.procs"))?;
-        found.extend(listed.lines().filter_map(|pid| pid.parse::<u32>().ok()).filter(|&pid| runs(pid)));
-        folders.extend(below(&folder));
+    for folder in tree(folder) {
+        found.extend(listed(&folder)?.into_iter().filter(|&pid| runs(pid)));
     }
     Ok(found)
+}
+
+/// Lists the processes in a cgroup.
+fn listed(folder: &Path) -> io::Result<Vec<u32>> {
+    let listed = fs::read_to_string(folder.join("cgroup.procs"))?;
+    Ok(listed.lines().filter_map(|pid| pid.parse().ok()).collect())
 }
 
 fn runs(pid: u32) -> bool {

@@ -1,6 +1,7 @@
 //! What is written where is tried against a plain directory that plays a cgroup; killing and emptiness against real ones,
 //! where this user may make some.
 
+use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +50,13 @@ impl Plain {
 
     fn file(&self, path: &str) {
         drop(fs::File::create(self.place.folder.join(path)).unwrap());
+    }
+
+    /// Makes a file of the life.
+    fn put(&self, path: &Path, text: &str) {
+        let path = self.life.join(path);
+        drop(fs::File::create(&path).unwrap());
+        limits::write(&path, text).unwrap();
     }
 
     fn text(&self, path: &str) -> String {
@@ -125,7 +133,8 @@ impl Real {
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
         let cgroups = Cgroups::open(&dir, Use::Auto);
         if cgroups.place.is_none() {
-            println!("note: no cgroup can be made here: not tried");
+            // Not by a macro, whose output nobody sees of a test that passes.
+            writeln!(io::stderr(), "note: no cgroup can be made here: not tried").unwrap();
             return None;
         }
         Some(Self { _scratch: scratch, dir, cgroups })
@@ -221,6 +230,51 @@ fn a_cgroup_that_is_gone_or_cannot_be_asked_proves_nothing() {
     ));
     let Event::Ended { ended, .. } = ended else { panic!("{ended:?}") };
     assert_eq!(ended.emptied, Some(Emptied::Keepers));
+}
+
+#[test]
+fn where_the_kill_of_all_is_refused_each_is_killed_and_waited_for_also_in_cgroups_below() {
+    // Nothing in it is called cgroup.kill: that cannot be written.
+    let plain = Plain::new("/x.scope", Standing::Writable);
+    let life = plain.life.clone();
+    fs::create_dir(life.join("below")).unwrap();
+    let mut children = ["", "below"].map(|folder| {
+        let child = bash("exec sleep 600").spawn().unwrap();
+        plain.put(&Path::new(folder).join("cgroup.procs"), &format!("{}\n", child.id()));
+        child
+    });
+    plain.put(Path::new("cgroup.events"), "populated 1\n");
+    let group = Group::new(
+        Cgroup { path: life.to_str().unwrap().to_owned(), ..Cgroup::default() },
+        Some(plain.team.clone()),
+    );
+    let kernel = std::thread::spawn(move || {
+        children.iter_mut().for_each(|child| assert!(!child.wait().unwrap().success()));
+        limits::write(&life.join("cgroup.events"), "populated 0\n").unwrap();
+    });
+    let mut killed = Killed::default();
+    assert!(block_on(group.empty(&alice(1), &mut killed)));
+    kernel.join().unwrap();
+    assert_eq!(killed.count(), Some(2));
+}
+
+#[test]
+fn the_cgroup_of_the_team_of_an_earlier_daemon_goes_with_its_last_life_also_where_that_had_made_way() {
+    let Some(real) = Real::new() else { return };
+    let (mut child, group) = real.enclosed(&alice(1), "exec sleep 600");
+    let (_, team) = real.cgroups.team().unwrap();
+    fs::create_dir(team.join(cgroup::DAEMON)).unwrap();
+    fs::create_dir(team.join("bob.1")).unwrap();
+    // A daemon that makes its own elsewhere.
+    let later = |record: &Cgroup| Group::new(record.clone(), Some(PathBuf::from("/elsewhere")));
+    assert!(block_on(later(group.record()).empty(&alice(1), &mut Killed::default())));
+    child.wait().unwrap();
+    let bob = team.join("bob.1");
+    assert!(bob.exists(), "it is another life's");
+    fs::create_dir_all(team.join(cgroup::DAEMON)).unwrap();
+    let bob = Cgroup { path: bob.to_str().unwrap().to_owned(), ..Cgroup::default() };
+    assert!(block_on(later(&bob).empty(&alice(1), &mut Killed::default())));
+    assert!(!team.exists());
 }
 
 /// A member as the journal holds it, whose worker is in a cgroup.

@@ -53,12 +53,16 @@ fn cgroups(seen: &Seen) -> Vec<Finding> {
     let mut findings = Vec::new();
     for folder in all {
         let below = cgroup::below(&folder);
-        if below.is_empty() && !seen.locked && folder.exists() {
-            findings.push(left(&folder, false));
-        }
         let own = |path: &Path| seen.locked && path.ends_with(cgroup::DAEMON);
         let unknown = below.iter().filter(|path| !known.contains(&path.as_path()) && !own(path));
-        findings.extend(unknown.filter_map(|path| Some(left(path, cgroup::is_populated(path).ok()?))));
+        let unknown: Vec<_> =
+            unknown.filter_map(|path| Some((path, cgroup::is_populated(path).ok()?))).collect();
+        findings.extend(unknown.iter().map(|(path, populated)| left(path, *populated)));
+        // It goes after all that is in it, and only if all of that goes.
+        let empty = unknown.iter().filter(|(_, populated)| !populated).count() == below.len();
+        if empty && !seen.locked && folder.exists() {
+            findings.push(left(&folder, false));
+        }
     }
     findings
 }

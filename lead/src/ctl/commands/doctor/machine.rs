@@ -145,9 +145,9 @@ impl Cgroup {
             Self::On(Err(why)) => without(why.to_string()),
             Self::On(Ok(place)) => {
                 let path = &place.path;
-                let limits = |why: &str| {
-                    format!("version 2, each life gets one below {path}; limits hold for each process: {why}")
-                };
+                let gives =
+                    format!("version 2, a daemon that is started from here gives each life one below {path}");
+                let limits = |why: &str| format!("{gives}; limits hold for each process: {why}");
                 match place.standing {
                     Standing::Foreign => without(format!("version 2, {path} is not delegated to this user"))
                         .next("to give lives one: `systemd-run --user --scope -p Delegate=yes teamd start`, or `Delegate=yes` in a unit"),
@@ -155,15 +155,21 @@ impl Cgroup {
                     Standing::Delegated if place.is_a_service() => {
                         Finding::ok(CHECK, limits("a service hands no controller on, or it could not be started again beside its workers"))
                     }
-                    Standing::Delegated if place.controllers.is_empty() => Finding::ok(CHECK, limits("there is no controller")),
-                    Standing::Delegated => {
-                        let controllers = &place.controllers;
-                        Finding::ok(CHECK, format!("version 2, each life gets one below {path}, which is delegated with {controllers}"))
-                    }
+                    Standing::Delegated => match missing(&place.controllers)[..] {
+                        [] => Finding::ok(CHECK, format!("{gives}, which is delegated with {}", place.controllers)),
+                        [one] => Finding::ok(CHECK, format!("{gives}; the limit of {one} holds for each process: it is not among its controllers")),
+                        _ => Finding::ok(CHECK, limits("neither memory nor pids is among its controllers")),
+                    },
                 }
             }
         }
     }
+}
+
+/// Returns which of the controllers that lives are bounded by are not there.
+fn missing(controllers: &str) -> Vec<&'static str> {
+    let there = |wanted: &str| controllers.split_ascii_whitespace().any(|it| it == wanted);
+    ["memory", "pids"].into_iter().filter(|wanted| !there(wanted)).collect()
 }
 
 /// Counts the inotify instances of a process; 0 for one that nobody may look into.
@@ -239,10 +245,14 @@ mod tests {
         let delegated = place(Standing::Delegated);
         assert!(told(delegated.clone()).ends_with("which is delegated with memory pids"));
         let service = Place { path: "/x/teamd.service".to_owned(), ..delegated.clone() };
-        let bare = Place { controllers: String::new(), ..delegated };
+        let with = |controllers: &str| Place { controllers: controllers.to_owned(), ..delegated.clone() };
+        let (bare, others) = (with(""), with("cpu hugetlb"));
+        assert!(told(with("cpu pids")).contains("the limit of memory holds for each process"));
+        assert!(told(with("memory")).contains("the limit of pids holds for each process"));
         for (place, why) in [
             (service, "a service hands"),
-            (bare, "there is no"),
+            (bare, "neither memory nor pids"),
+            (others, "neither memory nor pids"),
             (place(Standing::Writable), "no controller is"),
         ] {
             let told = told(place);

@@ -5,6 +5,7 @@
 //! changes nothing, unless it is told to ([`fix`]).
 
 mod access;
+mod cgroups;
 mod disk;
 mod finding;
 mod fix;
@@ -42,12 +43,13 @@ const PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(400), Duration::from_secs(1)];
 
 /// The checks of a team directory, in the order in which they are told.
-const CHECKS: [fn(&Seen) -> Vec<Finding>; 11] = [
+const CHECKS: [fn(&Seen) -> Vec<Finding>; 12] = [
     |seen| disk::Disk::look(&seen.dir).map(|disk| disk.findings()).unwrap_or_default(),
     |seen| disk::clock(seen.journal.last_at, seen.journal.boot.as_deref()),
     journal::judge,
     roster::judge,
     roster::judge_lives,
+    cgroups::judge_lives,
     inboxes::judge,
     inboxes::judge_cursors,
     transcripts::judge,

@@ -34,7 +34,7 @@ fn both() -> impl Iterator<Item = Team> {
 /// Spawns a teammate that is not started again and runs a command without a sandbox, until that has begun.
 fn spawn_daemonising(team: &Team, name: &str) {
     team.teamctl(["spawn", name, "--restart", "never", "--sandbox", "off", "--prompt", DAEMONISES]).ok();
-    team.until("the command to have begun", || team.made("begun"));
+    team.until("the command to have begun", || team.made("begun") && sleeping(team).len() == 3);
 }
 
 fn sleeping(team: &Team) -> Vec<i32> {
@@ -49,9 +49,10 @@ fn keeper_of(worker: i32) -> i32 {
     children(worker).into_iter().find(|&pid| command_line(pid).contains(" keeper ")).unwrap()
 }
 
-/// Kills a worker and its keeper so that neither sees the other's end.
+/// Kills a worker and its keeper so that neither sees the other's end. The keeper first: with its worker's end its group is
+/// orphaned, and the kernel lets what is stopped in such a group go on (`setpgid(2)`).
 fn kill_together(worker: i32) {
-    let both = [worker, keeper_of(worker)];
+    let both = [keeper_of(worker), worker];
     for which in [Signal::SIGSTOP, Signal::SIGKILL] {
         both.iter().for_each(|&pid| signal(pid, which));
     }

@@ -143,7 +143,7 @@ fn start(context: &Context, args: &Start) -> CommandResult {
         false => journal::taken_over(&context.dir()?)?,
     };
     if !found.ended.is_empty() {
-        roster::load_ended(&context.dir()?, &found.ended)?;
+        roster::until_ended(&context.dir()?, &found.ended)?;
     }
     if context.out.is_json() {
         context.out.json(&json!({

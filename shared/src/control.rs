@@ -14,12 +14,12 @@ mod wire;
 mod worker;
 
 pub use command::{
-    Await, Command, Done, Refusal, RefusalCode, Reply, Request, ShutdownOrder, SpawnOrder, StopOutcome,
-    Successor,
+    Await, Command, Done, PlanVerdict, Refusal, RefusalCode, Reply, Request, ShutdownOrder, SpawnOrder,
+    StopOutcome, Successor,
 };
 pub use greeting::{Greeting, Peer};
 pub use wire::{Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair};
-pub use worker::{FromWorker, PlanVerdict, ShutdownWord, ToWorker, Welcome, Word, WorkerState};
+pub use worker::{FromWorker, ShutdownWord, ToWorker, Welcome, Word, WorkerState};
 
 /// The largest frame, in bytes (4 MiB): an environment (2 MiB at most, `execve(2)`) and a prompt (1 MiB) fit.
 pub const MAX_FRAME: usize = 4 << 20;

@@ -85,12 +85,11 @@ fn each_life_has_a_cgroup_with_all_that_it_starts_and_none_is_left_after_the_end
     assert!(!team.cgroup().unwrap().exists());
 }
 
-#[test]
-fn the_whole_tree_of_a_killed_worker_is_ended_and_counted_with_and_without_a_cgroup() {
+/// Whatever a command had started ends with its worker, and is counted, with and without a cgroup.
+fn all_is_ended_and_counted(kill: impl Fn(i32)) {
     for team in both() {
         spawn_daemonising(&team, "alice");
-        assert_eq!(sleeping(&team).len(), 3);
-        signal(team.pid("alice"), Signal::SIGKILL);
+        kill(team.pid("alice"));
         team.wait_for("alice", "crashed");
         assert_eq!(team.processes(), [team.daemon_pid()]);
         let exit = exit(&team, "alice");
@@ -100,16 +99,13 @@ fn the_whole_tree_of_a_killed_worker_is_ended_and_counted_with_and_without_a_cgr
 }
 
 #[test]
+fn the_whole_tree_of_a_killed_worker_is_ended_and_counted_with_and_without_a_cgroup() {
+    all_is_ended_and_counted(|worker| signal(worker, Signal::SIGKILL));
+}
+
+#[test]
 fn what_worker_and_keeper_leave_that_are_killed_together_is_ended_and_counted_with_and_without_a_cgroup() {
-    for team in both() {
-        spawn_daemonising(&team, "alice");
-        kill_together(team.pid("alice"));
-        team.wait_for("alice", "crashed");
-        assert_eq!(team.processes(), [team.daemon_pid()]);
-        let exit = exit(&team, "alice");
-        assert_eq!(exit["emptied"], team.emptied("keepers"), "{exit}");
-        assert!(exit["left_behind"].as_u64() >= Some(3), "{exit}");
-    }
+    all_is_ended_and_counted(kill_together);
 }
 
 #[test]

@@ -159,17 +159,26 @@ fn a_copied_team_directory_adopts_and_kills_nobody() {
 fn a_copy_of_hard_links_does_not_start() {
     let team = Team::started();
     team.spawn("alice", "");
-    let copy = Team::new();
-    let copied = team.command("cp", ["-al"]).arg(team.path("")).arg(copy.root()).output().unwrap();
-    assert!(copied.status.success(), "{copied:?}");
-    let run = copy.teamd(["start"]).exits(1);
-    assert!(
-        run.stderr.contains("(hard links)") && run.stderr.contains("hint: make a copy of its own"),
-        "{run:?}"
-    );
+    let copied = || {
+        let copy = Team::new();
+        let made = team.command("cp", ["-al"]).arg(team.path("")).arg(copy.root()).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        copy
+    };
+    let is_refused = |copy: &Team| {
+        let run = copy.teamd(["start"]).exits(1);
+        let said = ["(hard links)", "hint: make a copy of its own"];
+        assert!(said.iter().all(|words| run.stderr.contains(words)), "{run:?}");
+    };
+    let copy = copied();
+    is_refused(&copy);
     // The team itself goes on, over its own death too.
     team.spawn("bob", "");
     team.kill_daemon();
     let run = team.teamd(["start"]).ok();
     assert_eq!(run.stdout.lines().nth(1), Some("adopted alice, bob"), "{run:?}");
+    // Nor does a copy of a team that has stopped.
+    team.teamd(["stop"]).ok();
+    is_refused(&copied());
+    team.teamd(["start"]).ok();
 }

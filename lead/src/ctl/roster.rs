@@ -83,11 +83,11 @@ pub(crate) fn load_settled(dir: &TeamDir, name: &Name) -> Result<Roster, Command
     })
 }
 
-/// Reads the roster once the daemon has recorded that these lives have ended, which it knows: in a moment it will have.
+/// Waits until the roster shows that these lives have ended, as the daemon knows: in a moment it will.
 ///
 /// # Errors
 /// As [`load`].
-pub(crate) fn load_ended(dir: &TeamDir, names: &[Name]) -> Result<Roster, CommandError> {
+pub(crate) fn until_ended(dir: &TeamDir, names: &[Name]) -> Result<(), CommandError> {
     let first = load(dir)?;
     let life = |roster: &Roster, name: &Name| {
         let member = roster.member(name).filter(|member| !member.status.is_ended());
@@ -96,6 +96,7 @@ pub(crate) fn load_ended(dir: &TeamDir, names: &[Name]) -> Result<Roster, Comman
     settled(&|| load(dir), &|roster| {
         names.iter().all(|name| life(roster, name).is_none_or(|now| life(&first, name) != Some(now)))
     })
+    .map(drop)
 }
 
 fn settled(

@@ -3,9 +3,10 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
+use rustix::fs::OFlags;
 use serde::Deserialize;
 use teamd_shared::fs::{AppendError, AppendLog, replace};
-use teamd_shared::journal::{FoldError, Line, Team, Unreadable, VERSION, read_lines};
+use teamd_shared::journal::{FoldError, Line, Record, Team, TeamEvent, Unreadable, VERSION, read_lines};
 use teamd_shared::message::to_json_line;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
@@ -104,6 +105,39 @@ impl Journal {
         self.log.append(&bytes)?;
         self.log.sync()
     }
+}
+
+/// Refuses a copy that is made of hard links (`cp -al`): it has its files in common with the team that it is a copy of, and
+/// whatever was done here would be done there.
+///
+/// # Errors
+/// [`ExitCode::Failed`] for such a copy, or if the journal cannot be looked at.
+pub(super) fn refuse_linked_copy(dir: &TeamDir) -> Result<(), CommandError> {
+    let at = TeamPath::journal();
+    let cannot = |source| DirError::Io { verb: "look at", path: dir.path(&at), source };
+    let links = match dir.open_file(&at, OFlags::RDONLY) {
+        Ok(file) => file.metadata().map_err(cannot)?.nlink(),
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    if links < 2 {
+        return Ok(());
+    }
+    let bytes = dir.read(&at)?;
+    // Also of a team that has stopped: who served it last tells. A line that cannot be read is refused in a moment.
+    let started = read_lines(&bytes).filter_map(Result::ok).filter_map(|(_, line)| match line.record {
+        Record::Team(team) if team.event == TeamEvent::Started => team.daemon,
+        _ => None,
+    });
+    if !started.last().is_some_and(|daemon| daemon.is_of_another(dir)) {
+        return Ok(());
+    }
+    let root = dir.root().display();
+    let what =
+        format!("{root} is a copy of another team directory, and shares its files with it (hard links)");
+    Err(CommandError::new(ExitCode::Failed, what).hint(format!(
+        "make a copy of its own: `cp -a {root} {root}.own && rm -r {root} && mv {root}.own {root}`, then start again"
+    )))
 }
 
 /// Folds the journal; an empty team if there is none. Nothing is mended.

@@ -1,7 +1,6 @@
 //! The daemon from its start to its end, readable from top to bottom.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,7 +26,7 @@ use super::control_server::{Connections, Input, accept};
 use super::dispatcher::Dispatcher;
 use super::event::{Event, Life, Now};
 use super::hand_over::{become_successor, hear_signals};
-use super::journal::{self, Journal};
+use super::journal::{Journal, refuse_linked_copy};
 use super::later::Syncing;
 use super::lead_inbox::LeadInbox;
 use super::live::Rules;
@@ -279,30 +278,6 @@ impl Running {
             }
         }
     }
-}
-
-/// A copy that is made of hard links (`cp -al`) has its files in common with the team that it is a copy of: whatever was
-/// done here would be done there.
-fn refuse_linked_copy(dir: &TeamDir) -> Result<(), CommandError> {
-    let at = TeamPath::journal();
-    let links = match dir.open_file(&at, OFlags::RDONLY) {
-        Ok(file) => file.metadata().map_err(|e| failed("cannot look at the journal", &e))?.nlink(),
-        Err(error) if error.is_not_found() => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
-    let is_copy = || {
-        let team = journal::read(dir).ok()?;
-        team.daemon.map(|daemon| daemon.is_of_another(dir))
-    };
-    if links < 2 || is_copy() != Some(true) {
-        return Ok(());
-    }
-    let root = dir.root().display();
-    let what =
-        format!("{root} is a copy of another team directory, and shares its files with it (hard links)");
-    Err(CommandError::new(ExitCode::Failed, what).hint(format!(
-        "make a copy of its own: `cp -a {root} {root}.own && rm -r {root} && mv {root}.own {root}`, then start again"
-    )))
 }
 
 /// Adopts who is there, records the start, and does again what the last daemon left undone.

@@ -9,8 +9,6 @@ use crate::id::RequestId;
 use crate::member::{ApproveBy, Bounds, Limits, Restart, Sandbox, Status};
 use crate::name::Name;
 
-use super::worker::PlanVerdict;
-
 /// A command, with a number that its reply carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
@@ -270,6 +268,17 @@ pub enum Done {
     Judged(PlanVerdict),
     /// The daemon becomes the other program now, and answers nothing more.
     HandingOver,
+}
+
+/// A verdict on a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanVerdict {
+    /// The request.
+    pub request_id: RequestId,
+    /// `approved`, `rejected` or `expired`.
+    pub status: crate::request::Status,
+    /// What to change, or what to mind.
+    pub feedback: String,
 }
 
 /// How an attempt to stop ended.

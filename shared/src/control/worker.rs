@@ -10,7 +10,7 @@ use crate::member::{Bounds, Doing, Gate, Limits, Sandbox, Waiting};
 use crate::position::Position;
 use crate::transcript::Usage;
 
-use super::command::{Reply, Request, or_nothing};
+use super::command::{PlanVerdict, Reply, Request, or_nothing};
 
 /// What a worker says of itself, at every change and on every connection.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -161,15 +161,4 @@ pub struct ShutdownWord {
     pub reason: String,
     /// Seconds that the model has to decide.
     pub decide_within: f64,
-}
-
-/// A verdict on a plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PlanVerdict {
-    /// The request.
-    pub request_id: RequestId,
-    /// `approved`, `rejected` or `expired`.
-    pub status: crate::request::Status,
-    /// What to change, or what to mind.
-    pub feedback: String,
 }

@@ -122,6 +122,11 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     let answered =
         |stage: &Stage| stage.team.requests("shutdown").iter().all(|request| request["status"] != "pending");
     stage.until("carol to have answered", answered)?;
+    bob_is_approved_and_all_is_read(stage)
+}
+
+/// What bob has planned is approved, and everything that was sent is read.
+fn bob_is_approved_and_all_is_read(stage: &mut Stage) -> Checked {
     let plan = stage.team.last_request("plan_approval");
     stage.ledger.approved.push((plan.clone(), false));
     let approved = |stage: &Stage| stage.team.request(&plan)["status"] == "approved";
@@ -149,12 +154,7 @@ pub(super) fn replace(stage: &mut Stage) -> Checked {
     stage.replace()?;
     stage.send_plain("alice", "after it", &[])?;
     stage.team.write("go", "");
-    let plan = stage.team.last_request("plan_approval");
-    stage.ledger.approved.push((plan.clone(), false));
-    let approved = |stage: &Stage| stage.team.request(&plan)["status"] == "approved";
-    stage.achieve("approve", |stage, _| stage.ctl(&["approve", &plan]), approved)?;
-    stage.until_read("alice")?;
-    stage.until_read("bob")
+    bob_is_approved_and_all_is_read(stage)
 }
 
 /// Whoever has ended is forgotten, and the name begins anew.

@@ -8,7 +8,7 @@ use super::value::schema;
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Set right what can be set right without deleting anything, and tell each thing that was done
+    /// Set right what can be set right without deleting any data, and tell each thing that was done
     ///
     /// Beside a daemon only what is not its own; without one also the journal's torn end, the roster, and what dead
     /// processes left.

@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             }
         }
     }
-    let cells = Mutex::new(cells);
+    let (cells, violations) = (Mutex::new(cells), Mutex::new(Vec::new()));
     let (done, total) = (Mutex::new(0_usize), jobs.len());
     let broken = AtomicBool::new(false);
     each(&jobs, options.jobs, |job| {
@@ -74,7 +74,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         if let (Some(text), Err(Violation(why))) = (&options.stop, &result) {
             broken.fetch_or(why.contains(text), Ordering::Relaxed);
         }
-        note(*job, result, &seen, &cells);
+        if let Some(violation) = note(*job, result, &seen, &cells) {
+            println!("{violation}");
+            violations.lock().unwrap().push(violation);
+        }
         let mut done = done.lock().unwrap();
         *done += 1;
         if done.is_multiple_of(50) {
@@ -84,6 +87,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     });
     let cells = cells.into_inner().unwrap();
     report::print(&cells);
+    // Once more at the end: a log that is kept is often only the end of one.
+    violations.into_inner().unwrap().iter().for_each(|violation| println!("\n{violation}"));
     failed += cells.values().map(|figures| figures.violations).sum::<u64>();
     if cells.values().all(|figures| figures.runs == figures.missed) {
         println!("error: no run has reached its point\nhint: `--points-only` tells which points there are");
@@ -133,7 +138,10 @@ fn count(dry: &[Job], threads: usize) -> (Vec<(Job, Seen)>, u64) {
         seen.lock().unwrap().push((*job, counted));
         true
     });
-    (seen.into_inner().unwrap(), failed.into_inner().unwrap())
+    let mut seen = seen.into_inner().unwrap();
+    // Whoever ended first: a seed is to choose the same points again.
+    seen.sort_by_key(|(job, _)| (job.scenario.name, job.victim));
+    (seen, failed.into_inner().unwrap())
 }
 
 /// Tells how many points a scenario has.
@@ -144,21 +152,21 @@ fn tell((job, seen): &(Job, Seen)) {
     println!("{scenario} {victim}: {} ({visible} visible)", counts.join(", "));
 }
 
-fn note(job: Job, result: Checked, seen: &Seen, cells: &Mutex<BTreeMap<Cell, Figures>>) {
-    let Some(point) = job.point else { return };
+/// Counts a run; what is to be told of it, if something did not hold.
+fn note(job: Job, result: Checked, seen: &Seen, cells: &Mutex<BTreeMap<Cell, Figures>>) -> Option<String> {
+    let point = job.point?;
     let mut cells = cells.lock().unwrap();
     let figures = cells.entry((job.scenario.name, job.victim, point.fault)).or_default();
     figures.runs += 1;
     figures.missed += u64::from(seen.fired.is_none());
-    if let Err(Violation(why)) = result {
-        figures.violations += 1;
-        let (scenario, victim, fault) = (job.scenario.name, job.victim.name(), point.fault.name());
-        let at = seen.fired.as_deref().unwrap_or("not reached");
-        println!(
-            "VIOLATION at {at}: {why}\n  again: scripts/crash-test --scenario {scenario} --victim {victim} --fault {fault} --points {0}..{0}",
-            point.at
-        );
-    }
+    let Err(Violation(why)) = result else { return None };
+    figures.violations += 1;
+    let (scenario, victim, fault) = (job.scenario.name, job.victim.name(), point.fault.name());
+    let at = seen.fired.as_deref().unwrap_or("not reached");
+    Some(format!(
+        "VIOLATION at {at}: {why}\n  again: scripts/crash-test --scenario {scenario} --victim {victim} --fault {fault} --points {0}..{0}",
+        point.at
+    ))
 }
 
 /// Plays one run to its end.

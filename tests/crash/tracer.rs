@@ -146,7 +146,8 @@ impl Tracer {
         self.scratch.join("work/.team").join(file)
     }
 
-    /// Kills the one at the other end. Nobody is signalled who is not seen to be of this team.
+    /// Kills the one at the other end, and waits until it is gone: whoever is told that the victim has ended finds neither.
+    /// Nobody is signalled who is not seen to be of this team.
     pub(crate) fn end_the_other(&self) {
         let roster = std::fs::read(self.team("config.json")).unwrap_or_default();
         let roster: serde_json::Value = serde_json::from_slice(&roster).unwrap_or_default();
@@ -159,6 +160,7 @@ impl Tracer {
         let Some(pid) = other.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0) else { return };
         if process::command_line(pid).contains(&*self.scratch.to_string_lossy()) {
             crate::support::signal(pid, Signal::SIGKILL);
+            assert!(poll_until(&mut || !crate::support::is_alive(pid)), "{pid} outlives SIGKILL");
         }
     }
 

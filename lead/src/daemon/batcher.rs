@@ -17,7 +17,7 @@ use teamd_shared::control::{Done, Refusal, ToWorker};
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
 use teamd_shared::name::Name;
 
-use super::decide::{Decision, View};
+use super::decide::{Decision, View, is_being_archived};
 use super::event::{Action, Client, Event, Life, Now};
 use super::lead_inbox::LeadTaken;
 use super::live::{Live, Rules};
@@ -135,9 +135,18 @@ impl Batcher {
     pub(super) fn handle(&mut self, events: Vec<Event>, now: Now) {
         self.events.extend(events);
         self.take_up_backlog(now);
+        self.make_room();
         if self.live.next_deadline().is_some_and(|at| at <= now.monotonic) {
             self.look_at_workers(now);
             self.events.push_back(Event::Deadline);
+        }
+    }
+
+    /// Does at once what is left to be done for a name that is to be spawned and was forgotten: its files are in the way.
+    fn make_room(&mut self) {
+        let waits = |event: &Event| matches!(event, Event::Spawn(_, order, _) if is_being_archived(&self.team, &order.name));
+        if self.events.iter().any(waits) {
+            self.steps.extend([Step::Complete { again: true }, Step::Settle]);
         }
     }
 

@@ -25,6 +25,7 @@ use teamd_shared::request::Request;
 use super::effects::messages;
 use super::event::{Action, Client, Event, Life, Now};
 use super::live::{Live, Rules};
+pub(super) use members::is_being_archived;
 use plans::Verdict;
 
 /// What was decided: the records go into the journal, then the actions are performed.

@@ -114,14 +114,6 @@ fn of_request(record: &RequestRecord) -> Option<Body> {
     }
 }
 
-/// Returns the files of a member, which go into the archive when it is forgotten. The inbox of the lead stays: the
-/// daemon and people read it, whether there is a lead agent or not.
-pub(super) fn files_of(name: &Name) -> Vec<TeamPath> {
-    let inbox = [TeamPath::inbox(name), TeamPath::rejected(name)];
-    let own = [TeamPath::transcript(name), TeamPath::transcript_torn(name), TeamPath::log(name.as_str())];
-    inbox.into_iter().filter(|_| *name != Name::lead()).chain(own).collect()
-}
-
 /// Returns where a file goes that is archived with this `seq`.
 pub(super) fn archived(file: &TeamPath, seq: u64) -> TeamPath {
     let folder = file.relative().parent().map(|folder| folder.display().to_string()).unwrap_or_default();
@@ -130,5 +122,5 @@ pub(super) fn archived(file: &TeamPath, seq: u64) -> TeamPath {
 
 /// Returns the names that the files of a member have in the archive, if it is forgotten with this `seq`.
 pub(super) fn archive_names(name: &Name, seq: u64) -> Vec<String> {
-    files_of(name).iter().map(|file| archived(file, seq).to_string()).collect()
+    TeamPath::of_member(name).iter().map(|file| archived(file, seq).to_string()).collect()
 }

@@ -9,9 +9,9 @@ use teamd_shared::inbox::{self, AppendError, Durability, Rejected};
 use teamd_shared::journal::{Line, MemberEvent, Record, Team};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
-use teamd_shared::team_dir::{DirError, TeamDir};
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-use super::effects::{archived, files_of, message};
+use super::effects::{archived, message};
 use super::news::News;
 
 /// How far the effects have come. The lines of a batch are appended before anybody is told of it, and synced when
@@ -232,7 +232,7 @@ pub(super) enum EffectError {
 }
 
 fn archive(dir: &TeamDir, name: &Name, seq: u64) -> Result<(), DirError> {
-    for file in files_of(name) {
+    for file in TeamPath::of_member(name) {
         // What is in the archive already is never written over: a stub that somebody made since stays where it is.
         if dir.identity(&archived(&file, seq))?.is_some() {
             continue;

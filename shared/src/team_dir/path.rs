@@ -66,6 +66,14 @@ impl TeamPath {
         Self::at("log", format!("{name}.log"))
     }
 
+    /// Returns the files that a teammate has for itself, whether or not they are there; the lead's inbox belongs to the
+    /// daemon, too.
+    pub fn of_member(name: &Name) -> Vec<Self> {
+        let inbox = [Self::inbox(name), Self::rejected(name)];
+        let own = [Self::transcript(name), Self::transcript_torn(name), Self::log(name.as_str())];
+        inbox.into_iter().filter(|_| *name != Name::lead()).chain(own).collect()
+    }
+
     /// `log/NAME.background-ID.log`: what is kept of the output of a background command that has ended.
     pub fn background_log(name: &Name, id: &str) -> Self {
         Self::at("log", format!("{name}.background-{id}.log"))

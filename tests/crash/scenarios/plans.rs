@@ -1,24 +1,16 @@
 //! Plans: a person approves, rejects, and asks for one.
 
+use std::cell::RefCell;
+
 use crate::stage::{Checked, Stage, Violation, hold};
 use crate::support::Run;
 
 const PLANNER: &str = "/plan_approval First do it\n/bash echo guarded >> effects";
 
 /// Waits until a plan is pending, and returns its id.
-fn planned(stage: &mut Stage, not: &[String]) -> Checked<String> {
-    let pending = |stage: &Stage| {
-        let plans = stage.team.requests("plan_approval");
-        let plan = plans.iter().rfind(|plan| plan["status"] == "pending")?;
-        let id = plan["request_id"].as_str()?.to_owned();
-        (!not.contains(&id) && stage.status("alice") == "awaiting_approval").then_some(id)
-    };
+fn planned(stage: &mut Stage) -> Checked<String> {
     for attempt in 0..3 {
-        let settled = |stage: &Stage| {
-            pending(stage).is_some() || stage.status("alice") == "idle" && stage.caught_up("alice")
-        };
-        stage.until("a plan", settled)?;
-        if let Some(id) = pending(stage) {
+        if let Some(id) = plan_or_rest(stage)? {
             return Ok(id);
         }
         // It could not be submitted, and her model was told why: she is asked again.
@@ -31,21 +23,43 @@ fn planned(stage: &mut Stage, not: &[String]) -> Checked<String> {
     Err(Violation("no plan is ever submitted".to_owned()))
 }
 
-fn answer(stage: &mut Stage, id: &str, approve: bool) -> Checked {
-    let word = if approve { "approve" } else { "reject" };
+/// Waits until a plan is pending, or nothing is left that she could submit one for.
+fn plan_or_rest(stage: &mut Stage) -> Checked<Option<String>> {
+    let pending = |stage: &Stage| {
+        let plans = stage.team.requests("plan_approval");
+        let plan = plans.iter().rfind(|plan| plan["status"] == "pending")?;
+        (stage.status("alice") == "awaiting_approval")
+            .then(|| plan["request_id"].as_str().map(str::to_owned))?
+    };
+    let settled = |stage: &Stage| {
+        pending(stage).is_some() || stage.status("alice") == "idle" && stage.caught_up("alice")
+    };
+    stage.until("a plan", settled)?;
+    Ok(pending(stage))
+}
+
+/// Approves or rejects a plan; the one that took its place, if its author has ended for good meanwhile.
+fn answer(stage: &mut Stage, id: String, approve: bool) -> Checked {
+    let (word, expected) = if approve { ("approve", "approved") } else { ("reject", "rejected") };
+    let id = RefCell::new(id);
     let attempt = |stage: &mut Stage, _| -> Checked<Run> {
+        stage.revive()?;
+        let mut id = id.borrow_mut();
+        if stage.team.request(&id)["status"] == "expired" {
+            *id = planned(stage)?;
+        }
         let list = if approve { &mut stage.ledger.approved } else { &mut stage.ledger.rejected };
-        list.push((id.to_owned(), false));
-        let said = stage.main(&[word, id, "--feedback", "mind the tests"])?;
+        list.push((id.clone(), false));
+        let said = stage.main(&[word, &id, "--feedback", "mind the tests"])?;
         let list = if approve { &mut stage.ledger.approved } else { &mut stage.ledger.rejected };
         if let Some(last) = list.last_mut() {
             last.1 = said.is_done();
         }
         Ok(said)
     };
-    let expected = if approve { "approved" } else { "rejected" };
-    let acknowledged = stage.achieve(word, attempt, |stage| stage.team.request(id)["status"] == expected)?;
-    let status = stage.team.request(id)["status"].clone();
+    let status = |stage: &Stage| stage.team.request(&id.borrow())["status"].clone();
+    let acknowledged = stage.achieve(word, attempt, |stage| status(stage) == expected)?;
+    let status = status(stage);
     hold(status == expected, || format!("{word} ended well ({acknowledged}), and the plan is {status}"))
 }
 
@@ -57,7 +71,7 @@ fn spawned(stage: &mut Stage) -> Checked<String> {
     let alive = |stage: &Stage| stage.is_running("alice");
     // The command that the scenario is about is the verdict.
     stage.achieve("spawn alice", |stage, _| stage.ctl(&all), alive)?;
-    let id = planned(stage, &[])?;
+    let id = planned(stage)?;
     hold(!stage.team.made("effects"), || "the guarded command ran before the approval".to_owned())?;
     Ok(id)
 }
@@ -65,7 +79,7 @@ fn spawned(stage: &mut Stage) -> Checked<String> {
 /// A plan is approved, and carried out once.
 pub(super) fn approve(stage: &mut Stage) -> Checked {
     let id = spawned(stage)?;
-    answer(stage, &id, true)?;
+    answer(stage, id, true)?;
     stage.until_read("alice")?;
     stage.until("her to be idle", |stage| stage.status("alice") == "idle")?;
     let gate = stage.member("alice")["gate"].clone();
@@ -76,7 +90,7 @@ pub(super) fn approve(stage: &mut Stage) -> Checked {
 /// A plan is rejected, and nothing happens.
 pub(super) fn refuse(stage: &mut Stage) -> Checked {
     let id = spawned(stage)?;
-    answer(stage, &id, false)?;
+    answer(stage, id, false)?;
     stage.until("her to be idle", |stage| stage.status("alice") == "idle")?;
     stage.send("alice", &|attempt| format!("/bash echo closed.{attempt} >> effects"), &[])?;
     stage.until_read("alice")?;
@@ -96,7 +110,11 @@ pub(super) fn replan(stage: &mut Stage) -> Checked {
     )?;
     stage.mark();
     let closed = |stage: &Stage| stage.member("alice")["gate"] == "closed";
-    stage.achieve("ask for a plan", |stage, _| stage.main(&["request-plan", "alice", "how?"]), closed)?;
+    let attempt = |stage: &mut Stage, _| {
+        stage.revive()?;
+        stage.main(&["request-plan", "alice", "how?"])
+    };
+    stage.achieve("ask for a plan", attempt, closed)?;
     hold(closed(stage), || "a plan was asked for, and the gate is open".to_owned())?;
     stage.send("alice", &|attempt| format!("/bash echo early{attempt} >> early"), &[])?;
     stage.until_read("alice")?;
@@ -106,7 +124,11 @@ pub(super) fn replan(stage: &mut Stage) -> Checked {
         &|attempt| format!("/plan_approval Plan {attempt}\n/bash echo late.{attempt} >> effects"),
         &[],
     )?;
-    let id = planned(stage, &[])?;
-    answer(stage, &id, true)?;
+    let id = planned(stage)?;
+    answer(stage, id, true)?;
+    // A message that was said not to be read may be read by the next life: that is a plan more.
+    while let Some(id) = plan_or_rest(stage)? {
+        answer(stage, id, true)?;
+    }
     stage.until_read("alice")
 }

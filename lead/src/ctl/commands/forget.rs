@@ -2,7 +2,6 @@
 
 use serde_json::json;
 use teamd_shared::control::{Command, Done};
-use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamPath;
 
 use crate::client::{Client, unexpected};
@@ -16,9 +15,7 @@ use crate::exit_code::ExitCode;
 pub(in crate::ctl) fn run(context: &Context, args: Forget) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
-        // The inbox of the lead is not that of its agent alone, and stays.
-        let inbox = Some(TeamPath::inbox(&args.name)).filter(|_| args.name != Name::lead());
-        let of_member = inbox.into_iter().chain([TeamPath::transcript(&args.name)]);
+        let of_member = TeamPath::of_member(&args.name).into_iter();
         let identified = of_member.map(|file| dir.identity(&file).map(|identity| (file, identity)));
         let before = identified.collect::<Result<Vec<_>, _>>()?;
         let mut client = Client::connect(&dir).await?;

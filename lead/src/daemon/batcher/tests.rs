@@ -170,6 +170,19 @@ fn nothing_of_a_batch_that_could_not_be_written_holds_or_is_done() {
 }
 
 #[test]
+fn the_name_of_somebody_forgotten_is_free_at_once() {
+    let mut desk = Desk::with_alice();
+    desk.on(Event::Leaving { life: alice() });
+    desk.on(ended());
+    desk.on(Event::Command(CLIENT, Command::Forget { name: alice().name }));
+    assert!(desk.batcher.is_unsettled(), "its files may be in their places");
+    let order = SpawnOrder::new(alice().name, Environment::default());
+    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+    let taken = desk.on(Event::Spawn(CLIENT, Box::new(order), facts));
+    assert_eq!(taken[..5], ["complete again", "settle", "append", "complete", "start"]);
+}
+
+#[test]
 fn an_end_does_not_overtake_a_farewell_that_could_not_be_journaled() {
     let mut desk = Desk::with_alice();
     desk.full = true;

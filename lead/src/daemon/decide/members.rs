@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder, ToWorker};
-use teamd_shared::journal::{MemberEvent, MemberRecord, Record};
+use teamd_shared::journal::{MemberEvent, MemberRecord, Record, Team};
 use teamd_shared::member::{Gate, LifeEvent, Member, Phase};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
@@ -71,9 +71,10 @@ impl View<'_> {
         if let Some(Err(error)) = order.model.as_deref().map(str::parse::<ModelSpec>) {
             return refuse(RefusalCode::Usage, error.to_string(), error.hint().into());
         }
-        if self.team.undone.iter().any(|line| forgets(&line.record, name)) {
+        if is_being_archived(self.team, name) {
             let message = format!("the files of the {name} that was forgotten are not in the archive yet");
-            return refuse(RefusalCode::Conflict, message, "try again in a moment".into());
+            let hint = "`teamctl log teamd` says why; try again when that is mended".into();
+            return refuse(RefusalCode::Conflict, message, hint);
         }
         if let Some(holder) = &facts.held {
             let message = format!("something of an earlier life of {name} is still there: {holder}");
@@ -183,8 +184,11 @@ impl View<'_> {
     }
 }
 
-fn forgets(record: &Record, name: &Name) -> bool {
-    matches!(record, Record::Member(it) if it.event == MemberEvent::Forgotten && it.member.name == *name)
+/// Tells whether a member was forgotten whose files may be in their places still.
+pub(in crate::daemon) fn is_being_archived(team: &Team, name: &Name) -> bool {
+    team.undone.iter().any(|line| {
+        matches!(&line.record, Record::Member(it) if it.event == MemberEvent::Forgotten && it.member.name == *name)
+    })
 }
 
 /// The phase of a life that begins; the caller has checked that the one before has ended.

@@ -41,7 +41,10 @@ impl Identity {
     /// # Errors
     /// `NotFound` if there is none (or only a zombie), or the system's error.
     pub fn of(pid: u32) -> io::Result<Self> {
-        Ok(Self { pid, start_ticks: start_ticks(pid)?, boot_id: boot_id()? })
+        match start_of(pid)? {
+            (start_ticks, false) => Ok(Self { pid, start_ticks, boot_id: boot_id()? }),
+            (_, true) => Err(gone(pid)),
+        }
     }
 
     /// Reaps exactly this process if it has ended and is a child of this one, and returns how it ended.
@@ -62,8 +65,24 @@ impl Identity {
     }
 
     /// Tells whether exactly this process still runs (a zombie does not).
+    ///
+    /// # Errors
+    /// The system's error if that cannot be seen: no descriptor is left, say.
+    pub fn runs(&self) -> io::Result<bool> {
+        self.is(Self::of(self.pid))
+    }
+
+    fn is(&self, found: io::Result<Self>) -> io::Result<bool> {
+        match found {
+            Ok(now) => Ok(now == *self),
+            Err(error) if is_gone(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As [`Identity::runs`], for those who must not take for gone what they cannot see: then it is alive.
     pub fn is_alive(&self) -> bool {
-        Self::of(self.pid).is_ok_and(|now| now == *self)
+        self.runs().unwrap_or(true)
     }
 }
 
@@ -96,12 +115,14 @@ pub fn is_gone(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-fn start_ticks(pid: u32) -> io::Result<u64> {
+/// Returns the start of a process, and whether it has ended and was not reaped yet.
+fn start_of(pid: u32) -> io::Result<(u64, bool)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    parse_stat(&stat)
-        .filter(|(state, _)| !matches!(state, 'Z' | 'X' | 'x'))
-        .map(|(_, ticks)| ticks)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has ended")))
+    parse_stat(&stat).map(|(state, ticks)| (ticks, matches!(state, 'Z' | 'X' | 'x'))).ok_or_else(|| gone(pid))
+}
+
+fn gone(pid: u32) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has ended"))
 }
 
 /// Returns state and start ticks. The name (field 2) may hold spaces and parentheses: fields count from the last one.
@@ -145,18 +166,19 @@ impl ProcessHandle {
         Err(io::Error::new(io::ErrorKind::NotFound, format!("process {} is another one now", identity.pid)))
     }
 
-    /// Holds the process that has this pid now.
+    fn open_pid(pid: u32) -> io::Result<Self> {
+        let pidfd = open_pidfd(pid)?;
+        Ok(Self { identity: Identity::of(pid)?, pidfd })
+    }
+
+    /// Holds a child of this process that nobody has reaped, also one that has ended already: its pid is nobody else's.
     ///
     /// # Errors
     /// `NotFound` if there is none, or the system's error.
-    pub fn open_pid(pid: u32) -> io::Result<Self> {
-        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let raw = raw.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not a pid"))?;
-        let pidfd = pidfd_open(raw, PidfdFlags::empty()).map_err(|errno| match errno {
-            rustix::io::Errno::SRCH => io::Error::new(io::ErrorKind::NotFound, format!("no process {pid}")),
-            other => other.into(),
-        })?;
-        Ok(Self { identity: Identity::of(pid)?, pidfd })
+    pub fn open_child(pid: u32) -> io::Result<Self> {
+        let pidfd = open_pidfd(pid)?;
+        let (start_ticks, _) = start_of(pid)?;
+        Ok(Self { identity: Identity { pid, start_ticks, boot_id: boot_id()? }, pidfd })
     }
 
     /// Returns which process it is.
@@ -197,6 +219,15 @@ impl ProcessHandle {
     pub fn try_clone_fd(&self) -> io::Result<OwnedFd> {
         self.pidfd.try_clone()
     }
+}
+
+fn open_pidfd(pid: u32) -> io::Result<OwnedFd> {
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let raw = raw.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not a pid"))?;
+    pidfd_open(raw, PidfdFlags::empty()).map_err(|errno| match errno {
+        rustix::io::Errno::SRCH => io::Error::new(io::ErrorKind::NotFound, format!("no process {pid}")),
+        other => other.into(),
+    })
 }
 
 impl AsFd for ProcessHandle {
@@ -303,12 +334,18 @@ pub fn deny_tracing() {
     }
 }
 
-/// Makes a write beyond the limit of a file's size (`RLIMIT_FSIZE`) an error instead of the end of the process.
+/// Makes a write beyond the limit of a file's size (`RLIMIT_FSIZE`) an error, `EFBIG`, instead of the end of the process. Programs
+/// that it starts are ended by it, as they expect.
+///
+/// Called once, outside of any event loop, after [`close_inherited`].
 ///
 /// # Errors
-/// The system's error, or that no runtime runs.
+/// The system's error.
 pub fn survive_file_limit() -> io::Result<()> {
     let raw = nix::sys::signal::Signal::SIGXFSZ as i32;
+    // Caught once, it is caught for good, also when this event loop is gone.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(raw)).map(drop)
 }
 
@@ -340,6 +377,28 @@ mod tests {
         assert!(!other.is_alive());
         assert_eq!(ProcessHandle::open(other).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(ProcessHandle::open(me.clone()).unwrap().identity(), &me);
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_looked_at_is_not_taken_for_gone() {
+        let me = Identity::of_self().unwrap();
+        let cannot = |errno: rustix::io::Errno| Err(io::Error::from(errno));
+        assert!(
+            !me.is(cannot(rustix::io::Errno::NOENT)).unwrap()
+                && !me.is(cannot(rustix::io::Errno::SRCH)).unwrap()
+        );
+        assert!(me.is(cannot(rustix::io::Errno::MFILE)).is_err());
+    }
+
+    #[test]
+    fn a_child_that_ended_before_anybody_looked_can_be_held_and_reaped() {
+        let mut child = std::process::Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
+        let waited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&child)), waited).unwrap();
+        assert!(Identity::of(child.id()).is_err(), "to others it is gone");
+        let held = ProcessHandle::open_child(child.id()).unwrap();
+        assert_eq!(held.reap().unwrap(), How { code: Some(7), signal: None, ours: true });
+        assert!(child.wait().is_err(), "it was reaped");
     }
 
     #[test]

@@ -136,6 +136,36 @@ fn a_limit_on_the_size_of_files_does_not_end_the_daemon() {
     );
 }
 
+/// It says what went wrong, as it does on a full disk, and the half of a line that it left does no harm.
+#[test]
+fn a_limit_on_the_size_of_files_does_not_end_a_command_or_a_worker_unsaid() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.teamctl(["send", "alice", "one"]).ok();
+    team.wait_for("alice", "idle");
+    let inbox = team.path("inbox/alice.jsonl").metadata().unwrap().len();
+    for room in [0, 9] {
+        let limit = format!("--fsize={}:", inbox + room);
+        let all = [&*limit, env!("CARGO_BIN_EXE_teamctl"), "send", "alice", "two"];
+        let said = team.run_program("prlimit", all);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.stderr.contains("error: ") && said.stderr.contains("hint: "), "{said:?}");
+    }
+    // Her transcript has no room: she ends, and says why; the next life takes the message in.
+    let pid = team.pid("alice");
+    limit_files(
+        pid,
+        Some(usize::try_from(team.path("transcript/alice.jsonl").metadata().unwrap().len()).unwrap()),
+    );
+    team.teamctl(["send", "alice", "/write_file three.txt 3"]).ok();
+    team.until("her next life", || {
+        team.member("alice")["incarnation"] == 2 && team.root().join("three.txt").exists()
+    });
+    assert!(team.file("log/alice.log").contains("cannot write the transcript"));
+    let taken = team.transcript("alice").iter().filter(|entry| entry["entry"] == "messages").count();
+    assert_eq!(taken, 2, "what could not be sent is in nobody's inbox");
+}
+
 /// A small file system of its own, unmounted when the test is over.
 struct SmallDisk(PathBuf);
 

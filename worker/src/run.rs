@@ -15,7 +15,7 @@ use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::Durability;
 use teamd_shared::logging;
 use teamd_shared::name::Name;
-use teamd_shared::process::deny_tracing;
+use teamd_shared::process::{deny_tracing, survive_file_limit};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Event;
@@ -58,6 +58,7 @@ fn start(args: &RunArgs) -> anyhow::Result<()> {
         tracing::debug!("no session of its own: {errno}");
     }
     deny_tracing();
+    survive_file_limit().context("cannot catch a signal")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot make the runtime")?.block_on(live(args, inherited))
 }

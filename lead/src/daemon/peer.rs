@@ -36,7 +36,7 @@ pub(super) fn look(peer: &Credentials) -> io::Result<Found> {
         // A pidfd is readable once its process has ended.
         Some(pidfd) => poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&Timespec::default())) == Ok(0),
         // Before Linux 6.5: another process with this pid would have begun later.
-        None => identity.is_alive(),
+        None => identity.runs()?,
     };
     Ok(match Marks::of("self")? {
         _ if !still_there => Found::Gone,

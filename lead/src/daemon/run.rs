@@ -56,6 +56,7 @@ pub(super) fn serve(
     deny_tracing();
     adopt_orphans();
     raise_file_limit();
+    survive_file_limit().map_err(|e| failed("cannot handle signals", &e))?;
     let dir = Arc::new(TeamDir::create(dir)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;
@@ -92,7 +93,6 @@ impl Running {
     /// Reads the journal, adopts or sees off, does again what is not done, writes the roster, and listens:
     /// in this order.
     fn begin(dir: Arc<TeamDir>, settings: Settings, confinement: &Confinement) -> Result<Self, CommandError> {
-        survive_file_limit().map_err(|e| failed("cannot handle signals", &e))?;
         let signals = |kind| signal(kind).map_err(|e| failed("cannot handle signals", &e));
         let (terminate, interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
         hear_signals();

@@ -126,7 +126,8 @@ impl Supervisor {
 
     /// It is reaped through its pidfd, as one that an earlier program of this process has started.
     fn hold(&mut self, life: Life, child: &Child) -> io::Result<Identity> {
-        let handle = ProcessHandle::open_pid(child.id())?;
+        // It may have ended already: then it has lived, and is seen to end as everybody is.
+        let handle = ProcessHandle::open_child(child.id())?;
         let identity = handle.identity().clone();
         self.watch(life, handle)?;
         Ok(identity)

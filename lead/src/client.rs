@@ -75,13 +75,14 @@ impl From<WireError> for CallError {
     }
 }
 
-/// Tells whether a daemon holds the lock of a team directory.
+/// Tells whether a daemon holds the lock of a team directory; also where that cannot be seen (no descriptor is left, say):
+/// nobody is said to be gone whom nobody saw gone.
 ///
 /// The lock is let go at once. A daemon that starts just then tries again, and none that runs is disturbed.
 pub(crate) fn is_locked(dir: &TeamDir) -> bool {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let opened = rustix::fs::openat(dir, ".", flags, Mode::empty());
-    opened.is_ok_and(|folder| File::from(folder).try_lock_shared().is_err())
+    opened.map_or(true, |folder| File::from(folder).try_lock_shared().is_err())
 }
 
 /// Tells whether the last daemon of a team directory ended in order, and none runs since.

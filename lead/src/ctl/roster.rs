@@ -154,6 +154,7 @@ pub(crate) fn is_gone(roster: &Roster, member: &RosterMember) -> bool {
     };
     match (member.pid, member.start_ticks, boot_id) {
         (Some(pid), Some(start_ticks), Ok(boot_id)) => !Identity { pid, start_ticks, boot_id }.is_alive(),
+        (Some(_), Some(_), Err(_)) => false,
         _ => true,
     }
 }

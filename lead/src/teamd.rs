@@ -196,7 +196,7 @@ async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, Command
         Err(CallError::Lost(_) | CallError::Stopped) => {}
         Err(error @ (CallError::Refused(_) | CallError::Silent)) => return Err(error.into()),
     }
-    ended(&daemon).await;
+    ended(&daemon).await?;
     if journal::ended_in_order(dir, &daemon)? {
         return Ok(StopOutcome::Stopped);
     }
@@ -250,10 +250,11 @@ async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), Comman
 
 /// Waits until the daemon is gone, and its lock with it. The lock alone would not tell: a daemon that was
 /// started meanwhile may have taken it.
-async fn ended(daemon: &Identity) {
-    while daemon.is_alive() {
+async fn ended(daemon: &Identity) -> Result<(), CommandError> {
+    while daemon.runs().map_err(|error| cannot_watch(&error))? {
         tokio::time::sleep(PAUSE).await;
     }
+    Ok(())
 }
 
 fn cannot_watch(error: &std::io::Error) -> CommandError {
@@ -335,7 +336,7 @@ mod tests {
             assert!(tokio::time::timeout(Duration::from_millis(30), &mut gone).await.is_err());
             child.kill().unwrap();
             child.wait().unwrap();
-            gone.await;
+            gone.await.unwrap();
         });
     }
 }

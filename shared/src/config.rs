@@ -4,6 +4,8 @@
 //! anyone. It is a projection of the journal plus what workers last said, written anew at every start of a
 //! daemon: nothing is lost with it.
 
+use std::io;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -177,14 +179,17 @@ impl Roster {
 
     /// Tells whether the process that this roster shows for a member is gone, though the roster does not say so yet.
     /// False for a life that has none yet.
-    pub fn process_is_gone(&self, member: &RosterMember) -> bool {
+    ///
+    /// # Errors
+    /// The system's error if that cannot be seen: no descriptor is left, say.
+    pub fn process_is_gone(&self, member: &RosterMember) -> io::Result<bool> {
         // A worker began in the same boot as the daemon that shows it.
         let boot_id = self.daemon.as_ref().map(|daemon| daemon.process.boot_id.clone());
         match (member.pid, member.start_ticks, boot_id) {
             (Some(pid), Some(start_ticks), Some(boot_id)) => {
-                !Identity { pid, start_ticks, boot_id }.is_alive()
+                Identity { pid, start_ticks, boot_id }.runs().map(|runs| !runs)
             }
-            _ => false,
+            _ => Ok(false),
         }
     }
 

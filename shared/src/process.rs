@@ -53,7 +53,7 @@ impl Identity {
     /// holds none of them.
     pub fn reap(&self) -> How {
         // A child that nobody has reaped keeps its pid: this looks at no other process.
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let stat = stat(self.pid).unwrap_or_default();
         let is_it = parse_stat(&stat).is_some_and(|(_, ticks)| ticks == self.start_ticks);
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).filter(|_| is_it);
         match pid.map(|pid| waitpid(Some(pid), WaitOptions::NOHANG)) {
@@ -106,7 +106,10 @@ pub fn ticks(ticks: u64) -> Duration {
 /// # Errors
 /// The system's error if `/proc` cannot be read.
 pub fn boot_id() -> io::Result<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+    let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    // It is not a process that is missing there.
+    let read = read.map_err(|error| io::Error::other(format!("cannot read the id of this boot: {error}")))?;
+    Ok(read.trim().to_owned())
 }
 
 /// Tells whether an error says that a process has ended: it can end while its file in `/proc` is read, too.
@@ -115,10 +118,23 @@ pub fn is_gone(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
+/// Reads what the kernel tells of a process in one line (`proc_pid_stat(5)`). Its name, in parentheses, may be any bytes, and be cut
+/// anywhere: what is no UTF-8 is replaced.
+///
+/// # Errors
+/// The system's error; [`is_gone`] tells those of a process that has ended.
+pub fn stat(pid: u32) -> io::Result<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Returns the start of a process, and whether it has ended and was not reaped yet.
 fn start_of(pid: u32) -> io::Result<(u64, bool)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    parse_stat(&stat).map(|(state, ticks)| (ticks, matches!(state, 'Z' | 'X' | 'x'))).ok_or_else(|| gone(pid))
+    let stat = stat(pid)?;
+    let parsed = parse_stat(&stat).map(|(state, ticks)| (ticks, matches!(state, 'Z' | 'X' | 'x')));
+    parsed.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat is not understood: {stat}"))
+    })
 }
 
 fn gone(pid: u32) -> io::Error {
@@ -264,7 +280,7 @@ pub struct Stray {
 /// Kills a child of this process, and reaps it if it has ended. One that is no child is left alone by the reaping.
 pub fn kill_child(pid: u32) -> Stray {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Stray::default() };
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    let stat = stat(pid.as_raw_nonzero().get().unsigned_abs()).unwrap_or_default();
     let comm =
         stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).map(|(comm, _)| comm.to_owned());
     let ran = parse_stat(&stat).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X' | 'x'));

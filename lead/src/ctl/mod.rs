@@ -29,8 +29,7 @@ use args::{Cli, Command};
 use context::Context;
 use teamd_shared::process::survive_file_limit;
 
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use crate::error::CommandResult;
 use crate::upkeep::TakeLock;
 
 /// Runs the program. `take_lock` takes the place of the daemon while none runs.
@@ -39,8 +38,11 @@ pub(crate) fn run(take_lock: TakeLock) -> std::process::ExitCode {
 }
 
 fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> CommandResult {
-    survive_file_limit()
-        .map_err(|error| CommandError::new(ExitCode::Failed, format!("cannot handle signals: {error}")))?;
+    if let Err(error) = survive_file_limit() {
+        context
+            .out
+            .note(format_args!("a limit on the size of files ends this command without a word: {error}"));
+    }
     match &command {
         // What begins or ends a teammate is not done by half of what the user settled; signals end one anyhow.
         Command::Spawn(_) => drop(context.team_file()?),

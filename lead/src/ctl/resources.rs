@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use teamd_shared::amount::{told, told_size};
 use teamd_shared::config::{Roster, RosterMember};
-use teamd_shared::process::{boot_id, ticks};
+use teamd_shared::process::{boot_id, stat as read_stat, ticks};
 
 /// What the processes of one teammate use.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -51,7 +51,7 @@ impl Processes {
     pub(super) fn read() -> Self {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let stat = |pid: u32| parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
+        let stat = |pid: u32| parse(&read_stat(pid).ok()?);
         let all: HashMap<u32, Process> = pids.filter_map(|pid| Some((pid, stat(pid)?))).collect();
         let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
         for (pid, process) in &all {

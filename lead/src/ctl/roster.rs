@@ -79,7 +79,8 @@ fn pause() {
 /// As [`load`].
 pub(crate) fn load_settled(dir: &TeamDir, name: &Name) -> Result<Roster, CommandError> {
     settled(&|| load_one(dir, name), &|roster| {
-        roster.member(name).is_none_or(|member| !roster.process_is_gone(member))
+        // What cannot be seen does not become visible by waiting.
+        roster.member(name).is_none_or(|member| !roster.process_is_gone(member).unwrap_or(false))
     })
 }
 

@@ -52,6 +52,8 @@ pub(super) struct Batcher {
     /// What has happened of each birth.
     births: HashMap<Life, Birth>,
     events: VecDeque<Event>,
+    /// Spawns of names that were forgotten, and whose files may be in their places still.
+    parked: Vec<Event>,
     /// Events of the world that could not be journaled: they happened, and are tried again.
     pub(super) backlog: VecDeque<Event>,
     steps: VecDeque<Step>,
@@ -112,6 +114,7 @@ impl Batcher {
             rules,
             births: HashMap::new(),
             events: VecDeque::new(),
+            parked: Vec::new(),
             backlog: VecDeque::new(),
             steps: VecDeque::new(),
             writing: None,
@@ -134,20 +137,38 @@ impl Batcher {
     /// Takes events, and what is due. The steps follow.
     pub(super) fn handle(&mut self, events: Vec<Event>, now: Now) {
         self.events.extend(events);
+        self.try_again_for_spawns(now);
         self.take_up_backlog(now);
-        self.make_room();
         if self.live.next_deadline().is_some_and(|at| at <= now.monotonic) {
             self.look_at_workers(now);
             self.events.push_back(Event::Deadline);
         }
     }
 
-    /// Does at once what is left to be done for a name that is to be spawned and was forgotten: its files are in the way.
-    fn make_room(&mut self) {
-        let waits = |event: &Event| matches!(event, Event::Spawn(_, order, _) if is_being_archived(&self.team, &order.name));
-        if self.events.iter().any(waits) {
-            self.steps.extend([Step::Complete { again: true }, Step::Settle]);
+    /// Somebody wants a name that something is left to be done for: what has failed is tried again now.
+    fn try_again_for_spawns(&mut self, now: Now) {
+        if self.retry_at.is_some() && self.events.iter().any(|event| waits_for_the_archive(&self.team, event))
+        {
+            self.retry_at = Some(now.monotonic);
         }
+    }
+
+    /// Lets those spawns wait whose name will be free in a moment. If something has failed, nobody knows when: they are
+    /// refused.
+    fn park(&mut self) {
+        if self.retry_at.is_some() {
+            return;
+        }
+        let (parked, events) = std::mem::take(&mut self.events)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|event| waits_for_the_archive(&self.team, event));
+        self.events = events;
+        self.parked.extend(parked);
+    }
+
+    /// Takes up the spawns that waited.
+    pub(super) fn unpark(&mut self) {
+        self.events.extend(self.parked.drain(..));
     }
 
     /// Takes in what a step has brought about. It is handled when all that was decided before is done.
@@ -173,18 +194,21 @@ impl Batcher {
             if self.journal == Journal::Closes {
                 self.journal = Journal::Open;
                 self.close(now);
-            } else if self.events.is_empty() {
-                return None;
-            } else {
-                let batch = self.decide_all(now, decide);
-                if batch.lines.is_empty() { self.carry_out(batch, now) } else { self.write(batch) }
+                continue;
             }
+            self.park();
+            if self.events.is_empty() {
+                return None;
+            }
+            let batch = self.decide_all(now, decide);
+            if batch.lines.is_empty() { self.carry_out(batch, now) } else { self.write(batch) }
         }
     }
 
     /// Returns when something is due without any event, since the daemon began.
     pub(super) fn next_due(&self) -> Option<Duration> {
-        [self.live.next_deadline(), self.retry_at].into_iter().flatten().min()
+        let at_once = (!self.events.is_empty()).then_some(Duration::ZERO);
+        [self.live.next_deadline(), self.retry_at, at_once].into_iter().flatten().min()
     }
 
     /// Asks the workers that should answer, and sees who has not.
@@ -333,6 +357,7 @@ impl Batcher {
     /// The effects of all lines up to this one last: the next line of the journal says so.
     pub(super) fn settled(&mut self, seq: u64) {
         self.team.mark_done(seq);
+        self.unpark();
     }
 
     /// Closes the journal once the daemon is stopping and nobody is left.
@@ -357,6 +382,11 @@ impl Batcher {
         self.apply(Record::Team(record), now, &mut batch);
         self.write(batch);
     }
+}
+
+/// Tells whether an event is a spawn of a name whose earlier bearer is not in the archive yet.
+fn waits_for_the_archive(team: &Team, event: &Event) -> bool {
+    matches!(event, Event::Spawn(_, order, _) if is_being_archived(team, &order.name))
 }
 
 /// Returns the member that an event is about, beyond those of the records that follow from it.

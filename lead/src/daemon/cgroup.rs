@@ -84,7 +84,7 @@ impl Cgroups {
         }
         // Of one that has ended there is nothing to be read.
         let stands = fs::read_to_string(format!("/proc/{}/cgroup", process.pid)).ok();
-        let stands = stands.filter(|_| process.is_alive());
+        let stands = stands.filter(|_| matches!(process.runs(), Ok(true)));
         let elsewhere =
             |text: &String| cgroup::path_in(text).is_some_and(|path| !self.names(life, Path::new(path)));
         if stands.is_some_and(|text| elsewhere(&text)) {

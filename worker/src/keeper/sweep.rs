@@ -10,6 +10,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpgid, kill_process, kill_process_group, pidfd_open,
     pidfd_send_signal,
 };
+use teamd_shared::process::stat;
 
 /// Kills every child of this process but the spared ones, and what descends from them, in one round. Returns the
 /// children that it found, which are not reaped.
@@ -61,7 +62,7 @@ pub(crate) fn count_descendants() -> usize {
 
 /// Tells whether a process is there and has not ended.
 fn runs(process: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid())).unwrap_or_default();
+    let stat = stat(process.as_raw_pid().unsigned_abs()).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
@@ -133,7 +134,7 @@ fn children_of(process: &str) -> io::Result<Vec<Pid>> {
 
 /// The name (field 2) may hold spaces and parentheses: fields count from the last one.
 fn parent_of(process: Pid) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid())).ok()?;
+    let stat = stat(process.as_raw_pid().unsigned_abs()).ok()?;
     Pid::from_raw(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()?)
 }
 

@@ -33,9 +33,7 @@ fn to_member(outbox: &Outbox, id: Uuid, to: &str, content: &str) -> Result<Strin
         Ok(_) => Err(format!(
             "{name} was spawned afresh while the message was sent, and will not read it: send it again"
         )),
-        Err(why) => {
-            Err(format!("{why}: it ended while the message was sent, and will not read it in this life"))
-        }
+        Err(why) => Err(format!("{why}: the message is in its inbox, and will not be read in this life")),
     }
 }
 
@@ -75,10 +73,11 @@ fn running(outbox: &Outbox, name: &Name) -> Result<u32, String> {
     if member.status.is_ended() {
         return Err(format!("{name} is not running ({})", member.status.as_str()));
     }
-    if roster.process_is_gone(member) {
-        return Err(format!("{name} has just ended"));
+    match roster.process_is_gone(member) {
+        Ok(false) => Ok(member.incarnation),
+        Ok(true) => Err(format!("{name} has just ended")),
+        Err(error) => Err(format!("cannot see whether {name} runs: {error}")),
     }
-    Ok(member.incarnation)
 }
 
 fn roster(outbox: &Outbox) -> Result<Roster, String> {

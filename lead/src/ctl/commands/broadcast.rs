@@ -32,7 +32,8 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
     let still_runs: BTreeSet<&Name> = running(&now).into_iter().collect();
     let (mut sent, mut codes) = (Vec::new(), Vec::new());
     for (name, appended) in appended {
-        let runs = |name| now.member(name).is_some_and(|member| !now.process_is_gone(member));
+        let runs =
+            |name| now.member(name).is_some_and(|member| matches!(now.process_is_gone(member), Ok(false)));
         let outcome = match appended.map_err(CommandError::from) {
             // One look for all of them; a closer one only at those who may have ended.
             Ok(_) if still_runs.contains(name) && runs(name) => Ok(Fate::Sent),

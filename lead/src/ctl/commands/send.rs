@@ -91,7 +91,8 @@ pub(in crate::ctl) enum Fate {
 /// gone the roster will say so in a moment, and where its inbox stood.
 ///
 /// # Errors
-/// [`ExitCode::Conflict`] or [`ExitCode::NotFound`] if a next life will not read it by itself.
+/// [`ExitCode::Conflict`] or [`ExitCode::NotFound`] if a next life will not read it by itself, [`ExitCode::Failed`] if it cannot be
+/// seen whether this one runs.
 pub(in crate::ctl) fn look_again(
     dir: &TeamDir,
     name: &Name,
@@ -104,9 +105,14 @@ pub(in crate::ctl) fn look_again(
             .hint("the message lies with its files in the archive"));
     };
     let end = appended.offset + appended.len;
-    if runs(&roster, member) && !roster.process_is_gone(member)
-        || transcript::position(dir, name)?.is_some_and(|position| position.offset >= end)
-    {
+    if transcript::position(dir, name)?.is_some_and(|position| position.offset >= end) {
+        return Ok(Fate::Sent);
+    }
+    let gone = roster.process_is_gone(member).map_err(|error| {
+        CommandError::new(ExitCode::Failed, format!("cannot see whether {name} still runs: {error}"))
+            .hint(format!("the message is in its inbox; `teamctl status {name}` shows whether it is read"))
+    })?;
+    if runs(&roster, member) && !gone {
         return Ok(Fate::Sent);
     }
     // A fresh life begins where the inbox stood when the last one ended.

@@ -201,6 +201,11 @@ fn not_ready(dir: &TeamDir, name: &Name, timeout: Duration, ended: One) -> Comma
             }
             // Whatever kept it from becoming ready: to start it has failed.
             let error = CommandError::new(ExitCode::Failed, message);
+            let roster = roster::load_one(dir, name).ok();
+            let member = roster.as_ref().and_then(|roster| roster.member(name));
+            if member.is_some_and(|member| !member.status.is_ended()) {
+                return error.hint(format!("it is started again: `teamctl status {name}` shows how it goes"));
+            }
             refusal
                 .hint
                 .into_iter()

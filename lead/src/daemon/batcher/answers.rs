@@ -18,6 +18,13 @@ impl Batcher {
     /// its process, and its worker has greeted, which it does under its life lock. A welcome that waited in a socket would
     /// let it begin after its daemon had died, and another had buried it.
     pub(in crate::daemon) fn half_born(&mut self, life: &Life, half: Birth) {
+        let is_present = self.team.members.get(&life.name).is_some_and(|state| {
+            state.record.incarnation == life.incarnation && !state.record.phase.is_ended()
+        });
+        if !is_present {
+            self.births.remove(life);
+            return;
+        }
         if self.births.get(life).is_none_or(|other| *other == half) {
             self.births.insert(life.clone(), half);
             return;

@@ -176,10 +176,47 @@ fn the_name_of_somebody_forgotten_is_free_at_once() {
     desk.on(ended());
     desk.on(Event::Command(CLIENT, Command::Forget { name: alice().name }));
     assert!(desk.batcher.is_unsettled(), "its files may be in their places");
-    let order = SpawnOrder::new(alice().name, Environment::default());
     let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
-    let taken = desk.on(Event::Spawn(CLIENT, Box::new(order), facts));
-    assert_eq!(taken[..5], ["complete again", "settle", "append", "complete", "start"]);
+    let order = SpawnOrder::new(alice().name, Environment::default());
+    let spawn = || Event::Spawn(CLIENT, Box::new(order.clone()), facts.clone());
+    assert_eq!(desk.on(spawn()), Vec::<&str>::new(), "it waits");
+    desk.batcher.settled(desk.batcher.team.seq);
+    assert!(desk.batcher.next_due() == Some(Duration::ZERO), "nobody else wakes it up");
+    assert_eq!(desk.steps()[..3], ["append", "complete", "start"]);
+}
+
+#[test]
+fn the_name_of_somebody_forgotten_is_refused_only_when_its_files_cannot_be_moved_now() {
+    let mut desk = Desk::with_alice();
+    desk.on(Event::Leaving { life: alice() });
+    desk.on(ended());
+    desk.on(Event::Command(CLIENT, Command::Forget { name: alice().name }));
+    desk.batcher.try_again_later(desk.now);
+    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+    let order = SpawnOrder::new(alice().name, Environment::default());
+    assert_eq!(
+        desk.on(Event::Spawn(CLIENT, Box::new(order), facts)),
+        ["complete again"],
+        "whatever failed before"
+    );
+    desk.batcher.try_again_later(desk.now);
+    assert_eq!(desk.steps(), ["show"], "it has failed again");
+    assert_eq!(desk.answers(), ["roster", "refuse"]);
+}
+
+#[test]
+fn a_birth_whose_end_was_journaled_with_it_leaves_nothing_behind() {
+    let mut desk = Desk::new();
+    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+    desk.on(Event::Spawn(CLIENT, Box::new(SpawnOrder::new(alice().name, Environment::default())), facts));
+    desk.full = true;
+    let identity = Identity { pid: 100, start_ticks: 1, boot_id: "boot".to_owned() };
+    desk.on(Event::Started { life: alice(), process: Ok(identity), cgroup: None });
+    desk.full = false;
+    desk.on(ended());
+    desk.seconds_later(1);
+    assert_eq!(desk.batcher.team.members[&alice().name].record.incarnation, 2, "it is started again");
+    assert!(!desk.batcher.is_being_born(&alice()));
 }
 
 #[test]

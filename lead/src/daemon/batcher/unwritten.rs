@@ -67,11 +67,13 @@ impl Batcher {
         let until = now.monotonic + RETRY;
         self.live.postpone(until);
         self.retry_at = Some(until);
+        self.unpark();
     }
 
     /// Something failed that is to be tried again in a while.
     pub(in crate::daemon) fn try_again_later(&mut self, now: Now) {
         self.retry_at.get_or_insert(now.monotonic + RETRY);
+        self.unpark();
     }
 
     /// Tells whether something that failed has not been tried again yet.

@@ -11,6 +11,7 @@
 //! Nor is an end journaled while somebody holds the life lock: the keeper of a call, say, that is still at its work.
 
 use std::fs::TryLockError;
+use std::io::ErrorKind::PermissionDenied;
 use std::path::{Path, PathBuf};
 
 use nix::libc;
@@ -70,7 +71,7 @@ impl Order {
         if self.writer != Some(pid) && !self.refused {
             return None;
         }
-        let own = call.on_file && File::of(pid, fd).is_some_and(|file| self.is_own(&file));
+        let own = call.on_file && File::of(pid, fd).is_ok_and(|file| self.is_own(&file));
         if own && call.sort == Sort::Write {
             return self.refused.then(|| format!("{}({fd:#x}, …) goes on after a refused sync", call.name));
         }
@@ -86,7 +87,14 @@ impl Order {
         if !call.on_file || call.sort != Sort::Sync && call.sort != Sort::Write && !cuts {
             return None;
         }
-        let file = File::of(pid, call.args[0])?;
+        let file = match File::of(pid, call.args[0]) {
+            Ok(file) => file,
+            // Else it is gone.
+            Err(error) => {
+                return (error.kind() == PermissionDenied)
+                    .then(|| format!("nobody can see what it writes to: {error}"));
+            }
+        };
         if call.sort == Sort::Write {
             let bytes = usize::try_from(result).ok().filter(|&bytes| bytes > 0)?;
             return self.wrote(pid, file, bytes);

@@ -145,13 +145,14 @@ impl<'a> Trace<'a> {
                 regs.rax = i64::from(-errno).cast_unsigned();
                 set(pid, *regs);
             }
-            Some(Act::Halve { kill: true }) => end(self.leader),
+            Some(Act::Halve { kill: true }) => return end(self.leader),
             Some(Act::Halve { kill: false }) => {
                 // The caller sees its own arguments unchanged.
                 regs.rdx = call.args[2];
                 set(pid, *regs);
             }
-            Some(Act::Kill { .. }) | None => {}
+            Some(Act::Kill { .. }) => return,
+            None => {}
         }
         if let Some(wrong) = self.order.leave(pid, call, regs.rax.cast_signed()) {
             self.tracer.seen().wrong.get_or_insert(wrong);

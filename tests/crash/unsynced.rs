@@ -1,6 +1,7 @@
 //! The files that one traced process has written to, and not synced since.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -16,15 +17,18 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Looks it up; none if the descriptor is closed.
-    pub(crate) fn of(pid: Pid, descriptor: u64) -> Option<Self> {
+    /// Looks it up.
+    ///
+    /// # Errors
+    /// The process is gone, or lets nobody look.
+    pub(crate) fn of(pid: Pid, descriptor: u64) -> io::Result<Self> {
         let link = PathBuf::from(format!("/proc/{pid}/fd/{descriptor}"));
-        Some(Self { identity: identity(&link)?, path: link.read_link().ok()? })
+        Ok(Self { identity: identity(&link)?, path: link.read_link()? })
     }
 
     /// Whether this path names it.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        identity(path) == Some(self.identity)
+        identity(path).is_ok_and(|found| found == self.identity)
     }
 
     /// Whether it is an inbox, and not what was set aside from one.
@@ -34,8 +38,8 @@ impl File {
     }
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    path.metadata().ok().map(|found| (found.dev(), found.ino()))
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    path.metadata().map(|found| (found.dev(), found.ino()))
 }
 
 /// A write that is not known to last.

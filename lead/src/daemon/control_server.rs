@@ -60,8 +60,8 @@ pub(super) struct WorkerHere {
 /// A worker that came through the socket, or somebody who says so.
 #[derive(Debug)]
 pub(super) struct Came {
-    /// The process at the other end, as the kernel says; none if it is gone, or cannot be told: then it is nobody.
-    pub(super) process: Option<Identity>,
+    /// The process at the other end, as the kernel says.
+    pub(super) process: Identity,
     pub(super) words: Outbound<ToWorker>,
 }
 
@@ -169,12 +169,15 @@ async fn greet(mut stream: Connection, connection: u64, inputs: mpsc::Sender<Inp
             return;
         }
     };
-    match greeting.peer {
-        _ if found == Found::Confined => {
+    let process = match found {
+        Found::Free(process) => process,
+        Found::Confined => {
             tracing::warn!("refused process {pid}: it is confined, as a tool is");
-            refuse(stream, confined()).await;
+            return refuse(stream, confined()).await;
         }
-        Peer::Client if found == Found::Gone => tracing::warn!("refused process {pid}: it is gone"),
+        Found::Gone => return tracing::warn!("refused process {pid}: it is gone"),
+    };
+    match greeting.peer {
         Peer::Client if greeting.protocol != PROTOCOL => {
             refuse(stream, other_version(greeting.protocol)).await
         }
@@ -182,10 +185,6 @@ async fn greet(mut stream: Connection, connection: u64, inputs: mpsc::Sender<Inp
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
             let (words, ended) = Outbound::start(out);
-            let process = match found {
-                Found::Free(process) => Some(process),
-                Found::Confined | Found::Gone => None,
-            };
             let (life, came) = (Life { name, incarnation }, Some(Came { process, words }));
             let worker = WorkerHere { connection, life, environment, state: *state, came };
             listen_to_worker(worker, (incoming, ended), inputs).await;

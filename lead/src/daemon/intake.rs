@@ -163,7 +163,7 @@ impl Dispatcher {
             self.batcher.half_born(&life, Birth::Greeted);
             return None;
         };
-        if process.is_none() || process.as_ref() != self.supervisor.identity(&life) {
+        if Some(&process) != self.supervisor.identity(&life) {
             tracing::warn!("a stranger says that it is {} (incarnation {})", life.name, life.incarnation);
             words.say(ToWorker::Stranger { why: format!("the journal knows no such life of {}", life.name) });
             return None;

@@ -3,9 +3,11 @@
 //! Where a process comes from proves nothing: what a tool handed to a program elsewhere does not descend from a worker.
 //! But what a sandbox puts on a process, that process cannot take off.
 
+use std::os::fd::OwnedFd;
 use std::{fs, io};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use teamd_shared::control::Credentials;
 use teamd_shared::process::{Identity, is_gone};
 
@@ -33,8 +35,7 @@ pub(super) fn look(peer: &Credentials) -> io::Result<Found> {
         Err(error) => return Err(error),
     };
     let still_there = match &peer.pidfd {
-        // A pidfd is readable once its process has ended.
-        Some(pidfd) => poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&Timespec::default())) == Ok(0),
+        Some(pidfd) => !has_ended(pidfd)?,
         // Before Linux 6.5: another process with this pid would have begun later.
         None => identity.runs()?,
     };
@@ -43,6 +44,18 @@ pub(super) fn look(peer: &Credentials) -> io::Result<Found> {
         own if !marks.exceed(own) => Found::Free(identity),
         _ => Found::Confined,
     })
+}
+
+/// Tells whether the process of a pidfd has ended: then it is readable.
+fn has_ended(pidfd: &OwnedFd) -> io::Result<bool> {
+    loop {
+        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&Timespec::default())) {
+            Ok(ready) => return Ok(ready > 0),
+            // A signal came to this process: that says nothing of the peer.
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
 }
 
 /// What a sandbox puts on a process and all that it starts, for good.

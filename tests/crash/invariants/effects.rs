@@ -67,9 +67,16 @@ fn happened(name: &str, call: &Value, result: &Value, counts: &BTreeMap<&str, us
     let Some(token) = command.strip_prefix("echo ").and_then(|rest| rest.split(" >> effects").next()) else {
         return Ok(());
     };
-    if !command.contains(">> effects") || result["is_error"] == true {
+    if !command.contains(">> effects") {
         return Ok(());
     }
     let count = counts.get(token).copied().unwrap_or_default();
+    if result["is_error"] == true {
+        let content = result["content"].as_str().unwrap_or_default();
+        let untouched = content.starts_with("not run") || content.starts_with("refused");
+        return hold(!untouched || count == 0, || {
+            format!("{name} was told of {command:?} that it did not run ({content}), and it has")
+        });
+    }
     hold(count == 1, || format!("{name} was told that {command:?} was done, and it ran {count} times"))
 }

@@ -3,8 +3,9 @@
 //!
 //! The journal's own records of the gate are compared with what follows from its events here, so that no fold is believed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Record, RequestEvent};
 use teamd_shared::member::Gate;
 use teamd_shared::request::{Kind, Request};
@@ -19,6 +20,8 @@ struct Gates {
     /// Of each member: its gate, and the life in which its conversation began.
     now: HashMap<String, (Gate, u32)>,
     changes: BTreeMap<String, Changes>,
+    /// The plans that are pending.
+    pending: HashSet<RequestId>,
 }
 
 /// Checks the gates, and what was done behind them.
@@ -35,6 +38,7 @@ pub(super) fn check(stage: &Stage) -> Checked {
 
 impl Gates {
     fn follow(&mut self, stage: &Stage, line: &Line) -> Checked {
+        self.expires(line)?;
         match &line.record {
             Record::Member(record) => self.member(line, record),
             Record::Request(record)
@@ -44,6 +48,33 @@ impl Gates {
             }
             Record::Team(_) | Record::Request(_) => Ok(()),
         }
+    }
+
+    /// A plan is given up with the conversation of its author, or when that one leaves; a crash that another life follows
+    /// keeps it.
+    fn expires(&mut self, line: &Line) -> Checked {
+        let (expired, ends) = match &line.record {
+            Record::Member(record) => {
+                let goes_on = record.event == MemberEvent::Exited && record.ended_incarnation.is_some();
+                (
+                    &record.expired,
+                    matches!(record.event, MemberEvent::Exited | MemberEvent::Spawning) && !goes_on,
+                )
+            }
+            Record::Request(record) => {
+                let id = record.request.request_id.clone();
+                if record.request.kind == Kind::PlanApproval && record.event == RequestEvent::Asked {
+                    self.pending.insert(id);
+                }
+                let leaves = record.request.kind == Kind::Shutdown && record.event == RequestEvent::Approved;
+                (&record.expired, leaves)
+            }
+            Record::Team(_) => return Ok(()),
+        };
+        let plan = expired.iter().find(|id| self.pending.contains(id));
+        hold(plan.is_none() || ends, || {
+            format!("line {} gives up the plan {plan:?} of somebody who goes on", line.seq)
+        })
     }
 
     fn member(&mut self, line: &Line, record: &MemberRecord) -> Checked {

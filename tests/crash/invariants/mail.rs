@@ -1,10 +1,11 @@
 //! No message is lost or doubled in effect, and those of one sender stay in order.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 use teamd_shared::journal::Team as Fold;
 
+use super::decided::ids;
 use crate::stage::{Checked, Stage, hold};
 
 /// Checks all mail of the team after its end.
@@ -12,9 +13,7 @@ pub(super) fn check(stage: &Stage, fold: &Fold) -> Checked {
     for name in fold.members.keys() {
         taken_in(stage, fold, name.as_str())?;
         by_ids(stage, name.as_str())?;
-        notices(stage, name.as_str())?;
     }
-    tells(stage)?;
     repetitions(stage)
 }
 
@@ -95,60 +94,6 @@ fn by_ids(stage: &Stage, name: &str) -> Checked {
     Ok(())
 }
 
-/// Each piece of work is told to the lead; a line that stands there twice is the same line.
-fn notices(stage: &Stage, name: &str) -> Checked {
-    let inbox = stage.team.inbox("lead");
-    let by_id = ids(&inbox);
-    for entry in stage.team.transcript(name).iter().filter(|entry| entry["entry"] == "idle") {
-        let id = entry["message_id"].as_str().unwrap_or_default();
-        hold(by_id.contains_key(id), || {
-            format!("{name} ended a piece of work, and the lead was not told: {entry}")
-        })?;
-    }
-    Ok(())
-}
-
-/// What follows from a decision stands in the inbox that the decision names, and what only a decision leads to follows from
-/// one.
-pub(super) fn tells(stage: &Stage) -> Checked {
-    let mut told: HashSet<String> = HashSet::new();
-    let mut inboxes: HashMap<String, HashMap<String, Value>> = HashMap::new();
-    for line in stage.journal() {
-        for tell in line.record.tell() {
-            told.insert(tell.id.to_string());
-            let to = tell.to.as_str().to_owned();
-            let inbox = inboxes.entry(to.clone()).or_insert_with(|| ids(&with_archive(stage, &to)));
-            hold(inbox.contains_key(&tell.id.to_string()), || {
-                format!(
-                    "line {} of the journal follows with {} in the inbox of {to}, which has no such line",
-                    line.seq, tell.id
-                )
-            })?;
-        }
-    }
-    for (to, lines) in &inboxes {
-        for (id, line) in lines {
-            let decided =
-                ["shutdown_request", "plan_request", "plan_approval_response", "teammate_terminated"];
-            let decided = line["type"].as_str().is_some_and(|sort| decided.contains(&sort));
-            hold(!decided || told.contains(id), || {
-                format!("nobody has decided what stands in the inbox of {to}: {line}")
-            })?;
-        }
-    }
-    Ok(())
-}
-
-/// The inbox of a name, and those that lie in the archive.
-fn with_archive(stage: &Stage, name: &str) -> Vec<Value> {
-    let end = format!(".inbox.{name}.jsonl");
-    let archive = std::fs::read_dir(stage.team.path("archive")).into_iter().flatten().flatten();
-    let files = archive.map(|file| file.file_name().to_string_lossy().into_owned());
-    let old =
-        files.filter(|file| file.ends_with(&end)).map(|file| stage.team.lines(&format!("archive/{file}")));
-    old.flatten().chain(stage.team.inbox(name)).collect()
-}
-
 /// Lines with the same id are the same line.
 fn repetitions(stage: &Stage) -> Checked {
     for (to, lines) in ["lead", "alice", "bob"].map(|name| (name, stage.team.inbox(name))) {
@@ -173,8 +118,4 @@ fn same(one: &Value, other: &Value) -> bool {
         line
     };
     said(one) == said(other)
-}
-
-fn ids(lines: &[Value]) -> HashMap<String, Value> {
-    lines.iter().rev().filter_map(|line| Some((line["id"].as_str()?.to_owned(), line.clone()))).collect()
 }

@@ -1,5 +1,6 @@
 //! What must hold at the end of every run, whatever died, and when.
 
+mod decided;
 mod effects;
 mod gates;
 mod lives;
@@ -8,6 +9,7 @@ pub(crate) mod processes;
 mod quiet;
 mod records;
 pub(crate) mod told;
+mod work;
 
 use crate::stage::{Checked, Stage, Violation, hold};
 
@@ -26,6 +28,11 @@ pub(crate) fn finish(stage: &mut Stage) -> Checked {
     lives::check(stage)?;
     gates::check(stage)?;
     mail::check(stage, &fold)?;
+    decided::check(stage)?;
+    for name in fold.members.keys() {
+        decided::notices(stage, name.as_str())?;
+    }
+    work::check(stage)?;
     effects::check(stage)?;
     told::check_logs(stage)?;
     told::check_order(stage)

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{gates, lives, mail, processes, records};
+use super::{decided, gates, lives, processes, records, work};
 use crate::stage::{Checked, PATIENCE, Stage, Violation};
 
 /// Waits, doing nothing, until all that was decided has happened; nothing else may be true then.
@@ -27,7 +27,8 @@ fn rests(stage: &Stage) -> Checked {
     let fold = stage.fold()?;
     records::compare(&before, &fold, false)?;
     records::nobody_is_between(&before, &fold)?;
-    mail::tells(stage)?;
+    decided::check(stage)?;
+    work::is_done(stage)?;
     records::archive(stage)?;
     processes::check_alive(stage, &before)?;
     match stage.roster()["seq"] == before["seq"] {

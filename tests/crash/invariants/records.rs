@@ -59,6 +59,14 @@ pub(super) fn nobody_is_between(roster: &Value, fold: &Fold) -> Checked {
         let (name, status) = (&member["name"], member["status"].as_str().unwrap_or_default());
         let rests = ["idle", "awaiting_approval", "shutdown", "killed", "crashed"].contains(&status);
         hold(rests, || format!("{name} is {status}"))?;
+        let plan = fold.requests.values().find(|request| {
+            request.kind == Kind::PlanApproval
+                && request.status == Status::Pending
+                && *name == request.from.as_str()
+        });
+        hold(plan.is_some() == (status == "awaiting_approval"), || {
+            format!("{name} is {status}, and its pending plan is {plan:?}")
+        })?;
     }
     let untold = fold.untold();
     hold(untold.is_empty(), || format!("the journal owes {untold:?}"))
@@ -120,6 +128,16 @@ pub(super) fn compare(roster: &Value, fold: &Fold, ended: bool) -> Checked {
         hold(member["pid"] == serde_json::json!(pid), || {
             format!("{name} has pid {}, the journal says {pid:?}", member["pid"])
         })?;
+        let exit = record.exit.as_ref().filter(|_| is_ended);
+        let pairs = exit.map(|exit| {
+            let id = exit.request_id.as_ref().map(ToString::to_string);
+            [("unread", serde_json::json!(exit.unread)), ("request_id", serde_json::json!(id))]
+        });
+        for (field, value) in pairs.into_iter().flatten() {
+            hold(member["exit"][field] == value, || {
+                format!("{name}: {field} of its end is {}, the journal says {value}", member["exit"][field])
+            })?;
+        }
         let pairs = [
             ("incarnation", serde_json::json!(record.incarnation)),
             ("gate", serde_json::to_value(record.gate).unwrap_or_default()),

@@ -1,0 +1,111 @@
+//! What a teammate was asked to do it does, also in a later life; what it has told somebody stands in that inbox, and nothing else
+//! does.
+
+use serde_json::Value;
+use teamd_shared::message::Message;
+use teamd_shared::name::Name;
+
+use super::decided::{archived, ids, with_archive};
+use crate::stage::{Checked, Stage, hold};
+
+/// All those who can write to each other.
+const NAMES: [&str; 6] = ["alice", "bob", "carol", "dave", "erin", "zoe"];
+
+/// Whoever is idle has done what it was asked to do.
+pub(super) fn is_done(stage: &Stage) -> Checked {
+    let roster = stage.roster();
+    for member in roster["members"].as_array().into_iter().flatten() {
+        let name = member["name"].as_str().unwrap_or_default();
+        let owed = owed(name, &stage.team.transcript(name));
+        hold(member["status"] != "idle" || owed.is_none(), || {
+            format!("{name} is idle, and has not ended what it took in: {owed:?}")
+        })?;
+    }
+    Ok(())
+}
+
+/// What has begun in a transcript and was not ended: from the prompt, or a message that is work, to the next rest.
+fn owed(name: &str, transcript: &[Value]) -> Option<Value> {
+    let reader = Name::new(name).ok()?;
+    let starts = |message: &&Value| {
+        Message::parse(message.to_string().as_bytes()).is_ok_and(|message| message.starts_a_turn(&reader))
+    };
+    let mut owed = None;
+    for entry in transcript {
+        match entry["entry"].as_str().unwrap_or_default() {
+            "life" if !entry["prompt"].is_null() => owed = Some(entry["prompt"].clone()),
+            "life" if entry["incarnation"] == entry["conversation"] => owed = None,
+            "messages" => {
+                let work = entry["messages"].as_array().into_iter().flatten().find(starts);
+                owed = work.cloned().or(owed);
+            }
+            "idle" | "left" => owed = None,
+            _ => {}
+        }
+    }
+    owed
+}
+
+/// Checks what was begun, and said, by everybody who has ever lived.
+pub(super) fn check(stage: &Stage) -> Checked {
+    for name in NAMES {
+        let transcript = with_archived_lives(stage, name);
+        begins_as_asked(stage, name, &transcript)?;
+        has_told(stage, name, &transcript)?;
+        for to in NAMES.into_iter().chain(["lead"]) {
+            told_by(stage, (name, &transcript), to)?;
+        }
+    }
+    Ok(())
+}
+
+/// A conversation begins with the prompt that it was spawned with, whichever of its lives is the first to begin.
+fn begins_as_asked(stage: &Stage, name: &str, transcript: &[Value]) -> Checked {
+    let spawned = stage.team.journal();
+    let spawned = spawned.iter().filter(|line| {
+        line["event"] == "spawning" && line["name"] == name && line["incarnation"] == line["conversation"]
+    });
+    for spawning in spawned {
+        let mut lives = transcript.iter().filter(|entry| entry["entry"] == "life");
+        let first = lives.find(|life| life["conversation"] == spawning["conversation"]);
+        hold(first.is_none_or(|life| life["prompt"] == spawning["prompt"]), || {
+            format!("{name} was spawned with {}, and began with {first:?}", spawning["prompt"])
+        })?;
+    }
+    Ok(())
+}
+
+/// What the model was told that it was sent stands in the inbox of the one whom it was sent to.
+fn has_told(stage: &Stage, name: &str, transcript: &[Value]) -> Checked {
+    let blocks = transcript.iter().flat_map(|entry| entry["content"].as_array().into_iter().flatten());
+    for call in blocks.filter(|block| block["name"] == "send_message") {
+        let is_result = |entry: &&Value| entry["entry"] == "result" && entry["tool_use_id"] == call["id"];
+        let was_sent = transcript.iter().find(is_result).is_some_and(|result| result["is_error"] == false);
+        let (to, id) = (call["input"]["to"].as_str().unwrap_or_default(), call["message_id"].as_str());
+        let stands = || id.is_some_and(|id| ids(&with_archive(stage, to)).contains_key(id));
+        hold(!was_sent || stands(), || {
+            format!("{name} was told that it had written to {to}, whose inbox has no such line: {call}")
+        })?;
+    }
+    Ok(())
+}
+
+/// What stands in an inbox as said by a teammate, that one has said: its transcript knows the id.
+fn told_by(stage: &Stage, (author, transcript): (&str, &[Value]), to: &str) -> Checked {
+    let knows = |id: &str| transcript.iter().any(|entry| entry.to_string().contains(id));
+    for line in with_archive(stage, to) {
+        let is_mail = line["type"] == "message" || line["type"] == "broadcast";
+        let id = line["id"].as_str().unwrap_or_default();
+        hold(!is_mail || line["from"] != author || knows(id), || {
+            format!("{author} does not know what it has written to {to}: {line}")
+        })?;
+    }
+    Ok(())
+}
+
+/// All lives of a name, also of those who were forgotten.
+fn with_archived_lives(stage: &Stage, name: &str) -> Vec<Value> {
+    let mut entries = archived(stage, &format!(".transcript.{name}.jsonl"));
+    entries.extend(stage.team.transcript(name));
+    entries
+}

@@ -14,6 +14,9 @@ use crate::order::Order;
 use crate::syscalls::{Sort, lookup};
 use crate::tracer::Tracer;
 
+const PR_GET_DUMPABLE: u64 = libc::PR_GET_DUMPABLE.unsigned_abs() as u64;
+const PR_SET_DUMPABLE: u64 = libc::PR_SET_DUMPABLE.unsigned_abs() as u64;
+
 /// One process that is traced.
 pub(crate) struct Trace<'a> {
     tracer: &'a Tracer,
@@ -97,6 +100,11 @@ impl<'a> Trace<'a> {
             return;
         }
         let number = regs.orig_rax.cast_signed();
+        if number == libc::SYS_prctl && regs.rdi == PR_SET_DUMPABLE {
+            // It would be hidden which files its descriptors are: it asks instead whether that is hidden.
+            regs.rdi = PR_GET_DUMPABLE;
+            set(pid, regs);
+        }
         self.live = self.live || number == libc::SYS_sigaltstack;
         let Some((name, sort)) = lookup(number) else {
             self.inside.insert(pid, None);
@@ -137,23 +145,22 @@ impl<'a> Trace<'a> {
                 regs.rax = i64::from(-errno).cast_unsigned();
                 set(pid, *regs);
             }
-            Some(Act::Halve { kill: true }) => end(self.leader),
+            Some(Act::Halve { kill: true }) => return end(self.leader),
             Some(Act::Halve { kill: false }) => {
                 // The caller sees its own arguments unchanged.
                 regs.rdx = call.args[2];
                 set(pid, *regs);
             }
-            Some(Act::Kill { .. }) | None => {}
+            Some(Act::Kill { .. }) => return,
+            None => {}
+        }
+        if let Some(wrong) = self.order.leave(pid, call, regs.rax.cast_signed()) {
+            self.tracer.seen().wrong.get_or_insert(wrong);
         }
         if regs.rax.cast_signed() < 0 {
             return;
         }
         match (call.sort, call.name) {
-            (Sort::Write, _) => {
-                if let Some(wrong) = self.order.wrote(pid, call, regs.rax) {
-                    self.tracer.seen().wrong.get_or_insert(wrong);
-                }
-            }
             (Sort::Open(_) | Sort::Open2, _) => {
                 self.files.insert(regs.rax);
             }

@@ -5,10 +5,11 @@ use std::collections::{HashMap, HashSet};
 
 use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Record, RequestRecord, TeamEvent};
 use teamd_shared::member::{Ending, Restart, Status as Ended};
+use teamd_shared::message::AnsweredBy;
 use teamd_shared::process::Identity;
 use teamd_shared::request::{Kind, Status};
 
-use crate::stage::{Checked, Stage, Victim, hold};
+use crate::stage::{Checked, ENVIRONMENT, Stage, Victim, hold};
 
 /// How often the policy starts somebody again, within a time that no run lasts.
 const RESTARTS: usize = 3;
@@ -34,15 +35,21 @@ struct Lives<'a> {
     alive: HashMap<Life, Alive>,
     asked: HashSet<Life>,
     agreed: HashSet<Life>,
+    /// Who had a shutdown that did not end with an approval: a model that rejects one need not reject the next.
+    answered: HashSet<String>,
 }
 
 /// Checks the lives that have begun and ended so far; whoever was let go has gone.
 pub(super) fn check(stage: &Stage) -> Checked {
     let (alive, asked, agreed) = (HashMap::new(), HashSet::new(), HashSet::new());
-    let mut lives = Lives { stage, daemons: 0, daemon: 0.0, stopping: false, alive, asked, agreed };
+    let answered = HashSet::new();
+    let mut lives = Lives { stage, daemons: 0, daemon: 0.0, stopping: false, alive, asked, agreed, answered };
     for line in stage.journal() {
         lives.follow(&line)?;
     }
+    let environment = stage.team.text("environment");
+    let other = environment.lines().find(|&value| value != ENVIRONMENT.1);
+    hold(other.is_none(), || format!("a command ran in another environment: {other:?}"))?;
     let stays = lives.agreed.iter().find(|life| lives.alive.contains_key(life));
     hold(stays.is_none(), || format!("{stays:?} agreed to leave, and lives"))
 }
@@ -71,10 +78,17 @@ impl Lives<'_> {
     fn shutdown(&mut self, record: &RequestRecord) -> Checked {
         let request = &record.request;
         let life = (request.member().to_owned(), request.incarnation);
+        let refuses = self.stage.ledger.refuses.contains(&life.0) && !self.answered.contains(&life.0);
+        let approved_itself =
+            request.status == Status::Approved && request.answered_by == Some(AnsweredBy::Model);
+        hold(!(refuses && approved_itself), || format!("{life:?} has refused, and agreed: {request:?}"))?;
         match request.status {
             Status::Pending => drop(self.asked.insert(life)),
             Status::Approved => drop(self.agreed.insert(life)),
-            Status::Rejected | Status::Expired => drop(self.asked.remove(&life)),
+            Status::Rejected | Status::Expired => {
+                self.answered.insert(life.0.clone());
+                self.asked.remove(&life);
+            }
         }
         let wanted = self.stage.ledger.asked_to_leave.iter().any(|name| name == request.member());
         hold(wanted, || format!("nobody wanted {} to leave: {request:?}", request.member()))

@@ -12,7 +12,7 @@ use teamd_shared::request::{Kind, Status};
 use crate::stage::{Checked, ENVIRONMENT, Stage, Victim, hold};
 
 /// How often the policy starts somebody again, within a time that no run lasts.
-const RESTARTS: usize = 3;
+pub(crate) const RESTARTS: usize = 3;
 
 type Life = (String, u32);
 
@@ -20,6 +20,8 @@ type Life = (String, u32);
 struct Alive {
     process: Option<Identity>,
     ending: Option<Ending>,
+    /// Whether the lead was told that it does not answer, and not that it does again.
+    silent: bool,
     /// Which daemon began it, counted.
     daemon: usize,
     /// How often the policy had started its conversation again.
@@ -123,7 +125,16 @@ impl Lives<'_> {
                     format!("nobody wanted {name} to be forced")
                 })?;
                 if let Some(alive) = self.alive.get_mut(&life) {
+                    let unsaid = member.ending == Some(Ending::Hung) && !alive.silent;
+                    hold(!unsaid, || {
+                        format!("{life:?} was ended as hung, and the lead was not told before")
+                    })?;
                     alive.ending = member.ending;
+                }
+            }
+            MemberEvent::Silent | MemberEvent::Answering => {
+                if let Some(alive) = self.alive.get_mut(&life) {
+                    alive.silent = record.event == MemberEvent::Silent;
                 }
             }
             MemberEvent::Exited => self.exited(record)?,
@@ -134,7 +145,7 @@ impl Lives<'_> {
 
     fn begin(&mut self, life: Life, restarts: usize) {
         let daemon = self.daemons;
-        self.alive.insert(life, Alive { process: None, ending: None, daemon, restarts });
+        self.alive.insert(life, Alive { process: None, ending: None, silent: false, daemon, restarts });
     }
 
     /// How a life ended is what the journal before says (rule 11): by a signal that was announced, as agreed, or by itself.

@@ -2,7 +2,7 @@
 
 mod effects;
 mod gates;
-mod lives;
+pub(crate) mod lives;
 mod mail;
 pub(crate) mod processes;
 mod quiet;

@@ -22,6 +22,8 @@ pub(crate) struct Ledger {
     pub(crate) rejected: Vec<(String, bool)>,
     /// The teammates that the user wanted to leave, by `shutdown` or `stop`. Nobody else may.
     pub(crate) asked_to_leave: Vec<String>,
+    /// Those whose model rejects the first shutdown that it is asked about.
+    pub(crate) refuses: Vec<String>,
     /// Those of whom the user said `--force`.
     pub(crate) forced: Vec<String>,
     /// Each command, and how it ended.

@@ -5,13 +5,14 @@ use std::collections::{HashMap, HashSet};
 
 use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Record, RequestRecord, TeamEvent};
 use teamd_shared::member::{Ending, Restart, Status as Ended};
+use teamd_shared::message::AnsweredBy;
 use teamd_shared::process::Identity;
 use teamd_shared::request::{Kind, Status};
 
-use crate::stage::{Checked, Stage, Victim, hold};
+use crate::stage::{Checked, ENVIRONMENT, Stage, Victim, hold};
 
 /// How often the policy starts somebody again, within a time that no run lasts.
-const RESTARTS: usize = 3;
+pub(crate) const RESTARTS: usize = 3;
 
 type Life = (String, u32);
 
@@ -19,6 +20,8 @@ type Life = (String, u32);
 struct Alive {
     process: Option<Identity>,
     ending: Option<Ending>,
+    /// Whether the lead was told that it does not answer, and not that it does again.
+    silent: bool,
     /// Which daemon began it, counted.
     daemon: usize,
     /// How often the policy had started its conversation again.
@@ -34,15 +37,21 @@ struct Lives<'a> {
     alive: HashMap<Life, Alive>,
     asked: HashSet<Life>,
     agreed: HashSet<Life>,
+    /// Who had a shutdown that did not end with an approval: a model that rejects one need not reject the next.
+    answered: HashSet<String>,
 }
 
 /// Checks the lives that have begun and ended so far; whoever was let go has gone.
 pub(super) fn check(stage: &Stage) -> Checked {
     let (alive, asked, agreed) = (HashMap::new(), HashSet::new(), HashSet::new());
-    let mut lives = Lives { stage, daemons: 0, daemon: 0.0, stopping: false, alive, asked, agreed };
+    let answered = HashSet::new();
+    let mut lives = Lives { stage, daemons: 0, daemon: 0.0, stopping: false, alive, asked, agreed, answered };
     for line in stage.journal() {
         lives.follow(&line)?;
     }
+    let environment = stage.team.text("environment");
+    let other = environment.lines().find(|&value| value != ENVIRONMENT.1);
+    hold(other.is_none(), || format!("a command ran in another environment: {other:?}"))?;
     let stays = lives.agreed.iter().find(|life| lives.alive.contains_key(life));
     hold(stays.is_none(), || format!("{stays:?} agreed to leave, and lives"))
 }
@@ -71,10 +80,17 @@ impl Lives<'_> {
     fn shutdown(&mut self, record: &RequestRecord) -> Checked {
         let request = &record.request;
         let life = (request.member().to_owned(), request.incarnation);
+        let refuses = self.stage.ledger.refuses.contains(&life.0) && !self.answered.contains(&life.0);
+        let approved_itself =
+            request.status == Status::Approved && request.answered_by == Some(AnsweredBy::Model);
+        hold(!(refuses && approved_itself), || format!("{life:?} has refused, and agreed: {request:?}"))?;
         match request.status {
             Status::Pending => drop(self.asked.insert(life)),
             Status::Approved => drop(self.agreed.insert(life)),
-            Status::Rejected | Status::Expired => drop(self.asked.remove(&life)),
+            Status::Rejected | Status::Expired => {
+                self.answered.insert(life.0.clone());
+                self.asked.remove(&life);
+            }
         }
         let wanted = self.stage.ledger.asked_to_leave.iter().any(|name| name == request.member());
         hold(wanted, || format!("nobody wanted {} to leave: {request:?}", request.member()))
@@ -109,7 +125,16 @@ impl Lives<'_> {
                     format!("nobody wanted {name} to be forced")
                 })?;
                 if let Some(alive) = self.alive.get_mut(&life) {
+                    let unsaid = member.ending == Some(Ending::Hung) && !alive.silent;
+                    hold(!unsaid, || {
+                        format!("{life:?} was ended as hung, and the lead was not told before")
+                    })?;
                     alive.ending = member.ending;
+                }
+            }
+            MemberEvent::Silent | MemberEvent::Answering => {
+                if let Some(alive) = self.alive.get_mut(&life) {
+                    alive.silent = record.event == MemberEvent::Silent;
                 }
             }
             MemberEvent::Exited => self.exited(record)?,
@@ -120,7 +145,7 @@ impl Lives<'_> {
 
     fn begin(&mut self, life: Life, restarts: usize) {
         let daemon = self.daemons;
-        self.alive.insert(life, Alive { process: None, ending: None, daemon, restarts });
+        self.alive.insert(life, Alive { process: None, ending: None, silent: false, daemon, restarts });
     }
 
     /// How a life ended is what the journal before says (rule 11): by a signal that was announced, as agreed, or by itself.

@@ -3,7 +3,7 @@
 mod decided;
 mod effects;
 mod gates;
-mod lives;
+pub(crate) mod lives;
 mod mail;
 pub(crate) mod processes;
 mod quiet;

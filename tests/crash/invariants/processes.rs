@@ -21,6 +21,12 @@ fn pid(member: &Value) -> Option<i32> {
     member["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok())
 }
 
+/// The processes of the team whose command lines contain a text: those of a command that has it.
+pub(crate) fn that_say(stage: &Stage, text: &str) -> Vec<String> {
+    let lines = stage.team.processes().into_iter().map(|pid| (pid, process::command_line(pid)));
+    lines.filter(|(_, line)| line.contains(text)).map(|(pid, line)| format!("{pid} {line}")).collect()
+}
+
 /// While the team rests: each member that lives has one worker, the one that the roster names; each that has ended, none; and
 /// there is nothing else but the daemon. What was started for nobody leaves by itself, as soon as it finds that out.
 pub(super) fn check_alive(stage: &Stage, roster: &Value) -> Checked {

@@ -2,6 +2,7 @@
 
 use nix::sys::signal::Signal;
 
+use crate::invariants::processes;
 use crate::stage::{Checked, Stage, hold};
 use crate::support::signal;
 
@@ -68,7 +69,7 @@ pub(super) fn restart(stage: &mut Stage) -> Checked {
     stage.spawn("bob", &[])?;
     stage.want("alice");
     // Her keeper has something to end, while the daemon sees her gone.
-    let orders = "/bash echo b1 >> effects; for i in 1 2 3 4 5 6 7 8; do sleep 300 & done; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo b2 >> effects";
+    let orders = "/bash echo b1 >> effects; for i in 1 2 3 4 5 6 7 8; do sleep 300 & done; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo $CRASH_ENV >> environment\n/bash echo b2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
     stage.until("her to work", |stage| stage.team.made("held"))?;
     stage.send_plain("alice", "unread at the crash", &[])?;
@@ -101,7 +102,7 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.ctl_done(&["spawn", "dave", "--restart", "never"])?;
     let sleeps = "/bash for i in {1..100}; do setsid sleep 300 & done; touch erin; sleep 301";
     stage.ctl_done(&["spawn", "erin", "--restart", "never", "--sandbox", "off", "--prompt", sleeps])?;
-    let orders = "/bash echo c1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/bash echo c2 >> effects";
+    let orders = "/bash echo c1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/bash echo $CRASH_ENV >> environment\n/bash echo c2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
     let ready = |stage: &Stage| {
         ["held", "busy", "erin"].iter().all(|file| stage.team.made(file))
@@ -110,6 +111,7 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.until("everybody to be ready", ready)?;
     stage.ctl_done(&["shutdown", "carol", "--no-wait"])?;
     stage.ledger.asked_to_leave.push("carol".to_owned());
+    stage.ledger.refuses.push("carol".to_owned());
     stage.kill_daemon();
     signal(stage.team.pid("dave"), Signal::SIGKILL);
     stage.team.write("go", "");
@@ -119,6 +121,8 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.start()?;
     signal(erin, Signal::SIGKILL);
     stage.until("the end of erin", |stage| stage.has_ended("erin"))?;
+    let left = processes::that_say(stage, "sleep 30");
+    hold(left.is_empty(), || format!("erin has ended, and {left:?} of hers lives"))?;
     let answered =
         |stage: &Stage| stage.team.requests("shutdown").iter().all(|request| request["status"] != "pending");
     stage.until("carol to have answered", answered)?;
@@ -146,7 +150,7 @@ pub(super) fn replace(stage: &mut Stage) -> Checked {
         "--prompt",
         "/plan_approval Something\n/bash echo bob >> effects",
     ])?;
-    let orders = "/bash echo d1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo d2 >> effects";
+    let orders = "/bash echo d1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo $CRASH_ENV >> environment\n/bash echo d2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
     let ready = |stage: &Stage| stage.team.made("held") && stage.status("bob") == "awaiting_approval";
     stage.until("everybody to be ready", ready)?;

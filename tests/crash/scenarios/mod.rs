@@ -1,5 +1,6 @@
 //! The scenarios: what a user does with a team, with the real programs, step by step.
 
+mod crashes;
 mod lives;
 mod plans;
 mod shutdowns;
@@ -20,7 +21,7 @@ const EVERYBODY: &[Victim] = &Victim::ALL;
 const NO_COMMAND: &[Victim] = &[Victim::Daemon, Victim::Worker];
 const DAEMON: &[Victim] = &[Victim::Daemon];
 
-pub(crate) const ALL: [Scenario; 19] = [
+pub(crate) const ALL: [Scenario; 21] = [
     Scenario { name: "start", victims: DAEMON, play: lives::start },
     Scenario { name: "spawn", victims: EVERYBODY, play: lives::spawn },
     Scenario { name: "send", victims: EVERYBODY, play: work::send },
@@ -34,6 +35,8 @@ pub(crate) const ALL: [Scenario; 19] = [
     Scenario { name: "respawn", victims: EVERYBODY, play: lives::respawn },
     Scenario { name: "resume", victims: EVERYBODY, play: lives::resume },
     Scenario { name: "restart", victims: NO_COMMAND, play: lives::restart },
+    Scenario { name: "loop", victims: DAEMON, play: crashes::crash_loop },
+    Scenario { name: "hang", victims: DAEMON, play: crashes::hang },
     Scenario { name: "adopt", victims: NO_COMMAND, play: lives::adopt },
     Scenario { name: "replace", victims: EVERYBODY, play: lives::replace },
     Scenario { name: "broadcast", victims: EVERYBODY, play: work::broadcast },

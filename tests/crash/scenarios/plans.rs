@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use crate::invariants::processes;
 use crate::stage::{Checked, Stage, Violation, hold};
 use crate::support::Run;
 
@@ -103,16 +104,17 @@ pub(super) fn refuse(stage: &mut Stage) -> Checked {
 pub(super) fn replan(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.want("alice");
-    stage.achieve(
-        "spawn alice",
-        |stage, _| stage.ctl(&["spawn", "alice"]),
-        |stage| stage.is_running("alice"),
-    )?;
+    let ticks = ["spawn", "alice", "--prompt", "/bash& while :; do echo >> ticks; sleep 0.02; done"];
+    stage.achieve("spawn alice", |stage, _| stage.ctl(&ticks), |stage| stage.is_running("alice"))?;
+    stage.until("her to tick", |stage| stage.team.made("ticks"))?;
     stage.mark();
     let closed = |stage: &Stage| stage.member("alice")["gate"] == "closed";
     let attempt = |stage: &mut Stage, _| {
         stage.revive()?;
-        stage.main(&["request-plan", "alice", "how?"])
+        let said = stage.main(&["request-plan", "alice", "how?"])?;
+        let left = processes::that_say(stage, "ticks");
+        hold(!said.is_done() || left.is_empty(), || format!("the gate is closed, and still runs {left:?}"))?;
+        Ok(said)
     };
     stage.achieve("ask for a plan", attempt, closed)?;
     hold(closed(stage), || "a plan was asked for, and the gate is open".to_owned())?;

@@ -3,6 +3,9 @@
 use crate::invariants::processes;
 use crate::stage::{Checked, Stage, hold};
 
+/// What is sent to her right before she is asked to leave.
+const LAST_WORDS: &str = "/bash echo s1 >> effects";
+
 /// Runs `teamctl shutdown` until it is answered; returns the code of the last answer.
 fn ask(stage: &mut Stage, args: &[&str], enough: fn(&Stage) -> bool) -> Checked<i32> {
     stage.unwant("alice");
@@ -42,17 +45,23 @@ fn gone(stage: &mut Stage, code: i32) -> Checked {
     hold(left.is_empty(), || format!("shutdown ended with {code}, and {left:?} lives"))
 }
 
-/// Idle, she leaves.
+/// Idle, she leaves: when she has read what was sent to her before.
 pub(super) fn shutdown(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.achieve("spawn", |stage, _| stage.ctl(&["spawn", "bob"]), |stage| stage.is_running("bob"))?;
     stage.want("alice");
     stage.achieve("spawn", |stage, _| stage.ctl(&["spawn", "alice"]), |stage| stage.is_running("alice"))?;
+    stage.stop_her_until_asked();
+    stage.send_plain("alice", LAST_WORDS, &[])?;
+    let sent = stage.ledger.sent.last().is_some_and(|sent| sent.told);
     stage.mark();
     let code = ask(stage, &[], |stage| stage.has_ended("alice"))?;
     gone(stage, code)?;
     // A worker that is let live leaves only when the journal has its answer, whoever else dies.
     let status = stage.status("alice");
+    hold(!sent || status != "shutdown" || stage.team.has_taken_in("alice", LAST_WORDS), || {
+        "she has left, and not read what was sent to her before she was asked".to_owned()
+    })?;
     hold(status == "shutdown" || stage.kills_the_worker(), || {
         format!("she was asked to leave, and is {status}")
     })
@@ -62,13 +71,17 @@ pub(super) fn shutdown(stage: &mut Stage) -> Checked {
 pub(super) fn reject(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.want("alice");
-    let orders = "/reject_shutdown not now\n/bash echo r1 >> effects; until [ -e go ]; do sleep 0.01; done\n/bash echo r2 >> effects";
-    let all = ["spawn", "alice", "--prompt", orders];
+    stage.ledger.refuses.push("alice".to_owned());
+    // She works until she has been asked, and then long enough to hear of it; out of a sandbox, where her inbox is seen.
+    let asked = "until grep -q shutdown_request .team/inbox/alice.jsonl; do sleep 0.05; done";
+    let orders = format!(
+        "/reject_shutdown not now\n/bash echo r1 >> effects; {asked}\n/sleep 0.1\n/bash echo r2 >> effects"
+    );
+    let all = ["spawn", "alice", "--sandbox", "off", "--prompt", &orders];
     stage.achieve("spawn", |stage, _| stage.ctl(&all), |stage| stage.is_running("alice"))?;
     stage.until("her to work", |stage| stage.team.text("effects").contains("r1"))?;
     stage.mark();
-    stage.team.write("go", "");
-    // Whether the request reaches her before the command ends is open: then she leaves.
+    // Whether the request reaches her model, or the daemon's death lets her end first, is open: then she leaves.
     let code = ask(stage, &[], |stage| {
         let answered = |request: &serde_json::Value| request["status"] == "rejected";
         stage.has_ended("alice") || stage.team.requests("shutdown").iter().any(answered)

@@ -12,6 +12,9 @@ use crate::wrapper;
 /// After that time the user starts a daemon for a command that waits for one.
 const STARTS_AFTER: Duration = Duration::from_millis(150);
 
+/// The variable that each `teamctl` has, and so each teammate; what it is.
+pub(crate) const ENVIRONMENT: (&str, &str) = ("CRASH_ENV", "x");
+
 impl Stage {
     /// Runs `teamctl`.
     pub(crate) fn ctl(&mut self, args: &[&str]) -> Checked<Run> {
@@ -39,6 +42,10 @@ impl Stage {
 
     pub(super) fn run(&mut self, program: &str, args: &[&str], traced: bool) -> Checked<Run> {
         let mut command = if traced { self.traced(program, args) } else { self.team.command(program, args) };
+        if program == env!("CARGO_BIN_EXE_teamctl") {
+            // What a teammate is started with, and no daemon has for its own.
+            command.env(ENVIRONMENT.0, ENVIRONMENT.1);
+        }
         self.runs += 1;
         let number = self.runs;
         let file = |name: &str| self.scratch.join(format!("{name}.{number}"));

@@ -10,9 +10,13 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
+pub(crate) use commands::ENVIRONMENT;
+
 use crate::faults::Fault;
 use crate::ledger::Ledger;
-use crate::support::Team;
+use crate::support::{Team, poll_for, signal};
 use crate::tracer::{Point, Tracer};
 use crate::wrapper;
 
@@ -130,6 +134,20 @@ impl Stage {
     /// Whether it is this one that something happens to.
     pub(crate) fn is_victim(&self, victim: Victim) -> bool {
         self.victim == victim
+    }
+
+    /// Stops alice's worker until the journal has a shutdown; a traced one is not to be stopped.
+    pub(crate) fn stop_her_until_asked(&self) {
+        if self.is_victim(Victim::Worker) {
+            return;
+        }
+        let (pid, journal) = (self.team.pid(wrapper::NAME), self.team.path("journal.jsonl"));
+        signal(pid, Signal::SIGSTOP);
+        std::thread::spawn(move || {
+            let asked = || std::fs::read_to_string(&journal).is_ok_and(|text| text.contains("decide_within"));
+            poll_for(PATIENCE, &mut || asked());
+            signal(pid, Signal::SIGCONT);
+        });
     }
 
     /// Whether the worker that can be the victim is killed.

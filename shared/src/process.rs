@@ -396,6 +396,20 @@ mod tests {
     }
 
     #[test]
+    fn a_process_whose_name_is_no_text_can_be_told_from_another() {
+        let scratch = tempfile::tempdir().unwrap();
+        // The kernel keeps fifteen bytes of a name: half of the last letter.
+        let program = scratch.path().join("fourteen-bytesé");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("60").spawn().unwrap();
+        let now = Identity::of(child.id()).unwrap();
+        let before = Identity { start_ticks: now.start_ticks - 1, ..now.clone() };
+        assert!(now.runs().unwrap() && !before.runs().unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn a_process_that_cannot_be_looked_at_is_not_taken_for_gone() {
         let me = Identity::of_self().unwrap();
         let cannot = |errno: rustix::io::Errno| Err(io::Error::from(errno));

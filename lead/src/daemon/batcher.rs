@@ -5,6 +5,7 @@
 //! outcome matters. The dispatcher does the steps; the simulation plays them, and dies between any two.
 
 mod answers;
+mod parked;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ use teamd_shared::control::{Done, Refusal, ToWorker};
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
 use teamd_shared::name::Name;
 
-use super::decide::{Decision, View, is_being_archived};
+use super::decide::{Decision, View};
 use super::event::{Action, Client, Event, Life, Now};
 use super::lead_inbox::LeadTaken;
 use super::live::{Live, Rules};
@@ -145,32 +146,6 @@ impl Batcher {
         }
     }
 
-    /// Somebody wants a name that something is left to be done for: what has failed is tried again now.
-    fn try_again_for_spawns(&mut self, now: Now) {
-        if self.retry_at.is_some() && self.events.iter().any(|event| waits_for_the_archive(&self.team, event))
-        {
-            self.retry_at = Some(now.monotonic);
-        }
-    }
-
-    /// Lets those spawns wait whose name will be free in a moment. If something has failed, nobody knows when: they are
-    /// refused.
-    fn park(&mut self) {
-        if self.retry_at.is_some() {
-            return;
-        }
-        let (parked, events) = std::mem::take(&mut self.events)
-            .into_iter()
-            .partition::<VecDeque<_>, _>(|event| waits_for_the_archive(&self.team, event));
-        self.events = events;
-        self.parked.extend(parked);
-    }
-
-    /// Takes up the spawns that waited.
-    pub(super) fn unpark(&mut self) {
-        self.events.extend(self.parked.drain(..));
-    }
-
     /// Takes in what a step has brought about. It is handled when all that was decided before is done.
     pub(super) fn happened(&mut self, event: Event) {
         self.events.push_back(event);
@@ -196,7 +171,6 @@ impl Batcher {
                 self.close(now);
                 continue;
             }
-            self.park();
             if self.events.is_empty() {
                 return None;
             }
@@ -225,6 +199,10 @@ impl Batcher {
     fn decide_all(&mut self, now: Now, decide: &mut Decide<'_>) -> Batch {
         let mut batch = Batch::default();
         for event in std::mem::take(&mut self.events) {
+            if self.must_wait(&event) {
+                self.parked.push(event);
+                continue;
+            }
             self.live.wall = now.wall;
             self.live.observe(&self.team, &event);
             let view = View { team: &self.team, live: &self.live, now, rules: self.rules };
@@ -382,11 +360,6 @@ impl Batcher {
         self.apply(Record::Team(record), now, &mut batch);
         self.write(batch);
     }
-}
-
-/// Tells whether an event is a spawn of a name whose earlier bearer is not in the archive yet.
-fn waits_for_the_archive(team: &Team, event: &Event) -> bool {
-    matches!(event, Event::Spawn(_, order, _) if is_being_archived(team, &order.name))
 }
 
 /// Returns the member that an event is about, beyond those of the records that follow from it.

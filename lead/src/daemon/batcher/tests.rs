@@ -179,9 +179,23 @@ fn the_name_of_somebody_forgotten_is_free_at_once() {
     let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
     let order = SpawnOrder::new(alice().name, Environment::default());
     let spawn = || Event::Spawn(CLIENT, Box::new(order.clone()), facts.clone());
-    assert_eq!(desk.on(spawn()), Vec::<&str>::new(), "it waits");
+    assert_eq!(desk.on(spawn()), ["show"], "it waits");
     desk.batcher.settled(desk.batcher.team.seq);
     assert!(desk.batcher.next_due() == Some(Duration::ZERO), "nobody else wakes it up");
+    assert_eq!(desk.steps()[..3], ["append", "complete", "start"]);
+}
+
+#[test]
+fn who_forgets_and_spawns_in_one_breath_is_not_refused() {
+    let mut desk = Desk::with_alice();
+    desk.on(Event::Leaving { life: alice() });
+    desk.on(ended());
+    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+    let order = SpawnOrder::new(alice().name, Environment::default());
+    let forget = Event::Command(CLIENT, Command::Forget { name: alice().name });
+    desk.batcher.handle(vec![forget, Event::Spawn(CLIENT, Box::new(order), facts)], desk.now);
+    assert_eq!(desk.steps(), ["append", "complete", "show"]);
+    desk.batcher.settled(desk.batcher.team.seq);
     assert_eq!(desk.steps()[..3], ["append", "complete", "start"]);
 }
 
@@ -196,7 +210,7 @@ fn the_name_of_somebody_forgotten_is_refused_only_when_its_files_cannot_be_moved
     let order = SpawnOrder::new(alice().name, Environment::default());
     assert_eq!(
         desk.on(Event::Spawn(CLIENT, Box::new(order), facts)),
-        ["complete again"],
+        ["complete again", "show"],
         "whatever failed before"
     );
     desk.batcher.try_again_later(desk.now);

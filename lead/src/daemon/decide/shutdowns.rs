@@ -116,10 +116,13 @@ impl View<'_> {
         Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(life.clone()))
     }
 
+    /// SIGTERM ends a life, as it says. One that was taken for hung answers thereby: it is not started again.
     pub(super) fn leaving(&self, life: &Life) -> Decision {
+        let by_itself = |member: &Member| matches!(member.ending, None | Some(Ending::Hung));
         match self.present(life) {
-            Some(member) if member.ending.is_none() && self.team.let_go(&life.name).is_none() => {
-                let member = Member { ending: Some(Ending::Sigterm), ..self.updated(member) };
+            Some(member) if by_itself(member) && self.team.let_go(&life.name).is_none() => {
+                let (ending, ending_note) = (Some(Ending::Sigterm), None);
+                let member = Member { ending, ending_note, ..self.updated(member) };
                 Decision::default().member(MemberEvent::Ending, member)
             }
             _ => Decision::default(),

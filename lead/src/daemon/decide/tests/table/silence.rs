@@ -53,6 +53,20 @@ fn an_idle_worker_is_not_asked_and_may_be_silent_for_ever() {
 }
 
 #[test]
+fn whoever_was_taken_for_hung_and_says_that_sigterm_ends_it_is_not_started_again() {
+    let mut desk = Desk::new();
+    let alice = works(&mut desk, "alice");
+    desk.watches(300);
+    assert_eq!(desk.member("alice").ending, Some(Ending::Hung));
+    desk.on(&Event::Leaving { life: alice.clone() });
+    desk.ends(&alice);
+    let member = desk.member("alice");
+    assert_eq!((member.phase, member.incarnation), (Phase::Killed, 1));
+    let exit = member.exit.as_ref().unwrap();
+    assert_eq!((exit.ending, &exit.note), (Some(Ending::Sigterm), &None));
+}
+
+#[test]
 fn whoever_works_is_asked_told_of_and_ended_as_one_that_crashed() {
     let mut desk = Desk::new();
     let alice = works(&mut desk, "alice");

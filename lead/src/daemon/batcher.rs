@@ -213,6 +213,9 @@ impl Batcher {
             }
             if let Event::Ended { life, .. } = &event {
                 self.births.remove(life);
+                if life.name == Name::lead() {
+                    self.drop_orders_of_the_agent();
+                }
             }
             self.record(decision.records, now, &mut batch);
             batch.actions.extend(decision.actions);

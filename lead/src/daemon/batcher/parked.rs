@@ -4,7 +4,7 @@ use teamd_shared::journal::Team;
 
 use super::Batcher;
 use crate::daemon::decide::is_being_archived;
-use crate::daemon::event::{Event, Now};
+use crate::daemon::event::{Client, Event, Now};
 
 impl Batcher {
     /// Somebody wants a name that something is left to be done for: what has failed is tried again now.
@@ -19,6 +19,11 @@ impl Batcher {
     /// it is refused.
     pub(super) fn must_wait(&self, event: &Event) -> bool {
         self.retry_at.is_none() && waits_for_the_archive(&self.team, event)
+    }
+
+    /// The lead agent has ended: what it still wanted is nobody's order any more, and nobody waits for the answer.
+    pub(super) fn drop_orders_of_the_agent(&mut self) {
+        self.parked.retain(|event| !matches!(event, Event::Spawn(Client { agent: true, .. }, ..)));
     }
 
     /// Takes up the spawns that waited.

@@ -200,6 +200,22 @@ fn who_forgets_and_spawns_in_one_breath_is_not_refused() {
 }
 
 #[test]
+fn an_order_of_the_lead_agent_that_waits_ends_with_it() {
+    let mut desk = Desk::with_alice();
+    desk.on(Event::Leaving { life: alice() });
+    desk.on(ended());
+    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+    let order = SpawnOrder::new(alice().name, Environment::default());
+    let forget = Event::Command(CLIENT, Command::Forget { name: alice().name });
+    let spawn = Event::Spawn(Client { agent: true, ..CLIENT }, Box::new(order), facts);
+    let gone = Event::Ended { life: Life { name: Name::lead(), incarnation: 1 }, ended: how_it_ended() };
+    desk.batcher.handle(vec![forget, spawn, gone], desk.now);
+    desk.steps();
+    desk.batcher.settled(desk.batcher.team.seq);
+    assert_eq!(desk.steps(), Vec::<&str>::new(), "nobody is spawned for somebody who is gone");
+}
+
+#[test]
 fn the_name_of_somebody_forgotten_is_refused_only_when_its_files_cannot_be_moved_now() {
     let mut desk = Desk::with_alice();
     desk.on(Event::Leaving { life: alice() });

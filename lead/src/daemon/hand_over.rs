@@ -80,6 +80,9 @@ impl Dispatcher {
         if self.batcher.owes_answers() || self.batcher.is_unsettled() {
             return Some("what was decided is not done yet".to_owned());
         }
+        if self.batcher.has_undecided() {
+            return Some("somebody waits for a name to be free".to_owned());
+        }
         // How it ended, and the environment to start it again with, are known to this program alone.
         if let Some(life) = self.gone_at.keys().next() {
             return Some(format!("{} ends just now", life.name));

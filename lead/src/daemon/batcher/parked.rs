@@ -26,6 +26,11 @@ impl Batcher {
         self.parked.retain(|event| !matches!(event, Event::Spawn(Client { agent: true, .. }, ..)));
     }
 
+    /// Tells whether something that somebody wants, or that has happened, is not decided on yet.
+    pub(in crate::daemon) fn has_undecided(&self) -> bool {
+        !self.events.is_empty() || !self.parked.is_empty()
+    }
+
     /// Takes up the spawns that waited.
     pub(super) fn unpark(&mut self) {
         self.events.extend(self.parked.drain(..));

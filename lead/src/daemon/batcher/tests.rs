@@ -51,9 +51,7 @@ impl Desk {
     /// A team of one, who runs.
     fn with_alice() -> Self {
         let mut desk = Self::new();
-        let order = SpawnOrder::new(alice().name, Environment::default());
-        let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
-        desk.on(Event::Spawn(CLIENT, Box::new(order), facts));
+        desk.on(spawn_alice(CLIENT));
         let identity = Identity { pid: 100, start_ticks: 1, boot_id: "boot".to_owned() };
         desk.on(Event::Started { life: alice(), process: Ok(identity), cgroup: None });
         let state = WorkerState { doing: Doing::Idle, ..WorkerState::default() };
@@ -169,31 +167,36 @@ fn nothing_of_a_batch_that_could_not_be_written_holds_or_is_done() {
     assert!(!desk.batcher.team.stopping && desk.batcher.backlog.is_empty(), "its caller may try again");
 }
 
-#[test]
-fn the_name_of_somebody_forgotten_is_free_at_once() {
+/// Alice has left, and somebody wants her forgotten.
+fn without_alice() -> (Desk, Event) {
     let mut desk = Desk::with_alice();
     desk.on(Event::Leaving { life: alice() });
     desk.on(ended());
-    desk.on(Event::Command(CLIENT, Command::Forget { name: alice().name }));
-    assert!(desk.batcher.is_unsettled(), "its files may be in their places");
+    (desk, Event::Command(CLIENT, Command::Forget { name: alice().name }))
+}
+
+fn spawn_alice(client: Client) -> Event {
     let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
-    let order = SpawnOrder::new(alice().name, Environment::default());
-    let spawn = || Event::Spawn(CLIENT, Box::new(order.clone()), facts.clone());
-    assert_eq!(desk.on(spawn()), ["show"], "it waits");
+    Event::Spawn(client, Box::new(SpawnOrder::new(alice().name, Environment::default())), facts)
+}
+
+#[test]
+fn the_name_of_somebody_forgotten_is_free_at_once() {
+    let (mut desk, forget) = without_alice();
+    desk.on(forget);
+    assert!(desk.batcher.is_unsettled(), "its files may be in their places");
+    assert_eq!(desk.on(spawn_alice(CLIENT)), ["show"], "it waits");
     desk.batcher.settled(desk.batcher.team.seq);
     assert!(desk.batcher.next_due() == Some(Duration::ZERO), "nobody else wakes it up");
+    assert!(desk.batcher.has_undecided(), "no other program becomes the daemon meanwhile");
     assert_eq!(desk.steps()[..3], ["append", "complete", "start"]);
+    assert!(!desk.batcher.has_undecided());
 }
 
 #[test]
 fn who_forgets_and_spawns_in_one_breath_is_not_refused() {
-    let mut desk = Desk::with_alice();
-    desk.on(Event::Leaving { life: alice() });
-    desk.on(ended());
-    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
-    let order = SpawnOrder::new(alice().name, Environment::default());
-    let forget = Event::Command(CLIENT, Command::Forget { name: alice().name });
-    desk.batcher.handle(vec![forget, Event::Spawn(CLIENT, Box::new(order), facts)], desk.now);
+    let (mut desk, forget) = without_alice();
+    desk.batcher.handle(vec![forget, spawn_alice(CLIENT)], desk.now);
     assert_eq!(desk.steps(), ["append", "complete", "show"]);
     desk.batcher.settled(desk.batcher.team.seq);
     assert_eq!(desk.steps()[..3], ["append", "complete", "start"]);
@@ -201,13 +204,8 @@ fn who_forgets_and_spawns_in_one_breath_is_not_refused() {
 
 #[test]
 fn an_order_of_the_lead_agent_that_waits_ends_with_it() {
-    let mut desk = Desk::with_alice();
-    desk.on(Event::Leaving { life: alice() });
-    desk.on(ended());
-    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
-    let order = SpawnOrder::new(alice().name, Environment::default());
-    let forget = Event::Command(CLIENT, Command::Forget { name: alice().name });
-    let spawn = Event::Spawn(Client { agent: true, ..CLIENT }, Box::new(order), facts);
+    let (mut desk, forget) = without_alice();
+    let spawn = spawn_alice(Client { agent: true, ..CLIENT });
     let gone = Event::Ended { life: Life { name: Name::lead(), incarnation: 1 }, ended: how_it_ended() };
     desk.batcher.handle(vec![forget, spawn, gone], desk.now);
     desk.steps();
@@ -217,18 +215,10 @@ fn an_order_of_the_lead_agent_that_waits_ends_with_it() {
 
 #[test]
 fn the_name_of_somebody_forgotten_is_refused_only_when_its_files_cannot_be_moved_now() {
-    let mut desk = Desk::with_alice();
-    desk.on(Event::Leaving { life: alice() });
-    desk.on(ended());
-    desk.on(Event::Command(CLIENT, Command::Forget { name: alice().name }));
+    let (mut desk, forget) = without_alice();
+    desk.on(forget);
     desk.batcher.try_again_later(desk.now);
-    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
-    let order = SpawnOrder::new(alice().name, Environment::default());
-    assert_eq!(
-        desk.on(Event::Spawn(CLIENT, Box::new(order), facts)),
-        ["complete again", "show"],
-        "whatever failed before"
-    );
+    assert_eq!(desk.on(spawn_alice(CLIENT)), ["complete again", "show"], "whatever failed before");
     desk.batcher.try_again_later(desk.now);
     assert_eq!(desk.steps(), ["show"], "it has failed again");
     assert_eq!(desk.answers(), ["roster", "refuse"]);
@@ -237,8 +227,7 @@ fn the_name_of_somebody_forgotten_is_refused_only_when_its_files_cannot_be_moved
 #[test]
 fn a_birth_whose_end_was_journaled_with_it_leaves_nothing_behind() {
     let mut desk = Desk::new();
-    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
-    desk.on(Event::Spawn(CLIENT, Box::new(SpawnOrder::new(alice().name, Environment::default())), facts));
+    desk.on(spawn_alice(CLIENT));
     desk.full = true;
     let identity = Identity { pid: 100, start_ticks: 1, boot_id: "boot".to_owned() };
     desk.on(Event::Started { life: alice(), process: Ok(identity), cgroup: None });

@@ -100,27 +100,29 @@ struct Stop {
 
 /// Runs the program.
 pub(crate) fn run() -> std::process::ExitCode {
-    context::run(
-        |cli: &Cli| &cli.global,
-        |cli, context| match cli.command {
-            Command::Start(args) => start(context, &args),
-            Command::Stop(args) => {
-                context.warn_of_team_file();
-                stop(context, &args)
-            }
-            Command::Status => {
-                context.warn_of_team_file();
-                status(context)
-            }
-            Command::Serve(Serve { sandbox_layers, weakness, handed_over }) => {
-                let confinement = daemon::Confinement { layers: sandbox_layers, weakness };
-                Ok(daemon::serve(&context.path, &confinement, handed_over))
-            }
-        },
-    )
+    context::run(|cli: &Cli| &cli.global, |cli, context| dispatch(cli.command, context))
+}
+
+fn dispatch(command: Command, context: &Context) -> CommandResult {
+    match command {
+        Command::Start(args) => start(context, &args),
+        Command::Stop(args) => stop(context, &args),
+        Command::Status => status(context),
+        Command::Serve(Serve { sandbox_layers, weakness, handed_over }) => {
+            let confinement = daemon::Confinement { layers: sandbox_layers, weakness };
+            Ok(daemon::serve(&context.path, &confinement, handed_over))
+        }
+    }
+}
+
+/// Prepares a command that goes on without a `team.toml` that can be read.
+fn begin(context: &Context) {
+    context.survive_file_limit();
+    context.warn_of_team_file();
 }
 
 fn start(context: &Context, args: &Start) -> CommandResult {
+    context.survive_file_limit();
     context.team_file()?;
     let options = daemon::StartOptions {
         dir: context.path.clone(),
@@ -165,6 +167,7 @@ fn start(context: &Context, args: &Start) -> CommandResult {
 }
 
 fn stop(context: &Context, args: &Stop) -> CommandResult {
+    begin(context);
     let dir = context.dir()?;
     block_on(async {
         let stopped = tokio::select! {
@@ -263,6 +266,7 @@ fn cannot_watch(error: &std::io::Error) -> CommandError {
 }
 
 fn status(context: &Context) -> CommandResult {
+    begin(context);
     let answered = context.dir().and_then(|dir| block_on(ping(&dir)));
     match answered {
         Ok((pid, team_name, version)) => {

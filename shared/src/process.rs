@@ -1,17 +1,18 @@
 //! Which process: boot id, pid and start ticks, held by a pidfd. Never a name, a parent or a time of day.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+mod handle;
+mod own;
 
+use std::io;
 use std::time::Duration;
 
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_open, pidfd_send_signal, waitid,
-    waitpid,
-};
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use handle::{How, ProcessHandle};
+pub use own::{adopt_orphans, close_inherited, deny_tracing, survive_file_limit};
 
 /// What tells one process from every other one, on this machine, since it was made.
 ///
@@ -149,109 +150,6 @@ fn parse_stat(stat: &str) -> Option<(char, u64)> {
     Some((state, ticks))
 }
 
-/// How a process ended, as far as that could be seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct How {
-    /// Its exit code.
-    pub code: Option<i32>,
-    /// The signal that ended it.
-    pub signal: Option<i32>,
-    /// Whether it was a child of this process: then what it left behind comes to this process.
-    pub ours: bool,
-}
-
-/// A process that is held: a signal through it reaches that process or nobody.
-#[derive(Debug)]
-pub struct ProcessHandle {
-    identity: Identity,
-    pidfd: OwnedFd,
-}
-
-impl ProcessHandle {
-    /// Holds the process with this identity.
-    ///
-    /// The pidfd is opened first and the identity read after, so that it cannot be another's.
-    ///
-    /// # Errors
-    /// `NotFound` if that process has ended, or the system's error.
-    pub fn open(identity: Identity) -> io::Result<Self> {
-        let handle = Self::open_pid(identity.pid)?;
-        if handle.identity == identity {
-            return Ok(handle);
-        }
-        Err(io::Error::new(io::ErrorKind::NotFound, format!("process {} is another one now", identity.pid)))
-    }
-
-    fn open_pid(pid: u32) -> io::Result<Self> {
-        let pidfd = open_pidfd(pid)?;
-        Ok(Self { identity: Identity::of(pid)?, pidfd })
-    }
-
-    /// Holds a child of this process that nobody has reaped, also one that has ended already: its pid is nobody else's.
-    ///
-    /// # Errors
-    /// `NotFound` if there is none, or the system's error.
-    pub fn open_child(pid: u32) -> io::Result<Self> {
-        let pidfd = open_pidfd(pid)?;
-        let (start_ticks, _) = start_of(pid)?;
-        Ok(Self { identity: Identity { pid, start_ticks, boot_id: boot_id()? }, pidfd })
-    }
-
-    /// Returns which process it is.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// Sends a signal; one that has ended already is no error.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        match pidfd_send_signal(&self.pidfd, signal) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// Reaps the process if it has ended and is a child of this one, and returns how. Of the child of another process nothing can be known.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn reap(&self) -> io::Result<How> {
-        match waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
-            Ok(Some(ended)) => {
-                Ok(How { code: ended.exit_status(), signal: ended.terminating_signal(), ours: true })
-            }
-            Ok(None) => Ok(How { ours: true, ..How::default() }),
-            Err(rustix::io::Errno::CHILD) => Ok(How::default()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// Returns another descriptor of the same process, to wait on: it is readable when the process has ended.
-    ///
-    /// # Errors
-    /// The system's error if no descriptor is left.
-    pub fn try_clone_fd(&self) -> io::Result<OwnedFd> {
-        self.pidfd.try_clone()
-    }
-}
-
-fn open_pidfd(pid: u32) -> io::Result<OwnedFd> {
-    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let raw = raw.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not a pid"))?;
-    pidfd_open(raw, PidfdFlags::empty()).map_err(|errno| match errno {
-        rustix::io::Errno::SRCH => io::Error::new(io::ErrorKind::NotFound, format!("no process {pid}")),
-        other => other.into(),
-    })
-}
-
-impl AsFd for ProcessHandle {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.pidfd.as_fd()
-    }
-}
-
 /// Returns the children of this process, ended ones that nobody has reaped among them.
 ///
 /// # Errors
@@ -313,60 +211,12 @@ pub fn killed_by_keeper(code: i32) -> Option<u32> {
     (killed < u32::from(KEEPER_MOST)).then_some(killed)
 }
 
-/// Closes all descriptors but 0, 1 and 2: what whoever started this process had left open (a lock, a pipe, a
-/// jobserver) is none of its business. Comes before anything else is opened.
-///
-/// # Errors
-/// The system's error if `/proc` cannot be read.
-pub fn close_inherited() -> io::Result<()> {
-    let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
-    for descriptor in open.into_iter().filter(|&descriptor| descriptor > 2) {
-        match nix::unistd::close(descriptor) {
-            // One of them was that of the listing.
-            Ok(()) | Err(nix::errno::Errno::EBADF) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
-}
-
-/// Makes this process the one to whom everything comes that its descendants leave behind, so that it can end it.
-/// Elsewhere than on Linux nothing is done.
-pub fn adopt_orphans() {
-    #[cfg(target_os = "linux")]
-    if let Err(errno) = nix::sys::prctl::set_child_subreaper(true) {
-        tracing::warn!("cannot become the subreaper of what is started: {errno}");
-    }
-}
-
-/// Makes this process unreadable for other processes of the user: no trace, no look into its memory,
-/// environment or descriptors (root excepted). Elsewhere than on Linux nothing is done.
-pub fn deny_tracing() {
-    #[cfg(target_os = "linux")]
-    if let Err(errno) = nix::sys::prctl::set_dumpable(false) {
-        tracing::warn!("cannot deny tracing: {errno}");
-    }
-}
-
-/// Makes a write beyond the limit of a file's size (`RLIMIT_FSIZE`) an error, `EFBIG`, instead of the end of the process. Programs
-/// that it starts are ended by it, as they expect.
-///
-/// Called once, outside of any event loop, after [`close_inherited`].
-///
-/// # Errors
-/// The system's error.
-pub fn survive_file_limit() -> io::Result<()> {
-    let raw = nix::sys::signal::Signal::SIGXFSZ as i32;
-    // Caught once, it is caught for good, also when this event loop is gone.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let _inside = runtime.enter();
-    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(raw)).map(drop)
-}
-
 #[cfg(test)]
 mod tests {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+    use super::*;
+
     proptest::proptest! {
         #[test]
         fn any_stat_has_a_start_or_none(text in "[0-9]{0,8} ?\\(?.{0,20}\\)?( [A-Z])?( -?[0-9]{1,25}){0,30}", noise: String) {
@@ -374,8 +224,6 @@ mod tests {
             proptest::prop_assert!(parse_stat(&noise).is_none_or(|(state, _)| !state.is_whitespace()));
         }
     }
-
-    use super::*;
 
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {

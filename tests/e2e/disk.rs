@@ -164,6 +164,14 @@ fn a_limit_on_the_size_of_files_does_not_end_a_command_or_a_worker_unsaid() {
     assert!(team.file("log/alice.log").contains("cannot write the transcript"));
     let taken = team.transcript("alice").iter().filter(|entry| entry["entry"] == "messages").count();
     assert_eq!(taken, 2, "what could not be sent is in nobody's inbox");
+    // What is printed into a file is written there, too.
+    for command in ["start", "status", "stop"] {
+        let into_file =
+            ["--fsize=0:", "sh", "-c", r#"exec "$0" "$1" >said"#, env!("CARGO_BIN_EXE_teamd"), command];
+        let said = team.run_program("prlimit", into_file);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.stderr.contains("error: ") && said.stderr.contains("hint: "), "{said:?}");
+    }
 }
 
 /// A small file system of its own, unmounted when the test is over.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use teamd_shared::process::survive_file_limit;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, locate};
 use teamd_shared::team_file::{TeamFile, TeamFileError};
@@ -32,6 +33,14 @@ impl Context {
     pub(crate) fn printing_to(&self, out: Output) -> Self {
         let (path, settings, file) = (self.path.clone(), self.settings.clone(), self.file.clone());
         Self { out, path, settings, file }
+    }
+
+    /// Makes a limit on the size of files an error like others, where it would end the command.
+    pub(crate) fn survive_file_limit(&self) {
+        if let Err(error) = survive_file_limit() {
+            let what = "a limit on the size of files ends this command without a word";
+            self.out.note(format_args!("{what}: {error}"));
+        }
     }
 
     /// Opens the team directory.

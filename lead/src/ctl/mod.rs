@@ -27,7 +27,6 @@ pub(crate) mod output;
 
 use args::{Cli, Command};
 use context::Context;
-use teamd_shared::process::survive_file_limit;
 
 use crate::error::CommandResult;
 use crate::upkeep::TakeLock;
@@ -38,11 +37,7 @@ pub(crate) fn run(take_lock: TakeLock) -> std::process::ExitCode {
 }
 
 fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> CommandResult {
-    if let Err(error) = survive_file_limit() {
-        context
-            .out
-            .note(format_args!("a limit on the size of files ends this command without a word: {error}"));
-    }
+    context.survive_file_limit();
     match &command {
         // What begins or ends a teammate is not done by half of what the user settled; signals end one anyhow.
         Command::Spawn(_) => drop(context.team_file()?),

@@ -15,6 +15,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use teamd_shared::control::{Done, Refusal, ToWorker};
+use teamd_shared::environment::Environment;
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
 use teamd_shared::name::Name;
 
@@ -86,6 +87,8 @@ struct Batch {
     lines: Vec<Line>,
     actions: Vec<Action>,
     events: Vec<Event>,
+    /// The lives that were ordered, and what in.
+    ordered: Vec<(Life, Environment)>,
     /// The members that lines were written about.
     subjects: BTreeSet<Name>,
     /// The members that something was decided or said about.
@@ -217,6 +220,7 @@ impl Batcher {
                     self.drop_orders_of_the_agent();
                 }
             }
+            batch.ordered.extend(decision.ordered(&event));
             self.record(decision.records, now, &mut batch);
             batch.actions.extend(decision.actions);
             batch.events.push(event);
@@ -274,6 +278,9 @@ impl Batcher {
     /// answered.
     fn carry_out(&mut self, mut batch: Batch, now: Now) {
         batch.touched.extend(batch.subjects.iter().cloned());
+        for (life, environment) in batch.ordered {
+            self.live.ordered(&life, environment);
+        }
         for name in &batch.touched {
             self.live.arm(&self.team, name, now, self.rules);
         }
@@ -369,8 +376,6 @@ impl Batcher {
 fn concerned(event: &Event) -> Option<Name> {
     match event {
         Event::Named { .. } | Event::Leaving { .. } | Event::Silent { .. } | Event::Hung { .. } => None,
-        // With a spawn that was refused goes its environment.
-        Event::Spawn(_, order, _) => Some(order.name.clone()),
         other => other.life().map(|life| life.name.clone()),
     }
 }

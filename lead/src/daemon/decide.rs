@@ -14,6 +14,7 @@ mod workers;
 mod tests;
 
 use teamd_shared::control::{Command, Refusal, RefusalCode};
+use teamd_shared::environment::Environment;
 use teamd_shared::id::Ids;
 use teamd_shared::journal::{
     Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, Team, TeamEvent, TeamRecord, Tell,
@@ -163,6 +164,16 @@ impl View<'_> {
 }
 
 impl Decision {
+    /// Returns the life that follows from an order, and the environment that it was given in.
+    pub(super) fn ordered(&self, event: &Event) -> Option<(Life, Environment)> {
+        let Event::Spawn(_, order, _) = event else { return None };
+        let begun = self.actions.iter().find_map(|action| match action {
+            Action::Start(life) => Some(life.clone()),
+            _ => None,
+        });
+        begun.map(|life| (life, order.environment.clone()))
+    }
+
     fn record(mut self, record: Record) -> Self {
         self.records.push(record);
         self

@@ -87,14 +87,6 @@ impl Live {
     /// Takes in what an event says, before anything is decided on it.
     pub(crate) fn observe(&mut self, team: &Team, event: &Event) {
         match event {
-            Event::Spawn(_, order, _) => {
-                // A spawn that is refused must not change the environment of a life that goes on.
-                let ended =
-                    |name: &Name| team.members.get(name).is_none_or(|state| state.record.phase.is_ended());
-                if let Some(name) = Some(order.name.clone()).filter(ended) {
-                    self.members.entry(name).or_default().environment = Some(order.environment.clone());
-                }
-            }
             Event::Connected { life, environment, state } if is_present(team, life) => {
                 let alive = self.enter(life);
                 alive.connected = true;
@@ -139,6 +131,12 @@ impl Live {
             Event::Terminate => self.terminations += 1,
             _ => {}
         }
+    }
+
+    /// Takes in the environment in which a life was ordered that is journaled now: before that the order may still be refused,
+    /// and the life before go on.
+    pub(crate) fn ordered(&mut self, life: &Life, environment: Environment) {
+        self.enter(life).environment = Some(environment);
     }
 
     /// Takes over what the worker of a life last said to the daemon before, until it says it again.

@@ -11,7 +11,7 @@ use teamd_shared::clock;
 use teamd_shared::config::Roster;
 use teamd_shared::control::{Listener, Successor};
 use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
-use teamd_shared::process::{Identity, adopt_orphans, deny_tracing, survive_file_limit};
+use teamd_shared::process::{Identity, adopt_orphans, deny_tracing};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{SLOW_TICK, Watch};
@@ -56,7 +56,6 @@ pub(super) fn serve(
     deny_tracing();
     adopt_orphans();
     raise_file_limit();
-    survive_file_limit().map_err(|e| failed("cannot handle signals", &e))?;
     let dir = Arc::new(TeamDir::create(dir)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;

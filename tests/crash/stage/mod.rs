@@ -16,7 +16,8 @@ pub(crate) use commands::ENVIRONMENT;
 
 use crate::faults::Fault;
 use crate::ledger::Ledger;
-use crate::support::{Team, poll_for, signal};
+use crate::support::running::poll_for;
+use crate::support::{Team, signal};
 use crate::tracer::{Point, Tracer};
 use crate::wrapper;
 

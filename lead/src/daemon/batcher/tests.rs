@@ -1,6 +1,6 @@
 //! The order of steps, one case at a time. Every order, whoever dies and when, is tried in `decide::tests::sim`.
 
-use teamd_shared::control::{Command, Done, SpawnOrder, StopOutcome, WorkerState};
+use teamd_shared::control::{Command, Done, ShutdownOrder, SpawnOrder, StopOutcome, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::CountingIds;
 use teamd_shared::journal::RejectedLine;
@@ -22,6 +22,8 @@ struct Desk {
     journal: Vec<Line>,
     full: bool,
     roster_fails: bool,
+    /// What the last life was started in.
+    environment: Environment,
 }
 
 fn alice() -> Life {
@@ -40,6 +42,7 @@ impl Desk {
             journal: Vec::new(),
             full: false,
             roster_fails: false,
+            environment: Environment::default(),
         };
         let (event, team_name) = (TeamEvent::Started, "default".to_owned());
         let record = TeamRecord { event, team_name, daemon: None, rejected: Vec::new(), tell: Vec::new() };
@@ -82,7 +85,10 @@ impl Desk {
                     batcher.settled(batcher.team.seq);
                     "settle"
                 }
-                Step::Start(_) => "start",
+                Step::Start(new) => {
+                    self.environment = new.environment;
+                    "start"
+                }
                 Step::Terminate(_) | Step::Kill(_) => "signal",
                 Step::Say(_, ToWorker::Welcome(_)) => "welcome",
                 Step::Say(..) => "say",
@@ -236,6 +242,28 @@ fn a_birth_whose_end_was_journaled_with_it_leaves_nothing_behind() {
     desk.seconds_later(1);
     assert_eq!(desk.batcher.team.members[&alice().name].record.incarnation, 2, "it is started again");
     assert!(!desk.batcher.is_being_born(&alice()));
+}
+
+/// Whoever was to leave would not be started again: only the order would have begun a next life, and it was refused with all else.
+#[test]
+fn who_is_started_again_does_not_get_the_environment_of_an_order_that_was_refused() {
+    let mut desk = Desk::with_alice();
+    let mut order = SpawnOrder::new(alice().name, Environment::default());
+    order.environment.set("OF", "the order");
+    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+    let leave = ShutdownOrder {
+        name: alice().name,
+        reason: String::new(),
+        decide_within: 30.0,
+        force_after: Some(30.0),
+    };
+    let leave = Event::Command(CLIENT, Command::Shutdown(leave));
+    desk.full = true;
+    desk.batcher.handle(vec![leave, ended(), Event::Spawn(CLIENT, Box::new(order), facts)], desk.now);
+    assert_eq!(desk.steps(), ["append fails", "refuse", "refuse", "show"]);
+    desk.full = false;
+    assert_eq!(desk.seconds_later(1)[..4], ["complete again", "append", "complete", "start"]);
+    assert_eq!(desk.environment, Environment::default());
 }
 
 #[test]

@@ -61,6 +61,9 @@ impl Desk {
         for record in self.team.untold() {
             self.write(record);
         }
+        if let Some((life, environment)) = decision.ordered(event) {
+            self.live.ordered(&life, environment);
+        }
         let names: Vec<Name> = self.team.members.keys().cloned().collect();
         for name in &names {
             self.live.arm(&self.team, name, self.now, self.rules);

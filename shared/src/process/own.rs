@@ -1,0 +1,55 @@
+//! What a process of the project settles for itself when it begins.
+
+use std::io;
+
+/// Closes all descriptors but 0, 1 and 2: what whoever started this process had left open (a lock, a pipe, a
+/// jobserver) is none of its business. Comes before anything else is opened.
+///
+/// # Errors
+/// The system's error if `/proc` cannot be read.
+pub fn close_inherited() -> io::Result<()> {
+    let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for descriptor in open.into_iter().filter(|&descriptor| descriptor > 2) {
+        match nix::unistd::close(descriptor) {
+            // One of them was that of the listing.
+            Ok(()) | Err(nix::errno::Errno::EBADF) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Makes this process the one to whom everything comes that its descendants leave behind, so that it can end it.
+/// Elsewhere than on Linux nothing is done.
+pub fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    if let Err(errno) = nix::sys::prctl::set_child_subreaper(true) {
+        tracing::warn!("cannot become the subreaper of what is started: {errno}");
+    }
+}
+
+/// Makes this process unreadable for other processes of the user: no trace, no look into its memory,
+/// environment or descriptors (root excepted). Elsewhere than on Linux nothing is done.
+pub fn deny_tracing() {
+    #[cfg(target_os = "linux")]
+    if let Err(errno) = nix::sys::prctl::set_dumpable(false) {
+        tracing::warn!("cannot deny tracing: {errno}");
+    }
+}
+
+/// Makes a write beyond the limit of a file's size (`RLIMIT_FSIZE`) an error, `EFBIG`, instead of the end of the process. Programs
+/// that it starts are ended by it, as they expect.
+///
+/// Called once, outside of any event loop, after [`close_inherited`].
+///
+/// # Errors
+/// The system's error.
+pub fn survive_file_limit() -> io::Result<()> {
+    let raw = nix::sys::signal::Signal::SIGXFSZ as i32;
+    // Caught once, it is caught for good, also when this event loop is gone.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(raw)).map(drop)
+}

@@ -37,6 +37,7 @@ mod roster;
 mod run;
 mod see_off;
 mod start;
+mod strays;
 mod supervisor;
 mod waiters;
 mod watchdog;

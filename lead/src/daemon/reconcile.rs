@@ -1,9 +1,9 @@
 //! What a starting daemon makes of the lives in the journal: it adopts those that are there, and sees the
 //! others off.
 //!
-//! A life is there if its lock is held and its process is the one of the journal: boot, pid and start. If
-//! only the lock is held, a keeper is still ending a call. A copied team directory holds no locks: nobody of
-//! the original is adopted, signalled or buried.
+//! A life is there if its process is the one of the journal: boot, pid and start. If only its lock is held, a keeper is still
+//! ending a call. In a copied team directory, which holds no locks, nobody of the original is adopted, signalled or buried; in
+//! the one that the journal was written in, a lock that is not seen (somebody has moved the transcript) makes nobody dead.
 
 use std::io;
 
@@ -60,7 +60,9 @@ pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> Result<(Vec<Event>, Foun
 fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<&Identity>) -> io::Result<bool> {
     let Some(process) = process else { return Ok(false) };
     let name: &Name = &life.name;
-    if !life_lock_is_held(&dispatcher.dir, name) {
+    let daemon = dispatcher.batcher.team.daemon.as_ref();
+    let may_be_of_a_copy = daemon.is_none_or(|daemon| !daemon.is_of(&dispatcher.dir));
+    if may_be_of_a_copy && !life_lock_is_held(&dispatcher.dir, name) {
         return Ok(false);
     }
     let age = process.age();

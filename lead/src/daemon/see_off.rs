@@ -68,7 +68,8 @@ pub(super) async fn see_off(
     });
     // What keepers have killed comes to the one that started their worker, and to nobody else.
     let left_behind = killed.count().filter(|_| ours);
-    Event::Ended { life, ended: Ended { code, signal, inbox, unread, by_signal, emptied, left_behind } }
+    let ended = Ended { code, signal, inbox, unread, by_signal, emptied, left_behind, unworkable: None };
+    Event::Ended { life, ended }
 }
 
 /// Waits until the life lock is free: the keepers of the life have seen all their commands to the end. Those that hang, or
@@ -261,14 +262,13 @@ mod tests {
         let beginning = Beginning { at: Position::START, conversation: 1 };
         let (at, aside) = (team.dir.path(&TeamPath::inbox(&team.alice)), team.dir.root().join("aside"));
         std::fs::rename(&at, &aside).unwrap();
-        std::fs::create_dir(&at).unwrap();
+        std::os::unix::fs::symlink(&aside, &at).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let ended = runtime.block_on(async {
             let seen = see_off(Arc::clone(&team.dir), team.life(), beginning, (How::default(), None));
             let mut seen = Box::pin(seen);
             let early = tokio::time::timeout(Duration::from_millis(50), &mut seen).await;
             assert!(early.is_err(), "{early:?}");
-            std::fs::remove_dir(&at).unwrap();
             std::fs::rename(&aside, &at).unwrap();
             seen.await
         });

@@ -376,7 +376,7 @@ fn end_everything(bash: Pid) -> io::Result<Option<rustix::process::WaitStatus>> 
             // Nobody else would end them: no descriptor may be left just now.
             Err(error) => {
                 tracing::warn!("cannot look for what is to be ended (tried again): {error}");
-                std::thread::sleep(sweep::AGAIN);
+                sweep::pause();
                 WaitOptions::NOHANG
             }
         };

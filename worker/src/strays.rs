@@ -10,7 +10,7 @@ use crate::keeper::sweep;
 pub(crate) fn end() {
     while let Err(error) = try_end() {
         tracing::error!("cannot look for the processes that lost their keeper (tried again): {error}");
-        std::thread::sleep(sweep::AGAIN);
+        sweep::pause();
     }
 }
 

@@ -15,6 +15,12 @@ use teamd_shared::process::{children_by_parent, stat};
 /// How soon a look at the children that failed is repeated: whoever gave up would leave them behind.
 pub(crate) const AGAIN: Duration = Duration::from_millis(50);
 
+/// Waits for as long, where nothing else is to be done.
+#[expect(clippy::disallowed_methods, reason = "nothing tells when a descriptor is free again")]
+pub(crate) fn pause() {
+    std::thread::sleep(AGAIN);
+}
+
 /// Kills every child of this process but the spared ones, and what descends from them, in one round. Returns the
 /// children that it found, which are not reaped.
 ///

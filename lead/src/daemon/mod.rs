@@ -19,6 +19,7 @@ mod decide;
 mod dispatcher;
 mod effects;
 mod event;
+mod gone;
 mod hand_over;
 mod intake;
 mod journal;

@@ -258,11 +258,11 @@ fn default_workspace(dir: &TeamDir) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use teamd_shared::control::{Await, ShutdownOrder};
     use teamd_shared::environment::Environment;
     use teamd_shared::team_dir::TeamPath;
-
-    use std::time::Duration;
 
     use super::*;
 

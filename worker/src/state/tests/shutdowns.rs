@@ -127,3 +127,17 @@ fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
         assert_eq!(state.hold(NOW + WITHIN) == Hold::Stop(Why::Overdue), over, "{decide_within}");
     }
 }
+
+#[test]
+fn whoever_is_told_news_without_a_pause_answers_when_the_time_is_over() {
+    let mut state = at(At::Idle);
+    state.mail(Mail::News, NOW);
+    state.word(asks(2), NOW);
+    assert_eq!(state.next(NOW), Step::TakeIn);
+    for passed in [Duration::ZERO, WITHIN / 2] {
+        state.taken_in(false, true);
+        state.mail(Mail::News, NOW + passed);
+        assert_eq!(state.next(NOW + passed), Step::TakeIn, "after {passed:?}");
+    }
+    assert_eq!(state.next(NOW + WITHIN), approve(Because::Idle));
+}

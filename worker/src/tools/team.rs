@@ -12,13 +12,13 @@ use crate::outbox::Outbox;
 /// Sends a message to one member, to the lead or the user, or (`all`) to everybody who runs.
 ///
 /// Each line carries the id that the transcript holds: a call that is repeated after a crash sends no second message.
-pub(crate) fn send_message(outbox: &Outbox, id: Uuid, to: &str, content: &str) -> Outcome {
+pub(crate) async fn send_message(outbox: &Outbox, id: Uuid, to: &str, content: &str) -> Outcome {
     let sent = match to {
         own if own == outbox.from().as_str() => {
             Err("a message to yourself goes nowhere: you have its text".to_owned())
         }
         LEAD | USER => deliver(outbox, id, to, &Name::lead(), content).map(|()| format!("sent to {to}")),
-        ALL => broadcast(outbox, id, content),
+        ALL => broadcast(outbox, id, content).await,
         other => to_member(outbox, id, other, content),
     };
     sent.map_or_else(Outcome::error, Outcome::ok)
@@ -61,8 +61,9 @@ fn refused(outbox: &Outbox, id: Uuid, name: &Name, absent: Absent) -> String {
     }
 }
 
-/// Sends a message to the lead and to everybody who runs, but not to the sender.
-pub(crate) fn broadcast(outbox: &Outbox, id: Uuid, content: &str) -> Result<String, String> {
+/// Sends a message to the lead and to everybody who runs, but not to the sender. Each line is synced: between two of them
+/// others have their turn.
+pub(crate) async fn broadcast(outbox: &Outbox, id: Uuid, content: &str) -> Result<String, String> {
     let running = roster(outbox)?.members.into_iter().filter(|member| !member.status.is_ended());
     // The lead reads what is said to all, whether its agent runs or not.
     let others = running.map(|member| member.name).filter(|name| *name != Name::lead());
@@ -74,6 +75,7 @@ pub(crate) fn broadcast(outbox: &Outbox, id: Uuid, content: &str) -> Result<Stri
             Ok(_) => sent.push(name.to_string()),
             Err(error) => failed.push(format!("{name} ({error})")),
         }
+        tokio::task::yield_now().await;
     }
     if sent.is_empty() && failed.is_empty() {
         return Err("nobody else runs: the message was sent to nobody".to_owned());
@@ -130,6 +132,7 @@ fn unknown(to: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::task::Poll;
 
     use serde_json::{Value, json};
     use teamd_shared::inbox::Durability;
@@ -165,7 +168,8 @@ mod tests {
     }
 
     fn send(team: &Team, to: &str) -> Outcome {
-        send_message(&team.outbox, Uuid::from_u128(5), to, "hello")
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(send_message(&team.outbox, Uuid::from_u128(5), to, "hello"))
     }
 
     fn lines(team: &Team, owner: &str) -> Vec<Value> {
@@ -273,5 +277,18 @@ mod tests {
             assert_eq!(lines(&team, owner).len(), count, "{owner}");
         }
         assert_eq!(lines(&team, "bob")[0]["type"], json!("broadcast"));
+    }
+
+    #[tokio::test]
+    async fn a_broadcast_leaves_room_for_others_after_each_receiver() {
+        let team = team(&[("alice", "working"), ("bob", "idle"), ("carol", "idle")]);
+        let mut sending = std::pin::pin!(broadcast(&team.outbox, Uuid::from_u128(5), "hello"));
+        for reached in [["lead"].as_slice(), &["lead", "bob"], &["lead", "bob", "carol"]] {
+            let polled = std::future::poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
+            assert!(polled.is_pending());
+            let have = ["lead", "bob", "carol"].into_iter().filter(|name| !lines(&team, name).is_empty());
+            assert_eq!(have.collect::<Vec<_>>(), reached);
+        }
+        assert_eq!(sending.await.unwrap(), "sent to lead, bob, carol");
     }
 }

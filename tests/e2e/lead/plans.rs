@@ -82,7 +82,7 @@ fn a_call_that_waits_for_a_person_can_be_interrupted_and_does_not_hold_up_a_shut
     team.until_lead_ended(1);
     let wait = || {
         // The roster may show the call before still.
-        team.until("the lead agent to be idle", || team.member("lead")["status"] == "idle");
+        team.wait_for("lead", "idle");
         team.send("lead", &format!("/plan_approval {id} approve"));
         team.until("the call to wait", || team.member("lead")["activity"] == "waiting for a person");
     };

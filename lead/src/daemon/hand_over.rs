@@ -112,10 +112,6 @@ pub(super) fn become_successor(successor: &Successor, lock: TeamLock) -> Command
     if let Err(errno) = rustix::stdio::dup2_stdin(lock.into_file()) {
         return failed("cannot hand the lock over", errno.into());
     }
-    // A signal that comes now waits for the other program, which does not hear it yet when it begins.
-    if let Err(errno) = ends().thread_block() {
-        tracing::warn!("cannot hold signals back: {errno}");
-    }
     tracing::info!("hands over to {}; the workers go on", successor.program);
     let mut command = Command::new(&successor.program);
     command.args(&successor.arguments);
@@ -128,7 +124,17 @@ pub(super) fn become_successor(successor: &Successor, lock: TeamLock) -> Command
     failed(&format!("cannot become {}", successor.program), command.exec())
 }
 
-/// Hears the signals again that the program before has held back: to be called once somebody listens.
+/// Holds the signals back that end the daemon: they wait until somebody hears them, be it the next program.
+///
+/// They are held back in the thread that calls, and in those that it begins meanwhile. One that did hear them would take them
+/// from this process although nobody here acts on them any more.
+pub(super) fn hold_signals_back() {
+    if let Err(errno) = ends().thread_block() {
+        tracing::warn!("cannot hold signals back: {errno}");
+    }
+}
+
+/// Hears the signals that were held back, by this program or the one before: to be called once somebody listens.
 pub(super) fn hear_signals() {
     if let Err(errno) = ends().thread_unblock() {
         tracing::warn!("cannot hear signals: {errno}");

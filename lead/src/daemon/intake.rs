@@ -17,7 +17,7 @@ use super::batcher::Birth;
 use super::control_server::{Came, Input, WorkerHere};
 use super::dispatcher::Dispatcher;
 use super::event::{Client, Event, Life, SpawnFacts};
-use super::hand_over::handing_over;
+use super::hand_over::{handing_over, hold_signals_back};
 use super::lead_inbox::Piece;
 use super::named::{Ground, LookedUp};
 use super::see_off::{Beginning, life_lock_holder, see_off};
@@ -112,6 +112,7 @@ impl Dispatcher {
         let ground = Ground::of(&order, &self.batcher.team);
         let (dir, inputs) = (Arc::clone(&self.dir), self.inputs.clone());
         let look = move || {
+            hold_signals_back();
             let found = LookedUp::look(client, order, ground, &dir);
             if inputs.blocking_send(Input::LookedUp(Box::new(found))).is_err() {
                 tracing::debug!("the daemon ended before a path was looked up");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{Signal as Raised, raise};
 use rustix::fs::OFlags;
 use teamd_shared::clock;
 use teamd_shared::config::Roster;
@@ -25,7 +26,7 @@ use super::confinement::Confinement;
 use super::control_server::{Connections, Input, accept};
 use super::dispatcher::Dispatcher;
 use super::event::{Event, Life, Now};
-use super::hand_over::{become_successor, hear_signals};
+use super::hand_over::{become_successor, hear_signals, hold_signals_back};
 use super::journal::{Journal, refuse_linked_copy};
 use super::later::Syncing;
 use super::lead_inbox::LeadInbox;
@@ -56,8 +57,11 @@ pub(super) fn serve(
     deny_tracing();
     adopt_orphans();
     raise_file_limit();
+    // This thread alone hears them, from when it listens until it hands over.
+    hold_signals_back();
     let dir = Arc::new(TeamDir::create(dir)?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().on_thread_start(hold_signals_back).build();
     let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {
         let mut daemon = Running::begin(Arc::clone(&dir), settings, confinement)?;
@@ -94,7 +98,6 @@ impl Running {
     fn begin(dir: Arc<TeamDir>, settings: Settings, confinement: &Confinement) -> Result<Self, CommandError> {
         let signals = |kind| signal(kind).map_err(|e| failed("cannot handle signals", &e));
         let (terminate, interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
-        hear_signals();
         refuse_linked_copy(&dir)?;
         let loaded = Journal::open(&dir)?;
         if let Some(length) = loaded.torn {
@@ -145,6 +148,8 @@ impl Running {
             gone_at: HashMap::new(),
             hand_over: None,
         };
+        // All threads that last are there, and hear nothing. The workers that begin now shall.
+        hear_signals();
         let found = take_over(&mut dispatcher, before.as_ref())?;
         let server = listen(&dir, inputs)?;
         tell(&dispatcher, found);
@@ -256,8 +261,9 @@ impl Running {
     /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
     /// is the daemon next, if one is.
     async fn end(&mut self, dir: &TeamDir) -> Result<Option<Box<Successor>>, CommandError> {
-        if !matches!(self.dispatcher.batcher.end, Some(End::HandedOver(_))) {
-            notify(&[sd_notify::NotifyState::Stopping]);
+        match self.dispatcher.batcher.end {
+            Some(End::HandedOver(_)) => hold_signals_back(),
+            _ => notify(&[sd_notify::NotifyState::Stopping]),
         }
         self.server.abort();
         self.dispatcher.connections.drain().await;
@@ -269,11 +275,30 @@ impl Running {
                 Err(CommandError::new(ExitCode::Failed, why)
                     .hint("`teamd start` takes the workers over again"))
             }
-            Some(End::HandedOver(successor)) => Ok(Some(successor)),
+            Some(End::HandedOver(successor)) => {
+                self.pass_signals_on().await;
+                Ok(Some(successor))
+            }
             Some(End::Stopped) | None => {
                 self.dispatcher.supervisor.cgroups().close();
                 tracing::info!("the daemon ends: nobody is left");
                 Ok(None)
+            }
+        }
+    }
+
+    /// Raises again what was heard, and what nobody here acts on any more: held back, it waits for the next program.
+    async fn pass_signals_on(&mut self) {
+        // The runtime looks meanwhile what it has heard.
+        tokio::task::yield_now().await;
+        for (heard, signal) in [(&mut self.terminate, Raised::SIGTERM), (&mut self.interrupt, Raised::SIGINT)] {
+            let was_heard = tokio::select! {
+                biased;
+                heard = heard.recv() => heard.is_some(),
+                () = std::future::ready(()) => false,
+            };
+            if was_heard && let Err(errno) = raise(signal) {
+                tracing::error!("cannot pass {signal} on to the next program: {errno}");
             }
         }
     }

@@ -17,9 +17,10 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::sync::mpsc;
 
 use super::batcher::{Batcher, NewLife, RETRY, Step};
-use super::control_server::{Connections, Input, serve_born};
+use super::control_server::{Connections, serve_born};
 use super::decide::decide;
-use super::event::{Event, Life, Now};
+use super::ear::Ear;
+use super::event::{Client, Event, Life, Now};
 use super::hand_over::HandOver;
 use super::journal::Journal;
 use super::later::Syncing;
@@ -39,7 +40,9 @@ pub(super) struct Dispatcher {
     pub(super) supervisor: Supervisor,
     pub(super) lead: LeadInbox,
     pub(super) connections: Connections,
-    pub(super) inputs: mpsc::Sender<Input>,
+    pub(super) ear: Ear,
+    /// Whose orders name something that is looked up just now.
+    pub(super) looking_up: Vec<Client>,
     /// Where the leaves that see a life off report to.
     pub(super) ends: mpsc::UnboundedSender<Event>,
     pub(super) began: Instant,
@@ -155,7 +158,7 @@ impl Dispatcher {
 
     fn start(&mut self, NewLife { life, member, environment }: NewLife) -> Event {
         let process = self.supervisor.start(&member, &environment).and_then(|born| {
-            let (connection, words) = serve_born(born.connection, life.clone(), &self.inputs)
+            let (connection, words) = serve_born(born.connection, life.clone(), &self.ear)
                 .map_err(|e| format!("cannot serve its connection: {e}"))?;
             self.connections.add_worker(life.clone(), connection, words);
             Ok((born.identity, born.cgroup))

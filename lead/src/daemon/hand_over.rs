@@ -9,11 +9,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal};
-use teamd_shared::control::{Done, Refusal, RefusalCode, Successor};
+use teamd_shared::control::{Done, FromWorker, Refusal, RefusalCode, Request, Successor};
 use teamd_shared::member::{Member, Phase};
 
 use super::batcher::End;
+use super::control_server::{Connections, Input};
 use super::dispatcher::Dispatcher;
+use super::ear::Heard;
 use super::event::{Client, Life};
 use super::lock::TeamLock;
 use crate::error::CommandError;
@@ -21,6 +23,9 @@ use crate::exit_code::ExitCode;
 
 /// How long a life that begins just now may take to come so far that it outlives the daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long it may take to refuse what came too late.
+const REFUSING: Duration = Duration::from_secs(1);
 
 /// The prefix of the variables that are the daemon's own.
 const OURS: &str = "TEAM_";
@@ -97,10 +102,41 @@ impl Dispatcher {
     }
 }
 
-/// Refuses what must wait for the next program.
+/// Refuses what must wait for the next program: nothing of it was done, and `teamctl` asks again by itself.
 pub(super) fn handing_over() -> Refusal {
     let message = "the daemon hands over to another program just now";
-    Refusal::new(RefusalCode::Conflict, message).hint("try again in a moment")
+    Refusal::new(RefusalCode::HandingOver, message).hint("try again in a moment")
+}
+
+/// Refuses what was read and is not decided when the daemon hands over, and whoever's order is looked up. All else that is
+/// said now is said again to the next program, or stands in the files.
+pub(super) async fn refuse_the_rest(connections: &mut Connections, looking_up: Vec<Client>, heard: Heard) {
+    for client in looking_up {
+        connections.reply(client, Err(handing_over()));
+    }
+    let mut rest = heard.close();
+    let refusing = async {
+        while let Some(input) = rest.recv().await {
+            match input {
+                Input::ClientHere { connection, replies } => connections.add_client(connection, replies),
+                Input::ClientAsks { connection, request: Request { tag, .. } } => {
+                    let client = Client { connection, tag, agent: false };
+                    connections.reply(client, Err(handing_over()));
+                }
+                Input::WorkerSays { connection, frame: FromWorker::Asks(Request { tag, .. }), .. } => {
+                    let client = Client { connection, tag, agent: true };
+                    connections.reply(client, Err(handing_over()));
+                }
+                Input::WorkerHere(_)
+                | Input::WorkerSays { .. }
+                | Input::LookedUp(_)
+                | Input::Gone { .. } => {}
+            }
+        }
+    };
+    if tokio::time::timeout(REFUSING, refusing).await.is_err() {
+        tracing::warn!("hands over although somebody may not have been told to ask again");
+    }
 }
 
 /// Becomes the other program, with the lock as its standard input; returns only if that fails.

@@ -17,6 +17,7 @@ mod confinement;
 mod control_server;
 mod decide;
 mod dispatcher;
+mod ear;
 mod effects;
 mod event;
 mod hand_over;

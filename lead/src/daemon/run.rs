@@ -23,10 +23,11 @@ use tokio::task::JoinHandle;
 use super::batcher::{Batcher, End};
 use super::cgroup::Cgroups;
 use super::confinement::Confinement;
-use super::control_server::{Connections, Input, accept};
+use super::control_server::{Connections, accept};
 use super::dispatcher::Dispatcher;
+use super::ear::{Ear, Heard};
 use super::event::{Event, Life, Now};
-use super::hand_over::{become_successor, hear_signals, hold_signals_back};
+use super::hand_over::{become_successor, hear_signals, hold_signals_back, refuse_the_rest};
 use super::journal::{Journal, refuse_linked_copy};
 use super::later::Syncing;
 use super::lead_inbox::LeadInbox;
@@ -40,8 +41,6 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::worker;
 
-/// How many inputs may wait for the dispatcher: connections then wait, not memory grow.
-const INPUTS: usize = 1024;
 /// How many inputs one batch takes at the most.
 const BATCH: usize = 512;
 
@@ -81,7 +80,7 @@ pub(super) fn serve(
 /// A daemon that answers.
 struct Running {
     dispatcher: Dispatcher,
-    inputs: mpsc::Receiver<Input>,
+    heard: Heard,
     gone: mpsc::UnboundedReceiver<Life>,
     ends: mpsc::UnboundedReceiver<Event>,
     watch: Option<Watch>,
@@ -116,7 +115,7 @@ impl Running {
         }
         write_gitignore(&dir)?;
         let worker = worker::program().map_err(|e| failed("cannot find the worker's program", &e))?;
-        let (inputs, inputs_queue) = mpsc::channel(INPUTS);
+        let (ear, heard) = Ear::new();
         let (gone_sender, gone) = mpsc::unbounded_channel();
         let (ends, ends_queue) = mpsc::unbounded_channel();
         let cgroups = Cgroups::open(&dir, settings.cgroup);
@@ -139,7 +138,8 @@ impl Running {
             supervisor,
             lead,
             connections: Connections::default(),
-            inputs: inputs.clone(),
+            ear: ear.clone(),
+            looking_up: Vec::new(),
             ends,
             began: Instant::now(),
             progress: Progress::default(),
@@ -151,11 +151,11 @@ impl Running {
         // All threads that last are there, and hear nothing. The workers that begin now shall.
         hear_signals();
         let found = take_over(&mut dispatcher, before.as_ref())?;
-        let server = listen(&dir, inputs)?;
+        let server = listen(&dir, ear)?;
         tell(&dispatcher, found);
         Ok(Self {
             dispatcher,
-            inputs: inputs_queue,
+            heard,
             gone,
             ends: ends_queue,
             watch,
@@ -173,7 +173,7 @@ impl Running {
             let wake_up = self.dispatcher.next_wake_up();
             let mut events = Vec::new();
             tokio::select! {
-                Some(input) = self.inputs.recv() => events.extend(self.dispatcher.intake(input)),
+                Some(input) = self.heard.next() => events.extend(self.dispatcher.intake(input)),
                 Some(life) = self.gone.recv() => self.dispatcher.process_gone(life),
                 Some(event) = self.ends.recv() => events.extend(self.dispatcher.life_over(event)),
                 () = changed(self.watch.as_ref()) => {}
@@ -207,7 +207,7 @@ impl Running {
     /// Takes everything else that is ready.
     fn gather(&mut self, events: &mut Vec<Event>) {
         for _ in 0..BATCH {
-            let Ok(input) = self.inputs.try_recv() else { break };
+            let Some(input) = self.heard.next_ready() else { break };
             events.extend(self.dispatcher.intake(input));
         }
         while let Ok(life) = self.gone.try_recv() {
@@ -251,7 +251,7 @@ impl Running {
         self.dispatcher.look_after_own_files();
         if matches!(dir.identity(&TeamPath::socket()), Ok(None)) {
             tracing::warn!("the control socket was deleted: it is made again");
-            match listen(&dir, self.dispatcher.inputs.clone()) {
+            match listen(&dir, self.dispatcher.ear.clone()) {
                 Ok(server) => std::mem::replace(&mut self.server, server).abort(),
                 Err(error) => tracing::error!("cannot make the control socket again: {error}"),
             }
@@ -260,46 +260,51 @@ impl Running {
 
     /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
     /// is the daemon next, if one is.
-    async fn end(&mut self, dir: &TeamDir) -> Result<Option<Box<Successor>>, CommandError> {
-        match self.dispatcher.batcher.end {
-            Some(End::HandedOver(_)) => hold_signals_back(),
-            _ => notify(&[sd_notify::NotifyState::Stopping]),
+    async fn end(self, dir: &TeamDir) -> Result<Option<Box<Successor>>, CommandError> {
+        let Self { dispatcher, heard, terminate, interrupt, server, .. } = self;
+        let Dispatcher { batcher, mut connections, supervisor, ear, looking_up, .. } = dispatcher;
+        server.abort();
+        if let Some(End::HandedOver(_)) = batcher.end {
+            hold_signals_back();
+            drop(ear);
+            refuse_the_rest(&mut connections, looking_up, heard).await;
+        } else {
+            notify(&[sd_notify::NotifyState::Stopping]);
         }
-        self.server.abort();
-        self.dispatcher.connections.drain().await;
+        connections.drain().await;
         dir.remove(&TeamPath::socket())?;
         dir.remove(&TeamPath::pid())?;
-        match self.dispatcher.batcher.end.take() {
+        match batcher.end {
             Some(End::Failed(why)) => {
                 tracing::error!("the daemon ends: {why}; its workers go on");
                 Err(CommandError::new(ExitCode::Failed, why)
                     .hint("`teamd start` takes the workers over again"))
             }
             Some(End::HandedOver(successor)) => {
-                self.pass_signals_on().await;
+                pass_signals_on(terminate, interrupt).await;
                 Ok(Some(successor))
             }
             Some(End::Stopped) | None => {
-                self.dispatcher.supervisor.cgroups().close();
+                supervisor.cgroups().close();
                 tracing::info!("the daemon ends: nobody is left");
                 Ok(None)
             }
         }
     }
+}
 
-    /// Raises again what was heard, and what nobody here acts on any more: held back, it waits for the next program.
-    async fn pass_signals_on(&mut self) {
-        // The runtime looks meanwhile what it has heard.
-        tokio::task::yield_now().await;
-        for (heard, signal) in [(&mut self.terminate, Raised::SIGTERM), (&mut self.interrupt, Raised::SIGINT)] {
-            let was_heard = tokio::select! {
-                biased;
-                heard = heard.recv() => heard.is_some(),
-                () = std::future::ready(()) => false,
-            };
-            if was_heard && let Err(errno) = raise(signal) {
-                tracing::error!("cannot pass {signal} on to the next program: {errno}");
-            }
+/// Raises again what was heard, and what nobody here acts on any more: held back, it waits for the next program.
+async fn pass_signals_on(mut terminate: Signal, mut interrupt: Signal) {
+    // The runtime looks meanwhile what it has heard.
+    tokio::task::yield_now().await;
+    for (heard, signal) in [(&mut terminate, Raised::SIGTERM), (&mut interrupt, Raised::SIGINT)] {
+        let was_heard = tokio::select! {
+            biased;
+            heard = heard.recv() => heard.is_some(),
+            () = std::future::ready(()) => false,
+        };
+        if was_heard && let Err(errno) = raise(signal) {
+            tracing::error!("cannot pass {signal} on to the next program: {errno}");
         }
     }
 }
@@ -346,10 +351,10 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
     Ok(found)
 }
 
-fn listen(dir: &TeamDir, inputs: mpsc::Sender<Input>) -> Result<JoinHandle<()>, CommandError> {
+fn listen(dir: &TeamDir, ear: Ear) -> Result<JoinHandle<()>, CommandError> {
     let listener = Listener::bind(dir).map_err(|e| failed("cannot make its control socket", &e))?;
     // From here on somebody must accept: whoever connects to a socket that nobody serves waits in vain.
-    let server = tokio::spawn(accept(listener, inputs));
+    let server = tokio::spawn(accept(listener, ear));
     let pid = format!("{}\n", std::process::id());
     if let Err(error) = teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes()) {
         tracing::warn!("cannot write the pid for people: {error}");

@@ -313,6 +313,53 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_a_daemon_has_not_taken_is_given_to_the_next_one() {
+        let (_scratch, dir) = scratch();
+        runtime().block_on(async {
+            let listener = Listener::bind(&dir).unwrap();
+            let daemons = async {
+                // One refuses it, one is gone before it has read it, one has not even heard who asks.
+                let mut peer = listener.accept().await.unwrap();
+                peer.receive::<Greeting>().await.unwrap();
+                let request: Request = peer.receive().await.unwrap().unwrap();
+                let refusal = Refusal::new(RefusalCode::HandingOver, "hands over");
+                peer.send(&Reply { tag: request.tag, result: Err(refusal) }).await.unwrap();
+                drop(peer);
+                drop(listener.accept().await.unwrap());
+                let mut peer = listener.accept().await.unwrap();
+                peer.receive::<Greeting>().await.unwrap();
+                let request: Request = peer.receive().await.unwrap().unwrap();
+                peer.send(&Reply { tag: request.tag, result: Ok(Done::HandingOver) }).await.unwrap();
+            };
+            let client = async {
+                let mut client = Client::connect(&dir).await.unwrap();
+                client.call(Command::Ping).await
+            };
+            let ((), answer) = tokio::join!(daemons, client);
+            assert_eq!(answer, Ok(Done::HandingOver));
+        });
+    }
+
+    #[test]
+    fn what_a_daemon_may_have_taken_is_not_given_to_another_one() {
+        let (_scratch, dir) = scratch();
+        runtime().block_on(async {
+            let listener = Listener::bind(&dir).unwrap();
+            let daemon = async {
+                let mut peer = listener.accept().await.unwrap();
+                peer.receive::<Greeting>().await.unwrap();
+                peer.receive::<Request>().await.unwrap();
+            };
+            let client = async {
+                let mut client = Client::connect(&dir).await.unwrap();
+                client.call_and_wait(Command::Ping).await
+            };
+            let ((), answer) = tokio::join!(daemon, client);
+            assert!(matches!(answer, Err(CallError::Lost(_))), "{answer:?}");
+        });
+    }
+
+    #[test]
     fn a_daemon_that_refuses_the_connection_is_heard() {
         let (_scratch, dir) = scratch();
         runtime().block_on(async {

@@ -117,11 +117,7 @@ pub(super) async fn accept(listener: Listener, ear: Ear) {
 }
 
 /// Serves the connection that a worker is born with; returns its number, and where to say something.
-pub(super) fn serve_born(
-    fd: OwnedFd,
-    life: Life,
-    ear: &Ear,
-) -> std::io::Result<(u64, Outbound<ToWorker>)> {
+pub(super) fn serve_born(fd: OwnedFd, life: Life, ear: &Ear) -> std::io::Result<(u64, Outbound<ToWorker>)> {
     let stream = Connection::from_fd(fd)?;
     let connection = next_connection();
     let (out, mut incoming) = stream.split::<ToWorker, Greeting>();

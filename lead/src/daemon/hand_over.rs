@@ -127,10 +127,8 @@ pub(super) async fn refuse_the_rest(connections: &mut Connections, looking_up: V
                     let client = Client { connection, tag, agent: true };
                     connections.reply(client, Err(handing_over()));
                 }
-                Input::WorkerHere(_)
-                | Input::WorkerSays { .. }
-                | Input::LookedUp(_)
-                | Input::Gone { .. } => {}
+                Input::WorkerHere(_) | Input::WorkerSays { .. } | Input::LookedUp(_) | Input::Gone { .. } => {
+                }
             }
         }
     };
@@ -186,4 +184,39 @@ pub(super) fn own_variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| name.starts_with(OURS))
+}
+
+#[cfg(test)]
+mod tests {
+    use teamd_shared::control::{Command, Connection, Reply, pair};
+
+    use super::super::control_server::Outbound;
+    use super::super::ear::Ear;
+    use super::*;
+
+    #[test]
+    fn what_is_received_and_not_decided_is_refused_and_not_lost() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (ours, theirs) = pair().unwrap();
+            let (out, _incoming) = Connection::from_fd(ours).unwrap().split::<Reply, Request>();
+            let (replies, _ended) = Outbound::start(out);
+            let (ear, heard) = Ear::new();
+            let mut connections = Connections::default();
+            connections.add_client(1, replies);
+            for tag in [7, 8] {
+                let request = Request { tag, command: Command::Stop { force: false } };
+                assert!(ear.tell(Input::ClientAsks { connection: 1, request }).await);
+            }
+            drop(ear);
+            let looked_up = Client { connection: 1, tag: 6, agent: false };
+            refuse_the_rest(&mut connections, vec![looked_up], heard).await;
+            connections.drain().await;
+            let mut client = Connection::from_fd(theirs).unwrap();
+            for tag in [6, 7, 8] {
+                let reply: Reply = client.receive().await.unwrap().unwrap();
+                assert_eq!(reply, Reply { tag, result: Err(handing_over()) });
+            }
+        });
+    }
 }

@@ -12,7 +12,7 @@ use teamd_shared::clock;
 use teamd_shared::config::Roster;
 use teamd_shared::control::{Listener, Successor};
 use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
-use teamd_shared::process::{Identity, adopt_orphans, deny_tracing};
+use teamd_shared::process::{Identity, adopt_orphans, deny_tracing, keep_exit_codes};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{SLOW_TICK, Watch};
@@ -56,6 +56,7 @@ pub(super) fn serve(
     deny_tracing();
     adopt_orphans();
     raise_file_limit();
+    keep_exit_codes().map_err(|e| failed("cannot handle signals", &e))?;
     // This thread alone hears them, from when it listens until it hands over.
     hold_signals_back();
     let dir = Arc::new(TeamDir::create(dir)?);
@@ -88,7 +89,13 @@ struct Running {
     names: Option<Watch>,
     terminate: Signal,
     interrupt: Signal,
-    server: JoinHandle<()>,
+    server: Server,
+}
+
+/// Who accepts connections, and on which socket: its device and inode.
+struct Server {
+    accepts: JoinHandle<()>,
+    socket: Option<(u64, u64)>,
 }
 
 impl Running {
@@ -153,17 +160,7 @@ impl Running {
         let found = take_over(&mut dispatcher, before.as_ref())?;
         let server = listen(&dir, ear)?;
         tell(&dispatcher, found);
-        Ok(Self {
-            dispatcher,
-            heard,
-            gone,
-            ends: ends_queue,
-            watch,
-            names,
-            terminate,
-            interrupt,
-            server,
-        })
+        Ok(Self { dispatcher, heard, gone, ends: ends_queue, watch, names, terminate, interrupt, server })
     }
 
     /// Waits for events and hands them to the dispatcher, until it says that it is over.
@@ -249,10 +246,12 @@ impl Running {
             return;
         }
         self.dispatcher.look_after_own_files();
-        if matches!(dir.identity(&TeamPath::socket()), Ok(None)) {
-            tracing::warn!("the control socket was deleted: it is made again");
+        // Another socket in its place (from a backup, say) leads to nobody either.
+        if dir.identity(&TeamPath::socket()).is_ok_and(|found| found.is_none() || found != self.server.socket)
+        {
+            tracing::warn!("the control socket was deleted or replaced: it is made again");
             match listen(&dir, self.dispatcher.ear.clone()) {
-                Ok(server) => std::mem::replace(&mut self.server, server).abort(),
+                Ok(server) => std::mem::replace(&mut self.server, server).accepts.abort(),
                 Err(error) => tracing::error!("cannot make the control socket again: {error}"),
             }
         }
@@ -263,7 +262,7 @@ impl Running {
     async fn end(self, dir: &TeamDir) -> Result<Option<Box<Successor>>, CommandError> {
         let Self { dispatcher, heard, terminate, interrupt, server, .. } = self;
         let Dispatcher { batcher, mut connections, supervisor, ear, looking_up, .. } = dispatcher;
-        server.abort();
+        server.accepts.abort();
         if let Some(End::HandedOver(_)) = batcher.end {
             hold_signals_back();
             drop(ear);
@@ -351,10 +350,11 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
     Ok(found)
 }
 
-fn listen(dir: &TeamDir, ear: Ear) -> Result<JoinHandle<()>, CommandError> {
+fn listen(dir: &TeamDir, ear: Ear) -> Result<Server, CommandError> {
     let listener = Listener::bind(dir).map_err(|e| failed("cannot make its control socket", &e))?;
     // From here on somebody must accept: whoever connects to a socket that nobody serves waits in vain.
-    let server = tokio::spawn(accept(listener, ear));
+    let server =
+        Server { accepts: tokio::spawn(accept(listener, ear)), socket: dir.identity(&TeamPath::socket())? };
     let pid = format!("{}\n", std::process::id());
     if let Err(error) = teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes()) {
         tracing::warn!("cannot write the pid for people: {error}");

@@ -317,8 +317,11 @@ pub(crate) mod tests {
         let (_scratch, dir) = scratch();
         runtime().block_on(async {
             let listener = Listener::bind(&dir).unwrap();
+            // All are the same process, which holds the lock throughout.
+            let lock = File::open(dir.root()).unwrap();
+            lock.try_lock().unwrap();
             let daemons = async {
-                // One refuses it, one is gone before it has read it, one has not even heard who asks.
+                // One refuses it, one is gone before it has read anything.
                 let mut peer = listener.accept().await.unwrap();
                 peer.receive::<Greeting>().await.unwrap();
                 let request: Request = peer.receive().await.unwrap().unwrap();

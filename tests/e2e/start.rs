@@ -106,7 +106,7 @@ fn a_socket_that_is_replaced_is_made_again() {
 fn how_a_worker_ended_is_recorded_although_whoever_started_the_daemon_ignored_its_children() {
     let team = Team::new();
     let start = r#"trap "" CHLD; exec "$0" start"#;
-    team.run_program("sh", ["-c", start, env!("CARGO_BIN_EXE_teamd")]).ok();
+    team.run_program("bash", ["-c", start, env!("CARGO_BIN_EXE_teamd")]).ok();
     team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
     signal(team.pid("alice"), Signal::SIGKILL);
     team.wait_for("alice", "crashed");

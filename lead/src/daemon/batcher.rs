@@ -352,7 +352,10 @@ impl Batcher {
     fn close_if_all_are_gone(&mut self) {
         let all_are_gone = self.team.members.values().all(|state| state.record.phase.is_ended());
         if self.team.stopping && all_are_gone {
-            // The last line says that nothing is left to be done.
+            // The last line says that nothing is left to be done: what has failed is tried before, once more.
+            if self.retry_at.is_some() {
+                self.steps.push_back(Step::Complete { again: true });
+            }
             self.steps.push_back(Step::Settle);
             self.journal = Journal::Closes;
         }

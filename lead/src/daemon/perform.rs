@@ -3,6 +3,10 @@
 //! Everything here can be done again: the ids of the lines stand in the journal, a quarantined line is known
 //! by its offset, and a file that was moved is not there any more.
 
+mod completion;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 
 use teamd_shared::inbox::{self, AppendError, Durability, Rejected};
@@ -13,15 +17,13 @@ use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
 use super::effects::{archived, message};
 use super::news::News;
+pub(super) use completion::Completion;
 
 /// How far the effects have come. The lines of a batch are appended before anybody is told of it, and synced when
 /// everybody was: until then the journal does not count them as done, so a loss of power undoes nothing.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// The last line of the journal up to which all effects are there.
-    up_to: u64,
-    /// The last line whose effects were tried.
-    tried: u64,
+    completion: Completion,
     /// The inboxes that have grown since they were synced.
     unsynced: BTreeSet<Name>,
     /// What everybody is told of an end, and was not told yet.
@@ -40,32 +42,29 @@ pub(super) struct Sync {
 const FEW: usize = 4;
 
 impl Progress {
-    /// Does the effects that are not there yet, oldest first. `again` looks whether an earlier daemon did.
+    /// Does the effects that are due, oldest first: of the lines that were not tried yet, and `again` what failed, or what an
+    /// earlier daemon may have done.
     ///
     /// What cannot be written to one inbox holds up nothing but what is owed to the same inbox after it.
     ///
     /// # Errors
-    /// The first line whose effects failed, and why. The next call tries them again.
+    /// The first line whose effects failed, and why.
     pub(super) fn go_on(
         &mut self,
         dir: &TeamDir,
         team: &Team,
         again: bool,
     ) -> Result<(), (u64, EffectError)> {
-        let (begun, tried) = (self.up_to, self.tried);
         if again {
             self.news.try_again();
         }
         let mut failed = None;
-        let mut stuck = BTreeSet::new();
-        for line in team.undone.iter().filter(|line| line.seq > begun) {
-            let again = again || line.seq <= tried;
-            match self.effects(dir, line, again, &mut stuck) {
-                Ok(()) if failed.is_none() => self.up_to = line.seq,
-                Ok(()) => {}
-                Err(error) => drop(failed.get_or_insert((line.seq, error))),
+        for (line, may_be_there) in self.completion.due(team, again) {
+            let done = self.effects(dir, line, may_be_there);
+            self.completion.tried(line, done.is_ok());
+            if let Err(error) = done {
+                failed.get_or_insert((line.seq, error));
             }
-            self.tried = self.tried.max(line.seq);
         }
         failed.map_or(Ok(()), Err)
     }
@@ -105,8 +104,7 @@ impl Progress {
 
     /// Hands over what is to be synced, to be synced elsewhere.
     pub(super) fn take_unsynced(&mut self, team: &Team) -> Sync {
-        let waits = team.undone.iter().any(|line| line.seq > self.up_to);
-        let there = if waits { self.up_to } else { team.seq };
+        let there = self.completion.up_to(team);
         let up_to = self.news.first().map_or(there, |first| there.min(first - 1));
         Sync { names: std::mem::take(&mut self.unsynced).into_iter().collect(), up_to }
     }
@@ -117,13 +115,7 @@ impl Progress {
     }
 
     /// Does what follows from a line. `again` looks first whether an inbox line is there already.
-    fn effects(
-        &mut self,
-        dir: &TeamDir,
-        line: &Line,
-        again: bool,
-        stuck: &mut BTreeSet<Name>,
-    ) -> Result<(), EffectError> {
+    fn effects(&mut self, dir: &TeamDir, line: &Line, again: bool) -> Result<(), EffectError> {
         match &line.record {
             Record::Team(record) => {
                 for bad in &record.rejected {
@@ -142,16 +134,19 @@ impl Progress {
         for tell in line.record.tell() {
             let to = tell.to.clone();
             if is_end && to != Name::lead() {
-                self.news.add(line, tell, again);
+                // What was taken in once is told in its turn, whatever becomes of the line.
+                if self.completion.is_new(line) {
+                    self.news.add(line, tell, again);
+                }
                 continue;
             }
             let Some(message) = message(line, tell) else { continue };
-            if stuck.contains(&to) {
+            if self.completion.stuck.contains(&to) {
                 failed.get_or_insert(EffectError::Waits(to));
                 continue;
             }
             if let Err(error) = self.tell(dir, &to, &message, (line.seq, again)) {
-                stuck.insert(to);
+                self.completion.stuck.insert(to);
                 failed.get_or_insert(error);
             }
         }

@@ -1,6 +1,6 @@
 //! The order of steps, one case at a time. Every order, whoever dies and when, is tried in `decide::tests::sim`.
 
-use teamd_shared::control::{Command, Done, ShutdownOrder, SpawnOrder, StopOutcome, WorkerState};
+use teamd_shared::control::{Await, Command, Done, ShutdownOrder, SpawnOrder, StopOutcome, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::CountingIds;
 use teamd_shared::journal::RejectedLine;
@@ -275,6 +275,42 @@ fn an_end_does_not_overtake_a_farewell_that_could_not_be_journaled() {
     assert_eq!(desk.on(ended()), Vec::<&str>::new(), "it waits for what was heard before");
     desk.seconds_later(1);
     assert_eq!(desk.batcher.team.members[&alice().name].record.phase, Phase::Killed);
+}
+
+#[test]
+fn whoever_waits_for_an_end_goes_on_waiting_while_the_journal_cannot_be_written() {
+    let mut desk = Desk::with_alice();
+    let leave =
+        ShutdownOrder { name: alice().name, reason: String::new(), decide_within: 30.0, force_after: None };
+    desk.on(Event::Command(CLIENT, Command::Shutdown(leave)));
+    let request_id = desk.batcher.team.requests.keys().next().unwrap().clone();
+    desk.full = true;
+    let what = Await::Ended { request_id };
+    let waits = Command::Await { name: alice().name, incarnation: 1, what };
+    desk.batcher.handle(vec![ended(), Event::Command(CLIENT, waits)], desk.now);
+    assert_eq!(desk.steps(), ["append fails", "show"]);
+    desk.full = false;
+    desk.seconds_later(1);
+    assert_eq!(desk.answers().last(), Some(&"reply"));
+}
+
+/// A worker reports each tool that it runs, and a disk is full for hours.
+#[test]
+fn of_what_a_worker_says_while_the_journal_cannot_be_written_the_last_waits() {
+    let mut desk = Desk::with_alice();
+    desk.full = true;
+    desk.on(Event::Leaving { life: alice() });
+    for round in 0..20 {
+        let said = |number: u64| {
+            let state = WorkerState { activity: format!("{round} {number}"), ..WorkerState::default() };
+            Event::Said { life: alice(), state }
+        };
+        desk.now.monotonic += RETRY;
+        desk.batcher.handle((0..5).map(said).collect(), desk.now);
+        let taken = desk.steps();
+        assert!(taken.iter().filter(|step| **step == "say").count() <= 1, "{taken:?}");
+        assert!(desk.batcher.backlog.len() <= 2, "{:?}", desk.batcher.backlog);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What could not be written: commands are refused, and what happened in the world is tried again.
 
-use teamd_shared::control::{Refusal, RefusalCode};
+use teamd_shared::control::{Command, Refusal, RefusalCode};
 use teamd_shared::journal::Team;
 
 use super::{Batch, Batcher, End, Marks, RETRY, Step};
@@ -31,6 +31,8 @@ impl Batcher {
             .hint("nothing was changed; free space on the disk, and try again");
         for event in batch.events {
             match event {
+                // It changes nothing: it waits.
+                Event::Command(_, Command::Await { .. }) => self.keep(event),
                 Event::Command(client, _) | Event::Spawn(client, ..) => {
                     self.steps.push_back(Step::Reply(client, Err(refusal.clone())));
                 }
@@ -46,12 +48,12 @@ impl Batcher {
                 Event::Deadline | Event::Disconnected { .. } => {}
                 // Who is still silent then is found so again.
                 Event::Silent { .. } | Event::Hung { .. } => {}
-                Event::Connected { life, state, .. } => self.backlog.push_back(Event::Said { life, state }),
+                Event::Connected { life, state, .. } => self.keep(Event::Said { life, state }),
                 Event::Unreadable { .. } => {
                     self.lead_taken.open += 1;
-                    self.backlog.push_back(event);
+                    self.keep(event);
                 }
-                other => self.backlog.push_back(other),
+                other => self.keep(other),
             }
         }
         // Why a life is killed was journaled long before.
@@ -68,6 +70,20 @@ impl Batcher {
         self.live.postpone(until);
         self.retry_at = Some(until);
         self.unpark();
+    }
+
+    /// Keeps what happened in the world until it can be journaled. Of what a life says again and again the last counts: a disk
+    /// may be full for long.
+    fn keep(&mut self, event: Event) {
+        let repeats = |earlier: &&mut Event| match (&event, &**earlier) {
+            (Event::Said { life, .. }, Event::Said { life: before, .. })
+            | (Event::Pong { life, .. }, Event::Pong { life: before, .. }) => life == before,
+            _ => false,
+        };
+        match self.backlog.iter_mut().find(repeats) {
+            Some(earlier) => *earlier = event,
+            None => self.backlog.push_back(event),
+        }
     }
 
     /// Something failed that is to be tried again in a while.

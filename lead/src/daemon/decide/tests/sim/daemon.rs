@@ -19,6 +19,7 @@ use super::world::World;
 use crate::daemon::batcher::{Batcher, End, NewLife, Step};
 use crate::daemon::decide::{Decision, View, decide};
 use crate::daemon::event::{Event, Life, Now};
+use crate::daemon::perform::Completion;
 use crate::daemon::waiters::status;
 
 /// A daemon.
@@ -33,8 +34,7 @@ pub(in super::super) struct Daemon {
     /// Lives that have ended, until nothing is left of them.
     pub(super) seen_off: Vec<Life>,
     pub(super) commands: VecDeque<Event>,
-    /// The lines up to which all effects are there, and were tried.
-    pub(super) progress: (u64, u64),
+    pub(super) completion: Completion,
     /// The roster as it is to be written, and since when it cannot be.
     pub(super) roster: BTreeMap<Name, Status>,
     pub(in super::super) unwritten: Option<Duration>,

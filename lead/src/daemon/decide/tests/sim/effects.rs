@@ -111,25 +111,19 @@ impl World {
 
     /// Does the effects that are not there yet, oldest first.
     pub(super) fn completes(&mut self, daemon: &mut Daemon, again: bool) -> Result<(), Killed> {
-        if again && self.is(Mutant::NothingIsDoneAgain) {
-            daemon.progress.0 = daemon.batcher.team.seq;
-        }
-        let (begun, tried) = daemon.progress;
-        let mut stuck = BTreeSet::new();
-        let undone = &daemon.batcher.team.undone;
-        let lines: Vec<Line> = undone.iter().filter(|line| line.seq > begun).cloned().collect();
-        let mut all = true;
-        for line in &lines {
+        let forgets = again && self.is(Mutant::NothingIsDoneAgain);
+        let due = daemon.completion.due(&daemon.batcher.team, again);
+        let due: Vec<(Line, bool)> = due.into_iter().map(|(line, again)| (line.clone(), again)).collect();
+        let mut failed = false;
+        for (line, again) in &due {
             if !self.calm && self.rng.one_in(100) {
                 return Err(Killed);
             }
-            all &= self.effects(line, again || line.seq <= tried, &mut stuck);
-            daemon.progress.1 = daemon.progress.1.max(line.seq);
-            if all {
-                daemon.progress.0 = line.seq;
-            }
+            let all = forgets || self.effects(line, *again, &mut daemon.completion.stuck);
+            daemon.completion.tried(line, all);
+            failed |= !all;
         }
-        if !all {
+        if failed {
             daemon.batcher.try_again_later(self.now(daemon));
         }
         Ok(())
@@ -138,9 +132,8 @@ impl World {
     /// Makes the effects last: from now on the journal counts them as done.
     pub(super) fn settles(&mut self, daemon: &mut Daemon) {
         let team = &daemon.batcher.team;
-        let waits = team.undone.iter().any(|line| line.seq > daemon.progress.0);
-        let all = !waits || self.is(Mutant::DoneIsSaidTooEarly);
-        let done = if all { team.seq } else { daemon.progress.0 };
+        let early = self.is(Mutant::DoneIsSaidTooEarly);
+        let done = if early { team.seq } else { daemon.completion.up_to(team) };
         daemon.batcher.settled(done);
     }
 

@@ -10,6 +10,7 @@ use super::machine::identity;
 use super::world::{RULES, World};
 use crate::daemon::batcher::Batcher;
 use crate::daemon::event::{Event, Life};
+use crate::daemon::perform::Completion;
 
 impl World {
     /// Starts a daemon, as `run.rs` and `reconcile.rs` do.
@@ -26,7 +27,7 @@ impl World {
             departed: BTreeSet::new(),
             seen_off: Vec::new(),
             commands: VecDeque::new(),
-            progress: (0, 0),
+            completion: Completion::default(),
             roster: BTreeMap::new(),
             unwritten: None,
             unsynced: Vec::new(),

@@ -114,8 +114,8 @@ impl Dispatcher {
         let look = move || {
             hold_signals_back();
             let found = LookedUp::look(client, order, ground, &dir);
-            let told = inputs.upgrade().map(|inputs| inputs.blocking_send(Input::LookedUp(Box::new(found))));
-            if !matches!(told, Some(Ok(()))) {
+            let found = Input::LookedUp(Box::new(found));
+            if !inputs.upgrade().is_some_and(|inputs| inputs.blocking_send(found).is_ok()) {
                 tracing::debug!("the daemon ended before a path was looked up");
             }
         };

@@ -8,7 +8,6 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SigSet, Signal};
 use teamd_shared::control::{Done, FromWorker, Refusal, RefusalCode, Request, Successor};
 use teamd_shared::member::{Member, Phase};
 
@@ -156,27 +155,6 @@ pub(super) fn become_successor(successor: &Successor, lock: TeamLock) -> Command
     }
     command.envs(successor.variables.iter().map(|(name, value)| (name, value)));
     failed(&format!("cannot become {}", successor.program), command.exec())
-}
-
-/// Holds the signals back that end the daemon: they wait until somebody hears them, be it the next program.
-///
-/// They are held back in the thread that calls, and in those that it begins meanwhile. One that did hear them would take them
-/// from this process although nobody here acts on them any more.
-pub(super) fn hold_signals_back() {
-    if let Err(errno) = ends().thread_block() {
-        tracing::warn!("cannot hold signals back: {errno}");
-    }
-}
-
-/// Hears the signals that were held back, by this program or the one before: to be called once somebody listens.
-pub(super) fn hear_signals() {
-    if let Err(errno) = ends().thread_unblock() {
-        tracing::warn!("cannot hear signals: {errno}");
-    }
-}
-
-fn ends() -> SigSet {
-    SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT])
 }
 
 /// Returns the variables that are the daemon's own, as this process has them.

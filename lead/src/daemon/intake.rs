@@ -17,10 +17,11 @@ use super::batcher::Birth;
 use super::control_server::{Came, Input, WorkerHere};
 use super::dispatcher::Dispatcher;
 use super::event::{Client, Event, Life, SpawnFacts};
-use super::hand_over::{handing_over, hold_signals_back};
+use super::hand_over::handing_over;
 use super::lead_inbox::Piece;
 use super::named::{Ground, LookedUp};
 use super::see_off::{Beginning, life_lock_holder, see_off};
+use super::signals;
 
 impl Dispatcher {
     /// Turns what a connection reports into events.
@@ -112,10 +113,10 @@ impl Dispatcher {
         let ground = Ground::of(&order, &self.batcher.team);
         let (dir, inputs) = (Arc::clone(&self.dir), self.ear.apart());
         let look = move || {
-            hold_signals_back();
+            signals::hold_back();
             let found = LookedUp::look(client, order, ground, &dir);
             let found = Input::LookedUp(Box::new(found));
-            if !inputs.upgrade().is_some_and(|inputs| inputs.blocking_send(found).is_ok()) {
+            if inputs.upgrade().is_none_or(|inputs| inputs.blocking_send(found).is_err()) {
                 tracing::debug!("the daemon ended before a path was looked up");
             }
         };

@@ -37,6 +37,8 @@ mod replace;
 mod roster;
 mod run;
 mod see_off;
+mod signals;
+mod socket;
 mod start;
 mod supervisor;
 mod waiters;

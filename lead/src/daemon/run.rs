@@ -6,28 +6,25 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{Signal as Raised, raise};
 use rustix::fs::OFlags;
 use teamd_shared::clock;
 use teamd_shared::config::Roster;
-use teamd_shared::control::{Listener, Successor};
+use teamd_shared::control::Successor;
 use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
 use teamd_shared::process::{Identity, adopt_orphans, deny_tracing, keep_exit_codes};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{SLOW_TICK, Watch};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 use super::batcher::{Batcher, End};
 use super::cgroup::Cgroups;
 use super::confinement::Confinement;
-use super::control_server::{Connections, accept};
+use super::control_server::Connections;
 use super::dispatcher::Dispatcher;
 use super::ear::{Ear, Heard};
 use super::event::{Event, Life, Now};
-use super::hand_over::{become_successor, hear_signals, hold_signals_back, refuse_the_rest};
+use super::hand_over::{become_successor, refuse_the_rest};
 use super::journal::{Journal, refuse_linked_copy};
 use super::later::Syncing;
 use super::lead_inbox::LeadInbox;
@@ -36,6 +33,8 @@ use super::lock::TeamLock;
 use super::perform::Progress;
 use super::reconcile::{Found, reconcile};
 use super::roster::{Before, RosterFile, set_aside};
+use super::signals::{self, Signals};
+use super::socket::Socket;
 use super::supervisor::Supervisor;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -58,10 +57,12 @@ pub(super) fn serve(
     raise_file_limit();
     keep_exit_codes().map_err(|e| failed("cannot handle signals", &e))?;
     // This thread alone hears them, from when it listens until it hands over.
-    hold_signals_back();
+    signals::hold_back();
     let dir = Arc::new(TeamDir::create(dir)?);
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().on_thread_start(hold_signals_back).build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_start(signals::hold_back)
+        .build();
     let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {
         let mut daemon = Running::begin(Arc::clone(&dir), settings, confinement)?;
@@ -87,23 +88,15 @@ struct Running {
     watch: Option<Watch>,
     /// Tells when a file of the team directory itself is deleted or replaced. Without it the slow tick finds out.
     names: Option<Watch>,
-    terminate: Signal,
-    interrupt: Signal,
-    server: Server,
-}
-
-/// Who accepts connections, and on which socket: its device and inode.
-struct Server {
-    accepts: JoinHandle<()>,
-    socket: Option<(u64, u64)>,
+    signals: Signals,
+    socket: Socket,
 }
 
 impl Running {
     /// Reads the journal, adopts or sees off, does again what is not done, writes the roster, and listens:
     /// in this order.
     fn begin(dir: Arc<TeamDir>, settings: Settings, confinement: &Confinement) -> Result<Self, CommandError> {
-        let signals = |kind| signal(kind).map_err(|e| failed("cannot handle signals", &e));
-        let (terminate, interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
+        let signals = Signals::catch()?;
         refuse_linked_copy(&dir)?;
         let loaded = Journal::open(&dir)?;
         if let Some(length) = loaded.torn {
@@ -156,11 +149,11 @@ impl Running {
             hand_over: None,
         };
         // All threads that last are there, and hear nothing. The workers that begin now shall.
-        hear_signals();
+        signals::hear();
         let found = take_over(&mut dispatcher, before.as_ref())?;
-        let server = listen(&dir, ear)?;
+        let socket = Socket::listen(&dir, ear)?;
         tell(&dispatcher, found);
-        Ok(Self { dispatcher, heard, gone, ends: ends_queue, watch, names, terminate, interrupt, server })
+        Ok(Self { dispatcher, heard, gone, ends: ends_queue, watch, names, signals, socket })
     }
 
     /// Waits for events and hands them to the dispatcher, until it says that it is over.
@@ -176,8 +169,7 @@ impl Running {
                 () = changed(self.watch.as_ref()) => {}
                 () = changed(self.names.as_ref()) => self.look_after_files(),
                 synced = self.dispatcher.syncing.done() => self.dispatcher.synced(synced),
-                _ = self.terminate.recv() => events.push(Event::Terminate),
-                _ = self.interrupt.recv() => events.push(Event::Terminate),
+                () = self.signals.came() => events.push(Event::Terminate),
                 () = sleep_until(wake_up) => {}
                 _ = tick.tick() => events.extend(self.tick()),
             }
@@ -246,33 +238,24 @@ impl Running {
             return;
         }
         self.dispatcher.look_after_own_files();
-        // Another socket in its place (from a backup, say) leads to nobody either.
-        if dir.identity(&TeamPath::socket()).is_ok_and(|found| found.is_none() || found != self.server.socket)
-        {
-            tracing::warn!("the control socket was deleted or replaced: it is made again");
-            match listen(&dir, self.dispatcher.ear.clone()) {
-                Ok(server) => std::mem::replace(&mut self.server, server).accepts.abort(),
-                Err(error) => tracing::error!("cannot make the control socket again: {error}"),
-            }
-        }
+        self.socket.look_after(&dir, &self.dispatcher.ear);
     }
 
     /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
     /// is the daemon next, if one is.
     async fn end(self, dir: &TeamDir) -> Result<Option<Box<Successor>>, CommandError> {
-        let Self { dispatcher, heard, terminate, interrupt, server, .. } = self;
+        let Self { dispatcher, heard, signals, socket, .. } = self;
         let Dispatcher { batcher, mut connections, supervisor, ear, looking_up, .. } = dispatcher;
-        server.accepts.abort();
+        socket.close();
         if let Some(End::HandedOver(_)) = batcher.end {
-            hold_signals_back();
+            signals::hold_back();
             drop(ear);
             refuse_the_rest(&mut connections, looking_up, heard).await;
         } else {
             notify(&[sd_notify::NotifyState::Stopping]);
         }
         connections.drain().await;
-        dir.remove(&TeamPath::socket())?;
-        dir.remove(&TeamPath::pid())?;
+        socket.remove(dir)?;
         match batcher.end {
             Some(End::Failed(why)) => {
                 tracing::error!("the daemon ends: {why}; its workers go on");
@@ -280,7 +263,7 @@ impl Running {
                     .hint("`teamd start` takes the workers over again"))
             }
             Some(End::HandedOver(successor)) => {
-                pass_signals_on(terminate, interrupt).await;
+                signals.pass_on().await;
                 Ok(Some(successor))
             }
             Some(End::Stopped) | None => {
@@ -288,22 +271,6 @@ impl Running {
                 tracing::info!("the daemon ends: nobody is left");
                 Ok(None)
             }
-        }
-    }
-}
-
-/// Raises again what was heard, and what nobody here acts on any more: held back, it waits for the next program.
-async fn pass_signals_on(mut terminate: Signal, mut interrupt: Signal) {
-    // The runtime looks meanwhile what it has heard.
-    tokio::task::yield_now().await;
-    for (heard, signal) in [(&mut terminate, Raised::SIGTERM), (&mut interrupt, Raised::SIGINT)] {
-        let was_heard = tokio::select! {
-            biased;
-            heard = heard.recv() => heard.is_some(),
-            () = std::future::ready(()) => false,
-        };
-        if was_heard && let Err(errno) = raise(signal) {
-            tracing::error!("cannot pass {signal} on to the next program: {errno}");
         }
     }
 }
@@ -348,18 +315,6 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
     dispatcher.settle();
     dispatcher.write_roster();
     Ok(found)
-}
-
-fn listen(dir: &TeamDir, ear: Ear) -> Result<Server, CommandError> {
-    let listener = Listener::bind(dir).map_err(|e| failed("cannot make its control socket", &e))?;
-    // From here on somebody must accept: whoever connects to a socket that nobody serves waits in vain.
-    let server =
-        Server { accepts: tokio::spawn(accept(listener, ear)), socket: dir.identity(&TeamPath::socket())? };
-    let pid = format!("{}\n", std::process::id());
-    if let Err(error) = teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes()) {
-        tracing::warn!("cannot write the pid for people: {error}");
-    }
-    Ok(server)
 }
 
 fn tell(dispatcher: &Dispatcher, found: Found) {
@@ -444,7 +399,8 @@ fn notify(states: &[sd_notify::NotifyState<'_>]) {
     }
 }
 
-fn failed(what: &str, error: &std::io::Error) -> CommandError {
+/// Says what the daemon cannot do.
+pub(super) fn failed(what: &str, error: &std::io::Error) -> CommandError {
     CommandError::new(ExitCode::Failed, format!("{what}: {error}"))
 }
 

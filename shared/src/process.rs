@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use children::{children_by_parent, children_of, parent_of};
 pub use handle::{How, ProcessHandle};
-pub use own::{adopt_orphans, close_inherited, deny_tracing, survive_file_limit};
+pub use own::{adopt_orphans, close_inherited, deny_tracing, keep_exit_codes, survive_file_limit};
 
 /// What tells one process from every other one, on this machine, since it was made.
 ///

@@ -244,7 +244,7 @@ impl Event {
             Self::Idle { .. } | Self::Left { .. } | Self::Rejected { .. } | Self::Restarted { .. } => true,
             Self::Life { prompt, .. } => prompt.is_none(),
             Self::Messages { messages } => {
-                let message = |value: &Value| Message::parse(value.to_string().as_bytes()).ok();
+                let message = |value: &Value| Message::from_json(value.clone()).ok();
                 !messages.iter().filter_map(message).any(|message| message.starts_a_turn(of))
             }
             Self::Asked { .. }

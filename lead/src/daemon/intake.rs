@@ -18,6 +18,7 @@ use super::hand_over::handing_over;
 use super::lead_inbox::Piece;
 use super::named::{Ground, LookedUp};
 use super::see_off::life_lock_holder;
+use super::signals;
 
 impl Dispatcher {
     /// Turns what a connection reports into events.
@@ -107,10 +108,12 @@ impl Dispatcher {
     /// end of the daemon does not wait for it.
     fn look_up(&mut self, client: Client, order: Box<SpawnOrder>) {
         let ground = Ground::of(&order, &self.batcher.team);
-        let (dir, inputs) = (Arc::clone(&self.dir), self.inputs.clone());
+        let (dir, inputs) = (Arc::clone(&self.dir), self.ear.apart());
         let look = move || {
+            signals::hold_back();
             let found = LookedUp::look(client, order, ground, &dir);
-            if inputs.blocking_send(Input::LookedUp(Box::new(found))).is_err() {
+            let found = Input::LookedUp(Box::new(found));
+            if inputs.upgrade().is_none_or(|inputs| inputs.blocking_send(found).is_err()) {
                 tracing::debug!("the daemon ended before a path was looked up");
             }
         };
@@ -118,12 +121,15 @@ impl Dispatcher {
             let message = format!("cannot look up what the order names: {error}");
             let refusal = Refusal::new(RefusalCode::Failed, message).hint("end something, and try again");
             self.connections.reply(client, Err(refusal));
+            return;
         }
+        self.looking_up.push(client);
     }
 
     /// Takes in what an order names, unless that rests on what does not hold any more: then it is looked up again.
     fn looked_up(&mut self, looked: LookedUp) -> Option<Event> {
         let LookedUp { client, order, ground, found } = looked;
+        self.looking_up.retain(|it| *it != client);
         if !self.connections.waits(client) {
             tracing::info!("nobody waits any more for {} to begin: it does not", order.name);
             return None;

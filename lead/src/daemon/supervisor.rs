@@ -16,7 +16,6 @@ use std::time::Instant;
 use rustix::event::epoll;
 use rustix::fs::OFlags;
 use rustix::process::Signal;
-use teamd_shared::control;
 use teamd_shared::environment::Environment;
 use teamd_shared::inbox;
 use teamd_shared::member::{Cgroup, Member};
@@ -44,11 +43,10 @@ pub(super) struct Supervisor {
     watcher: Watcher,
 }
 
-/// A started worker, and this end of the connection that it was born with.
+/// A started worker.
 pub(super) struct Born {
     pub(super) identity: Identity,
     pub(super) cgroup: Option<Cgroup>,
-    pub(super) connection: OwnedFd,
 }
 
 impl Supervisor {
@@ -71,15 +69,19 @@ impl Supervisor {
         })
     }
 
-    /// Starts the process of a life. It waits on its connection to be welcomed.
-    pub(super) fn start(&mut self, member: &Member, environment: &Environment) -> Result<Born, String> {
+    /// Starts the process of a life. It waits on its end of the connection that it is born with to be welcomed.
+    pub(super) fn start(
+        &mut self,
+        member: &Member,
+        environment: &Environment,
+        connection: OwnedFd,
+    ) -> Result<Born, String> {
         let life = Life { name: member.name.clone(), incarnation: member.incarnation };
         if !self.dir.is_at_its_path() {
             return Err("the team directory was moved: `teamd stop` here, and `teamd start` there".to_owned());
         }
         inbox::create(&self.dir, &member.name).map_err(|e| e.to_string())?;
         let log = self.log(&member.name)?;
-        let (ours, theirs) = control::pair().map_err(|e| format!("cannot make its connection: {e}"))?;
         let mut command = Command::new(&self.worker);
         command
             .args(["run", "--name", member.name.as_str(), "--incarnation", &member.incarnation.to_string()])
@@ -90,7 +92,7 @@ impl Supervisor {
             .env_clear()
             .envs(environment.settings())
             .current_dir("/")
-            .stdin(theirs)
+            .stdin(connection)
             .stdout(log.try_clone().map_err(|e| format!("cannot use its log: {e}"))?)
             .stderr(log);
         let mut child = command.spawn().map_err(|error| self.explain(&error))?;
@@ -100,7 +102,7 @@ impl Supervisor {
                 let cgroup = group.as_ref().map(|group| group.record().clone());
                 self.strays.enclosed(group.is_some());
                 self.groups.extend(group.map(|group| (life, group)));
-                Ok(Born { identity, cgroup, connection: ours })
+                Ok(Born { identity, cgroup })
             }
             Err(error) => {
                 // It waits for a welcome that will not come: it is not left behind, not as a zombie either.

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use teamd_shared::config::Roster;
 use teamd_shared::control::{
-    Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, Request, WireError, connect,
+    Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, RefusalCode, Reply, Request, WireError,
+    connect,
 };
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::SLOW_TICK;
@@ -25,6 +26,8 @@ const ANSWER: Duration = Duration::from_secs(10);
 const OUT_OF_REACH: Duration = Duration::from_secs(SLOW_TICK.as_secs() + 1);
 /// How long a daemon that has closed a connection may take to end, if that is why.
 const ENDING: Duration = Duration::from_secs(2);
+/// How long a command that no daemon has taken is given again to the next one.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Between two attempts to reach it.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -42,6 +45,8 @@ pub(crate) struct Client {
 pub(crate) enum CallError {
     /// The daemon said no.
     Refused(Refusal),
+    /// The daemon did not take the command: it becomes another program, or is gone. Nothing was done.
+    Untaken(Refusal),
     /// The connection ended before the reply: what became of the command is not known.
     Lost(String),
     /// Likewise; and the daemon has ended in order, with nobody left.
@@ -53,7 +58,7 @@ pub(crate) enum CallError {
 impl From<CallError> for CommandError {
     fn from(error: CallError) -> Self {
         match error {
-            CallError::Refused(refusal) => refusal.into(),
+            CallError::Refused(refusal) | CallError::Untaken(refusal) => refusal.into(),
             CallError::Lost(why) => Self::new(
                 ExitCode::Failed,
                 format!("the daemon was lost before it answered: {why}"),
@@ -129,10 +134,16 @@ impl Client {
     /// [`CallError`] if the daemon refuses the connection, or is gone.
     pub(crate) async fn send(&mut self, command: Command) -> Result<u32, CallError> {
         let tag = self.last_tag + 1;
-        if let Err(error) = self.connection.send(&Request { tag, command }).await {
+        match self.connection.send(&Request { tag, command }).await {
+            Ok(()) => {}
             // Whoever closes the connection may have said why before.
-            self.reply().await?;
-            return Err(error.into());
+            Err(WireError::Io(error)) if is_absent(&error) => {
+                return Err(match self.reply().await {
+                    Err(refused @ CallError::Refused(_)) => refused,
+                    _ => untaken(&error),
+                });
+            }
+            Err(error) => return Err(error.into()),
         }
         self.last_tag = tag;
         Ok(tag)
@@ -141,12 +152,20 @@ impl Client {
     /// Receives the next reply, to whatever request.
     ///
     /// # Errors
-    /// [`CallError`] if the daemon refuses the connection, or is gone.
+    /// [`CallError`] if the daemon refuses the connection, or is gone. [`CallError::Untaken`] is true of the last request.
     pub(crate) async fn reply(&mut self) -> Result<Reply, CallError> {
-        match self.connection.receive::<Reply>().await? {
-            Some(Reply { tag: CONNECTION, result: Err(refusal) }) => Err(CallError::Refused(refusal)),
-            Some(reply) => Ok(reply),
-            None => Err(CallError::Lost("it closed the connection".to_owned())),
+        match self.connection.receive::<Reply>().await {
+            Ok(Some(Reply { tag: CONNECTION, result: Err(refusal) })) => Err(CallError::Refused(refusal)),
+            Ok(Some(Reply { result: Err(refusal), .. })) if refusal.code == RefusalCode::HandingOver => {
+                Err(CallError::Untaken(refusal))
+            }
+            Ok(Some(reply)) => Ok(reply),
+            Ok(None) => Err(CallError::Lost("it closed the connection".to_owned())),
+            // So the kernel says that it has closed the connection with something unread (unix(7)).
+            Err(WireError::Io(error)) if error.kind() == io::ErrorKind::ConnectionReset => {
+                Err(untaken(&error))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -173,11 +192,31 @@ impl Client {
         if has_stopped(&dir) { CallError::Stopped } else { CallError::Lost(why) }
     }
 
-    /// Sends a command and waits for its reply, however long it takes.
+    /// Sends a command and waits for its reply, however long it takes. What a daemon that becomes another program has not
+    /// taken is given to that program.
     ///
     /// # Errors
     /// [`CallError`] if the daemon refuses the command, or is gone.
     pub(crate) async fn call_and_wait(&mut self, command: Command) -> Result<Done, CallError> {
+        let began = Instant::now();
+        loop {
+            match self.ask(command.clone()).await {
+                Err(CallError::Untaken(_)) if began.elapsed() < AGAIN => {}
+                answer => return answer,
+            }
+            tokio::time::sleep(PAUSE).await;
+            self.connect_again().await?;
+        }
+    }
+
+    async fn connect_again(&mut self) -> Result<(), CallError> {
+        let lost = |error: CommandError| CallError::Lost(error.message().to_owned());
+        let dir = TeamDir::open(&self.root).map_err(|error| lost(error.into()))?;
+        *self = Self::connect(&dir).await.map_err(lost)?;
+        Ok(())
+    }
+
+    async fn ask(&mut self, command: Command) -> Result<Done, CallError> {
         let tag = self.send(command).await?;
         loop {
             let reply = self.reply().await?;
@@ -199,6 +238,11 @@ async fn greet(dir: &TeamDir) -> io::Result<Connection> {
     }
 }
 
+fn untaken(error: &io::Error) -> CallError {
+    let message = format!("the daemon was gone before it took the command: {error}");
+    CallError::Untaken(Refusal::new(RefusalCode::Conflict, message).hint("nothing was done: try again"))
+}
+
 /// Tells whether nobody listens, or nobody any more.
 fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected, NotFound};
@@ -215,7 +259,7 @@ pub(crate) fn unexpected(done: &Done) -> CommandError {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use teamd_shared::control::{Listener, RefusalCode};
+    use teamd_shared::control::Listener;
 
     pub(crate) fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
@@ -265,6 +309,56 @@ pub(crate) mod tests {
                 assert!(matches!(client.reply().await, Err(CallError::Lost(_))));
             };
             tokio::join!(daemon, client);
+        });
+    }
+
+    #[test]
+    fn what_a_daemon_has_not_taken_is_given_to_the_next_one() {
+        let (_scratch, dir) = scratch();
+        runtime().block_on(async {
+            let listener = Listener::bind(&dir).unwrap();
+            // All are the same process, which holds the lock throughout.
+            let lock = File::open(dir.root()).unwrap();
+            lock.try_lock().unwrap();
+            let daemons = async {
+                // One refuses it, one is gone before it has read anything.
+                let mut peer = listener.accept().await.unwrap();
+                peer.receive::<Greeting>().await.unwrap();
+                let request: Request = peer.receive().await.unwrap().unwrap();
+                let refusal = Refusal::new(RefusalCode::HandingOver, "hands over");
+                peer.send(&Reply { tag: request.tag, result: Err(refusal) }).await.unwrap();
+                drop(peer);
+                drop(listener.accept().await.unwrap());
+                let mut peer = listener.accept().await.unwrap();
+                peer.receive::<Greeting>().await.unwrap();
+                let request: Request = peer.receive().await.unwrap().unwrap();
+                peer.send(&Reply { tag: request.tag, result: Ok(Done::HandingOver) }).await.unwrap();
+            };
+            let client = async {
+                let mut client = Client::connect(&dir).await.unwrap();
+                client.call(Command::Ping).await
+            };
+            let ((), answer) = tokio::join!(daemons, client);
+            assert_eq!(answer, Ok(Done::HandingOver));
+        });
+    }
+
+    #[test]
+    fn what_a_daemon_may_have_taken_is_not_given_to_another_one() {
+        let (_scratch, dir) = scratch();
+        runtime().block_on(async {
+            let listener = Listener::bind(&dir).unwrap();
+            let daemon = async {
+                let mut peer = listener.accept().await.unwrap();
+                peer.receive::<Greeting>().await.unwrap();
+                peer.receive::<Request>().await.unwrap();
+            };
+            let client = async {
+                let mut client = Client::connect(&dir).await.unwrap();
+                client.call_and_wait(Command::Ping).await
+            };
+            let ((), answer) = tokio::join!(daemon, client);
+            assert!(matches!(answer, Err(CallError::Lost(_))), "{answer:?}");
         });
     }
 

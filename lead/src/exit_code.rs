@@ -90,7 +90,7 @@ impl From<RefusalCode> for ExitCode {
             RefusalCode::Usage => Self::Usage,
             RefusalCode::Rejected => Self::Rejected,
             RefusalCode::NotFound => Self::NotFound,
-            RefusalCode::Conflict => Self::Conflict,
+            RefusalCode::Conflict | RefusalCode::HandingOver => Self::Conflict,
         }
     }
 }

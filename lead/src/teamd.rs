@@ -191,13 +191,26 @@ fn stop(context: &Context, args: &Stop) -> CommandResult {
 
 async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, CommandError> {
     let (mut client, daemon) = daemon_that_answers(dir).await?;
-    match client.call_and_wait(Order::Stop { force: args.force }).await {
-        Ok(Done::Stop(StopOutcome::Rejected(names))) => return Ok(StopOutcome::Rejected(names)),
-        Ok(Done::Stop(StopOutcome::Stopped)) => {}
-        Ok(other) => return Err(unexpected(&other)),
-        // Somebody else had it stopped at the same moment, or it was killed: its journal tells.
-        Err(CallError::Lost(_) | CallError::Stopped) => {}
-        Err(error @ (CallError::Refused(_) | CallError::Silent)) => return Err(error.into()),
+    loop {
+        match client.call_and_wait(Order::Stop { force: args.force }).await {
+            Ok(Done::Stop(StopOutcome::Rejected(names))) => return Ok(StopOutcome::Rejected(names)),
+            Ok(Done::Stop(StopOutcome::Stopped)) => break,
+            Ok(other) => return Err(unexpected(&other)),
+            // Somebody else had it stopped at the same moment, or it was killed: its journal tells. If it answers still, it
+            // may not have heard.
+            Err(CallError::Lost(_) | CallError::Untaken(_) | CallError::Stopped) => {
+                let again = tokio::select! {
+                    biased;
+                    gone = ended(&daemon) => gone.map(|()| None)?,
+                    again = daemon_that_answers(dir) => again.ok().filter(|(_, it)| *it == daemon),
+                };
+                match again {
+                    Some((next, _)) => client = next,
+                    None => break,
+                }
+            }
+            Err(error @ (CallError::Refused(_) | CallError::Silent)) => return Err(error.into()),
+        }
     }
     ended(&daemon).await?;
     if journal::ended_in_order(dir, &daemon)? {

@@ -1,6 +1,7 @@
 //! The only raw writes to files of one writer: the append log (journal, transcript) and the atomic
 //! replacement (`config.json`). Inboxes, which anyone appends, are in [`crate::inbox`].
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -14,11 +15,14 @@ use crate::team_dir::{DirError, TeamDir, TeamPath};
 /// **Who writes**: the owner alone (the daemon its journal, a worker its transcript, under the lock that it
 /// holds). **Who reads**: anyone, whole lines only. **When the owner dies** in the middle of a write, the
 /// file ends without a newline; the next owner copies that torn tail aside and cuts it off before it writes.
-/// **When a write comes up short** (a full disk), the file is cut back to its length before: what is not
+/// **When a write comes up short** (a full disk), what it wrote is cut off again: what is not
 /// wholly there is not there at all. **When a sync fails**, what the kernel kept is unknown: the owner must exit.
+/// **When somebody else appends** all the same, our lines stay whole: none is glued to a foreign one without a newline, and none is
+/// cut off with it. [`AppendLog::set_foreign_aside`] keeps the file readable besides.
 #[derive(Debug)]
 pub struct AppendLog {
     file: File,
+    /// Where the last line ends that is known to be ours.
     length: u64,
 }
 
@@ -61,18 +65,59 @@ impl AppendLog {
         let io = |verb| move |source| DirError::Io { verb, path: dir.path(at), source };
         let length = file.metadata().map_err(io("look at"))?.len();
         let whole = end_of_last_line(&file, length).map_err(io("read"))?;
-        let mut torn = None;
-        if whole < length {
-            let mut tail = vec![0; usize::try_from(length - whole).unwrap_or(usize::MAX)];
-            file.read_exact_at(&mut tail, whole).map_err(io("read"))?;
-            let mut kept = dir.open_file(aside, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?;
-            kept.write_all(&[&tail[..], b"\n"].concat()).and_then(|()| kept.sync_data()).map_err(
-                |source| DirError::Io { verb: "keep a torn tail in", path: dir.path(aside), source },
-            )?;
-            file.set_len(whole).and_then(|()| file.sync_data()).map_err(io("cut the torn tail off"))?;
-            torn = Some(tail);
+        let log = Self { file, length: whole };
+        let torn = match whole < length {
+            true => Some(log.cut_tail_off(dir, at, aside)?),
+            false => None,
+        };
+        Ok(Opened { log, torn })
+    }
+
+    /// Looks whether somebody else has appended something; that is copied to `aside`, with a newline, and cut off. Blank lines
+    /// stay, which say nothing. Returns what was cut off.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub fn set_foreign_aside(
+        &mut self,
+        dir: &TeamDir,
+        at: &TeamPath,
+        aside: &TeamPath,
+    ) -> Result<Option<Vec<u8>>, DirError> {
+        let io = |source| DirError::Io { verb: "look at", path: dir.path(at), source };
+        let foreign = self.tail().map_err(io)?;
+        if foreign.iter().all(|&byte| byte == b'\n') {
+            self.length += foreign.len() as u64;
+            return Ok(None);
         }
-        Ok(Opened { log: Self { file, length: whole }, torn })
+        // Somebody has written the file anew: which part of it is foreign cannot be known.
+        if end_of_last_line(&self.file, self.length).map_err(io)? != self.length {
+            return Ok(None);
+        }
+        self.cut_tail_off(dir, at, aside).map(Some)
+    }
+
+    /// Reads what stands behind the last line that is known to be ours.
+    fn tail(&self) -> io::Result<Vec<u8>> {
+        let length = self.file.metadata()?.len().saturating_sub(self.length);
+        let mut tail = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        self.file.read_exact_at(&mut tail, self.length)?;
+        Ok(tail)
+    }
+
+    /// Copies it to `aside`, and cuts it off.
+    fn cut_tail_off(&self, dir: &TeamDir, at: &TeamPath, aside: &TeamPath) -> Result<Vec<u8>, DirError> {
+        let io = |verb| move |source| DirError::Io { verb, path: dir.path(at), source };
+        let tail = self.tail().map_err(io("read"))?;
+        let mut kept = dir.open_file(aside, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?;
+        kept.write_all(&[&tail[..], b"\n"].concat())
+            .and_then(|()| kept.sync_data())
+            .map_err(|source| DirError::Io { verb: "keep a torn tail in", path: dir.path(aside), source })?;
+        self.file
+            .set_len(self.length)
+            .and_then(|()| self.file.sync_data())
+            .map_err(io("cut the torn tail off"))?;
+        Ok(tail)
     }
 
     /// Appends whole lines with one write, without a sync.
@@ -80,24 +125,45 @@ impl AppendLog {
     /// # Errors
     /// [`AppendError::Write`] if nothing was written, [`AppendError::Broken`] if the file is in an unknown state.
     pub fn append(&mut self, lines: &[u8]) -> Result<(), AppendError> {
-        let written = match self.file.write(lines) {
+        let torn = self.ends_torn().map_err(AppendError::Write)?;
+        let lines = if torn { Cow::from([b"\n", lines].concat()) } else { Cow::from(lines) };
+        let written = loop {
+            match self.file.write(&lines) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        let (written, why) = match written {
             Ok(written) if written == lines.len() => {
-                self.length += lines.len() as u64;
+                self.length = self.file.stream_position().map_err(AppendError::Broken)?;
                 return Ok(());
             }
-            Ok(written) => Ok(written),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return self.append(lines),
-            Err(error) => Err(error),
+            Ok(written) => {
+                let why = format!("only {written} of {} bytes were written (is the disk full?)", lines.len());
+                (written, io::Error::new(io::ErrorKind::StorageFull, why))
+            }
+            Err(error) => (0, error),
         };
-        let why = match written {
-            Ok(written) => io::Error::new(
-                io::ErrorKind::StorageFull,
-                format!("only {written} of {} bytes were written (is the disk full?)", lines.len()),
-            ),
-            Err(error) => error,
-        };
-        self.file.set_len(self.length).map_err(AppendError::Broken)?;
+        self.take_back(written as u64).map_err(AppendError::Broken)?;
         Err(AppendError::Write(why))
+    }
+
+    /// Tells whether the file ends without a newline, which is not our doing.
+    fn ends_torn(&self) -> io::Result<bool> {
+        let Some(last) = self.file.metadata()?.len().checked_sub(1) else { return Ok(false) };
+        let mut byte = [0];
+        self.file.read_exact_at(&mut byte, last)?;
+        Ok(byte != *b"\n")
+    }
+
+    /// Cuts off what the last write wrote. What stands before it stays, whoever wrote that.
+    fn take_back(&mut self, written: u64) -> io::Result<()> {
+        if written == 0 {
+            return Ok(());
+        }
+        // The position is behind what was written, wherever the file ended by then.
+        let end = self.file.stream_position()?;
+        self.file.set_len(end - written)
     }
 
     /// Syncs what was appended.
@@ -154,21 +220,6 @@ pub fn end_of_last_line(file: &File, length: u64) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Reads the last whole line, without its newline; none if there is no whole line.
-///
-/// # Errors
-/// The system's error.
-pub fn last_line(file: &File) -> io::Result<Option<Vec<u8>>> {
-    let end = end_of_last_line(file, file.metadata()?.len())?;
-    if end == 0 {
-        return Ok(None);
-    }
-    let start = end_of_last_line(file, end - 1)?;
-    let mut line = vec![0; usize::try_from(end - 1 - start).unwrap_or(usize::MAX)];
-    file.read_exact_at(&mut line, start)?;
-    Ok(Some(line))
-}
-
 /// Replaces a file: readers see the old content or the new one, never something between.
 ///
 /// It is not synced: what is written this way can be rebuilt.
@@ -176,9 +227,26 @@ pub fn last_line(file: &File) -> io::Result<Option<Vec<u8>>> {
 /// # Errors
 /// [`DirError`] if the system refuses; the old file is then untouched.
 pub fn replace(dir: &TeamDir, at: &TeamPath, content: &[u8]) -> Result<(), DirError> {
+    swap_in(dir, at, content, |_| Ok(()))
+}
+
+/// As [`replace`]; the content is on the disk before it stands there: it cannot be rebuilt.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_synced(dir: &TeamDir, at: &TeamPath, content: &[u8]) -> Result<(), DirError> {
+    swap_in(dir, at, content, File::sync_data)
+}
+
+fn swap_in(
+    dir: &TeamDir,
+    at: &TeamPath,
+    content: &[u8],
+    finish: impl FnOnce(&File) -> io::Result<()>,
+) -> Result<(), DirError> {
     let next = at.with_suffix(".new");
     let mut file = dir.open_file(&next, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
-    file.write_all(content).map_err(|source| DirError::Io {
+    file.write_all(content).and_then(|()| finish(&file)).map_err(|source| DirError::Io {
         verb: "write",
         path: dir.path(&next),
         source,
@@ -189,7 +257,6 @@ pub fn replace(dir: &TeamDir, at: &TeamPath, content: &[u8]) -> Result<(), DirEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::Name;
     use crate::team_dir::tests::scratch;
 
     #[test]
@@ -204,6 +271,49 @@ mod tests {
         assert_eq!(dir.read(&aside).unwrap(), b"{\"b\"\n");
     }
 
+    fn foreign(dir: &TeamDir, bytes: &[u8]) {
+        let path = dir.path(&TeamPath::journal());
+        File::options().append(true).open(path).unwrap().write_all(bytes).unwrap();
+    }
+
+    #[test]
+    fn a_write_that_comes_up_short_takes_nothing_of_another_line_with_it() {
+        let (_scratch, dir) = scratch();
+        let at = TeamPath::journal();
+        let mut log = AppendLog::open(&dir, &at, &TeamPath::journal_torn()).unwrap().log;
+        log.append(b"one\n").unwrap();
+        foreign(&dir, b"\n");
+        log.append(b"two\n").unwrap();
+        // What a full disk leaves of the next one, after which it is taken back.
+        log.file.write_all(b"thr").unwrap();
+        log.take_back(3).unwrap();
+        assert_eq!(dir.read(&at).unwrap(), b"one\n\ntwo\n");
+        foreign(&dir, b"\n");
+        log.take_back(0).unwrap();
+        log.append(b"three\n").unwrap();
+        assert_eq!(dir.read(&at).unwrap(), b"one\n\ntwo\n\nthree\n");
+    }
+
+    #[test]
+    fn what_somebody_else_appends_parts_no_line_and_can_be_set_aside() {
+        let (_scratch, dir) = scratch();
+        let (at, aside) = (TeamPath::journal(), TeamPath::journal_torn());
+        let mut log = AppendLog::open(&dir, &at, &aside).unwrap().log;
+        log.append(b"one\n").unwrap();
+        foreign(&dir, b"not ours");
+        log.append(b"two\n").unwrap();
+        assert_eq!(dir.read(&at).unwrap(), b"one\nnot ours\ntwo\n");
+        for tail in [&b"half"[..], b"a line\n", b"a line\nand a half"] {
+            foreign(&dir, tail);
+            assert_eq!(log.set_foreign_aside(&dir, &at, &aside).unwrap().as_deref(), Some(tail));
+        }
+        foreign(&dir, b"\n\n");
+        assert_eq!(log.set_foreign_aside(&dir, &at, &aside).unwrap(), None);
+        log.append(b"three\n").unwrap();
+        assert_eq!(dir.read(&at).unwrap(), b"one\nnot ours\ntwo\n\n\nthree\n");
+        assert_eq!(dir.read(&aside).unwrap(), b"half\na line\n\na line\nand a half\n");
+    }
+
     #[test]
     fn a_long_torn_tail_without_any_newline_leaves_an_empty_log() {
         let (_scratch, dir) = scratch();
@@ -211,19 +321,6 @@ mod tests {
         let opened = AppendLog::open(&dir, &TeamPath::journal(), &TeamPath::journal_torn()).unwrap();
         assert!(opened.log.is_empty());
         assert_eq!(opened.torn.unwrap().len(), 10_000);
-    }
-
-    #[test]
-    fn the_last_line_is_found_whatever_its_length() {
-        let (_scratch, dir) = scratch();
-        let at = TeamPath::transcript(&Name::lead());
-        let mut log = AppendLog::open(&dir, &at, &TeamPath::transcript_torn(&Name::lead())).unwrap().log;
-        assert_eq!(last_line(log.file()).unwrap(), None);
-        for length in [0, 1, 4095, 4096, 4097, 20_000] {
-            let line = vec![b'y'; length];
-            log.append(&[&line[..], b"\n"].concat()).unwrap();
-            assert_eq!(last_line(log.file()).unwrap(), Some(line));
-        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a start makes of journal and roster: torn, unreadable, damaged, of a newer program.
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,6 +31,22 @@ fn a_torn_last_line_of_the_journal_is_set_aside_and_said() {
     team.teamd(["start"]).ok();
     assert_eq!(team.file("journal.torn"), format!("{torn}\n{torn}\n"));
     team.spawn("alice", "");
+}
+
+/// Found by reading: the next line was glued to it.
+#[test]
+fn what_somebody_writes_into_the_journal_of_a_daemon_that_runs_is_set_aside() {
+    let team = Team::started();
+    for (name, foreign) in [("alice", "a cat"), ("bob", "walked\n"), ("carol", "\n\n")] {
+        let mut journal = std::fs::OpenOptions::new().append(true).open(team.path("journal.jsonl")).unwrap();
+        journal.write_all(foreign.as_bytes()).unwrap();
+        team.spawn(name, "");
+    }
+    assert_eq!(team.file("journal.torn"), "a cat\nwalked\n\n");
+    assert!(team.file("log/teamd.log").contains("set aside in journal.torn"));
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    assert_eq!(["alice", "bob", "carol"].map(|name| team.status(name)), ["idle"; 3]);
 }
 
 #[test]

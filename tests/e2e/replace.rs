@@ -1,12 +1,16 @@
 //! The daemon becomes another program, and nobody is stopped.
 
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::process::descriptors;
-use crate::support::{Team, is_alive, poll_until, signal};
+use crate::socket::{GREETING, PING, connect, frame};
+use crate::support::process::{descriptors, let_pass, parent};
+use crate::support::{Run, Running, Team, is_alive, poll_until, signal};
 
 /// The programs, installed a second time: those of a newer version, say.
 fn installed(team: &Team, folder: &str) -> PathBuf {
@@ -179,4 +183,117 @@ fn a_daemon_that_cannot_finish_what_it_has_decided_does_not_hand_over_and_goes_o
     exchange(&team.path("inbox/alice.jsonl"), &team.path("inbox/aside"));
     team.until("alice to be told", || team.inbox("alice").iter().any(|line| line["name"] == "bob"));
     team.teamd(["start", "--replace"]).ok();
+}
+
+/// Found by reading: a helper thread took the signal, and nobody asked for it any more.
+#[test]
+fn a_sigterm_that_comes_while_the_daemon_hands_over_is_heard_by_the_next_program() {
+    let team = Team::started();
+    let (daemon, socket) = (team.daemon_pid(), team.path("run/teamd.sock"));
+    // It does not read what it is told: the daemon waits a second for it.
+    let mut deaf = connect(&team);
+    deaf.write_all(&[frame(GREETING), frame(PING).repeat(2000)].concat()).unwrap();
+    let replacing = team.start_teamd(["start", "--replace"]);
+    team.until("it to hand over", || UnixStream::connect(&socket).is_err());
+    // It would start another daemon where this one has ended.
+    replacing.signal(Signal::SIGKILL);
+    signal(daemon, Signal::SIGTERM);
+    team.until("the daemon to end", || !is_alive(daemon));
+    team.until_nobody_is_left();
+}
+
+#[test]
+fn a_sigterm_ends_a_daemon_that_is_replaced_whenever_it_comes() {
+    for round in 0..8 {
+        let team = Team::started();
+        let daemon = team.daemon_pid();
+        let replacing = team.start_teamd(["start", "--replace"]);
+        let_pass(Duration::from_millis(round * 5));
+        signal(daemon, Signal::SIGTERM);
+        team.until("the daemon to end", || !is_alive(daemon));
+        drop(replacing.finish());
+    }
+}
+
+/// Done, or refused with nothing done.
+#[track_caller]
+fn is_known(run: &Run) -> bool {
+    assert!(matches!(run.code, Some(0 | 7)), "{run:?}");
+    run.is_done()
+}
+
+/// Found by reading: what the daemon had received when it handed over was lost.
+#[test]
+fn what_becomes_of_a_command_is_known_although_the_daemon_is_replaced() {
+    let team = Team::started();
+    let authors = ["p0", "p1", "p2", "p3", "p4", "p5"];
+    for name in authors {
+        team.teamctl(["spawn", name, "--plan", "--prompt", "/plan_approval drop the cache"]).ok();
+    }
+    authors.iter().for_each(|name| team.wait_for(name, "awaiting_approval"));
+    let plans: Vec<String> = team.journal().iter().filter_map(plan_in).collect();
+    assert_eq!(plans.len(), authors.len());
+    std::thread::scope(|scope| {
+        let replacing = scope.spawn(|| (0..8).for_each(|_| drop(team.teamd(["start", "--replace"]).ok())));
+        scope.spawn(|| {
+            for plan in &plans {
+                assert!(poll_until(&mut || is_known(&team.teamctl(["approve", plan]))));
+            }
+        });
+        let mut number = 0;
+        while !replacing.is_finished() {
+            let name = format!("t{number}");
+            for command in ["spawn", "shutdown", "forget"] {
+                assert!(poll_until(&mut || is_known(&team.teamctl([command, &name]))));
+            }
+            number += 1;
+        }
+        replacing.join().unwrap();
+    });
+    for name in authors {
+        team.wait_for(name, "idle");
+    }
+}
+
+fn plan_in(line: &serde_json::Value) -> Option<String> {
+    let asks = line["record"] == "request" && line["event"] == "asked" && line["kind"] == "plan_approval";
+    asks.then(|| line["request_id"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_stop_ends_a_daemon_that_is_replaced_whenever_it_comes() {
+    for round in 0..8 {
+        let team = Team::started();
+        team.spawn("alice", "");
+        let daemon = team.daemon_pid();
+        let replacing = team.start_teamd(["start", "--replace"]);
+        let_pass(Duration::from_millis(round * 5));
+        team.teamd(["stop"]).ok();
+        assert!(!is_alive(daemon));
+        drop(replacing.finish());
+    }
+}
+
+/// A shell that has started something, and then became the daemon.
+#[test]
+fn what_was_started_beside_the_daemon_is_ended_neither_by_it_nor_by_the_next_program() {
+    let team = Team::new();
+    let script = "sleep 1000 >/dev/null 2>&1 & echo $! > beside; exec \"$0\" start --foreground";
+    let daemon = Running::start(team.command("sh", ["-c", script, env!("CARGO_BIN_EXE_teamd")]));
+    team.until("the daemon to run", || team.path("config.json").exists());
+    team.teamd(["start"]).ok();
+    let beside: i32 = std::fs::read_to_string(team.root().join("beside")).unwrap().trim().parse().unwrap();
+    assert_eq!((team.daemon_pid(), parent(beside)), (daemon.pid(), Some(daemon.pid())));
+    for name in ["alice", "bob"] {
+        team.spawn(name, "");
+        team.teamctl(["shutdown", name]).ok();
+        assert_eq!(team.member(name)["exit"]["left_behind"], 0, "{name}");
+        assert!(is_alive(beside), "{name}");
+        team.teamd(["start", "--replace"]).ok();
+    }
+    assert_eq!(team.daemon_pid(), daemon.pid());
+    team.teamd(["stop"]).ok();
+    daemon.finish().ok();
+    assert!(is_alive(beside));
+    signal(beside, Signal::SIGKILL);
 }

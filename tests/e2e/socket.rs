@@ -11,17 +11,17 @@ use crate::support::process::descriptors;
 use crate::support::{Team, signal};
 
 /// A frame: its length, and so many bytes.
-fn frame(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn frame(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
 }
 
 /// The greeting of a command: protocol 1, `Peer::Client`.
-const GREETING: &[u8] = &[1, 0];
+pub(super) const GREETING: &[u8] = &[1, 0];
 
 /// A request: its number, and `Command::Ping`.
-const PING: &[u8] = &[7, 0];
+pub(super) const PING: &[u8] = &[7, 0];
 
-fn connect(team: &Team) -> UnixStream {
+pub(super) fn connect(team: &Team) -> UnixStream {
     // Long paths are tested elsewhere.
     let stream = UnixStream::connect(team.path("run/teamd.sock")).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();

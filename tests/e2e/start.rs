@@ -89,6 +89,30 @@ fn a_start_after_kill_9_takes_over_the_stale_socket() {
     team.spawn("alice", "");
 }
 
+/// Found by reading: a socket that nobody serves, from a backup, was taken for the daemon's own. (It looks every 10 s.)
+#[test]
+fn a_socket_that_is_replaced_is_made_again() {
+    let team = Team::started();
+    let pid = team.daemon_pid();
+    std::fs::remove_file(team.path("run/teamd.sock")).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(team.path("run/teamd.sock")).unwrap());
+    team.spawn("alice", "");
+    assert_eq!(team.json(["status"])["daemon"]["pid"], pid);
+    team.teamd(["stop"]).ok();
+}
+
+/// Found by reading: the kernel keeps no exit codes for a process that ignores SIGCHLD, and so do those that it starts.
+#[test]
+fn how_a_worker_ended_is_recorded_although_whoever_started_the_daemon_ignored_its_children() {
+    let team = Team::new();
+    let start = r#"trap "" CHLD; exec "$0" start"#;
+    team.run_program("bash", ["-c", start, env!("CARGO_BIN_EXE_teamd")]).ok();
+    team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
+    signal(team.pid("alice"), Signal::SIGKILL);
+    team.wait_for("alice", "crashed");
+    assert_eq!(team.member("alice")["exit"]["signal"], 9);
+}
+
 /// A cleaner of temporary files, or `rm`, takes `run/` away while the daemon lives: no second daemon, and the
 /// first is reachable again. (The daemon looks every 10 s: this is the one slow test here.)
 #[test]

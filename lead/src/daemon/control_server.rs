@@ -17,6 +17,7 @@ use teamd_shared::process::Identity;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::ear::Ear;
 use super::event::{Client, Life};
 use super::named::LookedUp;
 use super::peer::{self, Found};
@@ -75,7 +76,7 @@ pub(super) struct Outbound<T> {
 impl<T: serde::Serialize + Send + Sync + 'static> Outbound<T> {
     /// Starts the task. What is returned beside it ends when the task does: whoever reads from the peer ends then
     /// too, so that the connection is closed and not only deaf.
-    fn start(out: Outgoing<T>) -> (Self, oneshot::Receiver<()>) {
+    pub(super) fn start(out: Outgoing<T>) -> (Self, oneshot::Receiver<()>) {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (ends, ended) = oneshot::channel();
         let writer = tokio::spawn(async move {
@@ -101,11 +102,11 @@ fn next_connection() -> u64 {
 }
 
 /// Accepts connections until the listener is dropped.
-pub(super) async fn accept(listener: Listener, inputs: mpsc::Sender<Input>) {
+pub(super) async fn accept(listener: Listener, ear: Ear) {
     loop {
         match listener.accept().await {
             Ok(stream) => {
-                tokio::spawn(greet(stream, next_connection(), inputs.clone()));
+                tokio::spawn(greet(stream, next_connection(), ear.clone()));
             }
             Err(error) => {
                 tracing::warn!("cannot accept a connection: {error}");
@@ -116,26 +117,22 @@ pub(super) async fn accept(listener: Listener, inputs: mpsc::Sender<Input>) {
 }
 
 /// Serves the connection that a worker is born with; returns its number, and where to say something.
-pub(super) fn serve_born(
-    fd: OwnedFd,
-    life: Life,
-    inputs: &mpsc::Sender<Input>,
-) -> std::io::Result<(u64, Outbound<ToWorker>)> {
+pub(super) fn serve_born(fd: OwnedFd, life: Life, ear: &Ear) -> std::io::Result<(u64, Outbound<ToWorker>)> {
     let stream = Connection::from_fd(fd)?;
     let connection = next_connection();
     let (out, mut incoming) = stream.split::<ToWorker, Greeting>();
     let (words, ended) = Outbound::start(out);
-    let inputs = inputs.clone();
+    let mut ear = ear.clone();
     tokio::spawn(async move {
-        match incoming.receive().await {
+        match ear.unless_closed(incoming.receive()).await.unwrap_or(Ok(None)) {
             Ok(Some(Greeting { peer: Peer::Worker { environment, state, .. }, .. })) => {
                 let state = *state;
                 let worker = WorkerHere { connection, life: life.clone(), environment, state, came: None };
-                listen_to_worker(worker, (incoming.cast(), ended), inputs).await;
+                listen_to_worker(worker, (incoming.cast(), ended), ear).await;
             }
             other => {
                 tracing::debug!("{} said nothing at its birth: {other:?}", life.name);
-                send_last(&inputs, Input::Gone { connection }).await;
+                tell_last(&ear, Input::Gone { connection }).await;
             }
         }
     });
@@ -143,7 +140,7 @@ pub(super) fn serve_born(
 }
 
 /// Learns who is at the other end, and serves it.
-async fn greet(mut stream: Connection, connection: u64, inputs: mpsc::Sender<Input>) {
+async fn greet(mut stream: Connection, connection: u64, mut ear: Ear) {
     let user = nix::unistd::geteuid().as_raw();
     let Some(pid) = stream.credentials().filter(|peer| peer.uid == user).map(|peer| peer.pid) else {
         tracing::warn!("refused a connection of another user");
@@ -157,7 +154,8 @@ async fn greet(mut stream: Connection, connection: u64, inputs: mpsc::Sender<Inp
             return;
         }
     };
-    let greeting = match tokio::time::timeout(GREETING_TIMEOUT, stream.receive::<Greeting>()).await {
+    let greeting = tokio::time::timeout(GREETING_TIMEOUT, stream.receive::<Greeting>());
+    let greeting = match ear.unless_closed(greeting).await.unwrap_or(Ok(Ok(None))) {
         Ok(Ok(Some(greeting))) => greeting,
         Ok(Ok(None)) => return,
         Ok(Err(error)) => {
@@ -173,29 +171,31 @@ async fn greet(mut stream: Connection, connection: u64, inputs: mpsc::Sender<Inp
         Found::Free(process) => process,
         Found::Confined => {
             tracing::warn!("refused process {pid}: it is confined, as a tool is");
-            return refuse(stream, confined()).await;
+            return refuse(stream, confined(), ear).await;
         }
         Found::Gone => return tracing::warn!("refused process {pid}: it is gone"),
     };
     match greeting.peer {
         Peer::Client if greeting.protocol != PROTOCOL => {
-            refuse(stream, other_version(greeting.protocol)).await
+            refuse(stream, other_version(greeting.protocol), ear).await
         }
-        Peer::Client => serve_client(stream, connection, inputs).await,
+        Peer::Client => serve_client(stream, connection, ear).await,
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
             let (words, ended) = Outbound::start(out);
             let (life, came) = (Life { name, incarnation }, Some(Came { process, words }));
             let worker = WorkerHere { connection, life, environment, state: *state, came };
-            listen_to_worker(worker, (incoming, ended), inputs).await;
+            listen_to_worker(worker, (incoming, ended), ear).await;
         }
     }
 }
 
 /// Answers the one request that a peer may make, and no more.
-async fn refuse(stream: Connection, refusal: Refusal) {
+async fn refuse(stream: Connection, refusal: Refusal, mut ear: Ear) {
     let (mut out, mut incoming) = stream.split::<Reply, Request>();
-    if let Ok(Some(request)) = incoming.receive().await {
+    if let Some(Ok(Some(request))) = ear.unless_closed(incoming.receive()).await {
+        // A tool that does not read its answer keeps nobody waiting.
+        drop(ear);
         let told = out.send(&Reply { tag: request.tag, result: Err(refusal) }).await;
         tracing::debug!("told a peer why it is not served: {told:?}");
     }
@@ -214,20 +214,22 @@ fn other_version(protocol: u16) -> Refusal {
     Refusal::new(RefusalCode::Failed, message).hint("use teamd and teamctl of one version")
 }
 
-async fn serve_client(stream: Connection, connection: u64, inputs: mpsc::Sender<Input>) {
+async fn serve_client(stream: Connection, connection: u64, mut ear: Ear) {
     let (out, mut incoming) = stream.split::<Reply, Request>();
     let (replies, mut ended) = Outbound::start(out);
-    if inputs.send(Input::ClientHere { connection, replies }).await.is_err() {
+    if !ear.tell(Input::ClientHere { connection, replies }).await {
         return;
     }
     loop {
-        let received = tokio::select! {
-            received = incoming.receive() => received,
-            _ = &mut ended => Ok(None),
-        };
-        match received {
+        let received = ear.unless_closed(async {
+            tokio::select! {
+                received = incoming.receive() => received,
+                _ = &mut ended => Ok(None),
+            }
+        });
+        match received.await.unwrap_or(Ok(None)) {
             Ok(Some(request)) => {
-                if inputs.send(Input::ClientAsks { connection, request }).await.is_err() {
+                if !ear.tell(Input::ClientAsks { connection, request }).await {
                     return;
                 }
             }
@@ -238,29 +240,31 @@ async fn serve_client(stream: Connection, connection: u64, inputs: mpsc::Sender<
             }
         }
     }
-    send_last(&inputs, Input::Gone { connection }).await;
+    tell_last(&ear, Input::Gone { connection }).await;
 }
 
 async fn listen_to_worker(
     here: WorkerHere,
     (mut incoming, mut ended): (Incoming<FromWorker>, oneshot::Receiver<()>),
-    inputs: mpsc::Sender<Input>,
+    mut ear: Ear,
 ) {
     let (connection, life) = (here.connection, here.life.clone());
-    if inputs.send(Input::WorkerHere(Box::new(here))).await.is_err() {
+    if !ear.tell(Input::WorkerHere(Box::new(here))).await {
         return;
     }
     loop {
-        let received = tokio::select! {
-            // What it said before it ended, or stopped to listen, counts.
-            biased;
-            received = incoming.receive() => received,
-            _ = &mut ended => Ok(None),
-        };
-        match received {
+        let received = ear.unless_closed(async {
+            tokio::select! {
+                // What it said before it ended, or stopped to listen, counts.
+                biased;
+                received = incoming.receive() => received,
+                _ = &mut ended => Ok(None),
+            }
+        });
+        match received.await.unwrap_or(Ok(None)) {
             Ok(Some(frame)) => {
                 let input = Input::WorkerSays { connection, life: life.clone(), frame };
-                if inputs.send(input).await.is_err() {
+                if !ear.tell(input).await {
                     return;
                 }
             }
@@ -276,11 +280,11 @@ async fn listen_to_worker(
             }
         }
     }
-    send_last(&inputs, Input::Gone { connection }).await;
+    tell_last(&ear, Input::Gone { connection }).await;
 }
 
-async fn send_last(inputs: &mpsc::Sender<Input>, input: Input) {
-    if inputs.send(input).await.is_err() {
+async fn tell_last(ear: &Ear, input: Input) {
+    if !ear.tell(input).await {
         tracing::debug!("the dispatcher has ended before a connection");
     }
 }

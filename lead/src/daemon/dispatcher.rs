@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use teamd_shared::clock;
+use teamd_shared::control;
 use teamd_shared::id::RandomIds;
 use teamd_shared::journal::TeamRecord;
 use teamd_shared::process::How;
@@ -17,16 +18,17 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::sync::mpsc;
 
 use super::batcher::{Batcher, NewLife, RETRY, Step};
-use super::control_server::{Connections, Input, serve_born};
+use super::control_server::{Connections, serve_born};
 use super::decide::decide;
-use super::event::{Event, Life, Now};
+use super::ear::Ear;
+use super::event::{Client, Event, Life, Now};
 use super::hand_over::HandOver;
 use super::journal::Journal;
 use super::later::Syncing;
 use super::lead_inbox::LeadInbox;
 use super::perform::Progress;
 use super::roster::RosterFile;
-use super::supervisor::Supervisor;
+use super::supervisor::{Born, Supervisor};
 
 /// Everything that the daemon owns.
 pub(super) struct Dispatcher {
@@ -39,7 +41,9 @@ pub(super) struct Dispatcher {
     pub(super) supervisor: Supervisor,
     pub(super) lead: LeadInbox,
     pub(super) connections: Connections,
-    pub(super) inputs: mpsc::Sender<Input>,
+    pub(super) ear: Ear,
+    /// Whose orders name something that is looked up just now.
+    pub(super) looking_up: Vec<Client>,
     /// Where the leaves that see a life off report to.
     pub(super) ends: mpsc::UnboundedSender<Event>,
     pub(super) began: Instant,
@@ -102,7 +106,7 @@ impl Dispatcher {
 
     fn take(&mut self, step: Step) {
         match step {
-            Step::Append(lines) => match self.journal.append(&lines) {
+            Step::Append(lines) => match self.journal.append(&self.dir, &lines) {
                 Ok(()) => {
                     self.roster.touch();
                     self.batcher.appended(self.now());
@@ -154,14 +158,20 @@ impl Dispatcher {
     }
 
     fn start(&mut self, NewLife { life, member, environment }: NewLife) -> Event {
-        let process = self.supervisor.start(&member, &environment).and_then(|born| {
-            let (connection, words) = serve_born(born.connection, life.clone(), &self.inputs)
-                .map_err(|e| format!("cannot serve its connection: {e}"))?;
-            self.connections.add_worker(life.clone(), connection, words);
-            Ok((born.identity, born.cgroup))
+        // The connection first: where it cannot be made, there is no process to be ended.
+        let connected = control::pair().and_then(|(ours, theirs)| {
+            let (connection, words) = serve_born(ours, life.clone(), &self.ear)?;
+            Ok((connection, words, theirs))
         });
-        match process {
-            Ok((identity, cgroup)) => Event::Started { life, process: Ok(identity), cgroup },
+        let started = connected.map_err(|error| format!("cannot make its connection: {error}")).and_then(
+            |(connection, words, theirs)| {
+                let born = self.supervisor.start(&member, &environment, theirs)?;
+                self.connections.add_worker(life.clone(), connection, words);
+                Ok(born)
+            },
+        );
+        match started {
+            Ok(Born { identity, cgroup }) => Event::Started { life, process: Ok(identity), cgroup },
             Err(why) => {
                 tracing::error!("cannot start {}: {why}", life.name);
                 Event::not_started(life, &why)

@@ -8,12 +8,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SigSet, Signal};
-use teamd_shared::control::{Done, Refusal, RefusalCode, Successor};
+use teamd_shared::control::{Done, FromWorker, Refusal, RefusalCode, Request, Successor};
 use teamd_shared::member::{Member, Phase};
 
 use super::batcher::End;
+use super::control_server::{Connections, Input};
 use super::dispatcher::Dispatcher;
+use super::ear::Heard;
 use super::event::{Client, Life};
 use super::lock::TeamLock;
 use crate::error::CommandError;
@@ -21,6 +22,9 @@ use crate::exit_code::ExitCode;
 
 /// How long a life that begins just now may take to come so far that it outlives the daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long it may take to refuse what came too late.
+const REFUSING: Duration = Duration::from_secs(1);
 
 /// The prefix of the variables that are the daemon's own.
 const OURS: &str = "TEAM_";
@@ -58,7 +62,7 @@ impl Dispatcher {
         if why.is_none() && self.unfinished().is_some() {
             return;
         }
-        let Some(HandOver { client, successor, .. }) = self.hand_over.take() else { return };
+        let Some(HandOver { client, mut successor, .. }) = self.hand_over.take() else { return };
         if let Some(why) = why {
             tracing::warn!("does not hand over: {why}");
             let refusal =
@@ -69,6 +73,7 @@ impl Dispatcher {
         // What the workers last said is found there until they say it again.
         self.write_roster();
         self.connections.reply(client, Ok(Done::HandingOver));
+        successor.variables.push(self.supervisor.strays().told());
         self.batcher.end = Some(End::HandedOver(successor));
     }
 
@@ -97,10 +102,39 @@ impl Dispatcher {
     }
 }
 
-/// Refuses what must wait for the next program.
+/// Refuses what must wait for the next program: nothing of it was done, and `teamctl` asks again by itself.
 pub(super) fn handing_over() -> Refusal {
     let message = "the daemon hands over to another program just now";
-    Refusal::new(RefusalCode::Conflict, message).hint("try again in a moment")
+    Refusal::new(RefusalCode::HandingOver, message).hint("try again in a moment")
+}
+
+/// Refuses what was read and is not decided when the daemon hands over, and whoever's order is looked up. All else that is
+/// said now is said again to the next program, or stands in the files.
+pub(super) async fn refuse_the_rest(connections: &mut Connections, looking_up: Vec<Client>, heard: Heard) {
+    for client in looking_up {
+        connections.reply(client, Err(handing_over()));
+    }
+    let mut rest = heard.close();
+    let refusing = async {
+        while let Some(input) = rest.recv().await {
+            match input {
+                Input::ClientHere { connection, replies } => connections.add_client(connection, replies),
+                Input::ClientAsks { connection, request: Request { tag, .. } } => {
+                    let client = Client { connection, tag, agent: false };
+                    connections.reply(client, Err(handing_over()));
+                }
+                Input::WorkerSays { connection, frame: FromWorker::Asks(Request { tag, .. }), .. } => {
+                    let client = Client { connection, tag, agent: true };
+                    connections.reply(client, Err(handing_over()));
+                }
+                Input::WorkerHere(_) | Input::WorkerSays { .. } | Input::LookedUp(_) | Input::Gone { .. } => {
+                }
+            }
+        }
+    };
+    if tokio::time::timeout(REFUSING, refusing).await.is_err() {
+        tracing::warn!("hands over although somebody may not have been told to ask again");
+    }
 }
 
 /// Becomes the other program, with the lock as its standard input; returns only if that fails.
@@ -111,10 +145,6 @@ pub(super) fn become_successor(successor: &Successor, lock: TeamLock) -> Command
     };
     if let Err(errno) = rustix::stdio::dup2_stdin(lock.into_file()) {
         return failed("cannot hand the lock over", errno.into());
-    }
-    // A signal that comes now waits for the other program, which does not hear it yet when it begins.
-    if let Err(errno) = ends().thread_block() {
-        tracing::warn!("cannot hold signals back: {errno}");
     }
     tracing::info!("hands over to {}; the workers go on", successor.program);
     let mut command = Command::new(&successor.program);
@@ -128,20 +158,44 @@ pub(super) fn become_successor(successor: &Successor, lock: TeamLock) -> Command
     failed(&format!("cannot become {}", successor.program), command.exec())
 }
 
-/// Hears the signals again that the program before has held back: to be called once somebody listens.
-pub(super) fn hear_signals() {
-    if let Err(errno) = ends().thread_unblock() {
-        tracing::warn!("cannot hear signals: {errno}");
-    }
-}
-
-fn ends() -> SigSet {
-    SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT])
-}
-
 /// Returns the variables that are the daemon's own, as this process has them.
 pub(super) fn own_variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| name.starts_with(OURS))
+}
+
+#[cfg(test)]
+mod tests {
+    use teamd_shared::control::{Command, Connection, Reply, pair};
+
+    use super::super::control_server::Outbound;
+    use super::super::ear::Ear;
+    use super::*;
+
+    #[test]
+    fn what_is_received_and_not_decided_is_refused_and_not_lost() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (ours, theirs) = pair().unwrap();
+            let (out, _incoming) = Connection::from_fd(ours).unwrap().split::<Reply, Request>();
+            let (replies, _ended) = Outbound::start(out);
+            let (ear, heard) = Ear::new();
+            let mut connections = Connections::default();
+            connections.add_client(1, replies);
+            for tag in [7, 8] {
+                let request = Request { tag, command: Command::Stop { force: false } };
+                assert!(ear.tell(Input::ClientAsks { connection: 1, request }).await);
+            }
+            drop(ear);
+            let looked_up = Client { connection: 1, tag: 6, agent: false };
+            refuse_the_rest(&mut connections, vec![looked_up], heard).await;
+            connections.drain().await;
+            let mut client = Connection::from_fd(theirs).unwrap();
+            for tag in [6, 7, 8] {
+                let reply: Reply = client.receive().await.unwrap().unwrap();
+                assert_eq!(reply, Reply { tag, result: Err(handing_over()) });
+            }
+        });
+    }
 }

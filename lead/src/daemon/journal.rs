@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::OFlags;
 use serde::Deserialize;
-use teamd_shared::fs::{AppendError, AppendLog, replace};
+use teamd_shared::fs::{AppendError, AppendLog, replace_synced};
 use teamd_shared::journal::{FoldError, Line, Record, Team, TeamEvent, Unreadable, VERSION, read_lines};
 use teamd_shared::message::to_json_line;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
@@ -75,16 +75,18 @@ impl Journal {
         }
         let lines = self.log.read_all()?;
         let told = if found.is_none() {
-            replace(dir, &at, &lines)?;
+            replace_synced(dir, &at, &lines)?;
             "journal.jsonl was deleted: it is written anew".to_owned()
         } else {
             // In one step: a kill in between must not leave the path without a journal.
             let aside = at.with_suffix(&format!(".replaced-{wall:.3}"));
-            replace(dir, &aside, &lines)?;
+            replace_synced(dir, &aside, &lines)?;
             dir.exchange(&aside, &at)?;
             format!("journal.jsonl was replaced: what stood there was kept as {aside}, ours is back")
         };
         self.log = AppendLog::open(dir, &at, &TeamPath::journal_torn())?.log;
+        // That the path names it must outlive a loss of power, too.
+        rustix::fs::fsync(dir).map_err(io::Error::from)?;
         Ok(Some(told))
     }
 
@@ -94,8 +96,15 @@ impl Journal {
     }
 
     /// Appends a batch with one write and one sync: each line is a whole decision, since a kill may cut
-    /// the batch between any two of them.
-    pub(super) fn append(&mut self, lines: &[Line]) -> Result<(), AppendError> {
+    /// the batch between any two of them. What somebody else has appended is set aside before: no daemon could begin with it.
+    pub(super) fn append(&mut self, dir: &TeamDir, lines: &[Line]) -> Result<(), AppendError> {
+        let foreign = self.log.set_foreign_aside(dir, &TeamPath::journal(), &TeamPath::journal_torn());
+        if let Some(foreign) = foreign.map_err(|error| AppendError::Write(io::Error::other(error)))? {
+            let length = foreign.len();
+            tracing::warn!(
+                "somebody has written into journal.jsonl: {length} bytes were set aside in journal.torn"
+            );
+        }
         let mut bytes = Vec::new();
         for line in lines {
             let value = serde_json::to_value(line).map_err(|e| AppendError::Write(e.into()))?;

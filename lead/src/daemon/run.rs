@@ -9,23 +9,22 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::fs::OFlags;
 use teamd_shared::clock;
 use teamd_shared::config::Roster;
-use teamd_shared::control::{Listener, Successor};
+use teamd_shared::control::Successor;
 use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
-use teamd_shared::process::{Identity, adopt_orphans, deny_tracing};
+use teamd_shared::process::{Identity, adopt_orphans, deny_tracing, keep_exit_codes};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{SLOW_TICK, Watch};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 use super::batcher::{Batcher, End};
 use super::cgroup::Cgroups;
 use super::confinement::Confinement;
-use super::control_server::{Connections, Input, accept};
+use super::control_server::Connections;
 use super::dispatcher::Dispatcher;
+use super::ear::{Ear, Heard};
 use super::event::{Event, Life, Now};
-use super::hand_over::{become_successor, hear_signals};
+use super::hand_over::{become_successor, refuse_the_rest};
 use super::journal::{Journal, refuse_linked_copy};
 use super::later::Syncing;
 use super::lead_inbox::LeadInbox;
@@ -34,13 +33,13 @@ use super::lock::TeamLock;
 use super::perform::Progress;
 use super::reconcile::{Found, reconcile};
 use super::roster::{Before, RosterFile, set_aside};
+use super::signals::{self, Signals};
+use super::socket::Socket;
 use super::supervisor::Supervisor;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::worker;
 
-/// How many inputs may wait for the dispatcher: connections then wait, not memory grow.
-const INPUTS: usize = 1024;
 /// How many inputs one batch takes at the most.
 const BATCH: usize = 512;
 
@@ -56,8 +55,14 @@ pub(super) fn serve(
     deny_tracing();
     adopt_orphans();
     raise_file_limit();
+    keep_exit_codes().map_err(|e| failed("cannot handle signals", &e))?;
+    // This thread alone hears them, from when it listens until it hands over.
+    signals::hold_back();
     let dir = Arc::new(TeamDir::create(dir)?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_start(signals::hold_back)
+        .build();
     let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {
         let mut daemon = Running::begin(Arc::clone(&dir), settings, confinement)?;
@@ -77,24 +82,21 @@ pub(super) fn serve(
 /// A daemon that answers.
 struct Running {
     dispatcher: Dispatcher,
-    inputs: mpsc::Receiver<Input>,
+    heard: Heard,
     gone: mpsc::UnboundedReceiver<Life>,
     ends: mpsc::UnboundedReceiver<Event>,
     watch: Option<Watch>,
     /// Tells when a file of the team directory itself is deleted or replaced. Without it the slow tick finds out.
     names: Option<Watch>,
-    terminate: Signal,
-    interrupt: Signal,
-    server: JoinHandle<()>,
+    signals: Signals,
+    socket: Socket,
 }
 
 impl Running {
     /// Reads the journal, adopts or sees off, does again what is not done, writes the roster, and listens:
     /// in this order.
     fn begin(dir: Arc<TeamDir>, settings: Settings, confinement: &Confinement) -> Result<Self, CommandError> {
-        let signals = |kind| signal(kind).map_err(|e| failed("cannot handle signals", &e));
-        let (terminate, interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
-        hear_signals();
+        let signals = Signals::catch()?;
         refuse_linked_copy(&dir)?;
         let loaded = Journal::open(&dir)?;
         if let Some(length) = loaded.torn {
@@ -113,7 +115,7 @@ impl Running {
         }
         write_gitignore(&dir)?;
         let worker = worker::program().map_err(|e| failed("cannot find the worker's program", &e))?;
-        let (inputs, inputs_queue) = mpsc::channel(INPUTS);
+        let (ear, heard) = Ear::new();
         let (gone_sender, gone) = mpsc::unbounded_channel();
         let (ends, ends_queue) = mpsc::unbounded_channel();
         let cgroups = Cgroups::open(&dir, settings.cgroup);
@@ -136,7 +138,8 @@ impl Running {
             supervisor,
             lead,
             connections: Connections::default(),
-            inputs: inputs.clone(),
+            ear: ear.clone(),
+            looking_up: Vec::new(),
             ends,
             began: Instant::now(),
             progress: Progress::default(),
@@ -145,20 +148,12 @@ impl Running {
             gone_at: HashMap::new(),
             hand_over: None,
         };
+        // All threads that last are there, and hear nothing. The workers that begin now shall.
+        signals::hear();
         let found = take_over(&mut dispatcher, before.as_ref())?;
-        let server = listen(&dir, inputs)?;
+        let socket = Socket::listen(&dir, ear)?;
         tell(&dispatcher, found);
-        Ok(Self {
-            dispatcher,
-            inputs: inputs_queue,
-            gone,
-            ends: ends_queue,
-            watch,
-            names,
-            terminate,
-            interrupt,
-            server,
-        })
+        Ok(Self { dispatcher, heard, gone, ends: ends_queue, watch, names, signals, socket })
     }
 
     /// Waits for events and hands them to the dispatcher, until it says that it is over.
@@ -168,14 +163,13 @@ impl Running {
             let wake_up = self.dispatcher.next_wake_up();
             let mut events = Vec::new();
             tokio::select! {
-                Some(input) = self.inputs.recv() => events.extend(self.dispatcher.intake(input)),
+                Some(input) = self.heard.next() => events.extend(self.dispatcher.intake(input)),
                 Some(life) = self.gone.recv() => self.dispatcher.process_gone(life),
                 Some(event) = self.ends.recv() => events.extend(self.dispatcher.life_over(event)),
                 () = changed(self.watch.as_ref()) => {}
                 () = changed(self.names.as_ref()) => self.look_after_files(),
                 synced = self.dispatcher.syncing.done() => self.dispatcher.synced(synced),
-                _ = self.terminate.recv() => events.push(Event::Terminate),
-                _ = self.interrupt.recv() => events.push(Event::Terminate),
+                () = self.signals.came() => events.push(Event::Terminate),
                 () = sleep_until(wake_up) => {}
                 _ = tick.tick() => events.extend(self.tick()),
             }
@@ -202,7 +196,7 @@ impl Running {
     /// Takes everything else that is ready.
     fn gather(&mut self, events: &mut Vec<Event>) {
         for _ in 0..BATCH {
-            let Ok(input) = self.inputs.try_recv() else { break };
+            let Some(input) = self.heard.next_ready() else { break };
             events.extend(self.dispatcher.intake(input));
         }
         while let Ok(life) = self.gone.try_recv() {
@@ -226,6 +220,7 @@ impl Running {
             return Vec::new();
         }
         self.dispatcher.see_off_departed();
+        self.dispatcher.supervisor.reap_others();
         for watch in [&mut self.watch, &mut self.names].into_iter().flatten() {
             if let Err(error) = watch.rearm_if_needed() {
                 tracing::warn!("cannot watch the files: {error}");
@@ -244,34 +239,36 @@ impl Running {
             return;
         }
         self.dispatcher.look_after_own_files();
-        if matches!(dir.identity(&TeamPath::socket()), Ok(None)) {
-            tracing::warn!("the control socket was deleted: it is made again");
-            match listen(&dir, self.dispatcher.inputs.clone()) {
-                Ok(server) => std::mem::replace(&mut self.server, server).abort(),
-                Err(error) => tracing::error!("cannot make the control socket again: {error}"),
-            }
-        }
+        self.socket.look_after(&dir, &self.dispatcher.ear);
     }
 
     /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
     /// is the daemon next, if one is.
-    async fn end(&mut self, dir: &TeamDir) -> Result<Option<Box<Successor>>, CommandError> {
-        if !matches!(self.dispatcher.batcher.end, Some(End::HandedOver(_))) {
+    async fn end(self, dir: &TeamDir) -> Result<Option<Box<Successor>>, CommandError> {
+        let Self { dispatcher, heard, signals, socket, .. } = self;
+        let Dispatcher { batcher, mut connections, supervisor, ear, looking_up, .. } = dispatcher;
+        socket.close();
+        if let Some(End::HandedOver(_)) = batcher.end {
+            signals::hold_back();
+            drop(ear);
+            refuse_the_rest(&mut connections, looking_up, heard).await;
+        } else {
             notify(&[sd_notify::NotifyState::Stopping]);
         }
-        self.server.abort();
-        self.dispatcher.connections.drain().await;
-        dir.remove(&TeamPath::socket())?;
-        dir.remove(&TeamPath::pid())?;
-        match self.dispatcher.batcher.end.take() {
+        connections.drain().await;
+        socket.remove(dir)?;
+        match batcher.end {
             Some(End::Failed(why)) => {
                 tracing::error!("the daemon ends: {why}; its workers go on");
                 Err(CommandError::new(ExitCode::Failed, why)
                     .hint("`teamd start` takes the workers over again"))
             }
-            Some(End::HandedOver(successor)) => Ok(Some(successor)),
+            Some(End::HandedOver(successor)) => {
+                signals.pass_on().await;
+                Ok(Some(successor))
+            }
             Some(End::Stopped) | None => {
-                self.dispatcher.supervisor.cgroups().close();
+                supervisor.cgroups().close();
                 tracing::info!("the daemon ends: nobody is left");
                 Ok(None)
             }
@@ -319,17 +316,6 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
     dispatcher.settle();
     dispatcher.write_roster();
     Ok(found)
-}
-
-fn listen(dir: &TeamDir, inputs: mpsc::Sender<Input>) -> Result<JoinHandle<()>, CommandError> {
-    let listener = Listener::bind(dir).map_err(|e| failed("cannot make its control socket", &e))?;
-    // From here on somebody must accept: whoever connects to a socket that nobody serves waits in vain.
-    let server = tokio::spawn(accept(listener, inputs));
-    let pid = format!("{}\n", std::process::id());
-    if let Err(error) = teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes()) {
-        tracing::warn!("cannot write the pid for people: {error}");
-    }
-    Ok(server)
 }
 
 fn tell(dispatcher: &Dispatcher, found: Found) {
@@ -414,7 +400,8 @@ fn notify(states: &[sd_notify::NotifyState<'_>]) {
     }
 }
 
-fn failed(what: &str, error: &std::io::Error) -> CommandError {
+/// Says what the daemon cannot do.
+pub(super) fn failed(what: &str, error: &std::io::Error) -> CommandError {
     CommandError::new(ExitCode::Failed, format!("{what}: {error}"))
 }
 

@@ -314,6 +314,8 @@ pub enum RefusalCode {
     NotFound,
     /// Already answered, name taken, not running.
     Conflict,
+    /// The daemon becomes another program: the next one is to be asked.
+    HandingOver,
 }
 
 impl Refusal {

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use nix::sys::signal::Signal;
+
 /// Closes all descriptors but 0, 1 and 2: what whoever started this process had left open (a lock, a pipe, a
 /// jobserver) is none of its business. Comes before anything else is opened.
 ///
@@ -47,9 +49,24 @@ pub fn deny_tracing() {
 /// # Errors
 /// The system's error.
 pub fn survive_file_limit() -> io::Result<()> {
-    let raw = nix::sys::signal::Signal::SIGXFSZ as i32;
+    catch(Signal::SIGXFSZ)
+}
+
+/// Has the kernel keep how each child ends, until it is asked: it does not where whoever started this process has ignored SIGCHLD
+/// (`trap '' CHLD`). Programs that it starts are not concerned any more.
+///
+/// Called once, outside of any event loop, after [`close_inherited`].
+///
+/// # Errors
+/// The system's error.
+pub fn keep_exit_codes() -> io::Result<()> {
+    catch(Signal::SIGCHLD)
+}
+
+/// Catches a signal, and does nothing about it.
+fn catch(signal: Signal) -> io::Result<()> {
     // Caught once, it is caught for good, also when this event loop is gone.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();
-    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(raw)).map(drop)
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(signal as i32)).map(drop)
 }

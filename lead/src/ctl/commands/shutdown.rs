@@ -102,7 +102,7 @@ async fn ask_all(
     let asking = async {
         while let Some(live) = &mut client {
             match ask(live, (context, dir), args, targets).await {
-                Err(CallError::Lost(_)) => {
+                Err(CallError::Lost(_) | CallError::Untaken(_)) => {
                     targets.iter_mut().for_each(|target| target.repeated = true);
                     client = waiting::reconnect(dir).await;
                 }

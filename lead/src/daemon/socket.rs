@@ -1,0 +1,63 @@
+//! The control socket as a file: made, made again where somebody took it away, and removed at the end. Who connects is served in
+//! [`super::control_server`].
+
+use teamd_shared::control::Listener;
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use tokio::task::JoinHandle;
+
+use super::control_server::accept;
+use super::ear::Ear;
+use super::run::failed;
+use crate::error::CommandError;
+
+/// The socket that the daemon listens on.
+#[derive(Debug)]
+pub(super) struct Socket {
+    accepts: JoinHandle<()>,
+    /// Its device and inode.
+    identity: Option<(u64, u64)>,
+}
+
+impl Socket {
+    /// Listens, and says for people who does.
+    ///
+    /// # Errors
+    /// [`crate::exit_code::ExitCode::Failed`] if the system refuses.
+    pub(super) fn listen(dir: &TeamDir, ear: Ear) -> Result<Self, CommandError> {
+        let listener = Listener::bind(dir).map_err(|e| failed("cannot make its control socket", &e))?;
+        // From here on somebody must accept: whoever connects to a socket that nobody serves waits in vain.
+        let accepts = tokio::spawn(accept(listener, ear));
+        let pid = format!("{}\n", std::process::id());
+        if let Err(error) = teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes()) {
+            tracing::warn!("cannot write the pid for people: {error}");
+        }
+        Ok(Self { accepts, identity: dir.identity(&TeamPath::socket())? })
+    }
+
+    /// Makes it again if its path names nothing, or something else: a socket from a backup leads to nobody either.
+    pub(super) fn look_after(&mut self, dir: &TeamDir, ear: &Ear) {
+        let found = dir.identity(&TeamPath::socket());
+        if !found.is_ok_and(|found| found.is_none() || found != self.identity) {
+            return;
+        }
+        tracing::warn!("the control socket was deleted or replaced: it is made again");
+        match Self::listen(dir, ear.clone()) {
+            Ok(socket) => std::mem::replace(self, socket).close(),
+            Err(error) => tracing::error!("cannot make the control socket again: {error}"),
+        }
+    }
+
+    /// Accepts nobody any more.
+    pub(super) fn close(&self) {
+        self.accepts.abort();
+    }
+
+    /// Takes the files away.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub(super) fn remove(self, dir: &TeamDir) -> Result<(), DirError> {
+        dir.remove(&TeamPath::socket())?;
+        dir.remove(&TeamPath::pid())
+    }
+}

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// The least tokens that a prompt and its answer must have together: the tools and a little work fit.
 pub const LEAST_WINDOW: u64 = 4_000;
 
+/// The longest time that is waited for, in seconds: 10 years.
+pub const LONGEST: f64 = 315_360_000.0;
+
 /// What belongs into `TEAM_CONTEXT_WINDOW`. Fits behind "is not ".
 pub const WINDOW: &str =
     "a number of tokens of 4000 or more, or such as 200k (the tools alone take more than less would hold)";
@@ -26,7 +29,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         "d" => number * 86_400.0,
         _ => return None,
     };
-    (0.0..=315_360_000.0).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
+    (0.0..=LONGEST).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
 }
 
 /// Reads a number of tokens: a whole number, also in thousands (`200k`) or millions (`2M`, `1.5M`).

@@ -220,21 +220,6 @@ pub fn end_of_last_line(file: &File, length: u64) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Reads the last whole line, without its newline; none if there is no whole line.
-///
-/// # Errors
-/// The system's error.
-pub fn last_line(file: &File) -> io::Result<Option<Vec<u8>>> {
-    let end = end_of_last_line(file, file.metadata()?.len())?;
-    if end == 0 {
-        return Ok(None);
-    }
-    let start = end_of_last_line(file, end - 1)?;
-    let mut line = vec![0; usize::try_from(end - 1 - start).unwrap_or(usize::MAX)];
-    file.read_exact_at(&mut line, start)?;
-    Ok(Some(line))
-}
-
 /// Replaces a file: readers see the old content or the new one, never something between.
 ///
 /// It is not synced: what is written this way can be rebuilt.
@@ -272,7 +257,6 @@ fn swap_in(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::Name;
     use crate::team_dir::tests::scratch;
 
     #[test]
@@ -337,19 +321,6 @@ mod tests {
         let opened = AppendLog::open(&dir, &TeamPath::journal(), &TeamPath::journal_torn()).unwrap();
         assert!(opened.log.is_empty());
         assert_eq!(opened.torn.unwrap().len(), 10_000);
-    }
-
-    #[test]
-    fn the_last_line_is_found_whatever_its_length() {
-        let (_scratch, dir) = scratch();
-        let at = TeamPath::transcript(&Name::lead());
-        let mut log = AppendLog::open(&dir, &at, &TeamPath::transcript_torn(&Name::lead())).unwrap().log;
-        assert_eq!(last_line(log.file()).unwrap(), None);
-        for length in [0, 1, 4095, 4096, 4097, 20_000] {
-            let line = vec![b'y'; length];
-            log.append(&[&line[..], b"\n"].concat()).unwrap();
-            assert_eq!(last_line(log.file()).unwrap(), Some(line));
-        }
     }
 
     #[test]

@@ -9,12 +9,12 @@ use uuid::Uuid;
 use crate::config::Roster;
 use crate::inbox::{self, Reader};
 use crate::journal::{Line, Team, read_lines};
-use crate::message::{MAX_LINE, Message};
+use crate::message::{MAX_LINE, MAX_NEST, Message};
 use crate::name::Name;
 use crate::position::Position;
 use crate::team_dir::{TeamDir, TeamPath};
 use crate::team_file::TeamFile;
-use crate::transcript::{Entry, last_entry, position};
+use crate::transcript::{Entry, Event, last_entry, position};
 
 /// A team that spawned, planned, worked and ended.
 const JOURNAL: &str = include_str!("hostile/journal.jsonl");
@@ -119,6 +119,30 @@ proptest! {
             // What was written by us is read as it was meant, as often as it is sent on.
             prop_assert_eq!(again.unwrap().to_line().unwrap(), line);
         }
+    }
+
+    #[test]
+    fn what_is_taken_in_can_be_read_again_from_the_transcript(
+        deep in 40_usize..140,
+        braces: bool,
+        number in prop::sample::select(vec!["1e15", "1E-7", "-0.0", "18446744073709551616", "0.1e1"]),
+    ) {
+        let (open, close) = if braces { ("{\"a\":", "}") } else { ("[", "]") };
+        let nest = format!("{}{number}{}", open.repeat(deep), close.repeat(deep));
+        let line = format!(r#"{{"type":"message","from":"bob","content":"hi","x":{nest},"metadata":[{number}]}}"#);
+        let parsed = Message::parse(line.as_bytes());
+        prop_assert_eq!(parsed.is_ok(), deep < MAX_NEST);
+        let Ok(message) = parsed else { return Ok(()) };
+        let event = Event::Messages { messages: vec![message.to_json()] };
+        let entry = Entry { at: 1.5, inbox: Position::START, owed: Vec::new(), event };
+        let written = serde_json::to_vec(&entry).unwrap();
+        let read: Entry = serde_json::from_slice(&written).unwrap();
+        prop_assert_eq!(&read, &entry);
+        let Event::Messages { messages } = read.event else { panic!("another entry") };
+        prop_assert_eq!(Message::from_json(messages[0].clone()).unwrap(), message);
+        let (at, mut lines) = (TeamPath::transcript(&alice()), written);
+        lines.push(b'\n');
+        prop_assert!(with_file(&at, &lines, |dir| position(dir, &alice()).unwrap()).is_some());
     }
 
     #[test]

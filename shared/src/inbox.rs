@@ -34,7 +34,7 @@ use crate::position::{Position, TAIL};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 pub use append::{AppendError, Appended, Appender, append, sync};
-pub use read::{Batch, Count, Line, Reader, Rejection, Truncated, count_lines};
+pub use read::{Batch, Count, Line, Reader, Rejection, Truncated, count_lines, fits};
 pub use rejected::{Rejected, quarantine, reject};
 pub use standing::{Standing, standing};
 

@@ -17,12 +17,16 @@ use uuid::Uuid;
 use crate::id::RequestId;
 
 pub use audience::{ASKED_BY, Concern};
-pub use read::ParseError;
+pub use read::{ParseError, is_nested_within};
 pub use schema::schema;
 pub use write::{TooLarge, to_json_line};
 
 /// The longest line that is written or read, newline included, in bytes (1 MiB).
 pub const MAX_LINE: usize = 1 << 20;
+
+/// How deeply a line that is read may be nested, in levels of arrays and objects, its own included. Readers of JSON have
+/// limits (127 levels here), and a message stands in an entry of a transcript, which must be readable, too.
+pub const MAX_NEST: usize = 64;
 
 /// How much of one message or prompt the model behind a service is shown, in characters: a window must have room for more
 /// than one. What is left out is said in its middle.

@@ -1,5 +1,6 @@
 //! Which process: boot id, pid and start ticks, held by a pidfd. Never a name, a parent or a time of day.
 
+mod children;
 mod handle;
 mod own;
 
@@ -11,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use children::{children_by_parent, children_of, parent_of};
 pub use handle::{How, ProcessHandle};
 pub use own::{adopt_orphans, close_inherited, deny_tracing, keep_exit_codes, survive_file_limit};
 
@@ -129,6 +131,14 @@ pub fn stat(pid: u32) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Returns the start of a process, in clock ticks since the boot: also of one that has ended and was not reaped.
+///
+/// # Errors
+/// The system's error; [`is_gone`] tells that of a process that was reaped.
+pub fn start_ticks(pid: u32) -> io::Result<u64> {
+    start_of(pid).map(|(ticks, _)| ticks)
+}
+
 /// Returns the start of a process, and whether it has ended and was not reaped yet.
 fn start_of(pid: u32) -> io::Result<(u64, bool)> {
     let stat = stat(pid)?;
@@ -150,25 +160,13 @@ fn parse_stat(stat: &str) -> Option<(char, u64)> {
     Some((state, ticks))
 }
 
-/// Returns the children of this process, ended ones that nobody has reaped among them.
-///
-/// # Errors
-/// The system's error if `/proc` cannot be read (or the kernel does not list children).
-pub fn children() -> io::Result<Vec<u32>> {
-    let mut children = Vec::new();
-    for thread in std::fs::read_dir("/proc/self/task")? {
-        // A thread may end while its folder is read: it has no children then.
-        let listed = std::fs::read_to_string(thread?.path().join("children")).unwrap_or_default();
-        children.extend(listed.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-    }
-    Ok(children)
-}
-
 /// What a child of this process was that was killed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stray {
     /// Whether it had not ended by itself.
     pub ran: bool,
+    /// Whether it may not be killed: it is another user's by now.
+    pub refused: bool,
     /// What it called itself (`proc_pid_comm(5)`); a process may take any name.
     pub comm: String,
     /// Its exit code, if it was reaped and had one.
@@ -182,17 +180,30 @@ pub fn kill_child(pid: u32) -> Stray {
     let comm =
         stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).map(|(comm, _)| comm.to_owned());
     let ran = parse_stat(&stat).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X' | 'x'));
-    if let Err(errno) = rustix::process::kill_process(pid, Signal::KILL) {
+    let killed = rustix::process::kill_process(pid, Signal::KILL);
+    if let Err(errno) = killed {
         tracing::debug!("cannot kill the stray process {}: {errno}", pid.as_raw_nonzero());
     }
-    let code = match waitpid(Some(pid), WaitOptions::NOHANG) {
+    let refused = killed == Err(rustix::io::Errno::PERM);
+    Stray { ran, refused, comm: comm.unwrap_or_default(), code: reap(pid) }
+}
+
+/// Reaps a child of this process if it has ended.
+pub fn reap_child(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        reap(pid);
+    }
+}
+
+/// Reaps a child if it has ended, and returns its exit code, if it had one.
+fn reap(pid: Pid) -> Option<i32> {
+    match waitpid(Some(pid), WaitOptions::NOHANG) {
         Ok(ended) => ended.and_then(|(_, status)| status.exit_status()),
         Err(errno) => {
-            tracing::debug!("cannot reap the stray process {}: {errno}", pid.as_raw_nonzero());
+            tracing::debug!("cannot reap the process {}: {errno}", pid.as_raw_nonzero());
             None
         }
-    };
-    Stray { ran, comm: comm.unwrap_or_default(), code }
+    }
 }
 
 /// What a keeper calls itself.

@@ -10,10 +10,12 @@
 use std::os::unix::fs::FileExt;
 
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::fs::end_of_last_line;
 use crate::id::RequestId;
 use crate::message::{IdleReason, Message};
 use crate::name::Name;
@@ -242,7 +244,7 @@ impl Event {
             Self::Idle { .. } | Self::Left { .. } | Self::Rejected { .. } | Self::Restarted { .. } => true,
             Self::Life { prompt, .. } => prompt.is_none(),
             Self::Messages { messages } => {
-                let message = |value: &Value| Message::parse(value.to_string().as_bytes()).ok();
+                let message = |value: &Value| Message::from_json(value.clone()).ok();
                 !messages.iter().filter_map(message).any(|message| message.starts_a_turn(of))
             }
             Self::Asked { .. }
@@ -256,7 +258,7 @@ impl Event {
 
 /// Returns how far a member has taken its inbox in: the position in the last whole entry of its transcript.
 ///
-/// None if it never wrote an entry, or the entry cannot be read.
+/// None if it never wrote an entry, or none can be read.
 ///
 /// # Errors
 /// [`DirError`] if the system refuses.
@@ -265,8 +267,7 @@ pub fn position(dir: &TeamDir, name: &Name) -> Result<Option<Position>, DirError
     struct Cursor {
         inbox: Position,
     }
-    let line = last_line(dir, name)?;
-    Ok(line.and_then(|line| serde_json::from_slice::<Cursor>(&line).ok()).map(|cursor| cursor.inbox))
+    Ok(last::<Cursor>(dir, name)?.map(|cursor| cursor.inbox))
 }
 
 /// How far [`has_begun`] looks back, in bytes: a life that has written as much has begun.
@@ -300,22 +301,37 @@ pub fn has_begun(dir: &TeamDir, name: &Name, incarnation: u32) -> Result<bool, D
     look().map_err(|source| DirError::Io { verb: "read", path: dir.path(&at), source })
 }
 
-/// Returns the last whole entry of a transcript; none if there is none, or it cannot be read.
+/// Returns the last whole entry of a transcript; none if there is none, or none can be read.
 ///
 /// # Errors
 /// [`DirError`] if the system refuses.
 pub fn last_entry(dir: &TeamDir, name: &Name) -> Result<Option<Entry>, DirError> {
-    Ok(last_line(dir, name)?.and_then(|line| serde_json::from_slice(&line).ok()))
+    last(dir, name)
 }
 
-fn last_line(dir: &TeamDir, name: &Name) -> Result<Option<Vec<u8>>, DirError> {
+/// Reads the last whole line that is one of these. What a foreign hand has written behind it, a blank line say, is passed
+/// over, as the worker does that goes on.
+fn last<T: DeserializeOwned>(dir: &TeamDir, name: &Name) -> Result<Option<T>, DirError> {
     let at = TeamPath::transcript(name);
     let file = match dir.open_file(&at, rustix::fs::OFlags::RDONLY) {
         Ok(file) => file,
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => return Err(error),
     };
-    crate::fs::last_line(&file).map_err(|source| DirError::Io { verb: "read", path: dir.path(&at), source })
+    let look = || -> std::io::Result<Option<T>> {
+        let mut end = end_of_last_line(&file, file.metadata()?.len())?;
+        while end > 0 {
+            let start = end_of_last_line(&file, end - 1)?;
+            let mut line = vec![0; usize::try_from(end - 1 - start).unwrap_or(usize::MAX)];
+            file.read_exact_at(&mut line, start)?;
+            if let Ok(found) = serde_json::from_slice(&line) {
+                return Ok(Some(found));
+            }
+            end = start;
+        }
+        Ok(None)
+    };
+    look().map_err(|source| DirError::Io { verb: "read", path: dir.path(&at), source })
 }
 
 #[cfg(test)]
@@ -387,9 +403,21 @@ mod tests {
             event: Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false },
         };
         let lines: Vec<_> = [3, 9].map(|offset| serde_json::to_string(&at(offset)).unwrap()).into();
-        let text = format!("{}\n{}\n{{\"at\"", lines[0], lines[1]);
-        crate::fs::replace(&dir, &TeamPath::transcript(&name), text.as_bytes()).unwrap();
-        assert_eq!(position(&dir, &name).unwrap(), Some(Position { offset: 9, tail: 7 }));
-        assert_eq!(last_entry(&dir, &name).unwrap(), Some(at(9)));
+        let says = |text: &str| {
+            crate::fs::replace(&dir, &TeamPath::transcript(&name), text.as_bytes()).unwrap();
+            (position(&dir, &name).unwrap(), last_entry(&dir, &name).unwrap())
+        };
+        // A torn entry, and what a foreign hand has written behind the last one.
+        for behind in ["{\"at\"", "\n", "\n \nx\n", &"y".repeat(20_000)] {
+            let text = format!("{}\n{}\n{behind}", lines[0], lines[1]);
+            assert_eq!(says(&text), (Some(Position { offset: 9, tail: 7 }), Some(at(9))), "{behind}");
+        }
+        assert_eq!(says(&format!("\n{}", "z\n".repeat(5000))), (None, None));
+        let long = Entry {
+            event: Event::Left { reason: "x".repeat(20_000), incarnation: 1, by_signal: false },
+            ..at(5)
+        };
+        let text = format!("{}\n{}\n", lines[0], serde_json::to_string(&long).unwrap());
+        assert_eq!(says(&text), (Some(Position { offset: 5, tail: 7 }), Some(long)));
     }
 }

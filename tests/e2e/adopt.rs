@@ -286,6 +286,23 @@ fn a_worker_that_was_told_to_end_while_no_daemon_ran_is_recorded_as_its_own_reco
     team.wait_for("alice", "crashed");
 }
 
+/// Nobody is dead because a lock is not seen.
+#[test]
+fn a_worker_whose_transcript_was_moved_is_adopted_and_lives_once() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let pid = team.pid("alice");
+    team.kill_daemon();
+    std::fs::rename(team.path("transcript/alice.jsonl"), team.root().join("moved")).unwrap();
+    let started = team.teamd(["--json", "start"]).ok().json();
+    assert_eq!(started["adopted"], json!(["alice"]), "{started}");
+    assert_eq!((team.pid("alice"), team.status("alice").as_str()), (pid, "idle"));
+    let refused = team.teamctl(["spawn", "alice"]).exits(7).stderr;
+    assert!(refused.contains("alice is running already"), "{refused}");
+    team.teamctl(["shutdown", "alice"]).ok();
+    assert!(!is_alive(pid));
+}
+
 #[test]
 fn a_stop_that_was_cut_off_is_no_stop_for_the_next_daemon() {
     let team = Team::started();

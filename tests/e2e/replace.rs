@@ -9,8 +9,8 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::socket::{GREETING, PING, connect, frame};
-use crate::support::process::{descriptors, let_pass};
-use crate::support::{Run, Team, is_alive, poll_until, signal};
+use crate::support::process::{descriptors, let_pass, parent};
+use crate::support::{Run, Running, Team, is_alive, poll_until, signal};
 
 /// The programs, installed a second time: those of a newer version, say.
 fn installed(team: &Team, folder: &str) -> PathBuf {
@@ -272,4 +272,28 @@ fn a_stop_ends_a_daemon_that_is_replaced_whenever_it_comes() {
         assert!(!is_alive(daemon));
         drop(replacing.finish());
     }
+}
+
+/// A shell that has started something, and then became the daemon.
+#[test]
+fn what_was_started_beside_the_daemon_is_ended_neither_by_it_nor_by_the_next_program() {
+    let team = Team::new();
+    let script = "sleep 1000 >/dev/null 2>&1 & echo $! > beside; exec \"$0\" start --foreground";
+    let daemon = Running::start(team.command("sh", ["-c", script, env!("CARGO_BIN_EXE_teamd")]));
+    team.until("the daemon to run", || team.path("config.json").exists());
+    team.teamd(["start"]).ok();
+    let beside: i32 = std::fs::read_to_string(team.root().join("beside")).unwrap().trim().parse().unwrap();
+    assert_eq!((team.daemon_pid(), parent(beside)), (daemon.pid(), Some(daemon.pid())));
+    for name in ["alice", "bob"] {
+        team.spawn(name, "");
+        team.teamctl(["shutdown", name]).ok();
+        assert_eq!(team.member(name)["exit"]["left_behind"], 0, "{name}");
+        assert!(is_alive(beside), "{name}");
+        team.teamd(["start", "--replace"]).ok();
+    }
+    assert_eq!(team.daemon_pid(), daemon.pid());
+    team.teamd(["stop"]).ok();
+    daemon.finish().ok();
+    assert!(is_alive(beside));
+    signal(beside, Signal::SIGKILL);
 }

@@ -182,7 +182,11 @@ impl<T: Tools> Desk<T> {
             Event::Heard(Heard::NoTeam) => {
                 self.state.end(End::Unknown("the team directory was deleted".to_owned()));
             }
-            Event::Heard(Heard::Away) => self.state.away(),
+            Event::Heard(Heard::Away) => {
+                // What it had decided last it may have left in the inbox alone, and nobody rings any more.
+                self.fetch();
+                self.state.away();
+            }
             Event::Heard(Heard::Lost { tag }) => self.link.answered(tag, Err(Unanswered::Lost)),
             Event::Mail => self.fetch(),
             Event::Terminate => {
@@ -250,3 +254,6 @@ async fn next_pause(pauses: &mut Option<watch::Receiver<Option<Waiting>>>) -> Op
     }
     std::future::pending().await
 }
+
+#[cfg(test)]
+mod tests;

@@ -371,8 +371,15 @@ fn ends_the_keeper(number: u32) -> bool {
 fn end_everything(bash: Pid) -> io::Result<Option<rustix::process::WaitStatus>> {
     let mut ended = None;
     loop {
-        sweep::kill_children(|_| false)?;
-        let mut options = WaitOptions::empty();
+        let mut options = match sweep::kill_children(|_| false) {
+            Ok(_) => WaitOptions::empty(),
+            // Nobody else would end them: no descriptor may be left just now.
+            Err(error) => {
+                tracing::warn!("cannot look for what is to be ended (tried again): {error}");
+                sweep::pause();
+                WaitOptions::NOHANG
+            }
+        };
         loop {
             match rustix::process::wait(options) {
                 Ok(Some((pid, status))) if pid == bash => ended = Some(status),

@@ -36,7 +36,10 @@ impl<T: Tools> Session<T> {
         let outcome = match call {
             LeadCall::List => lead::list(self.outbox.dir()),
             LeadCall::Status { request_id } => lead::status(self.outbox.dir(), &request_id),
-            LeadCall::Broadcast { content } => team::broadcast(&self.outbox, message_id, &content).into(),
+            LeadCall::Broadcast { content } => {
+                let sending = team::broadcast(&self.outbox, message_id, &content);
+                self.desk.attend_to_its_end(sending).await.into()
+            }
             LeadCall::Spawn(spawn) => self.spawn(&spawn).await.unwrap_or_else(|failed| failed),
             LeadCall::Shutdown { teammate, reason } => {
                 self.ask_to_leave(&teammate, reason).await.unwrap_or_else(|failed| failed)

@@ -259,10 +259,16 @@ impl Mailbox {
         }
     }
 
-    /// Puts a line that is no message into quarantine; a second time changes nothing.
-    pub(crate) fn reject(&self, offset: u64, rejection: &Rejection) {
-        if let Err(error) = inbox::reject(&self.dir, &self.name, offset, rejection, clock::wall()) {
-            tracing::error!("a line that is no message could not be kept: {error}");
+    /// Puts a line that is no message into quarantine; a second time changes nothing. Returns what is to be said of it: why
+    /// it is none, and where it is kept.
+    pub(crate) fn reject(&self, offset: u64, rejection: &Rejection) -> String {
+        let reason = &rejection.reason;
+        match inbox::reject(&self.dir, &self.name, offset, rejection, clock::wall()) {
+            Ok(_) => format!("{reason}; it is kept in {}", TeamPath::rejected(&self.name)),
+            Err(error) => {
+                tracing::error!("a line that is no message could not be kept: {error}");
+                format!("{reason}; it stands in the inbox alone ({error})")
+            }
         }
     }
 

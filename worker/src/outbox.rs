@@ -124,8 +124,8 @@ impl Outbox {
     }
 
     fn about(&self, offset: u64, reason: &str) -> String {
-        let (inbox, kept) = (TeamPath::inbox(&self.from), TeamPath::rejected(&self.from));
-        format!("a line of {inbox} (at offset {offset}) is no message: {reason}; it is kept in {kept}")
+        let inbox = TeamPath::inbox(&self.from);
+        format!("a line of {inbox} (at offset {offset}) is no message: {reason}")
     }
 }
 

@@ -162,7 +162,7 @@ impl Standing {
 
     fn messages(&mut self, messages: &[Value]) {
         for value in messages {
-            let Ok(message) = Message::parse(value.to_string().as_bytes()) else { continue };
+            let Ok(message) = Message::from_json(value.clone()) else { continue };
             self.seen.extend(message.id);
             if message.starts_a_turn(&self.owner) {
                 self.work();

@@ -114,9 +114,9 @@ impl<T: Tools> Session<T> {
                 }
                 Taken::Rejected { offset, rejection, behind } => {
                     // Into quarantine first: a second time there changes nothing, a second notice would.
-                    self.desk.mailbox.reject(offset, &rejection);
+                    let reason = self.desk.mailbox.reject(offset, &rejection);
                     self.transcript.set_cursor(behind);
-                    let (reason, message_id) = (rejection.reason.to_string(), self.ids.message());
+                    let message_id = self.ids.message();
                     self.record(&Entry::Rejected { offset, reason: reason.clone(), message_id })?;
                     self.outbox.notify(Owed::Rejected { offset, reason, message_id });
                 }

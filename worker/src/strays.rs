@@ -8,8 +8,9 @@ use crate::keeper::sweep;
 
 /// Ends every child, and those that come to light with its end. To be called when no keeper runs any more.
 pub(crate) fn end() {
-    if let Err(error) = try_end() {
-        tracing::error!("cannot end the processes that lost their keeper: {error}");
+    while let Err(error) = try_end() {
+        tracing::error!("cannot look for the processes that lost their keeper (tried again): {error}");
+        sweep::pause();
     }
 }
 

@@ -113,8 +113,10 @@ impl<T: Tools> Session<T> {
             return self.end_call(Outcome::error(refused));
         }
         match call {
-            Call::SendMessage { to, content } => {
-                let outcome = team::send_message(&self.outbox, message_id, &to, &content);
+            Call::SendMessage { ref to, ref content } => {
+                self.desk.state.calling(call.activity(), false);
+                let sending = team::send_message(&self.outbox, message_id, to, content);
+                let outcome = self.desk.attend_to_its_end(sending).await;
                 self.end_call(outcome)
             }
             Call::ReadInbox => self.read_inbox(),

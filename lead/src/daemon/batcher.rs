@@ -89,6 +89,8 @@ struct Batch {
     events: Vec<Event>,
     /// The lives that were ordered, and what in.
     ordered: Vec<(Life, Environment)>,
+    /// The members that are started again.
+    restarted: BTreeSet<Name>,
     /// The members that lines were written about.
     subjects: BTreeSet<Name>,
     /// The members that something was decided or said about.
@@ -254,6 +256,11 @@ impl Batcher {
             return;
         }
         batch.subjects.extend(subject(&line.record));
+        if let Record::Member(record) = &line.record
+            && record.ended_incarnation.is_some()
+        {
+            batch.restarted.insert(record.member.name.clone());
+        }
         batch.stays |= matches!(&line.record, Record::Team(team) if team.event == TeamEvent::Staying);
         batch.lines.push(line);
     }
@@ -280,6 +287,9 @@ impl Batcher {
         batch.touched.extend(batch.subjects.iter().cloned());
         for (life, environment) in batch.ordered {
             self.live.ordered(&life, environment);
+        }
+        for state in batch.restarted.iter().filter_map(|name| self.team.members.get(name)) {
+            self.live.restarted(&state.record, now);
         }
         for name in &batch.touched {
             self.live.arm(&self.team, name, now, self.rules);

@@ -61,6 +61,20 @@ impl Cgroups {
         self.place.as_ref().zip(self.name.as_ref()).map(|(place, name)| (place, place.folder.join(name)))
     }
 
+    /// Tells whether lives get cgroups.
+    pub(super) fn are_made(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// Tells whether a process can be one that a life has left: it is in the cgroup of a life of this team, or where it is
+    /// cannot be seen.
+    pub(super) fn may_hold(&self, pid: u32) -> bool {
+        let Ok(text) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return true };
+        let (Some(path), Some(team)) = (cgroup::path_in(&text), &self.name) else { return true };
+        let mut below = Path::new(path).iter().skip_while(|part| *part != team.as_str()).skip(1);
+        below.next().is_some_and(|life| life != cgroup::DAEMON)
+    }
+
     /// Puts a worker that waits for its welcome, and so has started nothing, into a cgroup of its own. None, and a line in the
     /// log, where that does not work.
     pub(super) fn enclose(&self, life: &Life, pid: u32, bounds: &Bounds) -> Option<Group> {

@@ -61,6 +61,8 @@ pub(crate) struct Ended {
     pub(crate) emptied: Option<Emptied>,
     /// Processes that had to be killed after its worker had ended, as far as they could be counted.
     pub(crate) left_behind: Option<u32>,
+    /// Why nobody can begin where it has worked, if that was looked at.
+    pub(crate) unworkable: Option<String>,
 }
 
 /// What happened.

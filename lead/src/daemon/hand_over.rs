@@ -62,7 +62,7 @@ impl Dispatcher {
         if why.is_none() && self.unfinished().is_some() {
             return;
         }
-        let Some(HandOver { client, successor, .. }) = self.hand_over.take() else { return };
+        let Some(HandOver { client, mut successor, .. }) = self.hand_over.take() else { return };
         if let Some(why) = why {
             tracing::warn!("does not hand over: {why}");
             let refusal =
@@ -73,6 +73,7 @@ impl Dispatcher {
         // What the workers last said is found there until they say it again.
         self.write_roster();
         self.connections.reply(client, Ok(Done::HandingOver));
+        successor.variables.push(self.supervisor.strays().told());
         self.batcher.end = Some(End::HandedOver(successor));
     }
 

@@ -2,11 +2,13 @@
 //! a decision rests on. Nothing is decided here.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, Request, SpawnOrder, ToWorker};
 use teamd_shared::inbox::{ReadError, last_lines};
+use teamd_shared::member::{Emptied, Ending, Member, Restart};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::How;
@@ -19,7 +21,7 @@ use super::dispatcher::Dispatcher;
 use super::event::{Client, Event, Life, SpawnFacts};
 use super::hand_over::handing_over;
 use super::lead_inbox::Piece;
-use super::named::{Ground, LookedUp};
+use super::named::{Ground, LookedUp, unworkable};
 use super::see_off::{Beginning, life_lock_holder, see_off};
 use super::signals;
 
@@ -211,21 +213,25 @@ impl Dispatcher {
         let Event::Ended { life, ended } = &mut event else { return Some(event) };
         let gone_at = *self.gone_at.entry(life.clone()).or_insert_with(Instant::now);
         // Those of a life can be seen, by the end of another one, before its own end is.
-        let strays = self.supervisor.end_strays(gone_at.checked_sub(LAST_WORDS).unwrap_or(gone_at));
-        // Of several lives that end at once nobody can tell whose they were.
-        let killed = strays.killed.filter(|&killed| alone || killed == 0);
-        ended.left_behind = ended.left_behind.zip(killed).map(|(before, more)| before + more);
-        if strays.left.is_empty() {
-            self.gone_at.remove(life);
-            return Some(event);
-        }
-        let strays = strays.left;
+        let why = match self.supervisor.end_strays(gone_at.checked_sub(LAST_WORDS).unwrap_or(gone_at)) {
+            Ok(found) => {
+                // Of several lives that end at once nobody can tell whose they were.
+                let killed = found.killed.filter(|&killed| alone || killed == 0);
+                ended.left_behind = ended.left_behind.zip(killed).map(|(before, more)| before + more);
+                if !found.told_apart && ended.emptied == Some(Emptied::Keepers) {
+                    ended.emptied = Some(Emptied::Lock);
+                }
+                if found.left.is_empty() {
+                    self.gone_at.remove(life);
+                    return Some(event);
+                }
+                format!("the processes {:?} that it may have started cannot be killed", found.left)
+            }
+            Err(error) => format!("what it has left cannot be seen: {error}"),
+        };
         let since = gone_at.elapsed();
         if since > Duration::from_secs(1) {
-            tracing::warn!(
-                "{} has ended, but the processes {strays:?} that it may have started cannot be killed",
-                life.name
-            );
+            tracing::warn!("{} has ended, but {why}", life.name);
         }
         let pause = (since / 8).clamp(STRAY_PAUSES.0, STRAY_PAUSES.1);
         let ends = self.ends.clone();
@@ -243,14 +249,26 @@ impl Dispatcher {
         let member = self.batcher.team.members.get(&life.name).map(|state| &state.record);
         let beginning = member.map(|it| Beginning { at: it.begins_at, conversation: it.conversation });
         let beginning = beginning.unwrap_or_default();
+        let next_works_in =
+            member.filter(|it| self.may_begin_again(it)).map(|it| PathBuf::from(&it.workspace));
         let (dir, ends) = (Arc::clone(&self.dir), self.ends.clone());
         let group = self.supervisor.leave(&life);
         tokio::spawn(async move {
-            let ended = see_off(dir, life, beginning, (how, group)).await;
+            let mut ended = see_off(dir, life, beginning, (how, group)).await;
+            if let (Event::Ended { life, ended }, Some(workspace)) = (&mut ended, next_works_in) {
+                ended.unworkable = unworkable(life.name.clone(), workspace).await;
+            }
             if ends.send(ended).is_err() {
                 tracing::debug!("the daemon ended before a life was seen off");
             }
         });
+    }
+
+    /// Tells whether a member may be started again that ends now: else nobody need know where it would work.
+    fn may_begin_again(&self, member: &Member) -> bool {
+        member.restart == Restart::OnFailure
+            && matches!(member.ending, None | Some(Ending::Hung))
+            && self.batcher.team.shutdown_of(&member.name).is_none()
     }
 
     /// Reads a piece of the lead's inbox: whoever fills it must not keep anybody else waiting.

@@ -50,6 +50,8 @@ pub(crate) struct Alive {
     pub(crate) incarnation: u32,
     pub(crate) connected: bool,
     pub(crate) environment: Option<Environment>,
+    /// When it was started again by the policy: by the wall clock, as its record has it, and since the daemon began.
+    restarts: Vec<(f64, Duration)>,
     pub(crate) said: WorkerState,
     /// Whether it has said that it is ready.
     pub(crate) ready: bool,
@@ -122,10 +124,9 @@ impl Live {
             }
             Event::Ended { life, .. } => {
                 if let Some(alive) = self.of_mut(life) {
-                    let (incarnation, environment) = (alive.incarnation, alive.environment.take());
                     // It is recorded with the end.
                     let said = WorkerState { usage: alive.said.usage, ..WorkerState::default() };
-                    *alive = Alive { incarnation, environment, said, ..Alive::default() };
+                    *alive = Alive { said, ..alive.next(alive.incarnation) };
                 }
             }
             Event::Terminate => self.terminations += 1,
@@ -137,6 +138,21 @@ impl Live {
     /// and the life before go on.
     pub(crate) fn ordered(&mut self, life: &Life, environment: Environment) {
         self.enter(life).environment = Some(environment);
+    }
+
+    /// Takes in that a member is started again, as its record says that is journaled now: a clock that jumps takes none of
+    /// its restarts away.
+    pub(crate) fn restarted(&mut self, member: &Member, now: Now) {
+        let alive = self.enter(&Life { name: member.name.clone(), incarnation: member.incarnation });
+        alive.restarts.retain(|(at, _)| member.restarts.contains(at));
+        alive.restarts.extend(member.restarts.last().map(|&at| (at, now.monotonic)));
+    }
+
+    /// Returns when a member was started again that was so at this time of day, since the daemon began; none if an earlier
+    /// daemon did that.
+    pub(crate) fn restarted_at(&self, name: &Name, wall: f64) -> Option<Duration> {
+        let restarts = &self.members.get(name)?.restarts;
+        restarts.iter().rfind(|(at, _)| *at == wall).map(|(_, at)| *at)
     }
 
     /// Takes over what the worker of a life last said to the daemon before, until it says it again.
@@ -201,8 +217,7 @@ impl Live {
     fn enter(&mut self, life: &Life) -> &mut Alive {
         let alive = self.members.entry(life.name.clone()).or_default();
         if alive.incarnation != life.incarnation {
-            let environment = alive.environment.take();
-            *alive = Alive { incarnation: life.incarnation, environment, ..Alive::default() };
+            *alive = alive.next(life.incarnation);
         }
         alive
     }
@@ -310,6 +325,12 @@ fn should_answer(team: &Team, name: &Name, alive: &Alive) -> Should {
 }
 
 impl Alive {
+    /// Takes over what the next life of a member needs of the one before.
+    fn next(&mut self, incarnation: u32) -> Self {
+        let (environment, restarts) = (self.environment.take(), std::mem::take(&mut self.restarts));
+        Self { incarnation, environment, restarts, ..Self::default() }
+    }
+
     /// Returns how long it has been silent although it should answer, as far as that is counted.
     pub(crate) fn silence(&self) -> Duration {
         self.watch.silence()

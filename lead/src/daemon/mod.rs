@@ -40,6 +40,7 @@ mod see_off;
 mod signals;
 mod socket;
 mod start;
+mod strays;
 mod supervisor;
 mod waiters;
 mod watchdog;

@@ -3,20 +3,21 @@
 //! Each is looked up once, here, when it is first named, and recorded as it lies on the machine: absolute and without
 //! links. No later life looks it up again, and none is led elsewhere by a link that was made since. Never follows a link
 //! that a tool of any member can have made: such a link would say what others may write.
-//! Never called by the dispatcher itself, but for [`can_work`]: a path of a network that has gone keeps whoever looks.
+//! Never called by the dispatcher itself: a path of a network that has gone keeps whoever looks.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use teamd_shared::control::{Refusal, RefusalCode, SpawnOrder};
 use teamd_shared::journal::Team;
-use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::place::{self, open_itself};
 use teamd_shared::team_dir::TeamDir;
+use tokio::sync::oneshot;
 
 use super::event::Client;
 
@@ -56,8 +57,7 @@ fn settle(order: &mut SpawnOrder, ground: &Ground, dir: &TeamDir) -> Result<(), 
         order.workspace = Some(search.find("work in", &named, &guarded)?);
     }
     let Some(sandbox) = &mut order.sandbox else { return Ok(()) };
-    let workspace = order.workspace.as_deref().or(before.map(|(recorded, _)| recorded.as_str()));
-    guarded.add(workspace.map_or_else(|| dir.workspace(), PathBuf::from), &order.name);
+    guarded.add(workspace(order.workspace.as_deref(), ground, dir), &order.name);
     let is_recorded = |path: &String| before.is_some_and(|(_, writable)| writable.contains(path));
     let find = |guarded: &Guarded| -> Result<Vec<String>, Refusal> {
         let found = sandbox.writable.iter().map(|path| match is_recorded(path) {
@@ -77,6 +77,12 @@ fn settle(order: &mut SpawnOrder, ground: &Ground, dir: &TeamDir) -> Result<(), 
     Ok(())
 }
 
+/// Returns where a member works by an order.
+fn workspace(named: Option<&str>, ground: &Ground, dir: &TeamDir) -> PathBuf {
+    let recorded = ground.before.as_ref().map(|(recorded, _)| recorded.as_str());
+    named.or(recorded).map_or_else(|| dir.workspace(), PathBuf::from)
+}
+
 /// An order, and what became of the paths that it names.
 #[derive(Debug)]
 pub(super) struct LookedUp {
@@ -93,32 +99,51 @@ pub(super) struct LookedUp {
 impl LookedUp {
     /// Looks what an order names up, however long that takes.
     pub(super) fn look(client: Client, order: Box<SpawnOrder>, ground: Ground, dir: &TeamDir) -> Self {
-        // Where it goes on to work the dispatcher opens when it begins: what keeps whoever looks has kept this thread then.
-        if let Some((recorded, _)) = &ground.before
-            && let Err(errno) = open_itself(Path::new(recorded), OFlags::PATH)
-        {
-            tracing::debug!("{} worked in {recorded}: {errno}", order.name);
-        }
         let mut found = order.clone();
-        let found = settle(&mut found, &ground, dir).map(|()| found);
+        let found = settle(&mut found, &ground, dir).and_then(|()| {
+            let workspace = workspace(found.workspace.as_deref(), &ground, dir);
+            can_work(&found.name, &workspace).map_err(|why| {
+                let hint = "mend that, or name another directory with --workspace";
+                Refusal::new(RefusalCode::Failed, why).hint(hint)
+            })?;
+            Ok(found)
+        });
         Self { client, order, ground, found }
     }
 }
 
-/// Makes sure that a member can begin where it was recorded to work.
+/// How long the end of a life waits for a look at where the next one would work.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Looks, in a thread of its own, whether another life can work where one has worked that has ended. Returns why not.
+pub(super) async fn unworkable(name: Name, workspace: PathBuf) -> Option<String> {
+    let (says, hears) = oneshot::channel();
+    let unanswered = format!("cannot work in {}: it does not answer", workspace.display());
+    // Nobody hears it that comes too late.
+    let look = move || drop(says.send(can_work(&name, &workspace)));
+    if let Err(error) = std::thread::Builder::new().name("paths".to_owned()).spawn(look) {
+        tracing::warn!("cannot look at a workspace before a life begins there: {error}");
+        return None;
+    }
+    match tokio::time::timeout(PATIENCE, hears).await {
+        Ok(looked) => looked.ok()?.err(),
+        Err(_) => Some(unanswered),
+    }
+}
+
+/// Makes sure that a member can begin where it is recorded to work. That something is short just now says nothing of that.
 ///
 /// # Errors
 /// Why not. Fits behind "error: ".
-pub(super) fn can_work(member: &Member) -> Result<(), String> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    match open_itself(Path::new(&member.workspace), flags) {
-        Ok(_) => Ok(()),
+fn can_work(name: &Name, workspace: &Path) -> Result<(), String> {
+    let at = workspace.display();
+    match open_itself(workspace, OFlags::RDONLY | OFlags::DIRECTORY) {
+        Ok(_) | Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR) => Ok(()),
         Err(Errno::LOOP) => Err(format!(
-            "a symbolic link stands on the way to the workspace {}, and none did when it was named, so a tool can have made \
-             it: remove the link, or name the workspace anew (`teamctl spawn {} --resume --workspace DIR`)",
-            member.workspace, member.name
+            "a symbolic link stands on the way to the workspace {at}, and none did when it was named, so a tool can have made \
+             it: remove the link, or name the workspace anew (`teamctl spawn {name} --resume --workspace DIR`)"
         )),
-        Err(errno) => Err(format!("cannot work in {}: {errno}", member.workspace)),
+        Err(errno) => Err(format!("cannot work in {at}: {errno}")),
     }
 }
 

@@ -3,13 +3,15 @@
 //!
 //! A life is there if its lock is held and its process is the one of the journal: boot, pid and start. If
 //! only the lock is held, a keeper is still ending a call. A copied team directory holds no locks: nobody of
-//! the original is adopted, signalled or buried.
+//! the original is adopted, signalled or buried. In the directory that the journal was written in, nobody is dead because
+//! somebody has moved the transcript, and the lock with it: then the process alone tells.
 
 use std::io;
 
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::process::{Identity, is_gone};
+use teamd_shared::team_dir::TeamPath;
 
 use super::dispatcher::Dispatcher;
 use super::event::{Event, Life};
@@ -57,10 +59,17 @@ pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> Result<(Vec<Event>, Foun
     Ok((events, found))
 }
 
+/// Tells whether the lock of a life may be where nobody can try it.
+fn lock_is_moved(dispatcher: &Dispatcher, name: &Name) -> bool {
+    let daemon = dispatcher.batcher.team.daemon.as_ref();
+    let is_no_copy = daemon.is_some_and(|daemon| daemon.is_of(&dispatcher.dir));
+    is_no_copy && matches!(dispatcher.dir.identity(&TeamPath::transcript(name)), Ok(None))
+}
+
 fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<&Identity>) -> io::Result<bool> {
     let Some(process) = process else { return Ok(false) };
     let name: &Name = &life.name;
-    if !life_lock_is_held(&dispatcher.dir, name) {
+    if !life_lock_is_held(&dispatcher.dir, name) && !lock_is_moved(dispatcher, name) {
         return Ok(false);
     }
     let age = process.age();

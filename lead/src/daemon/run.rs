@@ -219,6 +219,7 @@ impl Running {
             return Vec::new();
         }
         self.dispatcher.see_off_departed();
+        self.dispatcher.supervisor.reap_others();
         for watch in [&mut self.watch, &mut self.names].into_iter().flatten() {
             if let Err(error) = watch.rearm_if_needed() {
                 tracing::warn!("cannot watch the files: {error}");

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
-use teamd_shared::inbox;
+use teamd_shared::inbox::{self, ReadError};
 use teamd_shared::member::Emptied;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::How;
-use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript;
 
 use super::cgroup::{Group, Killed};
@@ -30,6 +30,20 @@ pub(super) struct Beginning {
 /// how many had to be killed, and put away what they laid out for a command.
 const KEEPERS: Duration = Duration::from_secs(1);
 
+/// How soon what could not be done is tried again: at first and at last.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(200), Duration::from_secs(2));
+
+/// What a life left in its files.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Left {
+    /// Where its inbox stands.
+    inbox: Position,
+    /// How much mail it had not taken in.
+    unread: u64,
+    /// Whether the last that it wrote is that SIGTERM ends it.
+    by_signal: bool,
+}
+
 /// Waits until nothing of a life is left, and looks at what it had not read.
 ///
 /// The lock is tried, never waited for: somebody else's lock on the file must not hang anything.
@@ -45,12 +59,7 @@ pub(super) async fn see_off(
         Some(group) => group.empty(&life, &mut killed).await,
         None => false,
     };
-    // Whoever ended with much unread must not hold everybody else up.
-    let (folder, gone) = (Arc::clone(&dir), life.clone());
-    let reading = tokio::task::spawn_blocking(move || {
-        (unread(&folder, &gone.name, beginning), left_by_signal(&folder, &gone))
-    });
-    let ((inbox, unread), by_signal) = reading.await.unwrap_or(((beginning.at, 0), false));
+    let Left { inbox, unread, by_signal } = look(&dir, &life, beginning).await;
     let How { code, signal, ours } = how;
     let emptied = Some(match (empty, ours) {
         (true, _) => Emptied::Cgroup,
@@ -59,14 +68,15 @@ pub(super) async fn see_off(
     });
     // What keepers have killed comes to the one that started their worker, and to nobody else.
     let left_behind = killed.count().filter(|_| ours);
-    Event::Ended { life, ended: Ended { code, signal, inbox, unread, by_signal, emptied, left_behind } }
+    let ended = Ended { code, signal, inbox, unread, by_signal, emptied, left_behind, unworkable: None };
+    Event::Ended { life, ended }
 }
 
 /// Waits until the life lock is free: the keepers of the life have seen all their commands to the end. Those that hang, or
 /// cannot keep up with what forks, are killed with it.
 async fn wait_for_lock(dir: &TeamDir, life: &Life, (group, killed): (Option<&Group>, &mut Killed)) {
     let began = Instant::now();
-    let mut pause = Duration::from_micros(200);
+    let mut pause = PAUSES.0;
     while let Err(held) = try_life_lock(dir, &life.name) {
         if pause > Duration::from_secs(1) {
             tracing::warn!("{} has ended, but its life lock is still held: {}", life.name, held.holder());
@@ -77,20 +87,47 @@ async fn wait_for_lock(dir: &TeamDir, life: &Life, (group, killed): (Option<&Gro
             tracing::warn!("cannot kill what is in the cgroup of {}: {error}", life.name);
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(2));
+        pause = (pause * 2).min(PAUSES.1);
     }
 }
 
+/// Looks at what a life left in its files, until that can be read: what is recorded of an end stays, and the next life goes by
+/// it.
+async fn look(dir: &Arc<TeamDir>, life: &Life, beginning: Beginning) -> Left {
+    let mut pause = PAUSES.0;
+    loop {
+        // Whoever ended with much unread must not hold everybody else up.
+        let (dir, gone) = (Arc::clone(dir), life.clone());
+        let looking = tokio::task::spawn_blocking(move || left(&dir, &gone, beginning));
+        let why = match looking.await {
+            Ok(Ok(left)) => return left,
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        if pause == PAUSES.0 {
+            tracing::warn!(
+                "{} has ended, and what it had not read cannot be seen (tried again): {why}",
+                life.name
+            );
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// Looks at what a life left in its files. One that is missing says that there is nothing.
+fn left(dir: &TeamDir, life: &Life, beginning: Beginning) -> Result<Left, ReadError> {
+    let (inbox, unread) = unread(dir, &life.name, beginning)?;
+    Ok(Left { inbox, unread, by_signal: left_by_signal(dir, life)? })
+}
+
 /// Tells whether the last that a life wrote is that SIGTERM ends it: there may have been no daemon to hear it.
-fn left_by_signal(dir: &TeamDir, life: &Life) -> bool {
-    let last = transcript::last_entry(dir, &life.name).unwrap_or_else(|error| {
-        tracing::warn!("cannot see what {} wrote last: {error}", life.name);
-        None
-    });
-    last.is_some_and(|last| {
+fn left_by_signal(dir: &TeamDir, life: &Life) -> Result<bool, DirError> {
+    let last = transcript::last_entry(dir, &life.name)?;
+    Ok(last.is_some_and(|last| {
         matches!(last.event, transcript::Event::Left { incarnation, by_signal: true, .. }
             if incarnation == life.incarnation)
-    })
+    }))
 }
 
 /// Tells who holds the life lock of a member, if anybody does.
@@ -147,18 +184,128 @@ fn holder_in_proc_locks(file: &File) -> String {
 
 /// Counts what a member has not taken in, and says where its inbox stands. A conversation that never began leaves all
 /// to the next one: what was sent before is nobody's mail yet.
-fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> (Position, u64) {
+fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> Result<(Position, u64), ReadError> {
     let begins_at = beginning.at;
-    if matches!(transcript::has_begun(dir, name, beginning.conversation), Ok(false)) {
-        return (begins_at, 0);
+    if !transcript::has_begun(dir, name, beginning.conversation)? {
+        return Ok((begins_at, 0));
     }
-    let cursor = transcript::position(dir, name).ok().flatten().unwrap_or(begins_at);
-    let cursor = if cursor.offset < begins_at.offset { begins_at } else { cursor };
-    match inbox::count_lines(dir, name, cursor) {
-        Ok(count) => (count.end, count.mail),
-        Err(error) => {
-            tracing::warn!("cannot count what {name} has not read: {error}");
-            (cursor, 0)
+    let read = transcript::position(dir, name)?.unwrap_or(begins_at);
+    let count = || {
+        // It has read from the start again if its inbox was cut; else that is what an earlier conversation had read.
+        let earlier = read.offset < begins_at.offset && inbox::fits(dir, name, begins_at)?;
+        inbox::count_lines(dir, name, if earlier { begins_at } else { read })
+    };
+    match count() {
+        Ok(count) => Ok((count.end, count.mail)),
+        Err(ReadError::NoInbox(_)) => Ok((read, 0)),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use teamd_shared::message::{Body, Message};
+    use teamd_shared::transcript::{Entry, Event as Happened};
+
+    use super::*;
+
+    struct Scratch {
+        _scratch: tempfile::TempDir,
+        dir: Arc<TeamDir>,
+        alice: Name,
+    }
+
+    impl Scratch {
+        /// An inbox with this text.
+        fn with(inbox: &str) -> Self {
+            let scratch = tempfile::tempdir().unwrap();
+            let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+            let scratch = Self { _scratch: scratch, dir, alice: Name::new("alice").unwrap() };
+            scratch.put(&TeamPath::inbox(&scratch.alice), inbox);
+            scratch
         }
+
+        fn put(&self, at: &TeamPath, text: &str) {
+            teamd_shared::fs::replace(&self.dir, at, text.as_bytes()).unwrap();
+        }
+
+        /// The life has begun, has read its inbox up to here, and was ended by SIGTERM.
+        fn has_read(&self, inbox: Position) {
+            let life = Happened::Life { incarnation: 1, conversation: 1, prompt: None };
+            let left = Happened::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: true };
+            let line =
+                |event| serde_json::to_string(&Entry { at: 1.0, inbox, owed: Vec::new(), event }).unwrap();
+            self.put(&TeamPath::transcript(&self.alice), &format!("{}\n{}\n", line(life), line(left)));
+        }
+
+        fn life(&self) -> Life {
+            Life { name: self.alice.clone(), incarnation: 1 }
+        }
+    }
+
+    fn mail(text: &str) -> String {
+        let message = Message::new(uuid::Uuid::new_v4(), "lead", "alice", 1.0, Body::Message)
+            .with_content(text.to_owned());
+        String::from_utf8(message.to_line().unwrap()).unwrap()
+    }
+
+    fn behind(text: &str) -> Position {
+        Position::after(text.len() as u64, text.as_bytes())
+    }
+
+    #[test]
+    fn an_end_is_not_told_before_it_can_be_seen_what_was_not_read() {
+        let (read, unread) = (mail("read"), mail("unread"));
+        let inbox = format!("{read}{unread}");
+        let team = Scratch::with(&inbox);
+        team.has_read(behind(&read));
+        let beginning = Beginning { at: Position::START, conversation: 1 };
+        let (at, aside) = (team.dir.path(&TeamPath::inbox(&team.alice)), team.dir.root().join("aside"));
+        std::fs::rename(&at, &aside).unwrap();
+        std::os::unix::fs::symlink(&aside, &at).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let ended = runtime.block_on(async {
+            let seen = see_off(Arc::clone(&team.dir), team.life(), beginning, (How::default(), None));
+            let mut seen = Box::pin(seen);
+            let early = tokio::time::timeout(Duration::from_millis(50), &mut seen).await;
+            assert!(early.is_err(), "{early:?}");
+            std::fs::rename(&aside, &at).unwrap();
+            seen.await
+        });
+        let Event::Ended { ended, .. } = ended else { panic!("{ended:?}") };
+        assert_eq!((ended.inbox, ended.unread, ended.by_signal), (behind(&inbox), 1, true));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_answer_and_what_is_missing_is_one() {
+        let read = mail("read");
+        let team = Scratch::with(&read);
+        let beginning = Beginning { at: Position::START, conversation: 1 };
+        let look = || left(&team.dir, &team.life(), beginning);
+        let nothing = Left { inbox: Position::START, unread: 0, by_signal: false };
+        assert_eq!(look().unwrap(), nothing, "no transcript");
+        team.has_read(behind(&read));
+        let path = |at: TeamPath| team.dir.path(&at);
+        std::fs::remove_file(path(TeamPath::inbox(&team.alice))).unwrap();
+        let gone = Left { inbox: behind(&read), unread: 0, by_signal: true };
+        assert_eq!(look().unwrap(), gone, "no inbox");
+        let transcript = path(TeamPath::transcript(&team.alice));
+        std::fs::remove_file(&transcript).unwrap();
+        std::fs::create_dir(&transcript).unwrap();
+        assert!(look().is_err(), "no file");
+    }
+
+    #[test]
+    fn of_an_inbox_that_was_cut_only_what_came_since_counts() {
+        let before = [mail("before"), mail("before")].concat();
+        let (read, unread) = (mail("read"), mail("unread"));
+        let team = Scratch::with(&format!("{read}{unread}"));
+        team.has_read(behind(&read));
+        let beginning = Beginning { at: behind(&before), conversation: 1 };
+        assert_eq!(left(&team.dir, &team.life(), beginning).unwrap().unread, 1);
+        // As long as the beginning stands there, nothing before it was its mail.
+        team.put(&TeamPath::inbox(&team.alice), &format!("{before}{unread}"));
+        let uncut = left(&team.dir, &team.life(), beginning).unwrap();
+        assert_eq!((uncut.inbox, uncut.unread), (behind(&format!("{before}{unread}")), 1));
     }
 }

@@ -4,7 +4,7 @@
 //! for all of them. A life is over when its process has ended *and* its life lock is free: tool processes
 //! live under keepers that hold the lock until all they started is gone. Where it has a cgroup, that is empty besides.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,14 +20,14 @@ use teamd_shared::environment::Environment;
 use teamd_shared::inbox;
 use teamd_shared::member::{Cgroup, Member};
 use teamd_shared::name::Name;
-use teamd_shared::process::{How, Identity, KEEPER, ProcessHandle, Stray, kill_child, killed_by_keeper};
+use teamd_shared::process::{How, Identity, ProcessHandle};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::sync::mpsc;
 
 use super::cgroup::{Cgroups, Group};
 use super::confinement::Confinement;
 use super::event::Life;
-use super::named::can_work;
+use super::strays::{Found, Strays};
 
 /// The live processes, by life.
 #[derive(Debug)]
@@ -39,19 +39,8 @@ pub(super) struct Supervisor {
     /// The cgroups of lives that have one.
     groups: HashMap<Life, Group>,
     cgroups: Cgroups,
-    /// What tools have left to this process, and when that was first seen.
-    strays: HashMap<u32, Instant>,
+    strays: Strays,
     watcher: Watcher,
-}
-
-/// What was found of lives that have ended.
-#[derive(Debug, Default)]
-pub(super) struct Strays {
-    /// What is not gone yet, of the time that was asked for.
-    pub(super) left: Vec<u32>,
-    /// How many processes had to be killed that were not seen before, by their keepers or here; none if that cannot be
-    /// known.
-    pub(super) killed: Option<u32>,
 }
 
 /// A started worker.
@@ -75,7 +64,7 @@ impl Supervisor {
             processes: HashMap::new(),
             groups: HashMap::new(),
             cgroups,
-            strays: HashMap::new(),
+            strays: Strays::begin()?,
             watcher: Watcher::new(gone)?,
         })
     }
@@ -92,7 +81,6 @@ impl Supervisor {
             return Err("the team directory was moved: `teamd stop` here, and `teamd start` there".to_owned());
         }
         inbox::create(&self.dir, &member.name).map_err(|e| e.to_string())?;
-        can_work(member)?;
         let log = self.log(&member.name)?;
         let mut command = Command::new(&self.worker);
         command
@@ -112,6 +100,7 @@ impl Supervisor {
             Ok(identity) => {
                 let group = self.cgroups.enclose(&life, child.id(), &member.bounds);
                 let cgroup = group.as_ref().map(|group| group.record().clone());
+                self.strays.enclosed(group.is_some());
                 self.groups.extend(group.map(|group| (life, group)));
                 Ok(Born { identity, cgroup })
             }
@@ -159,6 +148,7 @@ impl Supervisor {
     /// Takes over the cgroup that an earlier daemon has put a life into.
     pub(super) fn recall(&mut self, life: &Life, member: &Member) {
         let group = self.cgroups.find(life, member);
+        self.strays.enclosed(group.is_some());
         self.groups.extend(group.map(|group| (life.clone(), group)));
     }
 
@@ -196,24 +186,26 @@ impl Supervisor {
         }
     }
 
-    /// Ends the children of this process that are no workers, and returns those that were not here before `since`.
-    /// They are what a tool had started whose worker and keeper were killed together: this process is the subreaper
-    /// of them all.
-    pub(super) fn end_strays(&mut self, since: Instant) -> Strays {
-        let workers: HashSet<u32> = self.processes.values().map(|it| it.identity().pid).collect();
-        let ours = |pid: &u32| workers.contains(pid);
-        let children = teamd_shared::process::children().unwrap_or_default();
-        let strays: Vec<u32> = children.into_iter().filter(|pid| !ours(pid)).collect();
-        self.strays.retain(|pid, _| strays.contains(pid));
-        let now = Instant::now();
-        let mut killed = Some(0);
-        for pid in strays {
-            let stray = kill_child(pid);
-            let new = self.strays.insert(pid, now).map(|seen| self.strays.insert(pid, seen)).is_none();
-            killed = killed.zip(count(&stray, new)).map(|(sum, more)| sum + more);
-        }
-        let left = self.strays.iter().filter(|(_, seen)| **seen >= since).map(|(pid, _)| *pid).collect();
-        Strays { left, killed }
+    /// Ends what lives have left to this process ([`Strays::end`]).
+    ///
+    /// # Errors
+    /// The system's error if its children cannot be seen.
+    pub(super) fn end_strays(&mut self, since: Instant) -> io::Result<Found> {
+        let Self { strays, processes, cgroups, .. } = self;
+        let workers = processes.values().map(|it| it.identity().pid).collect();
+        strays.end(&workers, cgroups, since)
+    }
+
+    /// Reaps what has ended of those that no life has left.
+    pub(super) fn reap_others(&mut self) {
+        let Self { strays, processes, cgroups, .. } = self;
+        let workers = processes.values().map(|it| it.identity().pid).collect();
+        strays.reap_others(&workers, cgroups);
+    }
+
+    /// Returns the children of this process that no life has left.
+    pub(super) fn strays(&self) -> &Strays {
+        &self.strays
     }
 
     /// Returns the process of a life.
@@ -228,19 +220,6 @@ impl Supervisor {
             tracing::warn!("cannot reap {}: {error}", life.name);
             How::default()
         })
-    }
-}
-
-/// Returns how many processes a stray stands for that had to be killed; none if that cannot be known.
-fn count(stray: &Stray, new: bool) -> Option<u32> {
-    if stray.comm.as_bytes() != KEEPER.to_bytes() {
-        return Some(u32::from(new && stray.ran));
-    }
-    // A keeper that is not reaped yet is found again; one that was killed itself has told nobody.
-    match stray.code {
-        None => Some(0),
-        Some(0) => Some(0),
-        Some(code) => killed_by_keeper(code),
     }
 }
 

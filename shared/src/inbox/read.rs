@@ -276,6 +276,17 @@ pub fn count_lines(dir: &TeamDir, owner: &Name, from: Position) -> Result<Count,
     count_in(&file, owner, from).map_err(|source| cannot_read(dir, &at, source))
 }
 
+/// Tells whether a position is one of an inbox as it stands now: no foreign program has truncated or replaced it since.
+///
+/// # Errors
+/// As [`count_lines`].
+pub fn fits(dir: &TeamDir, owner: &Name, position: Position) -> Result<bool, ReadError> {
+    let at = TeamPath::inbox(owner);
+    let file = open(dir, &at)?;
+    let window = Window::open(&file, position, 0).map_err(|source| cannot_read(dir, &at, source))?;
+    Ok(window.fits(position))
+}
+
 fn count_in(file: &File, owner: &Name, from: Position) -> io::Result<Count> {
     let mut window = Window::open(file, from, u64::MAX)?;
     let mut count = Count { lines: 0, mail: 0, end: from };

@@ -34,8 +34,8 @@ pub enum Emptied {
     /// Its life lock is free, so every keeper has seen its command to the end; and nothing that a worker and its keeper
     /// left when they were killed together has come to the daemon that started them, or it was ended.
     Keepers,
-    /// Its life lock is free. The daemon that saw it end is not the one that started it: what a worker and its keeper left
-    /// when they were killed together would not have come to it.
+    /// Its life lock is free. What a worker and its keeper left when they were killed together is not known: the daemon that
+    /// saw it end is not the one that started it, or cannot tell that from what others left, or may not end it.
     Lock,
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{AnsweredBy, Body, IdleReason, LEAD, MAX_LINE, Message};
+use super::{AnsweredBy, Body, IdleReason, LEAD, MAX_LINE, MAX_NEST, Message};
 use crate::id::RequestId;
 
 /// Why a line is no message. Fits behind "error: ".
@@ -15,9 +15,12 @@ pub enum ParseError {
     /// The bytes are not UTF-8.
     #[error("not UTF-8: invalid byte at {0}")]
     NotUtf8(usize),
-    /// The text is not JSON (or nested too deeply).
+    /// The text is not JSON (or nested more deeply than anybody here reads).
     #[error("not JSON: {0}")]
     NotJson(String),
+    /// The text is nested more deeply than [`MAX_NEST`].
+    #[error("it is nested more than {MAX_NEST} levels deep")]
+    TooDeep,
     /// The text is JSON, but not an object.
     #[error("not a JSON object")]
     NotAnObject,
@@ -44,10 +47,32 @@ impl Message {
             return Err(ParseError::TooLong(line.len() as u64));
         }
         let text = std::str::from_utf8(line).map_err(|e| ParseError::NotUtf8(e.valid_up_to()))?;
-        match serde_json::from_str(text).map_err(|e| ParseError::NotJson(e.to_string()))? {
+        let value = serde_json::from_str(text).map_err(|e| ParseError::NotJson(e.to_string()))?;
+        if !is_nested_within(&value, MAX_NEST) {
+            return Err(ParseError::TooDeep);
+        }
+        Self::from_json(value)
+    }
+
+    /// Reads a message that was taken in before, as a transcript has it: written again, it may be longer than its line.
+    ///
+    /// # Errors
+    /// As [`Message::parse`], but for its length and its depth.
+    pub fn from_json(value: Value) -> Result<Self, ParseError> {
+        match value {
             Value::Object(fields) => Fields(fields).message(),
             _ => Err(ParseError::NotAnObject),
         }
+    }
+}
+
+/// Tells whether a value has at most so many levels: an array or object in another one is one level more.
+pub fn is_nested_within(value: &Value, levels: usize) -> bool {
+    let fits = |inner: &Value| is_nested_within(inner, levels.saturating_sub(1));
+    match value {
+        Value::Array(values) => levels > 0 && values.iter().all(fits),
+        Value::Object(fields) => levels > 0 && fields.values().all(fits),
+        _ => true,
     }
 }
 

@@ -132,6 +132,22 @@ fn each_malformed_line_says_what_is_wrong() {
 }
 
 #[test]
+fn what_is_longer_when_it_is_written_again_is_read_all_the_same() {
+    let number = "1e15,";
+    let line =
+        |count| format!(r#"{{"type":"message","from":"a","content":"c","x":[{}1]}}"#, number.repeat(count));
+    let message = Message::parse(line(MAX_LINE / number.len() - 20).as_bytes()).unwrap();
+    let written = message.to_json();
+    assert!(written.to_string().len() > MAX_LINE);
+    assert_eq!(Message::from_json(written).unwrap(), message);
+    // The plan stands in it twice.
+    let plan = "x".repeat(MAX_LINE - 200);
+    let line = format!(r#"{{"type":"plan_approval_request","from":"a","request_id":"r","plan":"{plan}"}}"#);
+    let message = Message::parse(line.as_bytes()).unwrap();
+    assert_eq!(Message::from_json(message.to_json()).unwrap(), message);
+}
+
+#[test]
 fn a_line_is_one_line_for_every_reader() {
     let text = "a\u{85}b\u{2028}c\u{2029}d\ne\r\u{b}\u{c}";
     let message = Message::new(Uuid::nil(), "a", "b", 1.0, Body::Message).with_content(text);

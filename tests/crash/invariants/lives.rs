@@ -192,7 +192,7 @@ impl Lives<'_> {
             () if self.stopping => Some("the team stops"),
             () if self.asked.contains(life) => Some("its shutdown was asked for"),
             () if alive.restarts >= RESTARTS => Some("it was too often"),
-            () if alive.process.is_none() && unable => Some("it could not be run"),
+            () if alive.process.is_none() && unable && !started_again => Some("it could not be run"),
             // With its environment, unless the worker has given that back: with the first that it says to a daemon.
             () if self.daemons > alive.daemon && !given_back => Some("the daemon that knew how is gone"),
             () => None,

@@ -23,6 +23,16 @@ pub(crate) fn check(args: &[&str], said: &Run, killed: bool) -> Checked {
     })
 }
 
+/// Whoever has sent something is not told to try again: it would be sent twice.
+pub(crate) fn check_sent(stage: &Stage, args: &[&str], said: &Run) -> Checked {
+    let (&["send", _, text, ..] | &["broadcast", text, ..]) = args else { return Ok(()) };
+    let holds = |name: &&str| stage.team.inbox(name).iter().any(|line| line["content"] == text);
+    let sent_to = ["alice", "bob"].into_iter().find(holds);
+    hold(sent_to.is_none() || !said.stderr.contains("try again"), || {
+        format!("`{args:?}` is in the inbox of {sent_to:?}, and is to be tried again: {said:?}")
+    })
+}
+
 /// No program panicked, in the background either.
 pub(super) fn check_logs(stage: &Stage) -> Checked {
     let mut text = stage.victim_log();

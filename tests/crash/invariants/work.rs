@@ -28,7 +28,7 @@ pub(super) fn is_done(stage: &Stage) -> Checked {
 fn owed(name: &str, transcript: &[Value]) -> Option<Value> {
     let reader = Name::new(name).ok()?;
     let starts = |message: &&Value| {
-        Message::parse(message.to_string().as_bytes()).is_ok_and(|message| message.starts_a_turn(&reader))
+        Message::from_json((*message).clone()).is_ok_and(|message| message.starts_a_turn(&reader))
     };
     let mut owed = None;
     for entry in transcript {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::daemon::end_of;
 use super::{ATTEMPTS, Checked, PATIENCE, Stage, Victim, Violation};
+use crate::invariants::told;
 use crate::ledger::Sent;
 use crate::support::{Run, is_alive};
 use crate::wrapper;
@@ -84,7 +85,8 @@ impl Stage {
         let said = Run { code, stdout: text("stdout"), stderr: text("stderr") };
         self.ledger.commands.push(format!("{args:?}: {:?} {}", said.code, said.stderr.trim()));
         self.ledger.stderr.push_str(&said.stderr);
-        crate::invariants::told::check(args, &said, traced && self.is_killed())?;
+        told::check(args, &said, traced && self.is_killed())?;
+        told::check_sent(self, args, &said)?;
         Ok(said)
     }
 

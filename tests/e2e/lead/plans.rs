@@ -81,6 +81,8 @@ fn a_call_that_waits_for_a_person_can_be_interrupted_and_does_not_hold_up_a_shut
     let id = team.until_planned("alice");
     team.until_lead_ended(1);
     let wait = || {
+        // The roster may show the call before still.
+        team.wait_for("lead", "idle");
         team.send("lead", &format!("/plan_approval {id} approve"));
         team.until("the call to wait", || team.member("lead")["activity"] == "waiting for a person");
     };

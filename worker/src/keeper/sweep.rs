@@ -3,14 +3,23 @@
 //! It must never signal a process that could be a stranger: a child that nobody has reaped keeps its pid, and what
 //! is further down is held by a pidfd and looked at again before it is killed.
 
-use std::fs;
 use std::io;
+use std::time::Duration;
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpgid, kill_process, kill_process_group, pidfd_open,
     pidfd_send_signal,
 };
-use teamd_shared::process::stat;
+use teamd_shared::process::{children_by_parent, stat};
+
+/// How soon a look at the children that failed is repeated: whoever gave up would leave them behind.
+pub(crate) const AGAIN: Duration = Duration::from_millis(50);
+
+/// Waits for as long, where nothing else is to be done.
+#[expect(clippy::disallowed_methods, reason = "nothing tells when a descriptor is free again")]
+pub(crate) fn pause() {
+    std::thread::sleep(AGAIN);
+}
 
 /// Kills every child of this process but the spared ones, and what descends from them, in one round. Returns the
 /// children that it found, which are not reaped.
@@ -23,7 +32,7 @@ use teamd_shared::process::stat;
 /// # Errors
 /// The system's error if the children cannot be listed.
 pub(crate) fn kill_children(spared: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>> {
-    let mut children = children_of("self")?;
+    let mut children = children_of(rustix::process::getpid())?;
     children.retain(|&child| !spared(child));
     for &child in &children {
         // One step for a whole group: a fork in it fails while the signal is on its way.
@@ -36,7 +45,8 @@ pub(crate) fn kill_children(spared: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>
     while let Some(process) = found.get(next).copied() {
         // A process that is gone meanwhile has left its children to this one, and its pid to anybody.
         if process.signal(Signal::STOP) {
-            let below = children_of(&process.pid.as_raw_pid().to_string()).unwrap_or_default();
+            // What is missed here comes to this process when its parent is killed, and is found the next time.
+            let below = children_of(process.pid).unwrap_or_default();
             found.extend(below.into_iter().map(|pid| Found { pid, parent: Some(process.pid) }));
         }
         next += 1;
@@ -47,12 +57,12 @@ pub(crate) fn kill_children(spared: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>
     Ok(children)
 }
 
-/// Counts what descends from this process and has not ended.
+/// Counts what descends from this process and has not ended, as far as it can be seen.
 pub(crate) fn count_descendants() -> usize {
-    let mut found = children_of("self").unwrap_or_default();
+    let mut found = children_of(rustix::process::getpid()).unwrap_or_default();
     let mut next = 0;
-    while let Some(process) = found.get(next) {
-        let below = children_of(&process.as_raw_pid().to_string()).unwrap_or_default();
+    while let Some(&process) = found.get(next) {
+        let below = children_of(process).unwrap_or_default();
         found.extend(below);
         next += 1;
     }
@@ -74,14 +84,7 @@ fn runs(process: Pid) -> bool {
 /// # Errors
 /// The system's error if the processes cannot be listed.
 pub(crate) fn has_child(spared: impl Fn(Pid) -> bool) -> io::Result<bool> {
-    let own = rustix::process::getpid();
-    for entry in fs::read_dir("/proc")? {
-        let pid = entry?.file_name().to_str().and_then(|name| Pid::from_raw(name.parse().ok()?));
-        if pid.is_some_and(|pid| parent_of(pid) == Some(own) && !spared(pid)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(pids(children_by_parent(std::process::id())?).any(|child| !spared(child)))
 }
 
 /// Reaps the children that have ended, but not one.
@@ -89,7 +92,7 @@ pub(crate) fn has_child(spared: impl Fn(Pid) -> bool) -> io::Result<bool> {
 /// # Errors
 /// The system's error if the children cannot be listed.
 pub(crate) fn reap_orphans(but: Pid) -> io::Result<()> {
-    for child in children_of("self")? {
+    for child in children_of(rustix::process::getpid())? {
         if child != but {
             ignore_gone(rustix::process::waitpid(Some(child), WaitOptions::NOHANG));
         }
@@ -121,21 +124,19 @@ impl Found {
     }
 }
 
-/// Lists the children of a process, those of all its threads: `/proc/PID/task/TID/children` (`proc_pid_task(5)`).
-fn children_of(process: &str) -> io::Result<Vec<Pid>> {
-    let mut children = Vec::new();
-    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
-        // A thread that has ended meanwhile has left its children to another one.
-        let listed = fs::read_to_string(thread?.path().join("children")).unwrap_or_default();
-        children.extend(listed.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
-    }
-    Ok(children)
+/// Lists the children of a process.
+fn children_of(process: Pid) -> io::Result<Vec<Pid>> {
+    let children = teamd_shared::process::children_of(process.as_raw_pid().unsigned_abs())?;
+    Ok(pids(children).collect())
 }
 
-/// The name (field 2) may hold spaces and parentheses: fields count from the last one.
+fn pids(raw: Vec<u32>) -> impl Iterator<Item = Pid> {
+    raw.into_iter().filter_map(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
+}
+
 fn parent_of(process: Pid) -> Option<Pid> {
-    let stat = stat(process.as_raw_pid().unsigned_abs()).ok()?;
-    Pid::from_raw(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()?)
+    let parent = teamd_shared::process::parent_of(process.as_raw_pid().unsigned_abs()).ok()?;
+    Pid::from_raw(i32::try_from(parent).ok()?)
 }
 
 /// That a process is gone already is what is wanted; one that may not be signalled is waited for instead.

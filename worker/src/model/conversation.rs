@@ -164,7 +164,7 @@ impl Conversation {
     fn messages(&mut self, messages: &[Value]) {
         let mut shown = Vec::new();
         for value in messages {
-            let Ok(message) = Message::parse(value.to_string().as_bytes()) else { continue };
+            let Ok(message) = Message::from_json(value.clone()) else { continue };
             let Some(text) = delivery::show(&message, &self.owner) else { continue };
             if let Body::PlanApprovalRequest { request_id, .. } = &message.body {
                 self.gist.waiting.push((request_id.to_string(), text.clone()));

@@ -2,6 +2,9 @@
 //!
 //! Its name cannot be guessed, so that nobody keeps a worker from starting by taking it first; but it begins so that the
 //! next life of the same teammate knows what a killed one left, and removes it.
+//!
+//! Commands decide how much lies in it, so its removal has an end: nobody hears the worker meanwhile, and whoever has agreed
+//! to leave must be gone in time.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,11 +13,18 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::unistd::geteuid;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use uuid::Uuid;
+
+/// How long a removal may take: less than the grace period of a life that ends. The rest is left to the next life.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many names are looked at between two looks at the time.
+const AT_ONCE: usize = 1024;
 
 /// A temporary directory. Removed when it is dropped.
 #[derive(Debug)]
@@ -49,15 +59,14 @@ impl TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        if let Err(error) = remove(&self.path) {
-            tracing::warn!("cannot remove {}: {error}", self.path.display());
-        }
+        remove_or_say(&self.path, Instant::now() + PATIENCE);
     }
 }
 
 /// Removes the directories of this user that are called like this and a random number. What cannot be removed is in
 /// nobody's way.
 fn remove_leftovers(above: &Path, begin: &str) {
+    let until = Instant::now() + PATIENCE;
     // A directory that cannot be listed may still be written.
     for entry in fs::read_dir(above).into_iter().flatten().filter_map(Result::ok) {
         let name = entry.file_name();
@@ -72,9 +81,13 @@ fn remove_leftovers(above: &Path, begin: &str) {
         if !is_ours || !is_left() {
             continue;
         }
-        if let Err(error) = remove(&entry.path()) {
-            tracing::warn!("cannot remove {}: {error}", entry.path().display());
-        }
+        remove_or_say(&entry.path(), until);
+    }
+}
+
+fn remove_or_say(path: &Path, until: Instant) {
+    if let Err(error) = remove(path, until) {
+        tracing::warn!("cannot remove {}: {error}", path.display());
     }
 }
 
@@ -82,14 +95,17 @@ fn remove_leftovers(above: &Path, begin: &str) {
 ///
 /// What lies deeper than a tool should have gone is moved up before it is removed: so that takes two descriptors and no
 /// recursion, however deep it is.
-fn remove(path: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// The system's error, or that it is not done at the end of this time: what is left can be removed later.
+fn remove(path: &Path, until: Instant) -> io::Result<()> {
     let top = match enter(CWD, path.as_os_str()) {
         Err(Errno::NOENT) => return Ok(()),
         other => other?,
     };
     let mut moved = 0_u64;
     loop {
-        let names = list(&top)?;
+        let names = list(&top, until)?;
         if names.is_empty() {
             return fs::remove_dir(path);
         }
@@ -98,10 +114,16 @@ fn remove(path: &Path) -> io::Result<()> {
                 continue;
             }
             let folder = enter(&top, &name)?;
-            for inner in list(&folder)? {
-                if !unlink(&folder, &inner)? {
-                    drop(enter(&folder, &inner)?);
-                    move_up(&folder, &inner, &top, &mut moved)?;
+            loop {
+                let inners = list(&folder, until)?;
+                if inners.is_empty() {
+                    break;
+                }
+                for inner in inners {
+                    if !unlink(&folder, &inner)? {
+                        drop(enter(&folder, &inner)?);
+                        move_up(&folder, &inner, &top, &mut moved)?;
+                    }
                 }
             }
             unlinkat(&top, &name, AtFlags::REMOVEDIR)?;
@@ -118,10 +140,18 @@ fn enter(above: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     openat(&held, ".", flags | OFlags::RDONLY, Mode::empty())
 }
 
-fn list(folder: &OwnedFd) -> rustix::io::Result<Vec<OsString>> {
+/// Returns the first names in a directory, if there is time left.
+fn list(folder: &OwnedFd, until: Instant) -> io::Result<Vec<OsString>> {
+    if Instant::now() >= until {
+        return Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "it takes too long; the next life goes on with it",
+        ));
+    }
     let entries = Dir::read_from(folder)?
         .map(|entry| entry.map(|entry| OsString::from_vec(entry.file_name().to_bytes().to_vec())));
-    entries.filter(|name| !matches!(name, Ok(name) if name == "." || name == "..")).collect()
+    let inside = entries.filter(|name| !matches!(name, Ok(name) if name == "." || name == ".."));
+    Ok(inside.take(AT_ONCE).collect::<Result<_, _>>()?)
 }
 
 /// Removes a name; false if a directory is there that is not empty.
@@ -188,7 +218,25 @@ mod tests {
             }
         }
         let path = held.path().to_owned();
-        drop(held);
+        remove(&path, Instant::now() + Duration::from_secs(120)).unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_takes_too_long_to_remove_is_left_to_the_next_life() {
+        let scratch = tempfile::tempdir().unwrap();
+        let held = TempDir::create(scratch.path(), "a").unwrap();
+        let path = held.path().to_owned();
+        std::mem::forget(held);
+        for folder in 0..3 {
+            fs::create_dir(path.join(folder.to_string())).unwrap();
+            for file in 0..AT_ONCE + 1 {
+                File::create(path.join(format!("{folder}/{file}"))).unwrap();
+            }
+        }
+        let error = remove(&path, Instant::now()).unwrap_err();
+        assert!(error.kind() == io::ErrorKind::TimedOut && path.exists(), "{error}");
+        drop(TempDir::create(scratch.path(), "a").unwrap());
         assert!(!path.exists());
     }
 

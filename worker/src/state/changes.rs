@@ -15,6 +15,9 @@ use super::{Answer, At, Budget, End, Mail, Outcome, Plan, REWRITES, Said, Shutdo
 /// How long the decision waits after an answer could not be written.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// The longest time that a model has to decide: much longer ones end no clock.
+const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
+
 /// How long mail waits for more of its kind: what several teammates say when they have finished is one turn.
 const SETTLES: Duration = Duration::from_secs(2);
 
@@ -263,11 +266,11 @@ impl State {
 impl Shutdown {
     fn begun(word: ShutdownWord, now: Duration, mail: Mail) -> Self {
         // What is no time (negative, not a number) is none; what is no end of time is a long one.
-        let within =
-            Duration::try_from_secs_f64(word.decide_within).unwrap_or(match word.decide_within > 0.0 {
-                true => Duration::from_secs(u64::from(u32::MAX)),
-                false => Duration::ZERO,
-            });
+        let within = match Duration::try_from_secs_f64(word.decide_within) {
+            Ok(within) => within.min(FOREVER),
+            Err(_) if word.decide_within > 0.0 => FOREVER,
+            Err(_) => Duration::ZERO,
+        };
         Self {
             word,
             decide_by: now.saturating_add(within),

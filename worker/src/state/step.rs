@@ -193,7 +193,8 @@ impl State {
         let shutdown = self.shutdown.as_ref().filter(|shutdown| now >= shutdown.not_before)?;
         let overdue = now >= shutdown.decide_by;
         let because = match self.at {
-            At::Idle if self.mail == Mail::News => return None,
+            // It is read first, but whoever is told news without a pause answers all the same.
+            At::Idle if self.mail == Mail::News && !overdue => return None,
             At::Idle if self.mail == Mail::Work && shutdown.owes_mail => return None,
             At::Idle if shutdown.shown => Because::TurnEnded,
             At::Idle => Because::Idle,

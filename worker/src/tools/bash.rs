@@ -97,7 +97,12 @@ impl Foreground {
             tokio::select! {
                 read = self.pipe.read(&mut self.piece), if self.open => match read {
                     Ok(0) | Err(_) => self.open = false,
-                    Ok(read) => self.output.push(&self.piece[..read]),
+                    Ok(read) => {
+                        self.output.push(&self.piece[..read]);
+                        // A flood would use up what one look of the runtime may do, and whoever is served beside it
+                        // (the daemon, signals) had nothing left.
+                        tokio::task::yield_now().await;
+                    }
                 },
                 ended = self.kept.ended() => break ended,
                 () = sleep_until(self.patience) => self.lose_patience(),

@@ -22,7 +22,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
-use crate::keeper::{Report, SUBCOMMAND, sweep};
+use crate::keeper::{Because, Report, SUBCOMMAND, sweep};
 use crate::sandbox::Policy;
 use crate::variables::Variables;
 
@@ -172,16 +172,20 @@ impl Kept {
             self.child_ended.recv().await;
         }
         let mut lines = self.heard.split(|&byte| byte == b'\n').rev();
-        if let Some(report) = lines.find_map(|line| serde_json::from_slice(line).ok()) {
-            return Ended::Reported(report);
+        let ended = lines.find_map(|line| serde_json::from_slice(line).ok());
+        let ended = ended.map_or(Ended::KeeperLost, Ended::Reported);
+        // One that failed may have left its command, as one that was killed has.
+        if matches!(&ended, Ended::Reported(report) if report.because != Because::Failed) {
+            return ended;
         }
         loop {
             match sweep_strays() {
-                Swept::Nothing => return Ended::KeeperLost,
+                Swept::Nothing => return ended,
                 Swept::Gone => {}
                 Swept::Dying => {
                     self.child_ended.recv().await;
                 }
+                Swept::Unknown => tokio::time::sleep(sweep::AGAIN).await,
             }
         }
     }
@@ -225,6 +229,8 @@ pub(super) enum Swept {
     Gone,
     /// Strays that are not gone yet: SIGCHLD announces the end of each.
     Dying,
+    /// It could not be seen who is there.
+    Unknown,
 }
 
 /// Kills and reaps, in one round, the children of this process that are no keepers, and what descends from them.
@@ -232,7 +238,7 @@ pub(super) fn sweep_strays() -> Swept {
     let keepers = keepers();
     try_sweep(|child| keepers.contains(&child) || is_of_another_test(child)).unwrap_or_else(|error| {
         tracing::error!("cannot look for what a keeper left: {error}");
-        Swept::Nothing
+        Swept::Unknown
     })
 }
 

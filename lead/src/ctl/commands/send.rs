@@ -3,15 +3,19 @@
 //! The roster is looked at before the append, so that nobody writes to a name that is not there, and once more
 //! after it: whoever ended in between may never read the message, and the sender must know.
 
+use std::fmt::Display;
+
 use serde_json::json;
 use teamd_shared::clock;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::{Appended, append};
+use teamd_shared::member::Exit;
 use teamd_shared::message::{Body, LEAD, Message, USER};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript;
+use uuid::Uuid;
 
 use crate::ctl::args::Send;
 use crate::ctl::context::Context;
@@ -24,9 +28,10 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
     let dir = context.dir()?;
     let to = &args.name;
     let is_lead = to.owner == Name::lead();
-    if !is_lead {
-        check(&roster::load_one(&dir, &to.owner)?, &to.owner, args.queue)?;
-    }
+    let receiver = match is_lead {
+        true => None,
+        false => Some(check(&roster::load_one(&dir, &to.owner)?, &to.owner, args.queue)?.clone()),
+    };
     let content = text::not_blank(text::given(&args.text)?, "message")?;
     text::note_if_cut(context, &content, "message");
     // A person with teamctl has the lead's role, but nobody writes to itself.
@@ -34,9 +39,9 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
     let id = RandomIds.message();
     let message = Message::new(id, from, &to.to, clock::wall(), Body::Message).with_content(content);
     let appended = append(&dir, &to.owner, &message, context.settings.durability)?;
-    let fate = match is_lead {
-        true => Fate::Sent,
-        false => look_again(&dir, &to.owner, appended)?,
+    let fate = match &receiver {
+        None => Fate::Sent,
+        Some(to) => Posted { id, to, at: appended }.look_again(&dir)?,
     };
     if fate == Fate::Waits && !args.queue {
         return Err(ended_meanwhile(&to.owner));
@@ -50,11 +55,11 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
     Ok(ExitCode::Done)
 }
 
-/// Tells whether a message to this member will be read, as far as the roster knows.
-fn check(roster: &Roster, name: &Name, queue: bool) -> Result<(), CommandError> {
+/// Returns the member, if a message to it will be read, as far as the roster knows.
+fn check<'r>(roster: &'r Roster, name: &Name, queue: bool) -> Result<&'r RosterMember, CommandError> {
     let member = roster::find(roster, name)?;
     if runs(roster, member) || queue {
-        return Ok(());
+        return Ok(member);
     }
     let status =
         if member.status.is_ended() { member.status.as_str() } else { "gone, though nobody recorded it" };
@@ -68,12 +73,12 @@ pub(in crate::ctl) fn runs(roster: &Roster, member: &RosterMember) -> bool {
     !member.status.is_ended() && !roster::ended_unnoticed(roster, member)
 }
 
-/// Returns the names of those who run, as far as roster and processes tell.
-pub(in crate::ctl) fn running(roster: &Roster) -> Vec<&Name> {
+/// Returns those who run, as far as roster and processes tell.
+pub(in crate::ctl) fn running(roster: &Roster) -> Vec<&RosterMember> {
     let kept = roster::daemon_pid(roster).is_some();
     let runs =
         |member: &&RosterMember| !member.status.is_ended() && (kept || !roster::is_gone(roster, member));
-    roster.members.iter().filter(runs).map(|member| &member.name).collect()
+    roster.members.iter().filter(runs).collect()
 }
 
 /// What becomes of a message that was appended.
@@ -85,42 +90,78 @@ pub(in crate::ctl) enum Fate {
     Waits,
 }
 
-/// Looks at the roster again, and tells what becomes of a message of which it is known where it stands.
-///
-/// A process that lives after the append reads the message, or it is counted as unread at its end. Of one that is
-/// gone the roster will say so in a moment, and where its inbox stood.
-///
-/// # Errors
-/// [`ExitCode::Conflict`] or [`ExitCode::NotFound`] if a next life will not read it by itself, [`ExitCode::Failed`] if it cannot be
-/// seen whether this one runs.
-pub(in crate::ctl) fn look_again(
-    dir: &TeamDir,
-    name: &Name,
-    appended: Appended,
-) -> Result<Fate, CommandError> {
-    let roster = roster::load_settled(dir, name)?;
-    let Some(member) = roster.member(name) else {
-        let message = format!("{name} was forgotten while the message was sent");
-        return Err(CommandError::new(ExitCode::NotFound, message)
-            .hint("the message lies with its files in the archive"));
-    };
-    let end = appended.offset + appended.len;
-    if transcript::position(dir, name)?.is_some_and(|position| position.offset >= end) {
-        return Ok(Fate::Sent);
+/// A message that stands in the inbox of a member.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::ctl) struct Posted<'m> {
+    /// Its id.
+    pub(in crate::ctl) id: Uuid,
+    /// Whom it was sent to, as the roster showed it before.
+    pub(in crate::ctl) to: &'m RosterMember,
+    /// Where it stands.
+    pub(in crate::ctl) at: Appended,
+}
+
+impl Posted<'_> {
+    /// Looks at the roster again, and tells what becomes of the message.
+    ///
+    /// A process that lives after the append reads the message, or it is counted as unread at its end. Of one that is
+    /// gone the roster will say so in a moment, and where its inbox stood.
+    ///
+    /// # Errors
+    /// [`ExitCode::Conflict`] or [`ExitCode::NotFound`] if a next life will not read it by itself, else [`Posted::unseen`].
+    pub(in crate::ctl) fn look_again(&self, dir: &TeamDir) -> Result<Fate, CommandError> {
+        let name = &self.to.name;
+        let roster = roster::load_settled(dir, name).map_err(|error| self.unseen(&error))?;
+        let Some(member) = roster.member(name) else { return Err(self.forgotten()) };
+        let end = self.at.offset + self.at.len;
+        // A fresh life begins where the inbox stood when the last one ended.
+        let ended_behind = |exit: &Option<Exit>| exit.as_ref().is_some_and(|exit| exit.inbox.offset >= end);
+        if member.spawned_seq != self.to.spawned_seq {
+            return match (&member.last_exit, &member.exit) {
+                (None, None) => Err(self.forgotten()),
+                (last, now) if ended_behind(last) || ended_behind(now) => Err(self.spawned_meanwhile()),
+                _ => Ok(if runs(&roster, member) { Fate::Sent } else { Fate::Waits }),
+            };
+        }
+        let read = transcript::position(dir, name).map_err(|error| self.unseen(&error))?;
+        if read.is_some_and(|position| position.offset >= end) {
+            return Ok(Fate::Sent);
+        }
+        let gone = roster.process_is_gone(member).map_err(|error| self.unseen(&error))?;
+        if runs(&roster, member) && !gone {
+            return Ok(Fate::Sent);
+        }
+        if ended_behind(&member.exit) {
+            return Err(ended_meanwhile(name)
+                .hint(format!("only `teamctl spawn {name} --resume` reads it, a fresh life does not")));
+        }
+        Ok(Fate::Waits)
     }
-    let gone = roster.process_is_gone(member).map_err(|error| {
-        CommandError::new(ExitCode::Failed, format!("cannot see whether {name} still runs: {error}"))
-            .hint(format!("the message is in its inbox; `teamctl status {name}` shows whether it is read"))
-    })?;
-    if runs(&roster, member) && !gone {
-        return Ok(Fate::Sent);
+
+    /// Makes the error of a message of which it cannot be seen what becomes of it: it is there, and not to be sent again
+    /// as whatever failed before it may be.
+    pub(in crate::ctl) fn unseen(&self, why: &dyn Display) -> CommandError {
+        let Self { id, to: RosterMember { name, .. }, .. } = self;
+        let message = format!(
+            "the message is in the inbox of {name} ({id}), but whether it is read cannot be seen: {why}"
+        );
+        CommandError::new(ExitCode::Failed, message).hint(format!(
+            "look with `teamctl status {name}`, or `teamctl inbox {name}`, before you send it again"
+        ))
     }
-    // A fresh life begins where the inbox stood when the last one ended.
-    if member.exit.as_ref().is_some_and(|exit| exit.inbox.offset >= end) {
-        return Err(ended_meanwhile(name)
-            .hint(format!("only `teamctl spawn {name} --resume` reads it, a fresh life does not")));
+
+    fn forgotten(&self) -> CommandError {
+        let message = format!("{} was forgotten while the message was sent", self.to.name);
+        CommandError::new(ExitCode::NotFound, message).hint("the message lies with its files in the archive")
     }
-    Ok(Fate::Waits)
+
+    fn spawned_meanwhile(&self) -> CommandError {
+        let name = &self.to.name;
+        let message = format!("{name} ended, and was spawned again, while the message was sent");
+        CommandError::new(ExitCode::Conflict, message).hint(format!(
+            "a fresh life does not read it, one that `--resume` began does: `teamctl transcript {name}` shows which it is"
+        ))
+    }
 }
 
 /// Makes the error of a message to somebody who ended while it was sent.
@@ -135,7 +176,6 @@ mod tests {
     use super::*;
     use crate::ctl::roster::tests::{member, team};
     use teamd_shared::fs::replace;
-    use teamd_shared::member::Exit;
     use teamd_shared::position::Position;
     use teamd_shared::process::Identity;
     use teamd_shared::team_dir::TeamPath;
@@ -144,8 +184,31 @@ mod tests {
         Name::new("alice").unwrap()
     }
 
-    fn code(result: Result<(), CommandError>) -> ExitCode {
-        result.map_or_else(|error| error.code(), |()| ExitCode::Done)
+    fn code(result: Result<&RosterMember, CommandError>) -> ExitCode {
+        result.map_or_else(|error| error.code(), |_| ExitCode::Done)
+    }
+
+    /// A message to alice, whom the roster showed like this before, and which stands from 100 to 150.
+    fn look_again(dir: &TeamDir, before: serde_json::Value) -> Result<Fate, CommandError> {
+        let to = &serde_json::from_value(before).unwrap();
+        Posted { id: Uuid::from_u128(7), to, at: Appended { offset: 100, len: 50 } }.look_again(dir)
+    }
+
+    fn exit(stood_at: u64) -> Exit {
+        let (inbox, usage) = (Position { offset: stood_at, tail: 0 }, Default::default());
+        Exit {
+            code: None,
+            signal: Some(9),
+            at: 1.0,
+            request_id: None,
+            unread: 1,
+            inbox,
+            note: None,
+            usage,
+            ending: None,
+            emptied: None,
+            left_behind: None,
+        }
     }
 
     #[test]
@@ -165,31 +228,16 @@ mod tests {
 
     #[test]
     fn what_became_of_a_message_to_somebody_who_ended_meanwhile_is_known() {
-        let appended = Appended { offset: 100, len: 50 };
+        let before = || member("alice", "idle");
         for (stood_at, fate) in [(100, Ok(Fate::Waits)), (150, Err(ExitCode::Conflict))] {
             let mut ended = member("alice", "crashed");
-            let inbox = Position { offset: stood_at, tail: 0 };
-            let usage = Default::default();
-            let exit = Exit {
-                code: None,
-                signal: Some(9),
-                at: 1.0,
-                request_id: None,
-                unread: 1,
-                inbox,
-                note: None,
-                usage,
-                ending: None,
-                emptied: None,
-                left_behind: None,
-            };
-            ended["exit"] = serde_json::to_value(exit).unwrap();
+            ended["exit"] = serde_json::to_value(exit(stood_at)).unwrap();
             let (_scratch, dir) = team(&json!([ended]));
-            let looked = look_again(&dir, &name(), appended);
+            let looked = look_again(&dir, before());
             assert_eq!(looked.map_err(|error| error.code()), fate, "the inbox stood at {stood_at}");
         }
         let (_scratch, dir) = team(&json!([member("alice", "working")]));
-        assert_eq!(look_again(&dir, &name(), appended), Ok(Fate::Sent));
+        assert_eq!(look_again(&dir, before()), Ok(Fate::Sent));
         // Its process is gone, and the roster does not say so yet: it will.
         let me = Identity::of_self().unwrap();
         let daemon =
@@ -206,7 +254,7 @@ mod tests {
         lock.try_lock().unwrap();
         write(&gone);
         let fate = std::thread::scope(|scope| {
-            let looking = scope.spawn(|| look_again(&dir, &name(), appended));
+            let looking = scope.spawn(|| look_again(&dir, before()));
             let mut ended = member("alice", "crashed");
             ended["exit"] = json!({"code": null, "signal": 9, "at": 1.0, "request_id": null, "unread": 0,
                 "inbox": {"offset": 150, "tail": "0000000000000000"}, "note": null});
@@ -216,6 +264,41 @@ mod tests {
         // Where its inbox stood at the end is what decides.
         assert_eq!(fate.unwrap_err().code(), ExitCode::Conflict);
         let (_scratch, dir) = team(&json!([]));
-        assert_eq!(look_again(&dir, &name(), appended).unwrap_err().code(), ExitCode::NotFound);
+        assert_eq!(look_again(&dir, before()).unwrap_err().code(), ExitCode::NotFound);
+    }
+
+    #[test]
+    fn what_became_of_a_message_to_somebody_who_was_spawned_again_meanwhile_is_known() {
+        for (last_exit, fate) in [
+            // It was written when the earlier life had ended already.
+            (Some(exit(100)), Ok(Fate::Sent)),
+            (Some(exit(150)), Err(ExitCode::Conflict)),
+            // Another one, with an inbox of its own.
+            (None, Err(ExitCode::NotFound)),
+        ] {
+            let mut now = member("alice", "idle");
+            now["spawned_seq"] = json!(12);
+            now["last_exit"] = serde_json::to_value(last_exit).unwrap();
+            let (_scratch, dir) = team(&json!([now]));
+            let looked = look_again(&dir, member("alice", "idle"));
+            assert_eq!(looked.map_err(|error| error.code()), fate, "{now}");
+        }
+        // The policy starts a life again that reads all of it.
+        let mut restarted = member("alice", "idle");
+        restarted["incarnation"] = json!(2);
+        restarted["last_exit"] = serde_json::to_value(exit(150)).unwrap();
+        let (_scratch, dir) = team(&json!([restarted]));
+        assert_eq!(look_again(&dir, member("alice", "idle")), Ok(Fate::Sent));
+    }
+
+    #[test]
+    fn whoever_cannot_look_again_is_not_told_to_try_again() {
+        let (_scratch, dir) = team(&json!([member("alice", "idle")]));
+        // Not a file that can be read.
+        let transcript = dir.path(&TeamPath::transcript(&name()));
+        std::fs::create_dir_all(&transcript).unwrap();
+        let error = look_again(&dir, member("alice", "idle")).unwrap_err();
+        assert!(error.message().contains("is in the inbox of alice"), "{error}");
+        assert!(error.next_step().unwrap().ends_with("before you send it again"), "{error:?}");
     }
 }

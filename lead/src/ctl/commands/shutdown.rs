@@ -73,7 +73,12 @@ fn targets(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Target>, CommandError> 
     if args.all {
         let roster = roster::load(dir)?;
         // The lead agent leads the team: it stays, and is asked by its name.
-        names = running(&roster).into_iter().filter(|name| **name != Name::lead()).cloned().collect();
+        names = running(&roster)
+            .into_iter()
+            .map(|member| &member.name)
+            .filter(|name| **name != Name::lead())
+            .cloned()
+            .collect();
         // As `teamd stop` does: who was spawned last goes first.
         let spawned: HashMap<&Name, u64> =
             roster.members.iter().map(|member| (&member.name, member.spawned_seq)).collect();

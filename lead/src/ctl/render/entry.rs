@@ -72,10 +72,9 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
 
 /// A message stands in the transcript as it stood in the inbox.
 fn taken_in(value: &Value) -> String {
-    let text = value.to_string();
-    match Message::parse(text.as_bytes()) {
+    match Message::from_json(value.clone()) {
         Ok(parsed) => message::show(&parsed),
-        Err(_) => under("", &text),
+        Err(_) => under("", &value.to_string()),
     }
 }
 

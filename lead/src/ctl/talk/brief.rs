@@ -85,8 +85,7 @@ pub(super) fn ended(reason: IdleReason, content: &str) -> Option<String> {
 
 /// Says what a message was that the agent took in.
 pub(super) fn taken_in(value: &Value) -> String {
-    let text = value.to_string();
-    let Ok(message) = Message::parse(text.as_bytes()) else { return line(&text) };
+    let Ok(message) = Message::from_json(value.clone()) else { return line(&value.to_string()) };
     let (from, content) = (&message.from, line_and_more(&message.content));
     let what = match &message.body {
         Body::Message | Body::Broadcast | Body::Unknown { .. } => return line(&format!("{from}: {content}")),

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::agree::{self, Verdict};
 use crate::client::{Client, is_locked, not_running, unexpected};
-use crate::ctl::commands::send::{Fate, ended_meanwhile, look_again, runs};
+use crate::ctl::commands::send::{Fate, Posted, ended_meanwhile, runs};
 use crate::ctl::commands::spawn;
 use crate::ctl::context::Context;
 use crate::ctl::waiting::{Interrupt, One, Waiting};
@@ -133,11 +133,13 @@ impl Party {
     /// # Errors
     /// If it cannot be appended, or the receiver ended meanwhile.
     pub(super) fn say(&self, context: &Context, dir: &TeamDir, text: &str) -> Result<Uuid, CommandError> {
+        let roster = roster::load_one(dir, &self.name)?;
+        let to = roster::find(&roster, &self.name)?;
         let id = RandomIds.message();
         let message =
             Message::new(id, USER, self.name.as_str(), clock::wall(), Body::Message).with_content(text);
-        let appended = append(dir, &self.name, &message, context.settings.durability)?;
-        match look_again(dir, &self.name, appended)? {
+        let at = append(dir, &self.name, &message, context.settings.durability)?;
+        match (Posted { id, to, at }).look_again(dir)? {
             Fate::Sent => Ok(id),
             Fate::Waits => Err(ended_meanwhile(&self.name)),
         }

@@ -267,7 +267,7 @@ impl View {
     }
 
     fn is_known(&mut self, value: &Value) -> bool {
-        let Ok(message) = Message::parse(value.to_string().as_bytes()) else { return false };
+        let Ok(message) = Message::from_json(value.clone()) else { return false };
         let plan = self.knows_plans && matches!(message.body, Body::PlanApprovalRequest { .. });
         plan || message.id.is_some_and(|id| self.own.remove(&id))
     }

@@ -141,6 +141,7 @@ fn how_it_ended() -> Ended {
         by_signal: false,
         emptied: None,
         left_behind: None,
+        unworkable: None,
     }
 }
 

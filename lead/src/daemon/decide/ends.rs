@@ -32,16 +32,23 @@ impl View<'_> {
                 let note = "it was never run: the daemon ended before it had begun";
                 Next::End { note: Some(note.to_owned()) }
             }
-            End::Crashed => self.after_crash(member),
+            End::Crashed => self.after_crash(member, ended),
         };
         farewell.and(self.exited(member, ended, (end, next), ids))
     }
 
-    /// No process could be started for a life.
+    /// No process could be started for a life. One that goes on after a crash is tried again as if it had crashed itself:
+    /// nobody is there whom that could be told.
     pub(super) fn never_ran(&self, life: &Life, ended: &Ended, why: &str, ids: &mut dyn Ids) -> Decision {
         let Some(member) = self.present(life) else { return Decision::default() };
-        let note = Some(format!("it was never run: {why}"));
-        self.exited(member, ended, (self.end_of(member), Next::End { note }), ids)
+        let why = Next::End { note: Some(format!("it was never run: {why}")) };
+        let member = Member { ending_note: note(member.ending_note.clone(), why), ..member.clone() };
+        let end = self.end_of(&member);
+        let next = match end {
+            End::Crashed if member.restarted > 0 => self.after_crash(&member, ended),
+            _ => Next::End { note: None },
+        };
+        self.exited(&member, ended, (end, next), ids)
     }
 
     /// How a life ended is a function of the journal alone.
@@ -55,7 +62,7 @@ impl View<'_> {
         }
     }
 
-    fn after_crash(&self, member: &Member) -> Next {
+    fn after_crash(&self, member: &Member, ended: &Ended) -> Next {
         let life = Life { name: member.name.clone(), incarnation: member.incarnation };
         let environment = self.live.of(&life).and_then(|alive| alive.environment.as_ref());
         let RestartLimit { max, period } = self.rules.restart;
@@ -72,7 +79,10 @@ impl View<'_> {
             Restart::OnFailure if recent >= usize::try_from(max).unwrap_or(usize::MAX) => {
                 format!("not started again: it was {recent} times in {} s", period.as_secs_f64())
             }
-            Restart::OnFailure => return Next::Restart,
+            Restart::OnFailure => match &ended.unworkable {
+                Some(why) => format!("not started again: {why}"),
+                None => return Next::Restart,
+            },
         };
         Next::End { note: Some(note) }
     }
@@ -139,9 +149,13 @@ impl View<'_> {
         Member { phase, gate: if member.plan { Gate::Closed } else { member.gate }, ..ended }
     }
 
+    /// Returns the restarts that count. Of those of an earlier daemon only the time of day is known.
     fn recent_restarts(&self, member: &Member) -> Vec<f64> {
-        let counts =
-            |at: &f64| (0.0..self.rules.restart.period.as_secs_f64()).contains(&(self.now.wall - at));
+        let period = self.rules.restart.period;
+        let counts = |at: &f64| match self.live.restarted_at(&member.name, *at) {
+            Some(at) => self.now.monotonic.saturating_sub(at) < period,
+            None => (self.now.wall - at).abs() < period.as_secs_f64(),
+        };
         member.restarts.iter().copied().filter(counts).collect()
     }
 

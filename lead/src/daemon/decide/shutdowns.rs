@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use teamd_shared::amount::told;
+use teamd_shared::amount::{LONGEST, told};
 use teamd_shared::control::{Done, Refusal, RefusalCode, ShutdownOrder};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, Record, RequestEvent, TeamEvent, Tell};
@@ -193,13 +193,14 @@ impl View<'_> {
     }
 }
 
-/// A time that is no number could not be read from the journal again.
+/// A time that is no number could not be read from the journal again, and one without an end ends no clock.
 fn may_be_asked(order: &ShutdownOrder) -> Result<(), Refusal> {
-    let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+    let is_time = |seconds: f64| (0.0..=LONGEST).contains(&seconds);
     if is_time(order.decide_within) && order.force_after.is_none_or(is_time) {
         return Ok(());
     }
-    let refusal = Refusal::new(RefusalCode::Usage, "a time to wait is a number of seconds, 0 or more");
+    let refusal =
+        Refusal::new(RefusalCode::Usage, "a time to wait is a number of seconds, from 0 to 10 years");
     Err(refusal.hint("`teamctl shutdown --help` shows the flags"))
 }
 

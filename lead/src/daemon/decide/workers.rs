@@ -37,8 +37,10 @@ impl View<'_> {
                 let (inbox, unread) =
                     member.exit.as_ref().map_or((member.begins_at, 0), |exit| (exit.inbox, exit.unread));
                 let unread = if goes_on { unread } else { 0 };
-                let (code, signal, by_signal, emptied, left_behind) = (None, None, false, None, None);
-                let ended = Ended { code, signal, inbox, unread, by_signal, emptied, left_behind };
+                let (by_signal, emptied, left_behind, unworkable) = (false, None, None, None);
+                let (code, signal) = (None, None);
+                let ended =
+                    Ended { code, signal, inbox, unread, by_signal, emptied, left_behind, unworkable };
                 self.never_ran(life, &ended, why, ids)
             }
         }

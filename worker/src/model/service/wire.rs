@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use serde_json::Value;
+use teamd_shared::message::is_nested_within;
 
 use super::events::Event;
 use super::failure::{Complaint, Failure};
@@ -80,14 +81,22 @@ pub(super) fn json(data: &str) -> Result<Value, Failure> {
     })
 }
 
+/// How deeply a part of an answer may be nested: it stands in an entry of the transcript, which must be readable.
+const MAX_NEST: usize = 64;
+
 /// Reads the input of a call as it was streamed: an object, or else the text as it stands.
 pub(super) fn input(text: &str) -> Value {
     match serde_json::from_str::<Value>(text) {
-        Ok(value @ Value::Object(_)) => value,
+        Ok(value @ Value::Object(_)) => shallow(value),
         Ok(Value::Null) => Value::Object(serde_json::Map::new()),
         _ if text.trim().is_empty() => Value::Object(serde_json::Map::new()),
         _ => Value::String(text.to_owned()),
     }
+}
+
+/// Makes a text of what is nested too deeply to stand in a transcript: the model is told, by the call that cannot read it.
+pub(super) fn shallow(value: Value) -> Value {
+    if is_nested_within(&value, MAX_NEST) { value } else { Value::String(value.to_string()) }
 }
 
 /// Returns the input of a call as an object: every service, and the template of every local model, takes one. What
@@ -105,4 +114,26 @@ pub(super) fn name(name: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let name: String = name.chars().take(64).map(|c| if fits(c) { c } else { '_' }).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use teamd_shared::transcript::{Block, Event};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_call_can_be_read_again_however_deeply_its_input_is_nested(deep in 50_usize..140) {
+            let text = format!("{{\"a\":{}1{}}}", "[".repeat(deep), "]".repeat(deep));
+            let input = input(&text);
+            prop_assert_eq!(input.is_object(), deep < MAX_NEST, "else it is a text, which the model sees");
+            let (id, name) = ("1".to_owned(), "bash".to_owned());
+            let call = Block::ToolUse { id, name, input, message_id: None, request_id: None };
+            let answer = Event::Answer { content: vec![call], usage: Default::default(), cut: None, length: None };
+            let written = serde_json::to_string(&answer).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Event>(&written).unwrap(), answer);
+        }
+    }
 }

@@ -307,6 +307,11 @@ impl Worker<'_> {
         line
     }
 
+    /// Waits for the answer to a question.
+    pub(super) fn answers(&mut self, number: u64) {
+        self.hear("a pong", |frame| (frame == FromWorker::Pong { number }).then_some(()));
+    }
+
     pub(super) fn leaves_with_a_word(&mut self) {
         self.hear("its leave", |frame| (frame == FromWorker::Leaving).then_some(()));
     }

@@ -169,6 +169,20 @@ fn an_interruption_ends_the_turn_and_not_the_teammate() {
 }
 
 #[test]
+fn a_command_that_floods_its_output_does_not_make_her_deaf() {
+    let team = Team::new();
+    let mut worker = team.work("/bash cat /dev/zero");
+    worker.doing("bash: cat /dev/zero");
+    for number in 1..=10 {
+        worker.say(ToWorker::Ping { number });
+        worker.answers(number);
+    }
+    worker.say(ToWorker::Interrupt { asked_at: since_boot() });
+    worker.idle();
+    assert!(team.results()[0].0.ends_with("[interrupted by the lead]"));
+}
+
+#[test]
 fn sigterm_ends_what_runs_and_the_life() {
     let team = Team::new();
     let mut worker = team.work("/bash (setsid sleep 613 &) ; sleep 613");

@@ -120,10 +120,30 @@ fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
     state.word(asks(2), NOW);
     state.word(asks(5), NOW + WITHIN);
     assert_eq!(state.hold(NOW + WITHIN), Hold::Stop(Why::Overdue));
-    for (decide_within, over) in [(-1.0, true), (f64::NAN, true), (f64::INFINITY, false), (1e300, false)] {
+    for (decide_within, over) in
+        [(-1.0, true), (f64::NAN, true), (1e19, false), (f64::INFINITY, false), (1e300, false)]
+    {
         let shutdown = ShutdownWord { request_id: id("s2"), reason: String::new(), decide_within };
         let mut state = at(At::Thinking { results: true });
         state.word(Word { shutdown: Some(shutdown), ..word(2) }, NOW);
-        assert_eq!(state.hold(NOW + WITHIN) == Hold::Stop(Why::Overdue), over, "{decide_within}");
+        let held = state.hold(NOW + WITHIN);
+        assert_eq!(held == Hold::Stop(Why::Overdue), over, "{decide_within}");
+        if let Hold::Go { until: Some(until) } = held {
+            assert!(std::time::Instant::now().checked_add(until).is_some(), "a clock reaches {until:?}");
+        }
     }
+}
+
+#[test]
+fn whoever_is_told_news_without_a_pause_answers_when_the_time_is_over() {
+    let mut state = at(At::Idle);
+    state.mail(Mail::News, NOW);
+    state.word(asks(2), NOW);
+    assert_eq!(state.next(NOW), Step::TakeIn);
+    for passed in [Duration::ZERO, WITHIN / 2] {
+        state.taken_in(false, true);
+        state.mail(Mail::News, NOW + passed);
+        assert_eq!(state.next(NOW + passed), Step::TakeIn, "after {passed:?}");
+    }
+    assert_eq!(state.next(NOW + WITHIN), approve(Because::Idle));
 }

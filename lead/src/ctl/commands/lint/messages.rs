@@ -65,7 +65,7 @@ fn column(line: &[u8], error: &ParseError) -> usize {
         ParseError::NotJson(why) => column_in(line, why),
         ParseError::NotUtf8(byte) => column_of(line, *byte),
         ParseError::Wrong { field, .. } => key(line, field),
-        ParseError::TooLong(_) | ParseError::NotAnObject | ParseError::Missing(_) => 1,
+        ParseError::TooLong(_) | ParseError::TooDeep | ParseError::NotAnObject | ParseError::Missing(_) => 1,
     }
 }
 

@@ -64,6 +64,13 @@ impl Desk {
         if let Some((life, environment)) = decision.ordered(event) {
             self.live.ordered(&life, environment);
         }
+        for record in &decision.records {
+            if let Record::Member(it) = record
+                && it.ended_incarnation.is_some()
+            {
+                self.live.restarted(&it.member, self.now);
+            }
+        }
         let names: Vec<Name> = self.team.members.keys().cloned().collect();
         for name in &names {
             self.live.arm(&self.team, name, self.now, self.rules);
@@ -179,6 +186,12 @@ impl Desk {
         (asked, decisions)
     }
 
+    /// Time passes, and nothing happens.
+    pub(super) fn passes(&mut self, seconds: f64) {
+        self.now.monotonic += Duration::from_secs_f64(seconds);
+        self.now.wall += seconds;
+    }
+
     /// Time passes, and what is due by then is done.
     pub(super) fn later(&mut self, seconds: u64) -> Decision {
         self.now.monotonic += Duration::from_secs(seconds);
@@ -240,6 +253,7 @@ pub(super) fn ended() -> Ended {
         unread: 2,
         emptied: Some(Emptied::Keepers),
         left_behind: Some(3),
+        unworkable: None,
     }
 }
 

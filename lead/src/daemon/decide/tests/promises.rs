@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
-use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Record, Team};
+use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Record, Team, TeamEvent};
 use teamd_shared::member::{Gate, Member};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
@@ -98,6 +98,8 @@ impl Promises {
         }
         match &line.record {
             Record::Member(record) if record.because.is_none() => self.member_line(record, facts)?,
+            // Of what an earlier daemon did, the next one knows the time of day alone.
+            Record::Team(record) if self.jumps && record.event == TeamEvent::Started => self.restarts.clear(),
             Record::Request(record) => {
                 self.told_status.insert(record.request.request_id.clone(), record.request.status);
             }

@@ -12,7 +12,7 @@ use teamd_shared::transcript::{Block, Cut, Usage};
 use crate::model::Answer;
 use crate::model::service::events::Event;
 use crate::model::service::failure::{Complaint, Failure};
-use crate::model::service::wire::{Piece, Reading, input, json};
+use crate::model::service::wire::{Piece, Reading, input, json, shallow};
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
@@ -168,7 +168,7 @@ impl Building {
             }
             Some("tool_use") => {
                 let input = match (self.json.is_empty(), &self.block["input"]) {
-                    (true, whole @ Value::Object(_)) => whole.clone(),
+                    (true, whole @ Value::Object(_)) => shallow(whole.clone()),
                     (true, Value::Null) => Value::Object(Map::new()),
                     (true, other) => Value::String(other.to_string()),
                     (false, _) => input(&self.json),
@@ -181,7 +181,9 @@ impl Building {
                     let input = input(&self.json);
                     self.set("input", input);
                 }
-                Some(Block::Opaque { value: self.block })
+                // One that cannot be kept is not sent back.
+                let kept = shallow(self.block);
+                kept.is_object().then_some(Block::Opaque { value: kept })
             }
             // Without a type it cannot be sent back.
             None => None,

@@ -1,6 +1,9 @@
 //! What a command gives back.
 
+use std::task::Poll;
+
 use super::*;
+use crate::tools::State;
 
 #[tokio::test]
 async fn the_result_is_what_the_command_wrote_and_how_it_ended() {
@@ -130,6 +133,21 @@ async fn a_flood_is_cut_and_needs_little_memory() {
     );
     assert!(outcome.content.ends_with("end"));
     assert!(memory() < before + (40 << 20), "{} before, {} after", before, memory());
+}
+
+#[tokio::test]
+async fn a_flood_leaves_room_for_others_after_each_piece() {
+    let mut scratch = Scratch::new();
+    let mut running = scratch.start("head -c 1000000 /dev/zero; touch written; sleep 1000");
+    let State::Bash(command) = &mut running.state else { panic!("not started") };
+    rustix::pipe::fcntl_setpipe_size(command.pipe.as_fd(), 1 << 20).unwrap();
+    until(|| scratch.path("written").exists()).await;
+    let mut finish = Box::pin(command.finish());
+    let polled = std::future::poll_fn(|context| Poll::Ready(finish.as_mut().poll(context))).await;
+    assert!(polled.is_pending());
+    drop(finish);
+    let left = rustix::io::ioctl_fionread(command.pipe.as_fd()).unwrap();
+    assert_eq!(left, 1_000_000 - PIECE as u64, "one piece, and then somebody else");
 }
 
 /// The largest memory of this process so far, in bytes.

@@ -70,6 +70,7 @@ impl World {
                     by_signal,
                     emptied: Some(Emptied::Lock),
                     left_behind: None,
+                    unworkable: None,
                 };
                 Some(Event::Ended { life, ended })
             }

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use teamd_shared::control::{Command, SpawnOrder};
-use teamd_shared::journal::Record;
+use teamd_shared::control::{Command, SpawnOrder, WorkerState};
+use teamd_shared::journal::{Line, Record};
 use teamd_shared::member::{Emptied, Gate, Phase, Restart, RestartLimit};
 use teamd_shared::request::Status;
 
-use super::super::desk::{CLIENT, Desk, answer, life, name, nothing, order, verdict};
+use super::super::desk::{
+    CLIENT, Desk, answer, ended, environment, idle, life, name, nothing, order, verdict,
+};
 use crate::daemon::decide::Decision;
-use crate::daemon::event::{Action, Event, Life};
+use crate::daemon::effects::messages;
+use crate::daemon::event::{Action, Ended, Event, Life};
 use crate::daemon::live::Live;
 
 fn note(desk: &Desk) -> Option<String> {
@@ -160,9 +163,9 @@ fn restarts_are_counted_within_their_window_and_a_spawn_begins_anew() {
     for _ in 0..3 {
         let present = desk.starts("alice");
         assert!(restarts(&desk.ends(&present)));
-        desk.now.wall += 1.0;
+        desk.passes(1.0);
     }
-    desk.now.wall += 60.0;
+    desk.passes(60.0);
     let present = desk.starts("alice");
     assert!(restarts(&desk.ends(&present)));
     for _ in 0..2 {
@@ -187,16 +190,76 @@ fn how_often_it_is_restarted_and_in_which_time_is_a_setting() {
     desk.runs("alice");
     for again in [true, false] {
         let present = desk.starts("alice");
-        desk.now.wall += 0.25;
+        desk.passes(0.25);
         assert_eq!(restarts(&desk.ends(&present)), again);
     }
     assert_eq!(note(&desk).unwrap(), "not started again: it was 1 times in 0.5 s");
     desk.spawn(SpawnOrder { resume: true, ..order("alice") }).unwrap();
     for _ in 0..5 {
         let present = desk.starts("alice");
-        desk.now.wall += 0.5;
+        desk.passes(0.5);
         assert!(restarts(&desk.ends(&present)));
     }
+}
+
+#[test]
+fn a_clock_that_jumps_takes_no_restart_away_and_adds_none() {
+    for jump in [-3600.0, -1.0, 3600.0] {
+        let mut desk = Desk::new();
+        desk.runs("alice");
+        for _ in 0..3 {
+            let present = desk.starts("alice");
+            assert!(restarts(&desk.ends(&present)));
+            desk.passes(1.0);
+            desk.now.wall += jump;
+        }
+        let present = desk.starts("alice");
+        assert!(!restarts(&desk.ends(&present)), "{jump}");
+    }
+    // Of those of an earlier daemon only the time of day is known, whichever way it has jumped.
+    for (jump, again) in [(-30.0, false), (-3600.0, true), (3600.0, true)] {
+        let mut desk = Desk::new();
+        desk.runs("alice");
+        for _ in 0..3 {
+            let present = desk.starts("alice");
+            desk.ends(&present);
+        }
+        let present = desk.starts("alice");
+        desk.live = Live::default();
+        desk.now.wall += jump;
+        let state = WorkerState { acted_on: desk.team.seq, ..idle() };
+        let environment = Some(environment(1));
+        desk.on(&Event::Connected { life: present.clone(), environment, state });
+        assert_eq!(restarts(&desk.ends(&present)), again, "{jump}");
+    }
+}
+
+#[test]
+fn nobody_is_started_again_where_nobody_can_work() {
+    let mut desk = Desk::new();
+    let alice = desk.runs("alice");
+    let why = "cannot work in /home/u/web: it does not answer".to_owned();
+    let decision = desk.on(&Event::Ended { life: alice, ended: Ended { unworkable: Some(why), ..ended() } });
+    assert_eq!((desk.member("alice").phase, restarts(&decision)), (Phase::Crashed, false));
+    assert_eq!(note(&desk).unwrap(), "not started again: cannot work in /home/u/web: it does not answer");
+}
+
+#[test]
+fn a_next_life_that_cannot_be_run_is_tried_again_as_often_as_one_that_crashes() {
+    let mut desk = Desk::new();
+    let alice = desk.runs("alice");
+    assert!(restarts(&desk.ends(&alice)));
+    for (next, again) in [(2, true), (3, true), (4, false)] {
+        let failed = desk.on(&Event::not_started(life("alice", next), "no descriptor is left"));
+        assert_eq!(restarts(&failed), again, "{next}");
+        let record = failed.records[0].clone();
+        let line = Line { seq: 1, at: 1.0, version: None, done: 0, lead: None, record };
+        let (_, told) = messages(&line).remove(0);
+        assert!(told.content.contains(": it was never run: no descriptor is left"), "{told:?}");
+    }
+    assert_eq!(desk.member("alice").phase, Phase::Crashed);
+    let why = "it was never run: no descriptor is left; not started again: it was 3 times in 60 s";
+    assert_eq!(note(&desk).unwrap(), why);
 }
 
 #[test]

@@ -250,7 +250,7 @@ fn times_that_are_no_times_are_refused() {
     let mut desk = Desk::new();
     desk.runs("alice");
     let seq = desk.team.seq;
-    for bad in [f64::NAN, f64::NEG_INFINITY, -1.0] {
+    for bad in [f64::NAN, f64::NEG_INFINITY, -1.0, 1e19, f64::INFINITY] {
         let order = |decide_within, force_after| {
             let (name, reason) = (name("alice"), String::new());
             Command::Shutdown(ShutdownOrder { name, reason, decide_within, force_after })

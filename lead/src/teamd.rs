@@ -117,12 +117,12 @@ fn dispatch(command: Command, context: &Context) -> CommandResult {
 
 /// Prepares a command that goes on without a `team.toml` that can be read.
 fn begin(context: &Context) {
-    context.survive_file_limit();
+    context.settle_signals();
     context.warn_of_team_file();
 }
 
 fn start(context: &Context, args: &Start) -> CommandResult {
-    context.survive_file_limit();
+    context.settle_signals();
     context.team_file()?;
     let options = daemon::StartOptions {
         dir: context.path.clone(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use teamd_shared::process::survive_file_limit;
+use teamd_shared::process::{keep_exit_codes, survive_file_limit};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, locate};
 use teamd_shared::team_file::{TeamFile, TeamFileError};
@@ -35,11 +35,15 @@ impl Context {
         Self { out, path, settings, file }
     }
 
-    /// Makes a limit on the size of files an error like others, where it would end the command.
-    pub(crate) fn survive_file_limit(&self) {
+    /// Makes a limit on the size of files an error like others, where it would end the command; and sees how programs end that the
+    /// command starts.
+    pub(crate) fn settle_signals(&self) {
         if let Err(error) = survive_file_limit() {
             let what = "a limit on the size of files ends this command without a word";
             self.out.note(format_args!("{what}: {error}"));
+        }
+        if let Err(error) = keep_exit_codes() {
+            self.out.note(format_args!("how a program ends may not be seen: {error}"));
         }
     }
 

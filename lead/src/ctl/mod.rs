@@ -37,7 +37,7 @@ pub(crate) fn run(take_lock: TakeLock) -> std::process::ExitCode {
 }
 
 fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> CommandResult {
-    context.survive_file_limit();
+    context.settle_signals();
     match &command {
         // What begins or ends a teammate is not done by half of what the user settled; signals end one anyhow.
         Command::Spawn(_) => drop(context.team_file()?),

@@ -11,7 +11,7 @@ use teamd_shared::clock;
 use teamd_shared::config::Roster;
 use teamd_shared::control::Successor;
 use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
-use teamd_shared::process::{Identity, adopt_orphans, deny_tracing, keep_exit_codes};
+use teamd_shared::process::{Identity, adopt_orphans, deny_tracing};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{SLOW_TICK, Watch};
@@ -55,7 +55,6 @@ pub(super) fn serve(
     deny_tracing();
     adopt_orphans();
     raise_file_limit();
-    keep_exit_codes().map_err(|e| failed("cannot handle signals", &e))?;
     // This thread alone hears them, from when it listens until it hands over.
     signals::hold_back();
     let dir = Arc::new(TeamDir::create(dir)?);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use teamd_shared::control::{self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, Request};
 use teamd_shared::logging;
-use teamd_shared::process::{close_inherited, survive_file_limit};
+use teamd_shared::process::{close_inherited, keep_exit_codes, survive_file_limit};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 
@@ -235,7 +235,7 @@ pub(crate) fn serve(dir: &Path, confinement: &Confinement, handed_over: bool) ->
 /// A session of its own, no terminal, nothing of whoever started it, the log for what it says.
 fn become_daemon(dir: &Path, handed_over: bool) -> Result<TeamLock, CommandError> {
     close_inherited().map_err(|e| failed("cannot close what it inherited", &e))?;
-    survive_file_limit().map_err(|e| failed("cannot handle signals", &e))?;
+    survive_file_limit().and_then(|()| keep_exit_codes()).map_err(|e| failed("cannot handle signals", &e))?;
     let lock = TeamLock::inherited().map_err(|e| failed("cannot take over the lock", &e))?;
     let lock = lock.ok_or_else(|| {
         CommandError::new(ExitCode::Failed, "another daemon holds the lock").hint("use `teamd start`")

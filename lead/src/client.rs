@@ -26,8 +26,8 @@ const ANSWER: Duration = Duration::from_secs(10);
 const OUT_OF_REACH: Duration = Duration::from_secs(SLOW_TICK.as_secs() + 1);
 /// How long a daemon that has closed a connection may take to end, if that is why.
 const ENDING: Duration = Duration::from_secs(2);
-/// How long a command that no daemon has taken is given again to the next one.
-const AGAIN: Duration = Duration::from_secs(5);
+/// How long a command that no daemon has taken is given again to the next one: longer than a daemon takes that hands over.
+const AGAIN: Duration = Duration::from_secs(15);
 /// Between two attempts to reach it.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -198,22 +198,22 @@ impl Client {
     /// # Errors
     /// [`CallError`] if the daemon refuses the command, or is gone.
     pub(crate) async fn call_and_wait(&mut self, command: Command) -> Result<Done, CallError> {
-        let began = Instant::now();
+        let mut untaken_since = None;
         loop {
-            match self.ask(command.clone()).await {
-                Err(CallError::Untaken(_)) if began.elapsed() < AGAIN => {}
+            let untaken = match self.ask(command.clone()).await {
+                Err(CallError::Untaken(untaken)) => untaken,
                 answer => return answer,
+            };
+            if untaken_since.get_or_insert_with(Instant::now).elapsed() > AGAIN {
+                return Err(CallError::Untaken(untaken));
             }
             tokio::time::sleep(PAUSE).await;
-            self.connect_again().await?;
+            let Ok(dir) = TeamDir::open(&self.root) else { return Err(CallError::Untaken(untaken)) };
+            match Self::connect(&dir).await {
+                Ok(next) => *self = next,
+                Err(_) => return Err(CallError::Untaken(untaken)),
+            }
         }
-    }
-
-    async fn connect_again(&mut self) -> Result<(), CallError> {
-        let lost = |error: CommandError| CallError::Lost(error.message().to_owned());
-        let dir = TeamDir::open(&self.root).map_err(|error| lost(error.into()))?;
-        *self = Self::connect(&dir).await.map_err(lost)?;
-        Ok(())
     }
 
     async fn ask(&mut self, command: Command) -> Result<Done, CallError> {

@@ -202,11 +202,13 @@ async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, Command
                 let again = tokio::select! {
                     biased;
                     gone = ended(&daemon) => gone.map(|()| None)?,
-                    again = daemon_that_answers(dir) => again.ok().filter(|(_, it)| *it == daemon),
+                    again = daemon_that_answers(dir) => Some(again),
                 };
                 match again {
-                    Some((next, _)) => client = next,
-                    None => break,
+                    Some(Ok((next, it))) if it == daemon => client = next,
+                    // It is not there yet, or cannot be looked at just now: the stop may not have been heard.
+                    Some(Err(_)) if daemon.is_alive() => tokio::time::sleep(PAUSE).await,
+                    _ => break,
                 }
             }
             Err(error @ (CallError::Refused(_) | CallError::Silent)) => return Err(error.into()),

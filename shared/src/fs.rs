@@ -184,14 +184,14 @@ impl AppendLog {
         self.length == 0
     }
 
-    /// Reads everything from the start.
+    /// Reads everything from the start, but for what somebody else has appended since.
     ///
     /// # Errors
     /// The system's error.
     pub fn read_all(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.file.seek(SeekFrom::Start(0))?;
-        self.file.read_to_end(&mut bytes)?;
+        (&self.file).take(self.length).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
@@ -305,6 +305,7 @@ mod tests {
         assert_eq!(dir.read(&at).unwrap(), b"one\nnot ours\ntwo\n");
         for tail in [&b"half"[..], b"a line\n", b"a line\nand a half"] {
             foreign(&dir, tail);
+            assert_eq!(log.read_all().unwrap(), b"one\nnot ours\ntwo\n", "what is read is not foreign");
             assert_eq!(log.set_foreign_aside(&dir, &at, &aside).unwrap().as_deref(), Some(tail));
         }
         foreign(&dir, b"\n\n");

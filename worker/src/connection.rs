@@ -91,12 +91,6 @@ struct Said {
     pongs: (u64, u64),
 }
 
-/// Tells whether the daemon may be asked a second time: it repeats its answer. A shutdown it joins only as long as
-/// the first one is pending; a second one may reach a later life.
-fn can_be_repeated(command: &Command) -> bool {
-    matches!(command, Command::Answer { .. } | Command::Await { .. } | Command::Ping)
-}
-
 /// Why there is no answer to what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unanswered {
@@ -326,7 +320,7 @@ impl Task {
     async fn lose(&mut self, told: &Told) {
         let asked = self.said.borrow().asked.clone();
         let was_told = |asked: &&Request| told.asked.contains(&asked.tag);
-        for Request { tag, .. } in asked.iter().filter(was_told).filter(|it| !can_be_repeated(&it.command)) {
+        for Request { tag, .. } in asked.iter().filter(was_told).filter(|it| !it.command.can_be_repeated()) {
             if self.lost.insert(*tag) && self.hears.send(Heard::Lost { tag: *tag }).await.is_err() {
                 return;
             }

@@ -369,13 +369,15 @@ fn ends_the_keeper(number: u32) -> bool {
 /// A process that is killed leaves its children to the keeper: so each round finds what the one before missed, and
 /// when there is no child any more, nothing is left. The group of `bash` goes first, in one step that no fork outruns.
 fn end_everything(bash: Pid) -> io::Result<Option<rustix::process::WaitStatus>> {
-    let mut ended = None;
+    let (mut ended, mut told) = (None, false);
     loop {
         let mut options = match sweep::kill_children(|_| false) {
             Ok(_) => WaitOptions::empty(),
             // Nobody else would end them: no descriptor may be left just now.
             Err(error) => {
-                tracing::warn!("cannot look for what is to be ended (tried again): {error}");
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!("cannot look for what is to be ended (tried again): {error}");
+                }
                 sweep::pause();
                 WaitOptions::NOHANG
             }

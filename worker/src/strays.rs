@@ -8,8 +8,11 @@ use crate::keeper::sweep;
 
 /// Ends every child, and those that come to light with its end. To be called when no keeper runs any more.
 pub(crate) fn end() {
+    let mut told = false;
     while let Err(error) = try_end() {
-        tracing::error!("cannot look for the processes that lost their keeper (tried again): {error}");
+        if !std::mem::replace(&mut told, true) {
+            tracing::error!("cannot look for the processes that lost their keeper (tried again): {error}");
+        }
         sweep::pause();
     }
 }

@@ -86,6 +86,8 @@ impl Dispatcher {
 
     /// Reports the end of a life once its lock is free.
     pub(super) fn see_off(&mut self, life: Life, how: How) {
+        self.gone_at.entry(life.clone()).or_insert_with(Instant::now);
+        self.batcher.live.gone(&life);
         let member = self.batcher.team.members.get(&life.name).map(|state| &state.record);
         let beginning = member.map(|it| Beginning { at: it.begins_at, conversation: it.conversation });
         let beginning = beginning.unwrap_or_default();

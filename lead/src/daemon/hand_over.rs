@@ -123,7 +123,10 @@ pub(super) async fn refuse_the_rest(connections: &mut Connections, looking_up: V
                     let client = Client { connection, tag, agent: false };
                     connections.reply(client, Err(handing_over()));
                 }
-                Input::WorkerSays { connection, frame: FromWorker::Asks(Request { tag, .. }), .. } => {
+                // What can be repeated, the lead agent asks the next program by itself.
+                Input::WorkerSays {
+                    connection, frame: FromWorker::Asks(Request { tag, command }), ..
+                } if !command.can_be_repeated() => {
                     let client = Client { connection, tag, agent: true };
                     connections.reply(client, Err(handing_over()));
                 }

@@ -58,6 +58,8 @@ pub(crate) struct Alive {
     /// Whether it may take an inotify instance.
     pub(crate) watches: bool,
     deadlines: Deadlines,
+    /// Whether its process has ended, though its end is not recorded yet: no step of the ladder is due for it any more.
+    gone: bool,
     watch: Watch,
     /// How old the life was when this daemon took it over.
     older: Duration,
@@ -233,6 +235,10 @@ impl Live {
         };
         let alive = self.enter(&Life { name: name.clone(), incarnation: member.incarnation });
         alive.arm_watch(team, name, now, rules);
+        if alive.gone {
+            alive.deadlines = Deadlines::default();
+            return;
+        }
         let deadlines = &mut alive.deadlines;
         let most = member.bounds.max_time.filter(|_| member.phase == Phase::Running);
         if let Some(most) = most.filter(|_| member.ending.is_none() && team.let_go(name).is_none()) {
@@ -288,6 +294,14 @@ impl Live {
             }
             alive.watch.postpone(until);
         }
+    }
+
+    /// Says that the process of a life has ended: what it left is looked after, however long that takes, and it is not said
+    /// to have been made to leave.
+    pub(crate) fn gone(&mut self, life: &Life) {
+        let alive = self.enter(life);
+        alive.gone = true;
+        alive.deadlines = Deadlines::default();
     }
 
     /// Says that SIGKILL was sent: nothing more is due for this life but its end.

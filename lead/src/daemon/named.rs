@@ -20,6 +20,7 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::sync::oneshot;
 
 use super::event::Client;
+use super::signals;
 
 /// What is recorded that a look-up rests on. Nobody's tools can have made a link that it followed if this is the same at
 /// its end: where they write is recorded before they run.
@@ -120,7 +121,10 @@ pub(super) async fn unworkable(name: Name, workspace: PathBuf) -> Option<String>
     let (says, hears) = oneshot::channel();
     let unanswered = format!("cannot work in {}: it does not answer", workspace.display());
     // Nobody hears it that comes too late.
-    let look = move || drop(says.send(can_work(&name, &workspace)));
+    let look = move || {
+        signals::hold_back();
+        drop(says.send(can_work(&name, &workspace)));
+    };
     if let Err(error) = std::thread::Builder::new().name("paths".to_owned()).spawn(look) {
         tracing::warn!("cannot look at a workspace before a life begins there: {error}");
         return None;

@@ -106,11 +106,8 @@ where
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
         };
-        if pause == PAUSES.0 {
-            tracing::warn!(
-                "{} has ended, and what it had not read cannot be seen (tried again): {why}",
-                life.name
-            );
+        if pause > Duration::from_secs(1) {
+            tracing::warn!("{} has ended, but what it had not read cannot be seen: {why}", life.name);
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);

@@ -25,13 +25,14 @@ impl Socket {
     /// [`crate::exit_code::ExitCode::Failed`] if the system refuses.
     pub(super) fn listen(dir: &TeamDir, ear: Ear) -> Result<Self, CommandError> {
         let listener = Listener::bind(dir).map_err(|e| failed("cannot make its control socket", &e))?;
+        let identity = dir.identity(&TeamPath::socket())?;
         // From here on somebody must accept: whoever connects to a socket that nobody serves waits in vain.
         let accepts = tokio::spawn(accept(listener, ear));
         let pid = format!("{}\n", std::process::id());
         if let Err(error) = teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes()) {
             tracing::warn!("cannot write the pid for people: {error}");
         }
-        Ok(Self { accepts, identity: dir.identity(&TeamPath::socket())? })
+        Ok(Self { accepts, identity })
     }
 
     /// Makes it again if its path names nothing, or something else: a socket from a backup leads to nobody either.

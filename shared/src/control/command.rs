@@ -101,6 +101,14 @@ pub struct Successor {
     pub variables: Vec<(String, String)>,
 }
 
+impl Command {
+    /// Tells whether a daemon may be asked a second time of which it is not known whether it has heard the first: it repeats its
+    /// answer. A shutdown it joins only as long as the first one is pending; a second one may reach a later life.
+    pub fn can_be_repeated(&self) -> bool {
+        matches!(self, Self::Answer { .. } | Self::Await { .. } | Self::Ping)
+    }
+}
+
 /// What can be awaited of a member's life.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Await {

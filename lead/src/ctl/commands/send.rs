@@ -28,11 +28,12 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
     let dir = context.dir()?;
     let to = &args.name;
     let is_lead = to.owner == Name::lead();
+    let content = text::not_blank(text::given(&args.text)?, "message")?;
+    // A person may have typed for long.
     let receiver = match is_lead {
         true => None,
         false => Some(check(&roster::load_one(&dir, &to.owner)?, &to.owner, args.queue)?.clone()),
     };
-    let content = text::not_blank(text::given(&args.text)?, "message")?;
     text::note_if_cut(context, &content, "message");
     // A person with teamctl has the lead's role, but nobody writes to itself.
     let from = if is_lead { USER } else { LEAD };

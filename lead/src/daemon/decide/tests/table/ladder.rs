@@ -37,6 +37,19 @@ fn a_shutdown_is_pending_with_its_line_and_told_to_the_one_who_is_asked() {
     assert_eq!((record.request.incarnation, record.request.member()), (1, "alice"));
 }
 
+/// Its process has ended in time; what it left takes its time.
+#[test]
+fn whoever_left_as_agreed_is_not_made_to_leave_while_it_is_seen_off() {
+    let mut desk = Desk::new();
+    let alice = desk.runs("alice");
+    let id = desk.asks("alice", None);
+    desk.names(&alice, answer(&id, true));
+    desk.live.gone(&alice);
+    assert!(nothing(&desk.later(3600)));
+    desk.ends(&alice);
+    assert_eq!(desk.member("alice").phase, Phase::Shutdown);
+}
+
 #[test]
 fn a_further_shutdown_joins_the_open_one_and_only_more_force_is_recorded() {
     let mut desk = Desk::new();

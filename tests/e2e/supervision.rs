@@ -367,7 +367,8 @@ fn what_a_worker_and_its_keeper_leave_that_are_killed_together_is_ended_before_t
     for pid in [worker, keepers[0]] {
         signal(pid, Signal::SIGSTOP);
     }
-    for pid in [worker, keepers[0]] {
+    // The keeper first: the end of the worker would continue it (its process group is an orphan then), and it would kill.
+    for pid in [keepers[0], worker] {
         signal(pid, Signal::SIGKILL);
     }
     team.wait_for("alice", "crashed");

@@ -16,9 +16,8 @@ use super::dispatcher::Dispatcher;
 use super::event::{Client, Event, Life, SpawnFacts};
 use super::hand_over::handing_over;
 use super::lead_inbox::Piece;
-use super::named::{Ground, LookedUp};
+use super::named::{Ground, LookedUp, look_apart};
 use super::see_off::life_lock_holder;
-use super::signals;
 
 impl Dispatcher {
     /// Turns what a connection reports into events.
@@ -104,20 +103,18 @@ impl Dispatcher {
         }
     }
 
-    /// Has what an order names looked up by a thread of its own, which a path may keep for as long as it likes: even the
-    /// end of the daemon does not wait for it.
+    /// Has what an order names looked up ([`look_apart`]).
     fn look_up(&mut self, client: Client, order: Box<SpawnOrder>) {
         let ground = Ground::of(&order, &self.batcher.team);
         let (dir, inputs) = (Arc::clone(&self.dir), self.ear.apart());
         let look = move || {
-            signals::hold_back();
             let found = LookedUp::look(client, order, ground, &dir);
             let found = Input::LookedUp(Box::new(found));
             if inputs.upgrade().is_none_or(|inputs| inputs.blocking_send(found).is_err()) {
                 tracing::debug!("the daemon ended before a path was looked up");
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("paths".to_owned()).spawn(look) {
+        if let Err(error) = look_apart(look) {
             let message = format!("cannot look up what the order names: {error}");
             let refusal = Refusal::new(RefusalCode::Failed, message).hint("end something, and try again");
             self.connections.reply(client, Err(refusal));

@@ -113,6 +113,19 @@ impl LookedUp {
     }
 }
 
+/// Looks at paths in a thread of its own, which they may keep for as long as they like: even the end of the daemon does not
+/// wait for it.
+///
+/// # Errors
+/// The system's error if there can be no such thread.
+pub(super) fn look_apart(look: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let looking = move || {
+        signals::hold_back();
+        look();
+    };
+    std::thread::Builder::new().name("paths".to_owned()).spawn(looking).map(drop)
+}
+
 /// How long the end of a life waits for a look at where the next one would work.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -121,11 +134,8 @@ pub(super) async fn unworkable(name: Name, workspace: PathBuf) -> Option<String>
     let (says, hears) = oneshot::channel();
     let unanswered = format!("cannot work in {}: it does not answer", workspace.display());
     // Nobody hears it that comes too late.
-    let look = move || {
-        signals::hold_back();
-        drop(says.send(can_work(&name, &workspace)));
-    };
-    if let Err(error) = std::thread::Builder::new().name("paths".to_owned()).spawn(look) {
+    let look = move || drop(says.send(can_work(&name, &workspace)));
+    if let Err(error) = look_apart(look) {
         tracing::warn!("cannot look at a workspace before a life begins there: {error}");
         return None;
     }

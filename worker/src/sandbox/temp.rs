@@ -20,7 +20,7 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, openat, renameat, unlin
 use rustix::io::Errno;
 use uuid::Uuid;
 
-/// How long a removal may take: less than the grace period of a life that ends. The rest is left to the next life.
+/// How long a removal may take: less than the grace period that is the default. The rest is left to the next life.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How many names are looked at between two looks at the time.

@@ -31,6 +31,10 @@ const AGAIN: Duration = Duration::from_secs(15);
 /// Between two attempts to reach it.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// What to do about a daemon that does not answer.
+const STOPPED_OR_BUSY: &str =
+    "the daemon may be stopped, or busy: look at it with `ps`, and at `teamctl log teamd`";
+
 /// A connection to the daemon of a team directory.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -51,8 +55,10 @@ pub(crate) enum CallError {
     Lost(String),
     /// Likewise; and the daemon has ended in order, with nobody left.
     Stopped,
-    /// It runs, and does not answer.
+    /// It runs, and does not answer a question, or was not asked yet.
     Silent,
+    /// It runs, and does not answer a command: what becomes of that is not known.
+    Unanswered,
 }
 
 impl From<CallError> for CommandError {
@@ -68,8 +74,18 @@ impl From<CallError> for CommandError {
             ),
             CallError::Stopped => Self::new(ExitCode::NotRunning, "the daemon has just been stopped")
                 .hint("`teamd start` starts it again"),
-            CallError::Silent => Self::new(ExitCode::TimedOut, "the daemon runs, but does not answer")
-                .hint("it may be stopped, or busy: look at it with `ps`, and at `teamctl log teamd`"),
+            CallError::Silent => {
+                Self::new(ExitCode::TimedOut, "the daemon runs, but does not answer").hint(STOPPED_OR_BUSY)
+            }
+            CallError::Unanswered => Self::new(
+                ExitCode::TimedOut,
+                "the daemon runs, but does not answer: what it was asked for may still be done",
+            )
+            .hint(
+                "before you repeat it, see whether it was done: `teamctl events --last 5` (of an interruption: \
+                 `teamctl transcript NAME`)",
+            )
+            .hint(STOPPED_OR_BUSY),
         }
     }
 }
@@ -174,11 +190,17 @@ impl Client {
     /// # Errors
     /// [`CallError`] if the daemon refuses the command, does not answer, or is gone.
     pub(crate) async fn call(&mut self, command: Command) -> Result<Done, CallError> {
+        self.call_for(ANSWER, command).await
+    }
+
+    async fn call_for(&mut self, patience: Duration, command: Command) -> Result<Done, CallError> {
+        let only_asks = matches!(command, Command::Ping | Command::Compare { .. });
         let calling = self.call_and_wait(command);
-        match tokio::time::timeout(ANSWER, calling).await {
+        match tokio::time::timeout(patience, calling).await {
             Ok(Err(CallError::Lost(why))) => Err(self.lost(why).await),
             Ok(answer) => answer,
-            Err(_) => Err(CallError::Silent),
+            Err(_) if only_asks => Err(CallError::Silent),
+            Err(_) => Err(CallError::Unanswered),
         }
     }
 
@@ -257,128 +279,4 @@ pub(crate) fn unexpected(done: &Done) -> CommandError {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use teamd_shared::control::Listener;
-
-    pub(crate) fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-    }
-
-    pub(crate) fn scratch() -> (tempfile::TempDir, TeamDir) {
-        let scratch = tempfile::tempdir().unwrap();
-        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
-        (scratch, dir)
-    }
-
-    #[test]
-    fn where_no_daemon_listens_the_exit_code_says_so() {
-        let (_scratch, dir) = scratch();
-        runtime().block_on(async {
-            let error = Client::connect(&dir).await.unwrap_err();
-            assert_eq!(error.code(), ExitCode::NotRunning);
-            drop(Listener::bind(&dir).unwrap());
-            let error = Client::connect(&dir).await.unwrap_err();
-            assert_eq!(error.code(), ExitCode::NotRunning, "a stale socket");
-            assert_eq!(error.next_step(), Some("`teamd start` starts it"));
-        });
-    }
-
-    #[test]
-    fn a_reply_is_found_by_its_tag_in_any_order() {
-        let (_scratch, dir) = scratch();
-        runtime().block_on(async {
-            let listener = Listener::bind(&dir).unwrap();
-            let daemon = async {
-                let mut peer = listener.accept().await.unwrap();
-                let greeting: Greeting = peer.receive().await.unwrap().unwrap();
-                assert_eq!(greeting, Greeting { protocol: PROTOCOL, peer: Peer::Client });
-                let first: Request = peer.receive().await.unwrap().unwrap();
-                let second: Request = peer.receive().await.unwrap().unwrap();
-                for (tag, repeated) in [(second.tag, true), (first.tag, false)] {
-                    let result = Ok(Done::Answered { repeated });
-                    peer.send(&Reply { tag, result }).await.unwrap();
-                }
-            };
-            let client = async {
-                let mut client = Client::connect(&dir).await.unwrap();
-                let first = client.send(Command::Ping).await.unwrap();
-                assert_eq!(client.call(Command::Ping).await, Ok(Done::Answered { repeated: true }));
-                let reply = client.reply().await.unwrap();
-                assert_eq!(reply, Reply { tag: first, result: Ok(Done::Answered { repeated: false }) });
-                assert!(matches!(client.reply().await, Err(CallError::Lost(_))));
-            };
-            tokio::join!(daemon, client);
-        });
-    }
-
-    #[test]
-    fn what_a_daemon_has_not_taken_is_given_to_the_next_one() {
-        let (_scratch, dir) = scratch();
-        runtime().block_on(async {
-            let listener = Listener::bind(&dir).unwrap();
-            // All are the same process, which holds the lock throughout.
-            let lock = File::open(dir.root()).unwrap();
-            lock.try_lock().unwrap();
-            let daemons = async {
-                // One refuses it, one is gone before it has read anything.
-                let mut peer = listener.accept().await.unwrap();
-                peer.receive::<Greeting>().await.unwrap();
-                let request: Request = peer.receive().await.unwrap().unwrap();
-                let refusal = Refusal::new(RefusalCode::HandingOver, "hands over");
-                peer.send(&Reply { tag: request.tag, result: Err(refusal) }).await.unwrap();
-                drop(peer);
-                drop(listener.accept().await.unwrap());
-                let mut peer = listener.accept().await.unwrap();
-                peer.receive::<Greeting>().await.unwrap();
-                let request: Request = peer.receive().await.unwrap().unwrap();
-                peer.send(&Reply { tag: request.tag, result: Ok(Done::HandingOver) }).await.unwrap();
-            };
-            let client = async {
-                let mut client = Client::connect(&dir).await.unwrap();
-                client.call(Command::Ping).await
-            };
-            let ((), answer) = tokio::join!(daemons, client);
-            assert_eq!(answer, Ok(Done::HandingOver));
-        });
-    }
-
-    #[test]
-    fn what_a_daemon_may_have_taken_is_not_given_to_another_one() {
-        let (_scratch, dir) = scratch();
-        runtime().block_on(async {
-            let listener = Listener::bind(&dir).unwrap();
-            let daemon = async {
-                let mut peer = listener.accept().await.unwrap();
-                peer.receive::<Greeting>().await.unwrap();
-                peer.receive::<Request>().await.unwrap();
-            };
-            let client = async {
-                let mut client = Client::connect(&dir).await.unwrap();
-                client.call_and_wait(Command::Ping).await
-            };
-            let ((), answer) = tokio::join!(daemon, client);
-            assert!(matches!(answer, Err(CallError::Lost(_))), "{answer:?}");
-        });
-    }
-
-    #[test]
-    fn a_daemon_that_refuses_the_connection_is_heard() {
-        let (_scratch, dir) = scratch();
-        runtime().block_on(async {
-            let listener = Listener::bind(&dir).unwrap();
-            let refusal = Refusal::new(RefusalCode::Failed, "this daemon speaks version 2").hint("update");
-            let daemon = async {
-                let mut peer = listener.accept().await.unwrap();
-                peer.receive::<Greeting>().await.unwrap();
-                peer.send(&Reply { tag: 0, result: Err(refusal.clone()) }).await.unwrap();
-            };
-            let client = async {
-                let mut client = Client::connect(&dir).await.unwrap();
-                client.call(Command::Ping).await
-            };
-            let ((), answer) = tokio::join!(daemon, client);
-            assert_eq!(answer, Err(CallError::Refused(refusal)));
-        });
-    }
-}
+pub(crate) mod tests;

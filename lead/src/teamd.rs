@@ -139,18 +139,23 @@ fn start(context: &Context, args: &Start) -> CommandResult {
     if args.foreground && !started.already_running {
         return Ok(ExitCode::Done);
     }
+    report(context, &started)
+}
+
+/// Says that the daemon runs, and what it has found. It runs also where that cannot be read.
+fn report(context: &Context, started: &daemon::Started) -> CommandResult {
     let (pid, path) = (started.pid, context.path.display());
     let found = match started.already_running {
-        true => journal::TakenOver::default(),
-        false => journal::taken_over(&context.dir()?)?,
+        true => Ok(journal::TakenOver::default()),
+        false => taken_over(context),
     };
-    if !found.ended.is_empty() {
-        roster::until_ended(&context.dir()?, &found.ended)?;
-    }
     if context.out.is_json() {
+        let found = found.ok();
         context.out.json(&json!({
             "pid": pid, "already_running": started.already_running, "replaced": started.replaced,
-            "team_dir": context.path, "adopted": found.adopted, "ended": found.ended, "pending": found.pending,
+            "team_dir": context.path, "adopted": found.as_ref().map(|it| &it.adopted),
+            "ended": found.as_ref().map(|it| &it.ended), "expired": found.as_ref().map(|it| &it.expired),
+            "pending": found.as_ref().map(|it| &it.pending), "torn": started.torn,
         }))?;
         return Ok(ExitCode::Done);
     }
@@ -160,10 +165,27 @@ fn start(context: &Context, args: &Start) -> CommandResult {
         (false, false) => "is running",
     };
     context.out.text(format_args!("teamd {how} for {path} (pid {pid})"))?;
+    let found = found.unwrap_or_else(|error| {
+        context.out.note(format_args!("what it has found cannot be read: {error}"));
+        context.out.hint("`teamctl status` and `teamctl requests` show it");
+        journal::TakenOver::default()
+    });
+    let found = journal::TakenOver { torn: started.torn, ..found };
     if found != journal::TakenOver::default() {
         context.out.text(found)?;
     }
     Ok(ExitCode::Done)
+}
+
+/// Looks what the daemon has found, once it has recorded the ends, and what expired with them.
+fn taken_over(context: &Context) -> Result<journal::TakenOver, CommandError> {
+    let dir = context.dir()?;
+    let found = journal::taken_over(&dir)?;
+    if found.ended.is_empty() {
+        return Ok(found);
+    }
+    roster::until_ended(&dir, &found.ended)?;
+    journal::taken_over(&dir)
 }
 
 fn stop(context: &Context, args: &Stop) -> CommandResult {
@@ -172,7 +194,7 @@ fn stop(context: &Context, args: &Stop) -> CommandResult {
     block_on(async {
         let stopped = tokio::select! {
             stopped = request_stop(&dir, args) => stopped?,
-            () = tokio::time::sleep(args.timeout) => return Err(still_there(&dir, args.timeout, args.force)?),
+            () = tokio::time::sleep(args.timeout) => return Err(still_there(&dir, args.timeout, args.force)),
             Ok(()) = tokio::signal::ctrl_c() => {
                 return Err(CommandError::new(ExitCode::Interrupted, "the waiting was ended")
                     .hint("the daemon goes on asking the teammates and then ends; `teamd status` shows whether it runs"));
@@ -191,10 +213,10 @@ fn stop(context: &Context, args: &Stop) -> CommandResult {
 
 async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, CommandError> {
     let (mut client, daemon) = daemon_that_answers(dir).await?;
-    loop {
+    let heard = loop {
         match client.call_and_wait(Order::Stop { force: args.force }).await {
             Ok(Done::Stop(StopOutcome::Rejected(names))) => return Ok(StopOutcome::Rejected(names)),
-            Ok(Done::Stop(StopOutcome::Stopped)) => break,
+            Ok(Done::Stop(StopOutcome::Stopped)) => break true,
             Ok(other) => return Err(unexpected(&other)),
             // Somebody else had it stopped at the same moment, or it was killed: its journal tells. If it answers still, it
             // may not have heard.
@@ -208,25 +230,37 @@ async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, Command
                     Some(Ok((next, it))) if it == daemon => client = next,
                     // It is not there yet, or cannot be looked at just now: the stop may not have been heard.
                     Some(Err(_)) if daemon.is_alive() => tokio::time::sleep(PAUSE).await,
-                    _ => break,
+                    _ => break false,
                 }
             }
-            Err(error @ (CallError::Refused(_) | CallError::Silent)) => return Err(error.into()),
+            Err(error @ (CallError::Refused(_) | CallError::Silent | CallError::Unanswered)) => {
+                return Err(error.into());
+            }
         }
-    }
+    };
     ended(&daemon).await?;
-    if journal::ended_in_order(dir, &daemon)? {
+    let unreadable = |error: CommandError| {
+        let why = error.message();
+        let message =
+            format!("the daemon has ended, but whether all teammates are gone cannot be read: {why}");
+        CommandError::new(ExitCode::Failed, message).hint("`teamctl status` shows who still runs")
+    };
+    if heard || journal::ended_in_order(dir, &daemon).map_err(unreadable)? {
         return Ok(StopOutcome::Stopped);
     }
     Err(CommandError::new(ExitCode::Failed, "the daemon ended before it said that all teammates are gone")
         .hint("`teamctl status` shows who still runs; `teamd start` and `teamd stop` end them in order"))
 }
 
-fn still_there(dir: &TeamDir, waited: Duration, force: bool) -> Result<CommandError, CommandError> {
-    let roster = roster::load(dir)?;
-    let alive = roster.members.iter().filter(|member| !member.status.is_ended());
-    let names: Vec<&str> = alive.map(|member| member.name.as_str()).collect();
-    let who = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+fn still_there(dir: &TeamDir, waited: Duration, force: bool) -> CommandError {
+    let who = roster::load(dir).map_or_else(
+        |unreadable| format!("somebody ({unreadable})"),
+        |roster| {
+            let alive = roster.members.iter().filter(|member| !member.status.is_ended());
+            let names: Vec<&str> = alive.map(|member| member.name.as_str()).collect();
+            if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
+        },
+    );
     let time = clock::span(waited.as_secs_f64());
     let message = format!("the daemon has not ended within {time}: it waits for {who}");
     let hint = match force {
@@ -235,7 +269,7 @@ fn still_there(dir: &TeamDir, waited: Duration, force: bool) -> Result<CommandEr
             "they are asked, and the daemon ends when they have left; `teamd stop --force` does not wait"
         }
     };
-    Ok(CommandError::new(ExitCode::TimedOut, message).hint(hint))
+    CommandError::new(ExitCode::TimedOut, message).hint(hint)
 }
 
 fn rejected(names: &[(Name, String)]) -> CommandError {
@@ -327,7 +361,18 @@ async fn ping(dir: &TeamDir) -> Result<(u32, String, String), CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::tests::daemon as answering;
+    use crate::ctl::context::tests::context;
     use clap::CommandFactory;
+    use teamd_shared::team_dir::TeamPath;
+
+    /// A team directory whose journal is no file, as none would be of which no descriptor is left.
+    fn unreadable() -> (tempfile::TempDir, TeamDir) {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        std::fs::create_dir(dir.path(&TeamPath::journal())).unwrap();
+        (scratch, dir)
+    }
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -357,5 +402,42 @@ mod tests {
             child.wait().unwrap();
             gone.await.unwrap();
         });
+    }
+
+    #[test]
+    fn a_daemon_runs_although_it_cannot_be_read_what_it_has_found() {
+        let (_scratch, dir) = unreadable();
+        let started = daemon::Started { pid: 7, already_running: false, replaced: false, torn: Some(3) };
+        let (of_people, stdout, stderr) = context(&dir, false);
+        assert_eq!(report(&of_people, &started), Ok(ExitCode::Done));
+        let said = stdout.text();
+        assert!(said.starts_with("teamd is running for ") && said.contains("(3 bytes)"), "{said}");
+        assert!(stderr.text().starts_with("note: what it has found cannot be read: "), "{}", stderr.text());
+        let (of_programs, stdout, _) = context(&dir, true);
+        assert_eq!(report(&of_programs, &started), Ok(ExitCode::Done));
+        let said: serde_json::Value = serde_json::from_str(&stdout.text()).unwrap();
+        assert_eq!((&said["pid"], &said["adopted"], &said["torn"]), (&json!(7), &json!(null), &json!(3)));
+    }
+
+    #[test]
+    fn who_has_heard_that_the_daemon_stopped_need_not_read_it() {
+        let (_scratch, dir) = unreadable();
+        let mut process = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = process.id();
+        let daemon = answering(&dir, move |order| {
+            Some(Ok(match order {
+                Order::Stop { .. } => {
+                    process.kill().unwrap();
+                    process.wait().unwrap();
+                    Done::Stop(StopOutcome::Stopped)
+                }
+                _ => Done::Pong { pid, team_name: "t".to_owned(), version: "0".to_owned(), stopping: false },
+            }))
+        });
+        let (context, stdout, _) = context(&dir, false);
+        let args = Stop { force: false, timeout: Duration::from_secs(60) };
+        assert_eq!(stop(&context, &args), Ok(ExitCode::Done));
+        assert_eq!(stdout.text(), "teamd has ended, and all teammates with it\n");
+        daemon.join().unwrap();
     }
 }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::OFlags;
@@ -66,6 +66,10 @@ impl AppendLog {
         let length = file.metadata().map_err(io("look at"))?.len();
         let whole = end_of_last_line(&file, length).map_err(io("read"))?;
         let log = Self { file, length: whole };
+        // It may be new: what is written into it must not lose its file.
+        if log.is_empty() {
+            dir.sync_folder(at.folder())?;
+        }
         let torn = match whole < length {
             true => Some(log.cut_tail_off(dir, at, aside)?),
             false => None,
@@ -110,6 +114,8 @@ impl AppendLog {
         let io = |verb| move |source| DirError::Io { verb, path: dir.path(at), source };
         let tail = self.tail().map_err(io("read"))?;
         let mut kept = dir.open_file(aside, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?;
+        // Its name must last as well; first, so that a refusal leaves no copy at each try.
+        dir.sync_folder(aside.folder())?;
         kept.write_all(&[&tail[..], b"\n"].concat())
             .and_then(|()| kept.sync_data())
             .map_err(|source| DirError::Io { verb: "keep a torn tail in", path: dir.path(aside), source })?;
@@ -184,14 +190,22 @@ impl AppendLog {
         self.length == 0
     }
 
-    /// Reads everything from the start, but for what somebody else has appended since.
+    /// Returns a reader of everything from the start, but for what somebody else has appended since.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn reader(&mut self) -> io::Result<BufReader<io::Take<&File>>> {
+        self.file.seek(SeekFrom::Start(0))?;
+        Ok(BufReader::new((&self.file).take(self.length)))
+    }
+
+    /// Reads all that [`AppendLog::reader`] reads.
     ///
     /// # Errors
     /// The system's error.
     pub fn read_all(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        self.file.seek(SeekFrom::Start(0))?;
-        (&self.file).take(self.length).read_to_end(&mut bytes)?;
+        self.reader()?.read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
@@ -330,5 +344,15 @@ mod tests {
         replace(&dir, &TeamPath::config(), b"one").unwrap();
         replace(&dir, &TeamPath::config(), b"two").unwrap();
         assert_eq!(dir.read(&TeamPath::config()).unwrap(), b"two");
+    }
+
+    #[test]
+    fn what_is_left_of_an_earlier_attempt_does_not_stay_behind_a_shorter_one() {
+        let (_scratch, dir) = scratch();
+        let at = TeamPath::config();
+        let left = File::create(dir.path(&at.with_suffix(".new"))).unwrap();
+        (&left).write_all(b"a longer one that came to nothing").unwrap();
+        replace(&dir, &at, b"short").unwrap();
+        assert_eq!(dir.read(&at).unwrap(), b"short");
     }
 }

@@ -33,7 +33,7 @@ use crate::name::Name;
 use crate::position::{Position, TAIL};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
-pub use append::{AppendError, Appended, Appender, append, sync};
+pub use append::{AppendError, Appended, Appender, append, find_appended, sync};
 pub use read::{Batch, Count, Line, Reader, Rejection, Truncated, count_lines, fits};
 pub use rejected::{Rejected, quarantine, reject};
 pub use standing::{Standing, standing};
@@ -101,23 +101,16 @@ pub enum ReadError {
 
 /// Makes an inbox for its owner; one that is there stays as it is.
 ///
-/// A new one is synced with its folder: a message that was synced must not lose its file.
+/// It is synced with its folder: a message that was synced must not lose its file. One that is there may have been made by
+/// somebody who was killed before that.
 ///
 /// # Errors
 /// [`DirError`] if the system refuses, or something else than a file is there.
 pub fn create(dir: &TeamDir, owner: &Name) -> Result<(), DirError> {
     let at = TeamPath::inbox(owner);
-    let flags = OFlags::RDWR | OFlags::APPEND;
-    match dir.open_file(&at, flags) {
-        Err(error) if error.is_not_found() => {}
-        other => return other.map(drop),
-    }
-    dir.open_file(&at, flags | OFlags::CREATE)?;
-    rustix::fs::fsync(dir.open_folder("inbox")?).map_err(|errno| DirError::Io {
-        verb: "sync the folder of",
-        path: dir.path(&at),
-        source: errno.into(),
-    })
+    let file = dir.open_file(&at, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)?;
+    drop(file);
+    dir.sync_folder(at.folder())
 }
 
 /// Returns whose inbox a file of the folder `inbox` is; none for the other files there.
@@ -160,19 +153,28 @@ const LOOK_BACK: u64 = 4 << 20;
 pub fn holds(dir: &TeamDir, owner: &Name, id: Uuid) -> Result<bool, ReadError> {
     let at = TeamPath::inbox(owner);
     let file = open(dir, &at)?;
-    let look = || -> io::Result<bool> {
-        let length = file.metadata()?.len();
-        let mut bytes = vec![0; index(length.min(LOOK_BACK))];
-        file.read_exact_at(&mut bytes, length - length.min(LOOK_BACK))?;
-        let text = id.to_string();
-        let names = |line: &[u8]| line.windows(text.len()).any(|window| window == text.as_bytes());
-        // What is torn, or glued to something torn, reached nobody, though the id stands in it.
-        let says = |line: &[u8]| Message::parse(line).is_ok_and(|message| message.id == Some(id));
-        let mut whole =
-            bytes.split_inclusive(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
-        Ok(whole.any(|line| names(line) && says(line)))
-    };
-    look().map_err(|source| cannot_read(dir, &at, source))
+    let found = find(&file, id).map_err(|source| cannot_read(dir, &at, source))?;
+    Ok(found.is_some())
+}
+
+/// Looks where a message with this id stands, near the end of an inbox.
+fn find(file: &File, id: Uuid) -> io::Result<Option<Appended>> {
+    let length = file.metadata()?.len();
+    let mut offset = length - length.min(LOOK_BACK);
+    let mut bytes = vec![0; index(length - offset)];
+    file.read_exact_at(&mut bytes, offset)?;
+    let text = id.to_string();
+    let names = |line: &[u8]| line.windows(text.len()).any(|window| window == text.as_bytes());
+    // What is torn, or glued to something torn, reached nobody, though the id stands in it.
+    let says = |line: &[u8]| Message::parse(line).is_ok_and(|message| message.id == Some(id));
+    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+        let len = line.len() as u64;
+        if line.strip_suffix(b"\n").is_some_and(|line| names(line) && says(line)) {
+            return Ok(Some(Appended { offset, len }));
+        }
+        offset += len;
+    }
+    Ok(None)
 }
 
 /// The end of an inbox, for people.

@@ -1,4 +1,5 @@
-//! Who holds a `flock`, as the kernel lists it (`proc_locks(5)`): for people. Nothing is decided by it: a lock is tried.
+//! Who holds a `flock`, as the kernel lists it (`proc_locks(5)`): for people. A lock is tried; by this list it is decided only
+//! whether a worker lives whose transcript was replaced, and its lock with it.
 //!
 //! Trying a life lock, even for a moment, could keep a worker from its life; this list disturbs nobody.
 

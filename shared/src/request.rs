@@ -289,6 +289,13 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_is_answered_by_whom_it_asks_and_lasts_as_long_as_it_makes_sense() {
+        let shutdown = Rules { answered_by: Party::Member, belongs_to: Span::Life };
+        let plan = Rules { answered_by: Party::Lead, belongs_to: Span::Conversation };
+        assert_eq!((Kind::Shutdown.rules(), Kind::PlanApproval.rules()), (shutdown, plan));
+    }
+
+    #[test]
     fn a_third_kind_needs_no_second_machine() {
         // A review that a teammate asks of the lead, for this life only: a mix that neither protocol has.
         const REVIEW: Rules = Rules { answered_by: Party::Lead, belongs_to: Span::Life };

@@ -33,6 +33,9 @@ pub const FILE_MODE: u32 = 0o600;
 /// The folders of a team directory.
 pub const FOLDERS: [&str; 5] = ["inbox", "transcript", "archive", "log", "run"];
 
+/// Those of them where the files of a teammate lie ([`TeamPath::of_member`]).
+pub const MEMBER_FOLDERS: [&str; 3] = ["inbox", "transcript", "log"];
+
 /// The link in a team directory that lies outside its workspace; it says where that is. Nothing follows it.
 pub const WORKSPACE_LINK: &str = "workspace";
 
@@ -91,11 +94,42 @@ impl TeamDir {
         make_dir(CWD, path, path)?;
         let dir = Self::open(path)?;
         close_to_others(dir.fd.as_fd(), &dir.root)?;
+        // Whoever made it may have been killed before it was synced.
+        if dir.identity(&TeamPath::journal())?.is_none() {
+            dir.sync_above()?;
+        }
         for folder in FOLDERS {
             make_dir(dir.fd.as_fd(), Path::new(folder), &dir.root.join(folder))?;
             close_to_others(dir.open_folder(folder)?.as_fd(), &dir.root.join(folder))?;
         }
+        dir.sync_folder(None)?;
         Ok(dir)
+    }
+
+    /// Makes what was made, moved or removed in one of [`FOLDERS`], or at the top, outlive a loss of power.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub fn sync_folder(&self, folder: Option<&'static str>) -> Result<(), DirError> {
+        let synced = match folder {
+            Some(folder) => rustix::fs::fsync(self.open_folder(folder)?),
+            None => rustix::fs::fsync(&self.fd),
+        };
+        let path = || folder.map_or_else(|| self.root.clone(), |folder| self.root.join(folder));
+        synced.map_err(|errno| DirError::Io { verb: "sync", path: path(), source: errno.into() })
+    }
+
+    /// The same for the directory itself.
+    fn sync_above(&self) -> Result<(), DirError> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let synced = match rustix::fs::openat(&self.fd, "..", flags, Mode::empty()) {
+            Ok(above) => rustix::fs::fsync(above),
+            // Whoever may make something there may not read it for that.
+            Err(rustix::io::Errno::ACCESS) => rustix::fs::syncfs(&self.fd),
+            Err(errno) => Err(errno),
+        };
+        let path = || self.root.clone();
+        synced.map_err(|errno| DirError::Io { verb: "sync what holds", path: path(), source: errno.into() })
     }
 
     /// Tells whether the directory still is where it was opened: nobody has moved it or taken its place.
@@ -264,6 +298,7 @@ impl TeamDir {
         match open() {
             Err(rustix::io::Errno::NOENT) => {
                 make_dir(self.fd.as_fd(), Path::new(folder), &self.root.join(folder))?;
+                self.sync_folder(None)?;
                 open().map_err(|errno| self.explain("open", &at, errno))
             }
             other => other.map_err(|errno| self.explain("open", &at, errno)),
@@ -329,6 +364,7 @@ fn exchange(_: BorrowedFd<'_>, _: &str, _: BorrowedFd<'_>, _: &str) -> rustix::i
     Err(rustix::io::Errno::NOSYS)
 }
 
+/// Makes a directory, unless it is there already.
 fn make_dir(parent: BorrowedFd<'_>, path: &Path, shown: &Path) -> Result<(), DirError> {
     match rustix::fs::mkdirat(parent, path, Mode::from_raw_mode(DIR_MODE)) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),

@@ -270,35 +270,24 @@ pub fn position(dir: &TeamDir, name: &Name) -> Result<Option<Position>, DirError
     Ok(last::<Cursor>(dir, name)?.map(|cursor| cursor.inbox))
 }
 
-/// How far [`has_begun`] looks back, in bytes: a life that has written as much has begun.
-const LOOK_BACK: u64 = 1 << 20;
+/// What stands in the first entry of a life.
+const LIFE: &[u8] = b"\"life\"";
 
 /// Tells whether a life has written anything: one that was not welcomed has not, and has read nothing either.
 ///
 /// # Errors
 /// [`DirError`] if the system refuses.
 pub fn has_begun(dir: &TeamDir, name: &Name, incarnation: u32) -> Result<bool, DirError> {
-    let at = TeamPath::transcript(name);
-    let file = match dir.open_file(&at, rustix::fs::OFlags::RDONLY) {
-        Ok(file) => file,
-        Err(error) if error.is_not_found() => return Ok(false),
-        Err(error) => return Err(error),
-    };
-    let look = || -> std::io::Result<bool> {
-        let length = file.metadata()?.len();
-        let looked = length.min(LOOK_BACK);
-        let mut bytes = vec![0; usize::try_from(looked).unwrap_or(0)];
-        file.read_exact_at(&mut bytes, length - looked)?;
-        let life = |line: &[u8]| match serde_json::from_slice::<Entry>(line).ok()?.event {
+    // However much an earlier life has written: this one's mail is lost if that is taken for its own.
+    let begun = last_that(dir, name, |line| {
+        // Cheaper than to read what is none.
+        line.windows(LIFE.len()).find(|window| *window == LIFE)?;
+        match serde_json::from_slice::<Entry>(line).ok()?.event {
             Event::Life { incarnation, .. } => Some(incarnation),
             _ => None,
-        };
-        Ok(match bytes.rsplit(|&byte| byte == b'\n').find_map(life) {
-            Some(last) => last >= incarnation,
-            None => looked < length,
-        })
-    };
-    look().map_err(|source| DirError::Io { verb: "read", path: dir.path(&at), source })
+        }
+    });
+    Ok(begun?.is_some_and(|last| last >= incarnation))
 }
 
 /// Returns the last whole entry of a transcript; none if there is none, or none can be read.
@@ -312,6 +301,15 @@ pub fn last_entry(dir: &TeamDir, name: &Name) -> Result<Option<Entry>, DirError>
 /// Reads the last whole line that is one of these. What a foreign hand has written behind it, a blank line say, is passed
 /// over, as the worker does that goes on.
 fn last<T: DeserializeOwned>(dir: &TeamDir, name: &Name) -> Result<Option<T>, DirError> {
+    last_that(dir, name, |line| serde_json::from_slice(line).ok())
+}
+
+/// Looks for the last whole line that something can be read of; it has one line in memory at a time.
+fn last_that<T>(
+    dir: &TeamDir,
+    name: &Name,
+    read: impl Fn(&[u8]) -> Option<T>,
+) -> Result<Option<T>, DirError> {
     let at = TeamPath::transcript(name);
     let file = match dir.open_file(&at, rustix::fs::OFlags::RDONLY) {
         Ok(file) => file,
@@ -324,7 +322,7 @@ fn last<T: DeserializeOwned>(dir: &TeamDir, name: &Name) -> Result<Option<T>, Di
             let start = end_of_last_line(&file, end - 1)?;
             let mut line = vec![0; usize::try_from(end - 1 - start).unwrap_or(usize::MAX)];
             file.read_exact_at(&mut line, start)?;
-            if let Ok(found) = serde_json::from_slice(&line) {
+            if let Some(found) = read(&line) {
                 return Ok(Some(found));
             }
             end = start;
@@ -388,6 +386,9 @@ mod tests {
         assert!(!has(&format!("{both}{}", &life[..20]), 2));
         let long = format!("{life}\n{}", format!("{left}\n").repeat(20_000));
         assert!(has(&long, 1));
+        // What an earlier life has written is not this one's, however much it is.
+        assert!(!has(&long, 2));
+        assert!(has(&format!("{long}{}\n", life.replace(r#""incarnation":1"#, r#""incarnation":2"#)), 2));
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(crate) fn choose(seen: &[(Job, Seen)], options: &Options) -> Vec<Job> {
 fn weight(fault: Fault) -> f64 {
     match fault {
         Fault::Kill => 5.0,
-        Fault::Tear => 2.0,
+        Fault::Unsynced | Fault::Tear => 2.0,
         _ => 1.0,
     }
 }

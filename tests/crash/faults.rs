@@ -15,6 +15,8 @@ pub(crate) struct Call {
     pub(crate) args: [u64; 6],
     /// Whether its first argument is a descriptor of a file.
     pub(crate) on_file: bool,
+    /// Whether that may take a part of what is written: the kernel takes an order (to a cgroup) whole, or refuses it.
+    pub(crate) in_parts: bool,
 }
 
 /// A fault.
@@ -24,6 +26,8 @@ pub(crate) enum Fault {
     Kill,
     /// So is, in the same instant, the one at its other end: the worker with its daemon, the daemon with the others.
     Both,
+    /// The process is killed before a sync: what it wrote stands there, and need not last.
+    Unsynced,
     /// Half of the bytes are written to a file, then the process is killed.
     Tear,
     /// Half of the bytes are written to a file, and the call says so.
@@ -53,9 +57,10 @@ pub(crate) enum Act {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Kill,
         Self::Both,
+        Self::Unsynced,
         Self::Tear,
         Self::Short,
         Self::Eio,
@@ -71,6 +76,7 @@ impl Fault {
         match self {
             Self::Kill => "kill",
             Self::Both => "both",
+            Self::Unsynced => "unsynced",
             Self::Tear => "tear",
             Self::Short => "short",
             Self::Eio => "eio",
@@ -89,7 +95,7 @@ impl Fault {
 
     /// Whether it ends the process.
     pub(crate) fn kills(self) -> bool {
-        matches!(self, Self::Kill | Self::Both | Self::Tear)
+        matches!(self, Self::Kill | Self::Both | Self::Unsynced | Self::Tear)
     }
 
     /// For how many calls it lasts.
@@ -104,7 +110,7 @@ impl Fault {
     /// What happens to a call that it can happen to.
     pub(crate) fn act(self) -> Act {
         match self {
-            Self::Kill => Act::Kill { both: false },
+            Self::Kill | Self::Unsynced => Act::Kill { both: false },
             Self::Both => Act::Kill { both: true },
             Self::Tear => Act::Halve { kill: true },
             Self::Short => Act::Halve { kill: false },
@@ -126,12 +132,12 @@ impl Fault {
         };
         match self {
             Self::Kill | Self::Both => sort != Sort::Wait,
-            Self::Tear | Self::Short => sort == Sort::Write && call.on_file && call.args[2] > 1,
+            Self::Tear | Self::Short => sort == Sort::Write && call.in_parts && call.args[2] > 1,
             Self::Eio => {
                 matches!(sort, Sort::Read | Sort::Write | Sort::Remove | Sort::Change) && call.on_file
                     || matches!(sort, Sort::Open(_) | Sort::Open2 | Sort::Change)
             }
-            Self::Sync => sort == Sort::Sync,
+            Self::Unsynced | Self::Sync => sort == Sort::Sync,
             Self::Enospc | Self::Full => {
                 sort == Sort::Write && call.on_file || sort == Sort::Change || creates
             }

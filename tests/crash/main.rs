@@ -21,6 +21,7 @@ mod support;
 mod syscalls;
 mod trace;
 mod tracer;
+mod truth;
 mod unsynced;
 mod user;
 mod wrapper;

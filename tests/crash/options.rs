@@ -6,7 +6,7 @@ use crate::stage::Victim;
 
 const USAGE: &str =
     "usage: scripts/crash-test [--all] [--scenario NAME]… [--victim daemon|worker|teamctl]… [--fault NAME]…
-    [--points A..B] [--every N] [--visible] [--seed N] [--seconds N] [--jobs N] [--stop] [--stop-at TEXT]
+    [--points A..B] [--every N] [--visible] [--seed N] [--seconds N] [--jobs N] [--stop] [--stop-at TEXT]…
     [--points-only]";
 
 /// What is run.
@@ -25,8 +25,8 @@ pub(crate) struct Options {
     pub(crate) seconds: Option<u64>,
     pub(crate) seed: u64,
     pub(crate) jobs: usize,
-    /// Ends at the first violation whose text contains this.
-    pub(crate) stop: Option<String>,
+    /// Ends at the first violation whose text contains one of these.
+    pub(crate) stop: Vec<String>,
     /// Tells only how many points there are.
     pub(crate) list: bool,
 }
@@ -46,7 +46,7 @@ impl Options {
                 .duration_since(std::time::UNIX_EPOCH)
                 .map_or(0, |at| at.as_secs()),
             jobs: 2,
-            stop: None,
+            stop: Vec::new(),
             list: false,
         };
         let mut args = args;
@@ -87,8 +87,8 @@ impl Options {
                 "--seed" => options.seed = number(value()?)?,
                 "--seconds" => options.seconds = Some(number(value()?)?),
                 "--jobs" => options.jobs = usize::try_from(number(value()?)?).unwrap_or(1).max(1),
-                "--stop" => options.stop = Some(String::new()),
-                "--stop-at" => options.stop = Some(value()?),
+                "--stop" => options.stop.push(String::new()),
+                "--stop-at" => options.stop.push(value()?),
                 "--points-only" => options.list = true,
                 // What `cargo test` and its users pass to every test program.
                 "--list" | "--ignored" => return Ok(None),

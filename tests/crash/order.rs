@@ -6,9 +6,13 @@
 //!   each write, a worker after an answer with calls, and after the end of a piece of work;
 //! - after a refused sync nobody writes to its own log again;
 //! - the journal calls nothing done that is not synced, a worker records no sent message that is not, and no command ends
-//!   well with something unsynced.
+//!   well with something unsynced. What an earlier daemon has told, this one cannot know to be synced;
+//! - no life is spawned whose inbox is new, and not synced with its folder;
+//! - its own log is written to only when its name lasts, and what stands there; it is cut only when what is cut off lasts aside.
 //!
-//! Nor is an end journaled while somebody holds the life lock: the keeper of a call, say, that is still at its work.
+//! A death syncs nothing: what one process leaves behind, the next one of the same victim has to see to.
+//!
+//! Nor is an end journaled while somebody holds the life lock, or a keeper of that life is still at its work.
 
 use std::fs::TryLockError;
 use std::io::ErrorKind::PermissionDenied;
@@ -20,11 +24,12 @@ use serde_json::Value;
 
 use crate::faults::Call;
 use crate::stage::Victim;
+use crate::support::{is_alive, process};
 use crate::syscalls::Sort;
-use crate::unsynced::{File, Unsynced};
+use crate::unsynced::{File, Folder, Unsynced};
 use crate::wrapper;
 
-/// What one traced process has written, and not synced.
+/// What the processes of a victim, one after the other, have written, and not synced.
 #[derive(Debug)]
 pub(crate) struct Order {
     victim: Victim,
@@ -35,26 +40,54 @@ pub(crate) struct Order {
     refused: bool,
     /// The inboxes that it has written to; of a command, every file.
     unsynced: Unsynced,
+    /// What was written beside its own log: a tail that is cut off, or what is to stand in its place.
+    aside: Unsynced,
+    /// The inboxes that it has made.
+    made: Folder,
+    /// The folder of its own log.
+    home: Folder,
     /// The last line of the journal.
     seq: u64,
 }
 
 impl Order {
-    /// Watches a process of the team in this directory.
+    /// Watches the processes of the team in this directory.
     pub(crate) fn new(victim: Victim, team: &Path) -> Self {
+        let home = if victim == Victim::Worker { team.join("transcript") } else { team.to_owned() };
         Self {
             victim,
             team: team.to_owned(),
             writer: None,
             refused: false,
             unsynced: Unsynced::default(),
+            aside: Unsynced::default(),
+            made: Folder::new(team.join("inbox")),
+            home: Folder::new(home),
             seq: 0,
         }
     }
 
-    /// Another program begins in the same process.
-    pub(crate) fn begin_anew(&mut self) {
-        *self = Self::new(self.victim, &self.team);
+    /// A process begins, or another program in the same one.
+    pub(crate) fn begin(&mut self) {
+        (self.writer, self.refused) = (None, false);
+        self.made.look();
+        self.home.look();
+        if self.victim == Victim::Daemon {
+            self.take_over();
+        }
+    }
+
+    /// What the daemon before has told, and the journal does not call done, nobody knows to be synced.
+    fn take_over(&mut self) {
+        let journal = lines(&std::fs::read(self.team.join("journal.jsonl")).unwrap_or_default());
+        let done = journal.iter().filter_map(|line| line["done"].as_u64()).max().unwrap_or_default();
+        for line in &journal {
+            let Some(seq) = line["seq"].as_u64().filter(|&seq| seq > done) else { continue };
+            let told = line["tell"].as_array().into_iter().flatten().filter_map(|tell| tell["to"].as_str());
+            // Whoever has no inbox any more is told nothing.
+            let inboxes = told.filter_map(|to| File::at(self.team.join(format!("inbox/{to}.jsonl"))).ok());
+            inboxes.for_each(|inbox| self.unsynced.wrote(inbox, seq));
+        }
     }
 
     /// A call is about to be made: tells what is wrong with that.
@@ -62,27 +95,42 @@ impl Order {
         let fd = call.args[0];
         if call.sort == Sort::Sync {
             self.unsynced.begin(pid);
+            self.aside.begin(pid);
         }
         if self.victim == Victim::Ctl {
             let ends_well = call.name == "exit_group" && fd == 0;
             let unsynced = self.unsynced.any().filter(|_| ends_well)?;
             return Some(format!("a command ended with 0, and did not sync what it wrote: {unsynced:?}"));
         }
-        if self.writer != Some(pid) && !self.refused {
+        let cuts = call.name == "ftruncate";
+        if self.writer != Some(pid) && !self.refused && !cuts {
             return None;
         }
         let own = call.on_file && File::of(pid, fd).is_ok_and(|file| self.is_own(&file));
         if own && call.sort == Sort::Write {
             return self.refused.then(|| format!("{}({fd:#x}, …) goes on after a refused sync", call.name));
         }
+        if let Some(aside) = self.aside.any().filter(|_| own && cuts) {
+            return Some(format!(
+                "the {} is cut, and {aside:?}, which keeps its tail, is not synced",
+                self.log()
+            ));
+        }
         (self.writer == Some(pid) && self.is_seen(call)).then(|| {
-            let log = if self.victim == Victim::Daemon { "journal" } else { "transcript" };
-            format!("{}({fd:#x}, …) comes between a write to the {log} and its sync", call.name)
+            format!("{}({fd:#x}, …) comes between a write to the {} and its sync", call.name, self.log())
         })
     }
 
     /// A call has come to its end, with this result: tells what is wrong with what it has written.
     pub(crate) fn leave(&mut self, pid: Pid, call: &Call, result: i64) -> Option<String> {
+        if self.victim != Victim::Ctl
+            && matches!(call.sort, Sort::Open(_) | Sort::Open2)
+            && let Ok(descriptor) = u64::try_from(result)
+            && let Ok(file) = File::of(pid, descriptor)
+        {
+            self.made.opened(&file);
+            self.home.opened(&file);
+        }
         let cuts = call.name == "ftruncate";
         if !call.on_file || call.sort != Sort::Sync && call.sort != Sort::Write && !cuts {
             return None;
@@ -103,11 +151,16 @@ impl Order {
         if result < 0 && (result == i64::from(-libc::EINTR) || result <= RESTARTS) {
             return None;
         }
+        if result == 0 && !cuts {
+            self.aside.synced(pid, &file);
+        }
         if self.is_own(&file) {
             self.refused |= result < 0;
             self.writer = None;
         } else if result == 0 && !cuts {
             self.unsynced.synced(pid, &file);
+            self.made.synced(&file);
+            self.home.synced(&file);
         }
         None
     }
@@ -116,8 +169,14 @@ impl Order {
         if !self.is_own(&file) {
             if self.victim == Victim::Ctl || file.is_inbox() {
                 self.unsynced.wrote(file, self.seq);
+            } else if self.own().is_some_and(|own| file.is_beside(&own)) {
+                self.aside.wrote(file, self.seq);
             }
             return None;
+        }
+        let put_there = self.aside.has(&file).then_some("what was put there");
+        if let Some(what) = put_there.or_else(|| self.home.has(&file).then_some("its name")) {
+            return Some(format!("the {} is written to, and {what} is not synced", self.log()));
         }
         let log = std::fs::read(self.own()?).unwrap_or_default();
         let new = lines(log.get(log.len().checked_sub(bytes)?..)?);
@@ -128,8 +187,12 @@ impl Order {
         if new.iter().any(|entry| entry["entry"] == "idle" || calls(entry).next().is_some()) {
             self.writer = Some(pid);
         }
+        // What a conversation before this one has sent, nobody goes on from.
+        if new.iter().any(|entry| entry["entry"] == "life" && entry["conversation"] == entry["incarnation"]) {
+            self.unsynced = Unsynced::default();
+        }
         let sent = new.iter().any(|entry| has_sent(entry, &log));
-        let unsynced = self.unsynced.any().filter(|_| sent)?;
+        let unsynced = self.unsynced.up_to(u64::MAX).filter(|_| sent)?;
         Some(format!("a message is recorded as sent, and not synced: {unsynced:?}"))
     }
 
@@ -140,9 +203,19 @@ impl Order {
         if let Some(unsynced) = self.unsynced.up_to(done) {
             return Some(format!("line {done} counts as done, and is not synced: {unsynced:?}"));
         }
+        let spawned = new.iter().any(|line| line["record"] == "member" && line["event"] == "spawned");
+        if let Some(made) = self.made.any().filter(|_| spawned) {
+            return Some(format!(
+                "a life is spawned, and the folder of {made:?}, which is new, is not synced"
+            ));
+        }
         let ended = new.iter().filter(|line| line["record"] == "member" && line["event"] == "exited");
-        let held = ended.filter_map(|line| line["name"].as_str()).find(|name| self.is_held(name))?;
-        Some(format!("the end of {held} is journaled, and its life lock is held"))
+        let ended: Vec<&str> = ended.filter_map(|line| line["name"].as_str()).collect();
+        if let Some(held) = ended.iter().find(|name| self.is_held(name)) {
+            return Some(format!("the end of {held} is journaled, and its life lock is held"));
+        }
+        let kept = ended.iter().find_map(|name| Some((name, self.keeper_of(name)?)))?;
+        Some(format!("the end of {} is journaled, and {} still keeps a command", kept.0, kept.1))
     }
 
     /// Whether somebody holds the life lock of a member. The daemon is stopped meanwhile, and no next life has begun: to try it
@@ -150,6 +223,28 @@ impl Order {
     fn is_held(&self, name: &str) -> bool {
         std::fs::File::open(self.transcript(name))
             .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+
+    /// A keeper whose worker is gone, and that is seen to hold nobody else's life lock. The daemon, which would end it, is
+    /// stopped.
+    fn keeper_of(&self, name: &str) -> Option<i32> {
+        let scratch = self.team.parent()?.to_string_lossy().into_owned();
+        let pids = std::fs::read_dir("/proc").ok()?.flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let keeps = |&pid: &i32| {
+            let line = process::command_line(pid);
+            line.contains(" keeper ") && line.contains(&scratch) && is_alive(pid)
+        };
+        let has_lost_its_worker = |&pid: &i32| {
+            process::parent(pid).is_some_and(|parent| !process::command_line(parent).contains(" run --name "))
+        };
+        let others = |&pid: &i32| {
+            let lock = std::fs::read_link(format!("/proc/{pid}/fd/0"));
+            lock.map_or(true, |lock| {
+                lock.starts_with(self.team.join("transcript")) && lock != self.transcript(name)
+            })
+        };
+        pids.filter(keeps).find(|pid| has_lost_its_worker(pid) && !others(pid))
     }
 
     fn transcript(&self, name: &str) -> PathBuf {
@@ -165,18 +260,24 @@ impl Order {
         }
     }
 
+    /// What that is called.
+    fn log(&self) -> &'static str {
+        if self.victim == Victim::Daemon { "journal" } else { "transcript" }
+    }
+
     fn is_own(&self, file: &File) -> bool {
         self.own().is_some_and(|own| file.is_at(&own))
     }
 
-    /// Whether somebody else can see that the call was made, or what it wrote. The log (2) and event counters (8 bytes) tell
-    /// nobody anything; what a worker says to the daemon promises nothing.
+    /// Whether somebody else can see that the call was made, or what it wrote. The log (2), event counters (8 bytes)
+    /// and the pair by which a runtime hears of signals (a byte: who dies meanwhile interrupts anything) tell nobody anything;
+    /// what a worker says to the daemon promises nothing.
     fn is_seen(&self, call: &Call) -> bool {
         match call.sort {
             Sort::Change => true,
             Sort::Process => !matches!(call.name, "wait4" | "waitid" | "setsid" | "exit_group"),
             Sort::Write if call.on_file => true,
-            Sort::Talk => self.victim == Victim::Daemon,
+            Sort::Talk => self.victim == Victim::Daemon && !(call.name == "sendto" && call.args[2] == 1),
             Sort::Write => self.victim == Victim::Daemon && call.args[0] > 2 && call.args[2] != 8,
             _ => false,
         }

@@ -71,8 +71,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             return false;
         }
         let (result, seen) = play(*job);
-        if let (Some(text), Err(Violation(why))) = (&options.stop, &result) {
-            broken.fetch_or(why.contains(text), Ordering::Relaxed);
+        if let Err(Violation(why)) = &result {
+            broken.fetch_or(options.stop.iter().any(|text| why.contains(text)), Ordering::Relaxed);
         }
         if let Some(violation) = note(*job, result, &seen, &cells) {
             println!("{violation}");

@@ -66,7 +66,7 @@ calls! {
     SYS_inotify_init1 => Sort::Make, SYS_inotify_add_watch => Sort::Make, SYS_pidfd_open => Sort::Make,
     SYS_accept => Sort::Accept, SYS_accept4 => Sort::Accept,
     SYS_close => Sort::Look, SYS_fcntl => Sort::Look, SYS_stat => Sort::Look, SYS_fstat => Sort::Look, SYS_lstat => Sort::Look,
-    SYS_newfstatat => Sort::Look, SYS_statx => Sort::Look, SYS_access => Sort::Look, SYS_faccessat => Sort::Look,
+    SYS_lseek => Sort::Look, SYS_newfstatat => Sort::Look, SYS_statx => Sort::Look, SYS_access => Sort::Look, SYS_faccessat => Sort::Look,
     SYS_faccessat2 => Sort::Look, SYS_readlink => Sort::Look, SYS_readlinkat => Sort::Look,
     SYS_getdents64 => Sort::Look, SYS_getsockopt => Sort::Look, SYS_setsockopt => Sort::Look,
     SYS_inotify_rm_watch => Sort::Look, SYS_epoll_ctl => Sort::Look, SYS_close_range => Sort::Look,

@@ -10,9 +10,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::faults::{Act, Call};
-use crate::order::Order;
 use crate::syscalls::{Sort, lookup};
-use crate::tracer::Tracer;
+use crate::tracer::{Held, Tracer};
 
 const PR_GET_DUMPABLE: u64 = libc::PR_GET_DUMPABLE.unsigned_abs() as u64;
 const PR_SET_DUMPABLE: u64 = libc::PR_SET_DUMPABLE.unsigned_abs() as u64;
@@ -25,8 +24,6 @@ pub(crate) struct Trace<'a> {
     inside: HashMap<Pid, Option<(Call, Option<Act>)>>,
     /// The descriptors that came from opening a path.
     files: HashSet<u64>,
-    /// What it has written, and not synced.
-    order: Order,
     /// Whether the program itself runs, and not its loader any more.
     live: bool,
     over: bool,
@@ -35,9 +32,9 @@ pub(crate) struct Trace<'a> {
 
 impl<'a> Trace<'a> {
     /// Traces a process that is seized.
-    pub(crate) fn new(tracer: &'a Tracer, leader: Pid, order: Order) -> Self {
+    pub(crate) fn new(tracer: &'a Tracer, leader: Pid) -> Self {
         let (inside, files) = (HashMap::new(), HashSet::new());
-        Self { tracer, leader, inside, files, order, live: false, over: false, ended: None }
+        Self { tracer, leader, inside, files, live: false, over: false, ended: None }
     }
 
     /// Sees the process through until it is gone, or let go; how it ended, if it did.
@@ -62,7 +59,7 @@ impl<'a> Trace<'a> {
                 if event == libc::PTRACE_EVENT_EXEC {
                     self.live = false;
                     self.files.clear();
-                    self.order.begin_anew();
+                    self.tracer.order().begin();
                     self.inside.clear();
                     self.inside.insert(pid, None);
                 }
@@ -111,16 +108,22 @@ impl<'a> Trace<'a> {
             return;
         };
         let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
-        let call = Call { name, sort, args, on_file: self.files.contains(&args[0]) };
-        if let Some(wrong) = self.order.enter(pid, &call) {
+        let on_file = self.files.contains(&args[0]);
+        let in_parts = on_file && sort == Sort::Write && !is_of_the_kernel(pid, args[0]);
+        let call = Call { name, sort, args, on_file, in_parts };
+        if let Some(wrong) = self.tracer.order().enter(pid, &call) {
             self.tracer.seen().wrong.get_or_insert(wrong);
+        }
+        if name == "close" {
+            // Now, and not when it ends: another thread may have opened a file under the same number by then.
+            self.files.remove(&args[0]);
         }
         let act = if self.live { self.tracer.decide(&call) } else { None };
         match act {
             Some(Act::Kill { both }) => {
                 regs.orig_rax = u64::MAX;
                 set(pid, regs);
-                end(self.leader);
+                self.end();
                 if both {
                     self.tracer.end_the_other();
                 }
@@ -145,7 +148,7 @@ impl<'a> Trace<'a> {
                 regs.rax = i64::from(-errno).cast_unsigned();
                 set(pid, *regs);
             }
-            Some(Act::Halve { kill: true }) => return end(self.leader),
+            Some(Act::Halve { kill: true }) => return self.end(),
             Some(Act::Halve { kill: false }) => {
                 // The caller sees its own arguments unchanged.
                 regs.rdx = call.args[2];
@@ -154,7 +157,7 @@ impl<'a> Trace<'a> {
             Some(Act::Kill { .. }) => return,
             None => {}
         }
-        if let Some(wrong) = self.order.leave(pid, call, regs.rax.cast_signed()) {
+        if let Some(wrong) = self.tracer.order().leave(pid, call, regs.rax.cast_signed()) {
             self.tracer.seen().wrong.get_or_insert(wrong);
         }
         if regs.rax.cast_signed() < 0 {
@@ -163,9 +166,6 @@ impl<'a> Trace<'a> {
         match (call.sort, call.name) {
             (Sort::Open(_) | Sort::Open2, _) => {
                 self.files.insert(regs.rax);
-            }
-            (_, "close") => {
-                self.files.remove(&call.args[0]);
             }
             (_, "fcntl") if call.on_file && [0, 1030].contains(&call.args[1]) => {
                 self.files.insert(regs.rax);
@@ -179,15 +179,22 @@ impl<'a> Trace<'a> {
             _ => {}
         }
     }
+
+    /// Kills the victim. It is a stopped tracee: its pid is its own.
+    fn end(&self) {
+        self.tracer.note(self.leader, Held::Dying);
+        assert!(kill(self.leader, Signal::SIGKILL).is_ok());
+    }
+}
+
+/// Tells whether a descriptor is of a file of which the kernel itself is the reader.
+fn is_of_the_kernel(pid: Pid, descriptor: u64) -> bool {
+    let file = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}"));
+    file.is_ok_and(|file| file.starts_with("/sys") || file.starts_with("/proc"))
 }
 
 /// Sets the registers of a thread, unless it is gone meanwhile: the next wait tells.
 fn set(pid: Pid, regs: libc::user_regs_struct) {
     let gone = ptrace::setregs(pid, regs).is_err();
     debug_assert!(!gone || kill(pid, None).is_err() || !crate::support::is_alive(pid.as_raw()));
-}
-
-/// Kills the victim. It is a stopped tracee: its pid is its own.
-fn end(leader: Pid) {
-    assert!(kill(leader, Signal::SIGKILL).is_ok());
 }

@@ -19,7 +19,11 @@ use crate::order::Order;
 use crate::stage::Victim;
 use crate::support::{poll_until, process};
 use crate::trace::Trace;
+use crate::truth::Truth;
 use crate::wrapper;
+
+/// Where the team directory is below the directory of a run.
+const TEAM: &str = "work/.team";
 
 /// Where the fault is to happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub(crate) struct Seen {
     pub(crate) visible: Vec<u64>,
     /// The call at which the fault (first) happened.
     pub(crate) fired: Option<String>,
+    /// What was true when a command was refused something last.
+    pub(crate) then: Option<Truth>,
     /// What a process did too early.
     pub(crate) wrong: Option<String>,
     /// The processes that were held, and what became of them.
@@ -56,6 +62,8 @@ pub(crate) struct Seen {
 pub(crate) enum Held {
     /// It is traced.
     Yes,
+    /// It was killed, and is not gone yet.
+    Dying,
     /// It was let go: who started it waits for it.
     Released,
     /// It has ended with this exit code, or by a signal.
@@ -69,12 +77,14 @@ pub(crate) struct Tracer {
     victim: Victim,
     point: Option<Point>,
     seen: Arc<Mutex<Seen>>,
+    order: Arc<Mutex<Order>>,
 }
 
 impl Tracer {
     /// Waits for victims at a socket below a directory; without a point it only counts.
     pub(crate) fn new(scratch: &Path, victim: Victim, point: Option<Point>) -> Self {
-        let tracer = Self { scratch: scratch.to_owned(), victim, point, seen: Arc::default() };
+        let order = Arc::new(Mutex::new(Order::new(victim, &scratch.join(TEAM))));
+        let tracer = Self { scratch: scratch.to_owned(), victim, point, seen: Arc::default(), order };
         let listener = UnixListener::bind(scratch.join(wrapper::SOCKET)).unwrap();
         let own = tracer.clone();
         std::thread::spawn(move || {
@@ -91,6 +101,11 @@ impl Tracer {
 
     pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What its processes have written, and not synced.
+    pub(crate) fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins to count.
@@ -112,10 +127,18 @@ impl Tracer {
 
     /// Waits until whoever is being killed is gone.
     pub(crate) fn until_killed(&self) {
-        let killed = self.point.is_some_and(|point| point.fault.kills());
-        if killed && self.seen().fired.is_some() {
-            assert!(poll_until(&mut || !self.seen().held.values().any(|held| *held == Held::Yes)));
-        }
+        assert!(poll_until(&mut || !self.seen().held.values().any(|held| *held == Held::Dying)));
+    }
+
+    /// Whether the fault has happened, and who comes after is watched, too.
+    pub(crate) fn watches_on(&self) -> bool {
+        let seen = self.seen();
+        seen.fired.is_some() && !seen.over
+    }
+
+    /// What becomes of a process.
+    pub(crate) fn note(&self, pid: Pid, held: Held) {
+        self.seen().held.insert(pid.as_raw(), held);
     }
 
     /// What became of a process; none if it has not called yet.
@@ -132,18 +155,18 @@ impl Tracer {
         let pid = Pid::from_raw(i32::from_le_bytes(pid));
         if self.seen().over || ptrace::seize(pid, options()).is_err() {
             // Untraced, it does what it always does.
-            self.seen().held.insert(pid.as_raw(), Held::Released);
+            self.note(pid, Held::Released);
             return;
         }
-        self.seen().held.insert(pid.as_raw(), Held::Yes);
+        self.note(pid, Held::Yes);
+        self.order().begin();
         drop(stream.write_all(&[0]));
-        let order = Order::new(self.victim, &self.team(""));
-        let became = Trace::new(self, pid, order).run().map_or(Held::Released, Held::Ended);
-        self.seen().held.insert(pid.as_raw(), became);
+        let became = Trace::new(self, pid).run().map_or(Held::Released, Held::Ended);
+        self.note(pid, became);
     }
 
     fn team(&self, file: &str) -> PathBuf {
-        self.scratch.join("work/.team").join(file)
+        self.scratch.join(TEAM).join(file)
     }
 
     /// Kills the one at the other end, and waits until it is gone: whoever is told that the victim has ended finds neither.
@@ -188,9 +211,11 @@ impl Tracer {
             return None;
         }
         if seen.hits + 1 >= point.at + point.fault.lasts() {
+            // Whoever lives on, or comes after it, is watched: what follows must be in order, too.
             seen.counting = false;
-            // Whoever lives on is watched: what follows from an error must be in order, too.
-            seen.over = point.fault.kills();
+        }
+        if self.victim == Victim::Ctl {
+            seen.then = Some(Truth::look(&self.team("")));
         }
         seen.fired.get_or_insert_with(|| format!("{}({:#x}, …)", call.name, call.args[0]));
         Some(point.fault.act())

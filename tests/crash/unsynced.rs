@@ -1,6 +1,6 @@
-//! The files that one traced process has written to, and not synced since.
+//! The files that the traced processes of a victim have written to, and not synced since.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::Pid;
 
 /// Which file a descriptor of a traced process is.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct File {
     /// Device and inode.
     identity: (u64, u64),
@@ -26,6 +26,14 @@ impl File {
         Ok(Self { identity: identity(&link)?, path: link.read_link()? })
     }
 
+    /// What stands at a path.
+    ///
+    /// # Errors
+    /// Nothing does.
+    pub(crate) fn at(path: PathBuf) -> io::Result<Self> {
+        Ok(Self { identity: identity(&path)?, path })
+    }
+
     /// Whether this path names it.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         identity(path).is_ok_and(|found| found == self.identity)
@@ -35,6 +43,14 @@ impl File {
     pub(crate) fn is_inbox(&self) -> bool {
         let aside = self.path.to_string_lossy().contains(".rejected");
         self.path.parent().is_some_and(|folder| folder.ends_with("inbox")) && !aside
+    }
+
+    /// Whether it stands beside another one, under a name that begins as that one's does.
+    pub(crate) fn is_beside(&self, other: &Path) -> bool {
+        let stem = other.file_stem().map(|stem| format!("{}.", stem.to_string_lossy()));
+        let name = self.path.file_name().map(|name| name.to_string_lossy());
+        let begins = stem.zip(name).is_some_and(|(stem, name)| name.starts_with(&stem));
+        begins && self.path.parent() == other.parent()
     }
 }
 
@@ -84,11 +100,61 @@ impl Unsynced {
         self.writes.first().map(|write| &*write.file.path)
     }
 
+    /// Whether this file is not synced.
+    pub(crate) fn has(&self, file: &File) -> bool {
+        self.writes.iter().any(|write| write.file.identity == file.identity)
+    }
+
     /// An inbox that is not synced, and was written to for a line of the journal up to this one. One that was moved away
     /// since, with its owner, need not last.
     pub(crate) fn up_to(&self, seq: u64) -> Option<&Path> {
         let found =
             self.writes.iter().find(|write| write.seq <= seq && write.file.is_at(&write.file.path))?;
         Some(&found.file.path)
+    }
+}
+
+/// The files of a folder that are new to it: one that is not synced with its folder can lose its name.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    at: PathBuf,
+    known: HashSet<(u64, u64)>,
+    new: Vec<File>,
+}
+
+impl Folder {
+    /// Nothing stands there yet.
+    pub(crate) fn new(at: PathBuf) -> Self {
+        Self { at, known: HashSet::new(), new: Vec::new() }
+    }
+
+    /// A process begins: what stands there is known; what the one before has made stays new.
+    pub(crate) fn look(&mut self) {
+        let files = std::fs::read_dir(&self.at).into_iter().flatten().flatten();
+        self.known.extend(files.filter_map(|file| identity(&file.path()).ok()));
+    }
+
+    /// A file was opened.
+    pub(crate) fn opened(&mut self, file: &File) {
+        if file.path.parent() == Some(&self.at) && self.known.insert(file.identity) {
+            self.new.push(file.clone());
+        }
+    }
+
+    /// A file or a folder was synced.
+    pub(crate) fn synced(&mut self, file: &File) {
+        if file.is_at(&self.at) {
+            self.new.clear();
+        }
+    }
+
+    /// Whether this file can lose its name.
+    pub(crate) fn has(&self, file: &File) -> bool {
+        self.new.iter().any(|new| new.identity == file.identity)
+    }
+
+    /// A file that can lose its name, if there is one.
+    pub(crate) fn any(&self) -> Option<&Path> {
+        self.new.iter().map(|file| &*file.path).find(|path| path.exists())
     }
 }

@@ -286,14 +286,33 @@ fn a_worker_that_was_told_to_end_while_no_daemon_ran_is_recorded_as_its_own_reco
     team.wait_for("alice", "crashed");
 }
 
-/// Nobody is dead because a lock is not seen.
 #[test]
-fn a_worker_whose_transcript_was_moved_is_adopted_and_lives_once() {
+fn a_start_says_in_one_line_who_ended_what_expired_and_what_was_torn() {
+    let team = Team::started();
+    let planned = ["--plan", "--restart", "never", "--prompt", "/plan_approval Something"];
+    for name in ["alice", "bob"] {
+        team.teamctl([&["spawn", name][..], &planned].concat()).ok();
+        team.until_planned(name);
+    }
+    let pid = team.pid("alice");
+    team.kill_daemon();
+    signal(pid, Signal::SIGKILL);
+    team.until("alice to be gone", || !is_alive(pid));
+    team.put("journal.jsonl", &format!("{}{}", team.file("journal.jsonl"), r#"{"seq":99"#));
+    let run = team.teamd(["start"]).ok();
+    let said = "adopted bob; ended meanwhile: alice; 1 request expired with that; 1 request waits for an answer; \
+                the torn end of journal.jsonl (9 bytes) is kept in journal.torn";
+    assert_eq!(run.stdout.lines().nth(1), Some(said), "{run:?}");
+    assert_eq!(run.stdout.lines().count(), 2, "{run:?}");
+}
+
+/// Nobody is dead because a lock is not seen: it went with the file that it is on.
+fn is_adopted_and_lives_once(meddle: impl FnOnce(&Team)) {
     let team = Team::started();
     team.spawn("alice", "");
     let pid = team.pid("alice");
     team.kill_daemon();
-    std::fs::rename(team.path("transcript/alice.jsonl"), team.root().join("moved")).unwrap();
+    meddle(&team);
     let started = team.teamd(["--json", "start"]).ok().json();
     assert_eq!(started["adopted"], json!(["alice"]), "{started}");
     assert_eq!((team.pid("alice"), team.status("alice").as_str()), (pid, "idle"));
@@ -301,6 +320,26 @@ fn a_worker_whose_transcript_was_moved_is_adopted_and_lives_once() {
     assert!(refused.contains("alice is running already"), "{refused}");
     team.teamctl(["shutdown", "alice"]).ok();
     assert!(!is_alive(pid));
+    // That the lock of another file is free, or of none, says nothing.
+    let emptied = if team.has_cgroups() { json!("cgroup") } else { Value::Null };
+    assert_eq!(team.member("alice")["exit"]["emptied"], emptied);
+}
+
+#[test]
+fn a_worker_whose_transcript_was_moved_is_adopted_and_lives_once() {
+    is_adopted_and_lives_once(|team| {
+        std::fs::rename(team.path("transcript/alice.jsonl"), team.root().join("moved")).unwrap();
+    });
+}
+
+/// As `sed -i` and editors do.
+#[test]
+fn a_worker_whose_transcript_was_replaced_is_adopted_and_lives_once() {
+    is_adopted_and_lives_once(|team| {
+        let (transcript, edited) = (team.path("transcript/alice.jsonl"), team.root().join("edited"));
+        std::fs::copy(&transcript, &edited).unwrap();
+        std::fs::rename(edited, transcript).unwrap();
+    });
 }
 
 #[test]
@@ -414,10 +453,26 @@ fn a_worker_that_the_journal_does_not_know_leaves() {
     let team = Team::started();
     team.spawn("alice", "");
     let pid = team.pid("alice");
+    let transcript = std::fs::File::open(team.path("transcript/alice.jsonl")).unwrap();
     team.kill_daemon();
     std::fs::remove_file(team.path("journal.jsonl")).unwrap();
     team.teamd(["start"]).ok();
-    team.until("the unknown worker to leave", || !is_alive(pid));
+    // With all its threads: the last of them lets go of the lock.
+    team.until("the unknown worker to leave", || !is_alive(pid) && transcript.try_lock_shared().is_ok());
+    drop(transcript);
     assert!(team.member("alice").is_null());
     team.spawn("alice", "");
+}
+
+#[test]
+fn whoever_waits_goes_on_waiting_while_a_daemon_begins() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.kill_daemon();
+    let wait = ["wait", "alice", "--for", "shutdown", "--timeout", "300ms"];
+    team.teamctl(wait).exits(6);
+    // It holds the lock, and has not written the roster yet.
+    let lock = std::fs::File::open(team.path("")).unwrap();
+    lock.try_lock().unwrap();
+    team.teamctl(wait).exits(5);
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::Team;
 use crate::support::look::HELD;
-use crate::support::model_server::{Api, ModelServer, Reply};
+use crate::support::model_server::{Api, ModelServer, Reply, Request};
 
 const MODEL: &str = "anthropic:fake";
 const BOTH: [Api; 2] = [Api::Anthropic, Api::OpenAi];
@@ -135,9 +135,7 @@ fn the_turn_limit_and_the_token_limit_end_the_work_and_not_the_teammate() {
         team.until_finished("alice", 1);
         let notice = team.notices("alice").pop().unwrap();
         assert_eq!(notice["idle_reason"], reason);
-        let spent = |request: &crate::support::model_server::Request| {
-            request.bill.input + request.bill.written + request.bill.output
-        };
+        let spent = |request: &Request| request.bill.input + request.bill.written + request.bill.output;
         let requests = server.requests();
         if reason == "max_turns" {
             assert_eq!(requests.len(), 3);
@@ -347,12 +345,8 @@ fn a_guide_that_is_longer_than_the_window_is_cut_told_so_and_stays_as_it_is() {
 #[test]
 fn a_person_says_what_shall_happen_and_the_team_does_it() {
     for api in BOTH {
-        let mut told = 0;
-        let server = ModelServer::answering(move |request| match () {
-            () if request.is_of_lead() => {
-                told += 1;
-                lead_says(request, told)
-            }
+        let server = ModelServer::answering(|request| match () {
+            () if request.is_of_lead() => lead_says(request),
             () if request.mentions("edited sum.txt") => Reply::text("fixed: 2 + 2 is 4 now"),
             () if request.mentions("approved") => {
                 let edit = json!({"path": "sum.txt", "old_text": "5", "new_text": "4"});
@@ -382,22 +376,22 @@ fn a_person_says_what_shall_happen_and_the_team_does_it() {
     }
 }
 
-/// A lead agent that does as it is told, step by step.
-fn lead_says(request: &crate::support::model_server::Request, step: usize) -> Reply {
-    match step {
-        1 => {
-            let prompt = "Fix sum.txt: two and two is four.";
+/// A lead agent that does what is due: what it hears of may come alone, or with the result of a call.
+fn lead_says(request: &Request) -> Reply {
+    let prompt = "Fix sum.txt: two and two is four.";
+    let heard = |told: &str| request.mentions(told);
+    match request.plan_id() {
+        _ if heard("alice has ended") => Reply::text("alice is gone."),
+        _ if heard("alice is asked to leave") => Reply::text("alice has fixed it, and is asked to leave."),
+        _ if heard("fixed: 2 + 2 is 4 now") => Reply::call("shutdown_request", json!({"teammate": "alice"})),
+        Some(id) if heard(&format!("`teamctl approve {id}`")) => {
+            Reply::text("You have to decide about the plan.")
+        }
+        Some(id) => Reply::call("plan_approval", json!({"request_id": id, "approve": true})),
+        None if heard(prompt) => Reply::text("alice has begun."),
+        None => {
             let input = json!({"name": "alice", "role": "coder", "prompt": prompt, "plan": true});
             Reply::call("spawn_teammate", input)
         }
-        2 => Reply::text("alice has begun."),
-        3 => match request.plan_id() {
-            Some(id) => Reply::call("plan_approval", json!({"request_id": id, "approve": true})),
-            None => Reply::text("no plan is here"),
-        },
-        4 => Reply::text("You have to decide about the plan."),
-        5 => Reply::call("shutdown_request", json!({"teammate": "alice"})),
-        6 => Reply::text("alice has fixed it, and is asked to leave."),
-        _ => Reply::text("alice is gone."),
     }
 }

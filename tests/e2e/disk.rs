@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 
+use crate::support::cgroup::note;
 use crate::support::{Team, is_alive, signal};
 
 /// Limits how large a file the daemon may write: what a full disk or a quota does, for it alone.
@@ -142,7 +143,7 @@ fn a_limit_on_the_size_of_files_does_not_end_a_command_or_a_worker_unsaid() {
     let team = Team::started();
     team.spawn("alice", "");
     team.teamctl(["send", "alice", "one"]).ok();
-    team.wait_for("alice", "idle");
+    team.until_finished("alice", 1);
     let inbox = team.path("inbox/alice.jsonl").metadata().unwrap().len();
     for room in [0, 9] {
         let limit = format!("--fsize={}:", inbox + room);
@@ -178,14 +179,17 @@ fn a_limit_on_the_size_of_files_does_not_end_a_command_or_a_worker_unsaid() {
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// None where it may not be mounted.
-    fn mount(at: &Path) -> Option<Self> {
+    /// Fails with the reason where it may not be mounted.
+    fn mount(at: &Path) -> Result<Self, String> {
         let mounted = std::process::Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=512k,mode=700", "none"])
             .arg(at)
             .output()
-            .ok()?;
-        mounted.status.success().then(|| Self(at.to_owned()))
+            .map_err(|error| error.to_string())?;
+        match mounted.status.success() {
+            true => Ok(Self(at.to_owned())),
+            false => Err(String::from_utf8_lossy(&mounted.stderr).into_owned()),
+        }
     }
 
     fn fill(&self) {
@@ -209,7 +213,10 @@ impl Drop for SmallDisk {
 fn a_disk_that_is_full_for_all_loses_nothing_that_was_acknowledged() {
     let team = Team::new();
     std::fs::create_dir(team.path("")).unwrap();
-    let Some(disk) = SmallDisk::mount(&team.path("")) else { return };
+    let disk = match SmallDisk::mount(&team.path("")) {
+        Ok(disk) => disk,
+        Err(why) => return note(&format!("no disk is full for all: a small one cannot be mounted: {why}")),
+    };
     team.teamd(["start"]).ok();
     team.spawn("alice", "");
     team.spawn("bob", "");

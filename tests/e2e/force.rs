@@ -1,12 +1,10 @@
 //! Force: what does not leave by itself is ended, with all that it started.
 
-use std::time::Duration;
-
 use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::support::look::HELD;
-use crate::support::process::let_pass;
+use crate::support::process::stat;
 use crate::support::{Team, signal};
 
 /// A team that waits 300 ms between two steps of the ladder.
@@ -84,7 +82,9 @@ fn a_joining_command_brings_its_force() {
 /// Failure 2 (CC#60199, CC#49671, CC#74638).
 #[test]
 fn a_worker_that_was_let_go_and_stays_is_ended_without_force() {
-    let team = hurried();
+    // Between her line and what she says of it, no disk is waited for.
+    let team = Team::new().with("TEAM_GRACE", "300ms").with("TEAM_DURABILITY", "process");
+    team.teamd(["start"]).ok();
     team.spawn("alice", "");
     let (worker, daemon) = (team.pid("alice"), team.daemon_pid());
     signal(worker, Signal::SIGSTOP);
@@ -94,7 +94,12 @@ fn a_worker_that_was_let_go_and_stays_is_ended_without_force() {
     signal(daemon, Signal::SIGSTOP);
     signal(worker, Signal::SIGCONT);
     team.until("her answer", || team.inbox("lead").iter().any(|line| line["type"] == "shutdown_response"));
-    let_pass(Duration::from_millis(50));
+    let mut rests = 0;
+    team.until("her to have told the daemon, and to wait for it", || {
+        let sleeps = stat(worker).is_some_and(|stat| stat[0] == "S");
+        rests = if sleeps { rests + 1 } else { 0 };
+        rests == 10
+    });
     signal(worker, Signal::SIGSTOP);
     signal(daemon, Signal::SIGCONT);
     assert_eq!(asking.finish().ok().json()["results"][0]["outcome"], "killed");

@@ -51,6 +51,22 @@ fn an_inbox_that_cannot_be_written_keeps_nothing_from_the_others() {
 }
 
 #[test]
+fn a_lock_on_an_inbox_holds_nobody_up() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let locked = ["alice", "lead"].map(|name| {
+        let inbox = std::fs::File::open(team.path(&format!("inbox/{name}.jsonl"))).unwrap();
+        inbox.lock().unwrap();
+        inbox
+    });
+    team.send("alice", "hello").ok();
+    team.until_caught_up("alice");
+    team.teamctl(["shutdown", "alice"]).ok();
+    team.until("the lead to be told", || is_told(&team, "lead", "teammate_terminated", "alice"));
+    drop(locked);
+}
+
+#[test]
 fn a_flood_of_bad_lines_to_the_lead_keeps_nobody_waiting() {
     let team = Team::started();
     team.spawn("alice", "");
@@ -72,6 +88,25 @@ fn sigterm_to_a_worker_counts_also_when_the_daemon_hears_of_its_end_first() {
     signal(daemon, Signal::SIGCONT);
     team.wait_for("alice", "killed");
     assert_eq!(team.incarnation("alice"), 1, "it was not started again");
+}
+
+/// As a terminal that is closed, or a machine that is shut down, does it.
+#[test]
+fn sigterm_to_everybody_at_once_ends_all_and_starts_nobody_again() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.spawn("bob", "/bash touch started; sleep 600");
+    team.until("the command to run", || team.made("started"));
+    let (daemon, workers) = (team.daemon_pid(), ["alice", "bob"].map(|name| team.pid(name)));
+    workers.iter().chain([&daemon]).for_each(|&pid| signal(pid, Signal::SIGTERM));
+    team.until("the daemon to be gone", || !is_alive(daemon));
+    team.until_nobody_is_left();
+    for name in ["alice", "bob"] {
+        let status = team.status(name);
+        assert!(["killed", "shutdown"].contains(&status.as_str()), "{name} is {status}");
+        assert_eq!(team.incarnation(name), 1, "{name} was not started again");
+    }
+    assert_eq!(team.events("stopped"), 1);
 }
 
 /// Failure 18 (a vendor's CLI, measured).

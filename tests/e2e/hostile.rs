@@ -83,7 +83,7 @@ fn a_planted_link_is_refused_at_the_start_and_nothing_is_written_through_it() {
         } else {
             assert_eq!(std::fs::read_to_string(&outside).unwrap(), "precious");
         }
-        assert!(team.processes().is_empty());
+        team.until_nobody_is_left();
     }
 }
 

@@ -4,10 +4,12 @@ mod compaction;
 mod lives;
 mod plans;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use teamd_shared::member::{Sandbox, SandboxMode};
 
-use crate::support::{Team, is_alive};
+use crate::support::look::HELD;
+use crate::support::{Team, is_alive, signal};
 
 fn team() -> Team {
     let team = Team::started();
@@ -28,9 +30,12 @@ fn heard(team: &Team, kind: &str) -> Option<Value> {
 #[test]
 fn a_teammate_that_the_lead_agent_starts_works_and_is_heard() {
     let team = team();
-    let results = team.lead_does("/spawn_teammate alice coder /bash echo made > made.txt\n/list_teammates");
+    // She works for longer than the lead agent's own turn lasts: what she says begins another one.
+    let work = format!("{HELD}; echo made > made.txt");
+    let results = team.lead_does(&format!("/spawn_teammate alice coder {work}\n/list_teammates"));
     assert_eq!(text(&results[0]), ("alice has started (incarnation 1) and works on your prompt", false));
     assert!(text(&results[1]).0.starts_with("alice (coder): "), "{results:?}");
+    team.release();
     team.until_finished("alice", 1);
     assert_eq!(team.text("made.txt"), "made\n");
     // Its notice wakes the lead agent, which has nothing to tell itself.
@@ -138,7 +143,15 @@ fn a_shutdown_that_the_lead_agent_asks_for_ends_in_a_real_exit_that_it_hears_of(
     team.spawn("alice", "");
     team.spawn_rejecting("bob", "still writing");
     let pid = team.pid("alice");
-    let results = team.lead_does("/shutdown_request alice well done");
+    // What comes of it is not heard before the lead agent's own turn is over.
+    let asks = |orders: &str, name: &str| {
+        let pid = team.pid(name);
+        signal(pid, Signal::SIGSTOP);
+        let results = team.lead_does(orders);
+        signal(pid, Signal::SIGCONT);
+        results
+    };
+    let results = asks("/shutdown_request alice well done", "alice");
     let id = team.last_request("shutdown");
     let told = format!(
         "alice is asked to leave (request {id}); you are told when its process is gone, or why it stays"
@@ -156,7 +169,7 @@ fn a_shutdown_that_the_lead_agent_asks_for_ends_in_a_real_exit_that_it_hears_of(
     );
     // A rejection wakes it, too.
     let turns = team.lead_turns();
-    team.lead_does("/shutdown_request bob");
+    asks("/shutdown_request bob", "bob");
     team.until_lead_ended(turns + 2);
     assert_eq!(heard(&team, "shutdown_response").unwrap()["reason"], "still writing");
     assert_ne!(team.status("bob"), "shutdown");

@@ -1,10 +1,11 @@
 //! The lives of workers: spawn, crash, restart, resume, forget.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::process::let_pass;
 use crate::support::{Team, is_alive, signal};
@@ -86,7 +87,8 @@ fn no_message_is_lost_or_taken_in_twice_whoever_is_killed() {
         }
     }
     team.until("all to be taken in", || taken_in(&team, "alice").len() == MESSAGES);
-    team.wait_for("alice", "idle");
+    // Not by the roster: it may not have heard yet that she works again.
+    team.teamctl(["wait", "alice", "--for", "idle"]).ok();
     assert!(taken_in(&team, "alice").values().all(|&count| count == 1), "{:?}", taken_in(&team, "alice"));
     // What was being done when it died is not done again, and its result says so.
     let done = done();
@@ -184,6 +186,8 @@ fn end_with_unread(count: usize) -> Team {
     }
     let ended = team.json(["shutdown", "alice", "--force", "--timeout", "0"]);
     assert_eq!(ended["results"][0]["outcome"], "killed", "{ended}");
+    // Who asked hears of it first.
+    team.until("bob to be told", || terminated(&team, "bob", "alice").is_some());
     let told = terminated(&team, "bob", "alice").unwrap();
     assert_eq!(told["unread"], count, "{told}");
     team.teamctl(["send", "alice", "--queue", "/write_file queued.txt x"]).ok();
@@ -227,6 +231,28 @@ fn what_was_queued_waits_for_a_life_that_begins() {
     team.teamctl(["spawn", "alice"]).ok();
     team.until("what was queued to be read", || team.root().join("queued.txt").exists());
     assert!(!team.root().join("old-0.txt").exists());
+}
+
+#[test]
+fn nothing_is_queued_for_a_next_life_before_the_end_of_the_last_one_is_recorded() {
+    // Crash window S9: what stands in the inbox when the end is recorded is passed over by a fresh life.
+    let team = Team::started();
+    team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
+    let pid = team.pid("alice");
+    team.kill_daemon();
+    signal(pid, Signal::SIGKILL);
+    team.until("her to be gone", || !is_alive(pid));
+    let before = team.inbox("alice").len();
+    for args in [&["send", "alice", "lost"][..], &["send", "alice", "lost", "--queue"]] {
+        let refused = team.teamctl(args).exits(7);
+        assert!(refused.stderr.contains("nothing was sent"), "{refused:?}");
+        assert!(refused.stderr.contains("`teamd start` records its end"), "{refused:?}");
+    }
+    assert_eq!(team.inbox("alice").len(), before);
+    team.teamd(["start"]).ok();
+    team.teamctl(["send", "alice", "--queue", "/write_file queued.txt x"]).ok();
+    team.teamctl(["spawn", "alice"]).ok();
+    team.until("what was queued to be read", || team.root().join("queued.txt").exists());
 }
 
 /// Failure 28 (CC#23620).
@@ -329,4 +355,31 @@ fn a_stopped_worker_holds_nobody_up() {
     assert!(!is_alive(pid));
     let_pass(Duration::from_millis(50));
     assert_eq!(team.incarnation("alice"), 1);
+}
+
+/// What is read is folded, line by line: a conversation may be longer than the memory of the machine.
+#[test]
+fn a_resume_keeps_little_of_a_long_transcript_in_memory() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    team.spawn("bob", "");
+    let line = json!({"type": "message", "from": "user", "content": format!("/write_file x {}", "text ".repeat(20_000))});
+    let mut inbox = std::fs::OpenOptions::new().append(true).open(team.path("inbox/alice.jsonl")).unwrap();
+    for round in 0..10 {
+        let last =
+            json!({"type": "message", "from": "user", "content": format!("/write_file done-{round} x")});
+        inbox.write_all(format!("{}{last}\n", format!("{line}\n").repeat(30)).as_bytes()).unwrap();
+        team.until("all of it to be done", || team.made(&format!("done-{round}")));
+    }
+    let long = std::fs::metadata(team.path("transcript/alice.jsonl")).unwrap().len();
+    assert!(long > 2 * 300 * 100_000, "{long}");
+    // At most, in kB, of what a life has had at once (`proc_pid_status(5)`).
+    let peak = |name: &str| -> u64 {
+        team.kill_and_wait_for_the_next_life(name);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", team.pid(name))).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    let (short, resumed) = (peak("bob"), peak("alice"));
+    assert!((resumed - short) * 1024 < long / 2, "{resumed} kB, against {short} kB of a short transcript");
 }

@@ -51,18 +51,22 @@ fn a_verdict_and_a_shutdown_at_once_both_count() {
 fn a_gate_that_was_closed_last_stays_closed() {
     // Crash window P3: the worker reads the request for a plan first, then the verdict, and opens its gate.
     let team = Team::started();
-    team.teamctl(["spawn", "alice", "--plan", "--prompt", "/plan_approval Something"]).ok();
+    let prompt = "/plan_approval Something\n/write_file early.txt x";
+    team.teamctl(["spawn", "alice", "--plan", "--prompt", prompt]).ok();
     let id = team.until_planned("alice");
     signal(team.pid("alice"), Signal::SIGSTOP);
     team.teamctl(["approve", &id]).ok();
     team.teamctl(["request-plan", "alice", "--timeout", "50ms"]).exits(5);
     signal(team.pid("alice"), Signal::SIGCONT);
-    team.teamctl(["request-plan", "alice"]).ok();
     team.until_finished("alice", 1);
+    let results = team.results("alice");
+    // The verdict is told, and the call behind the plan begins; nothing else has closed the gate by then.
+    assert_eq!((&results[0]["content"], &results[0]["is_error"]), (&json!("approved"), &json!(false)));
+    assert!(results[1]["is_error"] == true && !team.made("early.txt"), "{results:?}");
     team.wait_for("alice", "idle");
     assert_eq!(team.member("alice")["gate"], "closed");
     assert_eq!(team.does("alice", "/write_file new.txt x")[0]["is_error"], true);
-    assert!(!team.root().join("new.txt").exists());
+    assert!(!team.made("new.txt"));
 }
 
 #[test]

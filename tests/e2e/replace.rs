@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::socket::{GREETING, PING, connect, frame};
+use crate::support::look::HELD;
 use crate::support::process::{descriptors, let_pass, parent};
 use crate::support::{Run, Running, Team, is_alive, poll_until, signal};
 
@@ -136,6 +137,26 @@ fn a_daemon_does_not_hand_over_to_a_program_that_could_not_begin() {
     team.teamctl(["shutdown", "alice"]).ok();
 }
 
+/// As an installation does that comes at the wrong moment: found out by the one who asks, or by the daemon.
+#[test]
+fn a_daemon_does_not_hand_over_to_a_program_that_is_gone_meanwhile() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let daemon = team.daemon_pid();
+    let newer = installed(&team, "newer");
+    signal(daemon, Signal::SIGSTOP);
+    let start = Running::start(team.command(newer.to_str().unwrap(), ["start", "--replace"]));
+    team.until("it to begin", || program_of(start.pid()) == newer.canonicalize().ok());
+    std::fs::remove_file(&newer).unwrap();
+    signal(daemon, Signal::SIGCONT);
+    let refused = start.finish();
+    assert!(refused.code.is_some_and(|code| code != 0), "{refused:?}");
+    let said = ["cannot run", "was replaced while it began"].iter().any(|why| refused.stderr.contains(why));
+    assert!(said, "{refused:?}");
+    assert_eq!(team.daemon_pid(), daemon);
+    team.teamctl(["shutdown", "alice"]).ok();
+}
+
 #[test]
 fn a_start_with_replace_where_no_daemon_runs_is_a_start() {
     let team = Team::new();
@@ -151,14 +172,17 @@ fn a_start_with_replace_where_no_daemon_runs_is_a_start() {
 #[test]
 fn a_daemon_that_stops_is_not_replaced() {
     let team = Team::started();
-    team.spawn_rejecting("alice", "still writing");
+    team.spawn("alice", &format!("/reject_shutdown still writing\n{HELD}\n/bash echo written > out"));
+    team.until_held();
     let stopping = team.start_teamd(["stop"]);
-    team.until("the stop to be asked for", || team.status("alice") == "shutting_down");
-    let run = team.teamd(["start", "--replace"]);
-    // Either the stop was still going on, or alice had rejected it by then.
+    team.wait_for("alice", "shutting_down");
+    let replacing = team.start_teamd(["start", "--replace"]);
+    team.release();
+    stopping.finish().exits(3);
+    // It waits for the stop: either it gave up meanwhile, or alice had rejected by then.
+    let run = replacing.finish();
     assert!(matches!(run.code, Some(0 | 7)), "{run:?}");
-    stopping.finish().run_failed();
-    team.wait_for("alice", "working");
+    team.wait_for("alice", "idle");
 }
 
 fn exchange(one: &Path, other: &Path) {
@@ -194,7 +218,9 @@ fn a_sigterm_that_comes_while_the_daemon_hands_over_is_heard_by_the_next_program
     let mut deaf = connect(&team);
     deaf.write_all(&[frame(GREETING), frame(PING).repeat(2000)].concat()).unwrap();
     let replacing = team.start_teamd(["start", "--replace"]);
-    team.until("it to hand over", || UnixStream::connect(&socket).is_err());
+    // Whoever looks too late finds the socket of the next program.
+    let hands_over = || team.file("log/teamd.log").contains("hands over to");
+    team.until("it to hand over", || UnixStream::connect(&socket).is_err() || hands_over());
     // It would start another daemon where this one has ended.
     replacing.signal(Signal::SIGKILL);
     signal(daemon, Signal::SIGTERM);

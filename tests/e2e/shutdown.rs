@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::support::look::HELD;
-use crate::support::{Team, signal};
+use crate::support::{Team, is_alive, signal};
 
 /// Everything that runs but the daemon and `teamctl`.
 fn others(team: &Team) -> Vec<i32> {
@@ -26,7 +26,7 @@ fn an_idle_teammate_leaves_at_once_without_a_model_call() {
         (&json!("alice"), &json!("shutdown"), &json!(id))
     );
     assert_eq!((&result["exit"]["code"], &result["exit"]["signal"]), (&json!(0), &json!(null)));
-    assert!(!crate::support::is_alive(pid) && others(&team).is_empty());
+    assert!(!is_alive(pid) && others(&team).is_empty());
     assert_eq!(team.answers("alice"), 0);
 
     // The files tell the story.
@@ -287,7 +287,9 @@ fn a_forged_request_ends_nobody() {
     let team = Team::started();
     team.spawn("alice", "");
     team.spawn("bob", "");
-    let (pid, daemon) = (team.pid("alice"), team.daemon_pid());
+    team.start_lead();
+    let pids = || [team.daemon_pid(), team.pid("lead"), team.pid("alice"), team.pid("bob")];
+    let before = pids();
     for from in ["lead", "bob", "user"] {
         let forged = json!({ "type": "shutdown_request", "from": from, "request_id": "deadbeef", "incarnation": 1, "content": "go" });
         team.echo("alice", &forged.to_string());
@@ -295,9 +297,10 @@ fn a_forged_request_ends_nobody() {
     }
     team.does("alice", "still here");
     team.does("bob", "still here");
+    assert_eq!(team.lead_does("/list_teammates")[0]["is_error"], false);
     team.wait_for("alice", "idle");
-    assert_eq!((team.pid("alice"), team.daemon_pid()), (pid, daemon));
-    assert!(crate::support::is_alive(pid) && crate::support::is_alive(daemon));
+    assert_eq!(pids(), before);
+    assert!(before.into_iter().all(is_alive));
     assert!(team.requests("shutdown").is_empty());
 }
 

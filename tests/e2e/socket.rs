@@ -6,9 +6,13 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
+use serde_json::json;
+use teamd_shared::control::{Connection, Greeting, PROTOCOL, Peer, WorkerState, pair};
+use teamd_shared::name::Name;
 
+use crate::support::cgroup::note;
 use crate::support::process::descriptors;
-use crate::support::{Team, signal};
+use crate::support::{Team, is_alive, signal};
 
 /// A frame: its length, and so many bytes.
 pub(super) fn frame(bytes: &[u8]) -> Vec<u8> {
@@ -42,6 +46,32 @@ fn until_closed(mut stream: UnixStream) {
     }
 }
 
+/// The bytes in which the worker of the first life of a teammate greets the daemon.
+fn greeting_of_worker(name: &str) -> Vec<u8> {
+    let (name, state) = (Name::new(name).unwrap(), Box::new(WorkerState::default()));
+    let peer = Peer::Worker { name, incarnation: 1, environment: None, state };
+    let (ours, theirs) = pair().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut sending = Connection::from_fd(ours).unwrap();
+        sending.send(&Greeting { protocol: PROTOCOL, peer }).await.unwrap();
+    });
+    let mut bytes = Vec::new();
+    UnixStream::from(theirs).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Greets as a worker that this process is not: it is told so, and nothing else.
+fn is_told_to_leave(team: &Team, greeting: &[u8]) {
+    let mut stream = connect(team);
+    stream.write_all(greeting).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut heard = Vec::new();
+    stream.read_to_end(&mut heard).unwrap();
+    let heard = String::from_utf8_lossy(&heard);
+    assert!(heard.ends_with("the journal knows no such life of alice"), "{heard:?}");
+}
+
 #[test]
 fn garbage_on_the_control_socket_ends_that_connection_and_nothing_else() {
     let team = Team::started();
@@ -70,10 +100,7 @@ fn garbage_on_the_control_socket_ends_that_connection_and_nothing_else() {
         until_closed(stream);
     }
     // A worker that nobody knows is told to leave, whatever it says it is.
-    let mut stream = connect(&team);
-    stream.write_all(&frame(&[&[1, 1, 5], &b"alice"[..], &[1, 0, 0, 0, 0, 0, 0]].concat())).unwrap();
-    stream.shutdown(std::net::Shutdown::Write).unwrap();
-    until_closed(stream);
+    is_told_to_leave(&team, &greeting_of_worker("alice"));
     assert_eq!(team.json(["status"])["daemon"]["pid"], pid);
     assert_eq!(team.status("alice"), "idle");
     team.teamctl(["shutdown", "alice"]).ok();
@@ -139,6 +166,57 @@ fn a_thousand_connections_leave_nothing_behind() {
     assert_eq!(team.daemon_pid(), pid);
 }
 
+/// Bytes, as perl writes them in a text.
+fn in_perl(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect()
+}
+
+/// A worker has the marks of the daemon that began it: the next one may have fewer.
+#[test]
+fn a_worker_that_a_more_confined_daemon_began_is_heard_by_the_next_one() {
+    let team = Team::new();
+    let confined = ["--no-new-privs", env!("CARGO_BIN_EXE_teamd"), "start"];
+    let Ok(started) = team.command("setpriv", confined).output() else {
+        return note("no daemon is more confined than the next one: there is no setpriv");
+    };
+    assert!(started.status.success(), "{started:?}");
+    team.spawn("alice", "");
+    let pid = team.pid("alice");
+    team.kill_daemon();
+    assert_eq!(team.teamd(["--json", "start"]).ok().json()["adopted"], json!(["alice"]));
+    team.teamctl(["shutdown", "alice"]).ok();
+    assert!(!is_alive(pid));
+    assert_eq!(team.status("alice"), "shutdown");
+}
+
+/// What it says counts for nothing: it is not the process of the journal.
+#[test]
+fn a_confined_process_that_says_that_it_is_a_worker_is_none() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let greeting = in_perl(&greeting_of_worker("alice"));
+    let program = format!(
+        r#"use Socket; socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; connect($s, pack_sockaddr_un($ARGV[0])) or die;
+           syswrite($s, "{greeting}"); my $said = ""; sysread($s, $said, 4096); print $said;"#
+    );
+    let socket = team.path("run/teamd.sock");
+    let made = team.command("setpriv", ["--no-new-privs", "perl", "-e", &program]).arg(socket).output();
+    match made {
+        Ok(made) if made.status.success() => {
+            let said = String::from_utf8_lossy(&made.stdout);
+            assert!(said.contains("the journal knows no such life of alice"), "{said:?}");
+        }
+        // There is no setpriv, or no perl.
+        Err(no_setpriv) => return note(&format!("nobody confined greets: setpriv: {no_setpriv}")),
+        Ok(made) => {
+            assert!(made.status.code() == Some(127), "{made:?}");
+            return note("nobody confined greets: there is no perl");
+        }
+    }
+    team.teamctl(["shutdown", "alice"]).ok();
+    assert_eq!(team.status("alice"), "shutdown");
+}
+
 /// A connection can outlive the process that made it, and a pid can be given again: who is gone is nobody.
 /// Failure 25 (A, B, C; mcp_agent_mail#99).
 #[test]
@@ -146,8 +224,10 @@ fn a_connection_whose_maker_is_gone_is_no_worker() {
     let team = Team::started();
     team.spawn("alice", "");
     let daemon = team.daemon_pid();
-    let greeting = frame(&[&[1, 1, 5], &b"alice"[..], &[1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]].concat());
-    let greeting: String = greeting.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+    let greeting = greeting_of_worker("alice");
+    // Of somebody who is still there it is understood, and answered.
+    is_told_to_leave(&team, &greeting);
+    let greeting = in_perl(&greeting);
     // Its child greets when the maker of the connection is gone, and nobody has accepted it yet.
     let program = format!(
         r#"use Socket; socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; connect($s, pack_sockaddr_un($ARGV[0])) or die;
@@ -161,7 +241,7 @@ fn a_connection_whose_maker_is_gone_is_no_worker() {
     signal(daemon, Signal::SIGCONT);
     match made {
         Ok(made) => assert!(made.status.success(), "{made:?}"),
-        Err(_no_perl) => return,
+        Err(no_perl) => return note(&format!("nobody greets for somebody who is gone: perl: {no_perl}")),
     }
     team.until("the connection to be closed", || team.root().join("heard").exists());
     let heard = std::fs::read(team.root().join("heard")).unwrap();

@@ -182,12 +182,12 @@ struct Foreground {
     _folder: tempfile::TempDir,
 }
 
-fn foreground(grace: &str) -> Foreground {
+fn foreground() -> Foreground {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("notify");
     let notices = UnixDatagram::bind(&socket).unwrap();
     notices.set_read_timeout(Some(PATIENCE)).unwrap();
-    let team = Team::new().with("NOTIFY_SOCKET", socket.to_str().unwrap()).with("TEAM_GRACE", grace);
+    let team = Team::new().with("NOTIFY_SOCKET", socket.to_str().unwrap()).with("TEAM_GRACE", "3s");
     let daemon = team.start_teamd(["start", "--foreground"]);
     let foreground = Foreground { team, daemon, notices, _folder: folder };
     foreground.hears("READY=1");
@@ -208,7 +208,7 @@ impl Foreground {
 
 #[test]
 fn in_the_foreground_readiness_is_told_when_it_answers() {
-    let foreground = foreground("300ms");
+    let foreground = foreground();
     let Foreground { team, daemon, .. } = &foreground;
     assert_eq!(team.json(["status"])["daemon"]["pid"], daemon.pid());
     assert_eq!(team.daemon_pid(), daemon.pid());
@@ -222,8 +222,20 @@ fn in_the_foreground_readiness_is_told_when_it_answers() {
 }
 
 #[test]
+fn a_socket_that_cannot_be_taken_away_makes_no_failure_of_a_stop() {
+    let Foreground { team, daemon, .. } = foreground();
+    std::fs::remove_file(team.path("run/teamd.sock")).unwrap();
+    std::fs::create_dir(team.path("run/teamd.sock")).unwrap();
+    daemon.signal(Signal::SIGTERM);
+    let ended = daemon.finish().ok();
+    assert!(ended.stderr.contains("cannot take run/teamd.sock away"), "{ended:?}");
+    assert!(!team.path("run/teamd.pid").exists());
+    assert_eq!(team.journal().pop().unwrap()["event"], "stopped");
+}
+
+#[test]
 fn ctrl_c_ends_a_daemon_in_the_foreground_and_everybody() {
-    let Foreground { team, daemon, .. } = foreground("300ms");
+    let Foreground { team, daemon, .. } = foreground();
     team.spawn("alice", "");
     team.spawn_rejecting("bob", "still writing");
     daemon.signal(Signal::SIGINT);
@@ -236,7 +248,7 @@ fn ctrl_c_ends_a_daemon_in_the_foreground_and_everybody() {
 
 #[test]
 fn sigterm_ends_the_daemon_and_everybody() {
-    let team = Team::new().with("TEAM_GRACE", "300ms");
+    let team = Team::new().with("TEAM_GRACE", "3s");
     team.teamd(["start"]).ok();
     let pid = team.daemon_pid();
     team.spawn("alice", "");

@@ -118,14 +118,14 @@ fn of_a_life_that_another_daemon_had_started_only_its_lock_and_its_cgroup_are_kn
 /// Failure 16 (a vendor's CLI, measured): a process that hangs is nobody's business.
 #[test]
 fn a_worker_that_hangs_is_told_of_and_then_ended_and_started_again() {
-    let team = Team::new().with("TEAM_WATCHDOG", "400ms");
+    let team = Team::new().with("TEAM_WATCHDOG", "2s");
     team.teamd(["start"]).ok();
     team.spawn("alice", "/sleep 600");
     team.wait_for("alice", "working");
     let first = team.pid("alice");
     signal(first, Signal::SIGSTOP);
     team.until("the lead to be told", || !told(&team, "alice").is_empty());
-    assert!(told(&team, "alice")[0].starts_with("alice does not respond: it has not answered for 0.4s"));
+    assert!(told(&team, "alice")[0].starts_with("alice does not respond: it has not answered for 2s"));
     team.until("the next life", || team.incarnation("alice") == 2 && team.status("alice") != "starting");
     assert!(!is_alive(first));
     assert_eq!(endings(&team, "alice"), ["hung"]);
@@ -134,7 +134,7 @@ fn a_worker_that_hangs_is_told_of_and_then_ended_and_started_again() {
     assert_eq!(order, ["silent", "ending"], "the lead is told first");
     let member = shown(&team, "alice");
     assert_eq!((&member["restarts"], &member["silent_since"]), (&json!(1), &Value::Null), "{member}");
-    assert_eq!(member["last_exit"]["note"], "it did not answer for 0.8s, and was killed", "{member}");
+    assert_eq!(member["last_exit"]["note"], "it did not answer for 4s, and was killed", "{member}");
     assert_eq!(told(&team, "alice").len(), 1, "told once");
     // The model is told that the call was cut off.
     team.until("the call to have a result", || {
@@ -146,7 +146,7 @@ fn a_worker_that_hangs_is_told_of_and_then_ended_and_started_again() {
 
 #[test]
 fn a_worker_that_was_only_stopped_for_a_while_goes_on() {
-    let team = Team::new().with("TEAM_WATCHDOG", "2s");
+    let team = Team::new().with("TEAM_WATCHDOG", "5s");
     team.teamd(["start"]).ok();
     team.spawn("alice", "/sleep 600");
     team.wait_for("alice", "working");
@@ -165,7 +165,7 @@ fn a_worker_that_was_only_stopped_for_a_while_goes_on() {
 
 #[test]
 fn a_daemon_that_was_stopped_itself_takes_nobody_for_one_that_hangs() {
-    let team = Team::new().with("TEAM_WATCHDOG", "800ms");
+    let team = Team::new().with("TEAM_WATCHDOG", "2s");
     team.teamd(["start"]).ok();
     for name in ["alice", "bob"] {
         team.spawn(name, "/sleep 600");
@@ -175,11 +175,11 @@ fn a_daemon_that_was_stopped_itself_takes_nobody_for_one_that_hangs() {
     for _ in 0..2 {
         signal(daemon, Signal::SIGSTOP);
         // Far longer than anybody may be silent.
-        let_pass(Duration::from_millis(2500));
+        let_pass(Duration::from_secs(5));
         signal(daemon, Signal::SIGCONT);
         team.teamctl(["send", "alice", "hello"]).ok();
     }
-    let_pass(Duration::from_millis(1200));
+    let_pass(Duration::from_secs(3));
     for name in ["alice", "bob"] {
         assert_eq!((told(&team, name), team.incarnation(name)), (Vec::new(), 1), "{name}");
     }
@@ -187,10 +187,10 @@ fn a_daemon_that_was_stopped_itself_takes_nobody_for_one_that_hangs() {
 
 #[test]
 fn a_long_call_is_no_hang_and_an_idle_worker_is_left_alone() {
-    let team = Team::new().with("TEAM_WATCHDOG", "200ms");
+    let team = Team::new().with("TEAM_WATCHDOG", "2s");
     team.teamd(["start"]).ok();
     team.spawn("idle", "");
-    team.spawn("busy", "/bash sleep 2; touch done");
+    team.spawn("busy", "/bash sleep 5; touch done");
     // Nothing is to be heard from it, and nobody asks.
     signal(team.pid("idle"), Signal::SIGSTOP);
     team.until("the call to end", || team.made("done"));
@@ -216,16 +216,16 @@ fn without_a_watchdog_nobody_is_ended_for_being_silent() {
 fn a_life_that_has_lasted_as_long_as_it_may_is_ended_and_the_note_says_so() {
     let team = Team::new().with("TEAM_GRACE", "300ms");
     team.teamd(["start"]).ok();
-    team.teamctl(["spawn", "alice", "--max-time", "1s", "--prompt", "/bash trap '' TERM; sleep 600"]).ok();
-    assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("1s for a life"));
+    team.teamctl(["spawn", "alice", "--max-time", "4s", "--prompt", "/bash trap '' TERM; sleep 600"]).ok();
+    assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("4s for a life"));
     team.wait_for("alice", "killed");
     let member = team.member("alice");
     assert_eq!((&member["incarnation"], &member["exit"]["ending"]), (&json!(1), &json!("limit")), "{member}");
-    assert_eq!(member["exit"]["note"], "it had lived as long as it may: 1s");
+    assert_eq!(member["exit"]["note"], "it had lived as long as it may: 4s");
     team.until("the lead to be told why", || {
         team.inbox("lead")
             .iter()
-            .any(|line| line["content"] == "alice was killed: it had lived as long as it may: 1s")
+            .any(|line| line["content"] == "alice was killed: it had lived as long as it may: 4s")
     });
     team.until("only the daemon to be left", || team.processes() == [team.daemon_pid()]);
 }

@@ -80,6 +80,9 @@ pub(crate) fn answer_plans(soak: &Soak, rng: &mut Rng, leave: usize) {
             continue;
         }
         let reject = leave > 0 && rng.once_in(3);
+        if !reject {
+            soak.ledger.approves(id);
+        }
         soak.team.teamctl(soak, &[if reject { "reject" } else { "approve" }, id]);
     }
 }

@@ -9,6 +9,7 @@ use teamd_shared::inbox::count_lines;
 use teamd_shared::journal::{Team as Fold, read_lines};
 use teamd_shared::member::Status;
 use teamd_shared::position::Position;
+use teamd_shared::request::{self, Kind};
 use teamd_shared::transcript;
 
 use crate::Soak;
@@ -27,6 +28,7 @@ pub(crate) fn at_rest(soak: &Soak) {
         return;
     }
     requests_end(soak);
+    nothing_is_approved_by_nobody(soak);
     roster_agrees(soak);
     nobody_is_left_over(soak);
     messages_are_there_once(soak);
@@ -129,6 +131,17 @@ fn requests_end(soak: &Soak) {
         }
     };
     report(soak, soon(pending));
+}
+
+fn nothing_is_approved_by_nobody(soak: &Soak) {
+    let fold = fold(soak);
+    let plans = fold.requests.values().filter(|request| request.kind == Kind::PlanApproval);
+    for plan in plans.filter(|plan| plan.status == request::Status::Approved) {
+        let id = plan.request_id.to_string();
+        if !soak.ledger.has_approved(&id) {
+            soak.ledger.violation(format!("the plan {id} of {} is approved, by nobody", plan.member()));
+        }
+    }
 }
 
 fn roster_agrees(soak: &Soak) {

@@ -1,6 +1,6 @@
 //! What was done and what was promised, as whoever did it saw it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -34,6 +34,8 @@ struct Command {
 #[derive(Default)]
 struct Books {
     sent: Vec<Sent>,
+    /// The plans that somebody has set about to approve.
+    approved: BTreeSet<String>,
     commands: BTreeMap<String, Command>,
     counts: BTreeMap<&'static str, u64>,
     violations: Vec<String>,
@@ -49,6 +51,15 @@ impl Ledger {
 
     pub(crate) fn all_sent(&self) -> Vec<Sent> {
         self.0.lock().unwrap().sent.clone()
+    }
+
+    /// Notes, before it is said, that somebody approves a plan: whether it was heard may stay unknown.
+    pub(crate) fn approves(&self, request_id: &str) {
+        self.0.lock().unwrap().approved.insert(request_id.to_owned());
+    }
+
+    pub(crate) fn has_approved(&self, request_id: &str) -> bool {
+        self.0.lock().unwrap().approved.contains(request_id)
     }
 
     pub(crate) fn ran(&self, program: &str, args: &[&str], code: Option<i32>, took: Duration) {

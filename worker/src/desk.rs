@@ -238,6 +238,7 @@ impl<T: Tools> Desk<T> {
         self.tick = Instant::now() + SLOW_TICK;
         self.mailbox.fetch();
         self.state.mail(self.mailbox.mail(), self.now());
+        self.state.rest(self.mailbox.has_unseen());
         self.state.spoken_to(self.mailbox.holds_word_of_person());
         if self.mailbox.holds_request_for_plan() {
             self.state.plan_wanted();

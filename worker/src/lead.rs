@@ -16,7 +16,8 @@ use uuid::Uuid;
 use crate::connection::{Reply, Unanswered};
 use crate::session::Session;
 use crate::state::Why;
-use crate::tools::{Call, LeadCall, Outcome, Spawn, Tools, lead, team};
+use crate::tools::team::{self, Letter};
+use crate::tools::{Call, LeadCall, Outcome, Spawn, Tools, lead};
 use crate::transcript::TranscriptError;
 
 /// Seconds that the model of a teammate has to decide whether it leaves, as `teamctl shutdown` has it.
@@ -26,18 +27,20 @@ const DECIDE_WITHIN: f64 = 30.0;
 const LOOK: Duration = Duration::from_secs(1);
 
 impl<T: Tools> Session<T> {
-    /// Carries out a call of the lead agent.
+    /// Carries out a call of the lead agent; `repeated`: an earlier life may have begun it.
     pub(crate) async fn lead_call(
         &mut self,
         call: LeadCall,
         message_id: Uuid,
+        repeated: bool,
     ) -> Result<(), TranscriptError> {
         self.desk.state.calling(Call::Lead(call.clone()).activity(), false);
         let outcome = match call {
             LeadCall::List => lead::list(self.outbox.dir()),
             LeadCall::Status { request_id } => lead::status(self.outbox.dir(), &request_id),
             LeadCall::Broadcast { content } => {
-                let sending = team::broadcast(&self.outbox, message_id, &content);
+                let letter = Letter { id: message_id, repeated, content: &content };
+                let sending = team::broadcast(&self.outbox, letter);
                 self.desk.attend_to_its_end(sending).await.into()
             }
             LeadCall::Spawn(spawn) => self.spawn(&spawn).await.unwrap_or_else(|failed| failed),
@@ -79,8 +82,13 @@ impl<T: Tools> Session<T> {
 
     async fn ask_to_leave(&mut self, teammate: &str, reason: String) -> Result<Outcome, Outcome> {
         let name = lead::teammate(teammate).map_err(Outcome::error)?;
-        let order =
-            ShutdownOrder { name: name.clone(), reason, decide_within: DECIDE_WITHIN, force_after: None };
+        let order = ShutdownOrder {
+            name: name.clone(),
+            reason,
+            decide_within: DECIDE_WITHIN,
+            force_after: None,
+            spawned: None,
+        };
         match self.order(Command::Shutdown(order)).await? {
             Done::Asked { request_id, .. } => Ok(Outcome::ok(format!(
                 "{name} is asked to leave (request {request_id}); you are told when its process is gone, or why it stays"

@@ -209,6 +209,11 @@ impl Mailbox {
             .any(|item| matches!(item, Item::Line(line) if line.message.as_ref().is_ok_and(asks)))
     }
 
+    /// Tells whether more has arrived than was fetched.
+    pub(crate) fn has_unseen(&self) -> bool {
+        self.rest
+    }
+
     /// Tells whether more has arrived than was taken, or even fetched.
     pub(crate) fn has_rest(&self) -> bool {
         self.rest || !self.waiting.is_empty()

@@ -17,6 +17,17 @@ use crate::replay::Owed;
 /// How much of an answer that does not fit into a message is sent, in bytes.
 const CUT: usize = 64 << 10;
 
+/// How a message is sent: [`Outbox::send`] or [`Outbox::send_once`].
+pub(crate) type Sending = fn(&Outbox, &Name, &Message) -> Result<Appended, AppendError>;
+
+/// Returns what a model is told of a line that was not written, or may not last: with what to do about it.
+pub(crate) fn explained(error: &AppendError) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error} ({hint})"),
+        None => error.to_string(),
+    }
+}
+
 /// The writer.
 #[derive(Debug)]
 pub(crate) struct Outbox {
@@ -52,7 +63,46 @@ impl Outbox {
     pub(crate) fn send(&self, owner: &Name, message: &Message) -> Result<Appended, AppendError> {
         #[cfg(test)]
         let message = &crate::sim::writes_a_line(&self.dir, owner, message)?;
-        inbox::append(&self.dir, owner, message, self.durability)
+        let line = inbox::append(&self.dir, owner, message, self.durability)?;
+        #[cfg(test)]
+        crate::sim::syncs_an_inbox(&self.dir, owner)?;
+        Ok(line)
+    }
+
+    /// As [`Outbox::send`], of a message that an attempt before, of this life or an earlier one, may have written: no copy is
+    /// written then, and it lasts where it stands.
+    pub(crate) fn send_once(&self, owner: &Name, message: &Message) -> Result<Appended, AppendError> {
+        match self.find(owner, message.id.ok_or(AppendError::NoId)?)? {
+            Some(line) => Ok(line),
+            None => self.send(owner, message),
+        }
+    }
+
+    /// Returns where a message stands that was written before; it lasts then.
+    fn find(&self, owner: &Name, id: Uuid) -> Result<Option<Appended>, AppendError> {
+        let line = inbox::find_appended(&self.dir, owner, id, self.durability)?;
+        #[cfg(test)]
+        if line.is_some() {
+            crate::sim::syncs_an_inbox(&self.dir, owner)?;
+        }
+        Ok(line)
+    }
+
+    /// Tells whether an inbox holds a message that an earlier life of this member may have written there; it lasts then.
+    ///
+    /// # Errors
+    /// What the model is told if that cannot be seen, or done.
+    pub(crate) fn has_sent(&self, owner: &Name, id: Uuid) -> Result<bool, String> {
+        match self.find(owner, id) {
+            Ok(line) => Ok(line.is_some()),
+            Err(AppendError::NoInbox(_)) => Ok(false),
+            // It is there: whoever is told so does not send it again.
+            Err(error @ AppendError::Unsynced { .. }) => Err(explained(&error)),
+            Err(error) => Err(format!(
+                "whether the message is in the inbox of {owner}, from before the worker was restarted, cannot be \
+                 seen: {error}"
+            )),
+        }
     }
 
     /// Writes a message to the lead.
@@ -64,15 +114,24 @@ impl Outbox {
     ///
     /// The lead agent tells itself nothing.
     pub(crate) fn notify(&mut self, notice: Owed) {
+        self.tell_or_owe(notice, Self::send);
+    }
+
+    /// As [`Outbox::notify`], of what an earlier life may have told.
+    pub(crate) fn notify_once(&mut self, notice: Owed) {
+        self.tell_or_owe(notice, Self::send_once);
+    }
+
+    fn tell_or_owe(&mut self, notice: Owed, send: Sending) {
         if self.from == Name::lead() {
             return;
         }
-        self.owed.push_back(notice);
-        if self.owed.len() == 1
-            && let Err(error) = self.pay()
-        {
+        // What is owed already comes first.
+        if self.owed.is_empty() {
+            let Err(error) = self.tell(&notice, send) else { return };
             tracing::error!("the lead could not be told, and will be: {error}");
         }
+        self.owed.push_back(notice);
     }
 
     /// Returns the ids of the notices that the lead could not be told yet.
@@ -86,38 +145,39 @@ impl Outbox {
     /// [`AppendError`] of the first line that cannot be written; it and all that follow are still owed.
     pub(crate) fn pay(&mut self) -> Result<(), AppendError> {
         while let Some(notice) = self.owed.front() {
-            self.tell(notice)?;
+            // It may stand there, and not be known to last: a copy at each attempt would fill the inbox.
+            self.tell(notice, Self::send_once)?;
             self.owed.pop_front();
         }
         Ok(())
     }
 
-    fn tell(&self, notice: &Owed) -> Result<(), AppendError> {
+    fn tell(&self, notice: &Owed, send: Sending) -> Result<(), AppendError> {
         match notice {
-            Owed::Idle { idle_reason, content, message_id } => self.idle(*idle_reason, content, *message_id),
+            Owed::Idle { idle_reason, content, message_id } => {
+                self.idle(*idle_reason, content, *message_id, send)
+            }
             Owed::Rejected { offset, reason, message_id } => {
                 let message = self.message(*message_id, LEAD, Body::Message);
-                self.send(&Name::lead(), &message.with_content(self.about(*offset, reason)))
+                send(self, &Name::lead(), &message.with_content(self.about(*offset, reason)))
             }
         }
         .map(drop)
     }
 
-    /// As [`Outbox::notify`], unless the lead's inbox holds the notice already.
-    pub(crate) fn notify_once(&mut self, notice: Owed) {
-        // An inbox that cannot be read holds nothing: a second line with the same id is dropped by its reader.
-        if !inbox::holds(&self.dir, &Name::lead(), notice.id()).unwrap_or(false) {
-            self.notify(notice);
-        }
-    }
-
-    fn idle(&self, idle_reason: IdleReason, content: &str, id: Uuid) -> Result<Appended, AppendError> {
+    fn idle(
+        &self,
+        idle_reason: IdleReason,
+        content: &str,
+        id: Uuid,
+        send: Sending,
+    ) -> Result<Appended, AppendError> {
         let body = Body::IdleNotification { idle_reason, summary: summary_of(content) };
         let message = self.message(id, LEAD, body);
-        match self.send(&Name::lead(), &message.clone().with_content(content)) {
+        match send(self, &Name::lead(), &message.clone().with_content(content)) {
             Err(AppendError::TooLarge(_)) => {
                 let cut = format!("{}…\n(cut: all of it is in the transcript)", head(content, CUT));
-                self.send(&Name::lead(), &message.with_content(cut))
+                send(self, &Name::lead(), &message.with_content(cut))
             }
             other => other,
         }

@@ -110,6 +110,7 @@ mod tests {
             input: serde_json::json!({ "plan": first.plan }),
             message_id: Some(first.message_id),
             request_id: Some(first.request_id.clone()),
+            repeated: true,
         };
         let second = first.clone().renamed();
         let resumed = |pending| Submission::resumed(Kit::Teammate, &call, pending);

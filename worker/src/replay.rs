@@ -31,6 +31,8 @@ pub(crate) struct ToolUse {
     pub(crate) message_id: Option<Uuid>,
     /// The id of the request that it asks, if it asks one.
     pub(crate) request_id: Option<RequestId>,
+    /// Whether an earlier life may have begun it.
+    pub(crate) repeated: bool,
 }
 
 /// Where a conversation stands.
@@ -182,11 +184,16 @@ impl Standing {
         self.at = if self.calls.is_empty() { At::Done(IdleReason::Available) } else { At::Call };
     }
 
-    /// Takes out the calls that are not run in this life, and returns their results.
+    /// Takes out the calls that are not run in this life, and returns their results; marks the one that is made again.
     pub(crate) fn interrupted(&mut self) -> Vec<Interrupted> {
         let kit = Kit::of(&self.owner);
-        if self.calls.front().is_none_or(|first| kit.is_repeated(&first.name)) {
-            return Vec::new();
+        match self.calls.front_mut() {
+            None => return Vec::new(),
+            Some(first) if kit.is_repeated(&first.name) => {
+                first.repeated = true;
+                return Vec::new();
+            }
+            Some(_) => {}
         }
         let mut results = Vec::new();
         let mut content = kit.may_have_run();
@@ -221,7 +228,7 @@ pub(crate) fn closing(content: &[Block], cut: Option<Cut>) -> String {
 pub(crate) fn calls_of(content: &[Block]) -> VecDeque<ToolUse> {
     let call = |block: &Block| match block.clone() {
         Block::ToolUse { id, name, input, message_id, request_id } => {
-            Some(ToolUse { id, name, input, message_id, request_id })
+            Some(ToolUse { id, name, input, message_id, request_id, repeated: false })
         }
         Block::Text { .. } | Block::Opaque { .. } => None,
     };

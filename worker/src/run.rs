@@ -36,7 +36,7 @@ use crate::replay::{Owed, Standing};
 use crate::session::Session;
 use crate::state::{Beginning, Budget, State};
 use crate::tools::lead::Spawner;
-use crate::tools::{Confinement, Guide, Kit, Rest, Toolbox, ToolboxConfig, Tools, schema};
+use crate::tools::{Call, Confinement, Guide, Kit, Rest, Toolbox, ToolboxConfig, Tools, schema};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -163,7 +163,9 @@ impl Life {
         let Identity { name, incarnation } = self.identity.clone();
         self.transcript.set_durable(settings.durability == Durability::Disk);
         let mut outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
-        let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity, &mut outbox)?;
+        let clear_up = |broken_off: &Call| toolbox.clear_up(broken_off);
+        let mut standing =
+            resume(&mut self.transcript, &mut model, &welcome, &self.identity, (&mut outbox, &clear_up))?;
         let live = Live::new(Arc::clone(&self.dir), &name);
         let kit = Kit::of(&name);
         let waking = match (welcome.watch, settings.poll) {
@@ -183,6 +185,7 @@ impl Life {
             },
             usage: standing.usage,
             mail: mailbox.mail(),
+            rest: mailbox.has_unseen(),
         };
         let submission = standing
             .calls
@@ -270,7 +273,7 @@ fn resume(
     model: &mut Model,
     welcome: &Welcome,
     identity: &Identity,
-    outbox: &mut Outbox,
+    (outbox, clear_up): (&mut Outbox, &dyn Fn(&Call)),
 ) -> Result<Standing, TranscriptError> {
     let conversation = welcome.conversation;
     let Identity { name, incarnation } = identity;
@@ -303,6 +306,12 @@ fn resume(
     }
     // Before a result follows: a notice that the last entry owes is owed no more then, unless that says so.
     standing.owed.iter().cloned().for_each(|notice| outbox.notify_once(notice));
+    // Before it has a result, too: a life that is killed here is followed by one that does it again.
+    let broken_off =
+        standing.calls.front().map(|first| Call::parse(Kit::of(name), &first.name, &first.input));
+    if let Some(Ok(broken_off)) = broken_off {
+        clear_up(&broken_off);
+    }
     for result in standing.interrupted() {
         let event = Event::Result {
             tool_use_id: result.tool_use_id,

@@ -18,7 +18,7 @@ use crate::desk::Desk;
 use crate::live::Live;
 use crate::mailbox::Taken;
 use crate::model::Model;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, Sending};
 use crate::plan::Submission;
 use crate::replay::{Owed, ToolUse};
 use crate::state::{Because, End, Step};
@@ -144,9 +144,10 @@ impl<T: Tools> Session<T> {
 
     /// Answers a shutdown for the model.
     fn approve(&mut self, request_id: RequestId, because: &Because) {
-        let message_id = match &self.approval {
-            Some((known, id)) if *known == request_id => *id,
-            _ => self.ids.message(),
+        // What is tried again may stand there from the time before.
+        let (message_id, send): (_, Sending) = match &self.approval {
+            Some((known, id)) if *known == request_id => (*id, Outbox::send_once),
+            _ => (self.ids.message(), Outbox::send),
         };
         self.approval = Some((request_id.clone(), message_id));
         let reason = match because {
@@ -156,7 +157,7 @@ impl<T: Tools> Session<T> {
             Because::Overdue(within) => format!("no answer within {within} s"),
         };
         let by = AnsweredBy::Runtime;
-        if let Err(error) = self.respond(&request_id, message_id, (true, reason), by) {
+        if let Err(error) = self.respond(&request_id, (message_id, send), (true, reason), by) {
             tracing::error!("the shutdown could not be answered: {error}");
             self.desk.state.answer_failed(self.desk.now());
         }
@@ -166,7 +167,7 @@ impl<T: Tools> Session<T> {
     pub(crate) fn respond(
         &mut self,
         request_id: &RequestId,
-        message_id: Uuid,
+        (message_id, send): (Uuid, Sending),
         (approve, reason): (bool, String),
         by: AnsweredBy,
     ) -> Result<(), AppendError> {
@@ -177,7 +178,7 @@ impl<T: Tools> Session<T> {
         if !approve && lead::has_asked(self.outbox.dir(), request_id) {
             message.extra.insert(ASKED_BY.to_owned(), LEAD.into());
         }
-        let line = self.outbox.send(&Name::lead(), &message)?;
+        let line = send(&self.outbox, &Name::lead(), &message)?;
         self.desk.state.answering(request_id.clone(), approve, by);
         self.desk.link.name(request_id, line);
         Ok(())

@@ -13,7 +13,7 @@ mod promises;
 mod schedules;
 mod world;
 
-pub(crate) use disk::{writes_a_line, writes_an_entry};
+pub(crate) use disk::{syncs_an_inbox, where_no_inbox_can_be_synced, writes_a_line, writes_an_entry};
 pub(crate) use machine::Played;
 use mutants::Mutant;
 use world::{Place, World};

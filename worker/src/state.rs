@@ -37,6 +37,8 @@ pub(crate) struct State {
     /// Whether the model let itself go, with calls in the same answer: they still run.
     keep_calls: bool,
     mail: Mail,
+    /// Whether there is more of it, not even looked at.
+    rest: bool,
     /// Whether something of the person is among it.
     spoken_to: bool,
     /// When mail is taken in that starts a turn after a moment.
@@ -152,7 +154,7 @@ struct Shutdown {
     decide_by: Duration,
     /// Whether the model knows.
     shown: bool,
-    /// Whether there was unread work when it was asked: that is taken in first.
+    /// Whether there was unread work when it was asked, or may have been: that is taken in first.
     owes_mail: bool,
     /// Not before this time: an answer could not be written.
     not_before: Duration,
@@ -195,6 +197,8 @@ pub(crate) struct Beginning {
     pub(crate) usage: Usage,
     /// The mail that is there already.
     pub(crate) mail: Mail,
+    /// Whether there is more of it, not even looked at.
+    pub(crate) rest: bool,
 }
 
 impl State {
@@ -209,6 +213,7 @@ impl State {
             let_go: false,
             keep_calls: false,
             mail: Mail::None,
+            rest: beginning.rest,
             spoken_to: false,
             settled_at: None,
             at: beginning.at,

@@ -5,7 +5,7 @@
 //! written ends the process: nothing may happen that is not in the transcript.
 
 use std::fs::{File, TryLockError};
-use std::io;
+use std::io::{self, BufRead};
 use std::path::PathBuf;
 
 use rustix::fs::OFlags;
@@ -100,32 +100,38 @@ impl Transcript {
     /// Reads a conversation: the entries from the life in which it began; none if it never began.
     ///
     /// Earlier conversations in the same file are passed over without being understood. Each entry is handed over when it is
-    /// read: to hold them all at once would take several times what the file does, for the rest of this life.
+    /// read: all of them may be more than the memory holds.
     pub(crate) fn each_entry(
         &mut self,
         conversation: u32,
         mut take: impl FnMut(Entry),
     ) -> Result<(), TranscriptError> {
-        let bytes = self.log.read_all().map_err(|source| TranscriptError::Io {
-            verb: "read",
-            path: self.path.clone(),
-            source,
-        })?;
         let begins = |line: &[u8]| {
             contains(line, LIFE)
                 && serde_json::from_slice::<Entry>(line).is_ok_and(
                     |entry| matches!(entry.event, Event::Life { conversation: of, .. } if of == conversation),
                 )
         };
-        let lines = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-        for line in lines.skip_while(|line| !begins(line)) {
+        let Self { log, path, .. } = self;
+        let cannot_read = |source| TranscriptError::Io { verb: "read", path: path.clone(), source };
+        let mut reader = log.reader().map_err(cannot_read)?;
+        let (mut read, mut has_begun) = (Vec::new(), false);
+        loop {
+            read.clear();
+            if reader.read_until(b'\n', &mut read).map_err(cannot_read)? == 0 {
+                return Ok(());
+            }
+            let line = read.trim_ascii_end();
+            has_begun = has_begun || begins(line);
+            if !has_begun || line.is_empty() {
+                continue;
+            }
             match serde_json::from_slice::<Entry>(line) {
                 Ok(entry) => take(entry),
                 // A foreign hand was in the file: the rest of the conversation is worth more than this entry.
-                Err(error) => tracing::error!("an entry of {} cannot be read: {error}", self.path.display()),
+                Err(error) => tracing::error!("an entry of {} cannot be read: {error}", path.display()),
             }
         }
-        Ok(())
     }
 
     /// Reads a conversation whole.

@@ -7,11 +7,13 @@ use teamd_shared::transcript::{Block, Event as Entry};
 
 use crate::gate;
 use crate::model::{Answer as ModelAnswer, Compaction, ModelError, delivery};
+use crate::outbox::{Outbox, explained};
 use crate::plan::{self, Submission};
 use crate::replay::{calls_of, closing};
 use crate::session::{Session, stands};
 use crate::state::{Answer, End, Outcome as Made, Verdict, Why};
-use crate::tools::{Call, Outcome, Runs, Tools, team};
+use crate::tools::team::{self, Letter};
+use crate::tools::{Call, Outcome, Runs, Tools};
 use crate::transcript::TranscriptError;
 
 impl<T: Tools> Session<T> {
@@ -103,7 +105,7 @@ impl<T: Tools> Session<T> {
     /// Runs the next call.
     pub(crate) async fn call(&mut self) -> Result<(), TranscriptError> {
         let Some(next) = self.calls.front() else { return Ok(()) };
-        let (message_id, request_id) = (next.message_id, next.request_id.clone());
+        let (message_id, request_id, repeated) = (next.message_id, next.request_id.clone(), next.repeated);
         let call = match Call::parse(self.kit, &next.name, &next.input) {
             Ok(call) => call,
             Err(why) => return self.end_call(Outcome::error(why)),
@@ -115,7 +117,8 @@ impl<T: Tools> Session<T> {
         match call {
             Call::SendMessage { ref to, ref content } => {
                 self.desk.state.calling(call.activity(), false);
-                let sending = team::send_message(&self.outbox, message_id, to, content);
+                let letter = Letter { id: message_id, repeated, content };
+                let sending = team::send_message(&self.outbox, to, letter);
                 let outcome = self.desk.attend_to_its_end(sending).await;
                 self.end_call(outcome)
             }
@@ -136,12 +139,13 @@ impl<T: Tools> Session<T> {
                     return self.end_call(Outcome::error(told));
                 }
                 self.desk.state.calling("answering a shutdown".to_owned(), false);
-                match self.respond(&request_id, message_id, (approve, reason), AnsweredBy::Model) {
+                let send = if repeated { Outbox::send_once } else { Outbox::send };
+                match self.respond(&request_id, (message_id, send), (approve, reason), AnsweredBy::Model) {
                     Ok(()) => Ok(()),
-                    Err(error) => self.end_call(Outcome::error(error.to_string())),
+                    Err(error) => self.end_call(Outcome::error(explained(&error))),
                 }
             }
-            Call::Lead(call) => self.lead_call(call, message_id).await,
+            Call::Lead(call) => self.lead_call(call, message_id, repeated).await,
             call => self.run_tool(call).await,
         }
     }
@@ -229,7 +233,9 @@ impl<T: Tools> Session<T> {
 
     /// Chooses other ids: those of the plan belong to another request.
     pub(crate) fn rename_plan(&mut self) {
-        if let Some(submission) = self.submission.take().map(Submission::renamed) {
+        if let Some(before) = self.submission.take() {
+            self.desk.link.settle(&before.request_id);
+            let submission = before.renamed();
             self.desk.state.planning(submission.request_id.clone());
             self.submission = Some(submission);
         }

@@ -158,9 +158,17 @@ fn explain(rendered: &str) -> CommandError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::super::args::Cli;
+    use super::super::output::tests::{Captured, captured};
     use super::*;
+
+    /// What a command about this team starts from that prints here: stdout, and stderr.
+    pub(crate) fn context(dir: &TeamDir, json: bool) -> (Context, Captured, Captured) {
+        let (out, stdout, stderr) = captured(json);
+        let (settings, file) = (Settings::default(), Ok(TeamFile::default()));
+        (Context { out, path: dir.root().to_owned(), settings, file }, stdout, stderr)
+    }
 
     fn explained(line: &str) -> (String, String) {
         let error = Cli::try_parse_from(line.split(' ')).unwrap_err();

@@ -5,6 +5,7 @@ use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent, read_lin
 use teamd_shared::member::{Exit, Status};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
+use teamd_shared::request::Status as Answer;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::error::CommandError;
@@ -48,8 +49,12 @@ pub(crate) struct TakenOver {
     pub(crate) adopted: Vec<Name>,
     /// Who had ended meanwhile.
     pub(crate) ended: Vec<Name>,
+    /// The requests that wanted an answer, and expired with the ends.
+    pub(crate) expired: Vec<RequestId>,
     /// The requests that still want an answer.
     pub(crate) pending: Vec<RequestId>,
+    /// How long the torn end of the journal was that it set aside, which the journal itself does not tell.
+    pub(crate) torn: Option<usize>,
 }
 
 /// Returns what the last daemon that started found.
@@ -58,6 +63,7 @@ pub(crate) struct TakenOver {
 /// [`ExitCode::Failed`] if a line cannot be read.
 pub(crate) fn taken_over(dir: &TeamDir) -> Result<TakenOver, CommandError> {
     let (mut team, mut found) = (Team::default(), TakenOver::default());
+    let mut open: Vec<(Name, RequestId)> = Vec::new();
     each_line(dir, |line| {
         team.apply(line).map_err(|error| error.to_string())?;
         match &line.record {
@@ -65,6 +71,10 @@ pub(crate) fn taken_over(dir: &TeamDir) -> Result<TakenOver, CommandError> {
                 let alive = team.members.iter().filter(|(_, state)| !state.record.phase.is_ended());
                 let ended = alive.map(|(name, _)| name.clone()).collect();
                 found = TakenOver { ended, ..TakenOver::default() };
+                open.clear();
+                for name in &found.ended {
+                    open.extend(team.pending_of(name).map(|it| (name.clone(), it.request_id.clone())));
+                }
             }
             Record::Member(record) if record.event == MemberEvent::Adopted => {
                 found.ended.retain(|name| *name != record.member.name);
@@ -74,6 +84,9 @@ pub(crate) fn taken_over(dir: &TeamDir) -> Result<TakenOver, CommandError> {
         }
         Ok(())
     })?;
+    let expired = |id: &RequestId| team.requests.get(id).is_some_and(|it| it.status == Answer::Expired);
+    open.retain(|(name, id)| found.ended.contains(name) && expired(id));
+    found.expired = open.into_iter().map(|(_, id)| id).collect();
     let pending = team.requests.values().filter(|request| request.is_pending());
     found.pending = pending.map(|request| request.request_id.clone()).collect();
     Ok(found)
@@ -95,9 +108,16 @@ impl std::fmt::Display for TakenOver {
         if !self.ended.is_empty() {
             parts.push(format!("ended meanwhile: {}", some(&self.ended)));
         }
+        if !self.expired.is_empty() {
+            let requests = if self.expired.len() == 1 { "request" } else { "requests" };
+            parts.push(format!("{} {requests} expired with that", self.expired.len()));
+        }
         if !self.pending.is_empty() {
             let requests = if self.pending.len() == 1 { "request waits" } else { "requests wait" };
             parts.push(format!("{} {requests} for an answer", self.pending.len()));
+        }
+        if let Some(length) = self.torn {
+            parts.push(format!("the torn end of journal.jsonl ({length} bytes) is kept in journal.torn"));
         }
         f.write_str(&parts.join("; "))
     }
@@ -122,6 +142,31 @@ pub(crate) fn end_of(
             && record.ended_incarnation.unwrap_or(record.member.incarnation) == incarnation
         {
             end = Some((record.member.phase.ended_as(), record.member.exit.clone()));
+        }
+        Ok(())
+    })?;
+    Ok(end)
+}
+
+/// Returns how it ended whom somebody spawned in this line, with all its restarts, whatever has become of the name since;
+/// none if it has not.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if a line cannot be read.
+pub(crate) fn end_of_spawned(
+    dir: &TeamDir,
+    name: &Name,
+    spawned: u64,
+) -> Result<Option<(Status, Option<Exit>)>, CommandError> {
+    let (mut team, mut end) = (Team::default(), None);
+    each_line(dir, |line| {
+        team.apply(line).map_err(|error| error.to_string())?;
+        if let Record::Member(record) = &line.record
+            && record.member.name == *name
+            && let Some(state) = team.members.get(name).filter(|state| state.spawned == spawned)
+        {
+            let phase = state.record.phase;
+            end = phase.is_ended().then(|| (phase.ended_as(), state.record.exit.clone()));
         }
         Ok(())
     })?;

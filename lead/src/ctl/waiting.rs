@@ -159,7 +159,13 @@ impl Waiting<'_> {
                     self.out.note("the daemon is gone; what it has recorded goes on, still waiting");
                     self.out.hint("`teamd start` in another terminal starts it again");
                 }
-                Err(CallError::Lost(_) | CallError::Untaken(_) | CallError::Stopped | CallError::Silent) => {}
+                Err(
+                    CallError::Lost(_)
+                    | CallError::Untaken(_)
+                    | CallError::Stopped
+                    | CallError::Silent
+                    | CallError::Unanswered,
+                ) => {}
             }
         }
     }

@@ -12,7 +12,7 @@ use super::event::{Life, Now};
 use super::journal::{self, Journal};
 use super::live::Live;
 use super::lock::TeamLock;
-use super::roster::{Before, RosterFile, set_aside};
+use super::roster::{Found, REPLACED, RosterFile, UNREADABLE};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::upkeep::AtRest;
@@ -48,10 +48,10 @@ impl AtRest for Resting {
     fn rebuild_roster(&self) -> Result<String, CommandError> {
         let now = Now { wall: clock::wall(), monotonic: Duration::ZERO };
         let team = journal::read(&self.dir)?;
-        let (before, aside) = match RosterFile::look(&self.dir, now)? {
-            Ok(Before::Usable(Some(roster))) => (roster, Some(set_aside(&self.dir, now)?)),
-            Ok(Before::Usable(None)) => (Roster::default(), None),
-            Ok(Before::KeptAside(aside)) => (Roster::default(), Some(aside)),
+        let (before, why) = match RosterFile::find(&self.dir)? {
+            Ok(Found::Roster(roster)) => (roster, Some(REPLACED)),
+            Ok(Found::Nothing) => (Roster::default(), None),
+            Ok(Found::Unreadable) => (Roster::default(), Some(UNREADABLE)),
             Err(newer) => {
                 return Err(CommandError::new(ExitCode::Failed, newer.to_string())
                     .hint("nothing was changed; use the newer teamd that wrote it"));
@@ -68,9 +68,17 @@ impl AtRest for Resting {
             }
             file.show(&team, &live, name);
         }
-        file.touch();
-        file.flush(&self.dir, &team)?;
-        let kept = aside.map(|aside| format!("; the old one was kept as {aside}")).unwrap_or_default();
+        let kept = match why {
+            Some(why) => {
+                let aside = file.write_and_keep(&self.dir, &team, (why, now))?;
+                format!("; the old one was kept as {aside}")
+            }
+            None => {
+                file.touch();
+                file.flush(&self.dir, &team)?;
+                String::new()
+            }
+        };
         Ok(format!("config.json: written from the journal, as of line {}{kept}", team.seq))
     }
 }
@@ -78,6 +86,25 @@ impl AtRest for Resting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_old_roster_stands_in_its_place_until_the_new_one_does() {
+        for (old, kept) in [(r#"{"version":1,"members":[]}"#, REPLACED), ("{", UNREADABLE)] {
+            let scratch = tempfile::tempdir().unwrap();
+            let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+            let config = dir.path(&TeamPath::config());
+            teamd_shared::fs::replace(&dir, &TeamPath::config(), old.as_bytes()).unwrap();
+            // A roster cannot be written in place of the old one.
+            let in_the_way = dir.path(&TeamPath::config().with_suffix(".new"));
+            std::fs::create_dir(&in_the_way).unwrap();
+            let said = at_rest(&dir).unwrap().unwrap().rebuild_roster().unwrap();
+            let written: Roster = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+            assert_eq!((written.seq, written.members.len()), (0, 0));
+            let aside = said.rsplit(' ').next().unwrap();
+            assert!(aside.starts_with(&format!("config.json.{kept}-")), "{said}");
+            assert_eq!(std::fs::read_to_string(dir.root().join(aside)).unwrap(), old);
+        }
+    }
 
     #[test]
     fn beside_a_daemon_nothing_is_touched() {

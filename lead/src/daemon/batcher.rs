@@ -5,6 +5,7 @@
 //! outcome matters. The dispatcher does the steps; the simulation plays them, and dies between any two.
 
 mod answers;
+mod late;
 mod parked;
 mod step;
 #[cfg(test)]
@@ -56,6 +57,8 @@ pub(super) struct Batcher {
     events: VecDeque<Event>,
     /// Spawns of names that were forgotten, and whose files may be in their places still.
     parked: Vec<Event>,
+    /// Starts that failed, and when that is taken in.
+    late: Vec<(Duration, Event)>,
     /// Events of the world that could not be journaled: they happened, and are tried again.
     pub(super) backlog: VecDeque<Event>,
     steps: VecDeque<Step>,
@@ -121,6 +124,7 @@ impl Batcher {
             births: HashMap::new(),
             events: VecDeque::new(),
             parked: Vec::new(),
+            late: Vec::new(),
             backlog: VecDeque::new(),
             steps: VecDeque::new(),
             writing: None,
@@ -143,6 +147,7 @@ impl Batcher {
     /// Takes events, and what is due. The steps follow.
     pub(super) fn handle(&mut self, events: Vec<Event>, now: Now) {
         self.events.extend(events);
+        self.take_in_late(now);
         self.try_again_for_spawns(now);
         self.take_up_backlog(now);
         if self.live.next_deadline().is_some_and(|at| at <= now.monotonic) {
@@ -152,8 +157,13 @@ impl Batcher {
     }
 
     /// Takes in what a step has brought about. It is handled when all that was decided before is done.
-    pub(super) fn happened(&mut self, event: Event) {
+    fn happened(&mut self, event: Event) {
         self.events.push_back(event);
+    }
+
+    /// Tells whether the daemon is about to end, or has written that it has.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.team.stopping || self.journal != Journal::Open
     }
 
     /// Mail has come for a life: it should react to that.
@@ -187,7 +197,8 @@ impl Batcher {
     /// Returns when something is due without any event, since the daemon began.
     pub(super) fn next_due(&self) -> Option<Duration> {
         let at_once = (!self.events.is_empty()).then_some(Duration::ZERO);
-        [self.live.next_deadline(), self.retry_at, at_once].into_iter().flatten().min()
+        let late = self.late.iter().map(|(at, _)| *at).min();
+        [self.live.next_deadline(), self.retry_at, late, at_once].into_iter().flatten().min()
     }
 
     /// Asks the workers that should answer, and sees who has not.

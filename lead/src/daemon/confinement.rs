@@ -94,11 +94,14 @@ fn make_apart(path: &Path) -> io::Result<()> {
     let workspace = path.parent().unwrap_or(Path::new("/")).canonicalize()?;
     let place = place_apart(&workspace)?;
     std::fs::DirBuilder::new().mode(DIR_MODE).recursive(true).create(&place)?;
-    match symlink(&workspace, place.join(WORKSPACE_LINK)) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+    // Another start may make the same; where a link leads is looked at when the directory is opened.
+    for (target, link) in [(&workspace, place.join(WORKSPACE_LINK)), (&place, path.to_owned())] {
+        match symlink(target, link) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
     }
-    symlink(&place, path)
+    Ok(())
 }
 
 #[cfg(test)]

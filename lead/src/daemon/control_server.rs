@@ -167,19 +167,21 @@ async fn greet(mut stream: Connection, connection: u64, mut ear: Ear) {
             return;
         }
     };
-    let process = match found {
-        Found::Free(process) => process,
-        Found::Confined => {
-            tracing::warn!("refused process {pid}: it is confined, as a tool is");
-            return refuse(stream, confined(), ear).await;
-        }
+    let (process, is_confined) = match found {
+        Found::Free(process) => (process, false),
+        Found::Confined(process) => (process, true),
         Found::Gone => return tracing::warn!("refused process {pid}: it is gone"),
     };
     match greeting.peer {
+        Peer::Client if is_confined => {
+            tracing::warn!("refused process {pid}: it is confined, as a tool is");
+            refuse(stream, confined(), ear).await
+        }
         Peer::Client if greeting.protocol != PROTOCOL => {
             refuse(stream, other_version(greeting.protocol), ear).await
         }
         Peer::Client => serve_client(stream, connection, ear).await,
+        // Whatever marks it has: it is served if it is the very process of the journal, and no tool can be that.
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
             let (words, ended) = Outbound::start(out);

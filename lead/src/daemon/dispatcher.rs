@@ -120,7 +120,7 @@ impl Dispatcher {
             }
             Step::Start(beginning) => {
                 let started = self.start(*beginning);
-                self.batcher.happened(started);
+                self.batcher.started(started, self.now());
             }
             Step::Terminate(life) => self.supervisor.terminate(&life),
             Step::Kill(life) => self.supervisor.kill(&life),

@@ -94,9 +94,14 @@ impl Dispatcher {
         let next_works_in =
             member.filter(|it| self.may_begin_again(it)).map(|it| PathBuf::from(&it.workspace));
         let (dir, ends) = (Arc::clone(&self.dir), self.ends.clone());
-        let group = self.supervisor.leave(&life);
+        let (group, lock_tells) = (self.supervisor.leave(&life), self.supervisor.lock_tells(&life));
         tokio::spawn(async move {
             let mut ended = see_off(dir, life, beginning, (how, group)).await;
+            if let Event::Ended { ended, .. } = &mut ended
+                && !lock_tells
+            {
+                ended.emptied = ended.emptied.filter(|it| *it == Emptied::Cgroup);
+            }
             if let (Event::Ended { life, ended }, Some(workspace)) = (&mut ended, next_works_in) {
                 ended.unworkable = unworkable(life.name.clone(), workspace).await;
             }

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Access, access};
 use teamd_shared::control::{Done, FromWorker, Refusal, RefusalCode, Request, Successor};
 use teamd_shared::member::{Member, Phase};
 
@@ -56,6 +57,9 @@ impl Dispatcher {
             Some("nobody waits for it any more".to_owned())
         } else if self.batcher.team.stopping {
             Some("the daemon is stopping".to_owned())
+        } else if let Err(errno) = access(&*wanted.successor.program, Access::EXEC_OK) {
+            // It may see other files than whoever asks.
+            Some(format!("it cannot run {}: {errno}", wanted.successor.program))
         } else {
             self.unfinished().filter(|_| wanted.by <= Instant::now())
         };

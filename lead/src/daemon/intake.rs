@@ -77,7 +77,7 @@ impl Dispatcher {
         match command {
             Command::Ping => {
                 let (pid, team_name) = (std::process::id(), self.batcher.team.team_name.clone());
-                let (version, stopping) = (env!("CARGO_PKG_VERSION").to_owned(), self.batcher.team.stopping);
+                let (version, stopping) = (env!("CARGO_PKG_VERSION").to_owned(), self.batcher.is_stopping());
                 self.connections.reply(client, Ok(Done::Pong { pid, team_name, version, stopping }));
                 None
             }
@@ -301,7 +301,7 @@ mod tests {
 
     fn shutdown(force_after: Option<f64>) -> Command {
         let (name, reason) = (alice(), String::new());
-        Command::Shutdown(ShutdownOrder { name, reason, decide_within: 30.0, force_after })
+        Command::Shutdown(ShutdownOrder { name, reason, decide_within: 30.0, force_after, spawned: None })
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Journal {
         };
         self.log = AppendLog::open(dir, &at, &TeamPath::journal_torn())?.log;
         // That the path names it must outlive a loss of power, too.
-        rustix::fs::fsync(dir).map_err(io::Error::from)?;
+        dir.sync_folder(at.folder())?;
         Ok(Some(told))
     }
 

@@ -49,4 +49,4 @@ mod word;
 
 pub(crate) use at_rest::at_rest;
 pub(crate) use confinement::Confinement;
-pub(crate) use start::{StartOptions, serve, start};
+pub(crate) use start::{StartOptions, Started, serve, start};

@@ -145,14 +145,17 @@ pub(super) async fn unworkable(name: Name, workspace: PathBuf) -> Option<String>
     }
 }
 
-/// Makes sure that a member can begin where it is recorded to work. That something is short just now says nothing of that.
+/// Makes sure that a member can begin where it is recorded to work. That something is short just now, or a disk fails, says nothing
+/// of that: whoever begins there all the same finds it out.
 ///
 /// # Errors
 /// Why not. Fits behind "error: ".
 fn can_work(name: &Name, workspace: &Path) -> Result<(), String> {
     let at = workspace.display();
     match open_itself(workspace, OFlags::RDONLY | OFlags::DIRECTORY) {
-        Ok(_) | Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR) => Ok(()),
+        Ok(_) => Ok(()),
+        Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR | Errno::AGAIN) => Ok(()),
+        Err(Errno::NOSPC | Errno::DQUOT | Errno::IO) => Ok(()),
         Err(Errno::LOOP) => Err(format!(
             "a symbolic link stands on the way to the workspace {at}, and none did when it was named, so a tool can have made \
              it: remove the link, or name the workspace anew (`teamctl spawn {name} --resume --workspace DIR`)"

@@ -1,4 +1,4 @@
-//! Who is at the other end of the control socket, as the kernel says: a process that lives, and is not confined.
+//! Who is at the other end of the control socket, as the kernel says: a process that lives, and whether it is confined.
 //!
 //! Where a process comes from proves nothing: what a tool handed to a program elsewhere does not descend from a worker.
 //! But what a sandbox puts on a process, that process cannot take off.
@@ -16,8 +16,8 @@ use teamd_shared::process::{Identity, is_gone};
 pub(super) enum Found {
     /// A process like this one.
     Free(Identity),
-    /// One that carries the marks of a sandbox.
-    Confined,
+    /// One that carries the marks of a sandbox: a tool, or a worker that a daemon began which was confined itself.
+    Confined(Identity),
     /// Nobody any more.
     Gone,
 }
@@ -42,7 +42,7 @@ pub(super) fn look(peer: &Credentials) -> io::Result<Found> {
     Ok(match Marks::of("self")? {
         _ if !still_there => Found::Gone,
         own if !marks.exceed(own) => Found::Free(identity),
-        _ => Found::Confined,
+        _ => Found::Confined(identity),
     })
 }
 
@@ -90,6 +90,8 @@ impl Marks {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
     use super::*;
 
     #[test]
@@ -112,5 +114,14 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         assert_eq!(look(&peer(child.id())).unwrap(), Found::Gone);
+    }
+
+    #[test]
+    fn whoever_has_the_pid_of_one_that_is_gone_is_not_that_one() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        child.wait().unwrap();
+        let peer = Credentials { uid: 0, pid: std::process::id(), pidfd: Some(pidfd) };
+        assert_eq!(look(&peer).unwrap(), Found::Gone);
     }
 }

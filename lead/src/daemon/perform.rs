@@ -13,7 +13,7 @@ use teamd_shared::inbox::{self, AppendError, Durability, Rejected};
 use teamd_shared::journal::{Line, MemberEvent, Record, Team};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
-use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use teamd_shared::team_dir::{DirError, MEMBER_FOLDERS, TeamDir, TeamPath};
 
 use super::effects::{archived, message};
 use super::news::News;
@@ -26,14 +26,17 @@ pub(super) struct Progress {
     completion: Completion,
     /// The inboxes that have grown since they were synced.
     unsynced: BTreeSet<Name>,
+    /// Whether files may have been moved into the archive since its folders were synced.
+    moved: bool,
     /// What everybody is told of an end, and was not told yet.
     pub(super) news: News,
 }
 
-/// Inboxes to be synced, and what is complete then.
+/// Inboxes to be synced, and folders where files were moved, and what is complete then.
 #[derive(Debug)]
 pub(super) struct Sync {
     names: Vec<Name>,
+    moved: bool,
     /// The last line of the journal up to which all effects are there.
     up_to: u64,
 }
@@ -80,7 +83,7 @@ impl Progress {
     /// Makes what is there outlive a loss of power, and returns up to which line all effects are complete.
     ///
     /// # Errors
-    /// [`EffectError::Append`] for the first inbox that cannot be synced. The next call goes on with it.
+    /// [`EffectError`] for the first folder or inbox that cannot be synced. The next call goes on with it.
     pub(super) fn settle(
         &mut self,
         dir: &TeamDir,
@@ -90,7 +93,7 @@ impl Progress {
         let sync = self.take_unsynced(team);
         if durability == Durability::Disk {
             sync.run(dir).map_err(|(left, error)| {
-                self.unsynced.extend(left);
+                self.not_synced(left);
                 error
             })?;
         }
@@ -106,12 +109,14 @@ impl Progress {
     pub(super) fn take_unsynced(&mut self, team: &Team) -> Sync {
         let there = self.completion.up_to(team);
         let up_to = self.news.first().map_or(there, |first| there.min(first - 1));
-        Sync { names: std::mem::take(&mut self.unsynced).into_iter().collect(), up_to }
+        let names = std::mem::take(&mut self.unsynced).into_iter().collect();
+        Sync { names, moved: std::mem::take(&mut self.moved), up_to }
     }
 
-    /// Takes back what could not be synced.
+    /// Takes back what could not be synced. Whether the folders were is not known.
     pub(super) fn not_synced(&mut self, left: Vec<Name>) {
         self.unsynced.extend(left);
+        self.moved = true;
     }
 
     /// Does what follows from a line. `again` looks first whether an inbox line is there already.
@@ -125,6 +130,8 @@ impl Progress {
                 }
             }
             Record::Member(record) if record.event == MemberEvent::Forgotten => {
+                // An earlier daemon may have moved them, and not synced that.
+                self.moved = true;
                 archive(dir, &record.member.name, line.seq)?;
             }
             Record::Member(_) | Record::Request(_) => {}
@@ -183,11 +190,16 @@ impl Sync {
         &self.names
     }
 
-    /// Syncs the inboxes.
+    /// Syncs the folders, and then the inboxes.
     ///
     /// # Errors
     /// What is left, and why the first of it cannot be synced.
     fn run(&self, dir: &TeamDir) -> Result<(), (Vec<Name>, EffectError)> {
+        // Where they are now comes first: what is lost of both is found nowhere.
+        let archive = std::iter::once("archive").chain(MEMBER_FOLDERS).filter(|_| self.moved);
+        for folder in archive {
+            dir.sync_folder(Some(folder)).map_err(|error| (self.names.clone(), error.into()))?;
+        }
         for (at, to) in self.names.iter().enumerate() {
             match inbox::sync(dir, to) {
                 Ok(()) | Err(AppendError::NoInbox(_)) => {}
@@ -199,7 +211,7 @@ impl Sync {
         Ok(())
     }
 
-    /// Syncs the inboxes, and says what came of it.
+    /// Syncs all, and says what came of it.
     pub(super) fn report(self, dir: &TeamDir) -> Synced {
         let outcome = self.run(dir).map_err(|(left, error)| (left, error.to_string()));
         Synced { up_to: self.up_to, outcome }

@@ -4,10 +4,11 @@
 //! A life is there if its lock is held and its process is the one of the journal: boot, pid and start. If
 //! only the lock is held, a keeper is still ending a call. A copied team directory holds no locks: nobody of
 //! the original is adopted, signalled or buried. In the directory that the journal was written in, nobody is dead because
-//! somebody has moved the transcript, and the lock with it: then the process alone tells.
+//! somebody has moved the transcript, or put another file in its place (`sed -i`, an editor), and the lock went with it.
 
 use std::io;
 
+use teamd_shared::locks;
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::process::{Identity, is_gone};
@@ -59,22 +60,35 @@ pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> Result<(Vec<Event>, Foun
     Ok((events, found))
 }
 
-/// Tells whether the lock of a life may be where nobody can try it.
-fn lock_is_moved(dispatcher: &Dispatcher, name: &Name) -> bool {
+/// Tells whether the process of a life may hold its lock where nobody can try it. One that holds none has not begun, or is
+/// nobody's worker.
+fn is_locked_elsewhere(dispatcher: &Dispatcher, name: &Name, process: &Identity) -> bool {
     let daemon = dispatcher.batcher.team.daemon.as_ref();
     let is_no_copy = daemon.is_some_and(|daemon| daemon.is_of(&dispatcher.dir));
-    is_no_copy && matches!(dispatcher.dir.identity(&TeamPath::transcript(name)), Ok(None))
+    if !is_no_copy || !process.is_alive() {
+        return false;
+    }
+    let is_moved = matches!(dispatcher.dir.identity(&TeamPath::transcript(name)), Ok(None));
+    // Who cannot be looked at is not taken for gone: it is the very process of the journal.
+    is_moved || locks::list().map_or(true, |locks| locks.iter().any(|held| held.pid == process.pid))
 }
 
 fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<&Identity>) -> io::Result<bool> {
     let Some(process) = process else { return Ok(false) };
     let name: &Name = &life.name;
-    if !life_lock_is_held(&dispatcher.dir, name) && !lock_is_moved(dispatcher, name) {
+    let is_locked = life_lock_is_held(&dispatcher.dir, name);
+    if !is_locked && !is_locked_elsewhere(dispatcher, name, process) {
         return Ok(false);
     }
     let age = process.age();
     match dispatcher.supervisor.adopt(life.clone(), process.clone()) {
         Ok(()) => {
+            if !is_locked {
+                tracing::warn!(
+                    "{name} is alive, and its transcript is not the file that it writes: was it replaced?"
+                );
+                dispatcher.supervisor.is_unlocked(life.clone());
+            }
             dispatcher.batcher.live.aged(life, age);
             Ok(true)
         }

@@ -11,7 +11,7 @@ use super::confinement::Confinement;
 use super::hand_over::own_variables;
 use super::journal::Journal;
 use super::start::{StartOptions, serve_arguments};
-use crate::client::{CallError, Client, unexpected};
+use crate::client::{CallError, Client, is_locked, unexpected};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::worker;
@@ -35,6 +35,8 @@ pub(super) async fn replace(
     match tokio::time::timeout(PATIENCE, asking).await {
         Ok(Ok(Done::HandingOver)) => Ok(()),
         Ok(Ok(other)) => Err(unexpected(&other)),
+        // It was killed meanwhile: its place is free.
+        Ok(Err(CallError::Lost(_) | CallError::Untaken(_))) if !is_locked(dir) => Ok(()),
         Ok(Err(CallError::Lost(_))) => {
             Err(CommandError::new(ExitCode::Failed, "the daemon that runs does not know how to hand over")
                 .hint("kill it with `kill -9 PID` (`teamd status` shows the pid), then `teamd start`: its workers go on meanwhile"))
@@ -58,6 +60,9 @@ fn successor(
         return Err(failed(format!("the worker's program is not at {}", worker.display())));
     }
     let program = std::env::current_exe().map_err(|e| failed(format!("cannot find its own program: {e}")))?;
+    if !program.exists() {
+        return Err(failed(format!("its own program was replaced while it began: {}", program.display())));
+    }
     let program = program.into_os_string().into_string();
     let program =
         program.map_err(|path| failed(format!("the path of this program, {path:?}, is not UTF-8")))?;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use teamd_shared::config::{ConfigError, Roster, RosterMember, TeamSandbox, VERSION};
-use teamd_shared::fs::replace;
+use teamd_shared::fs::{replace, replace_synced};
 use teamd_shared::journal::{MemberState, Team};
 use teamd_shared::member::{Doing, Status};
 use teamd_shared::name::Name;
@@ -24,6 +24,11 @@ const LAZY: Duration = Duration::from_millis(20);
 /// How much is written in a second for changes that nobody waits for, in bytes: the file is written whole, and a thousand
 /// members who begin and end a piece of work all the time would have half a megabyte written for each change.
 const LAZY_RATE: usize = 4 << 20;
+
+/// Why a file is kept aside: nobody can read it, or there is another one in its place.
+pub(super) const UNREADABLE: &str = "unreadable";
+/// See [`UNREADABLE`].
+pub(super) const REPLACED: &str = "replaced";
 
 /// The roster's file. Members are kept as text: a change costs one member, not all of them.
 #[derive(Debug, Default)]
@@ -44,6 +49,16 @@ struct Shown {
     since: f64,
 }
 
+/// What stands in the place of the roster.
+pub(super) enum Found {
+    /// Nothing.
+    Nothing,
+    /// A roster.
+    Roster(Roster),
+    /// Something that cannot be read.
+    Unreadable,
+}
+
 /// What was at the place of the roster at the start.
 pub(super) enum Before {
     /// A roster, or nothing.
@@ -57,11 +72,15 @@ pub(super) enum Before {
 #[error("config.json has version {0}, this program knows {VERSION}")]
 pub(super) struct Newer(pub(super) u32);
 
-/// Moves the file aside; returns where to.
-pub(super) fn set_aside(dir: &TeamDir, now: Now) -> Result<String, DirError> {
-    let aside = TeamPath::config().with_suffix(&format!(".unreadable-{:.3}", now.wall));
+/// Moves the file aside, under a name that says why; returns where to.
+pub(super) fn set_aside(dir: &TeamDir, why: &str, now: Now) -> Result<String, DirError> {
+    let aside = aside(why, now);
     dir.rename(&TeamPath::config(), &aside)?;
     Ok(aside.to_string())
+}
+
+fn aside(why: &str, now: Now) -> TeamPath {
+    TeamPath::config().with_suffix(&format!(".{why}-{:.3}", now.wall))
 }
 
 impl RosterFile {
@@ -78,16 +97,27 @@ impl RosterFile {
 
     /// Looks at the file that is there, and moves it aside if it is no roster.
     pub(super) fn look(dir: &TeamDir, now: Now) -> Result<Result<Before, Newer>, DirError> {
+        Ok(match Self::find(dir)? {
+            Ok(Found::Nothing) => Ok(Before::Usable(None)),
+            Ok(Found::Roster(roster)) => Ok(Before::Usable(Some(roster))),
+            Ok(Found::Unreadable) => Ok(Before::KeptAside(set_aside(dir, UNREADABLE, now)?)),
+            Err(newer) => Err(newer),
+        })
+    }
+
+    /// Looks at the file that is there, and leaves it there.
+    pub(super) fn find(dir: &TeamDir) -> Result<Result<Found, Newer>, DirError> {
         match Roster::load(dir) {
             Ok(Some(roster)) if roster.version > VERSION => Ok(Err(Newer(roster.version))),
-            Ok(roster) => Ok(Ok(Before::Usable(roster))),
+            Ok(Some(roster)) => Ok(Ok(Found::Roster(roster))),
+            Ok(None) => Ok(Ok(Found::Nothing)),
             Err(ConfigError::Dir(error)) => Err(error),
             Err(ConfigError::Malformed(_)) => {
                 let newer = version_of(&dir.read(&TeamPath::config())?).filter(|&version| version > VERSION);
                 if let Some(version) = newer {
                     return Ok(Err(Newer(version)));
                 }
-                Ok(Ok(Before::KeptAside(set_aside(dir, now)?)))
+                Ok(Ok(Found::Unreadable))
             }
         }
     }
@@ -176,6 +206,23 @@ impl RosterFile {
         Ok(())
     }
 
+    /// Writes the file, and keeps what stands in its place; returns where. In one step: a kill, or a disk that is full, must not
+    /// leave the path without a roster.
+    pub(super) fn write_and_keep(
+        &self,
+        dir: &TeamDir,
+        team: &Team,
+        (why, now): (&str, Now),
+    ) -> Result<String, DirError> {
+        let (at, aside) = (TeamPath::config(), aside(why, now));
+        replace_synced(dir, &aside, self.render(team).as_bytes())?;
+        if let Err(error) = dir.exchange(&aside, &at) {
+            dir.remove(&aside)?;
+            return Err(error);
+        }
+        Ok(aside.to_string())
+    }
+
     /// Looks whether the file that was written last still stands there. If not, what stands there is moved aside
     /// (unless it is a roster like ours), and the file is to be written anew. Returns what to tell.
     ///
@@ -193,7 +240,7 @@ impl RosterFile {
                 Ok(Some("config.json was changed by somebody else: it is written anew".to_owned()))
             }
             Ok(Some(_)) | Err(_) => {
-                let aside = set_aside(dir, now)?;
+                let aside = set_aside(dir, UNREADABLE, now)?;
                 Ok(Some(format!(
                     "config.json was no roster any more: it was kept as {aside} and is written anew"
                 )))

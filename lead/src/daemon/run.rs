@@ -32,7 +32,7 @@ use super::live::Rules;
 use super::lock::TeamLock;
 use super::perform::Progress;
 use super::reconcile::{Found, reconcile};
-use super::roster::{Before, RosterFile, set_aside};
+use super::roster::{Before, REPLACED, RosterFile, set_aside};
 use super::signals::{self, Signals};
 use super::socket::Socket;
 use super::supervisor::Supervisor;
@@ -44,13 +44,13 @@ use crate::worker;
 const BATCH: usize = 512;
 
 /// Runs the daemon under a lock that is held already, until everybody is gone. `ready` is called once it
-/// answers on its control socket.
+/// answers on its control socket, with the length of what was torn of the journal.
 pub(super) fn serve(
     dir: &Path,
     lock: TeamLock,
     settings: Settings,
     confinement: &Confinement,
-    ready: impl FnOnce() -> Result<(), CommandError>,
+    ready: impl FnOnce(Option<usize>) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     deny_tracing();
     adopt_orphans();
@@ -65,7 +65,7 @@ pub(super) fn serve(
     let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {
         let mut daemon = Running::begin(Arc::clone(&dir), settings, confinement)?;
-        ready()?;
+        ready(daemon.torn)?;
         notify(&[sd_notify::NotifyState::Ready, sd_notify::NotifyState::Status("supervising")]);
         daemon.run().await;
         daemon.end(&dir).await
@@ -89,6 +89,8 @@ struct Running {
     names: Option<Watch>,
     signals: Signals,
     socket: Socket,
+    /// How long the end of the journal was that was torn, and set aside.
+    torn: Option<usize>,
 }
 
 impl Running {
@@ -106,7 +108,7 @@ impl Running {
         let mut before = look_at_roster(&dir)?;
         if loaded.team.seq == 0 && before.as_ref().is_some_and(|before| !before.members.is_empty()) {
             let now = Now { wall: clock::wall(), monotonic: std::time::Duration::ZERO };
-            let aside = set_aside(&dir, now)?;
+            let aside = set_aside(&dir, REPLACED, now)?;
             tracing::warn!(
                 "there is no journal, and config.json has members: it was kept as {aside}, and the team begins anew"
             );
@@ -152,7 +154,8 @@ impl Running {
         let found = take_over(&mut dispatcher, before.as_ref())?;
         let socket = Socket::listen(&dir, ear)?;
         tell(&dispatcher, found);
-        Ok(Self { dispatcher, heard, gone, ends: ends_queue, watch, names, signals, socket })
+        let torn = loaded.torn;
+        Ok(Self { dispatcher, heard, gone, ends: ends_queue, watch, names, signals, socket, torn })
     }
 
     /// Waits for events and hands them to the dispatcher, until it says that it is over.
@@ -255,7 +258,7 @@ impl Running {
             notify(&[sd_notify::NotifyState::Stopping]);
         }
         connections.drain().await;
-        socket.remove(dir)?;
+        socket.remove(dir);
         match batcher.end {
             Some(End::Failed(why)) => {
                 tracing::error!("the daemon ends: {why}; its workers go on");
@@ -305,16 +308,21 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
         }
     }
     dispatcher.begin(record);
-    if let Some(End::Failed(why)) = dispatcher.batcher.end.take() {
-        return Err(CommandError::new(ExitCode::Failed, why)
-            .hint("look at the permissions and the free space of the disk"));
-    }
+    refuse_if_over(dispatcher)?;
     let mut events = events;
     events.extend(dispatcher.read_lead());
     dispatcher.handle(events);
     dispatcher.settle();
+    refuse_if_over(dispatcher)?;
     dispatcher.write_roster();
     Ok(found)
+}
+
+/// A daemon that has given up does not answer, and does not say that it does.
+fn refuse_if_over(dispatcher: &Dispatcher) -> Result<(), CommandError> {
+    let Some(End::Failed(why)) = &dispatcher.batcher.end else { return Ok(()) };
+    Err(CommandError::new(ExitCode::Failed, why.clone())
+        .hint("look at the permissions and the free space of the disk"))
 }
 
 fn tell(dispatcher: &Dispatcher, found: Found) {

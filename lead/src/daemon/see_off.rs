@@ -303,6 +303,16 @@ mod tests {
     }
 
     #[test]
+    fn a_farewell_of_the_life_before_is_none_of_this_one() {
+        let team = Scratch::with("");
+        team.has_read(Position::START);
+        let beginning = Beginning { at: Position::START, conversation: 1 };
+        let of = |incarnation| left(&team.dir, &Life { incarnation, ..team.life() }, beginning).unwrap();
+        assert!(of(1).by_signal);
+        assert!(!of(2).by_signal, "it died before it could write anything");
+    }
+
+    #[test]
     fn of_an_inbox_that_was_cut_only_what_came_since_counts() {
         let before = [mail("before"), mail("before")].concat();
         let (read, unread) = (mail("read"), mail("unread"));

@@ -2,7 +2,7 @@
 //! [`super::control_server`].
 
 use teamd_shared::control::Listener;
-use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::task::JoinHandle;
 
 use super::control_server::accept;
@@ -53,12 +53,12 @@ impl Socket {
         self.accepts.abort();
     }
 
-    /// Takes the files away.
-    ///
-    /// # Errors
-    /// [`DirError`] if the system refuses.
-    pub(super) fn remove(self, dir: &TeamDir) -> Result<(), DirError> {
-        dir.remove(&TeamPath::socket())?;
-        dir.remove(&TeamPath::pid())
+    /// Takes the files away. One that stays is in nobody's way: whoever serves next takes its place.
+    pub(super) fn remove(self, dir: &TeamDir) {
+        for at in [TeamPath::socket(), TeamPath::pid()] {
+            if let Err(error) = dir.remove(&at) {
+                tracing::warn!("cannot take {at} away: {error}");
+            }
+        }
     }
 }

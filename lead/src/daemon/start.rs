@@ -51,12 +51,14 @@ pub(crate) struct Started {
     pub(crate) already_running: bool,
     /// Whether the one that ran before became this program.
     pub(crate) replaced: bool,
+    /// How long the end of the journal was that was torn, and set aside at this start.
+    pub(crate) torn: Option<usize>,
 }
 
 /// What the daemon says to the command that starts it.
 #[derive(Debug, Serialize, Deserialize)]
 enum Readiness {
-    Ready { pid: u32 },
+    Ready { pid: u32, torn: Option<usize> },
     Failed { message: String, hint: Option<String> },
 }
 
@@ -95,8 +97,8 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
         return detach(&dir, lock, &options.settings, &confinement);
     }
     logging::to_stderr();
-    run::serve(dir.root(), lock, options.settings, &confinement, || Ok(()))?;
-    Ok(Started { pid: std::process::id(), already_running: false, replaced: false })
+    run::serve(dir.root(), lock, options.settings, &confinement, |_| Ok(()))?;
+    Ok(Started { pid: std::process::id(), already_running: false, replaced: false, torn: None })
 }
 
 /// Has the daemon that runs become this program, and waits until it answers; if it has ended instead, takes its lock.
@@ -127,7 +129,7 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
             }
             let stopping = match ping(dir).await {
                 Some((pid, false)) => {
-                    return Ok(Err(Started { pid, already_running: true, replaced: false }));
+                    return Ok(Err(Started { pid, already_running: true, replaced: false, torn: None }));
                 }
                 // It ends, or somebody does not want to leave and it stays: either is waited for.
                 Some((pid, true)) => Some(pid),
@@ -199,7 +201,9 @@ fn detach(
         stdout.read_to_string(&mut said).map_err(|e| failed("cannot hear from the daemon", &e))?;
     }
     match serde_json::from_str(&said) {
-        Ok(Readiness::Ready { pid }) => Ok(Started { pid, already_running: false, replaced: false }),
+        Ok(Readiness::Ready { pid, torn }) => {
+            Ok(Started { pid, already_running: false, replaced: false, torn })
+        }
         Ok(Readiness::Failed { message, hint }) => {
             let error = CommandError::new(ExitCode::Failed, message);
             Err(hint.into_iter().fold(error, CommandError::hint))
@@ -219,7 +223,7 @@ fn detach(
 pub(crate) fn serve(dir: &Path, confinement: &Confinement, handed_over: bool) -> ExitCode {
     // Nobody listens where the daemon before wrote its log: its socket tells that it answers.
     let say = |readiness: &Readiness| if handed_over { Ok(()) } else { say(readiness) };
-    let ready = || say(&Readiness::Ready { pid: std::process::id() });
+    let ready = |torn| say(&Readiness::Ready { pid: std::process::id(), torn });
     let ended = become_daemon(dir, handed_over)
         .and_then(|lock| run::serve(dir, lock, Settings::from_env()?, confinement, ready));
     let Err(error) = ended else { return ExitCode::Done };

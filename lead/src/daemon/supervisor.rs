@@ -4,7 +4,7 @@
 //! for all of them. A life is over when its process has ended *and* its life lock is free: tool processes
 //! live under keepers that hold the lock until all they started is gone. Where it has a cgroup, that is empty besides.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -38,6 +38,8 @@ pub(super) struct Supervisor {
     processes: HashMap<Life, ProcessHandle>,
     /// The cgroups of lives that have one.
     groups: HashMap<Life, Group>,
+    /// Those that live although nobody holds the lock of their transcript.
+    unlocked: HashSet<Life>,
     cgroups: Cgroups,
     strays: Strays,
     watcher: Watcher,
@@ -63,6 +65,7 @@ impl Supervisor {
             confinement: confinement.clone(),
             processes: HashMap::new(),
             groups: HashMap::new(),
+            unlocked: HashSet::new(),
             cgroups,
             strays: Strays::begin()?,
             watcher: Watcher::new(gone)?,
@@ -143,6 +146,16 @@ impl Supervisor {
     /// Takes over a live process that an earlier daemon started.
     pub(super) fn adopt(&mut self, life: Life, identity: Identity) -> io::Result<()> {
         self.watch(life, ProcessHandle::open(identity)?)
+    }
+
+    /// Remembers that the lock of its transcript tells nothing of a life.
+    pub(super) fn is_unlocked(&mut self, life: Life) {
+        self.unlocked.insert(life);
+    }
+
+    /// Tells, once, whether the lock of its transcript tells whether anything of a life is left.
+    pub(super) fn lock_tells(&mut self, life: &Life) -> bool {
+        !self.unlocked.remove(life)
     }
 
     /// Takes over the cgroup that an earlier daemon has put a life into.

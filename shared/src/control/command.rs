@@ -103,7 +103,8 @@ pub struct Successor {
 
 impl Command {
     /// Tells whether a daemon may be asked a second time of which it is not known whether it has heard the first: it repeats its
-    /// answer. A shutdown it joins only as long as the first one is pending; a second one may reach a later life.
+    /// answer. A shutdown it joins only as long as the first one is pending; a second one may reach a later life, unless it
+    /// says which one it is for.
     pub fn can_be_repeated(&self) -> bool {
         matches!(self, Self::Answer { .. } | Self::Await { .. } | Self::Ping)
     }
@@ -206,6 +207,11 @@ pub struct ShutdownOrder {
     pub decide_within: f64,
     /// Seconds after which signals end it; none: never.
     pub force_after: Option<f64>,
+    /// The line of the journal in which it was spawned whom this is for, 0 if nobody had the name; none: whoever has it now.
+    /// For who asks a second time and does not know what the first has led to. Who asks first writes nothing: an older daemon
+    /// takes no field that it does not know.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "or_nothing")]
+    pub spawned: Option<u64>,
 }
 
 /// What was done.

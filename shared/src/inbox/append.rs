@@ -7,8 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use rustix::fs::OFlags;
+use uuid::Uuid;
 
-use super::{Durability, identity_at};
+use super::{Durability, find, identity_at};
 use crate::message::{Message, TooLarge};
 use crate::name::Name;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -121,6 +122,27 @@ pub fn sync(dir: &TeamDir, owner: &Name) -> Result<(), AppendError> {
     appender.sync(dir)
 }
 
+/// Returns where a message with this id stands that may have been appended before, by somebody who was killed or was not told
+/// how it went, and syncs it there; none if it cannot be read near the end of the inbox (in its last 4 MiB).
+///
+/// # Errors
+/// [`AppendError::NoInbox`], [`AppendError::Dir`], or [`AppendError::Unsynced`]: then it is there, and no copy is needed.
+pub fn find_appended(
+    dir: &TeamDir,
+    owner: &Name,
+    id: Uuid,
+    durability: Durability,
+) -> Result<Option<Appended>, AppendError> {
+    let mut appender = Appender::new(owner);
+    let inbox = appender.open(dir)?;
+    let found = find(&inbox.file, id).map_err(|source| appender.refused("read", dir, source))?;
+    appender.open = Some(inbox);
+    if found.is_some() && durability == Durability::Disk {
+        appender.sync(dir)?;
+    }
+    Ok(found)
+}
+
 /// A writer of one inbox, which keeps it open between messages.
 ///
 /// The steps, and what holds when the writer dies behind each of them:
@@ -141,7 +163,7 @@ pub struct Appender {
     at: TeamPath,
     /// The same below the team directory.
     path: PathBuf,
-    open: Option<Inbox>,
+    pub(super) open: Option<Inbox>,
 }
 
 /// An open inbox.
@@ -242,9 +264,9 @@ impl Appender {
             Some(inbox) => inbox,
             None => self.open(dir)?,
         };
-        let end = inbox.write(bytes).map_err(|short| short.at(dir.path(&self.at), bytes.len()))?;
-        let offset = end - length as u64;
+        inbox.write(bytes).map_err(|short| short.at(dir.path(&self.at), bytes.len()))?;
         let unseen = |source| AppendError::Unseen { path: dir.path(&self.at), source };
+        let offset = inbox.written_to().map_err(unseen)? - length as u64;
         let behind_newline = inbox.is_behind_newline(offset).map_err(unseen)?;
         let there =
             identity_at(dir, &self.at, &self.path).map_err(|error| unseen(io::Error::other(error)))?;
@@ -286,8 +308,8 @@ impl Short {
 }
 
 impl Inbox {
-    /// Writes all bytes with one system call, and returns where they end.
-    pub(super) fn write(&self, bytes: &[u8]) -> Result<u64, Short> {
+    /// Writes all bytes with one system call.
+    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Short> {
         let written = loop {
             match (&self.file).write(bytes) {
                 // Interrupted means that not one byte was written.
@@ -300,8 +322,13 @@ impl Inbox {
                 io::Error::new(io::ErrorKind::StorageFull, "the disk is full, or a limit was reached");
             return Err(Short { written, source });
         }
-        // In append mode the write itself moves the position to the end of what it wrote, whoever else writes.
-        (&self.file).stream_position().map_err(|source| Short { written, source })
+        Ok(())
+    }
+
+    /// Returns where what was written last ends: in append mode the write itself moves the position there, whoever else
+    /// writes.
+    fn written_to(&self) -> io::Result<u64> {
+        (&self.file).stream_position()
     }
 
     fn is_behind_newline(&self, offset: u64) -> io::Result<bool> {

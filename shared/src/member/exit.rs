@@ -65,7 +65,7 @@ pub struct Exit {
     /// Why it was ended by signals; null if it was not.
     #[serde(default)]
     pub ending: Option<Ending>,
-    /// How it was established that nothing of it is left; null for one that was never run.
+    /// How it was established that nothing of it is left; null for one that was never run, and where that is not known.
     #[serde(default)]
     pub emptied: Option<Emptied>,
     /// Processes of its commands that had to be killed after its worker had ended; null where nobody could count them.

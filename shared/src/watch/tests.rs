@@ -9,7 +9,7 @@ use super::*;
 /// Long enough for any machine; nobody waits for it but a test that fails.
 const LONG: Duration = Duration::from_secs(10);
 /// Long enough for a wake-up that must not come to come.
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT: Duration = Duration::from_secs(1);
 
 fn run<F: Future>(test: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(test)

@@ -28,7 +28,7 @@ fn transcript(stage: &Stage, name: &str, counts: &BTreeMap<&str, usize>) -> Chec
     // A torn tail stays until the next life cuts it off; inside there is none.
     let text = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let mut open: HashMap<String, Value> = HashMap::new();
-    let mut lives = Vec::new();
+    let (mut lives, mut unwritten) = (Vec::new(), false);
     for (number, line) in (1..).zip(text.lines()) {
         let entry: Value = serde_json::from_str(line).unwrap_or_default();
         hold(entry.is_object(), || format!("line {number} of the transcript of {name} is {line:?}"))?;
@@ -53,12 +53,24 @@ fn transcript(stage: &Stage, name: &str, counts: &BTreeMap<&str, usize>) -> Chec
                 hold(call.is_some(), || {
                     format!("{name}: a second result, or one without its call: {entry}")
                 })?;
-                happened(name, &call.unwrap_or_default(), &entry, counts)?;
+                let call = call.unwrap_or_default();
+                happened(name, &call, &entry, counts)?;
+                // What follows in such a file may be anything.
+                let said = unwritten || stage.is_refused_something() || is_said(&call, &entry);
+                hold(said, || format!("{name} was told that an edit failed which died, or ran: {entry}"))?;
+                unwritten |= call["name"] == "write_file" && entry["is_error"] == true;
             }
             _ => {}
         }
     }
     hold(lives.is_sorted_by(|one, next| one < next), || format!("the lives of {name} are {lives:?}"))
+}
+
+/// Whether an edit was done, or its result says that it may have been, or was not: a second one would fail for another reason.
+fn is_said(call: &Value, result: &Value) -> bool {
+    let content = result["content"].as_str().unwrap_or_default();
+    let says = ["interrupted", "not run", "refused"].iter().any(|word| content.starts_with(word));
+    call["name"] != "edit_file" && call["name"] != "write_file" || result["is_error"] != true || says
 }
 
 /// A command whose result is no error has left its trace.

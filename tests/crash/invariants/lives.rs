@@ -49,11 +49,32 @@ pub(super) fn check(stage: &Stage) -> Checked {
     for line in stage.journal() {
         lives.follow(&line)?;
     }
+    nobody_is_turned_away(stage)?;
     let environment = stage.team.text("environment");
     let other = environment.lines().find(|&value| value != ENVIRONMENT.1);
     hold(other.is_none(), || format!("a command ran in another environment: {other:?}"))?;
     let stays = lives.agreed.iter().find(|life| lives.alive.contains_key(life));
     hold(stays.is_none(), || format!("{stays:?} agreed to leave, and lives"))
+}
+
+/// No life leaves that was spawned because a daemon does not know it: nobody alive is buried. (One whose beginning was not
+/// recorded is told so when it comes, before it begins.)
+fn nobody_is_turned_away(stage: &Stage) -> Checked {
+    for line in stage.journal() {
+        let Record::Member(record) = &line.record else { continue };
+        if record.event != MemberEvent::Spawned {
+            continue;
+        }
+        let (name, life) = (record.member.name.as_str(), record.member.incarnation);
+        let left = stage.team.transcript(name).into_iter().find(|entry| {
+            entry["entry"] == "left" && entry["incarnation"] == life && entry["by_signal"] != true
+        });
+        let away = left.filter(|left| left["reason"] != "the shutdown is approved");
+        hold(away.is_none(), || {
+            format!("{name}, who was spawned as life {life}, was turned away: {away:?}")
+        })?;
+    }
+    Ok(())
 }
 
 impl Lives<'_> {

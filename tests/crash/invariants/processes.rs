@@ -21,10 +21,10 @@ fn pid(member: &Value) -> Option<i32> {
     member["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok())
 }
 
-/// The processes of the team whose command lines contain a text: those of a command that has it.
-pub(crate) fn that_say(stage: &Stage, text: &str) -> Vec<String> {
+/// The processes of the team, and their command lines, that contain a text: those of a command that has it.
+pub(crate) fn of_command(stage: &Stage, text: &str) -> Vec<(i32, String)> {
     let lines = stage.team.processes().into_iter().map(|pid| (pid, process::command_line(pid)));
-    lines.filter(|(_, line)| line.contains(text)).map(|(pid, line)| format!("{pid} {line}")).collect()
+    lines.filter(|(_, line)| line.contains(text)).collect()
 }
 
 /// While the team rests: each member that lives has one worker, the one that the roster names; each that has ended, none; and

@@ -80,13 +80,18 @@ pub(super) fn archive(stage: &Stage) -> Checked {
             continue;
         }
         let name = &record.member.name;
-        let inbox = stage.team.path(&format!("archive/{}.inbox.{name}.jsonl", line.seq));
-        hold(inbox.exists(), || format!("{name} was forgotten, and {} is not there", inbox.display()))?;
         let back = stage.roster()["members"]
             .as_array()
             .is_some_and(|members| members.iter().any(|member| member["name"] == name.as_str()));
-        let left = stage.team.path(&format!("inbox/{name}.jsonl"));
-        hold(back || !left.exists(), || format!("{name} was forgotten, and {} is there", left.display()))?;
+        // Nobody is forgotten here who has not lived.
+        for folder in ["inbox", "transcript"] {
+            let kept = stage.team.path(&format!("archive/{}.{folder}.{name}.jsonl", line.seq));
+            hold(kept.exists(), || format!("{name} was forgotten, and {} is not there", kept.display()))?;
+            let left = stage.team.path(&format!("{folder}/{name}.jsonl"));
+            hold(back || !left.exists(), || {
+                format!("{name} was forgotten, and {} is there", left.display())
+            })?;
+        }
     }
     Ok(())
 }

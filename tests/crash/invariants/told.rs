@@ -2,6 +2,7 @@
 
 use crate::stage::{Checked, Stage, hold};
 use crate::support::Run;
+use crate::truth::Truth;
 
 const CODES: [i32; 8] = [1, 2, 3, 4, 5, 6, 7, 130];
 
@@ -23,14 +24,31 @@ pub(crate) fn check(args: &[&str], said: &Run, killed: bool) -> Checked {
     })
 }
 
-/// Whoever has sent something is not told to try again: it would be sent twice.
+/// What was done already when a command was refused something has not failed; `before`: the life that was there before it.
+pub(crate) fn check_done(then: &Truth, args: &[&str], said: &Run, before: i64) -> Checked {
+    let done = match args {
+        ["shutdown", name, options @ ..] => !options.contains(&"--no-wait") && then.has_left(name),
+        ["spawn", name, ..] => then.is_up(name, before),
+        _ => false,
+    };
+    hold(!done || said.code != Some(1), || format!("`{args:?}` was done already, and ended with 1: {said:?}"))
+}
+
+/// Whoever has sent something is not told to try again, or that it was not sent: it would be sent twice.
 pub(crate) fn check_sent(stage: &Stage, args: &[&str], said: &Run) -> Checked {
     let (&["send", _, text, ..] | &["broadcast", text, ..]) = args else { return Ok(()) };
     let holds = |name: &&str| stage.team.inbox(name).iter().any(|line| line["content"] == text);
     let sent_to = ["alice", "bob"].into_iter().find(holds);
-    hold(sent_to.is_none() || !said.stderr.contains("try again"), || {
+    hold(sent_to.is_none() || !is_to_be_repeated(&said.stderr), || {
         format!("`{args:?}` is in the inbox of {sent_to:?}, and is to be tried again: {said:?}")
     })
+}
+
+fn is_to_be_repeated(told: &str) -> bool {
+    // Who is to look first, or not to do it at all, is told nothing wrong.
+    let sound = ["before you send it again", "do not send it again"];
+    let rest = sound.iter().fold(told.to_owned(), |rest, sound| rest.replace(sound, ""));
+    ["try again", "send it again"].iter().any(|wrong| rest.contains(wrong))
 }
 
 /// No program panicked, in the background either.

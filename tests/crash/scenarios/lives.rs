@@ -1,15 +1,21 @@
 //! Lives: of the daemon, and of a teammate.
 
+use std::time::Duration;
+
 use nix::sys::signal::Signal;
 
 use crate::invariants::processes;
-use crate::stage::{Checked, Stage, hold};
-use crate::support::signal;
+use crate::stage::{Checked, Stage, Victim, Violation, hold};
+use crate::support::running::poll_for;
+use crate::support::{process, signal};
 
 /// The first start in a directory.
 pub(super) fn start(stage: &mut Stage) -> Checked {
     stage.mark();
-    stage.start()?;
+    match stage.is_victim(Victim::Ctl) {
+        true => stage.start_in_the_background()?,
+        false => stage.start()?,
+    }
     stage.start_again()?;
     stage.spawn("bob", &[])
 }
@@ -19,7 +25,7 @@ pub(super) fn spawn(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.want("alice");
     stage.mark();
-    stage.spawn("alice", &["--prompt", "/bash echo p1 >> effects\nhello"])?;
+    stage.spawn("alice", &["--prompt", "/bash echo p1.{attempt} >> effects\nhello"])?;
     stage.until_read("alice")
 }
 
@@ -41,7 +47,7 @@ pub(super) fn respawn(stage: &mut Stage) -> Checked {
     stage.mark();
     stage.send("alice", &|attempt| format!("between.{attempt}"), &["--queue"])?;
     stage.want("alice");
-    stage.spawn("alice", &["--prompt", "/bash echo new >> effects"])?;
+    stage.spawn("alice", &["--prompt", "/bash echo new.{attempt} >> effects"])?;
     stage.until_read("alice")?;
     let skipped = !stage.team.has_taken_in("alice", "of the first life");
     hold(skipped, || "a fresh life has read the mail of the one before".to_owned())
@@ -63,23 +69,60 @@ pub(super) fn resume(stage: &mut Stage) -> Checked {
     stage.until_read("alice")
 }
 
+/// A line that somebody writes twice, to two lives: it has one id, and is taken in once.
+const TWICE: &str =
+    r#"{"id":"01939b1e-0000-7000-8000-000000000001","type":"message","from":"user","content":"twice"}"#;
+
 /// A worker dies in a tool call, and the policy starts it again.
 pub(super) fn restart(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.spawn("bob", &[])?;
     stage.want("alice");
     // Her keeper has something to end, while the daemon sees her gone.
-    let orders = "/bash echo b1 >> effects; for i in 1 2 3 4 5 6 7 8; do sleep 300 & done; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo $CRASH_ENV >> environment\n/bash echo b2 >> effects";
+    let orders = "/bash touch begun; until [ -e on ]; do sleep 0.01; done\n/bash echo b1 >> effects; for i in 1 2 3 4 5 6 7 8; do sleep 300 & done; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo $CRASH_ENV >> environment\n/bash echo b2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
+    stage.until("her to begin", |stage| stage.team.made("begun"))?;
+    stage.team.echo("alice", TWICE);
+    stage.team.write("on", "");
     stage.until("her to work", |stage| stage.team.made("held"))?;
+    hold(stage.team.has_taken_in("alice", "twice"), || "she works, and has not read her mail".to_owned())?;
     stage.send_plain("alice", "unread at the crash", &[])?;
     stage.mark();
     signal(stage.team.pid("alice"), Signal::SIGKILL);
     stage.team.write("go", "");
     stage.until("a second life", |stage| stage.incarnation("alice") >= 2 && stage.is_running("alice"))?;
+    stage.team.echo("alice", TWICE);
     stage.until_read("alice")?;
     stage.until_read("bob")
 }
+
+/// A worker and its keeper are killed together, and leave much: the daemon alone sees to that.
+pub(super) fn orphans(stage: &mut Stage) -> Checked {
+    stage.start()?;
+    let sleeps = "/bash for i in {1..20}; do setsid sleep 300 & done; touch held; sleep 301";
+    stage.ctl_done(&["spawn", "alice", "--restart", "never", "--sandbox", "off", "--prompt", sleeps])?;
+    stage.until("her to work", |stage| stage.team.made("held"))?;
+    let (alice, daemon) = (stage.team.pid("alice"), stage.daemon());
+    let keeper =
+        process::children(alice).into_iter().find(|&pid| process::command_line(pid).contains(KEEPER));
+    let Some(keeper) = keeper else { return Err(Violation("nobody keeps her command".to_owned())) };
+    stage.mark();
+    // She must not see its end: she would end herself what it kept.
+    signal(alice, Signal::SIGSTOP);
+    signal(keeper, Signal::SIGKILL);
+    signal(alice, Signal::SIGKILL);
+    stage.until("her end", |stage| stage.has_ended("alice"))?;
+    let left = processes::of_command(stage, "sleep 30");
+    if stage.daemon() != daemon {
+        // What is nobody's child while no daemon runs is not found (docs/reliability.md, section 8).
+        left.iter().for_each(|(pid, _)| signal(*pid, Signal::SIGKILL));
+        return Ok(());
+    }
+    hold(left.is_empty(), || format!("she has ended, and {left:?} of hers lives"))
+}
+
+/// What the command line of a keeper contains.
+const KEEPER: &str = " keeper ";
 
 /// A daemon takes a team over: one at work, one with a plan, one that has answered, one that died meanwhile, and one that dies
 /// at work when it has been taken over: its keeper is nobody's child any more.
@@ -121,7 +164,7 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.start()?;
     signal(erin, Signal::SIGKILL);
     stage.until("the end of erin", |stage| stage.has_ended("erin"))?;
-    let left = processes::that_say(stage, "sleep 30");
+    let left = processes::of_command(stage, "sleep 30");
     hold(left.is_empty(), || format!("erin has ended, and {left:?} of hers lives"))?;
     let answered =
         |stage: &Stage| stage.team.requests("shutdown").iter().all(|request| request["status"] != "pending");
@@ -161,6 +204,53 @@ pub(super) fn replace(stage: &mut Stage) -> Checked {
     bob_is_approved_and_all_is_read(stage)
 }
 
+/// How long a keeper that is held can keep the end of a life from being journaled: less than a hand-over waits.
+const HELD_FOR: Duration = Duration::from_secs(2);
+
+/// One dies right before another program becomes the daemon, and her keeper is slow: the program that knows how she ended, and
+/// how she is started again, sees her off first.
+pub(super) fn handover(stage: &mut Stage) -> Checked {
+    stage.start()?;
+    stage.want("alice");
+    let orders = "/bash echo k1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/bash echo k2 >> effects";
+    stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
+    stage.until("her to work", |stage| stage.team.made("held"))?;
+    let (daemon, alice, journal) =
+        (stage.daemon(), stage.team.pid("alice"), stage.team.path("journal.jsonl"));
+    let handed_over = move || {
+        let lines = std::fs::read_to_string(&journal).unwrap_or_default();
+        lines.matches(STARTED).count() > 1
+    };
+    let wait = move || {
+        poll_for(HELD_FOR, &mut || handed_over());
+    };
+    stage.hold_her_keeper(wait)?;
+    stage.mark();
+    signal(alice, Signal::SIGKILL);
+    stage.team.write("go", "");
+    let reaped = move |stage: &Stage| stage.daemon() != daemon || process::stat(alice).is_none();
+    stage.until("the daemon to see her gone", reaped)?;
+    stage.replace()?;
+    stage.until_read("alice")?;
+    let lines = stage.team.journal();
+    let place = |event: &str, nth| {
+        let mut found = (0..lines.len()).filter(|&at| lines[at]["event"] == event);
+        found.nth(nth)
+    };
+    let (ended, next) = (place("exited", 0), place("started", 1));
+    let how = ended.map(|at| &lines[at]["exit"]);
+    // Of a process that is traced, its parent may be refused how it ended: the tracer hears that first.
+    let told = stage.is_victim(Victim::Worker) || how.is_some_and(|how| how["signal"] == 9);
+    let known = ended.is_some() && ended < next && told;
+    // A daemon that dies takes with it what it knew; one that is refused something may know nothing.
+    hold(known || stage.is_victim(Victim::Daemon) || stage.daemon() != daemon, || {
+        format!("she was gone before the hand-over, and her end is at {ended:?} ({how:?}), that at {next:?}")
+    })
+}
+
+/// What the line says with which a program becomes the daemon.
+const STARTED: &str = r#""event":"started""#;
+
 /// Whoever has ended is forgotten, and the name begins anew.
 pub(super) fn forget(stage: &mut Stage) -> Checked {
     stage.start()?;
@@ -173,7 +263,7 @@ pub(super) fn forget(stage: &mut Stage) -> Checked {
     let forgotten = |stage: &Stage| stage.member("alice").is_null();
     stage.achieve("forget alice", |stage, _| stage.main(&["forget", "alice"]), forgotten)?;
     stage.want("alice");
-    stage.spawn("alice", &["--prompt", "/bash echo g2 >> effects"])?;
+    stage.spawn("alice", &["--prompt", "/bash echo g2.{attempt} >> effects"])?;
     stage.until_read("alice")?;
     stage.until_read("bob")
 }

@@ -1,6 +1,7 @@
 //! The scenarios: what a user does with a team, with the real programs, step by step.
 
 mod crashes;
+mod files;
 mod lives;
 mod plans;
 mod shutdowns;
@@ -19,10 +20,11 @@ pub(crate) struct Scenario {
 
 const EVERYBODY: &[Victim] = &Victim::ALL;
 const NO_COMMAND: &[Victim] = &[Victim::Daemon, Victim::Worker];
+const NO_WORKER: &[Victim] = &[Victim::Daemon, Victim::Ctl];
 const DAEMON: &[Victim] = &[Victim::Daemon];
 
-pub(crate) const ALL: [Scenario; 21] = [
-    Scenario { name: "start", victims: DAEMON, play: lives::start },
+pub(crate) const ALL: [Scenario; 24] = [
+    Scenario { name: "start", victims: NO_WORKER, play: lives::start },
     Scenario { name: "spawn", victims: EVERYBODY, play: lives::spawn },
     Scenario { name: "send", victims: EVERYBODY, play: work::send },
     Scenario { name: "turn", victims: NO_COMMAND, play: work::turn },
@@ -37,10 +39,13 @@ pub(crate) const ALL: [Scenario; 21] = [
     Scenario { name: "restart", victims: NO_COMMAND, play: lives::restart },
     Scenario { name: "loop", victims: DAEMON, play: crashes::crash_loop },
     Scenario { name: "hang", victims: DAEMON, play: crashes::hang },
+    Scenario { name: "orphans", victims: DAEMON, play: lives::orphans },
     Scenario { name: "adopt", victims: NO_COMMAND, play: lives::adopt },
     Scenario { name: "replace", victims: EVERYBODY, play: lives::replace },
+    Scenario { name: "handover", victims: EVERYBODY, play: lives::handover },
     Scenario { name: "broadcast", victims: EVERYBODY, play: work::broadcast },
     Scenario { name: "everybody", victims: EVERYBODY, play: shutdowns::everybody },
     Scenario { name: "forget", victims: EVERYBODY, play: lives::forget },
+    Scenario { name: "meddle", victims: DAEMON, play: files::meddle },
     Scenario { name: "stop", victims: EVERYBODY, play: shutdowns::stop },
 ];

@@ -1,9 +1,10 @@
 //! Plans: a person approves, rejects, and asks for one.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use crate::invariants::processes;
-use crate::stage::{Checked, Stage, Violation, hold};
+use crate::stage::{Checked, Stage, Victim, Violation, hold};
 use crate::support::Run;
 
 const PLANNER: &str = "/plan_approval First do it\n/bash echo guarded >> effects";
@@ -107,12 +108,18 @@ pub(super) fn replan(stage: &mut Stage) -> Checked {
     let ticks = ["spawn", "alice", "--prompt", "/bash& while :; do echo >> ticks; sleep 0.02; done"];
     stage.achieve("spawn alice", |stage, _| stage.ctl(&ticks), |stage| stage.is_running("alice"))?;
     stage.until("her to tick", |stage| stage.team.made("ticks"))?;
+    // Whoever is told that the gate is closed has waited for her, and for what she runs.
+    if stage.is_victim(Victim::Daemon) {
+        stage.stop_her_until("gate_closed", Duration::from_millis(100));
+    } else if stage.is_victim(Victim::Ctl) {
+        stage.hold_her_keeper_until("gate_closed", Duration::from_millis(100))?;
+    }
     stage.mark();
     let closed = |stage: &Stage| stage.member("alice")["gate"] == "closed";
     let attempt = |stage: &mut Stage, _| {
         stage.revive()?;
         let said = stage.main(&["request-plan", "alice", "how?"])?;
-        let left = processes::that_say(stage, "ticks");
+        let left = processes::of_command(stage, "ticks");
         hold(!said.is_done() || left.is_empty(), || format!("the gate is closed, and still runs {left:?}"))?;
         Ok(said)
     };

@@ -1,5 +1,7 @@
 //! Ends: by handshake, refused, by force, of the whole team.
 
+use std::time::Duration;
+
 use crate::invariants::processes;
 use crate::stage::{Checked, Stage, hold};
 
@@ -51,7 +53,7 @@ pub(super) fn shutdown(stage: &mut Stage) -> Checked {
     stage.achieve("spawn", |stage, _| stage.ctl(&["spawn", "bob"]), |stage| stage.is_running("bob"))?;
     stage.want("alice");
     stage.achieve("spawn", |stage, _| stage.ctl(&["spawn", "alice"]), |stage| stage.is_running("alice"))?;
-    stage.stop_her_until_asked();
+    stage.stop_her_until("decide_within", Duration::ZERO);
     stage.send_plain("alice", LAST_WORDS, &[])?;
     let sent = stage.ledger.sent.last().is_some_and(|sent| sent.told);
     stage.mark();
@@ -110,10 +112,13 @@ pub(super) fn force(stage: &mut Stage) -> Checked {
     gone(stage, code)
 }
 
-/// Everybody is asked, and the daemon ends.
+/// Everybody is asked, and the daemon ends. They are so many that one decision grows more inboxes than the daemon syncs itself:
+/// another thread does.
 pub(super) fn stop(stage: &mut Stage) -> Checked {
     stage.start()?;
-    stage.achieve("spawn", |stage, _| stage.ctl(&["spawn", "bob"]), |stage| stage.is_running("bob"))?;
+    for name in ["bob", "carol", "dave", "erin"] {
+        stage.achieve("spawn", |stage, _| stage.ctl(&["spawn", name]), |stage| stage.is_running(name))?;
+    }
     let all = ["spawn", "alice", "--plan", "--prompt", "/plan_approval Something"];
     stage.achieve("spawn", |stage, _| stage.ctl(&all), |stage| stage.is_running("alice"))?;
     stage.until("a plan", |stage| stage.status("alice") == "awaiting_approval")?;

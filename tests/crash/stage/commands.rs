@@ -47,6 +47,7 @@ impl Stage {
             // What a teammate is started with, and no daemon has for its own.
             command.env(ENVIRONMENT.0, ENVIRONMENT.1);
         }
+        let before = self.incarnation(args.get(1).copied().unwrap_or_default());
         self.runs += 1;
         let number = self.runs;
         let file = |name: &str| self.scratch.join(format!("{name}.{number}"));
@@ -87,6 +88,9 @@ impl Stage {
         self.ledger.stderr.push_str(&said.stderr);
         told::check(args, &said, traced && self.is_killed())?;
         told::check_sent(self, args, &said)?;
+        if traced && let Some(then) = self.tracer.look().then {
+            told::check_done(&then, args, &said, before)?;
+        }
         Ok(said)
     }
 
@@ -113,12 +117,16 @@ impl Stage {
         Err(Violation(format!("cannot {what}")))
     }
 
-    /// Spawns a teammate.
+    /// Spawns a teammate. `{attempt}` is the number of the attempt: whoever died before it was ready may have done something.
     pub(crate) fn spawn(&mut self, name: &str, args: &[&str]) -> Checked {
-        let all = [&["spawn", name][..], args].concat();
         let before = self.incarnation(name);
         let newer = |stage: &Self| stage.incarnation(name) > before && stage.is_running(name);
-        self.achieve(&format!("spawn {name}"), |stage, _| stage.main(&all), newer).map(drop)
+        let attempt = |stage: &mut Self, number: usize| {
+            let args: Vec<_> = args.iter().map(|arg| arg.replace("{attempt}", &number.to_string())).collect();
+            let args: Vec<_> = ["spawn", name].into_iter().chain(args.iter().map(String::as_str)).collect();
+            stage.main(&args)
+        };
+        self.achieve(&format!("spawn {name}"), attempt, newer).map(drop)
     }
 
     /// Sends a text that nobody has sent before: with the number of the attempt.

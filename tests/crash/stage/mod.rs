@@ -8,14 +8,20 @@ mod waits;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::sys::ptrace;
 use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 
 pub(crate) use commands::ENVIRONMENT;
 
 use crate::faults::Fault;
 use crate::ledger::Ledger;
+use crate::support::process::{self, let_pass};
 use crate::support::running::poll_for;
 use crate::support::{Team, signal};
 use crate::tracer::{Point, Tracer};
@@ -137,18 +143,55 @@ impl Stage {
         self.victim == victim
     }
 
-    /// Stops alice's worker until the journal has a shutdown; a traced one is not to be stopped.
-    pub(crate) fn stop_her_until_asked(&self) {
+    /// Stops alice's worker until the journal has a word, and for some time more; a traced one is not to be stopped.
+    pub(crate) fn stop_her_until(&self, word: &'static str, and_for: Duration) {
         if self.is_victim(Victim::Worker) {
             return;
         }
-        let (pid, journal) = (self.team.pid(wrapper::NAME), self.team.path("journal.jsonl"));
+        let (pid, until) = (self.team.pid(wrapper::NAME), self.until_journaled(word, and_for));
         signal(pid, Signal::SIGSTOP);
         std::thread::spawn(move || {
-            let asked = || std::fs::read_to_string(&journal).is_ok_and(|text| text.contains("decide_within"));
-            poll_for(PATIENCE, &mut || asked());
+            until();
             signal(pid, Signal::SIGCONT);
         });
+    }
+
+    /// Holds the one keeper of alice's worker until the journal has a word, and for some time more: what it keeps goes on, and
+    /// does not end before. Her worker would wake it up with a signal if it were only stopped.
+    pub(crate) fn hold_her_keeper_until(&self, word: &'static str, and_for: Duration) -> Checked {
+        self.hold_her_keeper(self.until_journaled(word, and_for))
+    }
+
+    /// Holds it while this waits.
+    pub(crate) fn hold_her_keeper(&self, wait: impl FnOnce() + Send + 'static) -> Checked {
+        let children = process::children(self.team.pid(wrapper::NAME));
+        let mut keepers = children.into_iter().filter(|&pid| process::command_line(pid).contains(" keeper "));
+        let keeper = keepers.next().ok_or_else(|| Violation("her command has no keeper".to_owned()))?;
+        let keeper = Pid::from_raw(keeper);
+        let (held, is_held) = channel();
+        std::thread::spawn(move || {
+            let seized = ptrace::seize(keeper, ptrace::Options::empty())
+                .and_then(|()| ptrace::interrupt(keeper))
+                .and_then(|()| waitpid(keeper, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)));
+            let _heard = held.send(seized);
+            wait();
+            // It goes on when this thread ends, too; or it is killed.
+            let _killed = ptrace::detach(keeper, None);
+        });
+        match is_held.recv() {
+            // A keeper lets only root trace it: for others it is a race of milliseconds.
+            Ok(Ok(_) | Err(Errno::EPERM)) => Ok(()),
+            other => Err(Violation(format!("her keeper cannot be held: {other:?}"))),
+        }
+    }
+
+    fn until_journaled(&self, word: &'static str, and_for: Duration) -> impl FnOnce() + Send + use<> {
+        let journal = self.team.path("journal.jsonl");
+        move || {
+            let asked = || std::fs::read_to_string(&journal).is_ok_and(|text| text.contains(word));
+            poll_for(PATIENCE, &mut || asked());
+            let_pass(and_for);
+        }
     }
 
     /// Whether the worker that can be the victim is killed.

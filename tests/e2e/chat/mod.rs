@@ -43,8 +43,12 @@ fn in_a_pipe_a_plan_that_waits_for_a_person_ends_the_waiting_and_a_failure_is_on
     let run = chat(&team, &format!("/approve {} go on\n/team\n", &id[..6])).ok();
     assert!(run.stdout.contains("approved") && run.stdout.contains("bob"), "{run:?}");
     assert_eq!(team.request(&id)["reason"], "go on");
+    // What he says at the end begins a turn of the lead agent.
+    team.until_finished("bob", 1);
+    team.teamctl(["wait", "lead", "--for", "idle"]).ok();
     let run = team.teamctl_with(["chat", "--timeout", "200ms"], "//sleep 30").exits(5);
     assert!(run.stderr.contains("not done"), "{run:?}");
+    team.wait_for("lead", "working");
     let waiting = team.start_teamctl(["attach", "lead"]);
     team.teamctl(["interrupt", "lead"]).ok();
     assert!(waiting.finish().exits(1).stderr.contains("interrupted"));
@@ -80,19 +84,20 @@ fn at_a_terminal_a_person_talks_interrupts_and_leaves() {
     terminal.until_after(mark, "STATUS");
     terminal.line("/tame");
     terminal.until_after(mark, "there is no command /tame");
-    let mark = terminal.mark();
     terminal.line("//bash touch held; sleep 60");
     team.until_held();
+    // No prompt is shown before the turn is over.
+    let mark = terminal.mark();
     terminal.press("\x03");
     terminal.until_after(mark, "interrupted");
     terminal.until_after(mark, "lead> ");
-    team.wait_for("lead", "idle");
     let mark = terminal.mark();
     terminal.press("\x03");
     terminal.until_after(mark, "/quit or Ctrl-D leaves");
     terminal.line("/quit");
     assert_eq!(terminal.finish(), Some(0));
-    assert_eq!(team.status("lead"), "idle", "leaving ends nothing");
+    // Leaving ends nothing; the roster may hear of the end of the turn after the chat has.
+    team.wait_for("lead", "idle");
     let home = team.root().parent().unwrap().join("home/.local/state/teamd/history");
     assert!(std::fs::read_to_string(home).unwrap().contains("hello there"));
 }
@@ -123,7 +128,7 @@ fn an_answer_is_shown_while_it_is_given() {
     let mut terminal = Terminal::teamctl(&team, &["attach", "alice"]);
     terminal.until("alice> ");
     terminal.line("//sleep 30");
-    team.wait_for("alice", "working");
+    team.until("the call", || team.answers("alice") == 1);
     // Its worker writes nothing there while a tool runs.
     let mut live = std::fs::File::create(team.path("run/alice.live")).unwrap();
     live.write_all("I thi".as_bytes()).unwrap();

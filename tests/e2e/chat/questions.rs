@@ -92,6 +92,8 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
     terminal.line(" say next");
     team.until("the message to arrive", || team.has_taken_in("lead", "approve what I say next"));
     terminal.until_after(mark, "the plan waits");
+    // All of the turn is shown, and then the prompt: what is shown next is what is typed.
+    terminal.until_after(mark, "approve what I say next\nlead> ");
     // What could be an answer is no message either.
     let mark = terminal.mark();
     terminal.press("a");
@@ -143,7 +145,9 @@ fn a_question_that_somebody_else_answers_is_over_and_what_was_typed_is_no_answer
     let mark = terminal.mark();
     team.teamctl(["reject", &id]).ok();
     terminal.until_after(mark, "you are asked no more");
-    terminal.line("approve");
+    terminal.press("a");
+    terminal.until_after(mark, "lead> a");
+    terminal.press("pprove\r");
     team.until("the message to arrive", || team.has_taken_in("lead", "approve"));
     assert_eq!(team.request(&id)["status"], "rejected");
     // The reason was half written.
@@ -226,7 +230,7 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     let mark = terminal.mark();
     terminal.line(&format!("/approve {second}"));
     terminal.until_after(mark, "lead> ");
-    assert_eq!(team.request(second)["status"], "approved");
+    team.until("the approval", || team.request(second)["status"] == "approved");
     terminal.line("and done");
     team.until("the message to arrive", || team.has_taken_in("lead", "and done"));
     assert!(!terminal.shown()[mark..].contains("asked no more"), "{}", terminal.shown());

@@ -69,9 +69,10 @@ fn what_waits_for_the_lead_agent_outlives_a_cut_of_its_conversation() {
         (team.request(&id)["status"].as_str(), team.text("x.txt").as_str()),
         (Some("approved"), "x\n")
     );
+    let is_told = |request: &Request| request.mentions("gate of its author is open");
+    team.until("the lead agent to be told", || server.requests().iter().any(is_told));
     let requests = server.requests();
-    let answering =
-        requests.iter().position(|request| request.mentions("gate of its author is open")).unwrap();
+    let answering = requests.iter().position(is_told).unwrap();
     assert!(requests[answering].mentions(CUT));
     // What is answered does not wait any more.
     team.lead_does("count once more");

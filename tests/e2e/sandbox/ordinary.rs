@@ -57,7 +57,7 @@ fn pipes_jobs_and_devices_work() {
                 "diff <(echo a) <(echo a) && echo same",
                 "sleep 0.05 & sleep 0.01 & wait; jobs; echo done",
                 "set -m; sleep 5 & kill %1; wait %1 2> /dev/null; echo $?",
-                "(sleep 0.01; kill -USR1 $$) & trap 'echo heard' USR1; wait; true",
+                "trap 'echo heard' USR1; (sleep 0.01; kill -USR1 $$) & wait; true",
                 "echo x > /dev/null; head -c 4 /dev/zero | wc -c; head -c 4 /dev/urandom | wc -c",
                 "echo to stderr > /dev/stderr; echo to stdout > /dev/stdout",
                 "cat << END | tee file\nheredoc\nEND",

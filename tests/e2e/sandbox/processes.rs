@@ -21,8 +21,10 @@ impl Victims {
         let mut below = children(keeper);
         below.extend(below.clone().into_iter().flat_map(children));
         // What it begins and waits with ends by itself; before its `exec` it is called as the shell that forked it.
-        let of_parent = |pid| parent(pid).map(command_line).unwrap_or_default();
-        below.retain(|&pid| command_line(pid).contains("until") && command_line(pid) != of_parent(pid));
+        below.retain(|&pid| {
+            let line = command_line(pid);
+            line.contains("until") && parent(pid).is_some_and(|above| command_line(above) != line)
+        });
         let mut pids = vec![team.daemon_pid(), team.pid("alice"), bob, keeper];
         pids.extend(below);
         Self { pids }

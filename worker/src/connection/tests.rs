@@ -33,7 +33,13 @@ async fn asked(daemon: &mut Connection) -> Request {
 
 fn shutdown() -> Command {
     let name = Name::new("alice").unwrap();
-    Command::Shutdown(ShutdownOrder { name, reason: String::new(), decide_within: 30.0, force_after: None })
+    Command::Shutdown(ShutdownOrder {
+        name,
+        reason: String::new(),
+        decide_within: 30.0,
+        force_after: None,
+        spawned: None,
+    })
 }
 
 fn answer_to_plan() -> Command {

@@ -7,8 +7,8 @@ use std::io;
 use std::time::Duration;
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpgid, kill_process, kill_process_group, pidfd_open,
-    pidfd_send_signal,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getpgid, kill_process, kill_process_group,
+    pidfd_open, pidfd_send_signal, waitid,
 };
 use teamd_shared::process::{children_by_parent, stat};
 
@@ -76,10 +76,16 @@ fn runs(process: Pid) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
+/// Tells whether this process has a child at all, ended ones that nobody has reaped among them. Reaps none.
+pub(crate) fn has_children() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::All, options), Err(rustix::io::Errno::CHILD))
+}
+
 /// Tells whether this process has a child that is not spared, by looking at every process there is.
 ///
 /// The list that the kernel keeps can leave one out if another is reaped while it is read (`proc_pid_task(5)`).
-/// A keeper needs no second look: for it, `wait` says when there is no child. A process that has children to spare does.
+/// Where no child is to be spared no second look is needed: `wait` says when there is none.
 ///
 /// # Errors
 /// The system's error if the processes cannot be listed.
@@ -145,5 +151,39 @@ fn ignore_gone<T>(result: rustix::io::Result<T>) {
         && !matches!(errno, rustix::io::Errno::SRCH | rustix::io::Errno::CHILD)
     {
         tracing::warn!("cannot end a process: {errno}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+
+    use super::*;
+
+    #[test]
+    fn a_child_is_there_until_it_is_reaped_and_is_not_reaped_by_a_look() {
+        // By its name, no test that sweeps takes it for a stray.
+        let mut child = std::process::Command::new("/proc/self/exe");
+        let mut child =
+            child.args(["--exact", "no-such-test"]).stdout(std::process::Stdio::null()).spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+        assert!(has_children() && has_children());
+        assert!(child.wait().unwrap().success());
+    }
+
+    /// Its parent is gone by now, and the pid is somebody else's.
+    #[test]
+    fn a_process_of_another_parent_than_it_was_found_under_is_not_signalled() {
+        let folder = tempfile::tempdir().unwrap();
+        // By its name, no test that sweeps takes it for a stray.
+        let program = folder.path().join("exe");
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(program).arg0("sleep").arg("1000").spawn().unwrap();
+        let (pid, own) = (Pid::from_child(&child), rustix::process::getpid());
+        assert!(!Found { pid, parent: Some(pid) }.signal(Signal::KILL));
+        // A SIGKILL on its way would come first.
+        assert!(Found { pid, parent: Some(own) }.signal(Signal::TERM));
+        assert_eq!(child.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
     }
 }

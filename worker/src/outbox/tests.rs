@@ -84,3 +84,49 @@ fn what_cannot_be_written_is_owed_and_told_later_in_order() {
     assert_eq!(lines[0]["summary"], "one");
     assert!(lines[1]["content"].as_str().unwrap().contains("two"));
 }
+
+/// As [`scene`], where what is told must outlive a loss of power.
+fn scene_that_lasts() -> (tempfile::TempDir, Outbox) {
+    let (scratch, outbox) = scene();
+    (scratch, Outbox { durability: Durability::Disk, ..outbox })
+}
+
+#[test]
+fn what_cannot_be_synced_is_owed_and_not_written_again() {
+    let (_scratch, mut outbox) = scene_that_lasts();
+    crate::sim::where_no_inbox_can_be_synced(|| {
+        outbox.notify(idle("done"));
+        for _ in 0..3 {
+            assert!(outbox.pay().is_err() && outbox.owes().len() == 1);
+        }
+    });
+    outbox.pay().unwrap();
+    assert!(outbox.owes().is_empty() && lines(&outbox).len() == 1);
+}
+
+#[test]
+fn what_an_earlier_life_has_told_is_owed_until_it_lasts() {
+    let (_scratch, mut outbox) = scene_that_lasts();
+    outbox.notify(idle("done"));
+    let mut next = Outbox::new(outbox.dir.clone(), outbox.from.clone(), Durability::Disk);
+    crate::sim::where_no_inbox_can_be_synced(|| next.notify_once(idle("done")));
+    let looked = || next.has_sent(&Name::lead(), Uuid::from_u128(1 << 70)).unwrap_err();
+    let told = crate::sim::where_no_inbox_can_be_synced(looked);
+    assert!(told.contains("do not send it again"), "{told}");
+    assert_eq!(next.owes().len(), 1, "whoever wrote it may have been killed before the sync");
+    next.pay().unwrap();
+    assert!(next.owes().is_empty() && lines(&next).len() == 1);
+}
+
+#[test]
+fn what_was_sent_and_not_synced_is_found_where_it_stands() {
+    let (_scratch, outbox) = scene_that_lasts();
+    outbox.to_lead(Uuid::from_u128(6), Body::Message).unwrap();
+    let message = outbox.message(Uuid::from_u128(7), LEAD, Body::Message);
+    let send = || outbox.send_once(&Name::lead(), &message);
+    crate::sim::where_no_inbox_can_be_synced(|| assert!(send().is_err() && send().is_err()));
+    let line = send().unwrap();
+    let found = inbox::read_line_at(outbox.dir(), &Name::lead(), line.offset, line.len).unwrap();
+    assert_eq!(Message::parse(&found).unwrap().id, message.id);
+    assert_eq!(lines(&outbox).len(), 2);
+}

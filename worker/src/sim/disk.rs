@@ -35,6 +35,8 @@ pub(super) struct Disk {
     pub(super) fuse: Option<u32>,
     /// Nothing fails any more.
     pub(super) calm: bool,
+    /// Decides which syncs are refused; none where all are.
+    syncs: Option<Rng>,
     /// Of a mutant: bytes that are written later than they should be.
     pub(super) held: Vec<u8>,
     /// Of a mutant: the position of the entry before.
@@ -49,7 +51,8 @@ pub(super) struct Disk {
 impl Disk {
     pub(super) fn new(rng: Rng, mutant: Option<Mutant>) -> Self {
         let (held, before, sent) = (Vec::new(), Position::START, BTreeSet::new());
-        Self { rng, mutant, fuse: None, calm: false, held, before, sent, ids: 1 << 80, again: Vec::new() }
+        let (syncs, ids) = (Some(Rng(rng.0 ^ 0x5f2c)), 1 << 80);
+        Self { rng, mutant, fuse: None, calm: false, syncs, held, before, sent, ids, again: Vec::new() }
     }
 
     /// Tells whether this is where it dies.
@@ -171,4 +174,25 @@ pub(crate) fn writes_a_line(dir: &TeamDir, owner: &Name, message: &Message) -> R
     }
     let (path, source) = (dir.path(&at), io::ErrorKind::StorageFull.into());
     Err(AppendError::Short { path, written: part, size: line.len(), source })
+}
+
+/// An inbox with a line that must last is synced.
+pub(crate) fn syncs_an_inbox(dir: &TeamDir, owner: &Name) -> Result<(), AppendError> {
+    let refused = with(|disk| match &mut disk.syncs {
+        Some(rng) => !disk.calm && rng.one_in(20),
+        None => true,
+    });
+    if refused != Some(true) {
+        return Ok(());
+    }
+    let path = dir.path(&TeamPath::inbox(owner));
+    Err(AppendError::Unsynced { path, source: io::Error::other("the device has failed") })
+}
+
+/// Does something on a disk where no inbox can be synced.
+pub(crate) fn where_no_inbox_can_be_synced<T>(act: impl FnOnce() -> T) -> T {
+    put(Some(Disk { calm: true, syncs: None, ..Disk::new(Rng(0), None) }));
+    let done = act();
+    put(None);
+    done
 }

@@ -212,7 +212,7 @@ impl World<'_> {
         lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }
 
-    /// The lead is told of each piece of work once, unless the disk was full.
+    /// The lead is told of each piece of work, and of each answer to a shutdown, by one line, whatever failed meanwhile.
     fn notices_were_sent(&self, entries: &[Entry]) -> Result<(), String> {
         let lines = self.lines("lead");
         for entry in entries {
@@ -220,10 +220,13 @@ impl World<'_> {
                 continue;
             };
             let id = message_id.to_string();
-            let sent = lines.iter().any(|line| line["id"] == id.as_str());
-            check(sent, || format!("the lead was never told {:?}", entry.event))?;
+            let told = lines.iter().filter(|line| line["id"] == id.as_str()).count();
+            check(told == 1, || format!("the lead was told {told} times {:?}", entry.event))?;
         }
-        Ok(())
+        let mut answers = BTreeSet::new();
+        let mut answer = lines.iter().filter(|line| line["type"] == "shutdown_response");
+        let copy = answer.find(|line| !answers.insert(line["id"].to_string()));
+        check(copy.is_none(), || format!("the lead was told twice {copy:?}"))
     }
 }
 

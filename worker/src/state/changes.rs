@@ -33,7 +33,7 @@ impl State {
             word.shutdown.clone().filter(|pending| Some(&pending.request_id) != self.settled.as_ref());
         self.shutdown = pending.map(|pending| match self.shutdown.take() {
             Some(known) if known.word.request_id == pending.request_id => known,
-            _ => Shutdown::begun(pending, now, self.mail),
+            _ => Shutdown::begun(pending, now, self.mail == Mail::Work || self.rest),
         });
         if word.let_go {
             self.let_go = true;
@@ -95,6 +95,11 @@ impl State {
             Mail::Soon => self.settled_at.or(Some(now + SETTLES)),
             Mail::None | Mail::News | Mail::Work => None,
         };
+    }
+
+    /// More mail stands in the inbox than was looked at, or none does.
+    pub(crate) fn rest(&mut self, rest: bool) {
+        self.rest = rest;
     }
 
     /// Something of the person waits, or nothing does.
@@ -217,8 +222,8 @@ impl State {
 
     /// What became of the answer is known to the model.
     ///
-    /// One that was refused changed nothing: while the daemon's word calls the shutdown pending, it is answered again,
-    /// with a new line, a little later.
+    /// One that was refused changed nothing: while the daemon's word calls the shutdown pending, it is answered again, a
+    /// little later.
     pub(crate) fn settled(&mut self, now: Duration) {
         let Some(answer) = self.answer.take() else { return };
         if let Some(Outcome::Refused(_)) = answer.outcome {
@@ -264,19 +269,13 @@ impl State {
 }
 
 impl Shutdown {
-    fn begun(word: ShutdownWord, now: Duration, mail: Mail) -> Self {
+    fn begun(word: ShutdownWord, now: Duration, owes_mail: bool) -> Self {
         // What is no time (negative, not a number) is none; what is no end of time is a long one.
         let within = match Duration::try_from_secs_f64(word.decide_within) {
             Ok(within) => within.min(FOREVER),
             Err(_) if word.decide_within > 0.0 => FOREVER,
             Err(_) => Duration::ZERO,
         };
-        Self {
-            word,
-            decide_by: now.saturating_add(within),
-            shown: false,
-            owes_mail: mail == Mail::Work,
-            not_before: now,
-        }
+        Self { word, decide_by: now.saturating_add(within), shown: false, owes_mail, not_before: now }
     }
 }

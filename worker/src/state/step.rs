@@ -214,8 +214,10 @@ impl State {
 
     fn plan_step(&self, plan: &Plan, now: Duration) -> Step {
         let verdict = self.word.verdict.as_ref().filter(|verdict| verdict.request_id == plan.request_id);
-        // It expired with the life that had submitted it; the conversation goes on, and so does its plan.
-        if plan.said == Said::Nothing && verdict.is_some_and(|verdict| verdict.status == Status::Expired) {
+        // Unless it is recorded for this life, it expired with the one that had submitted it; the conversation goes on, and
+        // so does its plan, which a life between may have submitted under another id.
+        let of_this_life = matches!(plan.said, Said::Recorded(_));
+        if !of_this_life && verdict.is_some_and(|verdict| verdict.status == Status::Expired) {
             return Step::RenamePlan;
         }
         if let Some(verdict) = verdict.filter(|verdict| verdict.status != Status::Pending) {

@@ -42,7 +42,11 @@ fn judges(seq: u64, status: Status) -> Word {
 fn at(at: At) -> State {
     let limits = Budget { turns: 3, tokens: Some(1000) };
     let usage = Usage::default();
-    State::new(Beginning { at, turns: 1, spent: 0, limits, usage, mail: Mail::None }, word(1), NOW)
+    State::new(
+        Beginning { at, turns: 1, spent: 0, limits, usage, mail: Mail::None, rest: false },
+        word(1),
+        NOW,
+    )
 }
 
 fn calling(gated: bool) -> At {

@@ -4,10 +4,11 @@
 //! Each command runs under a keeper ([`crate::keeper`]), and what it started is gone when it is over. Nothing here
 //! decides whether a command may run: that is the gate's business.
 
+mod log;
+
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,7 @@ use super::output::Output;
 use crate::bounds;
 use crate::keeper::{Because, Report};
 use crate::sandbox::Policy;
+use log::Log;
 
 /// The longest command that the kernel takes as one argument, in bytes (`MAX_ARG_STRLEN`, less the final NUL).
 const MAX_COMMAND: usize = (128 << 10) - 1;
@@ -41,9 +43,6 @@ const PIECE: usize = 64 << 10;
 
 /// How much is read at most when the command is over, in bytes: more than the largest pipe holds for a user.
 const MAX_REST: usize = 2 << 20;
-
-/// How much of the head, and of the tail, of a log is kept, in bytes: a multiple of [`PIECE`].
-const MAX_SIDE: u64 = 1 << 20;
 
 /// A command in the foreground.
 #[derive(Debug)]
@@ -287,6 +286,29 @@ impl Background {
         )))
     }
 
+    /// Says in the logs of commands that run no more, since an earlier life was killed, that nothing follows. To be called while
+    /// nothing runs.
+    pub(super) fn close_logs(&self) {
+        for id in 1_u32.. {
+            let at = TeamPath::background_log(&self.name, &id.to_string());
+            let file = match self.team_dir.open_file(&at, OFlags::RDWR | OFlags::APPEND) {
+                Ok(file) => file,
+                Err(error) if error.is_not_found() => return,
+                Err(error) => {
+                    tracing::warn!("what became of a command in the background cannot be said: {error}");
+                    // Something else stands at this one place; or the system refuses, as it would at the next one.
+                    if error.io_kind().is_none() {
+                        continue;
+                    }
+                    return;
+                }
+            };
+            if let Err(error) = log::close(file) {
+                tracing::warn!("what became of a command cannot be said in {at}: {error}");
+            }
+        }
+    }
+
     /// Makes the file in which the next output is kept: by it, no later life takes the same number.
     fn new_log(&mut self) -> Result<(u32, File), DirError> {
         loop {
@@ -318,52 +340,6 @@ impl Background {
     /// Tells whether a command runs.
     pub(super) fn is_running(&self) -> bool {
         self.commands.iter().any(|command| !command.watched.is_finished())
-    }
-}
-
-/// The output of a command in the background. The command has a file of the temporary directory, which it can read; the
-/// team directory is nothing that a command has a descriptor of.
-#[derive(Debug)]
-struct Log {
-    /// Open: a tool can put something else at its path.
-    output: File,
-    /// In the team directory, for people, when the command has ended.
-    kept: File,
-}
-
-impl Log {
-    fn make(path: &Path, mut kept: File) -> io::Result<Self> {
-        let mut options = File::options();
-        let output = options.read(true).append(true).create_new(true).mode(0o600).open(path)?;
-        writeln!(kept, "[it runs: its output is in {}]", path.display())?;
-        Ok(Self { output, kept })
-    }
-
-    /// Writes head and tail of the output where they outlive the life: the command decides how long the rest is.
-    fn keep(mut self) -> io::Result<()> {
-        let length = self.output.metadata()?.len();
-        self.kept.set_len(0)?;
-        let tail = length.saturating_sub(MAX_SIDE).max(MAX_SIDE);
-        self.copy(0)?;
-        if tail > MAX_SIDE {
-            writeln!(self.kept, "\n[{} bytes cut]", tail - MAX_SIDE)?;
-        }
-        self.copy(tail)
-    }
-
-    /// Copies what stands from here on, at most [`MAX_SIDE`] bytes. By position: the command shares the offset.
-    fn copy(&mut self, from: u64) -> io::Result<()> {
-        let mut piece = vec![0; PIECE];
-        let mut copied = 0;
-        while copied < MAX_SIDE {
-            let read = self.output.read_at(&mut piece, from + copied)?;
-            if read == 0 {
-                break;
-            }
-            self.kept.write_all(&piece[..read])?;
-            copied += read as u64;
-        }
-        Ok(())
     }
 }
 

@@ -84,7 +84,7 @@ impl Workspace {
         if let Some(stat) = &place.stat {
             must_be_file(path, stat)?;
         }
-        replace(path, &place, content.as_bytes(), place.stat.as_ref())?;
+        self.replace(path, &place, content.as_bytes(), place.stat.as_ref())?;
         Ok(format!("wrote {} bytes to {path}", content.len()))
     }
 
@@ -111,12 +111,77 @@ impl Workspace {
         let at = only_place_of(path, &content, old)?;
         let line = 1 + content[..at].matches('\n').count();
         content.replace_range(at..at + old.len(), new);
-        replace(path, &place, content.as_bytes(), Some(&stat))?;
+        self.replace(path, &place, content.as_bytes(), Some(&stat))?;
         Ok(format!("edited {path} at line {line}"))
+    }
+
+    /// Removes what a call has left that was killed while it wrote a file.
+    pub(super) fn clear_up(&self, path: &str) -> Result<(), FileError> {
+        let place = self.find_to_change(path, false)?;
+        match rustix::fs::unlinkat(&place.parent, &self.temporary, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(FileError::io("clear up beside", path, errno)),
+        }
     }
 
     fn open_existing(&self, path: &str) -> Result<(File, Stat), FileError> {
         open_place(path, &self.find(path)?)
+    }
+
+    /// Puts a new file into a place. `old` is the file that it takes the place of, as the caller has seen it.
+    fn replace(
+        &self,
+        path: &str,
+        place: &Place,
+        content: &[u8],
+        old: Option<&Stat>,
+    ) -> Result<(), FileError> {
+        let io = |verb| move |errno: Errno| FileError::io(verb, path, errno);
+        if old.is_some() {
+            // A rename asks only for the directory: a file that may not be written must stay.
+            rustix::fs::accessat(&place.parent, &place.name, Access::WRITE_OK, AtFlags::EACCESS)
+                .map_err(io("write"))?;
+        }
+        let (file, temporary) = make_beside(place, &self.temporary).map_err(io("write"))?;
+        let written = fill(file, content, old)
+            .map_err(|error| FileError::io("write", path, error))
+            .and_then(|()| unchanged(path, place, old))
+            .and_then(|()| {
+                rustix::fs::renameat(&place.parent, &temporary, &place.parent, &place.name)
+                    .map_err(io("replace"))
+            });
+        if written.is_err()
+            && let Err(errno) = rustix::fs::unlinkat(&place.parent, &temporary, AtFlags::empty())
+        {
+            tracing::warn!("cannot remove {temporary} beside {path}: {errno}");
+        }
+        written
+    }
+}
+
+/// Makes a file in the directory of a place, and returns its name: `usual`, under which a killed life may have left one; another
+/// where somebody has put something else there.
+fn make_beside(place: &Place, usual: &str) -> rustix::io::Result<(OwnedFd, String)> {
+    let make = |name: String| {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&place.parent, &name, flags, Mode::from_raw_mode(0o666))?;
+        Ok((file, name))
+    };
+    let another = || make(format!(".teamd-{}.tmp", Uuid::new_v4().simple()));
+    // What it is to replace may have that name.
+    if place.name == *usual {
+        return another();
+    }
+    let made = make(usual.to_owned());
+    if !matches!(made, Err(Errno::EXIST)) {
+        return made;
+    }
+    match rustix::fs::unlinkat(&place.parent, usual, AtFlags::empty()).and_then(|()| make(usual.to_owned())) {
+        Ok(made) => Ok(made),
+        Err(errno) => {
+            tracing::warn!("{usual} is in the way of a file: {errno}");
+            another()
+        }
     }
 }
 
@@ -203,32 +268,6 @@ fn holds_but_for_white_space(content: &str, old: &str) -> bool {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let old = words(old);
     !old.is_empty() && words(content).contains(&old)
-}
-
-/// Puts a new file into a place. `old` is the file that it takes the place of, as the caller has seen it.
-fn replace(path: &str, place: &Place, content: &[u8], old: Option<&Stat>) -> Result<(), FileError> {
-    let io = |verb| move |errno: Errno| FileError::io(verb, path, errno);
-    if old.is_some() {
-        // A rename asks only for the directory: a file that may not be written must stay.
-        rustix::fs::accessat(&place.parent, &place.name, Access::WRITE_OK, AtFlags::EACCESS)
-            .map_err(io("write"))?;
-    }
-    let temporary = format!(".teamd-{}.tmp", Uuid::new_v4().simple());
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(&place.parent, &temporary, flags, Mode::from_raw_mode(0o666))
-        .map_err(io("write"))?;
-    let written = fill(file, content, old)
-        .map_err(|error| FileError::io("write", path, error))
-        .and_then(|()| unchanged(path, place, old))
-        .and_then(|()| {
-            rustix::fs::renameat(&place.parent, &temporary, &place.parent, &place.name).map_err(io("replace"))
-        });
-    if written.is_err()
-        && let Err(errno) = rustix::fs::unlinkat(&place.parent, &temporary, AtFlags::empty())
-    {
-        tracing::warn!("cannot remove {temporary} beside {path}: {errno}");
-    }
-    written
 }
 
 /// Writes the new file, and gives it the owner and mode of the old one.

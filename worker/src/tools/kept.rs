@@ -235,6 +235,10 @@ pub(super) enum Swept {
 
 /// Kills and reaps, in one round, the children of this process that are no keepers, and what descends from them.
 pub(super) fn sweep_strays() -> Swept {
+    // Mostly: it costs one call, where the look at all processes costs each of a thousand workers one of them all.
+    if !sweep::has_children() {
+        return Swept::Nothing;
+    }
     let keepers = keepers();
     try_sweep(|child| keepers.contains(&child) || is_of_another_test(child)).unwrap_or_else(|error| {
         tracing::error!("cannot look for what a keeper left: {error}");

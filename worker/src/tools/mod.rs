@@ -80,6 +80,8 @@ pub(crate) trait Tools: std::fmt::Debug {
     type Running: Runs;
     /// Starts a call. Must be called within the runtime.
     fn start(&mut self, call: Call, gate: Gate) -> Self::Running;
+    /// Removes what a call has left that an earlier life was killed in, where that is no result of it.
+    fn clear_up(&self, _broken_off: &Call) {}
     /// Tells whether a command runs in the background.
     fn has_background(&self) -> bool;
     /// Ends the commands in the background and all that they started; returns when that is gone.
@@ -174,7 +176,7 @@ impl Toolbox {
     /// # Errors
     /// [`ToolboxError`] if the system refuses, or the workspace lies in the team directory.
     pub(crate) fn new(config: ToolboxConfig) -> Result<Self, ToolboxError> {
-        let workspace = Workspace::open(&config.workspace, Arc::clone(&config.team_dir))?;
+        let workspace = Workspace::open(&config.workspace, Arc::clone(&config.team_dir), &config.name)?;
         nix::sys::prctl::set_child_subreaper(true).map_err(ToolboxError::Subreaper)?;
         let real = workspace.real().to_owned();
         let writable = sandbox::writable::take(&config.sandbox.writable, config.team_dir.root());
@@ -184,6 +186,8 @@ impl Toolbox {
         let places = sandbox::Surroundings::find(real, &config.team_dir, writable, temp.path(), origin);
         let places = places.map_err(ToolboxError::Surroundings)?;
         let workspace = workspace.without(places.secrets.clone());
+        let background = Background::new(Arc::clone(&config.team_dir), config.name);
+        background.close_logs();
         let surroundings = Surroundings {
             bounds: config.bounds,
             workspace: config.workspace,
@@ -197,7 +201,7 @@ impl Toolbox {
             sandbox: config.sandbox,
             confinement: config.confinement,
             workspace,
-            background: Background::new(Arc::clone(&config.team_dir), config.name),
+            background,
             team_dir: config.team_dir,
             _temp: temp,
         })
@@ -282,6 +286,13 @@ impl Tools for Toolbox {
             | Call::Lead(_) => Outcome::error("this tool is not run here"),
         };
         Running::new(State::Done(outcome))
+    }
+
+    fn clear_up(&self, broken_off: &Call) {
+        let (Call::WriteFile { path, .. } | Call::EditFile { path, .. }) = broken_off else { return };
+        if let Err(error) = self.workspace.clear_up(path) {
+            tracing::info!("what a call may have left that was broken off is not looked for: {error}");
+        }
     }
 
     async fn end_background(&mut self) {

@@ -1,11 +1,14 @@
-//! `teamctl broadcast`: appends one message to the inbox of every teammate that runs.
+//! `teamctl broadcast`: appends one message to the inbox of every teammate that runs, several at once.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{iter, panic, thread};
 
 use serde_json::json;
 use teamd_shared::clock;
+use teamd_shared::config::RosterMember;
 use teamd_shared::id::{Ids, RandomIds};
-use teamd_shared::inbox::{AppendError, append};
+use teamd_shared::inbox::{AppendError, Appended, append};
 use teamd_shared::message::{ALL, Body, LEAD, Message};
 use teamd_shared::name::Name;
 
@@ -23,11 +26,11 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
     text::note_if_cut(context, &content, "message");
     let roster = roster::load(&dir)?;
     // It is the lead that says this, and nobody writes to itself.
-    let others = running(&roster).into_iter().filter(|member| member.name != Name::lead());
+    let others: Vec<_> = running(&roster).into_iter().filter(|member| member.name != Name::lead()).collect();
     let id = RandomIds.message();
     let message = Message::new(id, LEAD, ALL, clock::wall(), Body::Broadcast).with_content(content);
     let durability = context.settings.durability;
-    let appended: Vec<_> = others.map(|to| (to, append(&dir, &to.name, &message, durability))).collect();
+    let appended = to_each(others, |to| append(&dir, &to.name, &message, durability));
     // One look for all of them; a closer one only at those who may have ended.
     let now = roster::load(&dir);
     let still_run: BTreeMap<&Name, u64> = match &now {
@@ -66,12 +69,91 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
     Ok(ExitCode::highest(codes))
 }
 
+/// How many inboxes are written at once. One after the other, each waits for the disk on its own, behind what those
+/// write who have the message already; together they share its commits. More than this gain nothing.
+const AT_ONCE: usize = 16;
+
+/// Appends to the inbox of each, and returns what came of it, in their order.
+fn to_each<'m>(
+    members: Vec<&'m RosterMember>,
+    append: impl Fn(&'m RosterMember) -> Result<Appended, AppendError> + Sync,
+) -> Vec<(&'m RosterMember, Result<Appended, AppendError>)> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let claimed = iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        let mine = claimed.map_while(|at| members.get(at).map(|member| (at, append(member))));
+        mine.collect::<Vec<_>>()
+    };
+    let mut outcomes = thread::scope(|scope| {
+        // Whoever may not have that many threads does it with those that are there.
+        let helpers = (1..AT_ONCE.min(members.len()))
+            .map_while(|_| thread::Builder::new().spawn_scoped(scope, work).ok())
+            .collect::<Vec<_>>();
+        let mut outcomes = work();
+        for helper in helpers {
+            outcomes.extend(helper.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
+        }
+        outcomes
+    });
+    outcomes.sort_unstable_by_key(|(at, _)| *at);
+    members.iter().copied().zip(outcomes.into_iter().map(|(_, outcome)| outcome)).collect()
+}
+
 /// Makes the error of a message that one of many did not get: the others have it.
 fn not_appended(name: &Name, error: AppendError) -> CommandError {
-    let knows_better = error.hint().is_some();
-    let error = CommandError::from(error);
-    if knows_better {
-        return error;
+    let alone = format!("to send it to {name} alone: `teamctl send {name} TEXT`");
+    match error {
+        AppendError::Short { .. } => CommandError::new(ExitCode::Failed, error.to_string())
+            .hint("free some space on the disk (or raise the quota)")
+            .hint(alone),
+        error if error.hint().is_some() => error.into(),
+        error => CommandError::from(error).hint(alone),
     }
-    error.hint(format!("to send it to {name} alone: `teamctl send {name} TEXT`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ctl::roster::tests::member;
+    use std::sync::Barrier;
+
+    #[test]
+    fn several_are_written_to_at_once_and_each_outcome_is_that_of_its_own() {
+        let members: Vec<RosterMember> = (0..AT_ONCE * 4)
+            .map(|n| serde_json::from_value(member(&format!("mate-{n}"), "idle")).unwrap())
+            .collect();
+        // Comes to an end only if as many as that are at work together.
+        let together = Barrier::new(AT_ONCE);
+        let outcomes = to_each(members.iter().collect(), |to| {
+            together.wait();
+            match to.name.as_str() {
+                "mate-7" => Err(AppendError::NoId),
+                name => Ok(Appended { offset: 0, len: name.len() as u64 }),
+            }
+        });
+        assert_eq!(outcomes.len(), members.len());
+        for (member, (to, outcome)) in members.iter().zip(outcomes) {
+            let name = to.name.as_str();
+            assert_eq!(to.name, member.name);
+            match outcome {
+                Ok(appended) => assert_eq!(appended.len, name.len() as u64),
+                Err(error) => {
+                    assert_eq!((name, error.to_string()), ("mate-7", AppendError::NoId.to_string()))
+                }
+            }
+        }
+        assert!(to_each(Vec::new(), |_| Err(AppendError::NoId)).is_empty());
+    }
+
+    #[test]
+    fn whoever_did_not_get_it_is_sent_it_alone_and_the_others_not_again() {
+        let source = std::io::Error::from_raw_os_error(28);
+        let short = AppendError::Short { path: "bob.jsonl".into(), written: 0, size: 9, source };
+        for error in [short, AppendError::NoId] {
+            let error = not_appended(&Name::new("bob").unwrap(), error);
+            let hint = error.next_step().unwrap();
+            assert!(hint.ends_with("to send it to bob alone: `teamctl send bob TEXT`"), "{error:?}");
+            assert!(!hint.contains("again"), "{error:?}");
+        }
+    }
 }

@@ -32,7 +32,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
     // A person may have typed for long.
     let receiver = match is_lead {
         true => None,
-        false => Some(check(&roster::load_one(&dir, &to.owner)?, &to.owner, args.queue)?.clone()),
+        false => Some(receiver(&dir, &to.owner, args.queue)?),
     };
     text::note_if_cut(context, &content, "message");
     // A person with teamctl has the lead's role, but nobody writes to itself.
@@ -57,16 +57,39 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
 }
 
 /// Returns the member, if a message to it will be read, as far as the roster knows.
+fn receiver(dir: &TeamDir, name: &Name, queue: bool) -> Result<RosterMember, CommandError> {
+    let mut roster = roster::load_one(dir, name)?;
+    // A daemon that runs records the end of a process that is gone in a moment: what may wait is sent behind it.
+    if queue && roster::daemon_pid(&roster).is_some() {
+        roster = roster::load_settled(dir, name)?;
+    }
+    check(&roster, name, queue).cloned()
+}
+
 fn check<'r>(roster: &'r Roster, name: &Name, queue: bool) -> Result<&'r RosterMember, CommandError> {
     let member = roster::find(roster, name)?;
-    if runs(roster, member) || queue {
-        return Ok(member);
+    let not_running = |status: &str| {
+        let message = format!("{name} is not running ({status}): nothing was sent");
+        CommandError::new(ExitCode::Conflict, message)
+    };
+    if member.status.is_ended() {
+        return match queue {
+            true => Ok(member),
+            false => Err(not_running(member.status.as_str())
+                .hint(format!("`--queue` leaves it for the next life, `teamctl spawn {name}` begins one"))),
+        };
     }
-    let status =
-        if member.status.is_ended() { member.status.as_str() } else { "gone, though nobody recorded it" };
-    let message = format!("{name} is not running ({status}): nothing was sent");
-    Err(CommandError::new(ExitCode::Conflict, message)
-        .hint(format!("`--queue` leaves it for the next life, `teamctl spawn {name}` begins one")))
+    // What stands in the inbox when an end is recorded is mail of that life, and a fresh one passes over it.
+    let unrecorded = |hint: &str| Err(not_running("gone, though nobody recorded it").hint(hint));
+    if !runs(roster, member) {
+        return unrecorded("`teamd start` records its end; then `--queue` leaves it for the next life");
+    }
+    if queue && roster.process_is_gone(member).unwrap_or(false) {
+        return unrecorded(
+            "its end is recorded once nothing of it is left (`teamctl log teamd`): then send it again",
+        );
+    }
+    Ok(member)
 }
 
 /// Tells whether a member runs, as far as roster and processes tell.
@@ -87,7 +110,7 @@ pub(in crate::ctl) fn running(roster: &Roster) -> Vec<&RosterMember> {
 pub(in crate::ctl) enum Fate {
     /// Its receiver runs, or has taken it in.
     Sent,
-    /// Its receiver has ended, and reads it when it is spawned again.
+    /// The end of its receiver is recorded, and was before it came: the next life reads it.
     Waits,
 }
 
@@ -109,7 +132,8 @@ impl Posted<'_> {
     /// gone the roster will say so in a moment, and where its inbox stood.
     ///
     /// # Errors
-    /// [`ExitCode::Conflict`] or [`ExitCode::NotFound`] if a next life will not read it by itself, else [`Posted::unseen`].
+    /// [`ExitCode::Conflict`] or [`ExitCode::NotFound`] if a next life will not read it by itself, or it is not known whether it
+    /// will, else [`Posted::unseen`].
     pub(in crate::ctl) fn look_again(&self, dir: &TeamDir) -> Result<Fate, CommandError> {
         let name = &self.to.name;
         let roster = roster::load_settled(dir, name).map_err(|error| self.unseen(&error))?;
@@ -118,11 +142,13 @@ impl Posted<'_> {
         // A fresh life begins where the inbox stood when the last one ended.
         let ended_behind = |exit: &Option<Exit>| exit.as_ref().is_some_and(|exit| exit.inbox.offset >= end);
         if member.spawned_seq != self.to.spawned_seq {
-            return match (&member.last_exit, &member.exit) {
-                (None, None) => Err(self.forgotten()),
-                (last, now) if ended_behind(last) || ended_behind(now) => Err(self.spawned_meanwhile()),
-                _ => Ok(if runs(&roster, member) { Fate::Sent } else { Fate::Waits }),
-            };
+            match (&member.last_exit, &member.exit) {
+                (None, None) => return Err(self.forgotten()),
+                (last, now) if ended_behind(last) || ended_behind(now) => {
+                    return Err(self.spawned_meanwhile());
+                }
+                _ => {}
+            }
         }
         let read = transcript::position(dir, name).map_err(|error| self.unseen(&error))?;
         if read.is_some_and(|position| position.offset >= end) {
@@ -132,11 +158,32 @@ impl Posted<'_> {
         if runs(&roster, member) && !gone {
             return Ok(Fate::Sent);
         }
+        if !member.status.is_ended() {
+            return Err(self.unrecorded());
+        }
         if ended_behind(&member.exit) {
-            return Err(ended_meanwhile(name)
-                .hint(format!("only `teamctl spawn {name} --resume` reads it, a fresh life does not")));
+            return Err(self.left_to_a_resume());
         }
         Ok(Fate::Waits)
+    }
+
+    /// Where its inbox stood may have been looked up before the message came, and is recorded later; and it may be started
+    /// again by the policy.
+    fn unrecorded(&self) -> CommandError {
+        let Self { id, to: RosterMember { name, .. }, .. } = self;
+        let message = format!(
+            "{name} ended while the message was sent, and its end is not recorded yet: the message is in its inbox ({id}), \
+             but whether a next life reads it is not known"
+        );
+        CommandError::new(ExitCode::Conflict, message).hint(format!(
+            "look with `teamctl status {name}`, or `teamctl inbox {name}`, before you send it again"
+        ))
+    }
+
+    fn left_to_a_resume(&self) -> CommandError {
+        let name = &self.to.name;
+        ended_meanwhile(name)
+            .hint(format!("only `teamctl spawn {name} --resume` reads it, a fresh life does not"))
     }
 
     /// Makes the error of a message of which it cannot be seen what becomes of it: it is there, and not to be sent again
@@ -227,6 +274,70 @@ mod tests {
         assert_eq!(code(check(&roster::load(&dir).unwrap(), &name(), true)), ExitCode::NotFound);
     }
 
+    /// Alice in a second life as the roster shows her whose process is gone, and nobody has recorded that.
+    fn gone() -> serde_json::Value {
+        let mut gone = member("alice", "idle");
+        gone["start_ticks"] = json!(1);
+        gone["last_exit"] = serde_json::to_value(exit(100)).unwrap();
+        gone
+    }
+
+    #[test]
+    fn nothing_waits_for_a_next_life_before_the_end_of_the_last_one_is_recorded() {
+        // No daemon runs.
+        let (_scratch, dir) = team(&json!([gone()]));
+        let refused = check(&roster::load(&dir).unwrap(), &name(), true).unwrap_err();
+        assert_eq!(refused.code(), ExitCode::Conflict);
+        assert!(refused.next_step().unwrap().starts_with("`teamd start` records its end"), "{refused:?}");
+        assert!(receiver(&dir, &name(), true).is_err());
+        // One runs, and cannot record it yet.
+        let of = |daemon: serde_json::Value| {
+            let roster =
+                json!({"version": 1, "seq": 1, "team_name": "t", "daemon": daemon, "members": [gone()]});
+            serde_json::from_value::<Roster>(roster).unwrap()
+        };
+        let roster = of(this_process());
+        assert_eq!(code(check(&roster, &name(), true)), ExitCode::Conflict);
+        // It went just after the first look: also then it is not known where its inbox will be said to have stood.
+        for before in [member("alice", "idle"), earlier_life()] {
+            is_unclear(&look_again(&dir, before).unwrap_err());
+        }
+    }
+
+    #[test]
+    fn of_whom_the_end_is_not_recorded_yet_nobody_says_who_will_read_the_message() {
+        // A daemon runs, and does not record it as long as it is waited for.
+        let (_scratch, dir) = team(&json!([]));
+        let daemon = this_process();
+        let roster = json!({"version": 1, "seq": 1, "team_name": "t", "daemon": daemon, "members": [gone()]});
+        replace(&dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+        let lock = std::fs::File::open(dir.root()).unwrap();
+        lock.try_lock().unwrap();
+        std::thread::scope(|scope| {
+            for before in [member("alice", "idle"), earlier_life()] {
+                scope.spawn(|| is_unclear(&look_again(&dir, before).unwrap_err()));
+            }
+        });
+    }
+
+    fn is_unclear(fate: &CommandError) {
+        assert_eq!(fate.code(), ExitCode::Conflict);
+        assert!(fate.message().contains("its end is not recorded yet"), "{fate}");
+        assert!(fate.next_step().unwrap().ends_with("before you send it again"), "{fate:?}");
+    }
+
+    /// Alice as she was a life before.
+    fn earlier_life() -> serde_json::Value {
+        let mut before = member("alice", "idle");
+        before["spawned_seq"] = json!(3);
+        before
+    }
+
+    fn this_process() -> serde_json::Value {
+        let me = Identity::of_self().unwrap();
+        json!({"pid": me.pid, "start_ticks": me.start_ticks, "boot_id": me.boot_id, "started_at": 1.0})
+    }
+
     #[test]
     fn what_became_of_a_message_to_somebody_who_ended_meanwhile_is_known() {
         let before = || member("alice", "idle");
@@ -240,11 +351,7 @@ mod tests {
         let (_scratch, dir) = team(&json!([member("alice", "working")]));
         assert_eq!(look_again(&dir, before()), Ok(Fate::Sent));
         // Its process is gone, and the roster does not say so yet: it will.
-        let me = Identity::of_self().unwrap();
-        let daemon =
-            json!({"pid": me.pid, "start_ticks": me.start_ticks, "boot_id": me.boot_id, "started_at": 1.0});
-        let mut gone = member("alice", "idle");
-        gone["start_ticks"] = json!(1);
+        let daemon = this_process();
         let write = |member: &serde_json::Value| {
             let roster =
                 json!({"version": 1, "seq": 1, "team_name": "t", "daemon": daemon, "members": [member]});
@@ -253,7 +360,7 @@ mod tests {
         // As long as its lock is held, the daemon counts as running.
         let lock = std::fs::File::open(dir.root()).unwrap();
         lock.try_lock().unwrap();
-        write(&gone);
+        write(&gone());
         let fate = std::thread::scope(|scope| {
             let looking = scope.spawn(|| look_again(&dir, before()));
             let mut ended = member("alice", "crashed");

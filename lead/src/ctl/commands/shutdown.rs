@@ -70,28 +70,35 @@ pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
 
 fn targets(dir: &TeamDir, args: &Shutdown) -> Result<Vec<Target>, CommandError> {
     let mut names = args.names.clone();
-    if args.all {
-        let roster = roster::load(dir)?;
+    let roster = match roster::load(dir) {
+        // Whoever is named can be asked all the same: only a second time it is not known which life was meant.
+        Err(_) if !args.all => None,
+        loaded => Some(loaded?),
+    };
+    let members = roster.iter().flat_map(|roster| &roster.members);
+    let spawned: HashMap<&Name, u64> = members.map(|member| (&member.name, member.spawned_seq)).collect();
+    let spawned = |name: &Name| roster.as_ref().map(|_| spawned.get(name).copied().unwrap_or_default());
+    if let (true, Some(roster)) = (args.all, &roster) {
         // The lead agent leads the team: it stays, and is asked by its name.
-        names = running(&roster)
+        names = running(roster)
             .into_iter()
             .map(|member| &member.name)
             .filter(|name| **name != Name::lead())
             .cloned()
             .collect();
         // As `teamd stop` does: who was spawned last goes first.
-        let spawned: HashMap<&Name, u64> =
-            roster.members.iter().map(|member| (&member.name, member.spawned_seq)).collect();
-        names.sort_by_key(|name| std::cmp::Reverse(spawned.get(name).copied().unwrap_or_default()));
+        names.sort_by_key(|name| std::cmp::Reverse(spawned(name)));
     }
     let mut seen = HashSet::new();
     names.retain(|name| seen.insert(name.clone()));
-    Ok(names.into_iter().map(|name| Target { name, repeated: false, asked: None, end: None }).collect())
+    let target =
+        |name| Target { spawned: spawned(&name), name, sent: false, repeated: false, asked: None, end: None };
+    Ok(names.into_iter().map(target).collect())
 }
 
 /// Asks everybody, before anybody is waited for. A daemon that is lost before it has answered may have recorded the
-/// request: the next one is asked the same, and the order joins what is pending. One that ended in order has nobody
-/// left to be asked.
+/// request: the next one is asked the same about the same life, and the order joins what is pending. One that ended in
+/// order has nobody left to be asked.
 async fn ask_all(
     context: &Context,
     dir: &TeamDir,
@@ -99,10 +106,12 @@ async fn ask_all(
     targets: &mut [Target],
 ) -> Result<Option<Client>, CommandError> {
     let mut client = Some(Client::connect(dir).await?);
+    let mut lost = None;
     let asking = async {
         while let Some(live) = &mut client {
             match ask(live, (context, dir), args, targets).await {
-                Err(CallError::Lost(_) | CallError::Untaken(_)) => {
+                Err(error @ (CallError::Lost(_) | CallError::Untaken(_))) => {
+                    lost = Some(error);
                     targets.iter_mut().for_each(|target| target.repeated = true);
                     client = waiting::reconnect(dir).await;
                 }
@@ -118,8 +127,8 @@ async fn ask_all(
     };
     for target in targets.iter_mut().filter(|target| target.asked.is_none() && target.end.is_none()) {
         target.end = Some(match silent {
-            true => End::Failed(CallError::Silent.into()),
-            false => target.gone_or(dir, not_running(dir))?,
+            true => End::Failed(target.unheard(dir, lost.as_ref())),
+            false => target.gone_or((context, dir), not_running(dir)),
         });
     }
     Ok(client)
@@ -136,14 +145,16 @@ async fn ask(
     let patience = args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE);
     for some in targets.chunks_mut(AT_ONCE) {
         let mut asked = HashMap::new();
-        let open = some.iter().enumerate().filter(|(_, it)| it.asked.is_none() && it.end.is_none());
+        let open = some.iter_mut().enumerate().filter(|(_, it)| it.asked.is_none() && it.end.is_none());
         for (index, target) in open {
             let order = ShutdownOrder {
                 name: target.name.clone(),
                 reason: args.reason.clone(),
                 decide_within,
                 force_after: args.force.then_some(patience.as_secs_f64()),
+                spawned: target.spawned.filter(|_| target.repeated),
             };
+            target.sent = true;
             asked.insert(client.send(Command::Shutdown(order)).await?, index);
         }
         while !asked.is_empty() {
@@ -153,7 +164,7 @@ async fn ask(
                 Ok(Done::Asked { request_id, incarnation }) => target.asked = Some((request_id, incarnation)),
                 Ok(other) => target.end = Some(End::Failed(unexpected(&other))),
                 Err(refusal) => {
-                    target.end = Some(target.refused(dir, args, refusal).unwrap_or_else(End::Failed));
+                    target.end = Some(target.refused((context, dir), args, refusal));
                 }
             }
         }
@@ -180,11 +191,8 @@ async fn wait(
     let waited = waiting
         .all(line, commands, |answered, result| {
             let target = &mut targets[indices[answered]];
-            let told = target.answered(waiting.dir, args, result).and_then(|end| {
-                target.end = Some(end);
-                tell(context, target)
-            });
-            if let Err(error) = told {
+            target.end = Some(target.answered((context, waiting.dir), args, result));
+            if let Err(error) = tell(context, target) {
                 failure = Err(error);
             }
         })
@@ -206,150 +214,4 @@ fn timeout(context: &Context, args: &Shutdown) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ctl::args::Cli;
-    use crate::ctl::output::tests::{Captured, captured};
-    use crate::ctl::roster::tests::{member, team};
-    use clap::Parser;
-    use teamd_shared::control::{Greeting, Listener, Refusal, RefusalCode, Reply, Request};
-    use teamd_shared::id::RequestId;
-    use teamd_shared::member::Status;
-    use teamd_shared::settings::Settings;
-    use teamd_shared::team_file::TeamFile;
-
-    fn args(line: &str) -> Shutdown {
-        let cli = Cli::try_parse_from(format!("teamctl shutdown {line}").split(' ')).unwrap();
-        let crate::ctl::args::Command::Shutdown(args) = cli.command else { panic!() };
-        args
-    }
-
-    fn context(dir: &TeamDir, json: bool) -> (Context, Captured, Captured) {
-        let (out, stdout, stderr) = captured(json);
-        (
-            Context {
-                out,
-                path: dir.root().to_owned(),
-                settings: Settings::default(),
-                file: Ok(TeamFile::default()),
-            },
-            stdout,
-            stderr,
-        )
-    }
-
-    /// A daemon that says what it is told to, in a thread of its own.
-    fn daemon(
-        dir: &TeamDir,
-        answer: fn(&Command) -> Option<Result<Done, Refusal>>,
-    ) -> std::thread::JoinHandle<()> {
-        let dir = TeamDir::open(dir.root()).unwrap();
-        let (bound, is_bound) = std::sync::mpsc::channel();
-        let daemon = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let listener = Listener::bind(&dir).unwrap();
-                bound.send(()).unwrap();
-                let mut peer = listener.accept().await.unwrap();
-                peer.receive::<Greeting>().await.unwrap().unwrap();
-                while let Some(Request { tag, command }) = peer.receive().await.unwrap() {
-                    if let Some(result) = answer(&command) {
-                        peer.send(&Reply { tag, result }).await.unwrap();
-                    }
-                }
-            });
-        });
-        is_bound.recv().unwrap();
-        daemon
-    }
-
-    fn answer(command: &Command) -> Option<Result<Done, Refusal>> {
-        match command {
-            Command::Shutdown(order) if order.name.as_str() == "nobody" => {
-                Some(Err(Refusal::new(RefusalCode::NotFound, "there is no teammate named nobody")))
-            }
-            Command::Shutdown(order) => {
-                let bits = order.name.as_str().len();
-                Some(Ok(Done::Asked {
-                    request_id: RequestId::from_bits(u32::try_from(bits).unwrap()),
-                    incarnation: 1,
-                }))
-            }
-            Command::Await { name, .. } if name.as_str() == "alice" => {
-                Some(Ok(Done::Ended { status: Status::Shutdown }))
-            }
-            Command::Await { name, .. } if name.as_str() == "bob" => {
-                Some(Err(Refusal::new(RefusalCode::Rejected, "still writing")))
-            }
-            _ => None,
-        }
-    }
-
-    fn roster() -> Value {
-        let mut alice = member("alice", "shutdown");
-        alice["exit"] = json!({"code": 0, "signal": null, "at": 2.5, "request_id": "00000005"});
-        json!([alice, member("bob", "idle"), member("stuck", "working")])
-    }
-
-    #[test]
-    fn every_name_is_tried_and_the_highest_ranking_code_counts() {
-        let (_scratch, dir) = team(&roster());
-        let daemon = daemon(&dir, answer);
-        let (context, stdout, stderr) = context(&dir, false);
-        let code = run(&context, args("nobody alice bob alice stuck --timeout 100ms")).unwrap();
-        assert_eq!(code, ExitCode::TimedOut);
-        assert_eq!(stdout.text(), "alice is gone: shutdown (exit code 0)\n");
-        insta::assert_snapshot!(stderr.text(), @r"
-        error: there is no teammate named nobody
-        error: bob does not want to leave: still writing
-        hint: ask again later, or end it: `teamctl shutdown bob --force`
-        error: stuck has not left within 0s
-        hint: the request 00000005 stays pending, it leaves when it can; `teamctl shutdown stuck --force` ends it
-        ");
-        daemon.join().unwrap();
-    }
-
-    #[test]
-    fn the_json_result_has_one_entry_a_name() {
-        let (_scratch, dir) = team(&roster());
-        let daemon = daemon(&dir, answer);
-        let (context, stdout, _) = context(&dir, true);
-        assert_eq!(run(&context, args("alice bob")).unwrap(), ExitCode::Rejected);
-        let expected = json!({"results": [
-            {"name": "alice", "request_id": "00000005", "outcome": "shutdown", "reason": null,
-             "exit": {"code": 0, "signal": null, "at": 2.5, "request_id": "00000005", "unread": 0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"},
-             "ending": null, "emptied": null, "left_behind": null}},
-            {"name": "bob", "request_id": "00000003", "outcome": "rejected", "reason": "still writing", "exit": null}]});
-        assert_eq!(serde_json::from_str::<Value>(&stdout.text()).unwrap(), expected);
-        daemon.join().unwrap();
-    }
-
-    #[test]
-    fn without_waiting_the_outcome_is_pending() {
-        let (_scratch, dir) = team(&roster());
-        let daemon = daemon(&dir, answer);
-        let (context, stdout, _) = context(&dir, false);
-        assert_eq!(run(&context, args("stuck --no-wait")).unwrap(), ExitCode::Done);
-        assert_eq!(stdout.text(), "stuck is asked to leave (00000005)\n");
-        daemon.join().unwrap();
-    }
-
-    #[test]
-    fn all_of_nobody_is_done_without_a_daemon_and_a_name_is_not() {
-        let (_scratch, dir) = team(&json!([member("alice", "shutdown")]));
-        let (context, ..) = context(&dir, false);
-        assert_eq!(run(&context, args("--all")), Ok(ExitCode::Done));
-        assert_eq!(run(&context, args("alice")).unwrap_err().code(), ExitCode::NotRunning);
-    }
-
-    #[test]
-    fn force_has_its_own_patience() {
-        let (_scratch, dir) = team(&json!([]));
-        let (context, ..) = context(&dir, false);
-        for (line, seconds) in
-            [("a", 120), ("a --timeout 5s", 5), ("a --force", 60), ("a --force --timeout 0", 50)]
-        {
-            assert_eq!(timeout(&context, &args(line)), Duration::from_secs(seconds), "{line}");
-        }
-    }
-}
+mod tests;

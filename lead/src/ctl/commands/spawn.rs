@@ -40,8 +40,14 @@ pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
     let order = resolved.order(args.name.clone(), environment);
     block_on(async {
         let started = start(context, &dir, order, args.timeout).await?;
-        tell(context, &dir, &args.name, built_in)?;
-        report(context, &args.name, &started)
+        report(context, &args.name, &started)?;
+        if let Err(error) = tell(context, &dir, &args.name, built_in) {
+            context
+                .out
+                .note(format_args!("what else is to be said of {} cannot be read: {error}", args.name));
+            context.out.hint(format_args!("`teamctl status {}` shows it", args.name));
+        }
+        Ok(ExitCode::Done)
     })
 }
 
@@ -270,7 +276,7 @@ fn tell(context: &Context, dir: &TeamDir, name: &Name, built_in: bool) -> Result
     Ok(())
 }
 
-fn report(context: &Context, name: &Name, started: &Started) -> CommandResult {
+fn report(context: &Context, name: &Name, started: &Started) -> Result<(), CommandError> {
     let Started { pid, incarnation, status } = started;
     if context.out.is_json() {
         context.out.json(&json!({"name": name, "pid": pid, "incarnation": incarnation, "status": status}))?;
@@ -279,12 +285,17 @@ fn report(context: &Context, name: &Name, started: &Started) -> CommandResult {
             .out
             .text(format_args!("{name} is {} (pid {pid}, incarnation {incarnation})", status.as_str()))?;
     }
-    Ok(ExitCode::Done)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::client::tests::{daemon, scratch};
+    use crate::ctl::args;
+    use crate::ctl::context::tests::context;
 
     #[test]
     fn a_workspace_is_a_directory_and_absolute() {
@@ -312,5 +323,32 @@ mod tests {
         for bad in ["nowhere.pem", "src"] {
             assert_eq!(authorities(Path::new(bad)).unwrap_err().code(), ExitCode::Usage, "{bad}");
         }
+    }
+
+    #[test]
+    fn whoever_is_ready_was_spawned_although_the_roster_cannot_be_read_any_more() {
+        let (_scratch, dir) = scratch();
+        let roster = dir.path(&TeamPath::config());
+        let answering = daemon(&dir, move |command| {
+            Some(Ok(match command {
+                Command::Spawn(_) => {
+                    // No file, as none would be of which no descriptor is left.
+                    std::fs::create_dir(&roster).unwrap();
+                    Done::Spawning { incarnation: 1, skipped: 0 }
+                }
+                _ => Done::Ready { pid: 7, status: Status::Idle },
+            }))
+        });
+        let (context, stdout, stderr) = context(&dir, false);
+        let cli = args::Cli::try_parse_from(["teamctl", "spawn", "alice", "--model", "script"]).unwrap();
+        let args::Command::Spawn(args) = cli.command else { panic!() };
+        assert_eq!(run(&context, *args), Ok(ExitCode::Done));
+        answering.join().unwrap();
+        assert_eq!(stdout.text(), "alice is idle (pid 7, incarnation 1)\n");
+        assert!(
+            stderr.text().contains("note: what else is to be said of alice cannot be read: "),
+            "{}",
+            stderr.text()
+        );
     }
 }

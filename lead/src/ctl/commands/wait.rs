@@ -8,7 +8,7 @@ use teamd_shared::member::Status;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use crate::client::not_running;
+use crate::client::{is_locked, not_running};
 use crate::ctl::args::Wait;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::wake::Wake;
@@ -81,7 +81,8 @@ fn look(
             format!("{} has ended ({}) and will not be {}", member.name, member.status.as_str(), any(wanted));
         return Err(CommandError::new(ExitCode::Conflict, message).hint(next_life(&member.name)));
     }
-    if roster::daemon_pid(roster).is_none() {
+    // One that begins just now has not written the roster yet.
+    if roster::daemon_pid(roster).is_none() && !is_locked(dir) {
         return Err(not_running(dir));
     }
     Ok(None)

@@ -134,9 +134,8 @@ impl Typing {
     fn run(mut self) {
         self.load();
         let mut kept = String::new();
-        while let Some(prompt) = self.terminal.asked() {
+        while let Some(prompt) = self.terminal.asked(!kept.is_empty()) {
             self.screen.before_prompt();
-            self.terminal.begin_line(!kept.is_empty());
             let typed = self.editor.readline_with_initial(&prompt.text, (&kept, ""));
             self.terminal.end_line();
             self.screen.after_prompt();

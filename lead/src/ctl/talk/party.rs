@@ -124,8 +124,12 @@ impl Party {
         let environment = Environment::of_self();
         let resolved = spawn::settle(context, dir, (name, &flags), &environment)?;
         let order = resolved.order(name.clone(), environment);
-        spawn::start(context, dir, order, READY).await?;
-        Ok(true)
+        let Err(error) = spawn::start(context, dir, order, READY).await else { return Ok(true) };
+        // Somebody else may have begun it in the same moment.
+        match self.running(dir)?.filter(|_| error.code() == ExitCode::Conflict) {
+            Some(member) => agrees(context, dir, (&member, begin)).await.map(|_| false),
+            None => Err(error),
+        }
     }
 
     /// Sends it a message of the person. Returns the id.
@@ -218,6 +222,7 @@ async fn end(context: &Context, dir: &TeamDir, name: &Name) -> Result<(), Comman
         reason: "it is begun again with what is set now".to_owned(),
         decide_within: context.settings.decide_within.as_secs_f64(),
         force_after: None,
+        spawned: None,
     };
     let interrupt = Interrupt::catch()?;
     let mut client = Client::connect(dir).await?;

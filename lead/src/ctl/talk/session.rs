@@ -1,16 +1,17 @@
 //! A conversation at a terminal: keys in, the agent's words out, until the person leaves.
 
+mod answers;
 mod ends;
 mod look;
 mod plans;
 
 use std::time::Duration;
 
-use teamd_shared::id::RequestId;
 use teamd_shared::member::Waiting;
 use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::answers::Answers;
 use self::ends::{End, Ends};
 use super::Talk;
 use super::act;
@@ -71,8 +72,8 @@ struct Session<'a> {
     /// The last thing that could not be read: it is said once.
     trouble: Option<CommandError>,
     done: Ends,
-    /// The plans of which a command has said here how they were answered.
-    told: Vec<RequestId>,
+    /// Who tells how a plan was answered.
+    answers: Answers,
     /// The answers that are being given for longer than the prompt waits: the number of each, and the call for a verdict.
     answering: Vec<(u64, String)>,
 }
@@ -106,7 +107,7 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, talk: &Talk) -> Comman
         pause: None,
         trouble: None,
         done: Ends::new(),
-        told: Vec::new(),
+        answers: Answers::default(),
         answering: Vec::new(),
     };
     session.begin(talk.last, begun)?;
@@ -197,6 +198,7 @@ impl Session<'_> {
                 Happened::Typed(Key::Stop) | Happened::Interrupted => self.interrupt().await?,
                 Happened::Resumed => self.keyboard.resumed(),
             }
+            self.tell_of_plans()?;
         }
     }
 
@@ -260,6 +262,9 @@ impl Session<'_> {
             (self.screen.clone(), path.clone(), settings.clone(), file.clone());
         let party = self.party.name.clone();
         let (number, reports) = self.done.begin();
+        if matches!(command, Slash::Answer { .. }) {
+            self.answers.begin(number);
+        }
         std::thread::spawn(move || {
             let context = Context { out: printer(&screen), path, settings, file };
             let told = act::run(&context, &party, command).unwrap_or_else(|error| {
@@ -271,7 +276,7 @@ impl Session<'_> {
         let ends = self.done.until(number, COMMAND).await;
         let own = ends.last().filter(|end| end.number == number).cloned();
         ends.into_iter().for_each(|end| self.hear(end));
-        let answered = |question: &mut Question| self.told.contains(question.request_id());
+        let answered = |question: &mut Question| self.answers.has_told(question.request_id());
         // By a command, and not at the question.
         self.question.take_if(answered);
         (number, own)
@@ -291,7 +296,7 @@ impl Session<'_> {
         if let Some((_, call)) = given.filter(|_| end.told.is_none()) {
             self.asked.iter_mut().filter(|asked| **asked == call).for_each(String::clear);
         }
-        self.told.extend(end.told);
+        self.answers.end(end);
     }
 
     /// Ctrl-C: ends the turn that runs, and nothing else.

@@ -134,17 +134,20 @@ impl Terminal {
         self.changed.notify_all();
     }
 
-    /// Waits until a line is asked for, and a key is pressed where that is to come first; none at the end.
+    /// Waits until a line is asked for, and a key is pressed where that is to come first; none at the end. The editor has
+    /// keys from then on: in one step, or whoever asks in between would take a line on which something `stands` for one
+    /// that is empty, or for one that is over.
     ///
     /// What was typed before the prompt is shown answers no question: it was meant for something else.
-    pub(super) fn asked(&self) -> Option<Prompt> {
+    pub(super) fn asked(&self, stands: bool) -> Option<Prompt> {
         let mut state = self.state();
         while !state.ended {
             let ahead = !state.typed.is_empty() || self.is_unread();
             let pressed = ahead || self.editor.is_none();
             if let Some((prompt, _)) = state.asked.take_if(|(_, on_key)| !*on_key || pressed) {
                 state.begun += 1;
-                state.touched = false;
+                (state.touched, state.feeding) = (stands, true);
+                self.changed.notify_all();
                 return Some(Prompt { question: prompt.question.filter(|_| !ahead), ..prompt });
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -163,14 +166,6 @@ impl Terminal {
     /// Tells whether the line is being ended only to make room for another prompt.
     pub(super) fn makes_room(&self) -> bool {
         self.state().replaced
-    }
-
-    /// Lets the editor have keys, for a line on which something stands already or not.
-    pub(super) fn begin_line(&self, stands: bool) {
-        let mut state = self.state();
-        state.feeding = true;
-        state.touched |= stands;
-        self.changed.notify_all();
     }
 
     /// Gives the editor no more keys.
@@ -275,4 +270,45 @@ fn pseudo_terminal(like: &Termios) -> io::Result<(OwnedFd, OwnedFd)> {
     let reads = open(ptsname(&writes, Vec::new())?, flags, Mode::empty())?;
     tcsetattr(&reads, OptionalActions::Now, &quiet(like))?;
     Ok((writes, reads))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A terminal whose line has begun just now, with something on it or not: nobody has heard of its end.
+    fn begun(stands: bool) -> (Terminal, OwnedFd) {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        let real = openpt(flags).unwrap();
+        let before = tcgetattr(&real).unwrap();
+        let (writes, reads) = pseudo_terminal(&before).unwrap();
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let terminal = Terminal { real, before, editor: Some(reads), state, changed };
+        terminal.ask(0, prompt(None), false);
+        assert_eq!(terminal.asked(stands), Some(prompt(None)));
+        (terminal, writes)
+    }
+
+    fn prompt(question: Option<usize>) -> Prompt {
+        Prompt { text: "> ".to_owned(), question }
+    }
+
+    #[test]
+    fn a_question_makes_room_for_itself_only_where_nothing_stands() {
+        for stands in [false, true] {
+            let (terminal, _writes) = begun(stands);
+            terminal.ask(0, prompt(Some(1)), false);
+            assert_eq!(terminal.makes_room(), !stands);
+        }
+    }
+
+    #[test]
+    fn another_prompt_takes_the_place_of_one_that_has_just_been_asked_for() {
+        for (stands, ends_by) in [(false, NOTHING), (true, ENTER)] {
+            let (terminal, _writes) = begun(stands);
+            terminal.ask_anew(0, prompt(None), false);
+            assert!(terminal.makes_room());
+            assert_eq!(terminal.state().typed, [ends_by]);
+        }
+    }
 }

@@ -23,7 +23,7 @@ pub(in crate::daemon) enum Step {
     },
     /// Make all that follows from the lines last, the news too, and report how far that came ([`super::Batcher::settled`]).
     Settle,
-    /// Start a process for a life, and report it ([`super::Batcher::happened`]).
+    /// Start a process for a life, and report it ([`super::Batcher::started`]).
     Start(Box<NewLife>),
     /// Send SIGTERM, if the life is still that one.
     Terminate(Life),

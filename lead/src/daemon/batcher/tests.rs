@@ -1,10 +1,12 @@
 //! The order of steps, one case at a time. Every order, whoever dies and when, is tried in `decide::tests::sim`.
 
+mod full;
+
 use teamd_shared::control::{Await, Command, Done, ShutdownOrder, SpawnOrder, StopOutcome, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::CountingIds;
 use teamd_shared::journal::RejectedLine;
-use teamd_shared::member::{Doing, Phase, RestartLimit};
+use teamd_shared::member::{Doing, Member, Phase, RestartLimit};
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 
@@ -125,6 +127,16 @@ impl Desk {
         self.now.monotonic += Duration::from_secs(seconds);
         self.batcher.handle(Vec::new(), self.now);
         self.steps()
+    }
+
+    /// The last life that was begun could not be run.
+    fn cannot_start(&mut self, incarnation: u32) {
+        let life = Life { incarnation, ..alice() };
+        self.batcher.started(Event::not_started(life, "no descriptor is left"), self.now);
+    }
+
+    fn alice(&self) -> &Member {
+        &self.batcher.team.members[&alice().name].record
     }
 
     fn lead_position(&self) -> u64 {
@@ -257,6 +269,7 @@ fn who_is_started_again_does_not_get_the_environment_of_an_order_that_was_refuse
         reason: String::new(),
         decide_within: 30.0,
         force_after: Some(30.0),
+        spawned: None,
     };
     let leave = Event::Command(CLIENT, Command::Shutdown(leave));
     desk.full = true;
@@ -281,8 +294,13 @@ fn an_end_does_not_overtake_a_farewell_that_could_not_be_journaled() {
 #[test]
 fn whoever_waits_for_an_end_goes_on_waiting_while_the_journal_cannot_be_written() {
     let mut desk = Desk::with_alice();
-    let leave =
-        ShutdownOrder { name: alice().name, reason: String::new(), decide_within: 30.0, force_after: None };
+    let leave = ShutdownOrder {
+        name: alice().name,
+        reason: String::new(),
+        decide_within: 30.0,
+        force_after: None,
+        spawned: None,
+    };
     desk.on(Event::Command(CLIENT, Command::Shutdown(leave)));
     let request_id = desk.batcher.team.requests.keys().next().unwrap().clone();
     desk.full = true;
@@ -326,6 +344,55 @@ fn nobody_is_started_again_before_it_is_journaled_that_the_team_stops() {
     assert!(desk.batcher.team.members[&alice().name].record.phase.is_ended(), "it does not come back");
 }
 
+/// Alice has crashed, and her next life could not be run.
+fn not_run_again() -> Desk {
+    let mut desk = Desk::with_alice();
+    let killed = Ended { code: None, signal: Some(9), ..how_it_ended() };
+    assert!(desk.on(Event::Ended { life: alice(), ended: killed }).contains(&"start"));
+    desk.cannot_start(2);
+    desk
+}
+
+#[test]
+fn a_next_life_that_cannot_be_run_is_tried_again_after_a_while() {
+    let mut desk = not_run_again();
+    for next in 2..4 {
+        assert_eq!(desk.steps(), Vec::<&str>::new());
+        assert_eq!(desk.batcher.next_due(), Some(desk.now.monotonic + RETRY), "others are heard meanwhile");
+        assert!(desk.seconds_later(1).contains(&"start"), "{next}");
+        desk.cannot_start(next + 1);
+    }
+    assert!(!desk.seconds_later(1).contains(&"start"), "no more often than one that crashes");
+    assert_eq!(desk.alice().phase, Phase::Crashed);
+}
+
+#[test]
+fn whoever_waits_to_be_run_again_is_not_when_the_team_stops() {
+    for full in [false, true] {
+        let mut desk = not_run_again();
+        // What could not be journaled is tried again later than that life.
+        desk.now.monotonic += RETRY / 2;
+        desk.full = full;
+        desk.on(Event::Terminate);
+        desk.full = false;
+        for _ in 0..4 {
+            desk.now.monotonic += RETRY / 2;
+            assert!(!desk.seconds_later(0).contains(&"start"));
+        }
+        assert!(desk.alice().phase.is_ended());
+    }
+}
+
+#[test]
+fn whoever_waits_to_be_run_again_is_not_when_it_is_to_leave() {
+    let mut desk = not_run_again();
+    let (name, reason) = (alice().name, String::new());
+    let order = ShutdownOrder { name, reason, decide_within: 30.0, force_after: None, spawned: None };
+    desk.on(Event::Command(CLIENT, Command::Shutdown(order)));
+    assert!(!desk.seconds_later(1).contains(&"start"));
+    assert_eq!(desk.alice().phase, Phase::Crashed);
+}
+
 #[test]
 fn bad_lines_do_not_overtake_those_that_could_not_be_journaled() {
     let mut desk = Desk::new();
@@ -350,6 +417,10 @@ fn the_stop_is_answered_when_the_roster_shows_the_end() {
     desk.roster_fails = true;
     let taken = desk.on(ended());
     assert_eq!(taken[taken.len() - 3..], ["settle", "append", "roster"]);
+    assert!(
+        desk.batcher.is_stopping(),
+        "crash window A14: whoever starts a daemon waits for the end of this one"
+    );
     assert!(desk.batcher.end.is_none() && desk.batcher.owes_answers());
     assert_eq!(desk.on(Event::Command(CLIENT, Command::Stop { force: true })), ["roster"], "nothing begins");
     desk.roster_fails = false;

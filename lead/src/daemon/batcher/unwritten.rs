@@ -36,7 +36,7 @@ impl Batcher {
                 Event::Command(client, _) | Event::Spawn(client, ..) => {
                     self.steps.push_back(Step::Reply(client, Err(refusal.clone())));
                 }
-                Event::Terminate if self.live.terminations > 1 => {
+                Event::Terminate if self.terminations() > 1 => {
                     self.end = Some(End::Failed("told to end, and the journal cannot be written".to_owned()));
                 }
                 // It is counted again when it is tried again.
@@ -66,10 +66,16 @@ impl Batcher {
         }
         // What workers have said holds nevertheless.
         self.steps.push_back(Step::Show(batch.touched));
-        let until = now.monotonic + RETRY;
+        // Not later for what fails meanwhile: commands that come in a loop would put it off for ever.
+        let until = *self.retry_at.get_or_insert(now.monotonic + RETRY);
         self.live.postpone(until);
-        self.retry_at = Some(until);
         self.unpark();
+    }
+
+    /// Returns how often the daemon was told to end, also where that could not be journaled yet.
+    fn terminations(&self) -> usize {
+        let waiting = self.backlog.iter().filter(|event| matches!(event, Event::Terminate)).count();
+        waiting + self.live.terminations as usize
     }
 
     /// Keeps what happened in the world until it can be journaled. Of what a life says again and again the last counts: a disk
@@ -135,12 +141,14 @@ impl Batcher {
 }
 
 /// Tells whether an event must not overtake an earlier one: how a life ended says what was heard of it before, and whether
-/// it is started again depends on whether the team is told to stop; the position in the lead's inbox passes what was read
-/// before.
+/// it, or one that could not be run, is started again depends on whether the team is told to stop; the position in the lead's
+/// inbox passes what was read before.
 fn follows(event: &Event, earlier: &Event) -> bool {
     match event {
         Event::Unreadable { .. } => matches!(earlier, Event::Unreadable { .. }),
-        Event::Ended { life, .. } => earlier.life() == Some(life) || matches!(earlier, Event::Terminate),
+        Event::Ended { life, .. } | Event::Started { life, process: Err(_), .. } => {
+            earlier.life() == Some(life) || matches!(earlier, Event::Terminate)
+        }
         _ => false,
     }
 }

@@ -223,3 +223,38 @@ pub(super) fn remove_empty(folder: &Path) {
         tracing::info!("cannot remove the cgroup {}: {error}", folder.display());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Child, Command};
+
+    use rustix::process::kill_process;
+
+    use super::*;
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("1000").spawn().unwrap()
+    }
+
+    /// Its pid may have been another's when it was listed.
+    #[test]
+    fn a_process_that_is_not_in_the_cgroup_once_it_is_held_lives() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = sleeper();
+        let lists = |pid: u32| {
+            let mut procs = File::create(folder.path().join("cgroup.procs")).unwrap();
+            writeln!(procs, "{pid}").unwrap();
+        };
+        lists(std::process::id());
+        kill_one(folder.path(), child.id()).unwrap();
+        // A SIGKILL on its way would come first.
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
+        let mut child = sleeper();
+        lists(child.id());
+        kill_one(folder.path(), child.id()).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
+    }
+}

@@ -5,9 +5,10 @@
 //! next daemon there while workers live. Nothing here may fail a life: what is not held here, each process is held to.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
+use rustix::io::retry_on_intr;
 use teamd_shared::cgroup::{DAEMON, Place, Standing, path_in};
 use teamd_shared::member::Bounds;
 
@@ -137,10 +138,13 @@ pub(super) fn come_back(place: &Place, team: &Path) -> io::Result<()> {
     write(&place.folder.join("cgroup.procs"), &std::process::id().to_string())
 }
 
-/// Writes to a file of a cgroup, in one write: each is an order to the kernel. No file is made.
+/// Writes to a file of a cgroup, in one write: each is an order to the kernel, and the rest of one would be another (half a
+/// pid is somebody's). No file is made.
 ///
 /// # Errors
-/// The system's error.
+/// The system's error, or that the kernel took only a part.
 pub(super) fn write(file: &Path, order: &str) -> io::Result<()> {
-    OpenOptions::new().write(true).open(file)?.write_all(order.as_bytes())
+    let file = OpenOptions::new().write(true).open(file)?;
+    let taken = retry_on_intr(|| rustix::io::write(&file, order.as_bytes()))?;
+    if taken == order.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }

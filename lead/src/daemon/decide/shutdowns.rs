@@ -24,11 +24,24 @@ impl View<'_> {
     pub(super) fn shutdown(&self, client: Client, order: &ShutdownOrder, ids: &mut dyn Ids) -> Decision {
         let asked = self.running(&order.name).cloned().and_then(|member| {
             may_be_asked(order)?;
+            self.is_meant(order)?;
             let (decision, request_id) = self.ask(&member, (order, client.agent), &[], ids);
             let done = Done::Asked { request_id, incarnation: member.incarnation };
             Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
         });
         or_refuse(client, asked)
+    }
+
+    /// An order that is repeated may have been carried out: then it is not for whoever has been spawned since.
+    fn is_meant(&self, order: &ShutdownOrder) -> Result<(), Refusal> {
+        let now = self.team.members.get(&order.name).map_or(0, |state| state.spawned);
+        if order.spawned.is_none_or(|meant| meant == now) {
+            return Ok(());
+        }
+        let name = &order.name;
+        let message =
+            format!("{name} has been spawned again meanwhile, and this life was not asked to leave");
+        Err(Refusal::new(RefusalCode::Conflict, message).hint(format!("`teamctl shutdown {name}` asks it")))
     }
 
     /// Asks a member to leave, or joins the request that is pending (or agreed) for this life.
@@ -172,7 +185,7 @@ impl View<'_> {
             if self.team.stopping { Decision::default() } else { Decision::default().record(stopping) };
         self.last_first().into_iter().fold(first, |decision, member| {
             let (name, reason) = (member.name.clone(), reason.to_owned());
-            let order = ShutdownOrder { name, reason, decide_within, force_after };
+            let order = ShutdownOrder { name, reason, decide_within, force_after, spawned: None };
             let asked = self.ask(member, (&order, false), &decision.records, ids).0;
             decision.and(asked)
         })

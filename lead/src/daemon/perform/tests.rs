@@ -110,6 +110,28 @@ fn news_of_an_end_that_the_lead_cannot_be_told_of_are_told_to_the_others_once() 
 }
 
 #[test]
+fn what_an_earlier_daemon_has_told_is_synced_before_it_counts_as_done() {
+    let mut scene = Scene::new();
+    scene.told(MemberEvent::Silent, &["alice"]);
+    assert_eq!(scene.go_on(false), Ok(()));
+    // It died before it could sync what it wrote.
+    scene.progress = Progress::default();
+    assert_eq!((scene.go_on(true), scene.lines("alice")), (Ok(()), 1));
+    let sync = scene.progress.take_unsynced(&scene.team);
+    assert_eq!((sync.names(), sync.up_to), (&[name("alice")][..], 1));
+}
+
+#[test]
+fn an_end_does_not_count_as_done_before_all_have_the_news() {
+    let mut scene = Scene::new();
+    scene.told(MemberEvent::Exited, &["lead", "alice"]);
+    assert_eq!((scene.go_on(false), scene.lines("lead"), scene.lines("alice")), (Ok(()), 1, 0));
+    assert_eq!(scene.progress.take_unsynced(&scene.team).up_to, 0, "alice is still to be told");
+    scene.progress.tell_news(&scene.dir, 9).unwrap();
+    assert_eq!((scene.lines("alice"), scene.progress.take_unsynced(&scene.team).up_to), (1, 1));
+}
+
+#[test]
 fn what_an_earlier_daemon_may_have_told_is_not_told_twice() {
     let mut scene = Scene::new();
     scene.told(MemberEvent::Silent, &["alice", "bob"]);
@@ -119,4 +141,24 @@ fn what_an_earlier_daemon_may_have_told_is_not_told_twice() {
     scene.progress = Progress::default();
     assert_eq!((scene.go_on(true), scene.up_to()), (Ok(()), 1));
     assert_eq!((scene.lines("alice"), scene.lines("bob")), (1, 1));
+}
+
+#[test]
+fn who_is_forgotten_is_not_done_with_before_the_move_into_the_archive_lasts() {
+    let mut scene = Scene::new();
+    inbox::create(&scene.dir, &name("carol")).unwrap();
+    scene.told(MemberEvent::Forgotten, &[]);
+    scene.go_on(false).unwrap();
+    assert!(!scene.dir.path(&TeamPath::inbox(&name("carol"))).exists());
+    // A folder that cannot be synced.
+    let (transcripts, away) = (scene.dir.root().join("transcript"), scene.dir.root().join("away"));
+    std::fs::rename(&transcripts, &away).unwrap();
+    std::os::unix::fs::symlink(&away, &transcripts).unwrap();
+    let settle = |scene: &mut Scene| scene.progress.settle(&scene.dir, &scene.team, Durability::Disk);
+    for _ in 0..2 {
+        assert!(matches!(settle(&mut scene), Err(EffectError::Dir(DirError::Link(_)))));
+    }
+    std::fs::remove_file(&transcripts).unwrap();
+    std::fs::rename(&away, &transcripts).unwrap();
+    assert_eq!(settle(&mut scene).unwrap(), 1);
 }

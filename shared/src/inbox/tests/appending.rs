@@ -115,6 +115,18 @@ fn a_full_disk_is_an_error_that_says_so() {
     assert!(error.hint().unwrap().contains("free some space"));
 }
 
+/// A pipe takes all of it, and has no position: as if the system refused to tell that of a file.
+#[test]
+fn a_line_that_was_written_is_not_called_short_because_its_place_cannot_be_seen() {
+    let (_scratch, dir) = team();
+    let (_reader, writer) = nix::unistd::pipe().unwrap();
+    let mut appender = Appender::new(&alice());
+    appender.open = Some(Inbox { file: writer.into(), identity: (0, 0) });
+    let error = appender.append(&dir, &message("x"), Durability::Process).unwrap_err();
+    assert!(matches!(error, AppendError::Unseen { .. }), "{error}");
+    assert!(error.hint().unwrap().ends_with("before you send it again"), "{error}");
+}
+
 #[test]
 fn a_fifo_or_a_link_in_the_place_of_an_inbox_blocks_nobody() {
     let (_scratch, dir) = team();

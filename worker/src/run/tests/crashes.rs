@@ -2,7 +2,10 @@
 
 use serde_json::json;
 use teamd_shared::control::PlanVerdict;
+use teamd_shared::inbox;
 use teamd_shared::member::Gate;
+use teamd_shared::message::{Body, Message};
+use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 use teamd_shared::team_dir::TeamPath;
 
@@ -62,24 +65,69 @@ fn a_verdict_that_came_while_nobody_lived_is_found() {
     assert!(team.results()[0].0.starts_with("rejected"), "{:?}", team.results());
 }
 
-#[test]
-fn a_message_that_was_being_sent_is_sent_under_the_same_id() {
-    let team = Team::new();
+/// As if the worker had died in a call that sends bob a message, before or behind its line. Returns the id of the message.
+fn broken_off_while_it_sent(team: &Team) -> uuid::Uuid {
+    let sent = uuid::Uuid::now_v7();
+    broken_off_in(
+        team,
+        &json!({"type": "tool_use", "id": "call-1-1", "name": "send_message",
+            "input": {"to": "bob", "content": "hello"}, "message_id": sent}),
+    );
+    sent
+}
+
+/// As if the worker had died in this call.
+fn broken_off_in(team: &Team, call: &serde_json::Value) {
     team.work("/bash true").idle();
-    // As if the worker had died between the message and its result.
     let transcript = team.dir.path(&TeamPath::transcript(&alice()));
     let lines = std::fs::read_to_string(&transcript).unwrap();
     let answer = lines.lines().nth(1).unwrap();
-    let sent = uuid::Uuid::now_v7();
     let mut entry: serde_json::Value = serde_json::from_str(answer).unwrap();
-    entry["content"] = json!([{"type": "tool_use", "id": "call-1-1", "name": "send_message",
-        "input": {"to": "bob", "content": "hello"}, "message_id": sent}]);
+    entry["content"] = json!([call]);
     let cut = format!("{}\n{entry}\n", lines.lines().next().unwrap());
     let file = std::fs::OpenOptions::new().write(true).truncate(true).open(&transcript).unwrap();
     std::io::Write::write_all(&mut { file }, cut.as_bytes()).unwrap();
+}
+
+#[test]
+fn what_a_call_has_left_that_was_killed_while_it_wrote_a_file_is_removed() {
+    for (tool, input) in [
+        ("write_file", json!({"path": "src/a.txt", "content": "x"})),
+        ("edit_file", json!({"path": "src/a.txt", "old_text": "x", "new_text": "y"})),
+    ] {
+        let team = Team::new();
+        let of_team = rustix::fs::fstat(&*team.dir).unwrap();
+        let src = team.workspace().join("src");
+        std::fs::create_dir(&src).unwrap();
+        let left = src.join(format!(".teamd-{:x}-{:x}-alice.tmp", of_team.st_dev, of_team.st_ino));
+        std::fs::File::create(&left).unwrap();
+        broken_off_in(&team, &json!({"type": "tool_use", "id": "call-1-1", "name": tool, "input": input}));
+        team.resume().idle();
+        assert!(team.results()[0].0.contains("may have run"), "{:?}", team.results());
+        assert!(!left.exists(), "{tool}");
+    }
+}
+
+#[test]
+fn a_message_that_was_being_sent_is_sent_under_the_same_id() {
+    let team = Team::new();
+    let sent = broken_off_while_it_sent(&team);
     team.resume().idle();
     assert_eq!(team.results()[0], ("sent to bob".to_owned(), false));
     assert_eq!(team.lines("bob")[0]["id"], json!(sent));
+}
+
+#[test]
+fn a_message_that_was_sent_is_not_sent_again_to_somebody_who_may_have_forgotten_it() {
+    let team = Team::new();
+    let sent = broken_off_while_it_sent(&team);
+    let bob = Name::new("bob").unwrap();
+    let line = Message::new(sent, "alice", "bob", 1.5, Body::Message).with_content("hello");
+    inbox::append(&team.dir, &bob, &line, inbox::Durability::Process).unwrap();
+    team.resume().idle();
+    let (told, is_error) = team.results().remove(0);
+    assert!(told.starts_with("sent to bob before the worker was restarted") && !is_error, "{told}");
+    assert_eq!(team.lines("bob").len(), 1);
 }
 
 #[test]
@@ -91,7 +139,7 @@ fn a_notification_that_was_not_written_is_written_and_one_that_was_is_not_double
         worker.crash();
         let told = team.lead("idle_notification");
         if lost {
-            let path = team.dir.path(&TeamPath::inbox(&teamd_shared::name::Name::lead()));
+            let path = team.dir.path(&TeamPath::inbox(&Name::lead()));
             drop(std::fs::OpenOptions::new().write(true).truncate(true).open(path).unwrap());
         }
         team.resume().idle();

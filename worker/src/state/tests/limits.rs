@@ -87,7 +87,7 @@ fn what_arrives_when_a_limit_is_reached_begins_the_next_piece_of_work() {
     for (turns, spent) in [(3, 0), (1, 1000)] {
         let limits = Budget { turns: 3, tokens: Some(1000) };
         let (at, usage) = (At::Turn { results: true }, Usage::default());
-        let beginning = Beginning { at, turns, spent, limits, usage, mail: Mail::Work };
+        let beginning = Beginning { at, turns, spent, limits, usage, mail: Mail::Work, rest: false };
         let mut state = State::new(beginning, word(1), NOW);
         assert!(matches!(state.next(NOW), Step::Finish(_)), "{turns} {spent}");
         state.finished(IdleReason::MaxTurns, "told");

@@ -80,6 +80,27 @@ fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
     assert_eq!(state.next(NOW), Step::Resolve(Verdict::Refused("no such line".to_owned())));
 }
 
+/// The life before submitted the same plan under its next id, which is approved; the daemon answers for the id that is said.
+#[test]
+fn a_plan_that_expired_with_an_earlier_life_is_renamed_although_it_is_named_already() {
+    let named = || {
+        let mut state = planning();
+        state.named();
+        state
+    };
+    let taken = || {
+        let mut state = named();
+        state.refused(&id("p1"), "taken".to_owned(), true);
+        state
+    };
+    for (mut state, told) in [(planning(), "nothing"), (named(), "named"), (taken(), "taken")] {
+        state.word(judges(2, Status::Expired), NOW);
+        assert_eq!(state.next(NOW), Step::RenamePlan, "{told}");
+        state.planning(id("p2"));
+        assert_eq!(state.next(NOW), Step::NamePlan);
+    }
+}
+
 #[test]
 fn an_approved_plan_opens_the_gate_only_with_the_word() {
     let mut state = submitted();

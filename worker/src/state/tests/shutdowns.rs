@@ -37,6 +37,21 @@ fn more_mail_than_one_look_finds_is_taken_in_before_the_life_ends() {
 }
 
 #[test]
+fn behind_more_news_than_one_look_finds_there_may_be_mail_that_is_taken_in_first() {
+    for (rest, expected) in [(true, Step::TakeIn), (false, approve(Because::Idle))] {
+        let mut state = at(At::Idle);
+        state.mail(Mail::News, NOW);
+        state.rest(rest);
+        state.word(asks(2), NOW);
+        assert_eq!(state.next(NOW), Step::TakeIn);
+        state.taken_in(false, rest);
+        state.rest(false);
+        state.mail(Mail::Work, NOW);
+        assert_eq!(state.next(NOW), expected);
+    }
+}
+
+#[test]
 fn calls_that_came_with_an_approval_still_run() {
     let mut state = at(At::Call);
     state.word(asks(2), NOW);

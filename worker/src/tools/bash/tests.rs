@@ -7,6 +7,7 @@ mod survivors;
 
 use crate::tools::{Runs, Tools};
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -48,6 +49,13 @@ fn toolbox_in(workspace: &Path) -> Toolbox {
         umask: 0o22,
     };
     toolbox_with(workspace, team_dir, (name, life_lock), environment)
+}
+
+/// As the next life has it; the lock is not taken.
+fn toolbox_of_next_life(workspace: &Path) -> Toolbox {
+    let team_dir = Arc::new(TeamDir::open(&workspace.join(".team")).unwrap());
+    let life_lock = File::open(transcript(workspace)).unwrap();
+    toolbox_with(workspace, team_dir, (Name::new("alice").unwrap(), life_lock), Environment::default())
 }
 
 /// These tests are about keepers: the sandbox has its own, with the real programs.
@@ -152,5 +160,5 @@ const SURVIVORS: &str = r#"
 const SURVIVOR_COUNT: usize = 6;
 
 fn write(path: &Path, content: &str) {
-    File::create(path).and_then(|mut file| Write::write_all(&mut file, content.as_bytes())).unwrap();
+    File::create(path).and_then(|mut file| file.write_all(content.as_bytes())).unwrap();
 }

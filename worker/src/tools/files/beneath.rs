@@ -16,6 +16,7 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, readlinkat, statat,
 };
 use rustix::io::Errno;
+use teamd_shared::name::Name;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
 
 use crate::sandbox::policy::{GIT, SETTINGS, git_believes};
@@ -103,6 +104,8 @@ pub(crate) struct Workspace {
     real: PathBuf,
     fd: OwnedFd,
     team_dir: Arc<TeamDir>,
+    /// What a file is called before it is whole. One member of one team writes one file at a time: its next life knows the name.
+    pub(super) temporary: String,
     /// What holds secrets, without links.
     secrets: Vec<PathBuf>,
     /// Those of them that were there when it was opened, wherever they have been moved since.
@@ -119,11 +122,11 @@ pub(super) struct Place {
 }
 
 impl Workspace {
-    /// Opens a workspace.
+    /// Opens a workspace for a member.
     ///
     /// # Errors
     /// [`FileError`] if it is no directory that can be opened, or lies in the team directory.
-    pub(crate) fn open(path: &Path, team_dir: Arc<TeamDir>) -> Result<Self, FileError> {
+    pub(crate) fn open(path: &Path, team_dir: Arc<TeamDir>, name: &Name) -> Result<Self, FileError> {
         let shown = path.display().to_string();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // It had no link when it was named: who works in a directory around it can have made one since, to anywhere.
@@ -138,7 +141,10 @@ impl Workspace {
         if real.starts_with(team_dir.root()) {
             return Err(FileError::TeamDir(shown));
         }
-        Ok(Self { path: path.to_owned(), real, fd, team_dir, secrets: Vec::new(), seen: Vec::new() })
+        let team = fstat(&*team_dir).map_err(|errno| FileError::io("look at the team of", &shown, errno))?;
+        let temporary = format!(".teamd-{:x}-{:x}-{name}.tmp", team.st_dev, team.st_ino);
+        let (path, secrets, seen) = (path.to_owned(), Vec::new(), Vec::new());
+        Ok(Self { path, real, fd, team_dir, temporary, secrets, seen })
     }
 
     /// Lets no tool read or change files and directories that hold secrets.

@@ -12,9 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
 use super::*;
+
+fn alice() -> Name {
+    Name::new("alice").unwrap()
+}
 
 /// A workspace with a team directory in it, and a secret beside it.
 struct Scratch {
@@ -29,7 +34,7 @@ impl Scratch {
         fs::create_dir(&root).unwrap();
         let team_dir = Arc::new(TeamDir::create(&root.join(".team")).unwrap());
         put(&folder.path().join("secret"), "outside");
-        Self { workspace: Workspace::open(&root, team_dir).unwrap(), folder }
+        Self { workspace: Workspace::open(&root, team_dir, &alice()).unwrap(), folder }
     }
 
     fn path(&self, name: &str) -> PathBuf {

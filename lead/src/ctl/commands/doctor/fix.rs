@@ -124,3 +124,21 @@ fn end(identity: &Identity) -> Result<String, String> {
         Err(errno) => Err(format!("cannot wait for process {pid}: {errno}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_only_has_the_pid_is_left_alone() {
+        let mut child = Command::new("sleep").arg("300").spawn().unwrap();
+        let it = Identity::of(child.id()).unwrap();
+        let (pid, before) = (it.pid, Identity { start_ticks: it.start_ticks - 1, ..it.clone() });
+        assert_eq!(end(&before), Ok(format!("process {pid}: has ended by itself")));
+        assert!(child.try_wait().unwrap().is_none(), "it lives");
+        assert_eq!(end(&it), Ok(format!("process {pid}: ended")));
+        child.wait().unwrap();
+    }
+}

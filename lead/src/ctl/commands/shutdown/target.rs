@@ -8,7 +8,7 @@ use teamd_shared::member::{Exit, Status};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
-use crate::client::unexpected;
+use crate::client::{CallError, is_locked, not_running, unexpected};
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::Context;
 use crate::ctl::render;
@@ -18,9 +18,17 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use std::time::Duration;
 
+/// Where it is said what cannot be read, and looked up how somebody ended.
+type Place<'a> = (&'a Context, &'a TeamDir);
+
 /// One name, and how far it has come.
 pub(super) struct Target {
     pub(super) name: Name,
+    /// The line of the journal in which somebody spawned it, as the roster showed it before it was asked; 0: nobody had; none:
+    /// the roster could not be read.
+    pub(super) spawned: Option<u64>,
+    /// Whether an order for it has gone out to a daemon.
+    pub(super) sent: bool,
     /// Whether a daemon was lost that may have been asked: the order was perhaps carried out before it is repeated.
     pub(super) repeated: bool,
     pub(super) asked: Option<(RequestId, u32)>,
@@ -40,60 +48,92 @@ pub(super) enum End {
 }
 
 impl Target {
-    pub(super) fn answered(
-        &self,
-        dir: &TeamDir,
-        args: &Shutdown,
-        result: Result<Done, Refusal>,
-    ) -> Result<End, CommandError> {
+    /// What became of it is its own outcome, also where something cannot be read: the others have theirs.
+    pub(super) fn answered(&self, at: Place<'_>, args: &Shutdown, result: Result<Done, Refusal>) -> End {
         match result {
-            Ok(Done::Ended { status }) => self.gone(dir, status),
-            Ok(other) => Ok(End::Failed(unexpected(&other))),
-            Err(refusal) => self.refused(dir, args, refusal),
+            Ok(Done::Ended { status }) => self.gone(at, status),
+            Ok(other) => End::Failed(unexpected(&other)),
+            Err(refusal) => self.refused(at, args, refusal),
         }
     }
 
-    pub(super) fn refused(
-        &self,
-        dir: &TeamDir,
-        args: &Shutdown,
-        refusal: Refusal,
-    ) -> Result<End, CommandError> {
+    pub(super) fn refused(&self, at: Place<'_>, args: &Shutdown, refusal: Refusal) -> End {
         let error = CommandError::from(refusal);
         match error.code() {
-            ExitCode::Rejected => Ok(End::Rejected(error.message().to_owned())),
+            ExitCode::Rejected => End::Rejected(error.message().to_owned()),
             // Whoever ended between the look at the roster, or the first order, and this one is what was wanted.
-            ExitCode::Conflict if args.all || self.repeated => self.gone_or(dir, error),
+            ExitCode::Conflict if args.all || self.repeated => self.gone_or(at, error),
             // Whoever was asked, left, and was forgotten meanwhile.
-            _ => Ok(self.end_in_journal(dir)?.unwrap_or(End::Failed(error))),
+            _ => self.gone_in_journal_or(at, error),
         }
     }
 
     /// What became of somebody who may have ended; if not, it is an error.
-    pub(super) fn gone_or(&self, dir: &TeamDir, error: CommandError) -> Result<End, CommandError> {
-        let roster = roster::load_one(dir, &self.name)?;
-        let ended = roster.member(&self.name).map(|member| member.status).filter(|status| status.is_ended());
-        ended.map_or(Ok(End::Failed(error)), |status| self.gone(dir, status))
+    pub(super) fn gone_or(&self, at @ (_, dir): Place<'_>, error: CommandError) -> End {
+        // What cannot be read there may stand in the journal.
+        let roster = roster::load_one(dir, &self.name).ok();
+        let member = roster.as_ref().and_then(|roster| roster.member(&self.name));
+        match member.map(|member| member.status).filter(|status| status.is_ended()) {
+            Some(status) => self.gone(at, status),
+            None => self.gone_in_journal_or(at, error),
+        }
+    }
+
+    fn gone_in_journal_or(&self, (context, dir): Place<'_>, error: CommandError) -> End {
+        let end = self.end_in_journal(dir).unwrap_or_else(|unreadable| {
+            context.out.note(format_args!("whether {} has ended cannot be read: {unreadable}", self.name));
+            None
+        });
+        end.unwrap_or(End::Failed(error))
+    }
+
+    /// It is gone; what cannot be read of how it ended leaves only that unknown.
+    fn gone(&self, (context, dir): Place<'_>, status: Status) -> End {
+        let end = self.end_on_disk(dir).unwrap_or_else(|error| {
+            context.out.note(format_args!("how {} ended in detail cannot be read: {error}", self.name));
+            None
+        });
+        end.unwrap_or(End::Gone(status, None))
     }
 
     /// How it ended stands in the roster before the daemon says that it ended; if the next life stands there already,
     /// in the journal.
-    fn gone(&self, dir: &TeamDir, status: Status) -> Result<End, CommandError> {
+    fn end_on_disk(&self, dir: &TeamDir) -> Result<Option<End>, CommandError> {
         let roster = roster::load_one(dir, &self.name)?;
-        let asked = self.asked.as_ref().map(|(_, incarnation)| *incarnation);
         let this = |member: &&RosterMember| {
-            member.status.is_ended() && asked.is_none_or(|asked| asked == member.incarnation)
+            member.status.is_ended()
+                && match &self.asked {
+                    Some((_, incarnation)) => *incarnation == member.incarnation,
+                    None => [None, Some(0), Some(member.spawned_seq)].contains(&self.spawned),
+                }
         };
-        if let Some(member) = roster.member(&self.name).filter(this) {
-            return Ok(End::Gone(member.status, member.exit.clone()));
+        match roster.member(&self.name).filter(this) {
+            Some(member) => Ok(Some(End::Gone(member.status, member.exit.clone()))),
+            None => self.end_in_journal(dir),
         }
-        Ok(self.end_in_journal(dir)?.unwrap_or(End::Gone(status, None)))
     }
 
     fn end_in_journal(&self, dir: &TeamDir) -> Result<Option<End>, CommandError> {
-        let Some((_, incarnation)) = &self.asked else { return Ok(None) };
-        let end = journal::end_of(dir, &self.name, *incarnation)?;
+        let end = match &self.asked {
+            Some((_, incarnation)) => journal::end_of(dir, &self.name, *incarnation)?,
+            // The order was perhaps carried out, and nobody has heard for which life.
+            None => match self.spawned.filter(|_| self.repeated) {
+                Some(spawned) => journal::end_of_spawned(dir, &self.name, spawned)?,
+                None => None,
+            },
+        };
         Ok(end.map(|(status, exit)| End::Gone(status, exit)))
+    }
+
+    /// Why nothing was heard of an order in time: a daemon that runs does not answer, or none does.
+    pub(super) fn unheard(&self, dir: &TeamDir, lost: Option<&CallError>) -> CommandError {
+        match lost {
+            _ if is_locked(dir) && self.sent => CallError::Unanswered.into(),
+            _ if is_locked(dir) => CallError::Silent.into(),
+            _ if !self.sent => not_running(dir),
+            Some(CallError::Lost(why)) => CallError::Lost(why.clone()).into(),
+            _ => CallError::Lost("it does not run any more".to_owned()).into(),
+        }
     }
 
     pub(super) fn unanswered(&self, waited: Waited, force: bool, patience: Duration) -> Option<CommandError> {

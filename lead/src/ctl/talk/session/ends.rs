@@ -19,14 +19,22 @@ pub(super) struct End {
 /// Where the end of one command is reported.
 pub(super) struct Reports {
     number: u64,
+    told: Option<RequestId>,
     ends: UnboundedSender<End>,
 }
 
 impl Reports {
     /// Reports the end.
-    pub(super) fn end(self, told: Option<RequestId>) {
+    pub(super) fn end(mut self, told: Option<RequestId>) {
+        self.told = told;
+    }
+}
+
+impl Drop for Reports {
+    /// Also where the command has panicked: who waits for its end waits for no other.
+    fn drop(&mut self) {
         // Nobody waits any more when the person has left.
-        self.ends.send(End { number: self.number, told }).ok();
+        self.ends.send(End { number: self.number, told: self.told.take() }).ok();
     }
 }
 
@@ -47,7 +55,7 @@ impl Ends {
     /// Gives the next command its number.
     pub(super) fn begin(&mut self) -> (u64, Reports) {
         self.begun += 1;
-        (self.begun, Reports { number: self.begun, ends: self.sender.clone() })
+        (self.begun, Reports { number: self.begun, told: None, ends: self.sender.clone() })
     }
 
     /// Waits for the next end. Dropping the future loses none.
@@ -89,7 +97,7 @@ mod tests {
         let mut ends = Ends::new();
         let (slow, of_slow) = ends.begin();
         let (next, of_next) = ends.begin();
-        of_slow.end(None);
+        drop(of_slow);
         assert_eq!(until(&mut ends, next, Duration::from_millis(20)), [slow], "it was not waited for");
         of_next.end(None);
         assert_eq!(until(&mut ends, next, Duration::from_secs(60)), [next]);

@@ -36,9 +36,8 @@ impl Session<'_> {
         let pieces = self.view.round(heard.live, &heard.entries);
         self.show(pieces)?;
         self.hear_ends();
-        for plan in self.follow.plans()? {
-            self.tell_of(&plan)?;
-        }
+        self.answers.changed(self.follow.plans()?);
+        self.tell_of_plans()?;
         if changed == Changed::Team {
             self.look_at_team()?;
         }

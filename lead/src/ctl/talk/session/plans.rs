@@ -13,16 +13,17 @@ use crate::ctl::talk::slash::Slash;
 use crate::error::CommandError;
 
 impl Session<'_> {
+    /// Tells of the plans that wait, or do no longer, unless a command here does.
+    pub(super) fn tell_of_plans(&mut self) -> Result<(), CommandError> {
+        self.answers.due().iter().try_for_each(|plan| self.tell_of(plan))
+    }
+
     /// Tells of a plan that waits, or does no longer.
     pub(super) fn tell_of(&self, plan: &Request) -> Result<(), CommandError> {
         if !self.party.leads() && plan.from != self.party.name.as_str() {
             return Ok(());
         }
         let (id, from) = (&plan.request_id, &plan.from);
-        // The command that answered it has said so.
-        if !plan.is_pending() && self.told.contains(id) {
-            return Ok(());
-        }
         let line = match plan.is_pending() {
             true => {
                 let text = self.plan_text(plan);

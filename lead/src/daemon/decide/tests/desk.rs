@@ -291,7 +291,7 @@ pub(super) fn order(who: &str) -> SpawnOrder {
 
 pub(super) fn shutdown(who: &str, force_after: Option<f64>) -> Command {
     let (name, reason) = (name(who), "no more work".to_owned());
-    Command::Shutdown(ShutdownOrder { name, reason, decide_within: 30.0, force_after })
+    Command::Shutdown(ShutdownOrder { name, reason, decide_within: 30.0, force_after, spawned: None })
 }
 
 pub(super) fn verdict(id: &RequestId, approve: bool) -> Command {

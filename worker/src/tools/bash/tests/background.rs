@@ -77,19 +77,11 @@ async fn logs_of_an_earlier_life_are_not_written_over() {
     let mut scratch = Scratch::new();
     scratch.background("echo first life").await;
     until(|| !scratch.toolbox.has_background()).await;
-    let mut second = toolbox_of_next_life(&scratch);
+    let mut second = toolbox_of_next_life(scratch.folder.path());
     let call = Call::Bash { command: "echo second".to_owned(), timeout: None, background: true };
     let outcome = second.start(call, Gate::Open).finish().await;
     assert!(outcome.content.starts_with("started in the background as 2;"), "{outcome:?}");
     timeout(LIMIT, second.end_background()).await.unwrap();
     let first = fs::read_to_string(scratch.path(".team/log/alice.background-1.log")).unwrap();
     assert_eq!(first, "first life\n\n[exit code 0]\n");
-}
-
-fn toolbox_of_next_life(scratch: &Scratch) -> Toolbox {
-    let team_dir = Arc::new(TeamDir::open(&scratch.path(".team")).unwrap());
-    let life_lock = File::open(transcript(scratch.folder.path())).unwrap();
-    let (workspace, name) = (scratch.folder.path().to_owned(), Name::new("alice").unwrap());
-    let environment = Environment::default();
-    toolbox_with(&workspace, team_dir, (name, life_lock), environment)
 }

@@ -16,9 +16,9 @@ async fn whatever_a_command_leaves_ends_with_it() {
 async fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
     let mut scratch = Scratch::new();
     let command = format!("{SURVIVORS}\n echo waiting; sleep 1000");
-    let mut running = scratch.start_with(&command, Some(1.5));
+    let mut running = scratch.start_with(&command, Some(5.0));
     let outcome = timeout(LIMIT, running.finish()).await.unwrap();
-    let end = "waiting\n[timed out after 1.5 s; everything it had started was ended]";
+    let end = "waiting\n[timed out after 5 s; everything it had started was ended]";
     assert_eq!(outcome, Outcome::error(end));
     assert!(scratch.pids(SURVIVOR_COUNT).await.into_iter().all(is_gone));
 }
@@ -63,9 +63,9 @@ async fn a_command_that_stops_its_keeper_can_be_cancelled() {
 async fn a_command_that_stops_its_keeper_again_and_again_times_out() {
     let mut scratch = Scratch::new();
     let command = "echo $$ >> pids; while :; do kill -STOP $PPID 2> /dev/null; done";
-    let mut running = scratch.start_with(command, Some(0.5));
+    let mut running = scratch.start_with(command, Some(3.0));
     let outcome = timeout(LIMIT, running.finish()).await.unwrap();
-    assert_eq!(outcome, Outcome::error("[timed out after 0.5 s; everything it had started was ended]"));
+    assert_eq!(outcome, Outcome::error("[timed out after 3 s; everything it had started was ended]"));
     assert!(scratch.pids(1).await.into_iter().all(is_gone));
 }
 

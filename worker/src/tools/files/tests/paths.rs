@@ -109,7 +109,7 @@ fn a_team_directory_elsewhere_is_refused_by_its_link_and_its_folders_by_their_in
     fs::create_dir(&work).unwrap();
     let team_dir = Arc::new(TeamDir::create(&state).unwrap());
     symlink(&state, work.join(".team")).unwrap();
-    let workspace = Workspace::open(&work, Arc::clone(&team_dir)).unwrap();
+    let workspace = Workspace::open(&work, Arc::clone(&team_dir), &alice()).unwrap();
     let error = workspace.write(".team/config.json", "{}").unwrap_err();
     assert!(matches!(error, FileError::TeamDir(_)), "{error}");
     // As with a bind mount: the folder itself is inside the workspace, under another name.
@@ -117,9 +117,9 @@ fn a_team_directory_elsewhere_is_refused_by_its_link_and_its_folders_by_their_in
     symlink(work.join("letters"), state.join("inbox")).unwrap();
     assert!(workspace.write("letters/a", "").is_ok(), "a link in the team directory is none of its folders");
     fs::remove_file(state.join("inbox")).unwrap();
-    let error = Workspace::open(&state.join("log"), Arc::clone(&team_dir)).unwrap_err();
+    let error = Workspace::open(&state.join("log"), Arc::clone(&team_dir), &alice()).unwrap_err();
     assert!(matches!(error, FileError::TeamDir(_)), "{error}");
-    let error = Workspace::open(&folder.path().join("missing"), team_dir).unwrap_err();
+    let error = Workspace::open(&folder.path().join("missing"), team_dir, &alice()).unwrap_err();
     assert!(error.to_string().starts_with("cannot open the workspace "), "{error}");
 }
 

@@ -48,7 +48,13 @@ impl World {
             3 | 4 => {
                 let force_after = self.rng.one_in(6).then_some(0.0);
                 let (name, reason) = (self.somebody(true), "asked by the lead agent".to_owned());
-                Command::Shutdown(ShutdownOrder { name, reason, decide_within: 30.0, force_after })
+                Command::Shutdown(ShutdownOrder {
+                    name,
+                    reason,
+                    decide_within: 30.0,
+                    force_after,
+                    spawned: None,
+                })
             }
             5..=8 => self.verdict(),
             9 => Command::RequestPlan { name: self.somebody(true), content: "what will you do?".to_owned() },

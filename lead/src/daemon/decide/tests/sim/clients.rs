@@ -53,7 +53,13 @@ impl World {
                 let force_after =
                     self.rng.pick(&[None, None, None, Some(0.0), Some(5.0), Some(30.0)]).flatten();
                 let reason = "asked by a person".to_owned();
-                Command::Shutdown(ShutdownOrder { name, reason, decide_within: 30.0, force_after })
+                Command::Shutdown(ShutdownOrder {
+                    name,
+                    reason,
+                    decide_within: 30.0,
+                    force_after,
+                    spawned: None,
+                })
             }
             6..=9 => {
                 Command::RequestPlan { name: self.somebody(true), content: "what will you do?".to_owned() }

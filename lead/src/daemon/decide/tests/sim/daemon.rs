@@ -185,7 +185,7 @@ impl World {
             Step::Settle => self.settles(daemon),
             Step::Start(beginning) => {
                 let started = self.starts(daemon, *beginning);
-                daemon.batcher.happened(started);
+                daemon.batcher.started(started, self.now(daemon));
             }
             Step::Terminate(life) => self.signal(daemon, &life, false),
             Step::Kill(life) => self.signal(daemon, &life, true),

@@ -23,6 +23,7 @@ fn order_to_leave(who: &str) -> Command {
         reason: "done".to_owned(),
         decide_within: 30.0,
         force_after: None,
+        spawned: None,
     })
 }
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use teamd_shared::control::{Command, Done, ShutdownOrder};
+use teamd_shared::control::{Command, Done, RefusalCode, ShutdownOrder};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{Record, RequestEvent, TeamEvent};
 use teamd_shared::member::{Ending, Phase};
 use teamd_shared::request::{Kind, Payload, Status};
 use uuid::Uuid;
 
-use super::super::desk::{CLIENT, Desk, answer, name, nothing, shutdown};
+use super::super::desk::{CLIENT, Desk, answer, name, nothing, refusal, shutdown};
 use crate::daemon::decide::{Decision, View, decide};
 use crate::daemon::event::{Action, Event};
 
@@ -266,13 +266,35 @@ fn times_that_are_no_times_are_refused() {
     for bad in [f64::NAN, f64::NEG_INFINITY, -1.0] {
         let order = |decide_within, force_after| {
             let (name, reason) = (name("alice"), String::new());
-            Command::Shutdown(ShutdownOrder { name, reason, decide_within, force_after })
+            Command::Shutdown(ShutdownOrder { name, reason, decide_within, force_after, spawned: None })
         };
         desk.ask(order(bad, None)).unwrap_err();
         desk.ask(order(1.0, Some(bad))).unwrap_err();
     }
     assert_eq!(desk.team.seq, seq);
     assert!(matches!(desk.ask(shutdown("alice", None)), Ok(Done::Asked { .. })));
+}
+
+/// The first order was carried out, but nobody heard so: it is given again.
+#[test]
+fn an_order_for_one_life_is_none_for_whoever_was_spawned_since() {
+    let mut desk = Desk::new();
+    let alice = desk.runs("alice");
+    let spawned = desk.team.members[&alice.name].spawned;
+    let order = |spawned| {
+        let Command::Shutdown(order) = shutdown("alice", Some(0.0)) else { panic!() };
+        Command::Shutdown(ShutdownOrder { spawned, ..order })
+    };
+    let id = desk.asks("alice", Some(0.0));
+    assert!(matches!(desk.ask(order(Some(spawned))), Ok(Done::Asked { request_id, .. }) if request_id == id));
+    desk.ends(&alice);
+    desk.runs("alice");
+    let seq = desk.team.seq;
+    for other in [Some(spawned), Some(0)] {
+        let (code, _) = refusal(desk.ask(order(other)));
+        assert_eq!((code, desk.team.seq), (RefusalCode::Conflict, seq), "{other:?}");
+    }
+    assert!(matches!(desk.ask(order(None)), Ok(Done::Asked { incarnation: 2, .. })));
 }
 
 fn asked(decision: &Decision) -> Vec<String> {

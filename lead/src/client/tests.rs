@@ -1,0 +1,169 @@
+use super::*;
+use teamd_shared::control::Listener;
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+pub(crate) fn scratch() -> (tempfile::TempDir, TeamDir) {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+    (scratch, dir)
+}
+
+/// A daemon that takes one connection and says on it what it is told to, in a thread of its own.
+pub(crate) fn daemon(
+    dir: &TeamDir,
+    mut answer: impl FnMut(&Command) -> Option<Result<Done, Refusal>> + Send + 'static,
+) -> std::thread::JoinHandle<()> {
+    let dir = TeamDir::open(dir.root()).unwrap();
+    let (bound, is_bound) = std::sync::mpsc::channel();
+    let daemon = std::thread::spawn(move || {
+        runtime().block_on(async {
+            let listener = Listener::bind(&dir).unwrap();
+            bound.send(()).unwrap();
+            let mut peer = listener.accept().await.unwrap();
+            peer.receive::<Greeting>().await.unwrap().unwrap();
+            while let Some(Request { tag, command }) = peer.receive().await.unwrap() {
+                if let Some(result) = answer(&command) {
+                    peer.send(&Reply { tag, result }).await.unwrap();
+                }
+            }
+        });
+    });
+    is_bound.recv().unwrap();
+    daemon
+}
+
+#[test]
+fn where_no_daemon_listens_the_exit_code_says_so() {
+    let (_scratch, dir) = scratch();
+    runtime().block_on(async {
+        let error = Client::connect(&dir).await.unwrap_err();
+        assert_eq!(error.code(), ExitCode::NotRunning);
+        drop(Listener::bind(&dir).unwrap());
+        let error = Client::connect(&dir).await.unwrap_err();
+        assert_eq!(error.code(), ExitCode::NotRunning, "a stale socket");
+        assert_eq!(error.next_step(), Some("`teamd start` starts it"));
+    });
+}
+
+#[test]
+fn a_reply_is_found_by_its_tag_in_any_order() {
+    let (_scratch, dir) = scratch();
+    runtime().block_on(async {
+        let listener = Listener::bind(&dir).unwrap();
+        let daemon = async {
+            let mut peer = listener.accept().await.unwrap();
+            let greeting: Greeting = peer.receive().await.unwrap().unwrap();
+            assert_eq!(greeting, Greeting { protocol: PROTOCOL, peer: Peer::Client });
+            let first: Request = peer.receive().await.unwrap().unwrap();
+            let second: Request = peer.receive().await.unwrap().unwrap();
+            for (tag, repeated) in [(second.tag, true), (first.tag, false)] {
+                let result = Ok(Done::Answered { repeated });
+                peer.send(&Reply { tag, result }).await.unwrap();
+            }
+        };
+        let client = async {
+            let mut client = Client::connect(&dir).await.unwrap();
+            let first = client.send(Command::Ping).await.unwrap();
+            assert_eq!(client.call(Command::Ping).await, Ok(Done::Answered { repeated: true }));
+            let reply = client.reply().await.unwrap();
+            assert_eq!(reply, Reply { tag: first, result: Ok(Done::Answered { repeated: false }) });
+            assert!(matches!(client.reply().await, Err(CallError::Lost(_))));
+        };
+        tokio::join!(daemon, client);
+    });
+}
+
+#[test]
+fn what_a_daemon_has_not_taken_is_given_to_the_next_one() {
+    let (_scratch, dir) = scratch();
+    runtime().block_on(async {
+        let listener = Listener::bind(&dir).unwrap();
+        // All are the same process, which holds the lock throughout.
+        let lock = File::open(dir.root()).unwrap();
+        lock.try_lock().unwrap();
+        let daemons = async {
+            // One refuses it, one is gone before it has read anything.
+            let mut peer = listener.accept().await.unwrap();
+            peer.receive::<Greeting>().await.unwrap();
+            let request: Request = peer.receive().await.unwrap().unwrap();
+            let refusal = Refusal::new(RefusalCode::HandingOver, "hands over");
+            peer.send(&Reply { tag: request.tag, result: Err(refusal) }).await.unwrap();
+            drop(peer);
+            drop(listener.accept().await.unwrap());
+            let mut peer = listener.accept().await.unwrap();
+            peer.receive::<Greeting>().await.unwrap();
+            let request: Request = peer.receive().await.unwrap().unwrap();
+            peer.send(&Reply { tag: request.tag, result: Ok(Done::HandingOver) }).await.unwrap();
+        };
+        let client = async {
+            let mut client = Client::connect(&dir).await.unwrap();
+            client.call(Command::Ping).await
+        };
+        let ((), answer) = tokio::join!(daemons, client);
+        assert_eq!(answer, Ok(Done::HandingOver));
+    });
+}
+
+#[test]
+fn what_a_daemon_may_have_taken_is_not_given_to_another_one() {
+    let (_scratch, dir) = scratch();
+    runtime().block_on(async {
+        let listener = Listener::bind(&dir).unwrap();
+        let daemon = async {
+            let mut peer = listener.accept().await.unwrap();
+            peer.receive::<Greeting>().await.unwrap();
+            peer.receive::<Request>().await.unwrap();
+        };
+        let client = async {
+            let mut client = Client::connect(&dir).await.unwrap();
+            client.call_and_wait(Command::Ping).await
+        };
+        let ((), answer) = tokio::join!(daemon, client);
+        assert!(matches!(answer, Err(CallError::Lost(_))), "{answer:?}");
+    });
+}
+
+#[test]
+fn what_a_silent_daemon_was_asked_for_may_still_be_done() {
+    let (_scratch, dir) = scratch();
+    let name = teamd_shared::name::Name::new("alice").unwrap();
+    for (command, may_be_done) in [(Command::Forget { name }, true), (Command::Ping, false)] {
+        let silent = daemon(&dir, |_| None);
+        let answer = runtime().block_on(async {
+            let mut client = Client::connect(&dir).await.unwrap();
+            client.call_for(Duration::from_millis(20), command).await
+        });
+        silent.join().unwrap();
+        let error = CommandError::from(answer.unwrap_err());
+        assert_eq!(error.code(), ExitCode::TimedOut);
+        assert_eq!(error.message().ends_with("may still be done"), may_be_done, "{error}");
+        assert_eq!(
+            error.next_step().unwrap().contains("`teamctl events --last 5`"),
+            may_be_done,
+            "{error:?}"
+        );
+    }
+}
+
+#[test]
+fn a_daemon_that_refuses_the_connection_is_heard() {
+    let (_scratch, dir) = scratch();
+    runtime().block_on(async {
+        let listener = Listener::bind(&dir).unwrap();
+        let refusal = Refusal::new(RefusalCode::Failed, "this daemon speaks version 2").hint("update");
+        let daemon = async {
+            let mut peer = listener.accept().await.unwrap();
+            peer.receive::<Greeting>().await.unwrap();
+            peer.send(&Reply { tag: 0, result: Err(refusal.clone()) }).await.unwrap();
+        };
+        let client = async {
+            let mut client = Client::connect(&dir).await.unwrap();
+            client.call(Command::Ping).await
+        };
+        let ((), answer) = tokio::join!(daemon, client);
+        assert_eq!(answer, Err(CallError::Refused(refusal)));
+    });
+}

@@ -1,0 +1,251 @@
+use std::sync::mpsc::{Sender, channel};
+
+use super::*;
+use crate::client::tests::daemon;
+use crate::ctl::args::Cli;
+use crate::ctl::context::tests::context;
+use crate::ctl::roster::tests::{member, team};
+use clap::Parser;
+use teamd_shared::control::{Greeting, Listener, Refusal, RefusalCode, Reply, Request};
+use teamd_shared::id::RequestId;
+use teamd_shared::member::Status;
+use teamd_shared::team_dir::TeamPath;
+
+fn args(line: &str) -> Shutdown {
+    let cli = Cli::try_parse_from(format!("teamctl shutdown {line}").split(' ')).unwrap();
+    let crate::ctl::args::Command::Shutdown(args) = cli.command else { panic!() };
+    args
+}
+
+/// A daemon that takes one order, and is gone before it answers.
+async fn lost(dir: &TeamDir, bound: &Sender<()>) -> ShutdownOrder {
+    let listener = Listener::bind(dir).unwrap();
+    bound.send(()).unwrap();
+    let mut peer = listener.accept().await.unwrap();
+    peer.receive::<Greeting>().await.unwrap().unwrap();
+    let Some(Request { command: Command::Shutdown(order), .. }) = peer.receive().await.unwrap() else {
+        panic!()
+    };
+    order
+}
+
+/// A roster with these members, which a daemon wrote that is gone.
+fn written_by_one_that_is_gone(dir: &TeamDir, members: &Value) {
+    let daemon = json!({"pid": std::process::id(), "start_ticks": 1, "boot_id": "b", "started_at": 1.0});
+    let roster = json!({"version": 1, "seq": 1, "team_name": "t", "daemon": daemon, "members": members});
+    teamd_shared::fs::replace(dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+}
+
+/// A line of the journal about alice, who was spawned first in line 1.
+fn line(seq: u64, event: &str, incarnation: u32, phase: &str, exit: &Value) -> String {
+    let line = json!({"seq": seq, "at": 1.0, "done": 0, "record": "member", "event": event,
+        "name": "alice", "role": "", "model": "script", "workspace": "/w", "plan": false, "approve_by": "person",
+        "restart": "never", "incarnation": incarnation, "conversation": incarnation,
+        "begins_at": {"offset": 0, "tail": "cbf29ce484222325"}, "phase": phase, "gate": "open", "ending": null,
+        "exit": exit, "spawned_at": 1.0, "updated_at": 1.0});
+    format!("{line}\n")
+}
+
+fn alice(incarnation: u32, spawned_seq: u64) -> Value {
+    let mut alice = member("alice", "idle");
+    alice["incarnation"] = json!(incarnation);
+    alice["spawned_seq"] = json!(spawned_seq);
+    alice
+}
+
+/// The daemon recorded the order, was killed, and the next one saw her leave; somebody spawned her again meanwhile.
+#[test]
+fn an_order_that_was_lost_is_repeated_about_the_same_life_and_no_later_one_is_asked() {
+    let (_scratch, dir) = team(&json!([]));
+    written_by_one_that_is_gone(&dir, &json!([alice(1, 1)]));
+    let (context, stdout, stderr) = context(&dir, false);
+    let there = TeamDir::open(dir.root()).unwrap();
+    let (bound, is_bound) = channel();
+    let daemons = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            assert_eq!(lost(&there, &bound).await.spawned, None, "who has the name when it is asked first");
+            let exit = json!({"code": 0, "signal": null, "at": 2.5, "request_id": "00000005"});
+            let journal = [
+                line(1, "spawning", 1, "spawning", &Value::Null),
+                line(2, "exited", 1, "shutdown", &exit),
+                line(3, "spawning", 2, "spawning", &exit),
+            ];
+            let journal = journal.concat();
+            teamd_shared::fs::replace(&there, &TeamPath::journal(), journal.as_bytes()).unwrap();
+            written_by_one_that_is_gone(&there, &json!([alice(2, 3)]));
+            let listener = Listener::bind(&there).unwrap();
+            let mut peer = listener.accept().await.unwrap();
+            peer.receive::<Greeting>().await.unwrap().unwrap();
+            let Some(Request { tag, command: Command::Shutdown(order) }) = peer.receive().await.unwrap()
+            else {
+                panic!()
+            };
+            let refusal = Refusal::new(RefusalCode::Conflict, "alice has been spawned again meanwhile");
+            peer.send(&Reply { tag, result: Err(refusal) }).await.unwrap();
+            order.spawned
+        })
+    });
+    is_bound.recv().unwrap();
+    let code = run(&context, args("alice --force")).unwrap();
+    assert_eq!(daemons.join().unwrap(), Some(1));
+    assert_eq!((code, stderr.text()), (ExitCode::Done, String::new()));
+    assert_eq!(stdout.text(), "alice is gone: shutdown (exit code 0)\n");
+}
+
+#[test]
+fn a_daemon_that_was_lost_and_not_started_again_is_not_said_to_run() {
+    let (_scratch, dir) = team(&json!([]));
+    written_by_one_that_is_gone(&dir, &json!([alice(1, 1)]));
+    let (context, _, stderr) = context(&dir, false);
+    let there = TeamDir::open(dir.root()).unwrap();
+    let (bound, is_bound) = channel();
+    let daemon = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(lost(&there, &bound));
+    });
+    is_bound.recv().unwrap();
+    let code = run(&context, args("alice --timeout 0")).unwrap();
+    daemon.join().unwrap();
+    assert_eq!(code, ExitCode::Failed);
+    let said = stderr.text();
+    assert!(
+        said.starts_with("error: the daemon was lost before it answered") && said.contains("`teamd start`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn why_nothing_was_heard_is_what_can_be_known() {
+    let (_scratch, dir) = team(&json!([]));
+    let unheard = |sent| {
+        let name = Name::new("alice").unwrap();
+        let target = Target { name, spawned: Some(0), sent, repeated: false, asked: None, end: None };
+        target.unheard(&dir, None)
+    };
+    let codes = || (unheard(false).code(), unheard(true).code());
+    assert_eq!(codes(), (ExitCode::NotRunning, ExitCode::Failed));
+    let lock = std::fs::File::open(dir.root()).unwrap();
+    lock.try_lock().unwrap();
+    assert_eq!(codes(), (ExitCode::TimedOut, ExitCode::TimedOut));
+    let may_be_done = |error: CommandError| error.message().ends_with("may still be done");
+    assert_eq!((may_be_done(unheard(false)), may_be_done(unheard(true))), (false, true));
+}
+
+fn answer(command: &Command) -> Option<Result<Done, Refusal>> {
+    match command {
+        Command::Shutdown(order) if order.name.as_str() == "nobody" => {
+            Some(Err(Refusal::new(RefusalCode::NotFound, "there is no teammate named nobody")))
+        }
+        Command::Shutdown(order) => {
+            let bits = order.name.as_str().len();
+            Some(Ok(Done::Asked {
+                request_id: RequestId::from_bits(u32::try_from(bits).unwrap()),
+                incarnation: 1,
+            }))
+        }
+        Command::Await { name, .. } if name.as_str() == "alice" => {
+            Some(Ok(Done::Ended { status: Status::Shutdown }))
+        }
+        Command::Await { name, .. } if name.as_str() == "bob" => {
+            Some(Err(Refusal::new(RefusalCode::Rejected, "still writing")))
+        }
+        _ => None,
+    }
+}
+
+fn roster() -> Value {
+    let mut alice = member("alice", "shutdown");
+    alice["exit"] = json!({"code": 0, "signal": null, "at": 2.5, "request_id": "00000005"});
+    json!([alice, member("bob", "idle"), member("stuck", "working")])
+}
+
+#[test]
+fn every_name_is_tried_and_the_highest_ranking_code_counts() {
+    let (_scratch, dir) = team(&roster());
+    let daemon = daemon(&dir, answer);
+    let (context, stdout, stderr) = context(&dir, false);
+    let code = run(&context, args("nobody alice bob alice stuck --timeout 100ms")).unwrap();
+    assert_eq!(code, ExitCode::TimedOut);
+    assert_eq!(stdout.text(), "alice is gone: shutdown (exit code 0)\n");
+    insta::assert_snapshot!(stderr.text(), @r"
+    error: there is no teammate named nobody
+    error: bob does not want to leave: still writing
+    hint: ask again later, or end it: `teamctl shutdown bob --force`
+    error: stuck has not left within 0s
+    hint: the request 00000005 stays pending, it leaves when it can; `teamctl shutdown stuck --force` ends it
+    ");
+    daemon.join().unwrap();
+}
+
+#[test]
+fn the_json_result_has_one_entry_a_name() {
+    let (_scratch, dir) = team(&roster());
+    let daemon = daemon(&dir, answer);
+    let (context, stdout, _) = context(&dir, true);
+    assert_eq!(run(&context, args("alice bob")).unwrap(), ExitCode::Rejected);
+    let expected = json!({"results": [
+        {"name": "alice", "request_id": "00000005", "outcome": "shutdown", "reason": null,
+         "exit": {"code": 0, "signal": null, "at": 2.5, "request_id": "00000005", "unread": 0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"},
+         "ending": null, "emptied": null, "left_behind": null}},
+        {"name": "bob", "request_id": "00000003", "outcome": "rejected", "reason": "still writing", "exit": null}]});
+    assert_eq!(serde_json::from_str::<Value>(&stdout.text()).unwrap(), expected);
+    daemon.join().unwrap();
+}
+
+#[test]
+fn whoever_is_gone_is_gone_although_it_cannot_be_read_how() {
+    let (_scratch, dir) = team(&json!([]));
+    // Something that is no file, as no descriptor would be.
+    std::fs::remove_file(dir.path(&TeamPath::config())).unwrap();
+    std::fs::create_dir(dir.path(&TeamPath::config())).unwrap();
+    let (of_people, stdout, stderr) = context(&dir, false);
+    let asked = daemon(&dir, answer);
+    assert_eq!(run(&of_people, args("alice")), Ok(ExitCode::Done));
+    asked.join().unwrap();
+    assert_eq!(stdout.text(), "alice is gone: shutdown\n");
+    assert!(
+        stderr.text().starts_with("note: how alice ended in detail cannot be read: "),
+        "{}",
+        stderr.text()
+    );
+    let (of_programs, stdout, _) = context(&dir, true);
+    let asked = daemon(&dir, answer);
+    assert_eq!(run(&of_programs, args("alice bob")), Ok(ExitCode::Rejected), "each has its own outcome");
+    asked.join().unwrap();
+    let results = serde_json::from_str::<Value>(&stdout.text()).unwrap();
+    assert_eq!(
+        (&results["results"][0]["outcome"], &results["results"][0]["exit"]),
+        (&json!("shutdown"), &Value::Null)
+    );
+    assert_eq!(results["results"][1]["outcome"], "rejected");
+}
+
+#[test]
+fn without_waiting_the_outcome_is_pending() {
+    let (_scratch, dir) = team(&roster());
+    let daemon = daemon(&dir, answer);
+    let (context, stdout, _) = context(&dir, false);
+    assert_eq!(run(&context, args("stuck --no-wait")).unwrap(), ExitCode::Done);
+    assert_eq!(stdout.text(), "stuck is asked to leave (00000005)\n");
+    daemon.join().unwrap();
+}
+
+#[test]
+fn all_of_nobody_is_done_without_a_daemon_and_a_name_is_not() {
+    let (_scratch, dir) = team(&json!([member("alice", "shutdown")]));
+    let (context, ..) = context(&dir, false);
+    assert_eq!(run(&context, args("--all")), Ok(ExitCode::Done));
+    assert_eq!(run(&context, args("alice")).unwrap_err().code(), ExitCode::NotRunning);
+}
+
+#[test]
+fn force_has_its_own_patience() {
+    let (_scratch, dir) = team(&json!([]));
+    let (context, ..) = context(&dir, false);
+    for (line, seconds) in
+        [("a", 120), ("a --timeout 5s", 5), ("a --force", 60), ("a --force --timeout 0", 50)]
+    {
+        assert_eq!(timeout(&context, &args(line)), Duration::from_secs(seconds), "{line}");
+    }
+}

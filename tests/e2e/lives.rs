@@ -360,7 +360,9 @@ fn a_stopped_worker_holds_nobody_up() {
 /// What is read is folded, line by line: a conversation may be longer than the memory of the machine.
 #[test]
 fn a_resume_keeps_little_of_a_long_transcript_in_memory() {
-    let team = Team::started();
+    // How much of it is one piece of work is chance.
+    let team = Team::new().with("TEAM_MAX_TURNS", "1000");
+    team.teamd(["start"]).ok();
     team.spawn("alice", "");
     team.spawn("bob", "");
     let line = json!({"type": "message", "from": "user", "content": format!("/write_file x {}", "text ".repeat(20_000))});

@@ -25,11 +25,15 @@ fn a_roster_that_is_deleted_or_damaged_is_written_anew_and_nobody_answers_from_n
     );
     std::fs::remove_file(&config).unwrap();
     team.teamctl(["send", "alice", "hello"]).ok();
-    // Damaged: kept aside, and said.
-    team.plant("config.json", |at| std::fs::copy("/etc/passwd", at).map(drop).unwrap());
-    team.teamctl(["wait", "alice", "--for", "idle"]).ok();
-    let kept = std::fs::read_dir(team.path("")).unwrap().map(|entry| entry.unwrap().file_name());
-    assert!(kept.into_iter().any(|name| name.to_str().unwrap().starts_with("config.json.unreadable-")));
+    // Damaged: kept aside, and said; unless the daemon writes it at that moment, as alice reads the message.
+    let is_kept = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.unwrap().file_name().to_str().unwrap().starts_with("config.json.unreadable-")
+    };
+    team.until("it to be kept aside", || {
+        team.plant("config.json", |at| std::fs::copy("/etc/passwd", at).map(drop).unwrap());
+        team.teamctl(["wait", "alice", "--for", "idle"]).ok();
+        std::fs::read_dir(team.path("")).unwrap().any(is_kept)
+    });
     assert!(log(&team).contains("is written anew"));
     std::fs::OpenOptions::new().write(true).truncate(true).open(&config).unwrap();
     team.teamctl(["send", "alice", "hello again"]).ok();

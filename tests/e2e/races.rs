@@ -119,6 +119,8 @@ fn mail_that_comes_while_a_teammate_leaves_is_read_or_counted() {
         match sent.code {
             // Told that it was sent: then it was taken in, or its number is told with the end.
             Some(0) => assert!(taken_in || told["unread"].as_u64() >= Some(1), "{told}"),
+            // The end was not recorded yet: it may have been read before.
+            Some(7) if sent.stderr.contains("is not known") => assert!(arrived, "{sent:?}"),
             // Told that it waits in the inbox, or that nothing was sent.
             Some(7) => assert!(!taken_in && (arrived || !sent.stderr.contains("waits")), "{sent:?}"),
             _ => panic!("{sent:?}"),

@@ -63,6 +63,8 @@ fn at_a_chat_the_call_waits_for_the_persons_answer() {
     // The chat is closed before the person has answered.
     let again = team.until_planned("alice");
     team.until("the plan to be read", || team.taken_in("lead").iter().any(|line| line["plan"] == "Again"));
+    // The roster may show the call before still.
+    team.wait_for("lead", "idle");
     team.send("lead", &format!("/plan_approval {again} approve"));
     team.until("the call to wait", || team.member("lead")["activity"] == "waiting for a person");
     drop(chat);

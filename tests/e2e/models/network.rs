@@ -29,7 +29,7 @@ fn a_base_url_that_is_none_is_told_at_once_and_a_closed_port_after_some_attempts
     spawn(&team, "bob", "anthropic:x", "go");
     let log = || team.file("log/bob.log");
     team.until("an attempt", || log().contains("attempt 1 failed") && log().contains("refused"));
-    assert_eq!(team.status("bob"), "working");
+    team.wait_for("bob", "working");
 }
 
 #[test]
@@ -63,9 +63,10 @@ fn tls_server(team: &Team) -> Option<(Running, u16)> {
         body.len()
     );
     team.write("answer", &answer);
-    // It answers every connection with the file.
+    // It answers the head of each request with the file.
     let serve = format!(
-        "while :; do (cat answer; sleep 1) | openssl s_server -quiet -naccept 1 -accept {port} -cert ca.pem -key key.pem; done"
+        "coproc openssl s_server -quiet -accept {port} -cert ca.pem -key key.pem
+         while IFS= read -r line <&${{COPROC[0]}}; do if [ \"$line\" = $'\\r' ]; then cat answer >&${{COPROC[1]}}; fi; done"
     );
     let running = Running::start(team.command("bash", ["-c", &serve]));
     Some((running, port))

@@ -173,7 +173,7 @@ impl Posted<'_> {
         let Self { id, to: RosterMember { name, .. }, .. } = self;
         let message = format!(
             "{name} ended while the message was sent, and its end is not recorded yet: the message is in its inbox ({id}), \
-             but whether a next life reads it is not known"
+             but whether it was read, or will be, is not known"
         );
         CommandError::new(ExitCode::Conflict, message).hint(format!(
             "look with `teamctl status {name}`, or `teamctl inbox {name}`, before you send it again"

@@ -20,10 +20,10 @@ use crate::exit_code::ExitCode;
 /// The tag of a reply that answers no request: the daemon refuses the connection as a whole.
 const CONNECTION: u32 = 0;
 
-/// How long a daemon may take to answer what it need not wait for.
-const ANSWER: Duration = Duration::from_secs(10);
-/// How long a daemon that runs may be out of reach: it makes a deleted socket again on its slow tick.
-const OUT_OF_REACH: Duration = Duration::from_secs(SLOW_TICK.as_secs() + 1);
+/// How long a daemon may take to answer what it need not wait for: it has to write to the disk.
+pub(crate) const ANSWER: Duration = Duration::from_secs(10);
+/// How long a daemon that runs may be out of reach: it makes a deleted socket again on its slow tick, which may be late.
+const OUT_OF_REACH: Duration = Duration::from_secs(2 * SLOW_TICK.as_secs());
 /// How long a daemon that has closed a connection may take to end, if that is why.
 const ENDING: Duration = Duration::from_secs(2);
 /// How long a command that no daemon has taken is given again to the next one: longer than a daemon takes that hands over.

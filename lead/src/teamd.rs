@@ -293,7 +293,8 @@ async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), Comman
                 Err(error) => return Err(cannot_watch(&error)),
             },
             Ok(other) => return Err(unexpected(&other)),
-            Err(CallError::Lost(_)) => {}
+            // It has ended, perhaps before it looked at this connection.
+            Err(CallError::Lost(_) | CallError::Untaken(_)) => {}
             Err(error) => return Err(error.into()),
         }
         tokio::time::sleep(PAUSE).await;

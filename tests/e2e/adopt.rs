@@ -248,7 +248,7 @@ fn a_worker_that_died_while_no_daemon_ran_is_recorded_with_an_unknown_exit() {
     let pid = team.pid("alice");
     team.kill_daemon();
     signal(pid, Signal::SIGKILL);
-    team.until("alice to be gone", || !is_alive(pid));
+    team.until_gone("alice", pid);
     team.teamd(["start"]).ok();
     team.wait_for("alice", "crashed");
     let member = team.member("alice");
@@ -274,7 +274,7 @@ fn a_worker_that_was_told_to_end_while_no_daemon_ran_is_recorded_as_its_own_reco
     let pid = team.pid("alice");
     team.kill_daemon();
     signal(pid, Signal::SIGTERM);
-    team.until("alice to be gone", || !is_alive(pid));
+    team.until_gone("alice", pid);
     let run = team.teamd(["start"]).ok();
     assert_eq!(run.stdout.lines().nth(1), Some("ended meanwhile: alice"), "{run:?}");
     assert_eq!(team.status("alice"), "killed", "the roster shows what the start has told");
@@ -297,7 +297,7 @@ fn a_start_says_in_one_line_who_ended_what_expired_and_what_was_torn() {
     let pid = team.pid("alice");
     team.kill_daemon();
     signal(pid, Signal::SIGKILL);
-    team.until("alice to be gone", || !is_alive(pid));
+    team.until_gone("alice", pid);
     team.put("journal.jsonl", &format!("{}{}", team.file("journal.jsonl"), r#"{"seq":99"#));
     let run = team.teamd(["start"]).ok();
     let said = "adopted bob; ended meanwhile: alice; 1 request expired with that; 1 request waits for an answer; \
@@ -404,7 +404,7 @@ fn a_life_that_was_decided_but_never_begun_is_not_begun_by_the_next_daemon() {
     let pid = team.pid("alice");
     team.kill_daemon();
     signal(pid, Signal::SIGKILL);
-    team.until("alice to be gone", || !is_alive(pid));
+    team.until_gone("alice", pid);
     std::fs::remove_file(team.root().join("ran.txt")).unwrap();
     // As if the daemon had died between its decision and the fork.
     let journal = team.file("journal.jsonl");

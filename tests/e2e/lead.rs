@@ -103,10 +103,9 @@ fn no_teammate_that_the_lead_agent_starts_may_do_more_than_it_may_itself() {
 #[test]
 fn what_several_teammates_say_at_the_end_of_their_work_is_one_turn() {
     let team = team();
-    for name in ["alice", "bob", "carol"] {
-        let line = json!({"type": "idle_notification", "from": name, "to": "lead", "summary": "done", "content": "done"});
-        team.echo("lead", &line.to_string());
-    }
+    // At once: what follows later than it waits for is another turn.
+    let done = |name| json!({"type": "idle_notification", "from": name, "to": "lead", "summary": "done", "content": "done"});
+    team.echo("lead", &["alice", "bob", "carol"].map(|name| done(name).to_string()).join("\n"));
     team.until_lead_ended(1);
     let batches: Vec<usize> = team
         .entries("lead", "messages")
@@ -115,9 +114,8 @@ fn what_several_teammates_say_at_the_end_of_their_work_is_one_turn() {
         .collect();
     assert_eq!((batches, team.answers("lead")), (vec![3], 1));
     // What a person says does not wait, and takes along what does.
-    let line = json!({"type": "idle_notification", "from": "alice", "to": "lead", "summary": "done"});
-    team.echo("lead", &line.to_string());
-    team.send("lead", "hello");
+    let hello = json!({"type": "message", "from": "user", "to": "lead", "content": "hello"});
+    team.echo("lead", &format!("{}\n{hello}", done("alice")));
     team.until_lead_ended(2);
     assert_eq!(team.answers("lead"), 2);
 }
@@ -197,6 +195,8 @@ fn people_do_with_the_lead_agent_what_they_do_with_a_member() {
     assert!(refused.stderr.contains("`teamctl chat`"), "{refused:?}");
     assert!(team.teamctl(["request-plan", "lead"]).exits(7).stderr.contains("submits no plans"));
     assert!(team.teamctl(["broadcast", "hello"]).ok().stdout.contains("sent to alice ("));
+    // What she says at its end is taken in before it is looked whether the lead agent is idle.
+    team.until_finished("alice", 1);
     team.teamctl(["status", "lead"]).ok();
     team.teamctl(["transcript", "lead"]).ok();
     team.teamctl(["log", "lead"]).ok();
@@ -205,8 +205,9 @@ fn people_do_with_the_lead_agent_what_they_do_with_a_member() {
     assert_eq!((team.status("alice"), team.status("lead")), ("shutdown".into(), "idle".into()));
     team.send("lead", "/sleep 30");
     team.wait_for("lead", "working");
+    let turns = team.lead_turns();
     team.teamctl(["interrupt", "lead"]).ok();
-    team.until_lead_ended(1);
+    team.until_lead_ended(turns + 1);
     team.teamctl(["shutdown", "lead"]).ok();
     let before = team.inbox("lead").len();
     let forgotten = team.json(["forget", "lead"]);
@@ -228,6 +229,7 @@ fn a_broadcast_of_a_teammate_reaches_the_lead_once() {
     let to_lead = team.inbox("lead").into_iter().filter(|line| line["type"] == "broadcast").count();
     assert_eq!(to_lead, 1);
     team.until("alice to take it in", || team.has_taken_in("alice", "stop"));
+    team.until_finished("alice", 1);
     let results = team.lead_does("/broadcast go on");
     assert_eq!(text(&results[0]), ("sent to alice, bob", false));
     let own = team.inbox("lead").into_iter().filter(|line| line["type"] == "broadcast").count();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -42,9 +42,8 @@ fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
     team.spawn("bob", "");
     team.spawn("alice", "/bash echo once >> prompt-ran");
     team.until("alice to have answered", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
-    let (first, began) = (team.pid("alice"), Instant::now());
+    let first = team.pid("alice");
     team.kill_and_wait_for_the_next_life("alice");
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_ne!(team.pid("alice"), first);
     for inbox in ["lead", "bob"] {
         team.until("the end to be told", || terminated(&team, inbox, "alice").is_some());
@@ -83,6 +82,7 @@ fn no_message_is_lost_or_taken_in_twice_whoever_is_killed() {
             let life = number as i64 / 10;
             team.until("some of it to be done", || done().lines().count() >= number / 2);
             team.until("its life to be known", || team.incarnation("alice") == life && team.pid("alice") > 0);
+            team.until("its life to have begun", || lives(&team, "alice").len() as i64 == life);
             signal(team.pid("alice"), Signal::SIGKILL);
         }
     }
@@ -219,8 +219,10 @@ fn what_was_queued_waits_for_a_life_that_begins() {
             "#!/bin/sh\n[ $1 = run ] && [ -e {}/broken ] && exit 1\nexec {real} \"$@\"\n",
             team.root().display()
         );
-        team.write("worker.sh", &text);
-        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        // By another process: a descriptor that is open for writing here could be inherited by what another test starts just
+        // then, and nobody could run it.
+        let make = ["-c", "printf %s \"$1\" > worker.sh && chmod +x worker.sh", "sh", &text];
+        assert!(team.command("sh", make).status().unwrap().success());
         team.with("TEAM_WORKER", program.to_str().unwrap())
     };
     team.teamd(["start"]).ok();
@@ -241,7 +243,7 @@ fn nothing_is_queued_for_a_next_life_before_the_end_of_the_last_one_is_recorded(
     let pid = team.pid("alice");
     team.kill_daemon();
     signal(pid, Signal::SIGKILL);
-    team.until("her to be gone", || !is_alive(pid));
+    team.until_gone("alice", pid);
     let before = team.inbox("alice").len();
     for args in [&["send", "alice", "lost"][..], &["send", "alice", "lost", "--queue"]] {
         let refused = team.teamctl(args).exits(7);
@@ -349,7 +351,7 @@ fn a_stopped_worker_holds_nobody_up() {
     team.teamctl(["shutdown", "bob"]).ok();
     // Alice cannot answer: the shutdown times out, and then it is forced.
     team.teamctl(["shutdown", "alice", "--timeout", "200ms"]).exits(5);
-    assert_eq!(team.status("alice"), "shutting_down");
+    team.wait_for("alice", "shutting_down");
     let forced = team.json(["shutdown", "alice", "--force", "--timeout", "0"]);
     assert_eq!(forced["results"][0]["outcome"], "killed", "{forced}");
     assert!(!is_alive(pid));

@@ -102,7 +102,7 @@ fn a_stop_waits_for_no_longer_than_was_asked_and_names_who_holds_it_up() {
     team.spawn("alice", "");
     let pid = team.pid("alice");
     signal(pid, Signal::SIGSTOP);
-    let said = team.teamd(["stop", "--timeout", "3s"]).exits(5);
+    let said = team.teamd(["stop", "--timeout", "8s"]).exits(5);
     assert!(said.stderr.contains("it waits for alice") && said.stderr.contains("--force"), "{said:?}");
     signal(pid, Signal::SIGCONT);
     team.until_nobody_is_left();

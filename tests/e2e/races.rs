@@ -139,8 +139,9 @@ fn a_request_for_a_plan_holds_although_the_daemon_died_before_its_word() {
         team.file("log/alice.log").contains("the daemon is gone")
     });
     let request = json!({"type": "plan_request", "from": "lead", "content": "how?"});
-    team.echo("alice", &request.to_string());
-    team.send("alice", "/bash echo early > early");
+    // In one piece: the order is carried out in the work that the request begins.
+    let order = json!({"type": "message", "from": "user", "content": "/bash echo early > early"});
+    team.echo("alice", &format!("{request}\n{order}"));
     team.until_finished("alice", 1);
     assert!(!team.made("early"), "{:?}", team.results("alice"));
     // Nobody had asked: the next daemon's word opens it again.

@@ -127,7 +127,8 @@ fn the_runtime_decides_when_the_model_had_its_time() {
     let team = Team::started();
     team.spawn("alice", &format!("/reject_shutdown never\n{HELD}\n/bash echo never > never"));
     team.until_held();
-    team.teamctl(["shutdown", "alice", "--decide-within", "100ms", "--no-wait"]).ok();
+    // None at all: when the worker hears of it is chance.
+    team.teamctl(["shutdown", "alice", "--decide-within", "0s", "--no-wait"]).ok();
     team.until_asked("alice");
     let asked_at = now();
     team.until("the time to be over", || now() > asked_at + 1.0);
@@ -237,9 +238,10 @@ fn a_further_shutdown_joins_the_pending_one() {
     team.until_held();
     let first = team.start_teamctl(["--json", "shutdown", "alice"]);
     let id = team.until_asked("alice");
-    let second = team.start_teamctl(["--json", "shutdown", "alice"]);
+    let second = team.start_teamctl(["--json", "shutdown", "alice", "--force", "--timeout", "10m"]);
     let third = team.shutdown("alice", &["--timeout", "100ms"], 5);
     assert_eq!(third["request_id"], id);
+    team.until("the second to have asked", || team.events("joined") == 1);
     team.release();
     for run in [first.finish().ok(), second.finish().ok()] {
         let result = run.json()["results"][0].clone();

@@ -94,8 +94,7 @@ fn a_start_after_kill_9_takes_over_the_stale_socket() {
 fn a_socket_that_is_replaced_is_made_again() {
     let team = Team::started();
     let pid = team.daemon_pid();
-    std::fs::remove_file(team.path("run/teamd.sock")).unwrap();
-    drop(std::os::unix::net::UnixListener::bind(team.path("run/teamd.sock")).unwrap());
+    team.plant("run/teamd.sock", |at| drop(std::os::unix::net::UnixListener::bind(at).unwrap()));
     team.spawn("alice", "");
     assert_eq!(team.json(["status"])["daemon"]["pid"], pid);
     team.teamd(["stop"]).ok();
@@ -224,8 +223,11 @@ fn in_the_foreground_readiness_is_told_when_it_answers() {
 #[test]
 fn a_socket_that_cannot_be_taken_away_makes_no_failure_of_a_stop() {
     let Foreground { team, daemon, .. } = foreground();
-    std::fs::remove_file(team.path("run/teamd.sock")).unwrap();
-    std::fs::create_dir(team.path("run/teamd.sock")).unwrap();
+    // At its first look, right after it has said that it runs, it may make the socket again in between.
+    team.until("a folder to stand in its place", || {
+        std::fs::remove_file(team.path("run/teamd.sock")).unwrap();
+        std::fs::create_dir(team.path("run/teamd.sock")).is_ok()
+    });
     daemon.signal(Signal::SIGTERM);
     let ended = daemon.finish().ok();
     assert!(ended.stderr.contains("cannot take run/teamd.sock away"), "{ended:?}");

@@ -73,7 +73,13 @@ fn busy(soak: &Soak) -> Vec<String> {
         }
         let position = transcript::position(&dir, &member.name).ok().flatten().unwrap_or(Position::START);
         match count_lines(&dir, &member.name, position) {
-            Ok(count) if count.mail == 0 => {}
+            Ok(count) if count.mail == 0 => {
+                // The roster may be behind: of a worker that writes just now, or has not come back to a new daemon yet.
+                let last = transcript::last_entry(&dir, &member.name).ok().flatten();
+                if last.is_some_and(|entry| !entry.event.is_rest(&member.name)) {
+                    busy.push(format!("{name} works still"));
+                }
+            }
             Ok(count) => busy.push(format!("{name} has {} unread", count.mail)),
             Err(error) => busy.push(format!("{name}: {error}")),
         }

@@ -164,9 +164,10 @@ impl Team {
         self.teamctl(args).ok().json()
     }
 
-    /// Spawns a teammate that is at work for half a minute, and rejects the next shutdown request with a reason.
+    /// Spawns a teammate that is at work for more than half a minute, and rejects the next shutdown request with a reason.
     pub(crate) fn spawn_rejecting(&self, name: &str, reason: &str) {
-        self.spawn(name, &format!("/reject_shutdown {reason}\n{}", "/sleep 0.1\n".repeat(300)));
+        let work = format!("/reject_shutdown {reason}\n{}", "/sleep 0.1\n".repeat(500));
+        self.teamctl(["spawn", name, "--max-turns", "1000", "--prompt", &work]).ok();
         self.wait_for(name, "working");
     }
 
@@ -291,6 +292,13 @@ impl Team {
         // Its main thread is a zombie before its last thread has given up what it held.
         let folder = std::fs::File::open(self.path("")).unwrap();
         self.until("the daemon to be gone", || !is_alive(pid) && folder.try_lock_shared().is_ok());
+    }
+
+    /// Waits until a process is gone that was the worker of a member.
+    pub(crate) fn until_gone(&self, name: &str, pid: i32) {
+        // As with the daemon: the last thread of it lets go of the life lock.
+        let transcript = std::fs::File::open(self.path(&format!("transcript/{name}.jsonl"))).unwrap();
+        self.until(&format!("{name} to be gone"), || !is_alive(pid) && transcript.try_lock_shared().is_ok());
     }
 
     /// Every live process that this test has started, directly or not.

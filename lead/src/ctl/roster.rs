@@ -16,8 +16,8 @@ use crate::client::is_locked;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
-/// How long a daemon may take to write the roster anew: it looks after it on its slow tick at the latest.
-const REPAIR: Duration = Duration::from_secs(SLOW_TICK.as_secs() + 1);
+/// How long a daemon may take to write the roster anew: it looks after it on its slow tick at the latest, which may be late.
+const REPAIR: Duration = Duration::from_secs(2 * SLOW_TICK.as_secs());
 /// How long it may take to record the end of a process.
 const RECORDED: Duration = Duration::from_secs(5);
 /// Between two looks whether it has.

@@ -9,7 +9,7 @@ use crate::stage::{Checked, Stage, hold};
 use crate::support::signal;
 
 /// How long a person looks at a worker that hangs before it sees to that itself: many times the watchdog's time.
-const LOOKS_FOR: Duration = Duration::from_secs(5);
+const LOOKS_FOR: Duration = Duration::from_secs(15);
 
 /// Whoever crashes too often stays so.
 pub(super) fn crash_loop(stage: &mut Stage) -> Checked {
@@ -30,7 +30,7 @@ pub(super) fn crash_loop(stage: &mut Stage) -> Checked {
 
 /// Whoever does not answer is told of, then ended, and goes on in a next life.
 pub(super) fn hang(stage: &mut Stage) -> Checked {
-    stage.team.write("team.toml", "watchdog = \"600ms\"\n");
+    stage.team.write("team.toml", "watchdog = \"2s\"\n");
     stage.start()?;
     stage.want("alice");
     let orders = "/bash echo h1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/bash echo h2 >> effects";

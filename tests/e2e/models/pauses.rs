@@ -70,11 +70,14 @@ fn a_team_leaves_an_overloaded_service_alone_together() {
         if asked == 1 { Reply::fail(529).with_header("retry-after", "8") } else { Reply::text("done") }
     });
     let team = server.team();
+    for (name, api) in [("bob", Api::Anthropic), ("carol", Api::OpenAi)] {
+        team.teamctl(["spawn", name, "--model", api.model()]).ok();
+    }
     spawn(&team, "alice", Api::Anthropic.model(), "go");
     team.until("the first request", || !server.requests().is_empty());
     team.until("the others to be told", || overloads(&team) == 1);
-    spawn(&team, "bob", Api::Anthropic.model(), "go");
-    spawn(&team, "carol", Api::OpenAi.model(), "go");
+    team.send("bob", "go");
+    team.send("carol", "go");
     for name in ["alice", "bob", "carol"] {
         team.until_finished(name, 1);
     }

@@ -55,7 +55,7 @@ fn pipes_jobs_and_devices_work() {
             &[
                 "seq 1 1000 | sort -rn | head -1",
                 "diff <(echo a) <(echo a) && echo same",
-                "sleep 0.05 & sleep 0.01 & wait; jobs; echo done",
+                "sleep 0.05 & sleep 0.01 & wait; jobs -r; echo done",
                 "set -m; sleep 5 & kill %1; wait %1 2> /dev/null; echo $?",
                 "trap 'echo heard' USR1; (sleep 0.01; kill -USR1 $$) & wait; true",
                 "echo x > /dev/null; head -c 4 /dev/zero | wc -c; head -c 4 /dev/urandom | wc -c",

@@ -14,7 +14,7 @@ use teamd_shared::team_dir::TeamDir;
 use target::{End, Target, tell};
 
 use super::send::running;
-use crate::client::{CallError, Client, not_running, unexpected};
+use crate::client::{ANSWER, CallError, Client, not_running, unexpected};
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::roster;
@@ -29,9 +29,6 @@ const PATIENCE_BEFORE_FORCE: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 2048;
 /// Beyond what the signals are given: time to end what a worker started, on a slow machine.
 const MARGIN: Duration = Duration::from_secs(30);
-
-/// How long the asking itself may take at the least, however short the waiting: the daemon has to write to the disk.
-const ASKING: Duration = Duration::from_secs(2);
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
@@ -121,7 +118,8 @@ async fn ask_all(
         Ok(())
     };
     let patience = if args.no_wait { Duration::ZERO } else { timeout(context, args) };
-    let silent = match tokio::time::timeout(patience.max(ASKING), asking).await {
+    // However short the waiting: the asking itself may take as long as that of any other command.
+    let silent = match tokio::time::timeout(patience.max(ANSWER), asking).await {
         Ok(asked) => asked.map(|()| false)?,
         Err(_) => true,
     };

@@ -21,12 +21,6 @@ fn wait_for_plan(team: &Team, name: &str) -> String {
     pending_plan(team, name).unwrap()
 }
 
-/// Waits until alice's shutdown is recorded, and the command that asked for it knows its id: nobody else sees that.
-fn wait_for_the_request(team: &Team) {
-    team.wait_for("alice", "shutting_down");
-    let_pass(Duration::from_millis(300));
-}
-
 /// Failure 17 (a vendor's CLI, measured; gastown#736 (142 processes, 56 GB)).
 #[test]
 fn an_idle_worker_outlives_the_daemon_and_is_adopted() {
@@ -40,10 +34,13 @@ fn an_idle_worker_outlives_the_daemon_and_is_adopted() {
     team.until("alice to have worked", || team.made("meanwhile.txt"));
     team.until("alice to have reported", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
     assert!(is_alive(pid));
+    // It may not have said yet that its work is over.
+    signal(pid, Signal::SIGSTOP);
     team.teamd(["start"]).ok();
     assert_eq!(team.status("alice"), "idle", "what it last said holds until it says it again");
     assert_eq!((team.pid("alice"), &team.member("alice")["incarnation"]), (pid, &json!(1)));
     assert_eq!(team.events("adopted"), 1);
+    signal(pid, Signal::SIGCONT);
     team.teamctl(["shutdown", "alice"]).ok();
     assert!(!is_alive(pid));
     assert_eq!(team.member("alice")["status"], "shutdown");
@@ -143,8 +140,8 @@ fn a_pending_shutdown_outlives_the_daemon_and_so_does_the_command_that_waits_for
     team.wait_for("alice", "working");
     let pid = team.pid("alice");
     let waiting = team.start_teamctl(["--json", "shutdown", "alice"]);
-    wait_for_the_request(&team);
-    let id = team.last_request("shutdown");
+    // The command that waits has been told by then, too: its answer came before.
+    let id = team.until_asked("alice");
     team.kill_daemon();
     team.teamd(["start"]).ok();
     assert_eq!((team.pid("alice"), team.status("alice")), (pid, "shutting_down".to_owned()));
@@ -168,7 +165,7 @@ fn a_shutdown_that_is_forced_later_is_forced_by_the_next_daemon_too() {
     team.spawn("alice", "/bash trap '' TERM; sleep 600");
     team.wait_for("alice", "working");
     let waiting = team.start_teamctl(["shutdown", "alice", "--force", "--timeout", "1s"]);
-    wait_for_the_request(&team);
+    team.until_asked("alice");
     team.kill_daemon();
     team.teamd(["start"]).ok();
     team.wait_for("alice", "killed");
@@ -461,7 +458,8 @@ fn a_worker_that_the_journal_does_not_know_leaves() {
     team.until("the unknown worker to leave", || !is_alive(pid) && transcript.try_lock_shared().is_ok());
     drop(transcript);
     assert!(team.member("alice").is_null());
-    team.spawn("alice", "");
+    // What another test starts just then has a copy of this descriptor for a moment, and of the lock with it.
+    team.until("alice to begin", || team.teamctl(["spawn", "alice"]).is_done());
 }
 
 #[test]
@@ -473,6 +471,6 @@ fn whoever_waits_goes_on_waiting_while_a_daemon_begins() {
     team.teamctl(wait).exits(6);
     // It holds the lock, and has not written the roster yet.
     let lock = std::fs::File::open(team.path("")).unwrap();
-    lock.try_lock().unwrap();
+    team.until("the lock to be free", || lock.try_lock().is_ok());
     team.teamctl(wait).exits(5);
 }

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::cgroup::{members, note};
-use crate::support::process::{children, command_line, parent};
+use crate::support::process::{children, command_line};
 use crate::support::{Run, Team, is_alive, signal};
 
 /// A command that leaves a process which neither its parent nor its session leads to.
@@ -128,9 +128,7 @@ fn an_adopted_life_keeps_its_cgroup_and_what_died_while_no_daemon_ran_is_emptied
     team.kill_daemon();
     kill_together(team.pid("alice"));
     // To the daemon they would have come; now nobody but their cgroup leads to them.
-    team.until("them to be orphans", || {
-        sleeping(&team).iter().all(|&pid| parent(pid) != Some(team.pid("alice")))
-    });
+    team.until_gone("alice", team.pid("alice"));
     assert_eq!(sleeping(&team).len(), 3);
     let started = team.teamd(["--json", "start"]).ok().json();
     assert_eq!((&started["adopted"], &started["ended"]), (&json!(["bob"]), &json!(["alice"])), "{started}");
@@ -228,8 +226,11 @@ fn the_daemon_of_a_copied_team_directory_touches_no_cgroup_of_the_original() {
     let (worker, alice) = (team.pid("alice"), team.cgroup_of("alice"));
     let copy = team.root().parent().unwrap().join("copy");
     std::fs::create_dir(&copy).unwrap();
+    // It renames what it writes, and `cp` fails at what is gone.
+    signal(team.daemon_pid(), Signal::SIGSTOP);
     team.run_program("cp", ["-a", team.path("").to_str().unwrap(), copy.join(".team").to_str().unwrap()])
         .ok();
+    signal(team.daemon_pid(), Signal::SIGCONT);
     let there = |args: &[&str]| {
         let dir = copy.join(".team");
         let args = [&["--team-dir", dir.to_str().unwrap()], args].concat();

@@ -158,7 +158,9 @@ fn a_limit_on_the_size_of_files_does_not_end_a_command_or_a_worker_unsaid() {
         pid,
         Some(usize::try_from(team.path("transcript/alice.jsonl").metadata().unwrap().len()).unwrap()),
     );
-    team.teamctl(["send", "alice", "/write_file three.txt 3"]).ok();
+    // She may end at it before her end can be looked up.
+    let sent = team.teamctl(["send", "alice", "/write_file three.txt 3"]);
+    assert!(sent.is_done() || sent.code == Some(7) && sent.stderr.contains("is not known"), "{sent:?}");
     team.until("her next life", || {
         team.member("alice")["incarnation"] == 2 && team.root().join("three.txt").exists()
     });

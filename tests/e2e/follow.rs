@@ -54,6 +54,7 @@ fn an_inbox_is_followed_also_when_it_is_truncated() {
     assert!(!following.text().contains("zero"));
     team.send("alice", "two");
     following.until(&team, "two");
+    team.until_caught_up("alice");
     std::fs::File::create(team.path("inbox/alice.jsonl")).unwrap();
     team.until("alice to notice", || !team.entries("alice", "restarted").is_empty());
     team.echo("alice", r#"{"type":"message","from":"bob","content":"new"}"#);

@@ -49,7 +49,7 @@ fn a_busy_worker_is_ended_with_all_that_it_runs() {
 
 #[test]
 fn force_that_is_not_needed_is_not_used() {
-    let team = hurried();
+    let team = Team::started();
     team.spawn("alice", "");
     assert_eq!(team.shutdown("alice", &["--force"], 0)["outcome"], "shutdown");
 }

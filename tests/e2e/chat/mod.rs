@@ -78,7 +78,10 @@ fn at_a_terminal_a_person_talks_interrupts_and_leaves() {
     // Faster than anybody reads.
     terminal.press("hello there\r");
     team.until("the answer", || team.answers("lead") == 1);
-    terminal.until("hello there\r\n");
+    // The echo of what was typed stands behind the prompt. The turn is over when there is another one.
+    terminal.until("\nhello there\r\n");
+    let answer = terminal.shown().find("\nhello there\r\n").unwrap();
+    terminal.until_after(answer, "lead> ");
     let mark = terminal.mark();
     terminal.line("/team");
     terminal.until_after(mark, "STATUS");
@@ -143,7 +146,7 @@ fn an_answer_is_shown_while_it_is_given() {
 
 #[test]
 fn whoever_talks_sees_once_that_the_service_is_waited_for() {
-    let overloaded = || Reply::fail(529).with_header("retry-after-ms", "2500");
+    let overloaded = || Reply::fail(529).with_header("retry-after-ms", "6000");
     let server = ModelServer::start();
     server.replies(overloaded()).says("first").replies(overloaded()).says("second");
     let team = server.team();

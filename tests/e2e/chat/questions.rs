@@ -140,11 +140,15 @@ fn a_question_that_somebody_else_answers_is_over_and_what_was_typed_is_no_answer
     team.until("the message to arrive", || team.has_taken_in("lead", "a thought"));
     assert_eq!(team.request(&id)["status"], "rejected");
     // Nothing was typed: what is typed next answers nothing either.
+    terminal.until("\na thought\r\n");
+    let answer = terminal.shown().find("\na thought\r\n").unwrap();
+    terminal.until_after(answer, "lead> ");
     team.until_caught_up("lead");
     let id = ask("carol", &terminal);
     let mark = terminal.mark();
     team.teamctl(["reject", &id]).ok();
     terminal.until_after(mark, "you are asked no more");
+    terminal.until_after(mark, "lead> ");
     terminal.press("a");
     terminal.until_after(mark, "lead> a");
     terminal.press("pprove\r");

@@ -33,6 +33,11 @@ impl Answers {
         self.changed.extend(plans);
     }
 
+    /// Tells whether a command that answers a plan has not ended yet.
+    pub(super) fn are_given(&self) -> bool {
+        !self.given.is_empty()
+    }
+
     /// Tells whether a command has said how a plan was answered.
     pub(super) fn has_told(&self, plan: &RequestId) -> bool {
         self.told.contains(plan)
@@ -41,7 +46,8 @@ impl Answers {
     /// Takes the plans of which the conversation is to tell now. While a command gives an answer, it may be the one that
     /// says how a plan was answered.
     pub(super) fn due(&mut self) -> Vec<Request> {
-        let waits = |plan: &Request| !plan.is_pending() && !self.given.is_empty();
+        let given = self.are_given();
+        let waits = |plan: &Request| given && !plan.is_pending();
         let (later, mut now): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.changed).into_iter().partition(waits);
         self.changed = later;
@@ -72,9 +78,9 @@ mod tests {
             answers.changed(vec![plan("pending"), plan("approved")]);
             assert_eq!(answers.due(), [plan("pending")], "the command has not ended");
             answers.end(End { number: 6, told: None });
-            assert_eq!(answers.due(), [], "another one has");
+            assert!(answers.due().is_empty() && answers.are_given(), "another one has");
             answers.end(End { number: 7, told });
-            assert_eq!(answers.due().len(), by_the_conversation);
+            assert_eq!((answers.due().len(), answers.are_given()), (by_the_conversation, false));
             assert_eq!(answers.due(), []);
         }
     }

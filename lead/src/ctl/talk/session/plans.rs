@@ -44,15 +44,17 @@ impl Session<'_> {
         }
     }
 
-    /// Asks no more about a plan that somebody else has answered, or that nobody waits for any more. What the person has
-    /// typed stays, and is no answer.
+    /// Asks no more about a plan that somebody has answered, or that nobody waits for any more. What the person has typed
+    /// stays, and is no answer. While a command here gives an answer, it may be the one that says so.
     fn drop_question(&mut self) {
-        let is_over = |question: &Question| {
-            self.follow.plan(question.request_id()).is_some_and(|plan| !plan.is_pending())
-        };
-        if self.question.as_ref().is_some_and(is_over) {
+        let Some(plan) = self.question.as_ref().map(Question::request_id) else { return };
+        let told = self.answers.has_told(plan);
+        let is_over = || self.follow.plan(plan).is_some_and(|plan| !plan.is_pending());
+        if told || !self.answers.are_given() && is_over() {
             self.question = None;
-            self.context.out.note("you are asked no more");
+            if !told {
+                self.context.out.note("you are asked no more");
+            }
             self.keyboard.prompt_instead(&format!("{}> ", self.party.name), self.awaits);
         }
     }

@@ -361,8 +361,10 @@ async fn ping(dir: &TeamDir) -> Result<(u32, String, String), CommandError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
-    use crate::client::tests::daemon as answering;
+    use crate::client::tests::{daemon as answering, scratch};
     use crate::ctl::context::tests::context;
     use clap::CommandFactory;
     use teamd_shared::team_dir::TeamPath;
@@ -418,6 +420,23 @@ mod tests {
         assert_eq!(report(&of_programs, &started), Ok(ExitCode::Done));
         let said: serde_json::Value = serde_json::from_str(&stdout.text()).unwrap();
         assert_eq!((&said["pid"], &said["adopted"], &said["torn"]), (&json!(7), &json!(null), &json!(3)));
+    }
+
+    #[test]
+    fn a_daemon_that_ends_before_it_looks_at_a_stop_runs_no_more() {
+        let (_scratch, dir) = scratch();
+        let socket = dir.path(&TeamPath::socket());
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let daemon = std::thread::spawn(move || {
+            let (mut connection, _) = listener.accept().unwrap();
+            // What is left unread is lost, and the connection with it.
+            connection.read_exact(&mut [0]).unwrap();
+            std::fs::remove_file(socket).unwrap();
+        });
+        let (context, ..) = context(&dir, false);
+        let args = Stop { force: false, timeout: Duration::from_secs(60) };
+        assert_eq!(stop(&context, &args).unwrap_err().code(), ExitCode::NotRunning);
+        daemon.join().unwrap();
     }
 
     #[test]

@@ -224,6 +224,8 @@ pub fn killed_by_keeper(code: i32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt;
+
     use rustix::process::{WaitId, WaitIdOptions, waitid};
 
     use super::*;
@@ -259,8 +261,11 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         // The kernel keeps fifteen bytes of a name: half of the last letter.
         let program = scratch.path().join("fourteen-bytesé");
-        std::fs::copy("/bin/sleep", &program).unwrap();
-        let mut child = std::process::Command::new(&program).arg("60").spawn().unwrap();
+        // No copy: what another test starts has it open to be written for a moment, and nobody may run it then.
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg0("sleep").arg("60").spawn().unwrap();
+        let stat = std::fs::read(format!("/proc/{}/stat", child.id())).unwrap();
+        assert!(std::str::from_utf8(&stat).is_err(), "its name is no text");
         let now = Identity::of(child.id()).unwrap();
         let before = Identity { start_ticks: now.start_ticks - 1, ..now.clone() };
         assert!(now.runs().unwrap() && !before.runs().unwrap());

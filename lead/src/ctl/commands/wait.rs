@@ -128,7 +128,8 @@ mod tests {
     /// Holds the lock of the team directory, as a daemon that runs does.
     fn lock(dir: &TeamDir) -> std::fs::File {
         let folder = std::fs::File::open(dir.root()).unwrap();
-        folder.try_lock().unwrap();
+        // Waited for: a look at the lock is in what another test starts for a moment.
+        folder.lock().unwrap();
         folder
     }
 

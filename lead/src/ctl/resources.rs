@@ -135,6 +135,8 @@ impl Resources {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::ctl::roster::tests::member;
 
@@ -152,7 +154,14 @@ mod tests {
         let me: RosterMember = serde_json::from_value(member("me", "working")).unwrap();
         let processes = Processes::read();
         assert!(processes.tree(std::process::id()).contains(&child.id()));
-        let mine = processes.of(&Roster::default(), &me, true).unwrap();
+        // Children of other tests are of the same tree, and may end while they are looked at: then it is not known.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mine = loop {
+            let mine = Processes::read().of(&Roster::default(), &me, true).unwrap();
+            if (mine.pss.is_some() && mine.open_files.is_some()) || Instant::now() >= deadline {
+                break mine;
+            }
+        };
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(mine.processes >= 2 && mine.rss > 0 && mine.pss.is_some(), "{mine:?}");

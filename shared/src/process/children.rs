@@ -7,7 +7,7 @@ use super::{is_gone, stat};
 /// Returns the children of a process, those of all its threads, ended ones that nobody has reaped among them:
 /// `/proc/PID/task/TID/children` (`proc_pid_task(5)`), or, where the kernel keeps no such list, a look at every process.
 ///
-/// The list can leave one out if another is reaped while it is read.
+/// The list can leave some out while another child is reaped, or a thread of the process ends.
 ///
 /// # Errors
 /// The system's error: then nobody knows. [`is_gone`] tells that of a process that has ended.
@@ -66,6 +66,8 @@ pub fn parent_of(process: u32) -> io::Result<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -74,7 +76,12 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = child.id();
         assert_eq!(parent_of(pid).unwrap(), me);
-        assert!(children_of(me).unwrap().contains(&pid) && children_by_parent(me).unwrap().contains(&pid));
+        // Threads of other tests may end meanwhile, which can hide the one that has this child.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !children_of(me).unwrap().contains(&pid) {
+            assert!(Instant::now() < deadline, "it is in no list");
+        }
+        assert!(children_by_parent(me).unwrap().contains(&pid));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!children_of(me).unwrap().contains(&pid) && !children_by_parent(me).unwrap().contains(&pid));

@@ -9,7 +9,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 use teamd_shared::team_dir::TeamPath;
 
-use super::double::{Begin, Team, alice, id};
+use super::double::{Begin, Team, UNTIL_GO, alice, id};
 
 #[test]
 fn a_command_that_was_running_is_not_run_again() {
@@ -219,9 +219,11 @@ fn a_conversation_whose_first_life_wrote_nothing_begins_with_its_prompt() {
 #[test]
 fn a_shutdown_of_an_earlier_life_is_not_answered_in_the_next() {
     let team = Team::new();
-    let mut worker = team.work("/sleep 0.2");
-    worker.doing("sleep: 0.2 s");
+    let mut worker = team.work(UNTIL_GO);
+    worker.waits_for_go();
     worker.ask_to_leave(30.0);
+    worker.acts();
+    team.go();
     let (request_id, _) = worker.named();
     assert_eq!(request_id, id("5d0c0ffe"));
     worker.crash();

@@ -14,6 +14,7 @@ use teamd_shared::control::{
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::inbox;
+use teamd_shared::locks;
 use teamd_shared::member::{Bounds, Doing, Gate, Limits, Sandbox, SandboxMode};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -26,6 +27,9 @@ use super::*;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A call that runs until [`Team::go`].
+pub(super) const UNTIL_GO: &str = "/bash until [ -e go ]; do sleep 0.01; done";
 
 /// A team directory with a lead, alice, and bob who is idle.
 pub(super) struct Team {
@@ -129,6 +133,11 @@ impl Team {
         });
     }
 
+    /// Lets the call end that waits as [`UNTIL_GO`] says.
+    pub(super) fn go(&self) {
+        File::create(self.workspace().join("go")).unwrap();
+    }
+
     fn wait<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
         let log = || {
             String::from_utf8_lossy(&self.dir.read(&TeamPath::log("alice")).unwrap_or_default()).into_owned()
@@ -137,8 +146,8 @@ impl Team {
         waited.unwrap_or_else(|_| panic!("waited in vain for {what}; her log:\n{}", log()))
     }
 
-    /// Starts a worker and hears its greeting; it is not welcomed yet.
-    pub(super) fn bear(&self, incarnation: u32) -> Worker<'_> {
+    /// Starts a worker, and hears nothing of it yet.
+    pub(super) fn start(&self, incarnation: u32) -> Worker<'_> {
         let (ours, theirs) = pair().unwrap();
         let log =
             File::options().append(true).create(true).open(self.dir.path(&TeamPath::log("alice"))).unwrap();
@@ -154,13 +163,18 @@ impl Team {
         let child = command.spawn().unwrap();
         drop(command);
         let connection = self.runtime.block_on(async { Connection::from_fd(ours) }).unwrap();
-        let mut worker = Worker {
+        Worker {
             team: self,
             child,
             connection: Some(connection),
             word: Word { seq: 1, gate: Gate::Open, shutdown: None, let_go: false, plan: None, verdict: None },
             state: WorkerState::default(),
-        };
+        }
+    }
+
+    /// Starts a worker and hears its greeting; it is not welcomed yet.
+    pub(super) fn bear(&self, incarnation: u32) -> Worker<'_> {
+        let mut worker = self.start(incarnation);
         let greeting: Greeting = worker.receive("the greeting");
         let Peer::Worker { name, incarnation: said, environment, state } = greeting.peer else { panic!() };
         assert_eq!((name, said, environment.is_some()), (alice(), incarnation, false));
@@ -272,6 +286,17 @@ impl Worker<'_> {
         self.state_where(activity, |state| state.activity == activity);
     }
 
+    /// Waits until it runs what begins with [`UNTIL_GO`].
+    pub(super) fn waits_for_go(&mut self) {
+        self.state_where("the call that waits", |state| state.activity.starts_with("bash: until [ -e go ]"));
+    }
+
+    /// Waits until it says that it has acted on the last word.
+    pub(super) fn acts(&mut self) {
+        let seq = self.word.seq;
+        self.state_where("acted on", |state| state.acted_on == seq);
+    }
+
     /// Says a new word, as the old one but for a change.
     pub(super) fn word(&mut self, change: impl FnOnce(&mut Word)) {
         self.word.seq += 1;
@@ -362,12 +387,10 @@ impl Worker<'_> {
     /// Kills it, and waits until nothing of it is left.
     pub(super) fn crash(mut self) {
         self.signal(Signal::SIGKILL);
+        let life = self.team.dir.identity(&TeamPath::transcript(&alice())).unwrap().unwrap();
+        // Before it is reaped: in a container, the list leaves out the locks of who is gone. To try the lock would take it.
+        self.team.until("the life lock", || !locks::list().unwrap().iter().any(|held| held.is_of(life)));
         self.end();
-        let team = self.team;
-        team.until("the life lock", || {
-            let lock = File::open(team.dir.path(&TeamPath::transcript(&alice()))).unwrap();
-            lock.try_lock().is_ok()
-        });
     }
 }
 

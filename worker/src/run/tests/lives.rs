@@ -8,7 +8,7 @@ use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
 use teamd_shared::team_dir::TeamPath;
 
-use super::double::{Begin, Team, alice};
+use super::double::{Begin, Team, UNTIL_GO, alice};
 use super::*;
 
 #[test]
@@ -25,10 +25,9 @@ fn who_is_not_welcomed_leaves_without_a_trace() {
 fn a_second_process_for_the_same_life_says_why_it_cannot() {
     let team = Team::new();
     let _first = team.bear(1);
-    let second = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| team.bear(1)));
-    assert!(second.is_err());
-    let log = || String::from_utf8(team.dir.read(&TeamPath::log("alice")).unwrap()).unwrap();
-    team.until("the reason to be in its log", || log().contains("transcript/alice.jsonl is locked"));
+    assert!(!team.start(1).end().success());
+    let log = String::from_utf8(team.dir.read(&TeamPath::log("alice")).unwrap()).unwrap();
+    assert!(log.contains("transcript/alice.jsonl is locked"), "{log}");
 }
 
 #[test]
@@ -80,9 +79,10 @@ fn who_may_not_watch_is_rung() {
 #[test]
 fn messages_that_arrive_during_a_turn_reach_the_model_with_the_next_results() {
     let team = Team::new();
-    let mut worker = team.work("/sleep 0.3");
-    worker.doing("sleep: 0.3 s");
+    let mut worker = team.work(UNTIL_GO);
+    worker.waits_for_go();
     team.tell("one more thing");
+    team.go();
     worker.idle();
     assert_eq!(team.entries(), ["life", "answer", "result", "messages", "answer", "idle"]);
     assert_eq!(team.lead("idle_notification")[0]["content"], "one more thing");
@@ -224,8 +224,7 @@ fn without_a_daemon_she_works_on_and_tells_the_next_one_everything() {
     assert_eq!((environment.umask, environment.variables.len()), (0o027, 1));
     worker.idle();
     worker.word(|word| word.gate = teamd_shared::member::Gate::Closed);
-    let seq = worker.word.seq;
-    worker.state_where("acted on", |state| state.acted_on == seq);
+    worker.acts();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::member::{Doing, Gate};
 use teamd_shared::request::Status;
 
-use super::double::{Begin, Team, Worker};
+use super::double::{Begin, Team, UNTIL_GO, Worker};
 
 /// Hears a plan, records it, and waits until she waits.
 fn recorded_plan(worker: &mut Worker<'_>) -> (RequestId, serde_json::Value) {
@@ -95,8 +95,7 @@ fn mail_waits_for_the_verdict() {
     team.tell("and then this");
     worker.say(ToWorker::Ring);
     worker.word(|_| {});
-    let seq = worker.word.seq;
-    worker.state_where("acted on", |state| state.acted_on == seq);
+    worker.acts();
     assert_eq!(team.entries(), ["life", "answer"]);
     judge(&mut worker, request_id, Status::Approved);
     worker.idle();
@@ -146,19 +145,22 @@ fn a_taken_id_is_exchanged() {
 #[test]
 fn closing_the_gate_lets_the_foreground_end_and_counts_then() {
     let team = Team::new();
-    let mut worker = team.work(
+    let mut worker = team.work(&format!(
         "/bash& touch up; sleep 619\n/bash until [ -e up ]; do sleep 0.01; done\n\
-         /bash sleep 0.5; echo kept\n/bash echo refused",
-    );
-    worker.doing("bash: sleep 0.5; echo kept");
+         {UNTIL_GO}; echo kept\n/bash echo refused",
+    ));
+    worker.waits_for_go();
     worker.word(|word| word.gate = Gate::Closed);
-    let seq = worker.word.seq;
     let log = team.dir.root().join("log/alice.background-1.log");
     team.until("the end of the background command", || {
         std::fs::read_to_string(&log).unwrap().trim_end().ends_with("[ended]")
     });
-    assert!(worker.state.acted_on < seq);
-    worker.state_where("acted on", |state| state.acted_on == seq);
+    // What it has said until now is read only with its answer.
+    worker.say(ToWorker::Ping { number: 1 });
+    worker.answers(1);
+    assert!(worker.state.acted_on < worker.word.seq);
+    team.go();
+    worker.acts();
     assert_eq!(team.results()[2], ("kept".to_owned(), false));
     worker.idle();
     assert!(team.results()[3].1);

@@ -4,7 +4,7 @@ use serde_json::json;
 use teamd_shared::control::ToWorker;
 use teamd_shared::request::Status;
 
-use super::double::{Begin, Team};
+use super::double::{Begin, Team, UNTIL_GO};
 
 #[test]
 fn an_idle_worker_approves_at_once_and_leaves_only_when_it_is_recorded() {
@@ -51,9 +51,11 @@ fn mail_before_the_request_is_worked_on_first() {
 #[test]
 fn a_working_model_is_asked_with_the_next_results() {
     let team = Team::new();
-    let mut worker = team.work("/sleep 0.3\n/sleep 600");
-    worker.doing("sleep: 0.3 s");
+    let mut worker = team.work(&format!("{UNTIL_GO}\n/sleep 600"));
+    worker.waits_for_go();
     worker.ask_to_leave(30.0);
+    worker.acts();
+    team.go();
     let line = worker.let_go();
     assert_eq!(line["answered_by"], "model");
     worker.ends_well();
@@ -64,9 +66,11 @@ fn a_working_model_is_asked_with_the_next_results() {
 #[test]
 fn a_rejection_is_recorded_and_the_work_goes_on() {
     let team = Team::new();
-    let mut worker = team.work("/reject_shutdown still writing\n/sleep 0.3\n/bash echo more");
-    worker.doing("sleep: 0.3 s");
+    let mut worker = team.work(&format!("/reject_shutdown still writing\n{UNTIL_GO}\n/bash echo more"));
+    worker.waits_for_go();
     worker.ask_to_leave(30.0);
+    worker.acts();
+    team.go();
     let (request_id, line) = worker.named();
     assert_eq!((&line["approve"], &line["reason"]), (&json!(false), &json!("still writing")));
     worker.record(&request_id, Status::Rejected);
@@ -81,9 +85,11 @@ fn a_rejection_is_recorded_and_the_work_goes_on() {
 #[test]
 fn an_answer_that_came_second_finds_the_first_one() {
     let team = Team::new();
-    let mut worker = team.work("/reject_shutdown no\n/sleep 0.3");
-    worker.doing("sleep: 0.3 s");
+    let mut worker = team.work(&format!("/reject_shutdown no\n{UNTIL_GO}"));
+    worker.waits_for_go();
     worker.ask_to_leave(30.0);
+    worker.acts();
+    team.go();
     let (request_id, _) = worker.named();
     worker.record(&request_id, Status::Expired);
     worker.idle();
@@ -106,9 +112,11 @@ fn a_turn_that_ends_without_an_answer_is_an_approval() {
 #[test]
 fn when_the_time_to_decide_is_over_the_runtime_approves_as_the_running_call_ends() {
     let team = Team::new();
-    let mut worker = team.work("/bash sleep 0.3; echo kept\n/bash echo never");
-    worker.doing("bash: sleep 0.3; echo kept");
+    let mut worker = team.work(&format!("{UNTIL_GO}; echo kept\n/bash echo never"));
+    worker.waits_for_go();
     worker.ask_to_leave(0.0);
+    worker.acts();
+    team.go();
     let line = worker.let_go();
     assert_eq!((&line["answered_by"], &line["reason"]), (&json!("runtime"), &json!("no answer within 0 s")));
     worker.ends_well();
@@ -157,8 +165,9 @@ fn a_refused_answer_lets_nobody_leave() {
     let mut worker = team.begin(&Begin::default());
     worker.ask_to_leave(30.0);
     let (request_id, _) = worker.named();
-    worker.say(ToWorker::Refused { request_id, why: "it is expired".to_owned(), taken: false });
+    // The word first: one that stays pending is answered again.
     worker.word(|word| word.shutdown = None);
+    worker.say(ToWorker::Refused { request_id, why: "it is expired".to_owned(), taken: false });
     team.tell("hi");
     team.until("an answer", || team.lead("idle_notification").len() == 1);
     assert!(worker.runs());

@@ -164,7 +164,7 @@ fn a_shutdown_that_is_forced_later_is_forced_by_the_next_daemon_too() {
     team.teamd(["start"]).ok();
     team.spawn("alice", "/bash trap '' TERM; sleep 600");
     team.wait_for("alice", "working");
-    let waiting = team.start_teamctl(["shutdown", "alice", "--force", "--timeout", "1s"]);
+    let waiting = team.start_teamctl(["shutdown", "alice", "--force", "--timeout", "10s"]);
     team.until_asked("alice");
     team.kill_daemon();
     team.teamd(["start"]).ok();

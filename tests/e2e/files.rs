@@ -184,7 +184,7 @@ fn the_roster_can_be_parsed_at_every_moment() {
         let sampler = scope.spawn(|| sample(&path));
         let busy = || {
             let mut rounds = 0;
-            while rounds < 3 || samples.load(Ordering::Relaxed) <= 100 {
+            while !sampler.is_finished() && (rounds < 3 || samples.load(Ordering::Relaxed) <= 100) {
                 rounds += 1;
                 let spawns = ["a", "b", "c", "d"]
                     .map(|name| team.start_teamctl(["spawn", name, "--prompt", "/sleep 0"]));

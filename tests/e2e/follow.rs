@@ -1,12 +1,11 @@
 //! `--follow`: live, one record a line, and quiet when its reader goes away.
 
-use std::io::Read;
 use std::sync::{Arc, Mutex};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::support::{Running, Team};
+use crate::support::{Running, Team, read_piece};
 
 /// A `teamctl` that runs, and what it has printed so far.
 struct Following {
@@ -21,7 +20,7 @@ impl Following {
         let all = Arc::clone(&printed);
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
-            while let Ok(length @ 1..) = stdout.read(&mut piece) {
+            while let Ok(length @ 1..) = read_piece(&mut stdout, &mut piece) {
                 all.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..length]));
             }
         });

@@ -143,9 +143,8 @@ fn after_three_restarts_in_a_minute_it_gives_up() {
 /// Failure 3 (CC#45874; A).
 #[test]
 fn an_old_shutdown_request_cannot_end_a_later_life() {
-    let team = Team::new().with("TEAM_GRACE", "300ms");
-    team.teamd(["start"]).ok();
-    team.spawn("alice", "/bash trap '' TERM; sleep 600");
+    let team = Team::started();
+    team.spawn("alice", "/bash sleep 600");
     team.wait_for("alice", "working");
     team.teamctl(["shutdown", "alice", "--no-wait"]).ok();
     let id = team.last_request("shutdown");

@@ -450,11 +450,13 @@ fn an_idle_team_uses_no_processor_time() {
     };
     // A hundredth of a second is a tick; one may have been begun before. What follows the work may not be over yet, and
     // each looks at its files now and then; but whoever polls is never quiet.
-    team.until("nobody to do anything", || {
+    let is_quiet = || {
         let before = ticks();
         let_pass(Duration::from_millis(700));
         ticks() <= before + 1
-    });
+    };
+    team.until("nobody to do anything", is_quiet);
+    assert!((0..4).filter(|_| is_quiet()).count() >= 3);
 }
 
 // A model error ended the teammate silently, as "Done." (a teaching system for agent teams, second generation).

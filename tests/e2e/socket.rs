@@ -12,7 +12,7 @@ use teamd_shared::name::Name;
 
 use crate::support::cgroup::note;
 use crate::support::process::descriptors;
-use crate::support::{Team, is_alive, signal};
+use crate::support::{Team, is_alive, read_piece, signal};
 
 /// A frame: its length, and so many bytes.
 pub(super) fn frame(bytes: &[u8]) -> Vec<u8> {
@@ -37,7 +37,7 @@ pub(super) fn connect(team: &Team) -> UnixStream {
 fn until_closed(mut stream: UnixStream) {
     let mut bytes = [0; 4096];
     loop {
-        match stream.read(&mut bytes) {
+        match read_piece(&mut stream, &mut bytes) {
             Ok(0) => return,
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return,

@@ -197,7 +197,10 @@ impl Foreground {
     fn hears(&self, what: &str) {
         let mut notice = [0; 512];
         loop {
-            let length = self.notices.recv(&mut notice).unwrap();
+            let length = match self.notices.recv(&mut notice) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                length => length.unwrap(),
+            };
             if String::from_utf8_lossy(&notice[..length]).lines().any(|line| line == what) {
                 return;
             }
@@ -294,7 +297,7 @@ fn a_stop_that_a_teammate_rejects_leaves_the_daemon_and_names_who() {
     let said = team.teamd(["stop"]).exits(3);
     assert!(said.stderr.contains("alice") && said.stderr.contains("still writing"), "{said:?}");
     assert_eq!(team.json(["status"])["daemon"]["pid"], pid);
-    assert_eq!(team.status("alice"), "working");
+    team.wait_for("alice", "working");
     // The daemon goes on as before.
     team.spawn("bob", "");
     // The first rejection is spent: a new one, which is overruled.

@@ -82,9 +82,8 @@ impl Team {
     /// returns the results.
     pub(crate) fn lead_does(&self, orders: &str) -> Vec<Value> {
         self.teamctl(["wait", "lead", "--for", "idle"]).ok();
-        let (turns, results) = (self.lead_turns(), self.results("lead").len());
+        let before = self.transcript("lead").len();
         self.send("lead", orders);
-        self.until_lead_ended(turns + 1);
-        self.results("lead").split_off(results)
+        self.until_done("lead", orders, before)
     }
 }

@@ -111,10 +111,29 @@ impl Team {
 
     /// Sends orders to an idle teammate, waits until it has carried them out, and returns the results.
     pub(crate) fn does(&self, name: &str, orders: &str) -> Vec<Value> {
-        let (notices, results) = (self.notices(name).len(), self.results(name).len());
+        let (notices, before) = (self.notices(name).len(), self.transcript(name).len());
         self.send(name, orders);
+        let results = self.until_done(name, orders, before);
         self.until_finished(name, notices + 1);
-        self.results(name).split_off(results)
+        results
+    }
+
+    /// Waits until a member has ended the piece of work that these orders belong to, and returns its results since they
+    /// came; `before` is how many entries its transcript had then.
+    pub(crate) fn until_done(&self, name: &str, orders: &str, before: usize) -> Vec<Value> {
+        let mut results = Vec::new();
+        self.until(&format!("{name} to have done {orders:?}"), || {
+            let entries = self.transcript(name).split_off(before);
+            let orders_are = |message: &Value| message["content"] == orders;
+            let holds =
+                |entry: &Value| entry["messages"].as_array().is_some_and(|it| it.iter().any(orders_are));
+            let Some(begun) = entries.iter().position(holds) else { return false };
+            let done = &entries[begun..];
+            let Some(end) = done.iter().position(|entry| entry["entry"] == "idle") else { return false };
+            results = done[..end].iter().filter(|entry| entry["entry"] == "result").cloned().collect();
+            true
+        });
+        results
     }
 
     /// The requests of one kind, each as its last line in the journal says, oldest first.

@@ -21,7 +21,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-pub(crate) use running::{Run, Running, poll_until};
+pub(crate) use running::{Run, Running, poll_until, read_piece};
 
 /// The one timeout: far longer than anything takes, so that only a hang reaches it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -292,6 +292,7 @@ impl Team {
         // Its main thread is a zombie before its last thread has given up what it held.
         let folder = std::fs::File::open(self.path("")).unwrap();
         self.until("the daemon to be gone", || !is_alive(pid) && folder.try_lock_shared().is_ok());
+        folder.unlock().unwrap();
     }
 
     /// Waits until a process is gone that was the worker of a member.
@@ -299,6 +300,8 @@ impl Team {
         // As with the daemon: the last thread of it lets go of the life lock.
         let transcript = std::fs::File::open(self.path(&format!("transcript/{name}.jsonl"))).unwrap();
         self.until(&format!("{name} to be gone"), || !is_alive(pid) && transcript.try_lock_shared().is_ok());
+        // Not by its end: what another test starts just then has a copy of this descriptor for a moment.
+        transcript.unlock().unwrap();
     }
 
     /// Every live process that this test has started, directly or not.

@@ -76,6 +76,16 @@ fn read_all(mut pipe: impl std::io::Read + Send + 'static) -> std::thread::JoinH
     })
 }
 
+/// Reads a piece. A process that was held (by a debugger, by its cgroup) reads on.
+pub(crate) fn read_piece(from: &mut impl std::io::Read, piece: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match from.read(piece) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
 /// How a program ended, and what it said.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {

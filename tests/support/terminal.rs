@@ -1,7 +1,7 @@
 //! A pseudo-terminal in which a program runs, as at a person's desk.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use nix::pty::{Winsize, openpty};
 
-use super::{Team, poll_until};
+use super::{Team, poll_until, read_piece};
 
 /// A program at a terminal.
 pub(crate) struct Terminal {
@@ -36,7 +36,7 @@ impl Terminal {
         let (mut screen, all) = (keys.try_clone().unwrap(), Arc::clone(&shown));
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
-            while let Ok(length @ 1..) = screen.read(&mut piece) {
+            while let Ok(length @ 1..) = read_piece(&mut screen, &mut piece) {
                 all.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..length]));
             }
         });

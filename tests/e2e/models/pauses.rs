@@ -58,7 +58,7 @@ fn overloads(team: &Team) -> usize {
     names.filter(told).count()
 }
 
-/// For how long the service wants to be left alone, but for the accuracy of clocks. Far longer than a spawn takes.
+/// For how long the service wants to be left alone, but for the accuracy of clocks. Far longer than a `send` takes.
 const ALONE: Duration = Duration::from_millis(7990);
 
 // One answer that says "overloaded" must not make every worker hammer.

@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use crate::support::read_piece;
+
 /// A request.
 pub(super) struct Asked {
     pub(super) path: String,
@@ -52,7 +54,7 @@ pub(super) fn piece(connection: &TcpStream, bytes: &[u8]) -> bool {
 /// Waits, without a word, until the client has gone.
 pub(super) fn stall(mut connection: &TcpStream) {
     let mut byte = [0];
-    while connection.read(&mut byte).is_ok_and(|read| read > 0) {}
+    while read_piece(&mut connection, &mut byte).is_ok_and(|read| read > 0) {}
 }
 
 fn write(mut connection: &TcpStream, bytes: &[u8]) -> bool {

@@ -1,5 +1,7 @@
 //! The shutdown handshake, from the worker's side.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 use teamd_shared::control::ToWorker;
 use teamd_shared::request::Status;
@@ -114,11 +116,19 @@ fn when_the_time_to_decide_is_over_the_runtime_approves_as_the_running_call_ends
     let team = Team::new();
     let mut worker = team.work(&format!("{UNTIL_GO}; echo kept\n/bash echo never"));
     worker.waits_for_go();
-    worker.ask_to_leave(0.0);
+    worker.ask_to_leave(0.1);
     worker.acts();
+    // Its time has begun, and passes.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(200) {
+        std::thread::park_timeout(Duration::from_millis(200));
+    }
     team.go();
     let line = worker.let_go();
-    assert_eq!((&line["answered_by"], &line["reason"]), (&json!("runtime"), &json!("no answer within 0 s")));
+    assert_eq!(
+        (&line["answered_by"], &line["reason"]),
+        (&json!("runtime"), &json!("no answer within 0.1 s"))
+    );
     worker.ends_well();
     assert_eq!(team.results(), [("kept".to_owned(), false)]);
 }

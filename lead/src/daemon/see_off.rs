@@ -28,7 +28,7 @@ pub(super) struct Beginning {
 
 /// How long the keepers of a life that has a cgroup have to end what they keep, before it is killed with them: they know
 /// how many had to be killed, and put away what they laid out for a command.
-const KEEPERS: Duration = Duration::from_secs(1);
+const KEEPERS: Duration = Duration::from_secs(3);
 
 /// How soon what could not be done is tried again: at first and at last.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(200), Duration::from_secs(2));
@@ -82,10 +82,12 @@ async fn wait_for_lock(dir: &TeamDir, life: &Life, (group, killed): (Option<&Gro
         if pause > Duration::from_secs(1) {
             tracing::warn!("{} has ended, but its life lock is still held: {}", life.name, held.holder());
         }
-        if let Some(group) = group.filter(|_| began.elapsed() >= KEEPERS)
-            && let Err(error) = group.kill(killed)
-        {
-            tracing::warn!("cannot kill what is in the cgroup of {}: {error}", life.name);
+        if let Some(group) = group.filter(|_| began.elapsed() >= KEEPERS) {
+            // A keeper that is killed tells nobody how many it has killed.
+            killed.uncount();
+            if let Err(error) = group.kill(killed) {
+                tracing::warn!("cannot kill what is in the cgroup of {}: {error}", life.name);
+            }
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);

@@ -44,6 +44,11 @@ impl Killed {
     pub(in crate::daemon) fn count(&self) -> Option<u32> {
         u32::try_from(self.pids.len()).ok().filter(|_| !self.uncounted)
     }
+
+    /// Notes that there may have been more than were seen.
+    pub(in crate::daemon) fn uncount(&mut self) {
+        self.uncounted = true;
+    }
 }
 
 impl Group {

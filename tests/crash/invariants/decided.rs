@@ -110,9 +110,13 @@ fn says(line: &Line, message: &Value) -> Checked {
 pub(super) fn notices(stage: &Stage, name: &str) -> Checked {
     let by_id = ids(&stage.team.inbox("lead"));
     let quarantine = stage.team.lines(&format!("inbox/{name}.rejected.jsonl"));
-    for entry in stage.team.transcript(name) {
+    let entries = stage.team.transcript(name);
+    // Who was killed right behind its last entry tells in its next life: if one is begun.
+    let is_dead = matches!(stage.status(name).as_str(), "crashed" | "killed");
+    let told = entries.len().saturating_sub(usize::from(is_dead));
+    for (index, entry) in entries.iter().enumerate() {
         let sort = entry["entry"].as_str().unwrap_or_default();
-        if sort == "idle" || sort == "rejected" {
+        if index < told && (sort == "idle" || sort == "rejected") {
             let id = entry["message_id"].as_str().unwrap_or_default();
             hold(by_id.contains_key(id), || {
                 format!("{name} has noted {sort}, and the lead was not told: {entry}")

@@ -165,10 +165,10 @@ mod tests {
         let findings = [of(Promise::TeamDirectory), of(Promise::Outside), of(Promise::Settings)];
         let shown = anstream::adapter::strip_str(&table(&findings).render(None)).to_string();
         insta::assert_snapshot!(shown, @r"
-        PROMISE                                                  HELD  TRIED           BY, OR WHY NOT
-        nothing in the team directory can be written             NO    -               the team directory lies in the workspace: without namespaces nothing parts them
-        nothing outside the workspace can be written             yes   1 of 1 refused  landlock
-        .git/hooks, .git/config and team.toml cannot be written  no    -               it takes namespaces
+        PROMISE                                       HELD  TRIED           BY, OR WHY NOT
+        nothing in the team directory can be written  NO    -               the team directory lies in the workspace: without namespaces nothing parts them
+        nothing outside the workspace can be written  yes   1 of 1 refused  landlock
+        .git/hooks and .git/config cannot be written  no    -               it takes namespaces
         ");
     }
 }

@@ -139,6 +139,11 @@ impl Policy {
         })
     }
 
+    /// Tells whether it may write anything but its temporary directory.
+    pub(crate) fn writes(&self) -> bool {
+        self.writable.iter().any(|path| *path != self.temp)
+    }
+
     /// Tells whether nothing that the command may write holds the team directory, by any path.
     pub(crate) fn is_apart(&self) -> bool {
         let holds =

@@ -9,7 +9,7 @@ use teamd_shared::team_dir::TeamDir;
 use super::finding::Finding;
 use crate::ctl::render::{BAD, BOLD, DIM};
 use crate::ctl::table::{Cell, Table};
-use crate::worker;
+use crate::programs;
 
 const CHECK: &str = "sandbox";
 
@@ -33,7 +33,7 @@ pub(super) struct Confined {
 
 /// Lets a confined child try to break out. A team that does not exist yet would be made apart where that is needed.
 pub(super) fn look(dir: Option<&TeamDir>) -> Confined {
-    match worker::probe(true) {
+    match programs::attack() {
         Ok(probe) => {
             let apart = dir.map_or(probe.layers.namespaces == Namespaces::None, |dir| {
                 !dir.root().starts_with(dir.workspace())

@@ -21,7 +21,9 @@ impl Team {
     /// Makes a file in the workspace.
     pub(crate) fn write(&self, path: &str, text: &str) {
         use std::io::Write;
-        std::fs::File::create(self.root().join(path)).unwrap().write_all(text.as_bytes()).unwrap();
+        let path = self.root().join(path);
+        std::fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
+        self.give(&path);
     }
 
     /// Puts something odd in the place of a file of the team directory, in one step: what is only deleted is

@@ -10,6 +10,7 @@ pub(crate) mod model_server;
 pub(crate) mod process;
 pub(crate) mod running;
 pub(crate) mod terminal;
+pub(crate) mod user;
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -35,6 +36,10 @@ pub(crate) struct Team {
     root: PathBuf,
     mark: String,
     env: Vec<(String, String)>,
+    /// The user that everything runs as, if that is not the one of the test.
+    user: Option<user::User>,
+    /// Where the programs lie, if that user cannot run them where they were built.
+    programs: Option<PathBuf>,
 }
 
 impl Team {
@@ -53,7 +58,8 @@ impl Team {
             std::fs::create_dir_all(scratch.path().join(folder)).unwrap();
         }
         let mark = uuid::Uuid::new_v4().simple().to_string();
-        Self { scratch, root, mark, env: cgroup::setting().into_iter().collect() }
+        let env = cgroup::setting().into_iter().collect();
+        Self { scratch, root, mark, env, user: None, programs: None }
     }
 
     /// A team whose daemon runs.
@@ -108,7 +114,7 @@ impl Team {
         program: &str,
         args: I,
     ) -> Command {
-        let mut command = Command::new(program);
+        let mut command = self.command_of_user(program);
         command
             .args(args)
             .current_dir(&self.root)

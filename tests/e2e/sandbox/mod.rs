@@ -21,6 +21,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::support::Team;
+use crate::support::cgroup::note;
+use crate::support::user::User;
 
 /// What the attacks in Python try with: what the system refuses is told, and nothing else.
 const TRIED: &str = r#"
@@ -41,6 +43,8 @@ const BROKEN: &str = "BROKEN";
 enum With {
     /// All that this machine has.
     All,
+    /// No Landlock.
+    NoLandlock,
     /// No namespaces but those of `bwrap`.
     Bubblewrap,
     /// No namespaces.
@@ -48,19 +52,27 @@ enum With {
 }
 
 impl With {
+    /// Each set that a finding is tried with.
+    const EACH: [Self; 4] = [Self::All, Self::NoLandlock, Self::Bubblewrap, Self::Bare];
+
     /// A team with a teammate that is confined by these layers; none, and the reason printed, where they are not to be
-    /// had. Teammates are told apart by their flags.
+    /// had. Teammates are told apart by their flags. It is a team of the user that runs the tests.
     fn team(self, flags: &[&str]) -> Option<Team> {
-        let team = Team::new().with("TEAM_MAX_TURNS", "500");
+        self.confine(Team::new(), flags)
+    }
+
+    fn confine(self, team: Team, flags: &[&str]) -> Option<Team> {
+        let team = team.with("TEAM_MAX_TURNS", "500");
         let team = match self {
             Self::All => team,
+            Self::NoLandlock => team.with("TEAM_SANDBOX_LAYERS", "namespaces,seccomp"),
             Self::Bubblewrap => team.with("TEAM_SANDBOX_LAYERS", "bwrap,landlock,seccomp"),
             Self::Bare => team.with("TEAM_SANDBOX_LAYERS", "landlock,seccomp"),
         };
         let probed = team.command(env!("CARGO_BIN_EXE_team-worker"), ["probe"]).output().unwrap();
         let probed: Value = serde_json::from_slice(&probed.stdout).unwrap();
         let wanted = match self {
-            Self::All => "own",
+            Self::All | Self::NoLandlock => "own",
             Self::Bubblewrap => "bubblewrap",
             Self::Bare => "none",
         };
@@ -71,13 +83,15 @@ impl With {
             || layers["seccomp"] != true
         {
             assert!(
-                is_alone || !has_namespaces(self),
+                is_alone || !has_namespaces(self, &team),
                 "{self:?} would be skipped, but is to be had: {probed}"
             );
-            println!("skipped: this machine has no sandbox {self:?}: {probed}");
+            note(&format!("skipped: this machine has no sandbox {self:?}: {probed}"));
             return None;
         }
-        team.teamd(["start"]).ok();
+        // It changes nothing where every promise is kept.
+        let weak = (self == Self::NoLandlock).then_some("--allow-weak-sandbox");
+        team.teamd(["start"].into_iter().chain(weak)).ok();
         team.teamctl(["spawn", "alice"].iter().chain(flags)).ok();
         Some(team)
     }
@@ -88,22 +102,53 @@ impl With {
     }
 }
 
-/// Whether the machine lets its user, or `bwrap`, make namespaces, as other programs than ours find out.
-fn has_namespaces(with: With) -> bool {
+/// One case of the matrix: a set of layers, and the user whose team it is.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    with: With,
+    user: User,
+}
+
+impl Case {
+    /// A team with a teammate, as [`With::team`] makes it, of this user.
+    fn team(self, flags: &[&str]) -> Option<Team> {
+        self.with.confine(Team::of(self.user), flags)
+    }
+}
+
+/// Each of these sets of layers as an ordinary user and as root.
+fn cases(sets: &[With]) -> impl Iterator<Item = Case> {
+    let users = User::at_hand();
+    sets.iter().flat_map(move |&with| users.clone().into_iter().map(move |user| Case { with, user }))
+}
+
+/// A team for each case of the matrix that this machine has, one after the other. It says which it skips. A regression test of
+/// a finding is tried with each: `for (case, team) in teams(&With::EACH, &["--no-network"])`.
+fn teams(sets: &[With], flags: &[&str]) -> impl Iterator<Item = (Case, Team)> {
+    cases(sets).filter_map(|case| Some((case, case.team(flags)?)))
+}
+
+/// Whether the machine lets the user of a team, or `bwrap`, make namespaces, as other programs than ours find out.
+fn has_namespaces(with: With, team: &Team) -> bool {
     let (program, arguments): (_, &[&str]) = match with {
         With::Bubblewrap => ("bwrap", &["--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "true"]),
-        With::All | With::Bare => {
+        With::All | With::NoLandlock | With::Bare => {
             ("unshare", &["-U", "-m", "-p", "-n", "-f", "--map-root-user", "--mount-proc", "true"])
         }
     };
-    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+    team.command(program, arguments).output().is_ok_and(|output| output.status.success())
 }
 
 /// A suite that skips itself must not pass for one that has tried.
 #[test]
 fn no_set_of_layers_is_skipped_that_this_machine_has() {
-    for with in [With::All, With::Bubblewrap, With::Bare] {
-        drop(with.team(&[]));
+    for (case, team) in teams(&With::EACH, &[]) {
+        let uid = case.user.uid().to_string();
+        assert_eq!(works(&team, &["id -u"]), [uid.as_str()], "{case:?}");
+        if case.user == User::Ordinary {
+            let groups = team.run_program("id", ["-G"]).ok().stdout;
+            assert!(!groups.split_whitespace().any(|group| group == "0"), "{case:?} {groups}");
+        }
     }
 }
 

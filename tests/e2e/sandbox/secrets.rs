@@ -13,7 +13,7 @@ use crate::support::Team;
 fn furnish(team: &Team) -> PathBuf {
     let home = team.root().parent().unwrap().join("home");
     for folder in ["dotfiles/config/gh", "dotfiles/keys", "cargo"] {
-        std::fs::create_dir_all(home.join(folder)).unwrap();
+        team.make_dir(&format!("../home/{folder}"));
     }
     for secret in ["dotfiles/config/gh/hosts.yml", "dotfiles/keys/id", "cargo/credentials.toml"] {
         team.write(&format!("../home/{secret}"), "hush");

@@ -9,9 +9,9 @@ mod ctl;
 mod daemon;
 mod error;
 mod exit_code;
+mod programs;
 mod teamd;
 mod upkeep;
-mod worker;
 
 /// Runs `teamd`, from its command line to its exit code.
 pub fn teamd() -> std::process::ExitCode {

@@ -52,6 +52,9 @@ struct Serve {
     sandbox_layers: Layers,
     #[arg(long)]
     weakness: Option<String>,
+    /// The number of the descriptor under which the worker's program was handed on.
+    #[arg(long)]
+    worker: i32,
     /// The daemon before became this program.
     #[arg(long)]
     handed_over: bool,
@@ -106,9 +109,9 @@ fn dispatch(command: Command, context: &Context) -> CommandResult {
         Command::Start(args) => start(context, &args),
         Command::Stop(args) => stop(context, &args),
         Command::Status => status(context),
-        Command::Serve(Serve { sandbox_layers, weakness, handed_over }) => {
+        Command::Serve(Serve { sandbox_layers, weakness, worker, handed_over }) => {
             let confinement = daemon::Confinement { layers: sandbox_layers, weakness };
-            Ok(daemon::serve(&context.path, &confinement, handed_over))
+            Ok(daemon::serve(&context.path, (&confinement, worker), handed_over))
         }
     }
 }

@@ -57,7 +57,7 @@ pub enum Promise {
     Secrets,
     /// Without network, nothing is reached.
     Network,
-    /// `.git/hooks`, `.git/config` and `team.toml` cannot be written.
+    /// `.git/hooks` and `.git/config` cannot be written.
     Settings,
     /// Modes, times and attributes of files outside cannot be changed.
     Metadata,
@@ -94,7 +94,7 @@ impl Promise {
             Self::Ends => "when a call ends, everything that it started is gone",
             Self::Secrets => "secrets in the home directory cannot be read",
             Self::Network => "without network nothing is reached",
-            Self::Settings => ".git/hooks, .git/config and team.toml cannot be written",
+            Self::Settings => ".git/hooks and .git/config cannot be written",
             Self::Metadata => "modes and times of files outside cannot be changed",
         }
     }

@@ -12,7 +12,7 @@ pub mod resolve;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -172,18 +172,6 @@ fn bytes_of(path: &Path) -> Result<Option<Vec<u8>>, TeamFileError> {
     };
     let stat = rustix::fs::fstat(&fd).map_err(|errno| io("look at")(errno.into()))?;
     let kind = FileType::from_raw_mode(stat.st_mode);
-    // While a command runs, an empty directory keeps it from making the file.
-    if kind == FileType::Directory {
-        match std::fs::read_dir(path).map(|mut found| found.next().is_none()) {
-            Ok(true) => return Ok(None),
-            Ok(false) => {}
-            // The command has ended meanwhile, and its directory is gone: what counts is what is there now.
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                return bytes_of(path);
-            }
-            Err(error) => return Err(io("look at")(error)),
-        }
-    }
     if kind != FileType::RegularFile {
         return Err(TeamFileError::NotAFile(path.to_owned()));
     }

@@ -84,7 +84,7 @@ fn keep(workspace: &Path, namespaces: &str) -> Duration {
         "layers": {"namespaces": namespaces, "landlock": 7, "seccomp": true},
         "workspace": at("work"), "temp": at("temp"), "private_tmp": false, "writable": [at("temp"), at("work")],
         "known": [], "protected": [
-            {"path": at("work/team.toml"), "guard": "Placeholder"}, {"path": at("work/.git/hooks"), "guard": "MadeEmpty"},
+            {"path": at("work/.git/hooks"), "guard": "MadeEmpty"},
         ],
         "notes": at("work/.team"),
         "pinned": [at("work/.git")], "hidden": [at("home/.ssh"), at("work/.team")], "sealed": [at("work/.team")],

@@ -210,25 +210,14 @@ fn a_fresh_life_skips_the_mail_of_the_old_one_and_tells_how_much() {
 fn what_was_queued_waits_for_a_life_that_begins() {
     // Found by death at every system call: the daemon died between the fork and the welcome.
     let team = end_with_unread(1);
-    let team = {
-        team.teamd(["stop"]).ok();
-        let program = team.root().join("worker.sh");
-        let real = env!("CARGO_BIN_EXE_team-worker");
-        let text = format!(
-            "#!/bin/sh\n[ $1 = run ] && [ -e {}/broken ] && exit 1\nexec {real} \"$@\"\n",
-            team.root().display()
-        );
-        // By another process: a descriptor that is open for writing here could be inherited by what another test starts just
-        // then, and nobody could run it.
-        let make = ["-c", "printf %s \"$1\" > worker.sh && chmod +x worker.sh", "sh", &text];
-        assert!(team.command("sh", make).status().unwrap().success());
-        team.with("TEAM_WORKER", program.to_str().unwrap())
-    };
-    team.teamd(["start"]).ok();
-    team.write("broken", "");
+    team.teamd(["stop"]).ok();
+    // A worker that ends at once.
+    let mut broken = team.command(env!("CARGO_BIN_EXE_teamd"), ["start", "--allow-weak-sandbox"]);
+    assert!(broken.env("TEAM_WORKER", "/bin/false").status().unwrap().success());
     team.teamctl(["spawn", "alice", "--restart", "never"]).exits(1);
     assert_eq!(team.member("alice")["exit"]["unread"], 0, "what was queued is still to be read");
-    std::fs::remove_file(team.root().join("broken")).unwrap();
+    team.teamd(["stop"]).ok();
+    team.teamd(["start"]).ok();
     team.teamctl(["spawn", "alice"]).ok();
     team.until("what was queued to be read", || team.root().join("queued.txt").exists());
     assert!(!team.root().join("old-0.txt").exists());

@@ -92,7 +92,7 @@ fn run(arguments: &[OsString]) -> Result<std::convert::Infallible, String> {
     let descriptor = descriptor.ok_or("a descriptor is wanted")?;
     let variables = Variables::take(descriptor)
         .map_err(|error| format!("the variables of the command cannot be read: {error}"))?;
-    close_inherited().map_err(|error| format!("cannot close what it inherited: {error}"))?;
+    close_inherited(None).map_err(|error| format!("cannot close what it inherited: {error}"))?;
     put_on(&bounds, None).map_err(|error| format!("cannot put limits on it: {error}"))?;
     let directory = Path::new(directory);
     let mut bash = variables.command(command, directory);

@@ -176,7 +176,7 @@ impl Job {
         let variables = self.variables.map(Variables::take).transpose();
         let variables = variables.map_err(cannot("read the variables of the command"))?.unwrap_or_default();
         // What the shell that once started the daemon had left open is no business of a command.
-        close_inherited().map_err(cannot("close what it inherited"))?;
+        close_inherited(None).map_err(cannot("close what it inherited"))?;
         if let Some(policy) = &self.policy {
             sandbox::prepare(policy).map_err(cannot("make namespaces for the command"))?;
         }

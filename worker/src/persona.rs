@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use teamd_shared::member::SandboxMode;
 use teamd_shared::name::Name;
 
 use crate::tools::Guide;
@@ -68,6 +69,8 @@ pub(crate) struct About<'a> {
     pub(crate) instructions: Option<&'a str>,
     /// The directory that it works in.
     pub(crate) workspace: &'a str,
+    /// What its commands may write.
+    pub(crate) mode: SandboxMode,
     /// The others, with their roles.
     pub(crate) teammates: Vec<(String, String)>,
     /// What the workspace says to agents.
@@ -92,6 +95,9 @@ pub(crate) fn system(about: &About<'_>) -> String {
         push(&mut text, format_args!(", the {}", about.role));
     }
     push(&mut text, format_args!(". Your workspace is {}.", about.workspace));
+    if about.mode == SandboxMode::ReadOnly {
+        text.push_str(" You are read-only: you change no file, and bash has a read-only file system (but for $TMPDIR) and no network.");
+    }
     let others: Vec<String> = about
         .teammates
         .iter()
@@ -125,6 +131,7 @@ mod tests {
                 name,
                 role: "coder",
                 instructions: Some("Mind the tests."),
+                mode: SandboxMode::WorkspaceWrite,
                 workspace: "/home/u/web",
                 teammates: vec![("alice".into(), "coder".into()), ("bob".into(), String::new())],
                 guide: Some(Guide {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use nix::sys::prctl::set_name;
 use teamd_shared::config::Roster;
 use teamd_shared::control::{Connection, FromWorker, Welcome};
 use teamd_shared::id::{Ids, RandomIds};
@@ -57,6 +58,8 @@ fn start(args: &RunArgs) -> anyhow::Result<()> {
     if let Err(errno) = nix::unistd::setsid() {
         tracing::debug!("no session of its own: {errno}");
     }
+    // For `ps`: it was started by a descriptor.
+    set_name(c"team-worker").context("cannot name the process")?;
     deny_tracing();
     survive_file_limit().context("cannot catch a signal")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -254,10 +257,12 @@ fn persona(dir: &TeamDir, name: &Name, welcome: &Welcome, toolbox: &Toolbox, roo
         role: &welcome.role,
         instructions: welcome.instructions.as_deref(),
         workspace: &welcome.workspace,
+        mode: welcome.sandbox.mode,
         teammates: live.map(|member| (member.name.to_string(), member.role)).collect(),
         guide,
     };
-    Persona { name: name.clone(), system: persona::system(&about), tools: schema::definitions(Kit::of(name)) }
+    let tools = schema::definitions(Kit::of(name), welcome.sandbox.mode);
+    Persona { name: name.clone(), system: persona::system(&about), tools }
 }
 
 /// The umask of whoever asked for the teammate: it holds for what its tools make.

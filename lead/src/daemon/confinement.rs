@@ -12,7 +12,7 @@ use teamd_shared::team_dir::{DIR_MODE, TeamDir, WORKSPACE_LINK, place_apart};
 
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
-use crate::worker;
+use crate::programs::Program;
 
 /// How the commands of the team are confined.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub(crate) struct Confinement {
 ///
 /// # Errors
 /// [`CommandError`] if it fails.
-pub(super) fn layers(allow_weak: bool) -> Result<Layers, CommandError> {
-    match worker::probe(false) {
+pub(super) fn layers(worker: &Program, allow_weak: bool) -> Result<Layers, CommandError> {
+    match worker.probe() {
         Ok(probe) => {
             probe.missing.iter().for_each(|why| tracing::info!("the sandbox does without {why}"));
             Ok(probe.layers)

@@ -4,11 +4,10 @@
 //! held throughout, and a service manager sees nothing. What the new program must know stands in the files, as after
 //! a crash; the connections close, and workers and commands come again. This module decides when, and does it.
 
+use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Access, access};
 use teamd_shared::control::{Done, FromWorker, Refusal, RefusalCode, Request, Successor};
 use teamd_shared::member::{Member, Phase};
 
@@ -18,8 +17,10 @@ use super::dispatcher::Dispatcher;
 use super::ear::Heard;
 use super::event::{Client, Life};
 use super::lock::TeamLock;
+use super::start::worker_arguments;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
+use crate::programs::Program;
 
 /// How long a life that begins just now may take to come so far that it outlives the daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,6 +36,8 @@ const OURS: &str = "TEAM_";
 pub(super) struct HandOver {
     client: Client,
     successor: Box<Successor>,
+    /// The program itself, and the worker's.
+    programs: (Program, Program),
     /// When it is refused, if it could not be done.
     pub(super) by: Instant,
 }
@@ -46,7 +49,16 @@ impl Dispatcher {
             self.connections.reply(client, Err(handing_over()));
             return;
         }
-        self.hand_over = Some(HandOver { client, successor, by: Instant::now() + PATIENCE });
+        let programs = match open_programs(&successor) {
+            Ok(programs) => programs,
+            Err(error) => {
+                let what = format!("cannot open the programs of process {}: {error}", successor.process.pid);
+                let refusal =
+                    Refusal::new(RefusalCode::Failed, format!("the daemon does not hand over: {what}"));
+                return self.connections.reply(client, Err(refusal.hint("`teamd stop`, then `teamd start`")));
+            }
+        };
+        self.hand_over = Some(HandOver { client, successor, programs, by: Instant::now() + PATIENCE });
     }
 
     /// Hands over as soon as nobody would be hurt by it: everything that was decided is done and told, and each life is
@@ -57,17 +69,15 @@ impl Dispatcher {
             Some("nobody waits for it any more".to_owned())
         } else if self.batcher.team.stopping {
             Some("the daemon is stopping".to_owned())
-        } else if let Err(errno) = access(&*wanted.successor.program, Access::EXEC_OK) {
-            // It may see other files than whoever asks.
-            Some(format!("it cannot run {}: {errno}", wanted.successor.program))
         } else {
             self.unfinished().filter(|_| wanted.by <= Instant::now())
         };
         if why.is_none() && self.unfinished().is_some() {
             return;
         }
-        let Some(HandOver { client, mut successor, .. }) = self.hand_over.take() else { return };
+        let client = wanted.client;
         if let Some(why) = why {
+            self.hand_over = None;
             tracing::warn!("does not hand over: {why}");
             let refusal =
                 Refusal::new(RefusalCode::Conflict, format!("the daemon does not hand over: {why}"));
@@ -77,8 +87,11 @@ impl Dispatcher {
         // What the workers last said is found there until they say it again.
         self.write_roster();
         self.connections.reply(client, Ok(Done::HandingOver));
-        successor.variables.push(self.supervisor.strays().told());
-        self.batcher.end = Some(End::HandedOver(successor));
+        let told = self.supervisor.strays().told();
+        if let Some(HandOver { successor, .. }) = &mut self.hand_over {
+            successor.variables.push(told);
+        }
+        self.batcher.end = Some(End::HandedOver);
     }
 
     /// Says what would be lost.
@@ -144,9 +157,20 @@ pub(super) async fn refuse_the_rest(connections: &mut Connections, looking_up: V
     }
 }
 
+/// Opens what another process runs, and the worker's program that it has open: never by a path, at which something else
+/// may stand by now.
+fn open_programs(successor: &Successor) -> io::Result<(Program, Program)> {
+    let Successor { process, worker, program, .. } = successor;
+    let own = Program::run_by(process.pid, program)?;
+    let worker = Program::of_process(process.pid, *worker, "team-worker")?;
+    // Looked at last: what was opened is of that process, and of no other that has its pid by now.
+    if process.runs()? { Ok((own, worker)) } else { Err(io::Error::other("it has ended")) }
+}
+
 /// Becomes the other program, with the lock as its standard input; returns only if that fails.
-pub(super) fn become_successor(successor: &Successor, lock: TeamLock) -> CommandError {
-    let failed = |what: &str, error: std::io::Error| {
+pub(super) fn become_successor(wanted: &HandOver, lock: TeamLock) -> CommandError {
+    let HandOver { successor, programs: (program, worker), .. } = wanted;
+    let failed = |what: &str, error: io::Error| {
         CommandError::new(ExitCode::Failed, format!("{what}: {error}; its workers go on"))
             .hint("`teamd start` takes the workers over again")
     };
@@ -154,8 +178,12 @@ pub(super) fn become_successor(successor: &Successor, lock: TeamLock) -> Command
         return failed("cannot hand the lock over", errno.into());
     }
     tracing::info!("hands over to {}; the workers go on", successor.program);
-    let mut command = Command::new(&successor.program);
-    command.args(&successor.arguments);
+    let worker = match worker.inherit() {
+        Ok(descriptor) => worker_arguments(descriptor),
+        Err(error) => return failed("cannot hand the worker's program over", error),
+    };
+    let mut command = program.command();
+    command.args(&successor.arguments).args(worker);
     for (name, _) in
         std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(OURS.as_bytes()))
     {

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use teamd_shared::control::{Command, Done, Successor};
+use teamd_shared::process::Identity;
 use teamd_shared::team_dir::TeamDir;
 
 use super::confinement::Confinement;
@@ -14,7 +15,7 @@ use super::start::{StartOptions, serve_arguments};
 use crate::client::{CallError, Client, is_locked, unexpected};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
-use crate::worker;
+use crate::programs::Program;
 
 /// How long the daemon may take to answer: longer than it waits itself for what begins just now.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,10 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) async fn replace(
     dir: &TeamDir,
     options: &StartOptions,
-    confinement: &Confinement,
+    how: (&Confinement, &Program),
 ) -> Result<(), CommandError> {
     Journal::check(dir)?;
-    let successor = successor(dir, options, confinement)?;
+    let successor = successor(dir, options, how)?;
     let mut client = Client::connect(dir).await?;
     let asking = client.call_and_wait(Command::HandOver(Box::new(successor)));
     match tokio::time::timeout(PATIENCE, asking).await {
@@ -50,19 +51,13 @@ pub(super) async fn replace(
 fn successor(
     dir: &TeamDir,
     options: &StartOptions,
-    confinement: &Confinement,
+    (confinement, worker): (&Confinement, &Program),
 ) -> Result<Successor, CommandError> {
     let failed = |message: String| {
         CommandError::new(ExitCode::Failed, message).hint("nothing was changed: the daemon that runs goes on")
     };
-    let worker = worker::program().map_err(|e| failed(format!("cannot find the worker's program: {e}")))?;
-    if !worker.exists() {
-        return Err(failed(format!("the worker's program is not at {}", worker.display())));
-    }
     let program = std::env::current_exe().map_err(|e| failed(format!("cannot find its own program: {e}")))?;
-    if !program.exists() {
-        return Err(failed(format!("its own program was replaced while it began: {}", program.display())));
-    }
+    let process = Identity::of_self().map_err(|e| failed(format!("cannot read its own identity: {e}")))?;
     let program = program.into_os_string().into_string();
     let program =
         program.map_err(|path| failed(format!("the path of this program, {path:?}, is not UTF-8")))?;
@@ -72,5 +67,6 @@ fn successor(
     arguments.push("--handed-over".to_owned());
     // A flag may have said otherwise, and be the default.
     let own = own_variables().filter(|(name, _)| name != "TEAM_CGROUP");
-    Ok(Successor { program, arguments, variables: own.chain(settings).collect() })
+    let worker = worker.descriptor();
+    Ok(Successor { process, worker, program, arguments, variables: own.chain(settings).collect() })
 }

@@ -9,7 +9,6 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::fs::OFlags;
 use teamd_shared::clock;
 use teamd_shared::config::Roster;
-use teamd_shared::control::Successor;
 use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
 use teamd_shared::process::{Identity, adopt_orphans, deny_tracing};
 use teamd_shared::settings::Settings;
@@ -24,7 +23,7 @@ use super::control_server::Connections;
 use super::dispatcher::Dispatcher;
 use super::ear::{Ear, Heard};
 use super::event::{Event, Life, Now};
-use super::hand_over::{become_successor, refuse_the_rest};
+use super::hand_over::{HandOver, become_successor, refuse_the_rest};
 use super::journal::{Journal, refuse_linked_copy};
 use super::later::Syncing;
 use super::lead_inbox::LeadInbox;
@@ -38,7 +37,7 @@ use super::socket::Socket;
 use super::supervisor::Supervisor;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
-use crate::worker;
+use crate::programs::Program;
 
 /// How many inputs one batch takes at the most.
 const BATCH: usize = 512;
@@ -49,7 +48,7 @@ pub(super) fn serve(
     dir: &Path,
     lock: TeamLock,
     settings: Settings,
-    confinement: &Confinement,
+    how: (&Confinement, Program),
     ready: impl FnOnce(Option<usize>) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     deny_tracing();
@@ -64,7 +63,7 @@ pub(super) fn serve(
         .build();
     let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {
-        let mut daemon = Running::begin(Arc::clone(&dir), settings, confinement)?;
+        let mut daemon = Running::begin(Arc::clone(&dir), settings, how)?;
         ready(daemon.torn)?;
         notify(&[sd_notify::NotifyState::Ready, sd_notify::NotifyState::Status("supervising")]);
         daemon.run().await;
@@ -73,7 +72,7 @@ pub(super) fn serve(
     // The socket is gone before the lock is: a next daemon binds a socket that nobody unlinks.
     drop(runtime);
     match ended? {
-        Some(successor) => Err(become_successor(&successor, lock)),
+        Some(wanted) => Err(become_successor(&wanted, lock)),
         None => Ok(()),
     }
 }
@@ -96,7 +95,11 @@ struct Running {
 impl Running {
     /// Reads the journal, adopts or sees off, does again what is not done, writes the roster, and listens:
     /// in this order.
-    fn begin(dir: Arc<TeamDir>, settings: Settings, confinement: &Confinement) -> Result<Self, CommandError> {
+    fn begin(
+        dir: Arc<TeamDir>,
+        settings: Settings,
+        (confinement, worker): (&Confinement, Program),
+    ) -> Result<Self, CommandError> {
         let signals = Signals::catch()?;
         refuse_linked_copy(&dir)?;
         let loaded = Journal::open(&dir)?;
@@ -115,7 +118,6 @@ impl Running {
             before = None;
         }
         write_gitignore(&dir)?;
-        let worker = worker::program().map_err(|e| failed("cannot find the worker's program", &e))?;
         let (ear, heard) = Ear::new();
         let (gone_sender, gone) = mpsc::unbounded_channel();
         let (ends, ends_queue) = mpsc::unbounded_channel();
@@ -246,11 +248,11 @@ impl Running {
 
     /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
     /// is the daemon next, if one is.
-    async fn end(self, dir: &TeamDir) -> Result<Option<Box<Successor>>, CommandError> {
+    async fn end(self, dir: &TeamDir) -> Result<Option<HandOver>, CommandError> {
         let Self { dispatcher, heard, signals, socket, .. } = self;
-        let Dispatcher { batcher, mut connections, supervisor, ear, looking_up, .. } = dispatcher;
+        let Dispatcher { batcher, mut connections, supervisor, ear, looking_up, hand_over, .. } = dispatcher;
         socket.close();
-        if let Some(End::HandedOver(_)) = batcher.end {
+        if let Some(End::HandedOver) = batcher.end {
             signals::hold_back();
             drop(ear);
             refuse_the_rest(&mut connections, looking_up, heard).await;
@@ -265,9 +267,9 @@ impl Running {
                 Err(CommandError::new(ExitCode::Failed, why)
                     .hint("`teamd start` takes the workers over again"))
             }
-            Some(End::HandedOver(successor)) => {
+            Some(End::HandedOver) => {
                 signals.pass_on().await;
-                Ok(Some(successor))
+                Ok(hand_over)
             }
             Some(End::Stopped) | None => {
                 supervisor.cgroups().close();

@@ -6,14 +6,17 @@
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::prctl::set_name;
 use serde::{Deserialize, Serialize};
 use teamd_shared::control::{self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, Request};
 use teamd_shared::logging;
 use teamd_shared::process::{close_inherited, keep_exit_codes, survive_file_limit};
+use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 
@@ -23,6 +26,7 @@ use super::replace::replace;
 use super::run::{self, open_log};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
+use crate::programs::Program;
 
 /// How long a start waits for another daemon that holds the lock and does not answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -74,40 +78,49 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
     }
     // Whatever the umask of the shell: what the daemon makes is for its user alone, and usable.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
-    let mut layers = None;
+    let mut found = None;
     if options.dir.symlink_metadata().is_err() {
-        confinement::part(&options.dir, *layers.insert(confinement::layers(options.allow_weak_sandbox)?))?;
+        confinement::part(&options.dir, found.insert(look(&options)?).1)?;
     }
     let dir = TeamDir::create(&options.dir)?;
     let taken = lock_or_running(&dir)?;
     if let (Err(started), false) = (&taken, options.replace) {
         return Ok(*started);
     }
-    let layers = layers.map_or_else(|| confinement::layers(options.allow_weak_sandbox), Ok)?;
+    let (worker, layers) = found.map_or_else(|| look(&options), Ok)?;
     let confinement = confinement::judge(layers, &dir, options.allow_weak_sandbox)?;
     let lock = match taken {
         Ok(lock) => lock,
-        Err(_) => match take_the_place(&dir, &options, &confinement)? {
+        Err(_) => match take_the_place(&dir, &options, (&confinement, &worker))? {
             Err(started) => return Ok(started),
             // It has ended before it answered: in what follows it says why.
             Ok(lock) => lock,
         },
     };
     if !options.foreground {
-        return detach(&dir, lock, &options.settings, &confinement);
+        return detach(&dir, lock, &options.settings, (&confinement, &worker));
     }
     logging::to_stderr();
-    run::serve(dir.root(), lock, options.settings, &confinement, |_| Ok(()))?;
+    run::serve(dir.root(), lock, options.settings, (&confinement, worker), |_| Ok(()))?;
     Ok(Started { pid: std::process::id(), already_running: false, replaced: false, torn: None })
+}
+
+/// Opens the worker's program, and has it find out which layers work.
+fn look(options: &StartOptions) -> Result<(Program, Layers), CommandError> {
+    let worker = Program::worker().map_err(|why| {
+        CommandError::new(ExitCode::Failed, why).hint("install team-worker beside teamd, of the same version")
+    })?;
+    let layers = confinement::layers(&worker, options.allow_weak_sandbox)?;
+    Ok((worker, layers))
 }
 
 /// Has the daemon that runs become this program, and waits until it answers; if it has ended instead, takes its lock.
 fn take_the_place(
     dir: &TeamDir,
     options: &StartOptions,
-    confinement: &Confinement,
+    how: (&Confinement, &Program),
 ) -> Result<Result<TeamLock, Started>, CommandError> {
-    runtime()?.block_on(replace(dir, options, confinement))?;
+    runtime()?.block_on(replace(dir, options, how))?;
     // The one before answers nothing any more: who answers is this program.
     Ok(lock_or_running(dir)?.map_err(|it| Started { already_running: false, replaced: true, ..it }))
 }
@@ -176,17 +189,25 @@ pub(super) fn serve_arguments(dir: &TeamDir, confinement: &Confinement) -> Vec<S
     arguments
 }
 
+/// Returns the arguments by which the daemon finds the worker's program, which it inherits.
+pub(super) fn worker_arguments(descriptor: i32) -> [String; 2] {
+    ["--worker".to_owned(), descriptor.to_string()]
+}
+
 /// Starts this program again as the daemon, with the lock as its standard input.
 fn detach(
     dir: &TeamDir,
     lock: TeamLock,
     settings: &Settings,
-    confinement: &Confinement,
+    (confinement, worker): (&Confinement, &Program),
 ) -> Result<Started, CommandError> {
     let log = open_log(dir)?;
-    let program = std::env::current_exe().map_err(|e| failed("cannot find its own program", &e))?;
-    let mut child = Command::new(program)
+    let own = std::env::current_exe().map_err(|e| failed("cannot find its own program", &e))?;
+    let worker = worker.inherit().map_err(|e| failed("cannot hand on the worker's program", &e))?;
+    let mut child = Command::new("/proc/self/exe")
+        .arg0(own)
         .args(serve_arguments(dir, confinement))
+        .args(worker_arguments(worker))
         .current_dir("/")
         // A flag may have said otherwise, and be the default.
         .env_remove("TEAM_CGROUP")
@@ -220,12 +241,13 @@ fn detach(
 }
 
 /// Runs as the daemon: `teamd serve`, which only `teamd start` calls, or the daemon itself that is `handed_over`.
-pub(crate) fn serve(dir: &Path, confinement: &Confinement, handed_over: bool) -> ExitCode {
+pub(crate) fn serve(dir: &Path, (confinement, worker): (&Confinement, i32), handed_over: bool) -> ExitCode {
     // Nobody listens where the daemon before wrote its log: its socket tells that it answers.
     let say = |readiness: &Readiness| if handed_over { Ok(()) } else { say(readiness) };
     let ready = |torn| say(&Readiness::Ready { pid: std::process::id(), torn });
-    let ended = become_daemon(dir, handed_over)
-        .and_then(|lock| run::serve(dir, lock, Settings::from_env()?, confinement, ready));
+    let ended = become_daemon(dir, worker, handed_over).and_then(|(lock, worker)| {
+        run::serve(dir, lock, Settings::from_env()?, (confinement, worker), ready)
+    });
     let Err(error) = ended else { return ExitCode::Done };
     tracing::error!("{error}");
     let hint = error.next_step().map(str::to_owned);
@@ -237,8 +259,11 @@ pub(crate) fn serve(dir: &Path, confinement: &Confinement, handed_over: bool) ->
 }
 
 /// A session of its own, no terminal, nothing of whoever started it, the log for what it says.
-fn become_daemon(dir: &Path, handed_over: bool) -> Result<TeamLock, CommandError> {
-    close_inherited().map_err(|e| failed("cannot close what it inherited", &e))?;
+fn become_daemon(dir: &Path, worker: i32, handed_over: bool) -> Result<(TeamLock, Program), CommandError> {
+    // For `ps`: it was started as `/proc/self/exe`, or by a descriptor.
+    set_name(c"teamd").map_err(|e| failed("cannot name itself", &e.into()))?;
+    close_inherited(Some(worker)).map_err(|e| failed("cannot close what it inherited", &e))?;
+    let worker = Program::inherited(worker).map_err(|why| CommandError::new(ExitCode::Failed, why))?;
     survive_file_limit().and_then(|()| keep_exit_codes()).map_err(|e| failed("cannot handle signals", &e))?;
     let lock = TeamLock::inherited().map_err(|e| failed("cannot take over the lock", &e))?;
     let lock = lock.ok_or_else(|| {
@@ -252,7 +277,7 @@ fn become_daemon(dir: &Path, handed_over: bool) -> Result<TeamLock, CommandError
         true => logging::to_stderr(),
         false => logging::to_file(open_log(&TeamDir::open(dir)?)?),
     }
-    Ok(lock)
+    Ok((lock, worker))
 }
 
 /// Tells the starting command, once: standard output is then the log.

@@ -8,8 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -28,12 +27,13 @@ use super::cgroup::{Cgroups, Group};
 use super::confinement::Confinement;
 use super::event::Life;
 use super::strays::{Found, Strays};
+use crate::programs::Program;
 
 /// The live processes, by life.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     dir: Arc<TeamDir>,
-    worker: PathBuf,
+    worker: Program,
     confinement: Confinement,
     processes: HashMap<Life, ProcessHandle>,
     /// The cgroups of lives that have one.
@@ -55,7 +55,7 @@ impl Supervisor {
     /// Makes a supervisor; `gone` hears of each process that ends.
     pub(super) fn new(
         dir: Arc<TeamDir>,
-        worker: PathBuf,
+        worker: Program,
         (confinement, cgroups): (&Confinement, Cgroups),
         gone: mpsc::UnboundedSender<Life>,
     ) -> io::Result<Self> {
@@ -85,7 +85,7 @@ impl Supervisor {
         }
         inbox::create(&self.dir, &member.name).map_err(|e| e.to_string())?;
         let log = self.log(&member.name)?;
-        let mut command = Command::new(&self.worker);
+        let mut command = self.worker.command();
         command
             .args(["run", "--name", member.name.as_str(), "--incarnation", &member.incarnation.to_string()])
             .arg("--team-dir")
@@ -98,7 +98,8 @@ impl Supervisor {
             .stdin(connection)
             .stdout(log.try_clone().map_err(|e| format!("cannot use its log: {e}"))?)
             .stderr(log);
-        let mut child = command.spawn().map_err(|error| self.explain(&error))?;
+        let mut child =
+            command.spawn().map_err(|e| format!("cannot run {}: {e}", self.worker.path().display()))?;
         match self.hold(life.clone(), &child) {
             Ok(identity) => {
                 let group = self.cgroups.enclose(&life, child.id(), &member.bounds);
@@ -130,17 +131,6 @@ impl Supervisor {
     fn log(&self, name: &Name) -> Result<File, String> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         self.dir.open_file(&TeamPath::log(name.as_str()), flags).map_err(|e| e.to_string())
-    }
-
-    /// `spawn` says only "not found", of the program as of the directory.
-    fn explain(&self, error: &io::Error) -> String {
-        if !self.worker.exists() {
-            return format!(
-                "the worker's program is not at {}; install it beside teamd",
-                self.worker.display()
-            );
-        }
-        format!("cannot run {}: {error}", self.worker.display())
     }
 
     /// Takes over a live process that an earlier daemon started.

@@ -8,6 +8,7 @@ use crate::environment::Environment;
 use crate::id::RequestId;
 use crate::member::{ApproveBy, Bounds, Limits, Restart, Sandbox, Status};
 use crate::name::Name;
+use crate::process::Identity;
 
 /// A command, with a number that its reply carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,7 +94,12 @@ pub enum Command {
 /// The program that becomes the daemon in the place of the one that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Successor {
-    /// Its path, absolute.
+    /// The process that runs the program already: its own file, and the worker's, are taken from it and never looked
+    /// up by a path.
+    pub process: Identity,
+    /// The number under which that process has the worker's program open.
+    pub worker: i32,
+    /// Where the program was found, absolute: for messages, and for `ps`.
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,

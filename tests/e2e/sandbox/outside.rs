@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::symlink;
 
-use super::{With, attack, has, works};
+use super::{With, attack, works};
 use crate::support::Team;
 
-/// Makes what is secret and what is not, in the home directory of the test, and settings in the workspace.
+/// Makes what is secret and what is not, in the home directory of the test, and a repository in the workspace.
 fn furnish(team: &Team) {
     let home = team.root().parent().unwrap().join("home");
     for folder in [".ssh", ".aws", ".config/gh", ".docker", ".cargo", ".gnupg", ".kube"] {
@@ -16,7 +16,6 @@ fn furnish(team: &Team) {
     }
     team.write("../home/notes", "untouched");
     team.write("../home/.gitconfig", "[user]\n  name = u\n  email = u@example.org\n");
-    team.write("team.toml", "");
     std::fs::create_dir_all(team.root().join(".git/hooks")).unwrap();
     team.write(".git/config", "untouched");
 }
@@ -95,7 +94,7 @@ fn nothing_outside_is_written_without_namespaces_either() {
 }
 
 #[test]
-fn what_the_users_next_git_and_daemon_believe_is_not_written() {
+fn what_the_users_next_git_believes_is_not_written() {
     for with in [With::All, With::Bubblewrap] {
         let Some(team) = with.team(&[]) else { continue };
         furnish(&team);
@@ -104,17 +103,14 @@ fn what_the_users_next_git_and_daemon_believe_is_not_written() {
             &[
                 "echo x > .git/hooks/pre-commit && echo BROKEN",
                 "echo x >> .git/config && echo BROKEN",
-                "echo 'sandbox = \"off\"' >> team.toml && echo BROKEN",
                 "mv .git/hooks elsewhere && echo BROKEN",
                 "rm -rf .git/hooks; [ -d .git/hooks ] || echo BROKEN",
                 "mv .git gone && echo BROKEN",
-                "rm -f team.toml; [ -e team.toml ] || echo BROKEN",
-                "echo x > new; mv new team.toml && echo BROKEN",
                 "mkdir new-hooks; mv -T new-hooks .git/hooks && echo BROKEN",
                 "chmod 777 .git/hooks && echo BROKEN",
             ],
         );
-        assert_eq!((team.text(".git/config").as_str(), team.text("team.toml").as_str()), ("untouched", ""));
+        assert_eq!(team.text(".git/config"), "untouched");
         assert!(team.root().join(".git/hooks").read_dir().unwrap().next().is_none());
         works(&team, &["echo x > .git/index.lock && mv .git/index.lock .git/index"]);
     }
@@ -151,37 +147,6 @@ fn hooks_that_are_not_there_are_not_made_nor_a_repository_named_that_is_elsewher
         let results = team.does("alice", "/write_file .git gitdir: evil");
         assert_eq!(results[0]["is_error"], true, "{results:?}");
         assert_eq!(team.text(".git"), "gitdir: untouched", "{with:?}");
-    }
-}
-
-#[test]
-fn settings_that_are_not_there_are_not_made() {
-    for with in [With::All, With::Bubblewrap] {
-        let Some(team) = with.team(&[]) else { continue };
-        attack(
-            &team,
-            &[
-                "echo 'sandbox.mode = \"off\"' > team.toml && echo BROKEN",
-                "echo x > new; mv new team.toml && echo BROKEN",
-                "rm -f team.toml; echo x > team.toml && echo BROKEN",
-                "touch team.toml/x && echo BROKEN; rmdir team.toml && echo BROKEN",
-                "chmod 666 team.toml && echo BROKEN",
-            ],
-        );
-        assert!(!team.made("team.toml"), "{with:?}");
-        // What a person writes there is a person's.
-        team.write("team.toml", "");
-        attack(&team, &["echo x > team.toml && echo BROKEN"]);
-        assert!(team.made("team.toml"), "{with:?}");
-    }
-}
-
-#[test]
-fn what_holds_a_place_is_nothing_that_git_would_add() {
-    let Some(team) = With::All.team(&[]) else { return };
-    if has(&team, "git") {
-        let said = works(&team, &["git init -q . && echo x > file && git add -A && git ls-files"]);
-        assert_eq!(said, ["file"]);
     }
 }
 

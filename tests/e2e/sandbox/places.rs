@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use serde_json::json;
 
-use super::{With, attack, python, works};
+use super::{With, attack, has, python, works};
 
 #[test]
 fn a_workspace_that_is_replaced_leads_to_nothing_else() {
@@ -46,74 +46,6 @@ fn nobody_is_made_to_wait_by_a_lease() {
     }
 }
 
-const LOCKS: &str = r#"
-import fcntl, os, sys, time
-held = []
-for path in sys.argv[1:]:
-    for how in (fcntl.LOCK_EX, fcntl.LOCK_SH):
-        try: held.append(os.open(path, os.O_RDONLY)); fcntl.flock(held[-1], how | fcntl.LOCK_NB)
-        except OSError as error: print(path, error)
-open(os.environ["TMPDIR"] + "/held", "w").close()
-time.sleep(600)
-"#;
-
-#[test]
-fn a_lock_on_what_holds_a_place_makes_nobody_wait() {
-    for with in [With::All, With::Bubblewrap] {
-        let Some(team) = with.team(&[]) else { continue };
-        let Some(locks) = python(&team, "locks.py", LOCKS) else { return };
-        team.teamctl(["spawn", "bob", "--sandbox", "read-only"]).ok();
-        // Alice's command holds the place while bob's opens and locks it.
-        let hold = json!({"command": "sleep 600", "run_in_background": true});
-        team.does("alice", &format!("/bash {hold}"));
-        team.until("the place to be held", || team.root().join("team.toml").is_dir());
-        let lock = json!({
-            "command": format!("{locks} team.toml"), "run_in_background": true
-        });
-        let wait = "/bash until [ -e $TMPDIR/held ]; do sleep 0.01; done";
-        let results = team.does("bob", &format!("/bash {lock}\n{wait}"));
-        assert_eq!(results[1]["is_error"], false, "{with:?} {results:?}");
-        assert_eq!(works(&team, &["echo on"]), ["on"], "{with:?}");
-        attack(&team, &["echo x > team.toml && echo BROKEN", "rmdir team.toml && echo BROKEN"]);
-    }
-}
-
-/// What a reader sees of a placeholder it can lock, and keep locked when no keeper holds it any more.
-#[test]
-fn a_lock_that_outlives_the_command_keeps_nobody_from_the_next() {
-    let Some(team) = With::All.team(&[]) else { return };
-    std::fs::create_dir(team.root().join("team.toml")).unwrap();
-    let locked = std::fs::File::open(team.root().join("team.toml")).unwrap();
-    locked.try_lock().unwrap();
-    assert_eq!(works(&team, &["echo on"]), ["on"]);
-    attack(&team, &["echo x > team.toml && echo BROKEN", "rmdir team.toml && echo BROKEN"]);
-}
-
-#[test]
-fn two_teams_beside_one_file_of_settings_hold_its_place_together() {
-    for with in [With::All, With::Bubblewrap] {
-        let Some(team) = with.team(&[]) else { continue };
-        let second = |program: &str, args: &[&str]| {
-            let all: Vec<_> = ["--team-dir", ".team2"].into_iter().chain(args.iter().copied()).collect();
-            if program == "teamd" { team.teamd(all) } else { team.teamctl(all) }.ok();
-        };
-        second("teamd", &["start"]);
-        second("teamctl", &["spawn", "zoe"]);
-        let make = "until [ -e go ]; do echo x > team.toml && touch BROKEN; sleep 0.01; done 2> /dev/null";
-        team.does("alice", &format!("/bash {}", json!({"command": make, "run_in_background": true})));
-        team.until("the place to be held", || team.root().join("team.toml").is_dir());
-        // The other team's keeper comes, and goes.
-        second("teamctl", &["send", "zoe", "/bash echo x > came"]);
-        team.until("the other to be done", || team.root().join("came").exists());
-        second("teamctl", &["shutdown", "zoe"]);
-        assert!(team.root().join("team.toml").is_dir(), "{with:?}");
-        team.write("go", "");
-        team.until("the place to be given up", || !team.root().join("team.toml").exists());
-        assert!(!team.root().join("BROKEN").exists(), "{with:?}");
-        second("teamd", &["stop"]);
-    }
-}
-
 #[test]
 fn what_one_command_makes_is_not_the_users_for_another() {
     for with in [With::All, With::Bubblewrap] {
@@ -149,14 +81,48 @@ fn what_is_put_aside_is_told() {
     assert!(team.file("log/alice.log").contains("it is commondir.put-aside-by-teamd now"));
 }
 
+/// A repository whose branches differ in `team.toml`: what a tool call could not check out while a mount guarded that file.
 #[test]
-fn settings_that_are_a_link_are_not_left_to_commands() {
-    for with in [With::All, With::Bubblewrap] {
+fn settings_that_a_repository_tracks_are_switched_reset_and_cleaned() {
+    for with in [With::All, With::Bubblewrap, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
-        team.write("../home/settings", "");
-        symlink("../home/settings", team.root().join("team.toml")).unwrap();
-        let refused = team.does("alice", "/bash rm team.toml && echo BROKEN")[0]["content"].to_string();
-        assert!(refused.contains("put the file itself there"), "{with:?} {refused}");
-        assert!(team.root().join("team.toml").is_symlink(), "{with:?}");
+        if !has(&team, "git") {
+            return;
+        }
+        let git = "git -c user.name=u -c user.email=u@example.org -c init.defaultBranch=main";
+        let said = works(
+            &team,
+            &[
+                &format!(
+                    "{git} init -q . && echo 'grace = 1' > team.toml && git add team.toml && {git} commit -qm one"
+                ),
+                &format!(
+                    "git switch -qc other && echo 'grace = 2' > team.toml && {git} commit -qam two && git switch -q main && cat team.toml"
+                ),
+                "echo broken > team.toml && git reset -q --hard && cat team.toml",
+                &format!(
+                    "git rm -q team.toml && {git} commit -qm gone && git switch -q other && git switch -q main; ls team.toml 2>&1; true"
+                ),
+                "touch team.toml left && git clean -qfd -e .team && ls",
+            ],
+        );
+        assert_eq!(said[1..3], ["grace = 1", "grace = 1"], "{with:?} {said:?}");
+        assert!(said[3].contains("No such file"), "{with:?} {said:?}");
+        assert!(!said[4].contains("team.toml") && !said[4].contains("left"), "{with:?} {said:?}");
+    }
+}
+
+#[test]
+fn no_directory_takes_the_place_of_settings_while_a_command_runs() {
+    for with in [With::All, With::Bubblewrap, With::Bare] {
+        let Some(team) = with.team(&[]) else { continue };
+        let runs = json!({"command": "ls > seen; sleep 600", "run_in_background": true});
+        team.does("alice", &format!("/bash {runs}"));
+        team.until("the command to have looked", || team.made("seen") && !team.text("seen").is_empty());
+        assert!(!team.text("seen").contains("team.toml"), "{with:?}");
+        assert!(!team.made("team.toml"), "{with:?}");
+        // The user writes it, and reads it, meanwhile.
+        team.write("team.toml", "grace = 1\n");
+        team.teamctl(["lint", "team.toml"]).ok();
     }
 }

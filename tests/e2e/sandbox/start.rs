@@ -25,15 +25,13 @@ fn where_a_promise_cannot_be_kept_the_daemon_does_not_start() {
 
 #[test]
 fn layers_that_nobody_could_try_are_not_taken_for_granted() {
-    for worker in ["/nowhere/team-worker", "/bin/false"] {
-        let team = Team::new().with("TEAM_WORKER", worker);
-        let refused = team.teamd(["start"]).exits(1);
-        assert!(refused.stderr.contains(worker) && refused.stderr.contains("hint: "), "{}", refused.stderr);
-        team.teamd(["start", "--allow-weak-sandbox"]).ok();
-        let status = team.teamctl(["status"]).ok();
-        assert!(status.stderr.contains("the sandbox is weak"), "{}", status.stderr);
-        assert_eq!(team.json(["status"])["sandbox"]["layers"], "none");
-    }
+    let team = Team::new().with("TEAM_WORKER", "/bin/false");
+    let refused = team.teamd(["start"]).exits(1);
+    assert!(refused.stderr.contains("/bin/false") && refused.stderr.contains("hint: "), "{}", refused.stderr);
+    team.teamd(["start", "--allow-weak-sandbox"]).ok();
+    let status = team.teamctl(["status"]).ok();
+    assert!(status.stderr.contains("the sandbox is weak"), "{}", status.stderr);
+    assert_eq!(team.json(["status"])["sandbox"]["layers"], "none");
 }
 
 #[test]

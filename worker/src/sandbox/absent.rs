@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, RenameFlags, fstat, renameat_with, statat};
 use rustix::io::Errno;
 use teamd_shared::process::boot_id;
 
-use super::placeholder::{in_own_folder, open_folder};
+use super::folders::{in_own_folder, open_folder};
 
 /// What is added to the name of a file that was put aside.
 const ASIDE: &str = ".put-aside-by-teamd";

@@ -19,6 +19,7 @@ use teamd_shared::process::{close_inherited, deny_tracing};
 use teamd_shared::sandbox::Namespaces;
 
 use super::policy::Policy;
+use super::syscalls::Calls;
 use super::{Verdict, files, guarded, identity, mounts, network, syscalls};
 use crate::bounds;
 use crate::variables::Variables;
@@ -52,7 +53,7 @@ fn run(arguments: &[OsString]) -> Result<Verdict, String> {
         .map_err(|error| format!("cannot read the variables of the command: {error}"))?;
     let policy: Policy = serde_json::from_slice(policy.as_encoded_bytes())
         .map_err(|error| format!("the helper does not understand its policy: {error}"))?;
-    close_inherited().map_err(|error| format!("cannot close what it inherited: {error}"))?;
+    close_inherited(None).map_err(|error| format!("cannot close what it inherited: {error}"))?;
     let bounds: Bounds = serde_json::from_slice(bounds.as_encoded_bytes())
         .map_err(|error| format!("the helper does not understand the bounds: {error}"))?;
     enclose(&policy)?;
@@ -103,8 +104,14 @@ fn enclose(policy: &Policy) -> Result<(), String> {
         files::restrict(policy).map_err(|error| cannot("Landlock")(&error))?;
     }
     if policy.layers.seccomp {
-        // In a network namespace of its own, a command reaches only itself.
-        syscalls::restrict(policy.network || parted, !parted).map_err(|error| cannot("seccomp")(&error))?;
+        let calls = Calls {
+            // In a network namespace of its own, a command reaches only itself.
+            sockets: policy.network || parted,
+            shared: !parted,
+            // Without mounts nothing else keeps it from changing modes of files outside.
+            metadata: parted || policy.writes(),
+        };
+        syscalls::restrict(calls).map_err(|error| cannot("seccomp")(&error))?;
     }
     Ok(())
 }

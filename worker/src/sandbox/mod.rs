@@ -12,13 +12,14 @@ mod absent;
 mod bubblewrap;
 pub(crate) mod confine;
 mod files;
+mod folders;
 mod guarded;
 mod identity;
 mod known;
 mod mountinfo;
 mod mounts;
 mod network;
-mod placeholder;
+
 pub(crate) mod policy;
 pub(crate) mod probe;
 mod secrets;
@@ -29,7 +30,6 @@ pub(crate) mod writable;
 
 use absent::Absent;
 pub(crate) use known::Known;
-use placeholder::Placeholder;
 pub(crate) use policy::Policy;
 use policy::{Guard, Protected};
 pub(crate) use surroundings::{Origin, Surroundings};
@@ -90,7 +90,6 @@ pub(crate) fn prepare(policy: &Policy) -> io::Result<()> {
 /// The places of what is protected and not there. Given up when it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    held: Vec<Placeholder>,
     absent: Vec<Absent>,
 }
 
@@ -101,8 +100,7 @@ impl Places {
     }
 }
 
-/// Holds the places of what is protected and not there, as long as what is returned lives: a file that commands the
-/// user's team must not be made either.
+/// Holds the places of what is protected and not there, as long as what is returned lives.
 ///
 /// # Errors
 /// The system's error.
@@ -114,10 +112,7 @@ pub(crate) fn hold_places(policy: &Policy) -> io::Result<Places> {
     for Protected { path, guard } in &policy.protected {
         match guard {
             Guard::IfThere | Guard::IfFile => {}
-            Guard::Placeholder => {
-                places.held.extend(Placeholder::hold(path)?);
-            }
-            Guard::MadeEmpty => placeholder::make_empty(path)?,
+            Guard::MadeEmpty => folders::make_empty(path)?,
             Guard::NeverMade => places.absent.extend(Absent::note(path, &policy.notes)?),
         }
     }

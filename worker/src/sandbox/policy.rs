@@ -20,9 +20,6 @@ const GIT_SETTINGS: [(&str, Guard); 5] = [
     (".git/commondir", Guard::NeverMade),
 ];
 
-/// The settings of the team: they lie beside the team directory, or beside the link to it.
-pub(crate) const SETTINGS: &str = "team.toml";
-
 /// A repository, or a file that says where it is.
 pub(crate) const GIT: &str = ".git";
 
@@ -39,8 +36,6 @@ pub(crate) enum Guard {
     IfThere,
     /// If it is a file.
     IfFile,
-    /// If it is there; else a placeholder stands there while the command runs.
-    Placeholder,
     /// Always: where only it is missing, an empty directory is made, which stays.
     MadeEmpty,
     /// If it is there; else what the command has made of it is removed: nothing can stand in for it meanwhile.
@@ -50,7 +45,7 @@ pub(crate) enum Guard {
 impl Guard {
     /// Tells whether a command is not run where it is missing, though it could be made.
     pub(crate) fn must_stand(self) -> bool {
-        matches!(self, Self::Placeholder | Self::MadeEmpty)
+        self == Self::MadeEmpty
     }
 }
 
@@ -111,11 +106,8 @@ impl Policy {
             let named = around.writable.iter().filter(|path| !path.starts_with(&around.team_dir));
             writable.extend(named.cloned());
         }
-        let settings = around.homes_of_team.iter().map(|home| (home.join(SETTINGS), Guard::Placeholder));
-        let of_git = GIT_SETTINGS.map(|(file, guard)| (around.workspace.join(file), guard));
-        let protected = settings.chain(of_git).map(|(path, guard)| Protected { path, guard });
-        let is_writable = |path: &Path| writable.iter().any(|above| path.starts_with(above));
-        let protected: Vec<_> = protected.filter(|it| is_writable(&it.path)).collect();
+        let of_git = GIT_SETTINGS.map(|(file, guard)| Protected { path: around.workspace.join(file), guard });
+        let protected = if writes { of_git.to_vec() } else { Vec::new() };
         let sealed: Vec<_> = [&around.team_dir].into_iter().chain(&around.team_aliases).cloned().collect();
         let mut hidden: Vec<_> = secrets.into_iter().chain(sealed.iter().cloned()).collect();
         let private_tmp = !needs_tmp(around);
@@ -145,6 +137,11 @@ impl Policy {
             notes: around.team_dir.join("run"),
             pinned,
         })
+    }
+
+    /// Tells whether it may write anything but its temporary directory.
+    pub(crate) fn writes(&self) -> bool {
+        self.writable.iter().any(|path| *path != self.temp)
     }
 
     /// Tells whether nothing that the command may write holds the team directory, by any path.
@@ -203,7 +200,6 @@ mod tests {
             workspace: workspace.into(),
             team_dir: team_dir.into(),
             team_aliases: Vec::new(),
-            homes_of_team: vec![Path::new(team_dir).parent().unwrap().into()],
             temp: "/var/tmp/t".into(),
             writable: Vec::new(),
             known: Vec::new(),
@@ -231,7 +227,6 @@ mod tests {
         let policy = policy(&Sandbox::default(), Gate::Open).unwrap();
         assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web"]);
         let expected = [
-            ("team.toml", Guard::Placeholder),
             (GIT, Guard::IfFile),
             (".git/hooks", Guard::MadeEmpty),
             (".git/config", Guard::IfThere),
@@ -296,12 +291,6 @@ mod tests {
         let around = around("/home/u/web", "/home/u/.local/state/teamd/1");
         let policy = of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
         assert!(policy.is_apart());
-        assert!(!policy.protected.iter().any(|it| it.guard == Guard::Placeholder));
-        // The settings lie beside the link.
-        let linked = Surroundings { homes_of_team: vec!["/home/u/web".into()], ..around };
-        let policy = of(&Sandbox::default(), Gate::Open, &linked, LAYERS).unwrap();
-        let settings = Protected { path: "/home/u/web/team.toml".into(), guard: Guard::Placeholder };
-        assert!(policy.protected.contains(&settings));
     }
 
     #[test]
@@ -316,14 +305,12 @@ mod tests {
     }
 
     #[test]
-    fn the_team_directory_is_sealed_and_its_settings_are_kept_by_every_path() {
+    fn the_team_directory_is_sealed_by_every_path() {
         let mut around = around("/workspaces/web", "/home/u/web/.team");
         around.team_aliases = vec!["/workspaces/web/.team".into()];
-        around.homes_of_team.push("/workspaces/web".into());
         let policy = of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
         assert_eq!(paths(&policy.sealed), ["/home/u/web/.team", "/workspaces/web/.team"]);
-        let settings = Protected { path: "/workspaces/web/team.toml".into(), guard: Guard::Placeholder };
-        assert!(policy.protected.contains(&settings) && !policy.is_apart());
+        assert!(!policy.is_apart());
     }
 
     #[test]

@@ -70,17 +70,19 @@ impl Scratch {
         let id = format!("probe-{}", std::process::id());
         let folder = TempDir::create(&std::env::temp_dir(), &id)?;
         let at = |name: &str| folder.path().join(name);
-        for name in ["work", "work/.team", "apart", "temp", "home", "home/.ssh"] {
+        for name in
+            ["work", "work/.team", "work/.team/run", "work/.git", "apart", "temp", "home", "home/.ssh"]
+        {
             std::fs::create_dir(at(name))?;
         }
-        for file in ["work/.team/journal", "apart/journal", "work/team.toml", "home/notes", "home/.ssh/key"] {
+        for file in ["work/.team/journal", "apart/journal", "work/.git/config", "home/notes", "home/.ssh/key"]
+        {
             File::create_new(at(file))?.write_all(b"untouched\n")?;
         }
         let places = Surroundings {
             workspace: at("work"),
             team_dir: at("work/.team"),
             team_aliases: Vec::new(),
-            homes_of_team: vec![at("work")],
             known: Vec::new(),
             temp: at("temp"),
             writable: Vec::new(),

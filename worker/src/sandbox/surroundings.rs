@@ -20,9 +20,6 @@ pub(crate) struct Surroundings {
     pub(crate) team_dir: PathBuf,
     /// Where it lies, too, if it is mounted elsewhere as well.
     pub(crate) team_aliases: Vec<PathBuf>,
-    /// What that belongs to: the directory that holds it, or the link to it, by every path; the settings of the team lie
-    /// there.
-    pub(crate) homes_of_team: Vec<PathBuf>,
     /// The directory that commands may always write, as long as the life lasts.
     pub(crate) temp: PathBuf,
     /// What is allowed by name to be written.
@@ -75,7 +72,6 @@ impl Surroundings {
             known,
             team_dir: team_dir.root().to_owned(),
             team_aliases: aliases(team_dir.root(), &mounts),
-            homes_of_team: by_every_path(home_of(team_dir)).collect(),
             temp: temp.to_owned(),
             secrets: secrets.into_iter().flat_map(by_every_path).collect(),
             workspace,
@@ -92,12 +88,6 @@ impl Surroundings {
         let Self { homes, workspace, writable, .. } = self;
         secrets::present(&self.secrets, &Needed { homes, workspace, writable, territory: &[] })
     }
-}
-
-/// What the team belongs to, without links.
-fn home_of(team_dir: &TeamDir) -> PathBuf {
-    let named = team_dir.workspace();
-    named.canonicalize().unwrap_or(named)
 }
 
 /// The home of whoever asked for the teammate, and that of the user: secrets lie in both.

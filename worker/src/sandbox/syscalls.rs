@@ -71,6 +71,80 @@ const REFUSED_IF_SHARED: [libc::c_long; 13] = [
     libc::SYS_mq_unlink,
 ];
 
+/// System calls that make a file or change its mode, with the argument that holds the mode. A program with the setuid or
+/// setgid bit runs as this user for each other account, and outside of every sandbox.
+const OF_A_MODE: &[(libc::c_long, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (SYS_FCHMODAT2, 2),
+    (libc::SYS_mkdirat, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+];
+
+/// System calls that open a file, with the argument that holds the flags. The mode stands in the next argument, and
+/// counts only where a flag says that a file is made.
+const OPENING: &[(libc::c_long, u8)] = &[
+    (libc::SYS_openat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+];
+
+/// The flags of `open(2)` that make a file. The second one is the bit of `O_TMPFILE` that no other flag has.
+const MAKES_A_FILE: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
+
+/// The bits of a mode with which a program runs as its owner, or as its group.
+const SET_ID: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
+
+/// System calls that change the mode, the owner, the times or the attributes of a file. No rule of Landlock covers them.
+const OF_METADATA: &[libc::c_long] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    SYS_FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SYS_SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    SYS_REMOVEXATTRAT,
+    SYS_FILE_SETATTR,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+];
+
+/// The requests of `ioctl(2)` that do the same: `FS_IOC_SETFLAGS` and its form of 32 bits, `FS_IOC_FSSETXATTR`,
+/// `FS_IOC_SETVERSION`, `FS_IOC_SET_ENCRYPTION_POLICY`, `FS_IOC_ENABLE_VERITY` (`linux/fs.h`, `fscrypt.h`, `fsverity.h`).
+const SETS_ATTRIBUTES: [u64; 6] =
+    [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602, 0x800c_6613, 0x4080_6685];
+
+/// Of Linux 6.6, 6.13 and 6.17; the numbers are the same on every architecture.
+const SYS_FCHMODAT2: libc::c_long = 452;
+const SYS_SETXATTRAT: libc::c_long = 463;
+const SYS_REMOVEXATTRAT: libc::c_long = 466;
+const SYS_FILE_SETATTR: libc::c_long = 469;
+
 /// System calls that set how the machine treats a process, with the argument that names it: itself is 0.
 const OF_A_PROCESS: [(libc::c_long, u8); 7] = [
     // Its limits: one could end it.
@@ -112,25 +186,40 @@ const KIND: u64 = 0xf;
 /// `F_NOTIFY`, `F_SETDELEG` (Linux 6.19). To read a file of the team must not be to hold its daemon up.
 const LEASES: [u64; 3] = [1024, 1026, 1040];
 
-/// Filters the system calls of this process and of all that it starts. Without `network` no socket of any family is
-/// made; `shared`: it has no namespaces of its own.
+/// What a command may ask of the kernel beside what is refused to every command.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Calls {
+    /// Whether it makes sockets at all.
+    pub(super) sockets: bool,
+    /// Whether it shares queues, memory and process ids with the machine: it has no namespaces of its own.
+    pub(super) shared: bool,
+    /// Whether it changes modes, owners, times and attributes of files.
+    pub(super) metadata: bool,
+}
+
+/// Filters the system calls of this process and of all that it starts.
 ///
 /// # Errors
 /// Why it cannot. Fits behind "error: ".
-pub(super) fn restrict(network: bool, shared: bool) -> Result<(), String> {
+pub(super) fn restrict(calls: Calls) -> Result<(), String> {
     let apply = || {
-        apply_filter(&refusing(network, shared)?)?;
+        apply_filter(&refusing(calls)?)?;
         apply_filter(&unknown())
     };
     apply().map_err(|error: seccompiler::Error| error.to_string())
 }
 
 /// Refuses with EPERM. Another architecture's calls kill the process: their numbers mean something else.
-fn refusing(network: bool, shared: bool) -> Result<BpfProgram, seccompiler::Error> {
+fn refusing(Calls { sockets, shared, metadata }: Calls) -> Result<BpfProgram, seccompiler::Error> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.map(|call| (call, Vec::new())).into();
+    rules.extend(set_id()?);
+    if !metadata {
+        // A call without a rule is refused whatever its arguments.
+        rules.extend(OF_METADATA.iter().map(|&call| (call, Vec::new())));
+    }
     // A rule without an exception refuses every family.
     let families: &[libc::c_int] =
-        if network { &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK] } else { &[] };
+        if sockets { &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK] } else { &[] };
     let others = families.iter().map(|&family| condition(0, SeccompCmpOp::Ne, bits(family)));
     let others = others.collect::<Result<Vec<_>, _>>()?;
     rules.insert(
@@ -144,8 +233,10 @@ fn refusing(network: bool, shared: bool) -> Result<BpfProgram, seccompiler::Erro
         let any = flags.map(|flag| rule(0, SeccompCmpOp::MaskedEq(bits(flag)), bits(flag)));
         rules.insert(call, any.collect::<Result<_, _>>()?);
     }
-    let typing = TYPES_FOR_THE_USER.map(|request| rule(1, SeccompCmpOp::Eq, request));
-    rules.insert(libc::SYS_ioctl, typing.into_iter().collect::<Result<_, _>>()?);
+    let attributes = SETS_ATTRIBUTES.into_iter().filter(|_| !metadata);
+    let requests = TYPES_FOR_THE_USER.into_iter().chain(attributes);
+    let requests = requests.map(|request| rule(1, SeccompCmpOp::Eq, request));
+    rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
     let leases = LEASES.map(|command| rule(1, SeccompCmpOp::Eq, command));
     rules.insert(libc::SYS_fcntl, leases.into_iter().collect::<Result<_, _>>()?);
     // In a pid namespace of its own, a command names no other process but its own.
@@ -175,17 +266,38 @@ fn pairs() -> Result<Vec<SeccompRule>, seccompiler::Error> {
     kinds.into_iter().chain([other]).collect()
 }
 
-/// Says ENOSYS where a program then does the same in another way: to `clone3`, whose flags no filter can read, and to
-/// the second set of numbers that x86-64 has (x32).
+/// Refuses each call that would make a setuid or setgid file.
+fn set_id() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::Error> {
+    let has = |argument: u8, bit: u64| condition(argument, SeccompCmpOp::MaskedEq(bit), bit);
+    let mut rules = BTreeMap::new();
+    for &(call, mode) in OF_A_MODE {
+        let any = SET_ID.map(|bit| rule(mode, SeccompCmpOp::MaskedEq(bit.into()), bit.into()));
+        rules.insert(call, any.into_iter().collect::<Result<_, _>>()?);
+    }
+    for &(call, flags) in OPENING {
+        let mut any = Vec::new();
+        for (makes, bit) in MAKES_A_FILE.into_iter().flat_map(|makes| SET_ID.map(|bit| (makes, bit))) {
+            let both = vec![has(flags, bits(makes))?, has(flags + 1, bit.into())?];
+            any.push(SeccompRule::new(both)?);
+        }
+        rules.insert(call, any);
+    }
+    Ok(rules)
+}
+
+/// Says ENOSYS where a program then does the same in another way: to `clone3` and `openat2`, whose flags and modes no
+/// filter can read, and to the second set of numbers that x86-64 has (x32).
 fn unknown() -> BpfProgram {
     const X32: u32 = 0x4000_0000;
     const CLONE3: u32 = 435;
+    const OPENAT2: u32 = 437;
     const RET: u16 = 0x06;
     vec![
         // The number of the call is the first word of `struct seccomp_data`.
         sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
-        sock_filter { code: 0x35, jt: 2, jf: 0, k: X32 },
-        sock_filter { code: 0x15, jt: 1, jf: 0, k: CLONE3 },
+        sock_filter { code: 0x35, jt: 3, jf: 0, k: X32 },
+        sock_filter { code: 0x15, jt: 2, jf: 0, k: CLONE3 },
+        sock_filter { code: 0x15, jt: 1, jf: 0, k: OPENAT2 },
         sock_filter { code: RET, jt: 0, jf: 0, k: SeccompAction::Allow.into() },
         sock_filter { code: RET, jt: 0, jf: 0, k: SeccompAction::Errno(libc::ENOSYS.unsigned_abs()).into() },
     ]
@@ -211,9 +323,11 @@ mod tests {
 
     #[test]
     fn the_filters_are_small_enough_for_the_kernel() {
-        for (network, shared) in [(true, false), (false, false), (true, true), (false, true)] {
-            let length = refusing(network, shared).unwrap().len();
-            assert!((100..1000).contains(&length), "{length}");
+        for number in 0..8 {
+            let has = |bit: u8| number & bit != 0;
+            let calls = Calls { sockets: has(1), shared: has(2), metadata: has(4) };
+            let length = refusing(calls).unwrap().len();
+            assert!((100..1000).contains(&length), "{calls:?}: {length}");
         }
     }
 }

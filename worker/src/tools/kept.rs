@@ -257,16 +257,10 @@ fn try_sweep(spared: impl Fn(Pid) -> bool) -> io::Result<Swept> {
     Ok(if dying > 0 { Swept::Dying } else { Swept::Gone })
 }
 
-/// Returns program and first arguments of a keeper: this binary, whatever stands at its path meanwhile.
+/// Returns program and first arguments of a keeper: this program, whatever stands at its path meanwhile.
 #[cfg(not(test))]
 fn keeper_program() -> (PathBuf, Vec<OsString>) {
-    let running = Path::new("/proc/self/exe");
-    let program = if running.exists() {
-        running.to_owned()
-    } else {
-        std::env::current_exe().unwrap_or_else(|_| "team-worker".into())
-    };
-    (program, vec![SUBCOMMAND.into()])
+    (Path::new("/proc/self/exe").to_owned(), vec![SUBCOMMAND.into()])
 }
 
 /// In unit tests, this binary is the test harness, and one of its tests is the keeper.

@@ -31,6 +31,9 @@ const LEAD: [&str; 13] = [
     "edit_file",
 ];
 
+/// Those that change files of the workspace: a read-only member is not offered them.
+pub(crate) const WRITE_FILES: [&str; 2] = ["write_file", "edit_file"];
+
 /// The tools of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kit {

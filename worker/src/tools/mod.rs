@@ -36,6 +36,9 @@ pub(crate) use kit::Kit;
 use crate::sandbox::{self, Origin, Policy, TempDir};
 use crate::strays;
 
+/// What a read-only member is told that writes a file.
+const READ_ONLY: &str = "refused: this teammate is read-only; it changes no file";
+
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
@@ -271,6 +274,9 @@ impl Tools for Toolbox {
                 }
             }
             Call::ReadFile { path, limit, offset } => self.workspace.read(&path, offset, limit).into(),
+            Call::WriteFile { .. } | Call::EditFile { .. } if self.sandbox.mode == SandboxMode::ReadOnly => {
+                Outcome::error(READ_ONLY)
+            }
             Call::WriteFile { path, content } => self.workspace.write(&path, &content).into(),
             Call::EditFile { path, old_text, new_text } => {
                 self.workspace.edit(&path, &old_text, &new_text).into()

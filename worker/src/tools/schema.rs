@@ -4,13 +4,15 @@
 //! all that a service caches.
 
 use serde_json::{Value, json};
+use teamd_shared::member::SandboxMode;
 
-use super::kit::Kit;
+use super::kit::{Kit, WRITE_FILES};
 use crate::model::prompt::Tool;
 
-/// Returns the tools of a kit, always in the same order.
-pub(crate) fn definitions(kit: Kit) -> Vec<Tool> {
-    let tools = kit.tools().iter();
+/// Returns the tools of a kit that work in this mode of the sandbox, always in the same order.
+pub(crate) fn definitions(kit: Kit, mode: SandboxMode) -> Vec<Tool> {
+    let tools =
+        kit.tools().iter().filter(|tool| mode != SandboxMode::ReadOnly || !WRITE_FILES.contains(tool));
     tools.map(|name| Tool { name, description: description(kit, name), input: input(kit, name) }).collect()
 }
 
@@ -259,7 +261,7 @@ mod tests {
     #[test]
     fn what_a_model_is_told_of_a_tool_is_what_is_read() {
         for kit in [Kit::Teammate, Kit::Lead] {
-            let tools = definitions(kit);
+            let tools = definitions(kit, SandboxMode::WorkspaceWrite);
             assert_eq!(tools.iter().map(|tool| tool.name).collect::<Vec<_>>(), kit.tools());
             for tool in tools {
                 let required = tool.input["required"].as_array().unwrap();
@@ -282,8 +284,18 @@ mod tests {
     }
 
     #[test]
+    fn a_read_only_member_is_offered_no_tool_that_writes_files() {
+        for kit in [Kit::Teammate, Kit::Lead] {
+            let offered = definitions(kit, SandboxMode::ReadOnly);
+            assert!(!offered.iter().any(|tool| WRITE_FILES.contains(&tool.name)), "{kit:?}");
+            assert_eq!(offered.len() + WRITE_FILES.len(), kit.tools().len());
+        }
+    }
+
+    #[test]
     fn a_tool_of_the_lead_is_none_of_a_teammates() {
-        for tool in definitions(Kit::Lead).iter().filter(|tool| !Kit::Teammate.tools().contains(&tool.name)) {
+        let of_lead = definitions(Kit::Lead, SandboxMode::WorkspaceWrite);
+        for tool in of_lead.iter().filter(|tool| !Kit::Teammate.tools().contains(&tool.name)) {
             let error = Call::parse(Kit::Teammate, tool.name, &examples(tool, |_| true)).unwrap_err();
             assert!(error.starts_with("there is no tool"), "{error}");
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use teamd_shared::control::{Successor, ToWorker};
+use teamd_shared::control::ToWorker;
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::Line;
 use teamd_shared::member::Member;
@@ -56,7 +56,7 @@ pub(in crate::daemon) enum End {
     /// It was told to, and nobody is left.
     Stopped,
     /// It becomes another program.
-    HandedOver(Box<Successor>),
+    HandedOver,
     /// It cannot go on: why.
     Failed(String),
 }

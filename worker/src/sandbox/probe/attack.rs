@@ -55,7 +55,7 @@ fn all(args: &AttackArgs) -> Vec<Attack> {
     let planted = std::env::vars_os().any(|(_, value)| value == CANARY);
     let keys = planted || !Environment::of_self().secrets.is_empty();
     let mode = PermissionsExt::from_mode(0o600);
-    let settings = at("work/team.toml");
+    let settings = at("work/.git/config");
     vec![
         tried(
             Promise::TeamDirectory,
@@ -85,7 +85,7 @@ fn all(args: &AttackArgs) -> Vec<Attack> {
         tried(Promise::Processes, "read its memory's map", !of_process("maps")),
         tried(Promise::Keys, "find a key in the environment", !keys),
         tried(Promise::Secrets, "read a key in ~/.ssh", fs::read(at("home/.ssh/key")).is_err()),
-        tried(Promise::Settings, "append to team.toml", !appends(&settings)),
+        tried(Promise::Settings, "append to .git/config", !appends(&settings)),
         tried(
             Promise::Metadata,
             "change the mode of a file",

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
 
-use crate::sandbox::policy::{GIT, SETTINGS, git_believes};
+use crate::sandbox::policy::{GIT, git_believes};
 
 /// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
 const MAX_LINKS: u32 = 40;
@@ -180,13 +180,6 @@ impl Workspace {
         Walk::begin(self, path, if make { Purpose::Make } else { Purpose::Change })?.run()
     }
 
-    /// Tells whether no tool changes what lies there, whether something does or not.
-    fn is_protected(&self, way: &Path) -> bool {
-        // Beside the link, where the team directory lies elsewhere.
-        let settings = self.team_dir.workspace().join(SETTINGS);
-        way == Path::new(SETTINGS) || self.real.join(way) == settings || git_believes(way)
-    }
-
     fn outside(&self, path: &str) -> FileError {
         FileError::Outside { path: path.to_owned(), workspace: self.path.clone() }
     }
@@ -274,7 +267,7 @@ impl<'a> Walk<'a> {
             let way = self.way_to(&name);
             // As a file it says where a repository is.
             let is_git = is_last && way == Path::new(GIT);
-            if self.purpose != Purpose::Read && (is_git || self.workspace.is_protected(&way)) {
+            if self.purpose != Purpose::Read && (is_git || git_believes(&way)) {
                 return Err(FileError::Protected(self.path.to_owned()));
             }
             let found = match self.open(&name) {

@@ -9,7 +9,7 @@ use teamd_shared::team_dir::TeamDir;
 use super::finding::Finding;
 use crate::ctl::render::{BAD, BOLD, DIM};
 use crate::ctl::table::{Cell, Table};
-use crate::worker;
+use crate::programs;
 
 const CHECK: &str = "sandbox";
 
@@ -33,7 +33,7 @@ pub(super) struct Confined {
 
 /// Lets a confined child try to break out. A team that does not exist yet would be made apart where that is needed.
 pub(super) fn look(dir: Option<&TeamDir>) -> Confined {
-    match worker::probe(true) {
+    match programs::attack() {
         Ok(probe) => {
             let apart = dir.map_or(probe.layers.namespaces == Namespaces::None, |dir| {
                 !dir.root().starts_with(dir.workspace())
@@ -165,10 +165,10 @@ mod tests {
         let findings = [of(Promise::TeamDirectory), of(Promise::Outside), of(Promise::Settings)];
         let shown = anstream::adapter::strip_str(&table(&findings).render(None)).to_string();
         insta::assert_snapshot!(shown, @r"
-        PROMISE                                                  HELD  TRIED           BY, OR WHY NOT
-        nothing in the team directory can be written             NO    -               the team directory lies in the workspace: without namespaces nothing parts them
-        nothing outside the workspace can be written             yes   1 of 1 refused  landlock
-        .git/hooks, .git/config and team.toml cannot be written  no    -               it takes namespaces
+        PROMISE                                       HELD  TRIED           BY, OR WHY NOT
+        nothing in the team directory can be written  NO    -               the team directory lies in the workspace: without namespaces nothing parts them
+        nothing outside the workspace can be written  yes   1 of 1 refused  landlock
+        .git/hooks and .git/config cannot be written  no    -               it takes namespaces
         ");
     }
 }

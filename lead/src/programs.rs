@@ -1,0 +1,171 @@
+//! The programs that a daemon starts, each opened once and run by its descriptor ever after.
+//!
+//! Commands of teammates may be able to write where the programs lie: what stands at a path later is not believed. So the
+//! worker's program is copied into sealed memory, which no later write to the file reaches either (runc does the same, for
+//! the same reason: CVE-2019-5736). Shims and sandbox inits start from the worker's own program (`/proc/self/exe`).
+
+use std::fs::File;
+use std::io::{self, Seek};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, openat};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use teamd_shared::sandbox::Probe;
+
+/// The names of all programs, which lie side by side.
+pub(crate) const NAMES: [&str; 3] = ["teamd", "teamctl", "team-worker"];
+
+/// An open program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// Where it was found: for messages, and for `ps`.
+    path: PathBuf,
+    fd: OwnedFd,
+}
+
+impl Program {
+    /// Opens the worker's program and copies it into sealed memory. It lies beside this program, unless `TEAM_WORKER`
+    /// names another one (for tests).
+    ///
+    /// # Errors
+    /// What cannot be opened, and why. Fits behind "error: ".
+    pub(crate) fn worker() -> Result<Self, String> {
+        let path = worker_path()?;
+        let fd = open(&path).map_err(|error| format!("cannot open {}: {error}", path.display()))?;
+        Ok(Self { path, fd })
+    }
+
+    /// Takes the program that another process has open under this descriptor number.
+    ///
+    /// # Errors
+    /// The system's error: the process is gone, or may not be looked into.
+    pub(crate) fn of_process(pid: u32, descriptor: i32, path: &str) -> io::Result<Self> {
+        Ok(Self { path: path.into(), fd: open_link(&format!("/proc/{pid}/fd/{descriptor}"))? })
+    }
+
+    /// Takes the program that another process runs.
+    ///
+    /// # Errors
+    /// As [`Program::of_process`].
+    pub(crate) fn run_by(pid: u32, path: &str) -> io::Result<Self> {
+        Ok(Self { path: path.into(), fd: open_link(&format!("/proc/{pid}/exe"))? })
+    }
+
+    /// Takes over what [`Program::inherit`] has handed on.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) fn inherited(descriptor: i32) -> Result<Self, String> {
+        let path = worker_path()?;
+        let cannot = |error: io::Error| format!("cannot take over {}: {error}", path.display());
+        let fd = open_link(&format!("/proc/self/fd/{descriptor}")).map_err(cannot)?;
+        nix::unistd::close(descriptor).map_err(|errno| cannot(errno.into()))?;
+        Ok(Self { path, fd })
+    }
+
+    /// Lets what this process starts or becomes next inherit the program. Returns the number of the descriptor.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) fn inherit(&self) -> io::Result<i32> {
+        fcntl_setfd(&self.fd, FdFlags::empty())?;
+        Ok(self.fd.as_raw_fd())
+    }
+
+    /// Returns where it was found.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the number of its descriptor in this process.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+
+    /// Returns a command that runs it. The program must outlive the start.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(format!("/proc/self/fd/{}", self.fd.as_raw_fd()));
+        command.arg0(&self.path);
+        command
+    }
+
+    /// Finds out how commands can be confined here, in some milliseconds.
+    ///
+    /// # Errors
+    /// Why nothing was found out. Fits behind "error: ".
+    pub(crate) fn probe(&self) -> Result<Probe, String> {
+        run_probe(self.command().arg("probe"), &self.path)
+    }
+}
+
+/// As [`Program::probe`], and lets a confined child try to break out, which takes longer. For `doctor`: the child is
+/// started by its path, inside the sandbox.
+///
+/// # Errors
+/// Why nothing was found out. Fits behind "error: ".
+pub(crate) fn attack() -> Result<Probe, String> {
+    let path = worker_path()?;
+    run_probe(Command::new(&path).args(["probe", "--attack"]), &path)
+}
+
+/// Returns the directory that holds the programs.
+///
+/// # Errors
+/// The system's error if this program cannot tell where it is.
+pub(crate) fn directory() -> io::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    Ok(own.parent().unwrap_or(Path::new("/")).to_owned())
+}
+
+fn worker_path() -> Result<PathBuf, String> {
+    match std::env::var_os("TEAM_WORKER") {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => directory()
+            .map(|directory| directory.join("team-worker"))
+            .map_err(|error| format!("cannot find the worker's program: {error}")),
+    }
+}
+
+fn run_probe(command: &mut Command, path: &Path) -> Result<Probe, String> {
+    let output = command.output().map_err(|error| format!("cannot run {}: {error}", path.display()))?;
+    serde_json::from_slice(&output.stdout).map_err(|_| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!("{} does not tell how commands can be confined: {}", path.display(), said.trim())
+    })
+}
+
+/// Opens a program as a sealed copy. Where the machine runs nothing from memory (`vm.memfd_noexec=2`), the file itself
+/// is held: then only the mounts of the sandbox keep it from being written.
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    let mut file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let memory =
+        match memfd_create("team-worker", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
+        {
+            // The flag is of Linux 6.3; before, each such file can be run.
+            Err(Errno::INVAL) => memfd_create("team-worker", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC),
+            other => other,
+        };
+    let mut memory = match memory {
+        Ok(memory) => File::from(memory),
+        Err(errno) => {
+            tracing::warn!("cannot copy {} into memory ({errno}): the file itself is run", path.display());
+            return Ok(file.into());
+        }
+    };
+    file.rewind()?;
+    io::copy(&mut file, &mut memory)?;
+    fcntl_add_seals(&memory, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    // Another description: one that can write keeps the kernel from running it.
+    open_link(&format!("/proc/self/fd/{}", memory.as_raw_fd()))
+}
+
+/// Opens what a link of the kernel stands for, to run it.
+fn open_link(link: &str) -> io::Result<OwnedFd> {
+    Ok(openat(CWD, link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}

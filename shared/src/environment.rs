@@ -174,6 +174,17 @@ fn current_umask() -> u32 {
 mod tests {
     use super::*;
 
+    const KEYS: &str = "GITHUB_TOKEN GH_TOKEN HF_TOKEN NPM_TOKEN AWS_SESSION_TOKEN AZURE_OPENAI_KEY DB_PASSWORD PGPASSWORD \
+        CLIENT_SECRET db_password npm_config__authToken GOOGLE_APPLICATION_CREDENTIALS anthropic_api_key \
+        SECRET_KEY_BASE MYSQL_PWD SMTP_PASS COMPOSER_AUTH REDISCLI_AUTH NPM_CONFIG__AUTH DOCKER_AUTH_CONFIG \
+        BW_SESSION OP_SESSION_my API_KEYS DEPLOY_SECRETS DB_CREDS SERVICE_JWT SENTRY_DSN \
+        AZURE_STORAGE_CONNECTION_STRING GCP_CREDENTIALS_JSON PRIVATE_KEY_PEM PRIVATE_KEY_BASE64 PASS PIN \
+        COOKIE TOKEN_X SECRET_X VAULT_PASSWORD_1 SIGNING_KEY_2";
+
+    const HARMLESS_NAMES: &str = "SSH_AUTH_SOCK STRIPE_PUBLIC_KEY PWD OLDPWD TEAM_MAX_TOKENS KEYBOARD MONKEY COMPASS AWS_ACCESS_KEY_ID \
+        XAUTHORITY SSH_ASKPASS GIT_ASKPASS CLAUDE_CODE_MAX_OUTPUT_TOKENS TOKENIZERS_PARALLELISM \
+        DBUS_SESSION_BUS_ADDRESS XDG_SESSION_ID XDG_SESSION_TYPE DESKTOP_SESSION KEYS_OF_A_PIANO SPIN PATH";
+
     #[test]
     fn keys_are_parted_from_the_variables_and_never_printed() {
         let environment = Environment {
@@ -184,71 +195,10 @@ mod tests {
         assert!(is_secret(b"ANTHROPIC_API_KEY") && !is_secret(b"PATH"));
         assert!(is_secret(b"MISTRAL_API_KEY") && is_secret(b"AWS_SECRET_ACCESS_KEY") && is_secret(b"KEY"));
         assert!(!format!("{environment:?}").contains("sk-secret"));
-        for secret in [
-            "GITHUB_TOKEN",
-            "GH_TOKEN",
-            "HF_TOKEN",
-            "NPM_TOKEN",
-            "AWS_SESSION_TOKEN",
-            "AZURE_OPENAI_KEY",
-            "DB_PASSWORD",
-            "PGPASSWORD",
-            "CLIENT_SECRET",
-            "db_password",
-            "npm_config__authToken",
-            "GOOGLE_APPLICATION_CREDENTIALS",
-            "anthropic_api_key",
-            "SECRET_KEY_BASE",
-            "MYSQL_PWD",
-            "SMTP_PASS",
-            "COMPOSER_AUTH",
-            "REDISCLI_AUTH",
-            "NPM_CONFIG__AUTH",
-            "DOCKER_AUTH_CONFIG",
-            "BW_SESSION",
-            "OP_SESSION_my",
-            "API_KEYS",
-            "DEPLOY_SECRETS",
-            "DB_CREDS",
-            "SERVICE_JWT",
-            "SENTRY_DSN",
-            "AZURE_STORAGE_CONNECTION_STRING",
-            "GCP_CREDENTIALS_JSON",
-            "PRIVATE_KEY_PEM",
-            "PRIVATE_KEY_BASE64",
-            "PASS",
-            "PIN",
-            "COOKIE",
-            "TOKEN_X",
-            "SECRET_X",
-            "VAULT_PASSWORD_1",
-            "SIGNING_KEY_2",
-        ] {
+        for secret in KEYS.split_whitespace() {
             assert!(is_secret(secret.as_bytes()), "{secret}");
         }
-        for harmless in [
-            "SSH_AUTH_SOCK",
-            "STRIPE_PUBLIC_KEY",
-            "PWD",
-            "OLDPWD",
-            "TEAM_MAX_TOKENS",
-            "KEYBOARD",
-            "MONKEY",
-            "COMPASS",
-            "AWS_ACCESS_KEY_ID",
-            "XAUTHORITY",
-            "SSH_ASKPASS",
-            "GIT_ASKPASS",
-            "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
-            "TOKENIZERS_PARALLELISM",
-            "DBUS_SESSION_BUS_ADDRESS",
-            "XDG_SESSION_ID",
-            "XDG_SESSION_TYPE",
-            "DESKTOP_SESSION",
-            "KEYS_OF_A_PIANO",
-            "SPIN",
-            "PATH",
-        ] {
+        for harmless in HARMLESS_NAMES.split_whitespace() {
             assert!(!is_secret(harmless.as_bytes()), "{harmless}");
         }
         assert_eq!(environment.variables().count(), 1);

@@ -183,7 +183,8 @@ pub(crate) fn present(known: &[PathBuf], needed: &Needed<'_>) -> Result<Vec<Path
         }
     }
     present.sort();
-    present.dedup();
+    // What lies in something that is hidden is not there.
+    present.dedup_by(|below, above| below.starts_with(above));
     Ok(present)
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) environment: &'a Environment,
     /// Where commands of the team may or once could write.
     pub(crate) territory: &'a [PathBuf],
+    /// What is hidden by name.
+    pub(crate) hidden: &'a [String],
 }
 
 impl Surroundings {
@@ -52,7 +54,7 @@ impl Surroundings {
         team_dir: &TeamDir,
         Writable { paths: writable, mut known, .. }: Writable,
         temp: &Path,
-        Origin { environment, territory }: Origin<'_>,
+        Origin { environment, territory, hidden }: Origin<'_>,
     ) -> io::Result<Self> {
         for path in [workspace.as_path(), temp] {
             known.extend(Known::learn(path)?);
@@ -60,6 +62,7 @@ impl Surroundings {
         let homes = homes(environment);
         let needed = Needed { homes: &homes, workspace: &workspace, writable: &writable, territory };
         let mut secrets = secrets::known(&needed, environment);
+        secrets.extend(hidden.iter().map(PathBuf::from));
         // A link that leads there now can be taken away by a command.
         secrets.extend(secrets::led_to(&secrets, &needed).map_err(io::Error::other)?);
         let mounts = mounts()?;

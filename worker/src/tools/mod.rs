@@ -185,7 +185,8 @@ impl Toolbox {
         let writable = sandbox::writable::take(&config.sandbox.writable, config.team_dir.root());
         let untold = untold(&config.sandbox, &writable.lost);
         let temp = temp_dir(&config, &writable.paths).map_err(ToolboxError::Temp)?;
-        let origin = Origin { environment: &config.environment, territory: &config.territory };
+        let Sandbox { hidden, .. } = &config.sandbox;
+        let origin = Origin { environment: &config.environment, territory: &config.territory, hidden };
         let places = sandbox::Surroundings::find(real, &config.team_dir, writable, temp.path(), origin);
         let places = places.map_err(ToolboxError::Surroundings)?;
         let workspace = workspace.without(places.secrets.clone());
@@ -223,11 +224,18 @@ impl Toolbox {
             policy.pinned.retain(|path| !path.symlink_metadata().is_err_and(|error| is_missing(&error)));
             policy.known.iter().try_for_each(|known| known.check(known.path()))?;
         }
+        let covers = |hidden: &&PathBuf| self.places.temp.starts_with(hidden);
+        if let Some(hidden) = policy.as_ref().and_then(|policy| policy.hidden.iter().find(covers)) {
+            let (temp, hidden) = (self.places.temp.display(), hidden.display());
+            return Err(format!(
+                "not run: its temporary directory {temp} lies in {hidden}, which is hidden: spawn it with another TMPDIR"
+            ));
+        }
         let apart = policy.as_ref().is_none_or(Policy::is_apart);
         let exposed = || {
             let secret = policy.as_ref()?.exposed()?.display();
             Some(format!(
-                "{secret} is secret, but lies in what it may write: it takes namespaces to part them"
+                "{secret} is hidden, but lies in what it may write: it takes namespaces to part them"
             ))
         };
         let weakness =
@@ -331,7 +339,8 @@ fn temp_dir(config: &ToolboxConfig, writable: &[PathBuf]) -> io::Result<TempDir>
     // Where its commands write, they could put a link in its place.
     let is_theirs =
         |path: &Path| path.starts_with(&config.workspace) || writable.iter().any(|it| path.starts_with(it));
-    let named = named.filter(|path| !is_theirs(path));
+    let is_hidden = |path: &Path| config.sandbox.hidden.iter().any(|it| path.starts_with(it));
+    let named = named.filter(|path| !is_theirs(path) && !is_hidden(path));
     let team = rustix::fs::fstat(&config.team_dir)?;
     let id = format!("{:x}-{:x}-{}", team.st_dev, team.st_ino, config.name);
     TempDir::create(&named.unwrap_or_else(|| "/tmp".into()), &id)

@@ -6,11 +6,13 @@
 mod closed;
 mod commands;
 mod loader;
+mod modes;
 mod named;
 mod ordinary;
 mod outside;
 mod places;
 mod processes;
+mod programs;
 mod secrets;
 mod shared;
 mod start;

@@ -215,7 +215,7 @@ impl Needed<'_> {
         }
     }
 
-    fn is_writable(&self, path: &Path) -> bool {
+    pub(crate) fn is_writable(&self, path: &Path) -> bool {
         path.starts_with(self.workspace) || self.writable.iter().any(|above| path.starts_with(above))
     }
 

@@ -16,7 +16,7 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use teamd_shared::sandbox::Probe;
 
 /// The names of all programs, which lie side by side.
-pub(crate) const NAMES: [&str; 3] = ["teamd", "teamctl", "team-worker"];
+const NAMES: [&str; 3] = ["teamd", "teamctl", "team-worker"];
 
 /// An open program.
 #[derive(Debug)]
@@ -111,11 +111,13 @@ pub(crate) fn attack() -> Result<Probe, String> {
     run_probe(Command::new(&path).args(["probe", "--attack"]), &path)
 }
 
-/// Returns the directory that holds the programs.
-///
-/// # Errors
-/// The system's error if this program cannot tell where it is.
-pub(crate) fn directory() -> io::Result<PathBuf> {
+/// Returns where the programs lie beside this one: those that are there. Commands of teammates are kept from them.
+pub(crate) fn files() -> Vec<PathBuf> {
+    let Ok(directory) = directory() else { return Vec::new() };
+    NAMES.map(|name| directory.join(name)).into_iter().filter(|file| file.exists()).collect()
+}
+
+fn directory() -> io::Result<PathBuf> {
     let own = std::env::current_exe()?;
     Ok(own.parent().unwrap_or(Path::new("/")).to_owned())
 }

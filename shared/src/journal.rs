@@ -98,6 +98,9 @@ pub struct TeamRecord {
     /// The lines of the lead's inbox that were no messages, in a line with the event `read`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<RejectedLine>,
+    /// What the lead is told, where an event says more than its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
     #[schemars(with = "Vec<tells::Written>")]
@@ -129,6 +132,8 @@ pub enum TeamEvent {
     Stopped,
     /// The daemon took in lines of the lead's inbox that change nothing (quarantined ones).
     Read,
+    /// The daemon has put back modes of the team directory that another process had changed.
+    ModesRestored,
 }
 
 /// A daemon.

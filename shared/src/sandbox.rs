@@ -49,6 +49,8 @@ pub enum Promise {
     Commands,
     /// Daemon, workers and the tools of others cannot be signalled, traced or read.
     Processes,
+    /// No file is made that runs as its owner or its group, whoever starts it.
+    SetId,
     /// No API key is in the environment.
     Keys,
     /// When the call ends, everything that it started is gone.
@@ -61,26 +63,30 @@ pub enum Promise {
     Settings,
     /// Modes, times and attributes of files outside cannot be changed.
     Metadata,
+    /// Named pipes outside cannot be written: mounts do not keep a command from that.
+    Pipes,
 }
 
 impl Promise {
     /// All of them, the weightiest first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::TeamDirectory,
         Self::Outside,
         Self::Commands,
         Self::Processes,
+        Self::SetId,
         Self::Keys,
         Self::Ends,
         Self::Secrets,
         Self::Network,
         Self::Settings,
         Self::Metadata,
+        Self::Pipes,
     ];
 
     /// Tells whether a team is not started where this cannot be kept. The others are told, and no more.
     pub fn is_vital(self) -> bool {
-        !matches!(self, Self::Settings | Self::Metadata)
+        !matches!(self, Self::Settings | Self::Metadata | Self::Pipes)
     }
 
     /// Describes it in a few words that fit behind "not held: ".
@@ -90,12 +96,14 @@ impl Promise {
             Self::Outside => "nothing outside the workspace can be written",
             Self::Commands => "no approval, spawn or shutdown comes from a tool",
             Self::Processes => "other processes cannot be signalled, traced or read",
+            Self::SetId => "no setuid or setgid file can be made",
             Self::Keys => "no API key is in the environment",
             Self::Ends => "when a call ends, everything that it started is gone",
             Self::Secrets => "secrets in the home directory cannot be read",
             Self::Network => "without network nothing is reached",
             Self::Settings => ".git/hooks and .git/config cannot be written",
             Self::Metadata => "modes and times of files outside cannot be changed",
+            Self::Pipes => "named pipes outside cannot be written",
         }
     }
 }
@@ -128,7 +136,7 @@ impl Layers {
             Promise::Outside => {
                 (vec![namespaces, landlock(LANDLOCK_FILES)], "it takes namespaces, or Landlock 3 (Linux 6.2)")
             }
-            Promise::Commands => (vec![seccomp], "it takes seccomp"),
+            Promise::Commands | Promise::SetId => (vec![seccomp], "it takes seccomp"),
             Promise::Processes => (
                 vec![namespaces, landlock(LANDLOCK_SIGNALS)],
                 "it takes namespaces, or Landlock 6 (Linux 6.12)",
@@ -138,8 +146,17 @@ impl Layers {
             Promise::Secrets => {
                 (vec![namespaces, landlock(1)], "it takes namespaces, or Landlock (Linux 5.13)")
             }
-            Promise::Network => (vec![namespaces, seccomp], "it takes namespaces or seccomp"),
-            Promise::Settings | Promise::Metadata => (vec![namespaces], "it takes namespaces"),
+            // A namespace alone leaves sockets with a path, and those of virtual machines (`vsock(7)`).
+            Promise::Network => {
+                (seccomp.map(|it| [namespaces, Some(it)]).into_iter().flatten().collect(), "it takes seccomp")
+            }
+            Promise::Settings => (vec![namespaces], "it takes namespaces"),
+            Promise::Metadata => (
+                vec![namespaces],
+                "it takes namespaces: with an open gate a command can open files of this user, keys among them, to other \
+                 accounts (the daemon closes the team directory again); behind a closed gate seccomp refuses it",
+            ),
+            Promise::Pipes => (vec![landlock(1)], "it takes Landlock (Linux 5.13)"),
         };
         let by: Vec<_> = by.into_iter().flatten().collect();
         if by.is_empty() { Err(why_not) } else { Ok(by) }
@@ -236,6 +253,9 @@ mod tests {
         assert_eq!(bare.weakness(true), None);
         let told: Vec<_> = bare.broken(true).into_iter().map(|(promise, _)| promise).collect();
         assert_eq!(told, [Promise::Settings, Promise::Metadata]);
+        let mounts = Layers { landlock: 0, ..FULL };
+        let told: Vec<_> = mounts.broken(false).into_iter().map(|(promise, _)| promise).collect();
+        assert_eq!((told, mounts.weakness(false)), (vec![Promise::Pipes], None));
         assert!(bare.weakness(false).unwrap().starts_with("nothing in the team directory can be written ("));
     }
 
@@ -249,8 +269,9 @@ mod tests {
     }
 
     #[test]
-    fn without_seccomp_a_tool_could_give_commands() {
+    fn without_seccomp_a_tool_could_give_commands_and_reach_services_of_this_machine() {
         let open = Layers { seccomp: false, ..FULL };
+        assert!(open.keep(Promise::Network, true).is_err() && open.keep(Promise::SetId, true).is_err());
         assert!(open.weakness(true).unwrap().starts_with("no approval"));
     }
 

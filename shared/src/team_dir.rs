@@ -7,6 +7,7 @@
 mod apart;
 mod error;
 mod listing;
+mod modes;
 mod path;
 
 use std::ffi::OsString;

@@ -261,7 +261,7 @@ impl Target {
             EventKind::Access(_) => (false, false),
             EventKind::Modify(ModifyKind::Data(_)) if self.names => (false, false),
             // One link less, because something was renamed over it, is told in no other way while it is open.
-            EventKind::Modify(ModifyKind::Metadata(_)) => (itself, itself),
+            EventKind::Modify(ModifyKind::Metadata(_)) => (itself || self.names, itself),
             EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => (true, itself),
             EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Other => (true, false),
         };

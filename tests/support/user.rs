@@ -60,6 +60,19 @@ impl Team {
         team
     }
 
+    /// Installs the programs in a folder of the workspace, and runs them from there.
+    pub(crate) fn with_programs_in(mut self, folder: &str) -> Self {
+        let folder = self.make_dir(folder);
+        for program in PROGRAMS {
+            // By another process: one that another test starts just then could inherit what is open for writing here.
+            let copied = Command::new("cp").arg(program).arg(&folder).status().unwrap();
+            assert!(copied.success());
+            self.give(&folder.join(Path::new(program).file_name().unwrap()));
+        }
+        self.programs = Some(folder);
+        self
+    }
+
     /// Makes a directory by its path from the workspace, and those above it that are missing.
     pub(crate) fn make_dir(&self, path: &str) -> PathBuf {
         let made = self.root().join(path);

@@ -40,6 +40,9 @@ pub(crate) struct RunArgs {
     /// Which life of it this is
     #[arg(long, value_name = "N")]
     pub(crate) incarnation: u32,
+    /// A program of the team, as the daemon was started: no command replaces it
+    #[arg(long = "program", value_name = "FILE")]
+    pub(crate) programs: Vec<PathBuf>,
     /// How commands are confined: the layers that the daemon found
     #[arg(long, value_name = "LAYERS", default_value = "none")]
     pub(crate) sandbox_layers: Layers,

@@ -86,7 +86,11 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
         Ok(Some(welcome)) => {
             let terminate = Terminations::Sent(terminate);
             let life = Life { dir, identity, transcript, terminate };
-            let confinement = Confinement { layers: args.sandbox_layers, weak: args.allow_weak_sandbox };
+            let confinement = Confinement {
+                layers: args.sandbox_layers,
+                weak: args.allow_weak_sandbox,
+                programs: args.programs.clone(),
+            };
             let session = life.begin(welcome, connection, confinement)?;
             Ok(session.run().await?)
         }

@@ -388,6 +388,7 @@ impl Batcher {
             team_name: self.team.team_name.clone(),
             daemon: None,
             rejected: Vec::new(),
+            content: None,
             tell: Vec::new(),
         };
         let mut batch = Batch { marks: Some(Marks::End), ..Batch::default() };

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::Path;
 
-use teamd_shared::sandbox::{Layers, Namespaces};
+use teamd_shared::sandbox::{Layers, Namespaces, Promise};
 use teamd_shared::team_dir::{DIR_MODE, TeamDir, WORKSPACE_LINK, place_apart};
 
 use crate::error::CommandError;
@@ -77,7 +77,8 @@ pub(super) fn judge(layers: Layers, dir: &TeamDir, allow_weak: bool) -> Result<C
 /// [`CommandError`] if there is no state directory, or the system refuses.
 pub(super) fn part(path: &Path, layers: Layers) -> Result<(), CommandError> {
     let is_there = path.symlink_metadata().is_ok();
-    if is_there || layers.namespaces != Namespaces::None || layers.weakness(true).is_some() {
+    let helps = layers.namespaces == Namespaces::None && layers.keep(Promise::TeamDirectory, true).is_ok();
+    if is_there || !helps {
         return Ok(());
     }
     make_apart(path).map_err(|error| {

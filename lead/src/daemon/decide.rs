@@ -62,6 +62,18 @@ pub(super) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
             let record = TeamRecord { rejected: rejected.clone(), tell, ..view.team_record(TeamEvent::Read) };
             Decision::default().record(Record::Team(record))
         }
+        Event::ModesRestored { restored } => {
+            let running: Vec<&str> = view.alive().map(|member| member.name.as_str()).collect();
+            let content = format!(
+                "another process had changed modes in the team directory, and the daemon has put them back: {}. Without \
+                 namespaces a command of a teammate can do that (running: {}), and so can every program of this user.",
+                restored.join(", "),
+                running.join(", ")
+            );
+            let tell = vec![Tell { to: Name::lead(), id: ids.message() }];
+            let record = view.team_record(TeamEvent::ModesRestored);
+            Decision::default().record(Record::Team(TeamRecord { content: Some(content), tell, ..record }))
+        }
         Event::Pong { life, .. } => view.pong(life, ids),
         Event::Silent { life } => view.silent(life, ids),
         Event::Hung { life } => view.hung(life, ids),
@@ -133,6 +145,7 @@ impl View<'_> {
             team_name: self.team.team_name.clone(),
             daemon: self.team.daemon.clone(),
             rejected: Vec::new(),
+            content: None,
             tell: Vec::new(),
         }
     }

@@ -57,6 +57,8 @@ pub(super) struct Dispatcher {
     pub(super) gone_at: HashMap<Life, Instant>,
     /// Somebody who wants another program to be the daemon.
     pub(super) hand_over: Option<HandOver>,
+    /// When the lead was last told of modes that were put back.
+    pub(super) modes_told: Option<Instant>,
 }
 
 impl Dispatcher {

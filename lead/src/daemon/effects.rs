@@ -21,7 +21,7 @@ pub(super) fn message(line: &Line, tell: &Tell) -> Option<Message> {
     let new = |from: &str, body| Message::new(tell.id, from, to, line.at, body);
     match &line.record {
         Record::Team(record) => {
-            let text = quarantined(&record.rejected);
+            let text = record.content.clone().unwrap_or_else(|| quarantined(&record.rejected));
             Some(new(TEAMD, Body::Message).with_content(text))
         }
         Record::Member(record) => of_member(record).map(|(from, body, content)| {

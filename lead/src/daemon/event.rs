@@ -90,6 +90,8 @@ pub(crate) enum Event {
     Ended { life: Life, ended: Ended },
     /// Lines of the lead's inbox were no messages.
     Unreadable { position: Position, rejected: Vec<RejectedLine> },
+    /// Modes of the team directory were put back.
+    ModesRestored { restored: Vec<String> },
     /// A worker answers what it was asked, or says that it can be asked.
     Pong { life: Life, number: u64 },
     /// A worker that should answer has not done so for as long as it may.
@@ -125,6 +127,7 @@ impl Event {
             Self::Command(..)
             | Self::Spawn(..)
             | Self::Unreadable { .. }
+            | Self::ModesRestored { .. }
             | Self::Deadline
             | Self::Terminate => None,
         }

@@ -150,6 +150,7 @@ impl Running {
             departed: HashMap::new(),
             gone_at: HashMap::new(),
             hand_over: None,
+            modes_told: None,
         };
         // All threads that last are there, and hear nothing. The workers that begin now shall.
         signals::hear();
@@ -171,7 +172,7 @@ impl Running {
                 Some(life) = self.gone.recv() => self.dispatcher.process_gone(life),
                 Some(event) = self.ends.recv() => events.extend(self.dispatcher.life_over(event)),
                 () = changed(self.watch.as_ref()) => {}
-                () = changed(self.names.as_ref()) => self.look_after_files(),
+                () = changed(self.names.as_ref()) => events.extend(self.look_after_files()),
                 synced = self.dispatcher.syncing.done() => self.dispatcher.synced(synced),
                 () = self.signals.came() => events.push(Event::Terminate),
                 () = sleep_until(wake_up) => {}
@@ -219,7 +220,7 @@ impl Running {
 
     /// The slow tick: a lost event costs latency, never a message.
     fn tick(&mut self) -> Vec<Event> {
-        self.look_after_files();
+        let restored = self.look_after_files();
         if self.dispatcher.batcher.end.is_some() {
             return Vec::new();
         }
@@ -230,20 +231,23 @@ impl Running {
                 tracing::warn!("cannot watch the files: {error}");
             }
         }
-        self.dispatcher.inboxes_changed(&teamd_shared::watch::Changes::Anything)
+        let mut events = self.dispatcher.inboxes_changed(&teamd_shared::watch::Changes::Anything);
+        events.extend(restored);
+        events
     }
 
-    /// What is this daemon's stands at its path, or is made again: the journal, the roster, the socket.
-    fn look_after_files(&mut self) {
+    /// What is this daemon's stands at its path with its mode, or is made so again: the journal, the roster, the socket.
+    fn look_after_files(&mut self) -> Option<Event> {
         // Whatever it was, everything is looked at.
         drop(self.names.as_ref().map(Watch::take));
         let dir = Arc::clone(&self.dispatcher.dir);
         if is_deleted(&dir) {
             self.dispatcher.batcher.end = Some(End::Failed("the team directory was deleted".to_owned()));
-            return;
+            return None;
         }
-        self.dispatcher.look_after_own_files();
+        let restored = self.dispatcher.look_after_own_files();
         self.socket.look_after(&dir, &self.dispatcher.ear);
+        restored
     }
 
     /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
@@ -296,6 +300,7 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
         },
         daemon: Some(Daemon { process, started_at: clock::wall(), directory: dispatcher.dir.id().ok() }),
         rejected: Vec::new(),
+        content: None,
         tell: Vec::new(),
     };
     let (events, found) = reconcile(dispatcher).map_err(|(name, error)| {

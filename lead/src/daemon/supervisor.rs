@@ -5,6 +5,7 @@
 //! live under keepers that hold the lock until all they started is gone. Where it has a cgroup, that is empty besides.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,6 +21,7 @@ use teamd_shared::inbox;
 use teamd_shared::member::{Cgroup, Member};
 use teamd_shared::name::Name;
 use teamd_shared::process::{How, Identity, ProcessHandle};
+use teamd_shared::sandbox::Namespaces;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::sync::mpsc;
 
@@ -27,7 +29,7 @@ use super::cgroup::{Cgroups, Group};
 use super::confinement::Confinement;
 use super::event::Life;
 use super::strays::{Found, Strays};
-use crate::programs::Program;
+use crate::programs::{self, Program};
 
 /// The live processes, by life.
 #[derive(Debug)]
@@ -72,6 +74,11 @@ impl Supervisor {
         })
     }
 
+    /// Tells whether commands have mounts of their own.
+    pub(super) fn has_mounts(&self) -> bool {
+        self.confinement.layers.namespaces != Namespaces::None
+    }
+
     /// Starts the process of a life. It waits on its end of the connection that it is born with to be welcomed.
     pub(super) fn start(
         &mut self,
@@ -92,6 +99,7 @@ impl Supervisor {
             .arg(self.dir.root())
             .args(["--sandbox-layers", &self.confinement.layers.to_string()])
             .args(self.confinement.weakness.as_ref().map(|_| "--allow-weak-sandbox"))
+            .args(programs::files().into_iter().flat_map(|file| [OsString::from("--program"), file.into()]))
             .env_clear()
             .envs(environment.settings())
             .current_dir("/")

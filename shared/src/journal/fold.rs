@@ -105,7 +105,7 @@ impl Team {
                 self.daemon.clone_from(&record.daemon);
                 self.stopping = match record.event {
                     TeamEvent::Stopping => true,
-                    TeamEvent::Read => self.stopping,
+                    TeamEvent::Read | TeamEvent::ModesRestored => self.stopping,
                     TeamEvent::Started | TeamEvent::Staying | TeamEvent::Stopped => false,
                 };
             }

@@ -87,7 +87,7 @@ impl Lives<'_> {
                 }
                 self.stopping = match record.event {
                     TeamEvent::Stopping => true,
-                    TeamEvent::Read => self.stopping,
+                    TeamEvent::Read | TeamEvent::ModesRestored => self.stopping,
                     TeamEvent::Started | TeamEvent::Staying | TeamEvent::Stopped => false,
                 };
                 Ok(())

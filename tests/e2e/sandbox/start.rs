@@ -79,7 +79,7 @@ fn the_doctor_says_what_is_held_and_by_what() {
     let probed = team.teamctl(["--json", "doctor"]);
     let report: Value = probed.json();
     let promises = report["promises"].as_array().unwrap();
-    assert_eq!(promises.len(), 10);
+    assert_eq!(promises.len(), 12);
     let held = promises.iter().all(|promise| promise["held"] == true);
     assert_eq!(probed.code, Some(i32::from(!held)));
     let bare = Team::new().with("TEAM_SANDBOX_LAYERS", "landlock,seccomp");

@@ -16,6 +16,7 @@ mod folders;
 mod guarded;
 mod identity;
 mod known;
+mod linked;
 mod mountinfo;
 mod mounts;
 mod network;
@@ -111,7 +112,7 @@ pub(crate) fn hold_places(policy: &Policy) -> io::Result<Places> {
     }
     for Protected { path, guard } in &policy.protected {
         match guard {
-            Guard::IfThere | Guard::IfFile => {}
+            Guard::IfThere | Guard::IfFile | Guard::Program => {}
             Guard::MadeEmpty => folders::make_empty(path)?,
             Guard::NeverMade => places.absent.extend(Absent::note(path, &policy.notes)?),
         }

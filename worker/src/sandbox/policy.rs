@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::sandbox::{Layers, Namespaces};
 
+use super::linked::LinkedTree;
 use super::{Known, Surroundings};
 
 /// What of a repository is run or believed by the next `git` of the user: the rest of `.git` may be written.
@@ -19,6 +20,14 @@ const GIT_SETTINGS: [(&str, Guard); 5] = [
     // It says where hooks and settings are, if they are not there (`gitrepository-layout(5)`).
     (".git/commondir", Guard::NeverMade),
 ];
+
+/// What of the repository of a linked working tree is run or believed by `git` for other trees too, though it lies where
+/// a command of that tree writes: in the tree's own directory, and in the whole.
+const OF_A_LINKED_TREE: [(&str, Guard); 3] =
+    [("commondir", Guard::IfThere), ("gitdir", Guard::IfThere), ("config.worktree", Guard::NeverMade)];
+const OF_ITS_REPOSITORY: [(&str, Guard); 2] =
+    // The first replaces any object for each reader, the second says where else objects lie.
+    [("refs/replace", Guard::MadeEmpty), ("objects/info", Guard::MadeEmpty)];
 
 /// A repository, or a file that says where it is.
 pub(crate) const GIT: &str = ".git";
@@ -38,6 +47,8 @@ pub(crate) enum Guard {
     IfFile,
     /// Always: where only it is missing, an empty directory is made, which stays.
     MadeEmpty,
+    /// If it is there; without mounts no command is run that could replace it.
+    Program,
     /// If it is there; else what the command has made of it is removed: nothing can stand in for it meanwhile.
     NeverMade,
 }
@@ -54,6 +65,15 @@ impl Guard {
 pub(crate) struct Protected {
     pub(crate) path: PathBuf,
     pub(crate) guard: Guard,
+}
+
+/// What lies where now: looked at before each command.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Present {
+    /// The secrets that are there.
+    pub(crate) secrets: Vec<PathBuf>,
+    /// The repository of the workspace, if that is a linked working tree.
+    pub(crate) linked: Option<LinkedTree>,
 }
 
 /// What one command may do. Read by the helper from its command line.
@@ -87,12 +107,12 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Says what a command may do; none: whatever the user may. `secrets`: where those that are there lie now.
+    /// Says what a command may do; none: whatever the user may.
     pub(crate) fn of(
         sandbox: &Sandbox,
         gate: Gate,
         around: &Surroundings,
-        secrets: Vec<PathBuf>,
+        Present { secrets, linked }: Present,
         layers: Layers,
     ) -> Option<Self> {
         if sandbox.mode == SandboxMode::Off && gate == Gate::Open {
@@ -106,11 +126,25 @@ impl Policy {
             let named = around.writable.iter().filter(|path| !path.starts_with(&around.team_dir));
             writable.extend(named.cloned());
         }
-        let of_git = GIT_SETTINGS.map(|(file, guard)| Protected { path: around.workspace.join(file), guard });
-        let protected = if writes { of_git.to_vec() } else { Vec::new() };
+        let mut protected = Vec::new();
+        if writes {
+            let mut protect = |above: &Path, what: &[(&str, Guard)]| {
+                let guarded = what.iter().map(|&(file, guard)| Protected { path: above.join(file), guard });
+                protected.extend(guarded);
+            };
+            protect(&around.workspace, &GIT_SETTINGS);
+            if let Some(tree) = &linked {
+                writable.extend(tree.written());
+                protect(&tree.own, &OF_A_LINKED_TREE);
+                protect(&tree.common, &OF_ITS_REPOSITORY);
+            }
+            let programs =
+                around.programs.iter().filter(|it| writable.iter().any(|above| it.starts_with(above)));
+            protected.extend(programs.map(|it| Protected { path: it.clone(), guard: Guard::Program }));
+        }
         let sealed: Vec<_> = [&around.team_dir].into_iter().chain(&around.team_aliases).cloned().collect();
         let mut hidden: Vec<_> = secrets.into_iter().chain(sealed.iter().cloned()).collect();
-        let private_tmp = !needs_tmp(around);
+        let private_tmp = !needs_tmp(around, &writable);
         if private_tmp && layers.namespaces != Namespaces::None {
             // The command has another one.
             hidden.retain(|path| !path.starts_with("/tmp"));
@@ -159,6 +193,13 @@ impl Policy {
         self.hidden.iter().find(in_writable).filter(|_| bare).map(PathBuf::as_path)
     }
 
+    /// Returns a program of the team that the command could replace: only mounts keep it as it is.
+    pub(crate) fn replaceable(&self) -> Option<&Path> {
+        let bare = self.layers.namespaces == Namespaces::None;
+        let program = self.protected.iter().find(|it| it.guard == Guard::Program).filter(|_| bare)?;
+        Some(&program.path)
+    }
+
     /// Returns the directory for what is temporary as the command sees it.
     pub(crate) fn temp_inside(&self) -> &Path {
         let own = self.private_tmp && self.layers.namespaces != Namespaces::None;
@@ -167,10 +208,11 @@ impl Policy {
 }
 
 /// Tells whether something that a command needs lies below `/tmp`: then that cannot be its own.
-fn needs_tmp(around: &Surroundings) -> bool {
+fn needs_tmp(around: &Surroundings, writable: &[PathBuf]) -> bool {
     let tmp = Path::new("/tmp");
     let places = [around.workspace.as_path(), &around.team_dir].into_iter();
-    let mut needed = places.chain(around.homes.iter().chain(&around.writable).map(PathBuf::as_path));
+    let named = around.writable.iter().chain(writable.iter().filter(|path| **path != around.temp));
+    let mut needed = places.chain(around.homes.iter().chain(named).map(PathBuf::as_path));
     needed.any(|path| path.starts_with(tmp) || tmp.starts_with(path))
 }
 
@@ -204,6 +246,7 @@ mod tests {
             writable: Vec::new(),
             known: Vec::new(),
             homes: vec!["/home/u".into()],
+            programs: Vec::new(),
             secrets: [".ssh", ".docker/config.json", ".config/git/credentials", ".local/share/keyrings"]
                 .map(|secret| Path::new("/home/u").join(secret))
                 .into(),
@@ -211,7 +254,8 @@ mod tests {
     }
 
     fn of(sandbox: &Sandbox, gate: Gate, around: &Surroundings, layers: Layers) -> Option<Policy> {
-        Policy::of(sandbox, gate, around, around.secrets.clone(), layers)
+        let present = Present { secrets: around.secrets.clone(), ..Present::default() };
+        Policy::of(sandbox, gate, around, present, layers)
     }
 
     fn policy(sandbox: &Sandbox, gate: Gate) -> Option<Policy> {
@@ -311,6 +355,48 @@ mod tests {
         let policy = of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
         assert_eq!(paths(&policy.sealed), ["/home/u/web/.team", "/workspaces/web/.team"]);
         assert!(!policy.is_apart());
+    }
+
+    #[test]
+    fn only_mounts_keep_the_programs_of_the_team_where_a_command_writes() {
+        let mut around = around("/home/u/web", "/home/u/web/.team");
+        around.programs = vec!["/home/u/web/target/release/teamd".into(), "/usr/bin/teamctl".into()];
+        let of = |gate, layers| of(&Sandbox::default(), gate, &around, layers).unwrap();
+        let bare = Layers { namespaces: Namespaces::None, ..LAYERS };
+        let open = of(Gate::Open, LAYERS);
+        let program = Protected { path: around.programs[0].clone(), guard: Guard::Program };
+        assert!(open.protected.contains(&program) && open.replaceable().is_none());
+        assert_eq!(
+            paths(&open.pinned),
+            ["/home/u/web/.git", "/home/u/web/target", "/home/u/web/target/release"]
+        );
+        assert_eq!(of(Gate::Open, bare).replaceable(), Some(around.programs[0].as_path()));
+        assert_eq!(of(Gate::Closed, bare).replaceable(), None);
+    }
+
+    #[test]
+    fn of_the_repository_of_a_linked_tree_only_what_commits_need_is_written() {
+        let around = around("/home/u/tree", "/home/u/tree/.team");
+        let common = PathBuf::from("/home/u/web/.git");
+        let linked = Some(LinkedTree { own: common.join("worktrees/tree"), common: common.clone() });
+        let of = |gate| {
+            let present = Present { linked: linked.clone(), ..Present::default() };
+            Policy::of(&Sandbox::default(), gate, &around, present, LAYERS).unwrap()
+        };
+        let open = of(Gate::Open);
+        let written = ["worktrees/tree", "objects", "refs", "logs"].map(|name| common.join(name));
+        assert_eq!(open.writable[2..], written);
+        let kept = [
+            ("worktrees/tree/commondir", Guard::IfThere),
+            ("worktrees/tree/gitdir", Guard::IfThere),
+            ("worktrees/tree/config.worktree", Guard::NeverMade),
+            ("refs/replace", Guard::MadeEmpty),
+            ("objects/info", Guard::MadeEmpty),
+        ];
+        for (path, guard) in kept {
+            assert!(open.protected.contains(&Protected { path: common.join(path), guard }), "{path}");
+        }
+        assert_eq!(paths(&of(Gate::Closed).writable), ["/var/tmp/t"]);
     }
 
     #[test]

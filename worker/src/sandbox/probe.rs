@@ -15,7 +15,7 @@ use teamd_shared::member::{Gate, Sandbox};
 use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe};
 
 use super::Surroundings;
-use super::policy::Policy;
+use super::policy::{Policy, Present};
 use super::{TempDir, bubblewrap};
 use crate::args::ProbeArgs;
 use crate::keeper::{self, Report};
@@ -79,6 +79,7 @@ impl Scratch {
         {
             File::create_new(at(file))?.write_all(b"untouched\n")?;
         }
+        nix::unistd::mkfifo(&at("home/pipe"), nix::sys::stat::Mode::S_IRWXU)?;
         let places = Surroundings {
             workspace: at("work"),
             team_dir: at("work/.team"),
@@ -87,6 +88,7 @@ impl Scratch {
             temp: at("temp"),
             writable: Vec::new(),
             homes: vec![at("home")],
+            programs: Vec::new(),
             secrets: vec![at("home/.ssh")],
         };
         Ok(Self { places, home: at("home"), _folder: folder })
@@ -135,7 +137,8 @@ impl Scratch {
 
     /// Runs a command under a keeper, as a worker does; returns what it said.
     fn run(&self, layers: Layers, gate: Gate, command: &str) -> Result<String, String> {
-        let policy = Policy::of(&Sandbox::default(), gate, &self.places, self.places.secrets.clone(), layers)
+        let present = Present { secrets: self.places.secrets.clone(), ..Present::default() };
+        let policy = Policy::of(&Sandbox::default(), gate, &self.places, present, layers)
             .ok_or("there is no policy")?;
         let (report, said) = keep(&policy, command).map_err(|error| format!("cannot try: {error}"))?;
         match report {

@@ -242,7 +242,7 @@ impl Needed<'_> {
         }
     }
 
-    fn is_writable(&self, path: &Path) -> bool {
+    pub(crate) fn is_writable(&self, path: &Path) -> bool {
         path.starts_with(self.workspace) || self.writable.iter().any(|above| path.starts_with(above))
     }
 
@@ -362,7 +362,7 @@ mod tests {
             ("passed/key", 0o600),
             ("above/key", 0o600),
         ] {
-            fs::write(root.join(path), "x").unwrap();
+            drop(fs::File::create(root.join(path)).unwrap());
             fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
         }
         symlink("key", root.join("open/link")).unwrap();

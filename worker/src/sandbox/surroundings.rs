@@ -7,7 +7,9 @@ use teamd_shared::environment::Environment;
 use teamd_shared::team_dir::TeamDir;
 
 use super::Known;
+use super::linked::LinkedTree;
 use super::mountinfo::{aliases, mounts};
+use super::policy::Present;
 use super::secrets::{self, Needed};
 use super::writable::Writable;
 
@@ -28,6 +30,8 @@ pub(crate) struct Surroundings {
     pub(crate) known: Vec<Known>,
     /// The home directories of the user: what the environment says, and what the system says.
     pub(crate) homes: Vec<PathBuf>,
+    /// The programs of the team, by every path.
+    pub(crate) programs: Vec<PathBuf>,
     /// Where that is what nobody but the user reads, by every path, whether it is there or not.
     pub(crate) secrets: Vec<PathBuf>,
 }
@@ -41,6 +45,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) territory: &'a [PathBuf],
     /// What is hidden by name.
     pub(crate) hidden: &'a [String],
+    /// The programs of the team, as the daemon was started.
+    pub(crate) programs: &'a [PathBuf],
 }
 
 impl Surroundings {
@@ -54,7 +60,7 @@ impl Surroundings {
         team_dir: &TeamDir,
         Writable { paths: writable, mut known, .. }: Writable,
         temp: &Path,
-        Origin { environment, territory, hidden }: Origin<'_>,
+        Origin { environment, territory, hidden, programs }: Origin<'_>,
     ) -> io::Result<Self> {
         for path in [workspace.as_path(), temp] {
             known.extend(Known::learn(path)?);
@@ -76,6 +82,11 @@ impl Surroundings {
             team_dir: team_dir.root().to_owned(),
             team_aliases: aliases(team_dir.root(), &mounts),
             temp: temp.to_owned(),
+            programs: programs
+                .iter()
+                .filter_map(|it| it.canonicalize().ok())
+                .flat_map(by_every_path)
+                .collect(),
             secrets: secrets.into_iter().flat_map(by_every_path).collect(),
             workspace,
             writable,
@@ -83,13 +94,18 @@ impl Surroundings {
         })
     }
 
-    /// Returns where those secrets lie now that are there.
+    /// Looks at what lies where now.
     ///
     /// # Errors
     /// What the model is told, if that cannot be seen.
-    pub(crate) fn present_secrets(&self) -> Result<Vec<PathBuf>, String> {
+    pub(crate) fn present(&self) -> Result<Present, String> {
         let Self { homes, workspace, writable, .. } = self;
-        secrets::present(&self.secrets, &Needed { homes, workspace, writable, territory: &[] })
+        let needed = Needed { homes, workspace, writable, territory: &[] };
+        let is_foreign = |tree: &LinkedTree| !needed.is_writable(&tree.own);
+        Ok(Present {
+            secrets: secrets::present(&self.secrets, &needed)?,
+            linked: LinkedTree::find(workspace).filter(is_foreign),
+        })
     }
 }
 

@@ -132,12 +132,14 @@ pub(crate) struct ToolboxConfig {
 }
 
 /// What commands are confined with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Confinement {
     /// The layers that work here.
     pub(crate) layers: Layers,
     /// Whether commands run although that is not enough: somebody has said so by name.
     pub(crate) weak: bool,
+    /// The programs of the team: no command replaces them.
+    pub(crate) programs: Vec<PathBuf>,
 }
 
 /// Why there are no tools. Fits behind "error: ".
@@ -185,11 +187,15 @@ impl Toolbox {
         let writable = sandbox::writable::take(&config.sandbox.writable, config.team_dir.root());
         let untold = untold(&config.sandbox, &writable.lost);
         let temp = temp_dir(&config, &writable.paths).map_err(ToolboxError::Temp)?;
-        let Sandbox { hidden, .. } = &config.sandbox;
-        let origin = Origin { environment: &config.environment, territory: &config.territory, hidden };
+        let origin = Origin {
+            environment: &config.environment,
+            territory: &config.territory,
+            hidden: &config.sandbox.hidden,
+            programs: &config.confinement.programs,
+        };
         let places = sandbox::Surroundings::find(real, &config.team_dir, writable, temp.path(), origin);
         let places = places.map_err(ToolboxError::Surroundings)?;
-        let workspace = workspace.without(places.secrets.clone());
+        let workspace = workspace.without(places.secrets.clone(), places.programs.clone());
         let background = Background::new(Arc::clone(&config.team_dir), config.name);
         background.close_logs();
         let surroundings = Surroundings {
@@ -213,9 +219,9 @@ impl Toolbox {
 
     /// Says what a command may do now.
     fn policy(&self, gate: Gate) -> Result<Option<Policy>, String> {
-        let Confinement { layers, weak } = self.confinement;
-        let secrets = self.places.present_secrets()?;
-        let mut policy = Policy::of(&self.sandbox, gate, &self.places, secrets, layers);
+        let Confinement { layers, weak, .. } = self.confinement;
+        let present = self.places.present()?;
+        let mut policy = Policy::of(&self.sandbox, gate, &self.places, present, layers);
         if let Some(policy) = &mut policy {
             // It stands on two command lines: what is not there need not. What cannot be looked at may be there.
             let is_missing = |error: &io::Error| {
@@ -238,8 +244,16 @@ impl Toolbox {
                 "{secret} is hidden, but lies in what it may write: it takes namespaces to part them"
             ))
         };
+        let replaceable = || {
+            let program = policy.as_ref()?.replaceable()?.display();
+            Some(format!(
+                "{program} is a program of the team, but lies in what it may write: it takes namespaces to protect it, so \
+                 install the programs elsewhere"
+            ))
+        };
         let weakness =
-            policy.as_ref().and_then(|_| layers.weakness(apart).or_else(exposed)).filter(|_| !weak);
+            policy.as_ref().and_then(|_| layers.weakness(apart).or_else(exposed).or_else(replaceable));
+        let weakness = weakness.filter(|_| !weak);
         weakness.map_or(Ok(policy), |why| Err(format!("not run: it cannot be confined as promised: {why}")))
     }
 

@@ -34,6 +34,7 @@ fn team(record: &TeamRecord) -> String {
         TeamEvent::Staying => "the daemon stays: a teammate did not want to leave".to_owned(),
         TeamEvent::Stopped => "the daemon ended".to_owned(),
         TeamEvent::Read => "lines of the lead's inbox were taken in".to_owned(),
+        TeamEvent::ModesRestored => "modes of the team directory were put back".to_owned(),
     }
 }
 

@@ -47,7 +47,14 @@ impl Desk {
             environment: Environment::default(),
         };
         let (event, team_name) = (TeamEvent::Started, "default".to_owned());
-        let record = TeamRecord { event, team_name, daemon: None, rejected: Vec::new(), tell: Vec::new() };
+        let record = TeamRecord {
+            event,
+            team_name,
+            daemon: None,
+            rejected: Vec::new(),
+            content: None,
+            tell: Vec::new(),
+        };
         desk.batcher.begin(record, desk.now);
         desk.steps();
         desk

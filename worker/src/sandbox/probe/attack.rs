@@ -83,6 +83,8 @@ fn all(args: &AttackArgs) -> Vec<Attack> {
         ),
         tried(Promise::Processes, "read its environment", !of_process("environ")),
         tried(Promise::Processes, "read its memory's map", !of_process("maps")),
+        tried(Promise::SetId, "make a setuid file", !makes_setuid(&at("temp/setuid"))),
+        tried(Promise::Pipes, "write into a named pipe", !appends(&at("home/pipe"))),
         tried(Promise::Keys, "find a key in the environment", !keys),
         tried(Promise::Secrets, "read a key in ~/.ssh", fs::read(at("home/.ssh/key")).is_err()),
         tried(Promise::Settings, "append to .git/config", !appends(&settings)),
@@ -92,6 +94,13 @@ fn all(args: &AttackArgs) -> Vec<Attack> {
             fs::set_permissions(at("home/notes"), mode).is_err(),
         ),
     ]
+}
+
+/// Tries it in the directory where a command may write in every case.
+fn makes_setuid(path: &Path) -> bool {
+    let mode = PermissionsExt::from_mode(0o4700);
+    OpenOptions::new().write(true).create_new(true).open(path).is_ok()
+        && fs::set_permissions(path, mode).is_ok()
 }
 
 /// An address of a network that is for documents only (RFC 5737): nothing is sent there.

@@ -66,7 +66,7 @@ fn toolbox_with(
     environment: Environment,
 ) -> Toolbox {
     let sandbox = Sandbox { mode: SandboxMode::Off, ..Sandbox::default() };
-    let confinement = Confinement { layers: Layers::default(), weak: false };
+    let confinement = Confinement { layers: Layers::default(), weak: false, programs: Vec::new() };
     let workspace = workspace.to_owned();
     let territory = Vec::new();
     let config = ToolboxConfig {

@@ -108,6 +108,8 @@ pub(crate) struct Workspace {
     pub(super) temporary: String,
     /// What holds secrets, without links.
     secrets: Vec<PathBuf>,
+    /// The programs of the team, without links.
+    programs: Vec<PathBuf>,
     /// Those of them that were there when it was opened, wherever they have been moved since.
     seen: Vec<(u64, u64)>,
 }
@@ -143,12 +145,13 @@ impl Workspace {
         }
         let team = fstat(&*team_dir).map_err(|errno| FileError::io("look at the team of", &shown, errno))?;
         let temporary = format!(".teamd-{:x}-{:x}-{name}.tmp", team.st_dev, team.st_ino);
-        let (path, secrets, seen) = (path.to_owned(), Vec::new(), Vec::new());
-        Ok(Self { path, real, fd, team_dir, temporary, secrets, seen })
+        let (path, secrets, programs, seen) = (path.to_owned(), Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { path, real, fd, team_dir, temporary, secrets, programs, seen })
     }
 
-    /// Lets no tool read or change files and directories that hold secrets.
-    pub(crate) fn without(mut self, secrets: Vec<PathBuf>) -> Self {
+    /// Lets no tool read or change files and directories that hold secrets, nor change the programs of the team.
+    pub(crate) fn without(mut self, secrets: Vec<PathBuf>, programs: Vec<PathBuf>) -> Self {
+        self.programs = programs;
         let found = secrets.iter().filter_map(|path| rustix::fs::stat(path).ok());
         self.seen = found.map(|stat| (stat.st_dev, stat.st_ino)).collect();
         self.secrets = secrets;
@@ -267,7 +270,8 @@ impl<'a> Walk<'a> {
             let way = self.way_to(&name);
             // As a file it says where a repository is.
             let is_git = is_last && way == Path::new(GIT);
-            if self.purpose != Purpose::Read && (is_git || git_believes(&way)) {
+            let is_program = || self.workspace.programs.contains(&self.workspace.real.join(&way));
+            if self.purpose != Purpose::Read && (is_git || git_believes(&way) || is_program()) {
                 return Err(FileError::Protected(self.path.to_owned()));
             }
             let found = match self.open(&name) {

@@ -1,0 +1,76 @@
+//! The programs of the team lie where commands may write (a build folder, `~/.cargo/bin`): no command replaces one, and
+//! whatever stands at their paths, only what the daemon has opened is run.
+
+use nix::sys::signal::Signal;
+
+use super::{BROKEN, Case, With, attack, cases, works};
+use crate::support::{Team, signal};
+
+const FOLDER: &str = "target/release";
+
+/// A team that works in the tree where its programs were built.
+fn team(case: Case) -> Option<Team> {
+    case.with.confine(Team::of(case.user).with_programs_in(FOLDER), &[])
+}
+
+#[test]
+fn a_command_replaces_no_program_of_the_team() {
+    for case in cases(&[With::All, With::NoLandlock, With::Bubblewrap]) {
+        let Some(team) = team(case) else { continue };
+        let attacks = [
+            "cd target/release && mv team-worker .tw && echo BROKEN",
+            "cd target/release && echo '#!/bin/sh' > .new && mv .new team-worker && echo BROKEN",
+            "cd target/release && ln -f /bin/true teamctl && echo BROKEN",
+            "cp /bin/true target/release/teamd && echo BROKEN",
+            "echo x >> target/release/team-worker && echo BROKEN",
+            "rm -rf target; [ -e target/release/teamd ] || echo BROKEN",
+            "mv target gone && echo BROKEN",
+            "mv target/release gone && echo BROKEN",
+            "chmod 777 target/release/teamd && echo BROKEN",
+        ];
+        attack(&team, &attacks);
+        let written = team.does("alice", "/write_file target/release/team-worker x");
+        assert_eq!(written[0]["is_error"], true, "{case:?} {written:?}");
+        // The rest of the folder is the teammate's.
+        works(&team, &["echo x > target/release/other && rm target/release/other"]);
+        team.kill_and_wait_for_the_next_life("alice");
+        works(&team, &["true"]);
+    }
+}
+
+#[test]
+fn without_namespaces_no_command_runs_where_it_could_replace_a_program_of_the_team() {
+    for case in cases(&[With::Bare]) {
+        let Some(team) = team(case) else { continue };
+        let results = team.does("alice", "/bash true\n/write_file target/release/team-worker x");
+        let said = results[0]["content"].as_str().unwrap();
+        assert!(
+            said.starts_with("not run: ") && said.contains("is a program of the team"),
+            "{case:?} {said}"
+        );
+        assert_eq!(results[1]["is_error"], true, "{case:?} {results:?}");
+        // What changes nothing is run.
+        team.teamctl(["spawn", "bob", "--sandbox", "read-only"]).ok();
+        assert_eq!(team.does("bob", "/bash echo on")[0]["content"], "on", "{case:?}");
+    }
+}
+
+/// As a program does that is confined by nothing.
+#[test]
+fn a_life_runs_what_the_daemon_has_opened_whatever_stands_at_the_path() {
+    for replace in ["mv -f evil target/release/team-worker", "cat evil > target/release/team-worker"] {
+        for case in cases(&[With::All]) {
+            let Some(team) = team(case) else { continue };
+            team.write("evil", &format!("#!/bin/sh\ntouch {}/{BROKEN}\nexit 1\n", team.root().display()));
+            let replaced =
+                team.command("sh", ["-c", &format!("chmod +x evil && {replace}")]).status().unwrap();
+            assert!(replaced.success(), "{case:?} {replace}");
+            team.kill_and_wait_for_the_next_life("alice");
+            assert_eq!(works(&team, &["echo on"]), ["on"]);
+            team.teamctl(["spawn", "bob"]).ok();
+            signal(team.pid("bob"), Signal::SIGTERM);
+            team.wait_for("bob", "killed");
+            assert!(!team.made(BROKEN), "{case:?} {replace}");
+        }
+    }
+}

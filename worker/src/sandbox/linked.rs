@@ -1,0 +1,105 @@
+//! A linked working tree (`git worktree add`): its repository lies elsewhere, and both sides say so.
+//!
+//! The workspace has a file `.git` that names a directory of the repository, `worktrees/NAME`; a file there, `gitdir`, names
+//! the workspace. A command could make the first, and the second lies where it cannot write: only a tree that the
+//! repository knows is believed (`gitrepository-layout(5)`, `git-worktree(1)`).
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{OFlags, fstat};
+use teamd_shared::place;
+
+use super::known::is_file;
+
+/// The longest of these files that is read, in bytes: a path and a newline.
+const LONGEST: u64 = 8 << 10;
+
+/// What `git` writes for each tree of the repository, beside `worktrees/NAME`: commits, and the names of commits.
+const WRITTEN: [&str; 3] = ["objects", "refs", "logs"];
+
+/// The repository of a linked working tree. Both paths are absolute and without links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LinkedTree {
+    /// The directory that is this tree's own: `worktrees/NAME` in the repository.
+    pub(crate) own: PathBuf,
+    /// The repository.
+    pub(crate) common: PathBuf,
+}
+
+impl LinkedTree {
+    /// Finds the repository that a workspace is a linked working tree of; none if it is none.
+    pub(crate) fn find(workspace: &Path) -> Option<Self> {
+        let named = first_line(&workspace.join(".git"))?;
+        let named = Path::new(OsStr::from_bytes(named.strip_prefix(b"gitdir: ")?)).to_owned();
+        let own = workspace.join(named).canonicalize().ok()?;
+        let line = |file: &str| Some(own.join(OsStr::from_bytes(&first_line(&own.join(file))?)));
+        let common = line("commondir")?.canonicalize().ok()?;
+        let tree = line("gitdir")?.parent()?.canonicalize().ok()?;
+        let is_linked = tree == workspace && own.parent() == Some(&common.join("worktrees"));
+        is_linked.then_some(Self { own, common })
+    }
+
+    /// Returns what of the repository a command writes that works in this tree.
+    pub(crate) fn written(&self) -> impl Iterator<Item = PathBuf> {
+        [self.own.clone()].into_iter().chain(WRITTEN.iter().map(|name| self.common.join(name)))
+    }
+}
+
+/// Reads the first line of a file that no link leads to.
+fn first_line(path: &Path) -> Option<Vec<u8>> {
+    let file = place::open_itself(path, OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
+    is_file(&fstat(&file).ok()?).then_some(())?;
+    let mut text = Vec::new();
+    File::from(file).take(LONGEST).read_to_end(&mut text).ok()?;
+    let line = text.split(|&byte| byte == b'\n').next()?;
+    Some(line.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn trees() -> (tempfile::TempDir, PathBuf) {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        for folder in ["main/.git/worktrees/tree", "tree", "other"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let own = root.join("main/.git/worktrees/tree");
+        fs::write(own.join("gitdir"), format!("{}\n", root.join("tree/.git").display())).unwrap();
+        fs::write(own.join("commondir"), "../..\n").unwrap();
+        for tree in ["tree", "other"] {
+            fs::write(root.join(tree).join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+        }
+        (scratch, root)
+    }
+
+    #[test]
+    fn a_tree_is_linked_if_its_repository_says_so_too() {
+        let (_scratch, root) = trees();
+        let common = root.join("main/.git");
+        let found = LinkedTree { own: common.join("worktrees/tree"), common };
+        assert_eq!(LinkedTree::find(&root.join("tree")), Some(found.clone()));
+        assert_eq!(LinkedTree::find(&root.join("other")), None, "a command can have made that file");
+        assert_eq!(LinkedTree::find(&root.join("main")), None);
+        // `git worktree add --relative-paths` (git 2.48).
+        fs::write(root.join("tree/.git"), "gitdir: ../main/.git/worktrees/tree\n").unwrap();
+        fs::write(found.own.join("gitdir"), "../../../../tree/.git\n").unwrap();
+        assert_eq!(LinkedTree::find(&root.join("tree")), Some(found));
+    }
+
+    #[test]
+    fn a_directory_of_trees_that_another_repository_claims_is_none() {
+        let (_scratch, root) = trees();
+        fs::create_dir_all(root.join("evil/worktrees")).unwrap();
+        fs::write(root.join("main/.git/worktrees/tree/commondir"), root.join("evil").to_str().unwrap())
+            .unwrap();
+        assert_eq!(LinkedTree::find(&root.join("tree")), None);
+    }
+}

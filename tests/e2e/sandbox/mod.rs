@@ -11,6 +11,7 @@ mod modes;
 mod named;
 mod ordinary;
 mod outside;
+mod packages;
 mod places;
 mod processes;
 mod programs;

@@ -18,27 +18,23 @@ pub const SECRETS: [&str; 4] =
 const WAYS: [&str; 7] =
     ["TEAM_CA", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
-/// What the names of variables end in that hold a key of something else, in capital letters.
-const ENDINGS: [&str; 12] = [
-    "_KEY",
-    "APIKEY",
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "CREDENTIALS",
-    "_PASS",
-    "_PWD",
-    "_PAT",
-    "_KEY_BASE",
-];
+/// What the name of a variable holds, somewhere, that has a key of something else; all in capital letters, parted by blanks.
+const ANYWHERE: &str = "TOKEN SECRET PASSW PASSPHRASE PRIVATE_KEY API_KEY APIKEY CREDENTIAL SESSION COOKIE CONNECTION_STRING \
+    _AUTH_CONFIG";
 
-/// What ends like that, and is nobody's secret.
-const PUBLIC: [&str; 2] = ["_PUBLIC_KEY", "_PUBLISHABLE_KEY"];
+/// What it ends in, with a number behind that or without.
+const ENDINGS: &str = "_KEY _KEYS _KEY_BASE _PASS _PWD _PIN _PAT _AUTH _CREDS _JWT _DSN";
 
-/// Names of their own that keys have.
-const OTHERS: [&str; 4] = ["SSHPASS", "REDISCLI_AUTH", "NPM_CONFIG__AUTH", "DOCKER_AUTH_CONFIG"];
+/// What it is as a whole.
+const WHOLE: &str = "KEY PASS PIN PAT JWT SSHPASS";
+
+/// What is no secret though it ends in this: what its name says to be public, and limits.
+const HARMLESS_ENDINGS: &str = "_PUBLIC_KEY _PUBLISHABLE_KEY MAX_TOKENS OUTPUT_TOKENS THINKING_TOKENS";
+
+/// What is no secret though it is called like one: programs ask these for the session at the machine, and for a setting.
+const HARMLESS: &str = "DBUS_SESSION_BUS_ADDRESS DESKTOP_SESSION GDMSESSION GNOME_DESKTOP_SESSION_ID KDE_SESSION_UID \
+    KDE_SESSION_VERSION SESSION_MANAGER TERM_SESSION_ID TOKENIZERS_PARALLELISM XDG_SESSION_CLASS XDG_SESSION_DESKTOP \
+    XDG_SESSION_ID XDG_SESSION_TYPE";
 
 /// Environment and umask of a command, kept in memory and written nowhere.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -153,10 +149,13 @@ pub(crate) fn is_model_key(name: &[u8]) -> bool {
 
 /// Beside those that are used here, what other services' keys are called.
 fn is_secret(name: &[u8]) -> bool {
-    let name = name.to_ascii_uppercase();
-    let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending.as_bytes()));
-    let other = OTHERS.iter().any(|other| other.as_bytes() == name);
-    is_model_key(&name) || other || ends(&ENDINGS) && !ends(&PUBLIC)
+    let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+    let unnumbered = name.trim_end_matches(|end: char| end.is_ascii_digit()).trim_end_matches('_');
+    let ends = |endings: &str| endings.split_whitespace().any(|ending| unnumbered.ends_with(ending));
+    let is_one_of = |names: &str| names.split_whitespace().any(|whole| whole == unnumbered);
+    let holds = ANYWHERE.split_whitespace().any(|word| name.contains(word));
+    let is_key = holds || ends(ENDINGS) || is_one_of(WHOLE);
+    is_model_key(name.as_bytes()) || is_key && !is_one_of(HARMLESS) && !ends(HARMLESS_ENDINGS)
 }
 
 /// Reads the umask where the kernel shows it without changing it (Linux 4.7), else sets it and sets it back.
@@ -175,6 +174,17 @@ fn current_umask() -> u32 {
 mod tests {
     use super::*;
 
+    const KEYS: &str = "GITHUB_TOKEN GH_TOKEN HF_TOKEN NPM_TOKEN AWS_SESSION_TOKEN AZURE_OPENAI_KEY DB_PASSWORD PGPASSWORD \
+        CLIENT_SECRET db_password npm_config__authToken GOOGLE_APPLICATION_CREDENTIALS anthropic_api_key \
+        SECRET_KEY_BASE MYSQL_PWD SMTP_PASS COMPOSER_AUTH REDISCLI_AUTH NPM_CONFIG__AUTH DOCKER_AUTH_CONFIG \
+        BW_SESSION OP_SESSION_my API_KEYS DEPLOY_SECRETS DB_CREDS SERVICE_JWT SENTRY_DSN \
+        AZURE_STORAGE_CONNECTION_STRING GCP_CREDENTIALS_JSON PRIVATE_KEY_PEM PRIVATE_KEY_BASE64 PASS PIN \
+        COOKIE TOKEN_X SECRET_X VAULT_PASSWORD_1 SIGNING_KEY_2";
+
+    const HARMLESS_NAMES: &str = "SSH_AUTH_SOCK STRIPE_PUBLIC_KEY PWD OLDPWD TEAM_MAX_TOKENS KEYBOARD MONKEY COMPASS AWS_ACCESS_KEY_ID \
+        XAUTHORITY SSH_ASKPASS GIT_ASKPASS CLAUDE_CODE_MAX_OUTPUT_TOKENS TOKENIZERS_PARALLELISM \
+        DBUS_SESSION_BUS_ADDRESS XDG_SESSION_ID XDG_SESSION_TYPE DESKTOP_SESSION KEYS_OF_A_PIANO SPIN PATH";
+
     #[test]
     fn keys_are_parted_from_the_variables_and_never_printed() {
         let environment = Environment {
@@ -183,42 +193,12 @@ mod tests {
             umask: 0o22,
         };
         assert!(is_secret(b"ANTHROPIC_API_KEY") && !is_secret(b"PATH"));
-        assert!(is_secret(b"MISTRAL_API_KEY") && is_secret(b"AWS_SECRET_ACCESS_KEY") && !is_secret(b"KEY"));
+        assert!(is_secret(b"MISTRAL_API_KEY") && is_secret(b"AWS_SECRET_ACCESS_KEY") && is_secret(b"KEY"));
         assert!(!format!("{environment:?}").contains("sk-secret"));
-        for secret in [
-            "GITHUB_TOKEN",
-            "GH_TOKEN",
-            "HF_TOKEN",
-            "NPM_TOKEN",
-            "AWS_SESSION_TOKEN",
-            "AZURE_OPENAI_KEY",
-            "DB_PASSWORD",
-            "PGPASSWORD",
-            "CLIENT_SECRET",
-            "db_password",
-            "npm_config__authToken",
-            "GOOGLE_APPLICATION_CREDENTIALS",
-            "anthropic_api_key",
-            "SECRET_KEY_BASE",
-            "MYSQL_PWD",
-            "SMTP_PASS",
-        ] {
+        for secret in KEYS.split_whitespace() {
             assert!(is_secret(secret.as_bytes()), "{secret}");
         }
-        for harmless in [
-            "SSH_AUTH_SOCK",
-            "STRIPE_PUBLIC_KEY",
-            "PWD",
-            "OLDPWD",
-            "TEAM_MAX_TOKENS",
-            "KEYBOARD",
-            "MONKEY",
-            "COMPASS",
-            "AWS_ACCESS_KEY_ID",
-            "XAUTHORITY",
-            "SSH_ASKPASS",
-            "GIT_ASKPASS",
-        ] {
+        for harmless in HARMLESS_NAMES.split_whitespace() {
             assert!(!is_secret(harmless.as_bytes()), "{harmless}");
         }
         assert_eq!(environment.variables().count(), 1);

@@ -15,6 +15,7 @@ use crate::process::Identity;
 pub use exit::{Emptied, Ending, Exit};
 pub use life::{End, Impossible, LifeEvent, Phase};
 pub use status::{Doing, Status, Waiting};
+pub(crate) use terms::add;
 pub use terms::{ApproveBy, Bounds, Cgroup, Gate, Limits, Restart, RestartLimit, Sandbox, SandboxMode};
 
 /// A member as it stands in the journal.

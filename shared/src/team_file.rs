@@ -116,6 +116,8 @@ pub struct SandboxProfile {
     pub network: Option<bool>,
     /// What they may write besides, as it is written.
     pub writable: Vec<String>,
+    /// What they may not read, as it is written.
+    pub hidden: Vec<String>,
     /// Variables that they are given although their names say that they hold a key.
     pub env: Vec<String>,
 }

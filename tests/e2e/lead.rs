@@ -76,7 +76,7 @@ fn what_the_daemon_refuses_is_told_with_the_way_on() {
 #[test]
 fn no_teammate_that_the_lead_agent_starts_may_do_more_than_it_may_itself() {
     let team = Team::started();
-    let bounds = Sandbox { mode: SandboxMode::ReadOnly, no_network: true, writable: Vec::new() };
+    let bounds = Sandbox { mode: SandboxMode::ReadOnly, no_network: true, ..Sandbox::default() };
     team.start_lead_with(|order| order.sandbox = Some(bounds));
     std::os::unix::fs::symlink("/", team.root().join("link")).unwrap();
     let spawn = |path: &str| {

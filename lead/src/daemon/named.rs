@@ -14,6 +14,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use teamd_shared::control::{Refusal, RefusalCode, SpawnOrder};
 use teamd_shared::journal::Team;
+use teamd_shared::member::Sandbox;
 use teamd_shared::name::Name;
 use teamd_shared::place::{self, open_itself};
 use teamd_shared::team_dir::TeamDir;
@@ -28,8 +29,8 @@ use super::signals;
 pub(super) struct Ground {
     /// Where tools write, and whose they are.
     territory: Vec<(PathBuf, Name)>,
-    /// Where the life before that is resumed worked, and what it could write besides.
-    before: Option<(String, Vec<String>)>,
+    /// Where the life before that is resumed worked, and how it was confined.
+    before: Option<(String, Sandbox)>,
 }
 
 impl Ground {
@@ -38,7 +39,7 @@ impl Ground {
         let before = team.members.get(&order.name).map(|state| &state.record).filter(|_| order.resume);
         Self {
             territory: team.territory().map(|(path, name)| (path.to_owned(), name.clone())).collect(),
-            before: before.map(|it| (it.workspace.clone(), it.sandbox.writable.clone())),
+            before: before.map(|it| (it.workspace.clone(), it.sandbox.clone())),
         }
     }
 }
@@ -47,7 +48,8 @@ impl Ground {
 /// recorded.
 ///
 /// # Errors
-/// What cannot be looked up, leads through a link that a tool can have made, or lies in the team directory.
+/// What cannot be looked up, leads through a link that a tool can have made, or lies in the team directory; what is to be
+/// hidden although it is needed.
 fn settle(order: &mut SpawnOrder, ground: &Ground, dir: &TeamDir) -> Result<(), Refusal> {
     let before = ground.before.as_ref();
     let search = Search { name: order.name.clone(), team_dir: dir.root() };
@@ -57,9 +59,12 @@ fn settle(order: &mut SpawnOrder, ground: &Ground, dir: &TeamDir) -> Result<(), 
     {
         order.workspace = Some(search.find("work in", &named, &guarded)?);
     }
-    let Some(sandbox) = &mut order.sandbox else { return Ok(()) };
-    guarded.add(workspace(order.workspace.as_deref(), ground, dir), &order.name);
-    let is_recorded = |path: &String| before.is_some_and(|(_, writable)| writable.contains(path));
+    let workspace = workspace(order.workspace.as_deref(), ground, dir);
+    guarded.add(workspace.clone(), &order.name);
+    let Some(sandbox) = &mut order.sandbox else {
+        return before.map_or(Ok(()), |(_, sandbox)| search.is_not_needed(&workspace, sandbox));
+    };
+    let is_recorded = |path: &String| before.is_some_and(|(_, sandbox)| sandbox.writable.contains(path));
     let find = |guarded: &Guarded| -> Result<Vec<String>, Refusal> {
         let found = sandbox.writable.iter().map(|path| match is_recorded(path) {
             true => Ok(path.clone()),
@@ -75,7 +80,11 @@ fn settle(order: &mut SpawnOrder, ground: &Ground, dir: &TeamDir) -> Result<(), 
     let mut seen = std::collections::HashSet::new();
     found.retain(|path| seen.insert(path.clone()));
     sandbox.writable = found;
-    Ok(())
+    let is_recorded = |path: &String| before.is_some_and(|(_, sandbox)| sandbox.hidden.contains(path));
+    for path in sandbox.hidden.iter_mut().filter(|path| !is_recorded(path)) {
+        *path = search.find("be kept from", path, &guarded)?;
+    }
+    search.is_not_needed(&workspace, sandbox)
 }
 
 /// Returns where a member works by an order.
@@ -252,6 +261,23 @@ impl Search<'_> {
             let why = format!("it leads to {}, which is not UTF-8", found.display());
             refuse(why, "rename that, or name something else".to_owned())
         })
+    }
+
+    /// Makes sure that nothing is hidden that holds the workspace, or what may be written besides.
+    fn is_not_needed(&self, workspace: &Path, sandbox: &Sandbox) -> Result<(), Refusal> {
+        let real = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+        let works = [(real.as_path(), "works in")].into_iter();
+        let needed =
+            || works.clone().chain(sandbox.writable.iter().map(|path| (Path::new(path), "may write")));
+        for hidden in &sandbox.hidden {
+            if let Some((path, does)) = needed().find(|(path, _)| path.starts_with(hidden)) {
+                let (who, path) = (who(&self.name), path.display());
+                let why = format!("{who} cannot be kept from {hidden}: it {does} {path}");
+                return Err(Refusal::new(RefusalCode::Usage, why)
+                    .hint("hide what lies beside or below that, with --hidden or in team.toml"));
+            }
+        }
+        Ok(())
     }
 }
 

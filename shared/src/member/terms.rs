@@ -100,17 +100,26 @@ pub struct Sandbox {
     /// Directories and files outside the workspace that they may write too, absolute.
     #[serde(default)]
     pub writable: Vec<String>,
+    /// Directories and files that they may not read, absolute.
+    #[serde(default)]
+    pub hidden: Vec<String>,
 }
 
 impl Sandbox {
-    /// Returns this one, with no more network and no wider a mode than the other one; `writable` stays as it is.
+    /// Returns this one, with no more network, no wider a mode and no less hidden than the other one; `writable` stays as it is.
     #[must_use]
-    pub fn within(self, bounds: &Self) -> Self {
-        Self {
-            mode: self.mode.narrower(bounds.mode),
-            no_network: self.no_network || bounds.no_network,
-            writable: self.writable,
-        }
+    pub fn within(mut self, bounds: &Self) -> Self {
+        self.mode = self.mode.narrower(bounds.mode);
+        self.no_network |= bounds.no_network;
+        bounds.hidden.iter().cloned().for_each(|path| add(&mut self.hidden, path));
+        self
+    }
+}
+
+/// Adds a path to a list, unless it stands there.
+pub(crate) fn add(paths: &mut Vec<String>, path: String) {
+    if !paths.contains(&path) {
+        paths.push(path);
     }
 }
 

@@ -141,6 +141,7 @@ pub const KEYS: &[Key] = &[
     key("mode", &[Sandbox], "\"workspace-write\", \"read-only\" or \"off\"", "\"read-only\""),
     key("network", &[Sandbox], "true or false", "false"),
     key("writable", &[Sandbox], "a list of paths", "[\"~/.cache\"]"),
+    key("hidden", &[Sandbox], "a list of paths", "[\"~/private\"]"),
     key("env", &[Sandbox], "a list of names of variables, none of a model's key", "[\"GH_TOKEN\"]"),
     key("role", &[Member], "a text of 1 to 64 characters on one line", "\"coder\""),
     key("prompt", &[Role, Member, Lead], "a text that is not blank", "\"Read the code first.\""),

@@ -147,8 +147,11 @@ impl Reader<'_> {
                 }
                 _ => {
                     let paths = self.fits(key, value, value.get_ref().as_array())?;
-                    sandbox.writable =
-                        paths.iter().map(|path| self.line(key, path)).collect::<Result<_>>()?;
+                    let paths = paths.iter().map(|path| self.line(key, path)).collect::<Result<_>>()?;
+                    match key.name {
+                        "hidden" => sandbox.hidden = paths,
+                        _ => sandbox.writable = paths,
+                    }
                 }
             }
             Ok(())

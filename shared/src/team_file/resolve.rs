@@ -13,7 +13,7 @@ use crate::amount::{parse_count, parse_memory, parse_seconds};
 use crate::config::RosterMember;
 use crate::control::SpawnOrder;
 use crate::environment::Environment;
-use crate::member::{ApproveBy, Bounds, Limits, Restart, Sandbox, SandboxMode};
+use crate::member::{ApproveBy, Bounds, Limits, Restart, Sandbox, SandboxMode, add};
 use crate::model_spec::{ModelSpec, Provider};
 use crate::name::Name;
 use crate::settings::{SettingError, Settings};
@@ -41,6 +41,8 @@ pub struct Flags {
     pub no_network: bool,
     /// What its commands may write besides.
     pub writable: Vec<String>,
+    /// What its commands may not read.
+    pub hidden: Vec<String>,
     /// What one piece of its work may cost.
     pub limits: Limits,
     /// What one life may use.
@@ -292,7 +294,8 @@ impl Sources<'_> {
 
     fn sandbox(&self) -> Result<Option<Sandbox>, SettingError> {
         let flags = self.asked.flags;
-        let named = flags.sandbox.is_some() || flags.no_network || !flags.writable.is_empty();
+        let lists = !flags.writable.is_empty() || !flags.hidden.is_empty();
+        let named = flags.sandbox.is_some() || flags.no_network || lists;
         if flags.resume && !named {
             return Ok(None);
         }
@@ -303,16 +306,17 @@ impl Sources<'_> {
         }
         sandbox.no_network |= flags.no_network || self.says(|profile| profile.sandbox.network) == Some(false);
         // Every list counts: a cache that everybody shares, and what this one needs besides.
-        let mut add = |path: String| {
-            if !sandbox.writable.contains(&path) {
-                sandbox.writable.push(path);
-            }
-        };
-        flags.writable.iter().cloned().for_each(&mut add);
+        flags.writable.iter().cloned().for_each(|path| add(&mut sandbox.writable, path));
+        flags.hidden.iter().cloned().for_each(|path| add(&mut sandbox.hidden, path));
         if !flags.resume {
             let profiles = [self.own(), self.role(), Some(&self.file.everybody)];
-            for path in profiles.into_iter().flatten().flat_map(|profile| &profile.sandbox.writable) {
-                add(self.absolute(path)?);
+            for profile in profiles.into_iter().flatten() {
+                for path in &profile.sandbox.writable {
+                    add(&mut sandbox.writable, self.absolute(path)?);
+                }
+                for path in &profile.sandbox.hidden {
+                    add(&mut sandbox.hidden, self.absolute(path)?);
+                }
             }
         }
         Ok(Some(sandbox))

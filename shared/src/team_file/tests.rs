@@ -94,7 +94,7 @@ fn every_key_refuses_what_does_not_belong_there_and_says_what_does() {
                 assert!(what.ends_with(&format!("expected {}", key.expected)) || value == "[[1]]", "{what}");
                 let line = if table == Table::Top { 1 } else { 2 };
                 let column = key.name.len() + 4;
-                let is_list = matches!(key.name, "writable" | "env");
+                let is_list = matches!(key.name, "writable" | "hidden" | "env");
                 let inner = if value == "[[1]]" && is_list { column + 1 } else { column };
                 assert_eq!(place, format!("{line}:{inner}"), "{text}{what}");
             }

@@ -5,6 +5,7 @@
 
 mod closed;
 mod commands;
+mod hidden;
 mod loader;
 mod modes;
 mod named;

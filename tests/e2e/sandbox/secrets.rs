@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::{With, attack, works};
+use super::{With, attack, teams, works};
 use crate::support::Team;
 
 /// A home directory whose `~/.ssh` and `~/.config` are links to what is kept with the other settings of the user.
@@ -87,7 +87,7 @@ fn without_namespaces_nothing_runs_where_a_secret_could_be_written() {
     let refused = &team.does("bob", "/bash cat ~/.cargo/credentials.toml")[0]["content"];
     let refused = refused.as_str().unwrap();
     assert!(
-        refused.starts_with("not run:") && refused.contains(".cargo/credentials.toml is secret"),
+        refused.starts_with("not run:") && refused.contains(".cargo/credentials.toml is hidden"),
         "{refused}"
     );
     // Who writes neither, reads neither.
@@ -95,4 +95,95 @@ fn without_namespaces_nothing_runs_where_a_secret_could_be_written() {
     let said = team.does("carol", "/bash cat ~/.cargo/credentials.toml ~/.ssh/id && echo BROKEN");
     assert_eq!(said[0]["is_error"], true, "{said:?}");
     attack(&team, &["cat ~/.cargo/credentials.toml && echo BROKEN"]);
+}
+
+/// Some of each kind that stands in the list.
+const IN_A_HOME: &str = ".ssh/id_ed25519 .pki/nssdb/key4.db .step/secrets/root .local/share/kwalletd/wallet .config/sops/age/keys.txt \
+    .authinfo .msmtprc .mylogin.cnf .erlang.cookie .subversion/auth/svn.simple/1 .config/tea/config.yml .gitcookies \
+    .config/pypoetry/auth.toml .local/share/uv/credentials/1 .local/share/gem/credentials .m2/settings-security.xml \
+    .ivy2/.credentials .config/composer/auth.json .cache/huggingface/stored_tokens .kaggle/kaggle.json \
+    .docker/contexts/tls/key.pem .config/argocd/config .minikube/ca.key .pulumi/credentials.json .oci/config .s3cfg .boto \
+    .config/doctl/config.yaml .config/hcloud/cli.toml .config/stripe/config.toml .config/.wrangler/config/default.toml \
+    .fly/config.yml .cloudflared/cert.pem .databrickscfg .sentryclirc .snowsql/config .gemini/oauth_creds.json \
+    .qwen/oauth_creds.json .cursor/auth.json .continue/config.json .config/goose/secrets.yaml \
+    .local/share/opencode/auth.json .mozilla/firefox/logins.json .config/google-chrome/Default/Cookies \
+    .config/BraveSoftware/Cookies .thunderbird/key4.db .config/Slack/Cookies .bash_history .zsh_history \
+    .local/share/fish/fish_history";
+
+/// What lies beside them, and is needed.
+const BESIDE: &str = ".m2/repository/a.jar .cache/huggingface/hub/model .cargo/registry/index .fly/bin/flyctl \
+    .local/share/gem/ruby/gem.rb .docker/cli-plugins/compose .config/editor .gradle/caches/a.jar .local/bin/tool";
+
+#[test]
+fn what_tools_browsers_and_shells_keep_is_hidden_and_what_lies_beside_it_is_not() {
+    for (case, team) in teams(&With::EACH, &["--sandbox", "read-only"]) {
+        for file in IN_A_HOME.split_whitespace().chain(BESIDE.split_whitespace()) {
+            let file = format!("../home/{file}");
+            team.make_dir(file.rsplit_once('/').unwrap().0);
+            team.write(&file, "hush");
+        }
+        let tried = format!("cd ~; for f in {IN_A_HOME}; do grep -qs hush $f && echo BROKEN $f; done; true");
+        attack(&team, &[&tried]);
+        let beside =
+            format!("cd ~; for f in {BESIDE}; do grep -qs hush $f || echo missing $f; done; echo on");
+        assert_eq!(works(&team, &[&beside]), ["on"], "{case:?}");
+        // Nor does a file tool read it, or a command that may write around it.
+        team.teamctl(["spawn", "bob", "--workspace", "../home"]).ok();
+        let read = |files: &str| {
+            let calls: Vec<_> = files.split_whitespace().map(|file| format!("/read_file {file}")).collect();
+            team.does("bob", &calls.join("\n"))
+        };
+        let hidden = read(IN_A_HOME);
+        assert!(hidden.iter().all(|said| said["is_error"] == true), "{case:?} {hidden:?}");
+        let shown = read(BESIDE);
+        assert!(shown.iter().all(|said| said["content"] == "hush"), "{case:?} {shown:?}");
+        let said = &team.does("bob", &format!("/bash {}", json!({ "command": tried })))[0];
+        assert!(!said["content"].as_str().unwrap().contains("BROKEN"), "{case:?} {said}");
+        assert_eq!(said["is_error"], !case.with.has_mounts(), "{case:?} {said}");
+    }
+}
+
+#[test]
+fn what_others_cannot_read_of_the_machine_is_hidden_from_a_command_of_root() {
+    for (case, team) in teams(&With::EACH, &["--sandbox", "read-only"]) {
+        // Found by another program than ours.
+        let kept = "find /etc /var/backups /var/cache/debconf -type f ! -perm -o=r -size +0 2> /dev/null";
+        let found = std::process::Command::new("bash").args(["-c", kept]).output().unwrap().stdout;
+        let found = String::from_utf8(found).unwrap();
+        assert!(found.contains("/etc/shadow"), "{found}");
+        let tries =
+            found.lines().map(|path| format!("[ -n \"$(head -c 1 '{path}')\" ] && echo BROKEN '{path}'"));
+        attack(&team, &[&tries.collect::<Vec<_>>().join("\n")]);
+        // What all read, is read.
+        assert_eq!(works(&team, &["head -c 1 /etc/passwd | wc -c"]), ["1"], "{case:?}");
+    }
+}
+
+#[test]
+fn no_variable_that_holds_a_key_reaches_a_command() {
+    const KEYS: [&str; 12] = [
+        "COMPOSER_AUTH",
+        "BW_SESSION",
+        "OP_SESSION_me",
+        "API_KEYS",
+        "DEPLOY_SECRETS",
+        "DB_CREDS",
+        "DB_DSN",
+        "KEY",
+        "COOKIE",
+        "GCP_CREDENTIALS_JSON",
+        "PRIVATE_KEY_PEM",
+        "VAULT_PASSWORD_1",
+    ];
+    const NEEDED: [&str; 4] =
+        ["XDG_SESSION_ID", "DESKTOP_SESSION", "SSH_AUTH_SOCK", "TOKENIZERS_PARALLELISM"];
+    for (case, team) in teams(&With::EACH, &[]) {
+        let mut spawn = team.command(env!("CARGO_BIN_EXE_teamctl"), ["spawn", "bob"]);
+        spawn.envs(KEYS.iter().chain(&NEEDED).map(|name| (name, "hush")));
+        assert!(spawn.output().unwrap().status.success());
+        let said = team.does("bob", "/bash env | grep =hush | cut -d = -f 1 | sort");
+        let mut needed = NEEDED;
+        needed.sort_unstable();
+        assert_eq!(said[0]["content"], needed.join("\n"), "{case:?}");
+    }
 }

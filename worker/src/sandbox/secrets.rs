@@ -1,10 +1,11 @@
 //! What nobody but the user reads: keys, and what tools keep of them. Where they are by custom, where variables say they
 //! are, and where links of the user lead from there.
 
-use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Stat, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use teamd_shared::environment::Environment;
@@ -12,85 +13,67 @@ use teamd_shared::place::follow;
 
 use super::known::open_itself;
 
-/// Below a home directory.
-const IN_A_HOME: [&str; 38] = [
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".kube",
-    ".netrc",
-    ".password-store",
-    ".git-credentials",
-    ".npmrc",
-    ".yarnrc.yml",
-    ".pypirc",
-    ".pgpass",
-    ".my.cnf",
-    ".vault-token",
-    ".docker/config.json",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".gradle/gradle.properties",
-    ".m2/settings.xml",
-    ".terraform.d/credentials.tfrc.json",
-    ".terraformrc",
-    ".claude/.credentials.json",
-    ".claude.json",
-    ".codex/auth.json",
-    ".cache/huggingface/token",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/github-copilot",
-    ".config/glab-cli",
-    ".config/hub",
-    ".config/git/credentials",
-    ".config/op",
-    ".config/rclone",
-    ".config/containers/auth.json",
-    ".config/pip",
-    ".local/share/keyrings",
-    ".composer/auth.json",
+/// Below a home directory, parted by blanks. A directory in which caches or programs lie as well is not among them, nor is a file
+/// without which its tool fails.
+const IN_A_HOME: [&str; 10] = [
+    // Keys, and those who keep them.
+    ".ssh .gnupg .pki .password-store .config/op .config/sops/age .config/Bitwarden .config/1Password .config/keepassxc \
+     .step/secrets .tsh .local/share/keyrings .local/share/kwalletd .vault-token .config/solana .bitcoin/wallet.dat \
+     .bitcoin/wallets .electrum/wallets .ethereum/keystore",
+    // Logins by name and host.
+    ".netrc .authinfo .authinfo.gpg .msmtprc .config/msmtp .mbsyncrc .fetchmailrc .pgpass .my.cnf .mylogin.cnf \
+     .erlang.cookie .subversion/auth",
+    // Repositories, and where they are hosted.
+    ".git-credentials .config/git/credentials .gitcookies .config/gh .config/glab-cli .config/hub .config/tea",
+    // Registries of packages.
+    ".npmrc .yarnrc.yml .pypirc .config/pip .config/pypoetry/auth.toml .local/share/uv/credentials .cargo/credentials \
+     .cargo/credentials.toml .gem/credentials .local/share/gem/credentials .bundle/config .gradle/gradle.properties \
+     .m2/settings.xml .m2/settings-security.xml .ivy2/.credentials .composer/auth.json .config/composer/auth.json \
+     .config/cachix .huggingface/token .cache/huggingface/token .cache/huggingface/stored_tokens .kaggle",
+    // Containers and clusters.
+    ".docker/config.json .docker/contexts .config/containers/auth.json .kube .config/argocd .minikube/ca.key \
+     .minikube/profiles .terraform.d/credentials.tfrc.json .terraformrc .pulumi/credentials.json",
+    // Clouds and services.
+    ".aws .azure .oci .boto .s3cfg .config/gcloud .config/doctl .config/hcloud .config/heroku .config/stripe \
+     .config/netlify .config/.wrangler .wrangler/config .config/rclone .config/ngrok .config/circleci .circleci/cli.yml \
+     .fly/config.yml .vercel .local/share/com.vercel.cli .cloudflared .databrickscfg .sentryclirc .snowsql/config .snowflake",
+    // Agents.
+    ".claude/.credentials.json .claude.json .claude/.claude.json .codex/auth.json .gemini/oauth_creds.json .qwen .cursor \
+     .continue .config/goose .config/github-copilot .local/share/opencode/auth.json",
+    // Browsers, with what they are logged in to.
+    ".mozilla .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge .config/vivaldi \
+     .config/opera .librewolf .thunderbird snap/firefox snap/chromium .var/app/org.mozilla.firefox",
+    // Conversations of people.
+    ".config/Slack .config/discord .config/Signal .config/Element .local/share/TelegramDesktop",
+    // What was typed.
+    ".bash_history .zsh_history .histfile .local/share/fish/fish_history .python_history .node_repl_history .psql_history \
+     .mysql_history .rediscli_history .sqlite_history",
 ];
 
-/// Where a variable says, and what it is there: nothing, or a name in that directory.
-const BY_VARIABLE: [(&str, &str); 24] = [
-    ("AWS_CONFIG_FILE", ""),
-    ("AWS_SHARED_CREDENTIALS_FILE", ""),
-    ("AZURE_CONFIG_DIR", ""),
-    ("CARGO_HOME", "credentials"),
-    ("CARGO_HOME", "credentials.toml"),
-    ("CLOUDSDK_CONFIG", ""),
-    ("DOCKER_CONFIG", "config.json"),
-    ("GH_CONFIG_DIR", ""),
-    ("GNUPGHOME", ""),
-    ("GOOGLE_APPLICATION_CREDENTIALS", ""),
-    ("HF_HOME", "token"),
-    ("KUBECONFIG", ""),
-    ("NETRC", ""),
-    ("NPM_CONFIG_USERCONFIG", ""),
-    ("npm_config_userconfig", ""),
-    ("PASSWORD_STORE_DIR", ""),
-    ("PGPASSFILE", ""),
-    ("PIP_CONFIG_FILE", ""),
-    ("REGISTRY_AUTH_FILE", ""),
-    ("TF_CLI_CONFIG_FILE", ""),
-    ("XDG_CONFIG_HOME", "gh"),
-    ("XDG_CONFIG_HOME", "gcloud"),
-    ("XDG_CONFIG_HOME", "git/credentials"),
-    ("XDG_CONFIG_HOME", "rclone"),
-];
+/// Which variable says that another directory takes the place of one in the home.
+const INSTEAD: &str = "XDG_CONFIG_HOME=.config XDG_DATA_HOME=.local/share XDG_CACHE_HOME=.cache AZURE_CONFIG_DIR=.azure \
+    CARGO_HOME=.cargo CLAUDE_CONFIG_DIR=.claude CLOUDSDK_CONFIG=.config/gcloud CODEX_HOME=.codex \
+    COMPOSER_HOME=.config/composer DOCKER_CONFIG=.docker GH_CONFIG_DIR=.config/gh GNUPGHOME=.gnupg \
+    GRADLE_USER_HOME=.gradle HF_HOME=.cache/huggingface KAGGLE_CONFIG_DIR=.kaggle MINIKUBE_HOME=.minikube \
+    PASSWORD_STORE_DIR=.password-store PULUMI_HOME=.pulumi";
 
-/// Anywhere: as the superuser without capabilities, a command still owns these.
-const OF_THE_MACHINE: [&str; 6] = [
-    "/etc/shadow",
-    "/etc/gshadow",
-    "/etc/ssh/ssh_host_ecdsa_key",
-    "/etc/ssh/ssh_host_ed25519_key",
-    "/etc/ssh/ssh_host_rsa_key",
-    "/run/secrets",
-];
+/// Variables whose value is where a secret lies, or several of them with colons between.
+const AT: &str = "AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE BOTO_CONFIG GOOGLE_APPLICATION_CREDENTIALS HF_TOKEN_PATH HISTFILE \
+    KUBECONFIG NETRC NPM_CONFIG_USERCONFIG npm_config_userconfig PGPASSFILE PIP_CONFIG_FILE REGISTRY_AUTH_FILE \
+    SOPS_AGE_KEY_FILE TF_CLI_CONFIG_FILE";
+
+/// Where a container's tools keep logins, below the directory of the session.
+const IN_A_SESSION: &str = "containers/auth.json";
+
+/// Anywhere, if this user can read them: as the superuser without capabilities, a command still owns these.
+const OF_THE_MACHINE: &str = "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/security/opasswd /etc/sudoers /etc/sudoers.d \
+    /etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key /etc/ssh/ssh_host_rsa_key /etc/ssl/private /etc/krb5.keytab \
+    /etc/wireguard /etc/NetworkManager/system-connections /run/secrets /run/credentials /var/backups \
+    /var/cache/debconf/passwords.dat /var/lib/cloud /var/lib/kubelet /var/lib/rancher /var/lib/sss /var/lib/samba/private \
+    /var/spool/cron";
+
+/// Where else root keeps what others cannot read: all of that is hidden from its commands.
+const OF_ROOT: &str = "/etc";
 
 /// Where no secret lies, whatever a variable says: `KUBECONFIG=/dev/null` means none.
 const OF_THE_KERNEL: [&str; 3] = ["/dev", "/proc", "/sys"];
@@ -108,21 +91,34 @@ pub(crate) struct Needed<'a> {
     pub(crate) territory: &'a [PathBuf],
 }
 
-/// Returns where the secrets of a user are by custom and by variables, whether they are there or not.
+/// Returns where the secrets of a user are by custom and by variables, whether they are there or not; for root also what
+/// others cannot read of the settings of the machine.
 pub(crate) fn known(needed: &Needed<'_>, environment: &Environment) -> Vec<PathBuf> {
-    let in_homes = needed.homes.iter().flat_map(|home| IN_A_HOME.iter().map(|secret| home.join(secret)));
-    let named = BY_VARIABLE.iter().flat_map(|(variable, name)| {
-        // Also of a variable that no command gets: its name can end as those of keys do.
-        let paths: Vec<_> = std::env::split_paths(&environment.path(variable).unwrap_or_default())
-            .map(|path| if name.is_empty() { path } else { path.join(name) })
-            .collect();
-        paths
-    });
+    let in_a_home = || IN_A_HOME.iter().flat_map(|group| group.split_whitespace());
+    let in_homes = needed.homes.iter().flat_map(|home| in_a_home().map(|secret| home.join(secret)));
+    let instead =
+        INSTEAD.split_whitespace().filter_map(|it| it.split_once('=')).flat_map(|(variable, folder)| {
+            let there = environment.path(variable);
+            let below = in_a_home().filter_map(move |secret| Path::new(secret).strip_prefix(folder).ok());
+            there.into_iter().flat_map(move |there| below.clone().map(move |rest| join(&there, rest)))
+        });
+    // Also of a variable that no command gets: its name can say that it holds a key.
+    let at = AT.split_whitespace().filter_map(|variable| environment.path(variable));
+    let at = at.flat_map(|paths| std::env::split_paths(&paths).collect::<Vec<_>>());
+    let of_the_session = format!("/run/user/{}", geteuid().as_raw());
+    let of_the_session = environment.path("XDG_RUNTIME_DIR").into_iter().chain([of_the_session.into()]);
+    let named = instead.chain(at).chain(of_the_session.map(|folder| folder.join(IN_A_SESSION)));
+    let of_root = if geteuid().is_root() { kept_from_others(OF_ROOT.as_ref(), needed) } else { Vec::new() };
     // What lies in the workspace by the user's own word is for those who work there.
     let of_the_work =
         |path: &Path| path.starts_with(needed.workspace) && !needed.is_above_a_home(needed.workspace);
-    let named = named.filter(|path| path.is_absolute() && !of_the_work(path));
-    let mut all: Vec<_> = in_homes.chain(named).chain(OF_THE_MACHINE.iter().map(PathBuf::from)).collect();
+    let named = named.chain(of_root).filter(|path| path.is_absolute() && !of_the_work(path));
+    let is_closed =
+        |path: &PathBuf, access| accessat(CWD, path, access, AtFlags::EACCESS) == Err(Errno::ACCESS);
+    let of_the_machine = OF_THE_MACHINE.split_whitespace().map(PathBuf::from);
+    let of_the_machine =
+        of_the_machine.filter(|path| !is_closed(path, Access::READ_OK) || !is_closed(path, Access::EXEC_OK));
+    let mut all: Vec<_> = in_homes.chain(named).chain(of_the_machine).collect();
     let of_the_kernel = |path: &Path| {
         !path.starts_with("/dev/shm") && OF_THE_KERNEL.iter().any(|kernel| path.starts_with(kernel))
     };
@@ -130,6 +126,36 @@ pub(crate) fn known(needed: &Needed<'_>, environment: &Environment) -> Vec<PathB
     all.sort();
     all.dedup();
     all
+}
+
+/// Joins two paths, of which the second can be empty.
+fn join(folder: &Path, rest: &Path) -> PathBuf {
+    if rest.as_os_str().is_empty() { folder.to_owned() } else { folder.join(rest) }
+}
+
+/// Returns the files below a directory that others cannot read, and the directories that others cannot enter.
+fn kept_from_others(folder: &Path, needed: &Needed<'_>) -> Vec<PathBuf> {
+    let (mut kept, mut open) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = open.pop() {
+        let entries = fs::read_dir(&folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+        let entries = entries.unwrap_or_else(|error| {
+            tracing::warn!("cannot see which files of {} others cannot read: {error}", folder.display());
+            Vec::new()
+        });
+        for entry in entries {
+            let path = entry.path();
+            match entry.metadata().map(|found| (found.file_type(), found.mode())) {
+                Ok((kind, mode)) if kind.is_dir() && (mode & 0o1 != 0 || needed.is_above(&path)) => {
+                    open.push(path)
+                }
+                Ok((kind, _)) if kind.is_dir() => kept.push(path),
+                Ok((kind, mode)) if kind.is_file() && mode & 0o4 == 0 => kept.push(path),
+                // It is a link, a file that all read, or gone.
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+    kept
 }
 
 /// Returns where links lead from where secrets are known to be.
@@ -157,7 +183,8 @@ pub(crate) fn present(known: &[PathBuf], needed: &Needed<'_>) -> Result<Vec<Path
         }
     }
     present.sort();
-    present.dedup();
+    // What lies in something that is hidden is not there.
+    present.dedup_by(|below, above| below.starts_with(above));
     Ok(present)
 }
 
@@ -232,7 +259,6 @@ impl Needed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     fn near(all: Vec<PathBuf>, root: &Path) -> Vec<String> {
@@ -320,6 +346,49 @@ mod tests {
     }
 
     #[test]
+    fn what_others_cannot_read_or_enter_is_kept_from_a_command() {
+        use std::os::unix::fs::PermissionsExt;
+        let (_scratch, root) = scratch();
+        for (path, mode) in
+            [("open", 0o755), ("shut", 0o750), ("passed", 0o711), ("above", 0o700), ("above/work", 0o700)]
+        {
+            fs::create_dir_all(root.join(path)).unwrap();
+            fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        for (path, mode) in [
+            ("open/key", 0o640),
+            ("open/all", 0o644),
+            ("shut/all", 0o644),
+            ("passed/key", 0o600),
+            ("above/key", 0o600),
+        ] {
+            drop(fs::File::create(root.join(path)).unwrap());
+            fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        symlink("key", root.join("open/link")).unwrap();
+        let workspace = root.join("above/work");
+        let mut kept = near(kept_from_others(&root, &needed(&[], &workspace)), &root);
+        kept.sort();
+        // The directory above the workspace is needed, so it is looked into.
+        assert_eq!(kept, ["above/key", "open/key", "passed/key", "shut"]);
+    }
+
+    #[test]
+    fn each_place_of_a_list_is_one_path_and_stands_there_once() {
+        let homes = IN_A_HOME.iter().flat_map(|group| group.split_whitespace());
+        let mut all: Vec<_> = homes.chain(OF_THE_MACHINE.split_whitespace()).collect();
+        assert!(all.iter().all(|path| !path.ends_with('/') && !path.contains("//") && !path.contains(',')));
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        let folders = INSTEAD.split_whitespace().map(|it| it.split_once('=').unwrap().1);
+        for folder in folders {
+            assert!(all.iter().any(|path| Path::new(path).starts_with(folder)), "nothing lies in {folder}");
+        }
+    }
+
+    #[test]
     fn variables_say_where_secrets_are_but_not_in_the_workspace() {
         let (_scratch, root) = scratch();
         let at = |path: &str| root.join(path).into_os_string().into_string().unwrap();
@@ -327,6 +396,9 @@ mod tests {
         let mut environment = Environment::default();
         for (name, value) in [
             ("CARGO_HOME", at("cargo").as_str()),
+            ("GH_CONFIG_DIR", &at("hosts")),
+            ("COMPOSER_HOME", &at("work/composer")),
+            ("XDG_RUNTIME_DIR", &at("session")),
             ("KUBECONFIG", &kube),
             ("NETRC", &at("work/netrc")),
             ("PGPASSFILE", "relative"),
@@ -336,6 +408,14 @@ mod tests {
         let homes = [root.join("home")];
         let known = near(known(&needed(&homes, &root.join("work")), &environment), &root);
         let known: Vec<_> = known.iter().filter(|path| !path.starts_with("home/")).collect();
-        assert_eq!(known, ["a", "b", "cargo/credentials", "cargo/credentials.toml"]);
+        let expected = [
+            "a",
+            "b",
+            "cargo/credentials",
+            "cargo/credentials.toml",
+            "hosts",
+            "session/containers/auth.json",
+        ];
+        assert_eq!(known, expected);
     }
 }

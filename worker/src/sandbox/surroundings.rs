@@ -43,6 +43,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) environment: &'a Environment,
     /// Where commands of the team may or once could write.
     pub(crate) territory: &'a [PathBuf],
+    /// What is hidden by name.
+    pub(crate) hidden: &'a [String],
     /// The programs of the team, as the daemon was started.
     pub(crate) programs: &'a [PathBuf],
 }
@@ -58,7 +60,7 @@ impl Surroundings {
         team_dir: &TeamDir,
         Writable { paths: writable, mut known, .. }: Writable,
         temp: &Path,
-        Origin { environment, territory, programs }: Origin<'_>,
+        Origin { environment, territory, hidden, programs }: Origin<'_>,
     ) -> io::Result<Self> {
         for path in [workspace.as_path(), temp] {
             known.extend(Known::learn(path)?);
@@ -66,6 +68,7 @@ impl Surroundings {
         let homes = homes(environment);
         let needed = Needed { homes: &homes, workspace: &workspace, writable: &writable, territory };
         let mut secrets = secrets::known(&needed, environment);
+        secrets.extend(hidden.iter().map(PathBuf::from));
         // A link that leads there now can be taken away by a command.
         secrets.extend(secrets::led_to(&secrets, &needed).map_err(io::Error::other)?);
         let mounts = mounts()?;

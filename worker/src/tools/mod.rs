@@ -190,6 +190,7 @@ impl Toolbox {
         let origin = Origin {
             environment: &config.environment,
             territory: &config.territory,
+            hidden: &config.sandbox.hidden,
             programs: &config.confinement.programs,
         };
         let places = sandbox::Surroundings::find(real, &config.team_dir, writable, temp.path(), origin);
@@ -229,11 +230,18 @@ impl Toolbox {
             policy.pinned.retain(|path| !path.symlink_metadata().is_err_and(|error| is_missing(&error)));
             policy.known.iter().try_for_each(|known| known.check(known.path()))?;
         }
+        let covers = |hidden: &&PathBuf| self.places.temp.starts_with(hidden);
+        if let Some(hidden) = policy.as_ref().and_then(|policy| policy.hidden.iter().find(covers)) {
+            let (temp, hidden) = (self.places.temp.display(), hidden.display());
+            return Err(format!(
+                "not run: its temporary directory {temp} lies in {hidden}, which is hidden: spawn it with another TMPDIR"
+            ));
+        }
         let apart = policy.as_ref().is_none_or(Policy::is_apart);
         let exposed = || {
             let secret = policy.as_ref()?.exposed()?.display();
             Some(format!(
-                "{secret} is secret, but lies in what it may write: it takes namespaces to part them"
+                "{secret} is hidden, but lies in what it may write: it takes namespaces to part them"
             ))
         };
         let replaceable = || {
@@ -345,7 +353,8 @@ fn temp_dir(config: &ToolboxConfig, writable: &[PathBuf]) -> io::Result<TempDir>
     // Where its commands write, they could put a link in its place.
     let is_theirs =
         |path: &Path| path.starts_with(&config.workspace) || writable.iter().any(|it| path.starts_with(it));
-    let named = named.filter(|path| !is_theirs(path));
+    let is_hidden = |path: &Path| config.sandbox.hidden.iter().any(|it| path.starts_with(it));
+    let named = named.filter(|path| !is_theirs(path) && !is_hidden(path));
     let team = rustix::fs::fstat(&config.team_dir)?;
     let id = format!("{:x}-{:x}-{}", team.st_dev, team.st_ino, config.name);
     TempDir::create(&named.unwrap_or_else(|| "/tmp".into()), &id)

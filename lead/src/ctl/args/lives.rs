@@ -47,6 +47,9 @@ pub(crate) struct Spawn {
     /// A directory or file outside the workspace that its commands may write; may be repeated
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) writable: Vec<PathBuf>,
+    /// A directory or file that its tools may not read; may be repeated
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) hidden: Vec<PathBuf>,
     /// How many model calls one piece of its work may take [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,

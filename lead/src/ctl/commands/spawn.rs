@@ -136,6 +136,7 @@ fn flags(args: &Spawn) -> Result<Flags, CommandError> {
         sandbox: args.sandbox,
         no_network: args.no_network,
         writable: args.writable.iter().map(|path| writable(path)).collect::<Result<_, _>>()?,
+        hidden: args.hidden.iter().map(|path| hidden(path)).collect::<Result<_, _>>()?,
         limits: Limits { max_turns: args.max_turns, max_tokens: args.max_tokens },
         bounds: Bounds {
             memory: args.memory,
@@ -157,6 +158,13 @@ fn writable(path: &Path) -> Result<String, CommandError> {
     };
     let absolute = std::path::absolute(path).and_then(|absolute| absolute.metadata().map(|_| absolute));
     let absolute = absolute.map_err(|error| bad(format!("cannot be used: {error}")))?;
+    absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
+}
+
+/// Makes a path absolute that tools may not read. It may be missing: then it is hidden when it appears.
+fn hidden(path: &Path) -> Result<String, CommandError> {
+    let bad = |why: String| CommandError::new(ExitCode::Usage, format!("--hidden {} {why}", path.display()));
+    let absolute = std::path::absolute(path).map_err(|error| bad(format!("cannot be used: {error}")))?;
     absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
 }
 
@@ -266,6 +274,14 @@ fn tell(context: &Context, dir: &TeamDir, name: &Name, built_in: bool) -> Result
             context.out.note(format_args!(
                 "the commands of {name} may not write {path} in this life: a symbolic link stands on the way to it, and none did when it was named"
             ));
+        }
+    }
+    for path in this.iter().flat_map(|member| &member.sandbox.hidden) {
+        if open_itself(Path::new(path), OFlags::PATH).is_err_and(|errno| errno == Errno::NOENT) {
+            let path = escape::line(path);
+            context
+                .out
+                .note(format_args!("nothing is at {path} yet: it is hidden from {name} when it appears"));
         }
     }
     if this.iter().any(|member| member.sandbox.mode == SandboxMode::Off) {

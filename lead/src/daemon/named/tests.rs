@@ -100,6 +100,7 @@ struct Recorded {
     root: PathBuf,
     dir: TeamDir,
     team: Team,
+    hidden: Vec<String>,
 }
 
 impl Recorded {
@@ -107,7 +108,7 @@ impl Recorded {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let dir = TeamDir::create(&root.join(".team")).unwrap();
-        Self { _folder: folder, root, dir, team: Team::default() }
+        Self { _folder: folder, root, dir, team: Team::default(), hidden: Vec::new() }
     }
 
     fn at(&self, path: &str) -> String {
@@ -120,7 +121,7 @@ impl Recorded {
         let line: Value = json!({
             "seq": seq, "at": 1.0, "done": 0, "record": "member", "event": event, "name": who, "role": "",
             "model": "script", "workspace": self.at(workspace), "plan": false, "approve_by": "person",
-            "restart": "never", "sandbox": {"writable": writable}, "incarnation": 1, "conversation": 1,
+            "restart": "never", "sandbox": {"writable": writable, "hidden": self.hidden}, "incarnation": 1, "conversation": 1,
             "begins_at": Position::START, "phase": "crashed", "process": null, "gate": "open",
             "ending": null, "exit": null, "spawned_at": 1.0, "updated_at": 1.0,
         });
@@ -139,7 +140,7 @@ impl Recorded {
         let mut order = SpawnOrder {
             resume,
             workspace: workspace.map(|path| self.at(path)),
-            sandbox: Some(Sandbox { mode: SandboxMode::WorkspaceWrite, no_network: false, writable }),
+            sandbox: Some(Sandbox { writable, ..Sandbox::default() }),
             ..SpawnOrder::new(Name::new("bob").unwrap(), Environment::default())
         };
         let ground = Ground::of(&order, &self.team);
@@ -219,4 +220,53 @@ fn what_the_tools_of_a_forgotten_teammate_have_made_is_not_forgotten() {
     let folder = team.at("cache");
     assert!(refused.starts_with("bob cannot write"), "{refused}");
     assert!(refused.contains(&format!("link in {folder}, where the tools of alice may")), "{refused}");
+}
+
+#[test]
+fn what_is_hidden_is_recorded_without_links_and_holds_nothing_that_is_needed() {
+    let mut team = Recorded::new();
+    for folder in ["alice", "bob/sub", "cache/deep", "keys"] {
+        fs::create_dir_all(team.root.join(folder)).unwrap();
+    }
+    symlink("keys", team.root.join("link")).unwrap();
+    symlink("..", team.root.join("alice/link")).unwrap();
+    team.line("exited", "alice", "alice", &[]);
+    let settle = |team: &Recorded, resume, workspace, hidden: &[&str]| {
+        let hidden = hidden.iter().map(|path| team.at(path)).collect();
+        let sandbox = Sandbox { writable: vec![team.at("cache/deep")], hidden, ..Sandbox::default() };
+        let order = SpawnOrder {
+            sandbox: Some(sandbox),
+            resume,
+            ..SpawnOrder::new(Name::new("bob").unwrap(), Environment::default())
+        };
+        let mut order = SpawnOrder { workspace: Some(team.at(workspace)), ..order };
+        let ground = Ground::of(&order, &team.team);
+        let settled = settle(&mut order, &ground, &team.dir).map_err(|refusal| refusal.message);
+        settled.map(|()| order.sandbox.unwrap().hidden)
+    };
+    let found = settle(&team, false, "bob/sub", &["link/id", "later", "bob/sub/.env"]);
+    assert_eq!(found, Ok(vec![team.at("keys/id"), team.at("later"), team.at("bob/sub/.env")]));
+    let (works, writes) = (team.at("bob/sub"), team.at("cache/deep"));
+    for (hidden, why) in [
+        ("bob/sub", format!("it works in {works}")),
+        ("bob", format!("it works in {works}")),
+        ("", format!("it works in {works}")),
+        ("cache", format!("it may write {writes}")),
+        ("alice/link", "is a symbolic link in".to_owned()),
+    ] {
+        let refused = settle(&team, false, "bob/sub", &[hidden]).unwrap_err();
+        assert!(
+            refused.starts_with("bob cannot be kept from ") && refused.contains(&why),
+            "{hidden}: {refused}"
+        );
+    }
+    // A life that is resumed elsewhere is still kept from the same.
+    let mut order =
+        SpawnOrder { resume: true, ..SpawnOrder::new(Name::new("bob").unwrap(), Environment::default()) };
+    team.hidden = vec![team.at("keys")];
+    team.line("exited", "bob", "bob", &[]);
+    order.workspace = Some(team.at("keys"));
+    let ground = Ground::of(&order, &team.team);
+    let refused = super::settle(&mut order, &ground, &team.dir).unwrap_err();
+    assert!(refused.message.contains("it works in"), "{refused:?}");
 }

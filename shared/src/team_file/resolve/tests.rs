@@ -16,12 +16,14 @@ timeout = "90s"
 mode = "read-only"
 network = false
 writable = ["~/.cache"]
+hidden = ["~/private", ".env"]
 
 [roles.coder]
 prompt = "Write little code."
 model = "openai:role"
 max_tokens = 1000
 sandbox.writable = ["target"]
+sandbox.hidden = [".env", "keys"]
 
 [members.alice]
 role = "coder"
@@ -75,6 +77,7 @@ fn a_member_goes_before_its_role_and_its_role_before_everybody() {
     let sandbox = alice.sandbox.unwrap();
     assert_eq!((sandbox.mode, sandbox.no_network), (SandboxMode::WorkspaceWrite, true));
     assert_eq!(sandbox.writable, ["/home/u/work/target", "/home/u/.cache"]);
+    assert_eq!(sandbox.hidden, ["/home/u/work/.env", "/home/u/work/keys", "/home/u/private"]);
     let bob = resolved("bob", &Flags::default(), &[]);
     assert_eq!((model(&bob).as_str(), bob.plan, bob.instructions), ("anthropic:member", true, None));
     assert_eq!(model(&resolved("carol", &Flags::default(), &[])), "openai:everybody");
@@ -94,6 +97,7 @@ fn the_environment_goes_before_the_file_and_a_flag_before_both() {
         plan: true,
         sandbox: Some(SandboxMode::Off),
         writable: vec!["/data".to_owned()],
+        hidden: vec!["/keys".to_owned()],
         limits: Limits { max_turns: Some(1), max_tokens: None },
         ..Flags::default()
     };
@@ -106,6 +110,7 @@ fn the_environment_goes_before_the_file_and_a_flag_before_both() {
     assert!(alice.plan && sandbox.mode == SandboxMode::Off && sandbox.no_network);
     // The role is another one: what its own role may write does not count.
     assert_eq!(sandbox.writable, ["/data", "/home/u/.cache"]);
+    assert_eq!(sandbox.hidden, ["/keys", "/home/u/private", "/home/u/work/.env"]);
 }
 
 #[test]
@@ -178,7 +183,7 @@ fn what_a_worker_needs_of_the_file_is_in_its_environment() {
 fn of_a_resumed_life_only_flags_change_anything() {
     let earlier: RosterMember = serde_json::from_value(json!({
         "name": "alice", "status": "shutdown", "gate": "open", "role": "coder", "model": "openai:old",
-        "sandbox": {"mode": "read-only", "writable": ["/old"]}, "limits": {"max_turns": 9, "max_tokens": 90}
+        "sandbox": {"mode": "read-only", "writable": ["/old"], "hidden": ["/keys"]}, "limits": {"max_turns": 9, "max_tokens": 90}
     }))
     .unwrap();
     let variables = [("HOME", "/home/u"), ("TEAM_MODEL", "script"), ("TEAM_MAX_TURNS", "1")];
@@ -201,6 +206,8 @@ fn of_a_resumed_life_only_flags_change_anything() {
     assert_eq!((sandbox.mode, sandbox.no_network), (SandboxMode::ReadOnly, true));
     assert_eq!(sandbox.writable, ["/old", "/new"]);
     assert_eq!(alice.limits, Some(Limits { max_turns: Some(9), max_tokens: Some(5) }));
+    let alice = resumed(Flags { hidden: vec!["/keys".to_owned(), "/more".to_owned()], ..Flags::default() });
+    assert_eq!(alice.sandbox.unwrap().hidden, ["/keys", "/more"]);
     let alice = resumed(Flags { role: Some("coder".to_owned()), ..Flags::default() });
     assert_eq!(alice.instructions.as_deref(), Some("Write little code."));
 }

@@ -42,8 +42,8 @@ pub(crate) enum FileError {
     /// The path leads into the team directory.
     #[error("{0} leads into the team directory, which tools do not touch")]
     TeamDir(String),
-    /// The path leads to a secret of the user.
-    #[error("{0} holds a secret of the user, which tools do not read")]
+    /// The path leads to a secret of the user, or to what was named to be hidden.
+    #[error("{0} is hidden from tools: it holds a secret of the user, or was named to be hidden")]
     Secret(String),
     /// The path leads to what the user's own programs run or believe.
     #[error(

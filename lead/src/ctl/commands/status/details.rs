@@ -81,15 +81,18 @@ fn sandbox(member: &RosterMember) -> String {
     let mode = match sandbox.mode {
         SandboxMode::WorkspaceWrite => "workspace-write",
         SandboxMode::ReadOnly => "read-only",
-        SandboxMode::Off => return "OFF: its commands may do whatever you may".to_owned(),
+        SandboxMode::Off => "OFF: its commands may do whatever you may",
     };
-    let network = if sandbox.no_network { ", no network" } else { "" };
-    match sandbox.writable.as_slice() {
-        // Of one that may change nothing, no path may be changed either.
-        _ if sandbox.mode == SandboxMode::ReadOnly => format!("{mode}{network}"),
-        [] => format!("{mode}{network}"),
-        paths => format!("{mode}{network}; writable too: {}", paths.join(", ")),
+    let network = if sandbox.no_network && sandbox.mode != SandboxMode::Off { ", no network" } else { "" };
+    let mut shown = format!("{mode}{network}");
+    // Of one that may change nothing, or anything, no path may be changed besides.
+    if sandbox.mode == SandboxMode::WorkspaceWrite && !sandbox.writable.is_empty() {
+        shown.push_str(&format!("; writable too: {}", sandbox.writable.join(", ")));
     }
+    if !sandbox.hidden.is_empty() {
+        shown.push_str(&format!("; hidden: {}", sandbox.hidden.join(", ")));
+    }
+    shown
 }
 
 /// Shows everything about one member.

@@ -54,7 +54,8 @@ fn costly() -> Value {
     members[0]["limits"] = json!({"max_turns": 9, "max_tokens": 200_000});
     members[0]["sandbox"] = json!({"mode": "off"});
     members[1]["usage"] = usage(2_000_100, 0);
-    members[1]["sandbox"] = json!({"mode": "read-only", "no_network": true, "writable": ["/a", "/b"]});
+    members[1]["sandbox"] =
+        json!({"mode": "read-only", "no_network": true, "writable": ["/a", "/b"], "hidden": ["/k"]});
     members
 }
 
@@ -105,7 +106,7 @@ fn of_one_teammate_all_counters_the_budget_and_the_sandbox_are_shown() {
     assert!(alice.contains("budget      9 model calls, 200k tokens for a piece of work\n"), "{alice}");
     assert!(alice.contains("sandbox     OFF: its commands may do whatever you may\n"), "{alice}");
     let bob = shown("bob");
-    assert!(bob.contains("sandbox     read-only, no network\n"), "{bob}");
+    assert!(bob.contains("sandbox     read-only, no network; hidden: /k\n"), "{bob}");
     assert!(bob.contains("budget      50 model calls for a piece of work\n"), "{bob}");
 }
 

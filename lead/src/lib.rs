@@ -9,6 +9,7 @@ mod ctl;
 mod daemon;
 mod error;
 mod exit_code;
+mod registered;
 mod teamd;
 mod upkeep;
 mod worker;

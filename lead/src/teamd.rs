@@ -1,5 +1,6 @@
 //! `teamd`: starts, stops and shows the daemon of a team. The only module that knows both sides of the crate.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -71,6 +72,11 @@ struct Start {
     /// The process stays the same, with its teammates, and in a service manager; commands that wait go on waiting.
     #[arg(long, conflicts_with = "foreground")]
     replace: bool,
+    /// Use this team directory although `teamd start` of this user has not made it: a copy, say, or one that was moved
+    ///
+    /// Its roster, inboxes and transcripts are believed from then on: know where they come from.
+    #[arg(long, value_name = "DIR")]
+    adopt: Option<PathBuf>,
     /// Start although what teammates run cannot be confined as promised here
     ///
     /// `teamctl doctor` says what is not held, and why; `teamctl status` repeats it as long as the daemon runs.
@@ -98,7 +104,17 @@ struct Stop {
 
 /// Runs the program.
 pub(crate) fn run() -> std::process::ExitCode {
-    context::run(|cli: &Cli| &cli.global, |cli, context| dispatch(cli.command, context))
+    context::run(global, |cli, context| dispatch(cli.command, context))
+}
+
+/// What is to be adopted is the team directory.
+fn global(cli: &Cli) -> Global {
+    match &cli.command {
+        Command::Start(Start { adopt: Some(dir), .. }) => {
+            Global { team_dir: Some(dir.clone().into()), ..cli.global.clone() }
+        }
+        _ => cli.global.clone(),
+    }
 }
 
 fn dispatch(command: Command, context: &Context) -> CommandResult {
@@ -116,11 +132,13 @@ fn dispatch(command: Command, context: &Context) -> CommandResult {
 /// Prepares a command that goes on without a `team.toml` that can be read.
 fn begin(context: &Context) {
     context.settle_signals();
+    context.note_passed_over();
     context.warn_of_team_file();
 }
 
 fn start(context: &Context, args: &Start) -> CommandResult {
     context.settle_signals();
+    context.note_passed_over();
     context.team_file()?;
     let options = daemon::StartOptions {
         dir: context.path.clone(),
@@ -131,6 +149,8 @@ fn start(context: &Context, args: &Start) -> CommandResult {
             ..context.settings.clone()
         },
         allow_weak_sandbox: args.allow_weak_sandbox,
+        adopt: args.adopt.is_some(),
+        register: context.register.clone(),
     };
     let started = daemon::start(options)?;
     // In the foreground it has run and ended by now: there is nothing to tell.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::control::{self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, Request};
 use teamd_shared::logging;
 use teamd_shared::process::{close_inherited, keep_exit_codes, survive_file_limit};
+use teamd_shared::register::Register;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 
@@ -23,6 +24,7 @@ use super::replace::replace;
 use super::run::{self, open_log};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
+use crate::registered;
 
 /// How long a start waits for another daemon that holds the lock and does not answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,6 +40,10 @@ pub(crate) struct StartOptions {
     pub(crate) replace: bool,
     /// Whether it starts although commands cannot be confined as promised.
     pub(crate) allow_weak_sandbox: bool,
+    /// Whether a team directory is registered that is there.
+    pub(crate) adopt: bool,
+    /// Where it is registered.
+    pub(crate) register: Register,
     /// Its settings.
     pub(crate) settings: Settings,
 }
@@ -75,10 +81,20 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
     // Whatever the umask of the shell: what the daemon makes is for its user alone, and usable.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let mut layers = None;
-    if options.dir.symlink_metadata().is_err() {
-        confinement::part(&options.dir, *layers.insert(confinement::layers(options.allow_weak_sandbox)?))?;
+    let is_there = || options.dir.symlink_metadata().is_ok();
+    if !is_there() && !options.adopt {
+        let layers = *layers.insert(confinement::layers(options.allow_weak_sandbox)?);
+        confinement::part(&options.dir, layers, &options.register)?;
+        if !is_there() {
+            options.register.make(&options.dir)?;
+        }
     }
-    let dir = TeamDir::create(&options.dir)?;
+    let dir = TeamDir::open(&options.dir)?;
+    match options.adopt {
+        true => options.register.enter(&dir)?,
+        false => registered::check(&options.register, &dir, ExitCode::Rejected)?,
+    }
+    dir.furnish()?;
     let taken = lock_or_running(&dir)?;
     if let (Err(started), false) = (&taken, options.replace) {
         return Ok(*started);

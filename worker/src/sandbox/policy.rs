@@ -87,12 +87,12 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Says what a command may do; none: whatever the user may. `secrets`: where those that are there lie now.
+    /// Says what a command may do; none: whatever the user may. `secrets` and `teams`: where those that are there lie now.
     pub(crate) fn of(
         sandbox: &Sandbox,
         gate: Gate,
         around: &Surroundings,
-        secrets: Vec<PathBuf>,
+        (secrets, teams): (Vec<PathBuf>, Vec<PathBuf>),
         layers: Layers,
     ) -> Option<Self> {
         if sandbox.mode == SandboxMode::Off && gate == Gate::Open {
@@ -102,14 +102,19 @@ impl Policy {
         let mut writable = vec![around.temp.clone()];
         if writes {
             writable.push(around.workspace.clone());
-            // Nothing of the team directory is ever allowed by name.
-            let named = around.writable.iter().filter(|path| !path.starts_with(&around.team_dir));
+            // Nothing of a team directory is ever allowed by name.
+            let is_of_team = |path: &Path| teams.iter().any(|team| path.starts_with(team));
+            let named = around.writable.iter().filter(|path| !is_of_team(path));
             writable.extend(named.cloned());
         }
         let of_git = GIT_SETTINGS.map(|(file, guard)| Protected { path: around.workspace.join(file), guard });
         let protected = if writes { of_git.to_vec() } else { Vec::new() };
-        let sealed: Vec<_> = [&around.team_dir].into_iter().chain(&around.team_aliases).cloned().collect();
-        let mut hidden: Vec<_> = secrets.into_iter().chain(sealed.iter().cloned()).collect();
+        let sealed = teams;
+        // What lies in something hidden is hidden with it, and nothing can be mounted on it.
+        let is_topmost =
+            |path: &PathBuf| !sealed.iter().any(|other| path != other && path.starts_with(other));
+        let mut hidden: Vec<_> =
+            secrets.iter().chain(&sealed).filter(|path| is_topmost(path)).cloned().collect();
         let private_tmp = !needs_tmp(around);
         if private_tmp && layers.namespaces != Namespaces::None {
             // The command has another one.
@@ -202,11 +207,13 @@ mod tests {
             secrets: [".ssh", ".docker/config.json", ".config/git/credentials", ".local/share/keyrings"]
                 .map(|secret| Path::new("/home/u").join(secret))
                 .into(),
+            registers: Vec::new(),
         }
     }
 
     fn of(sandbox: &Sandbox, gate: Gate, around: &Surroundings, layers: Layers) -> Option<Policy> {
-        Policy::of(sandbox, gate, around, around.secrets.clone(), layers)
+        let teams = [&around.team_dir].into_iter().chain(&around.team_aliases).cloned().collect();
+        Policy::of(sandbox, gate, around, (around.secrets.clone(), teams), layers)
     }
 
     fn policy(sandbox: &Sandbox, gate: Gate) -> Option<Policy> {
@@ -306,6 +313,19 @@ mod tests {
         let policy = of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
         assert_eq!(paths(&policy.sealed), ["/home/u/web/.team", "/workspaces/web/.team"]);
         assert!(!policy.is_apart());
+    }
+
+    #[test]
+    fn other_teams_and_the_register_are_hidden_and_sealed_and_never_written() {
+        let mut around = around("/home/u/web", "/home/u/.local/state/teamd/web-1");
+        around.writable = ["/home/u/api/.team/inbox", "/home/u/.local"].map(PathBuf::from).into();
+        let teams = ["/home/u/.local/state/teamd/web-1", "/home/u/.local/state/teamd", "/home/u/api/.team"];
+        let now = (Vec::new(), teams.map(PathBuf::from).to_vec());
+        let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, now, LAYERS).unwrap();
+        assert_eq!(paths(&policy.sealed), teams);
+        assert_eq!(paths(&policy.hidden), teams[1..], "what lies in another is hidden with it");
+        assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web", "/home/u/.local"]);
+        assert_eq!(paths(&policy.pinned), ["/home/u/.local/state", "/home/u/web/.git"]);
     }
 
     #[test]

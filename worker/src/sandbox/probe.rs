@@ -88,6 +88,7 @@ impl Scratch {
             writable: Vec::new(),
             homes: vec![at("home")],
             secrets: vec![at("home/.ssh")],
+            registers: Vec::new(),
         };
         Ok(Self { places, home: at("home"), _folder: folder })
     }
@@ -135,8 +136,9 @@ impl Scratch {
 
     /// Runs a command under a keeper, as a worker does; returns what it said.
     fn run(&self, layers: Layers, gate: Gate, command: &str) -> Result<String, String> {
-        let policy = Policy::of(&Sandbox::default(), gate, &self.places, self.places.secrets.clone(), layers)
-            .ok_or("there is no policy")?;
+        let now = (self.places.secrets.clone(), vec![self.places.team_dir.clone()]);
+        let policy = Policy::of(&Sandbox::default(), gate, &self.places, now, layers);
+        let policy = policy.ok_or("there is no policy")?;
         let (report, said) = keep(&policy, command).map_err(|error| format!("cannot try: {error}"))?;
         match report {
             Some(Report { code: Some(0), error: None, .. }) => Ok(said),

@@ -185,7 +185,7 @@ impl Toolbox {
         let origin = Origin { environment: &config.environment, territory: &config.territory };
         let places = sandbox::Surroundings::find(real, &config.team_dir, writable, temp.path(), origin);
         let places = places.map_err(ToolboxError::Surroundings)?;
-        let workspace = workspace.without(places.secrets.clone());
+        let workspace = workspace.without(places.secrets.clone()).apart_from(places.registers.clone())?;
         let background = Background::new(Arc::clone(&config.team_dir), config.name);
         background.close_logs();
         let surroundings = Surroundings {
@@ -210,8 +210,8 @@ impl Toolbox {
     /// Says what a command may do now.
     fn policy(&self, gate: Gate) -> Result<Option<Policy>, String> {
         let Confinement { layers, weak } = self.confinement;
-        let secrets = self.places.present_secrets()?;
-        let mut policy = Policy::of(&self.sandbox, gate, &self.places, secrets, layers);
+        let now = (self.places.present_secrets()?, self.places.present_teams()?);
+        let mut policy = Policy::of(&self.sandbox, gate, &self.places, now, layers);
         if let Some(policy) = &mut policy {
             // It stands on two command lines: what is not there need not. What cannot be looked at may be there.
             let is_missing = |error: &io::Error| {
@@ -224,11 +224,11 @@ impl Toolbox {
         let exposed = || {
             let secret = policy.as_ref()?.exposed()?.display();
             Some(format!(
-                "{secret} is secret, but lies in what it may write: it takes namespaces to part them"
+                "{secret} is hidden from commands, but lies in what it may write: it takes namespaces to part them"
             ))
         };
         let weakness =
-            policy.as_ref().and_then(|_| layers.weakness(apart).or_else(exposed)).filter(|_| !weak);
+            policy.as_ref().and_then(|_| exposed().or_else(|| layers.weakness(apart))).filter(|_| !weak);
         weakness.map_or(Ok(policy), |why| Err(format!("not run: it cannot be confined as promised: {why}")))
     }
 

@@ -3,6 +3,7 @@
 use teamd_shared::register::{Register, RegisterError};
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
+use teamd_shared::trust::TrustError;
 
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -38,6 +39,15 @@ impl From<RegisterError> for CommandError {
     fn from(error: RegisterError) -> Self {
         match error {
             RegisterError::Dir(error) => error.into(),
+            other => Self::new(ExitCode::Failed, other.to_string()).hint(NO_STATE),
+        }
+    }
+}
+
+impl From<TrustError> for CommandError {
+    fn from(error: TrustError) -> Self {
+        match error {
+            TrustError::Setting(error) => error.into(),
             other => Self::new(ExitCode::Failed, other.to_string()).hint(NO_STATE),
         }
     }

@@ -11,6 +11,7 @@ use teamd_shared::register::Register;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{DirError, Located, TeamDir, locate};
 use teamd_shared::team_file::{TeamFile, TeamFileError};
+use teamd_shared::trust::Widening;
 
 use super::args::Global;
 use super::escape;
@@ -90,11 +91,66 @@ impl Context {
         Ok(self.file.as_ref().map_err(Clone::clone)?)
     }
 
-    /// Says what is wrong with `team.toml`, for a command that goes on without.
+    /// Returns what `team.toml` says, for a command that starts something by it.
+    ///
+    /// # Errors
+    /// As [`Context::team_file`], or [`ExitCode::Rejected`] if it has keys that widen and that the user has not trusted.
+    pub(crate) fn trusted_file(&self) -> Result<&TeamFile, CommandError> {
+        let keys = self.untrusted()?;
+        if keys.is_empty() {
+            return self.team_file();
+        }
+        let path = self.team_file()?.path.display();
+        let message = format!("{path} widens what the team may do, and you have not trusted it");
+        Err(CommandError::new(ExitCode::Rejected, message)
+            .candidates(keys)
+            .hint("read it; `teamd trust` trusts these keys with these values"))
+    }
+
+    /// As [`Context::trusted_file`], and asks the person at the terminal first, if there is one.
+    ///
+    /// # Errors
+    /// As there, or if what is trusted cannot be written down.
+    pub(crate) fn ask_for_trust(&self) -> Result<(), CommandError> {
+        let keys = self.untrusted()?;
+        if !keys.is_empty() && self.out.can_ask() {
+            let path = self.team_file()?.path.display().to_string();
+            self.out.note(format_args!("{} widens what the team may do:", escape::line(&path)));
+            keys.iter().for_each(|key| self.out.aside(format_args!("  {}", escape::line(key))));
+            if self.out.ask("Trust them?")? {
+                self.widening()?.trust(self.register.state())?;
+            }
+        }
+        self.trusted_file().map(drop)
+    }
+
+    /// Returns the keys of `team.toml` that widen.
+    ///
+    /// # Errors
+    /// As [`Context::team_file`], or if that cannot be told.
+    pub(crate) fn widening(&self) -> Result<Widening, CommandError> {
+        Ok(Widening::of(self.team_file()?, &|name| std::env::var(name).ok())?)
+    }
+
+    fn untrusted(&self) -> Result<Vec<String>, CommandError> {
+        Ok(self.widening()?.untrusted(self.register.state())?)
+    }
+
+    /// Says what of `team.toml` does not count, for a command that goes on without.
     pub(crate) fn warn_of_team_file(&self) {
         if let Err(error) = &self.file {
             self.out.note(format_args!("the settings of team.toml do not count: {error}"));
             self.out.hint(error.hint());
+            return;
+        }
+        match self.trusted_file() {
+            Ok(_) => {}
+            Err(error) if error.code() == ExitCode::Rejected => {
+                let keys: Vec<_> = error.choices().iter().map(|key| escape::line(key)).collect();
+                self.out.note(format_args!("{}: {} do not count", error.message(), keys.join(", ")));
+                self.out.hint(error.next_step().unwrap_or_default());
+            }
+            Err(error) => self.out.note(format_args!("the trusted keys of team.toml do not count: {error}")),
         }
     }
 }

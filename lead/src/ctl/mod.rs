@@ -5,7 +5,6 @@
 //! daemon's own modules.
 
 mod commands;
-mod escape;
 mod render;
 mod requests;
 mod resources;
@@ -22,6 +21,7 @@ mod wake;
 pub(crate) mod args;
 pub(crate) mod clock;
 pub(crate) mod context;
+pub(crate) mod escape;
 pub(crate) mod journal;
 pub(crate) mod output;
 
@@ -46,7 +46,7 @@ fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> Command
         Command::Spawn(_) => {
             // A file beside a directory that is not believed says nothing, and no mistake of it is told.
             context.dir()?;
-            context.team_file()?;
+            context.ask_for_trust()?;
         }
         Command::Shutdown(args) if !args.force => drop(context.team_file()?),
         Command::Completions(_) | Command::Lint(_) | Command::Schema(_) => {}

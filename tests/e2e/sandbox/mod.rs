@@ -6,6 +6,7 @@
 mod closed;
 mod commands;
 mod hidden;
+mod linked;
 mod loader;
 mod modes;
 mod named;

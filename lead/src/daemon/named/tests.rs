@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use serde_json::{Value, json};
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::Line;
-use teamd_shared::member::{Sandbox, SandboxMode};
+use teamd_shared::member::Sandbox;
 use teamd_shared::position::Position;
 
 use super::*;

@@ -23,6 +23,7 @@ mod models;
 mod plans;
 mod quarantine;
 mod races;
+mod register;
 mod replace;
 mod sandbox;
 mod schemas;
@@ -36,4 +37,5 @@ mod supervision;
 #[path = "../support/mod.rs"]
 mod support;
 mod tools;
+mod trust;
 mod wire;

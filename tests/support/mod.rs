@@ -153,6 +153,19 @@ impl Team {
         command
     }
 
+    /// Runs `teamd` or `teamctl` in another directory.
+    pub(crate) fn run_in<const N: usize>(&self, directory: &Path, command: [&str; N]) -> Run {
+        let program = match command[0] {
+            "teamd" => env!("CARGO_BIN_EXE_teamd"),
+            _ => env!("CARGO_BIN_EXE_teamctl"),
+        };
+        let mut command = self.command(program, &command[1..]);
+        command.current_dir(directory);
+        let mut running = Running::start(command);
+        running.feed("");
+        running.finish()
+    }
+
     /// Runs a program that is none of ours, or installed elsewhere.
     pub(crate) fn run_program<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
         &self,

@@ -19,6 +19,7 @@ mod secrets;
 mod shared;
 mod start;
 mod team_directory;
+mod teams;
 
 use std::process::Command;
 

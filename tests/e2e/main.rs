@@ -24,6 +24,7 @@ mod plans;
 mod quarantine;
 mod races;
 mod replace;
+mod rotation;
 mod sandbox;
 mod schemas;
 mod settings;

@@ -16,6 +16,7 @@ mod hostile;
 pub mod id;
 pub mod inbox;
 pub mod journal;
+pub mod json;
 pub mod locks;
 pub mod logging;
 pub mod member;

@@ -25,6 +25,7 @@ mod quarantine;
 mod races;
 mod register;
 mod replace;
+mod rotation;
 mod sandbox;
 mod schemas;
 mod settings;

@@ -60,7 +60,11 @@ fn in_a_linked_working_tree_git_works_without_a_flag() {
         );
         // Above it `git` says that it could not look after `packed-refs`, which lies in the repository itself.
         let last: Vec<&str> = said.iter().map(|said| said.lines().last().unwrap()).collect();
-        assert_eq!(last, ["one, amended", "4", "0", "mainopackedtopicwt", "fetched", "0"], "{case:?} {said:?}");
+        assert_eq!(
+            last,
+            ["one, amended", "4", "0", "mainopackedtopicwt", "fetched", "0"],
+            "{case:?} {said:?}"
+        );
         // The user sees it from the other side.
         let seen = team
             .run_program("git", ["--git-dir", common.to_str().unwrap(), "log", "-1", "--format=%s", "wt"]);

@@ -10,6 +10,7 @@ mod daemon;
 mod error;
 mod exit_code;
 mod programs;
+mod registered;
 mod teamd;
 mod upkeep;
 

@@ -1,5 +1,6 @@
 //! `teamd`: starts, stops and shows the daemon of a team. The only module that knows both sides of the crate.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -15,10 +16,11 @@ use teamd_shared::team_dir::TeamDir;
 use crate::client::{CallError, Client, unexpected};
 use crate::ctl::args::{Global, duration};
 use crate::ctl::context::{self, Context, block_on};
-use crate::ctl::{clock, journal, roster};
+use crate::ctl::{clock, escape, journal, roster};
 use crate::daemon;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
+use crate::registered;
 
 /// Between two looks whether a daemon that has said goodbye is gone.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -40,6 +42,7 @@ enum Command {
     Stop(Stop),
     /// Show whether the daemon runs
     Status,
+    Trust(Trust),
     /// Be the daemon: what `start` starts
     #[command(hide = true)]
     Serve(Serve),
@@ -74,6 +77,11 @@ struct Start {
     /// The process stays the same, with its teammates, and in a service manager; commands that wait go on waiting.
     #[arg(long, conflicts_with = "foreground")]
     replace: bool,
+    /// Use this team directory although `teamd start` of this user has not made it: a copy, say, or one that was moved
+    ///
+    /// Its roster, inboxes and transcripts are believed from then on: know where they come from.
+    #[arg(long, value_name = "DIR")]
+    adopt: Option<PathBuf>,
     /// Start although what teammates run cannot be confined as promised here
     ///
     /// `teamctl doctor` says what is not held, and why; `teamctl status` repeats it as long as the daemon runs.
@@ -99,9 +107,34 @@ struct Stop {
     timeout: Duration,
 }
 
+/// Trust the keys of team.toml that widen what the team may do, with the values that they have
+///
+/// Such a key counts only when it is trusted: sandbox.mode = "off", sandbox.writable, sandbox.env, a network or a mode that
+/// the level above forbids, approve_by = "lead", a workspace elsewhere, a file of certificate authorities. Read the file
+/// before you trust it. Trust ends where a value changes.
+#[derive(Debug, Args)]
+struct Trust {
+    /// Show what is trusted, and change nothing
+    #[arg(long, conflicts_with = "revoke")]
+    show: bool,
+    /// Take back what was trusted of this file
+    #[arg(long)]
+    revoke: bool,
+}
+
 /// Runs the program.
 pub(crate) fn run() -> std::process::ExitCode {
-    context::run(|cli: &Cli| &cli.global, |cli, context| dispatch(cli.command, context))
+    context::run(global, |cli, context| dispatch(cli.command, context))
+}
+
+/// What is to be adopted is the team directory.
+fn global(cli: &Cli) -> Global {
+    match &cli.command {
+        Command::Start(Start { adopt: Some(dir), .. }) => {
+            Global { team_dir: Some(dir.clone().into()), ..cli.global.clone() }
+        }
+        _ => cli.global.clone(),
+    }
 }
 
 fn dispatch(command: Command, context: &Context) -> CommandResult {
@@ -109,6 +142,7 @@ fn dispatch(command: Command, context: &Context) -> CommandResult {
         Command::Start(args) => start(context, &args),
         Command::Stop(args) => stop(context, &args),
         Command::Status => status(context),
+        Command::Trust(args) => trust(context, &args),
         Command::Serve(Serve { sandbox_layers, weakness, worker, handed_over }) => {
             let confinement = daemon::Confinement { layers: sandbox_layers, weakness };
             Ok(daemon::serve(&context.path, (&confinement, worker), handed_over))
@@ -119,12 +153,19 @@ fn dispatch(command: Command, context: &Context) -> CommandResult {
 /// Prepares a command that goes on without a `team.toml` that can be read.
 fn begin(context: &Context) {
     context.settle_signals();
+    context.note_passed_over();
     context.warn_of_team_file();
 }
 
 fn start(context: &Context, args: &Start) -> CommandResult {
     context.settle_signals();
-    context.team_file()?;
+    context.note_passed_over();
+    if args.adopt.is_none()
+        && let Ok(dir) = TeamDir::open(&context.path)
+    {
+        registered::check(&context.register, &dir, ExitCode::Rejected)?;
+    }
+    context.ask_for_trust()?;
     let options = daemon::StartOptions {
         dir: context.path.clone(),
         foreground: args.foreground,
@@ -134,6 +175,8 @@ fn start(context: &Context, args: &Start) -> CommandResult {
             ..context.settings.clone()
         },
         allow_weak_sandbox: args.allow_weak_sandbox,
+        adopt: args.adopt.is_some(),
+        register: context.register.clone(),
     };
     let started = daemon::start(options)?;
     // In the foreground it has run and ended by now: there is nothing to tell.
@@ -347,6 +390,38 @@ fn status(context: &Context) -> CommandResult {
         }
         Err(error) => Err(error),
     }
+}
+
+fn trust(context: &Context, args: &Trust) -> CommandResult {
+    context.settle_signals();
+    let (state, widening) = (context.register.state(), context.widening()?);
+    match args {
+        Trust { show: true, .. } => {}
+        Trust { revoke: true, .. } => drop(widening.revoke(state)?),
+        _ => widening.trust(state)?,
+    }
+    let (keys, trusted) = (widening.keys(), widening.trusted(state)?);
+    if context.out.is_json() {
+        let keys: Vec<_> =
+            keys.iter().map(|key| json!({"key": key, "trusted": trusted.contains(key)})).collect();
+        let gone: Vec<_> = trusted.difference(widening.keys()).collect();
+        context.out.json(&json!({"path": widening.path(), "keys": keys, "trusted_before": gone}))?;
+        return Ok(ExitCode::Done);
+    }
+    let path = widening.path().map_or("there is no team.toml".into(), |path| path.to_string_lossy());
+    if keys.is_empty() {
+        context.out.note(format_args!("{}: no key needs trust", escape::line(&path)));
+    } else {
+        context.out.text(escape::line(&path))?;
+    }
+    for key in keys {
+        let state = if trusted.contains(key) { "trusted    " } else { "not trusted" };
+        context.out.text(format_args!("  {state}  {}", escape::line(key)))?;
+    }
+    for key in trusted.difference(keys) {
+        context.out.text(format_args!("  trusted, and not in the file any more  {}", escape::line(key)))?;
+    }
+    Ok(ExitCode::Done)
 }
 
 async fn ping(dir: &TeamDir) -> Result<(u32, String, String), CommandError> {

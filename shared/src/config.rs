@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::journal::Daemon;
+use crate::json;
 use crate::member::{Bounds, Cgroup, Exit, Gate, Limits, Sandbox, Status, Waiting};
 use crate::name::Name;
 use crate::process::Identity;
@@ -153,7 +154,7 @@ impl Roster {
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        serde_json::from_slice(&bytes).map(Some).map_err(ConfigError::Malformed)
+        json::read(&bytes).map(Some).map_err(ConfigError::Malformed)
     }
 
     /// Reads the roster as far as it concerns one member: the others are left out. What is sent to one of a thousand
@@ -172,7 +173,7 @@ impl Roster {
             return Ok(Some(roster));
         }
         // It does not look as this version writes it.
-        let mut roster: Self = serde_json::from_slice(&bytes).map_err(ConfigError::Malformed)?;
+        let mut roster: Self = json::read(&bytes).map_err(ConfigError::Malformed)?;
         roster.members.retain(|member| member.name == *name);
         Ok(Some(roster))
     }

@@ -107,10 +107,13 @@ pub enum ReadError {
 /// # Errors
 /// [`DirError`] if the system refuses, or something else than a file is there.
 pub fn create(dir: &TeamDir, owner: &Name) -> Result<(), DirError> {
-    let at = TeamPath::inbox(owner);
-    let file = dir.open_file(&at, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)?;
-    drop(file);
-    dir.sync_folder(at.folder())
+    make(dir, &TeamPath::inbox(owner)).map(drop)
+}
+
+fn make(dir: &TeamDir, at: &TeamPath) -> Result<File, DirError> {
+    let file = dir.open_file(at, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)?;
+    dir.sync_folder(at.folder())?;
+    Ok(file)
 }
 
 /// Returns whose inbox a file of the folder `inbox` is; none for the other files there.

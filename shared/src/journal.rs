@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::id::RequestId;
+use crate::json;
 use crate::member::Member;
 use crate::name::Name;
 use crate::position::Position;
@@ -57,7 +58,7 @@ pub fn read_lines(journal: &[u8]) -> impl Iterator<Item = Result<(usize, Line), 
     let whole = journal.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
     let numbered =
         journal[..whole].split(|&byte| byte == b'\n').zip(1..).filter(|(line, _)| !line.is_empty());
-    numbered.map(|(text, number)| match serde_json::from_slice(text) {
+    numbered.map(|(text, number)| match json::read(text) {
         Ok(line) => Ok((number, line)),
         Err(error) => Err(Unreadable { number, text, why: error.to_string() }),
     })

@@ -86,25 +86,33 @@ impl TeamDir {
         Ok(Self { root, fd })
     }
 
-    /// Opens the team directory, and makes it and its folders where they are missing. Whatever stood there before is
-    /// for this user alone from now on: whoever could write there could command everybody.
+    /// Makes a team directory, unless it is there, and furnishes it ([`TeamDir::furnish`]).
     ///
     /// # Errors
     /// [`DirError`] as [`TeamDir::open`], or if something cannot be made.
     pub fn create(path: &Path) -> Result<Self, DirError> {
         make_dir(CWD, path, path)?;
         let dir = Self::open(path)?;
-        close_to_others(dir.fd.as_fd(), &dir.root)?;
-        // Whoever made it may have been killed before it was synced.
-        if dir.identity(&TeamPath::journal())?.is_none() {
-            dir.sync_above()?;
+        dir.furnish()?;
+        Ok(dir)
+    }
+
+    /// Makes the folders that are missing. All that is there is for this user alone from now on: who can write there
+    /// commands the team.
+    ///
+    /// # Errors
+    /// [`DirError`] if something cannot be made.
+    pub fn furnish(&self) -> Result<(), DirError> {
+        close_to_others(self.fd.as_fd(), &self.root)?;
+        // Its maker may have been killed before it was synced.
+        if self.identity(&TeamPath::journal())?.is_none() {
+            self.sync_above()?;
         }
         for folder in FOLDERS {
-            make_dir(dir.fd.as_fd(), Path::new(folder), &dir.root.join(folder))?;
-            close_to_others(dir.open_folder(folder)?.as_fd(), &dir.root.join(folder))?;
+            make_dir(self.fd.as_fd(), Path::new(folder), &self.root.join(folder))?;
+            close_to_others(self.open_folder(folder)?.as_fd(), &self.root.join(folder))?;
         }
-        dir.sync_folder(None)?;
-        Ok(dir)
+        self.sync_folder(None)
     }
 
     /// Makes what was made, moved or removed in one of [`FOLDERS`], or at the top, outlive a loss of power.
@@ -121,7 +129,7 @@ impl TeamDir {
     }
 
     /// The same for the directory itself.
-    fn sync_above(&self) -> Result<(), DirError> {
+    pub(crate) fn sync_above(&self) -> Result<(), DirError> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let synced = match rustix::fs::openat(&self.fd, "..", flags, Mode::empty()) {
             Ok(above) => rustix::fs::fsync(above),
@@ -373,13 +381,31 @@ fn make_dir(parent: BorrowedFd<'_>, path: &Path, shown: &Path) -> Result<(), Dir
     }
 }
 
-/// Finds the team directory: the flag (or `$TEAM_DIR`), else the nearest `.team` here or above, else `./.team`.
-pub fn locate(flag: Option<&Path>, here: &Path) -> PathBuf {
+/// Where the team directory is, and what was passed over on the way to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located {
+    /// The team directory, whether it is there or not.
+    pub path: PathBuf,
+    /// The directories nearer than that which bear the name and are not registered.
+    pub passed_over: Vec<PathBuf>,
+}
+
+/// Finds the team directory: the flag (or `$TEAM_DIR`), else the nearest registered `.team` here or above, else the nearest
+/// `.team`, else `./.team`.
+pub fn locate(flag: Option<&Path>, here: &Path, is_registered: impl Fn(&Path) -> bool) -> Located {
     if let Some(flag) = flag {
-        return here.join(flag);
+        return Located { path: here.join(flag), passed_over: Vec::new() };
     }
-    let nearest = here.ancestors().map(|folder| folder.join(".team")).find(|path| path.is_dir());
-    nearest.unwrap_or_else(|| here.join(".team"))
+    let above = here.ancestors().map(|folder| folder.join(".team")).filter(|path| path.is_dir());
+    let mut passed_over = Vec::new();
+    for path in above {
+        if is_registered(&path) {
+            return Located { path, passed_over };
+        }
+        passed_over.push(path);
+    }
+    let path = passed_over.into_iter().next().unwrap_or_else(|| here.join(".team"));
+    Located { path, passed_over: Vec::new() }
 }
 
 #[cfg(test)]
@@ -439,11 +465,18 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_nearest_team_directory_above_is_found() {
+    fn the_nearest_registered_team_directory_above_is_found() {
         let (scratch, dir) = scratch();
         let deep = scratch.path().join("a/b");
         std::fs::create_dir_all(&deep).unwrap();
-        assert_eq!(locate(None, &deep).canonicalize().unwrap(), dir.root());
-        assert_eq!(locate(Some(Path::new("x")), &deep), deep.join("x"));
+        std::fs::create_dir(scratch.path().join("a/.team")).unwrap();
+        let (forged, known) = (scratch.path().join("a/.team"), scratch.path().join(".team"));
+        assert_eq!(known.canonicalize().unwrap(), dir.root());
+        let at = |path: &Path| Located { path: path.to_owned(), passed_over: Vec::new() };
+        let beyond = Located { passed_over: vec![forged.clone()], ..at(&known) };
+        assert_eq!(locate(None, &deep, |path| *path == known), beyond);
+        assert_eq!(locate(None, &deep, |_| true), at(&forged));
+        assert_eq!(locate(None, &deep, |_| false), at(&forged), "what is there is named");
+        assert_eq!(locate(Some(Path::new("x")), &deep, |_| false), at(&deep.join("x")));
     }
 }

@@ -50,7 +50,7 @@ pub enum Event {
         /// What the conversation begins with, in its first life.
         prompt: Option<String>,
     },
-    /// Messages were taken in, as they stand in the inbox.
+    /// Messages were taken in, as they were read: under the names of this project, whatever their writers called them.
     Messages {
         /// The messages.
         messages: Vec<Value>,

@@ -236,7 +236,8 @@ fn the_daemon_of_a_copied_team_directory_touches_no_cgroup_of_the_original() {
         let args = [&["--team-dir", dir.to_str().unwrap()], args].concat();
         team.teamd(args)
     };
-    there(&["start"]).ok();
+    let adopted = copy.join(".team");
+    team.teamd(["start", "--adopt", adopted.to_str().unwrap()]).ok();
     let roster = || -> Value {
         serde_json::from_slice(&std::fs::read(copy.join(".team/config.json")).unwrap()).unwrap()
     };

@@ -219,7 +219,7 @@ fn a_disk_that_is_full_for_all_loses_nothing_that_was_acknowledged() {
         Ok(disk) => disk,
         Err(why) => return note(&format!("no disk is full for all: a small one cannot be mounted: {why}")),
     };
-    team.teamd(["start"]).ok();
+    team.teamd(["start", "--adopt", ".team"]).ok();
     team.spawn("alice", "");
     team.spawn("bob", "");
     disk.fill();

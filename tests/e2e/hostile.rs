@@ -173,15 +173,18 @@ fn give(path: &Path, mode: u32) {
 #[test]
 fn a_read_only_directory_is_said() {
     let team = Team::new();
+    give(&team.home(), 0o755);
     let fails = |team: &Team, reason: &str| {
-        let out = teamd_as_somebody(team, &["start"]);
+        let out = teamd_as_somebody(team, &["start", "--adopt", ".team"]);
         let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
         assert_eq!(out.status.code(), Some(1), "{stderr}");
         assert!(stderr.contains("error: ") && stderr.contains(".team"), "{stderr}");
         assert!(stderr.contains(reason), "{stderr}");
     };
     give(team.root(), 0o555);
-    fails(&team, "cannot make ");
+    let out = teamd_as_somebody(&team, &["start"]);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(1) && stderr.contains("error: cannot make "), "{stderr}");
     assert!(!team.path("").exists());
     // The directory is there, but nothing can be made in it.
     give(team.root(), 0o755);
@@ -203,7 +206,9 @@ fn a_deleted_team_directory_ends_everybody() {
     team.spawn("alice", "");
     let (daemon, alice) = (team.daemon_pid(), team.pid("alice"));
     std::fs::rename(team.path(""), team.root().join("gone")).unwrap();
-    // Moved away is not gone: it still lives there.
+    // Moved away is not gone: it still lives there, and is believed there when a person says so.
+    team.teamctl(["--team-dir", "gone", "status"]).exits(6);
+    assert!(team.teamd(["start", "--adopt", "gone"]).ok().stdout.contains("already running"));
     let moved = team.json(["--team-dir", "gone", "status"]);
     assert_eq!(moved["daemon"]["pid"], daemon);
     assert_eq!(moved["members"][0]["status"], json!("idle"));

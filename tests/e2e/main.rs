@@ -23,7 +23,9 @@ mod models;
 mod plans;
 mod quarantine;
 mod races;
+mod register;
 mod replace;
+mod rotation;
 mod sandbox;
 mod schemas;
 mod settings;
@@ -36,4 +38,5 @@ mod supervision;
 #[path = "../support/mod.rs"]
 mod support;
 mod tools;
+mod trust;
 mod wire;

@@ -79,7 +79,7 @@ fn a_directory_that_others_could_write_to_is_closed_at_the_start() {
         std::fs::create_dir_all(team.path(folder)).unwrap();
         std::fs::set_permissions(team.path(folder), std::fs::Permissions::from_mode(0o777)).unwrap();
     }
-    team.teamd(["start"]).ok();
+    team.teamd(["start", "--adopt", ".team"]).ok();
     for folder in ["", "inbox", "log", "run", "transcript", "archive"] {
         let mode = std::fs::metadata(team.path(folder)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700, "{folder}");

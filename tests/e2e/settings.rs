@@ -10,6 +10,7 @@ use crate::support::{Team, signal};
 fn settled(text: &str) -> Team {
     let team = Team::new();
     team.write("team.toml", text);
+    team.trust();
     team.teamd(["start"]).ok();
     team
 }
@@ -243,6 +244,7 @@ fn a_resumed_teammate_keeps_what_was_recorded_and_only_flags_change_it() {
         "team.toml",
         "max_turns = 1\n[members.alice]\nrole = 'other'\nprompt = 'x'\nsandbox.mode = 'off'\n",
     );
+    team.trust();
     team.teamctl(["spawn", "alice", "--resume", "--max-tokens", "9", "--writable", "cache"]).ok();
     let alice = record(&team, "alice");
     assert_eq!((&alice["role"], &alice["incarnation"]), (&json!("coder"), &json!(2)));
@@ -277,7 +279,7 @@ fn beside_a_link_to_the_team_directory_is_where_the_link_stands() {
     team.write("team.toml", "[members.alice]\nrole = 'beside the link'\n");
     // What stands beside the directory itself does not count, not even if it makes no sense.
     team.write("../team.toml", "nonsense");
-    team.teamd(["start"]).ok();
+    team.teamd(["start", "--adopt", ".team"]).ok();
     team.spawn("alice", "");
     assert_eq!(team.member("alice")["role"], "beside the link");
 }

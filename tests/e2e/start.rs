@@ -157,7 +157,8 @@ fn the_team_directory_is_the_flag_the_variable_or_the_nearest_above() {
     // The nearest above.
     assert_eq!(pid_seen(team.command(teamctl, status).current_dir(&deep)), Some(here));
     // The variable, against the nearest above.
-    let other = Team::started();
+    let other = Team::of_the_same_user(&team);
+    other.teamd(["start"]).ok();
     let there = i64::from(other.daemon_pid());
     let with_variable =
         |command: &mut std::process::Command| pid_seen(command.env("TEAM_DIR", other.path("")));

@@ -138,6 +138,11 @@ fn a_copied_team_directory_adopts_and_kills_nobody() {
     let copy = Team::new();
     let copied = team.command("cp", ["-a"]).arg(team.path("")).arg(copy.root()).output().unwrap();
     assert!(copied.status.success(), "{copied:?}");
+    // It is not believed, unless the user says so.
+    assert!(copy.teamctl(["status"]).exits(6).stderr.contains("was not made by `teamd start`"));
+    copy.teamd(["start"]).exits(3);
+    assert_eq!(copy.teamctl(["doctor"]).exits(1).stdout.matches("--adopt").count(), 1);
+    copy.register();
     // The copy says what is true of it: no daemon runs there.
     assert_eq!(copy.json(["status"])["daemon"]["running"], false);
     let refused = copy.teamctl(["send", "alice", "are you here?"]).exits(7);
@@ -169,7 +174,7 @@ fn a_copy_of_hard_links_does_not_start() {
         copy
     };
     let is_refused = |copy: &Team| {
-        let run = copy.teamd(["start"]).exits(1);
+        let run = copy.teamd(["start", "--adopt", ".team"]).exits(1);
         let said = ["(hard links)", "hint: make a copy of its own"];
         assert!(said.iter().all(|words| run.stderr.contains(words)), "{run:?}");
     };

@@ -21,6 +21,9 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use teamd_shared::register::Register;
+use teamd_shared::state::StateDir;
+use teamd_shared::team_dir::TeamDir;
 
 pub(crate) use running::{Run, Running, poll_until, read_piece};
 
@@ -67,6 +70,27 @@ impl Team {
         let team = Self::new();
         team.teamd(["start"]).ok();
         team
+    }
+
+    /// A workspace without a team yet, of the same user as another team: with the same home, and so the same register.
+    pub(crate) fn of_the_same_user(other: &Self) -> Self {
+        Self::new().with("HOME", other.home().to_str().unwrap())
+    }
+
+    /// The home directory.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.scratch.path().join("home")
+    }
+
+    /// Enters the team directory in the register, without a start.
+    pub(crate) fn register(&self) {
+        let dir = TeamDir::open(&self.path("")).unwrap();
+        Register::new(StateDir::of_home(&self.home())).enter(&dir).unwrap();
+    }
+
+    /// Trusts what `team.toml` says by now.
+    pub(crate) fn trust(&self) {
+        self.teamd(["trust"]).ok();
     }
 
     /// Adds a variable to the environment of everything that is started from now on.
@@ -127,6 +151,19 @@ impl Team {
             .env(MARK, &self.mark)
             .envs(self.env.iter().map(|(name, value)| (name, value)));
         command
+    }
+
+    /// Runs `teamd` or `teamctl` in another directory.
+    pub(crate) fn run_in<const N: usize>(&self, directory: &Path, command: [&str; N]) -> Run {
+        let program = match command[0] {
+            "teamd" => env!("CARGO_BIN_EXE_teamd"),
+            _ => env!("CARGO_BIN_EXE_teamctl"),
+        };
+        let mut command = self.command(program, &command[1..]);
+        command.current_dir(directory);
+        let mut running = Running::start(command);
+        running.feed("");
+        running.finish()
     }
 
     /// Runs a program that is none of ours, or installed elsewhere.

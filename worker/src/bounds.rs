@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use teamd_shared::amount::{told, told_size};
 use teamd_shared::member::Bounds;
@@ -25,6 +25,16 @@ pub(crate) const SUBCOMMAND: &str = "bounded";
 
 /// Above 0, with which a worker begins; up to 1,000, and only root goes down again (`proc_pid_oom_score_adj(5)`).
 const GOES_FIRST: &[u8] = b"500";
+
+/// Processes and threads that a command may have at once, unless the teammate's limit says otherwise. It is put on where the
+/// kernel counts those of one command alone.
+const MOST_PROCESSES: u32 = 4096;
+
+/// Signals that may be queued for the processes of a command; a user has some ten thousand.
+const MOST_SIGNALS: u64 = 1024;
+
+/// Bytes in POSIX message queues; a user has 819,200 (`getrlimit(2)`).
+const MOST_QUEUED: u64 = 81_920;
 
 /// The exit code of a shell whose last command could not be run (`bash(1)`, "EXIT STATUS").
 const CANNOT_RUN: u8 = 126;
@@ -63,11 +73,26 @@ pub(crate) fn put_on(bounds: &Bounds, spare: Option<u32>) -> io::Result<()> {
         // One that goes on after SIGXCPU is killed a second later.
         setrlimit(Resource::RLIMIT_CPU, most, most.saturating_add(1))?;
     }
-    if let Some((most, spare)) = bounds.max_procs.zip(spare) {
-        let most = u64::from(most) + u64::from(spare);
-        setrlimit(Resource::RLIMIT_NPROC, most, most)?;
+    if let Some(spare) = spare {
+        let most = bounds.max_procs.unwrap_or(MOST_PROCESSES);
+        lower(Resource::RLIMIT_NPROC, u64::from(most) + u64::from(spare))?;
     }
     Ok(())
+}
+
+/// Leaves the user's other programs most of what the kernel counts for all of them together.
+///
+/// # Errors
+/// The system's error.
+pub(crate) fn share_with_the_user() -> io::Result<()> {
+    lower(Resource::RLIMIT_SIGPENDING, MOST_SIGNALS)?;
+    lower(Resource::RLIMIT_MSGQUEUE, MOST_QUEUED)
+}
+
+/// Lowers a limit; one that is lower already stays as it is.
+fn lower(limit: Resource, most: u64) -> io::Result<()> {
+    let most = getrlimit(limit)?.1.min(most);
+    Ok(setrlimit(limit, most, most)?)
 }
 
 /// Bounds one command that no sandbox confines: the whole program behind the hidden subcommand.

@@ -28,6 +28,9 @@ const MAX_TAKEN: usize = 64;
 /// Likewise, in bytes: an entry of the transcript stays of a size that can be written and read.
 const MAX_TAKEN_BYTES: u64 = 1 << 20;
 
+/// How often a watch is armed again on an inbox that is deleted each time.
+const TRIES: usize = 8;
+
 /// How the inbox is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waking {
@@ -90,7 +93,7 @@ pub(crate) enum Taken {
 impl Mailbox {
     /// Opens the inbox at the cursor, arms the watch, and only then looks for the first time.
     ///
-    /// An inbox that somebody deleted is made again: senders find none otherwise.
+    /// An inbox that was deleted is made again: senders find none otherwise.
     pub(crate) fn open(
         dir: Arc<TeamDir>,
         name: &Name,
@@ -98,14 +101,7 @@ impl Mailbox {
         seen: Vec<Uuid>,
         waking: Waking,
     ) -> Result<Self, ReadError> {
-        let opened = Reader::open(Arc::clone(&dir), name, cursor);
-        let mut reader = match opened {
-            Err(ReadError::NoInbox(_)) => {
-                inbox::create(&dir, name)?;
-                Reader::open(Arc::clone(&dir), name, cursor)?
-            }
-            other => other?,
-        };
+        let mut reader = Reader::open_or_make(Arc::clone(&dir), name, cursor)?;
         seen.into_iter().for_each(|id| reader.seen(id));
         let watch = arm(&dir, name, waking);
         let (name, waiting) = (name.clone(), VecDeque::new());
@@ -136,9 +132,7 @@ impl Mailbox {
 
     /// Fetches what is new, without taking it in.
     pub(crate) fn fetch(&mut self) {
-        if let Some(Err(error)) = self.watch.as_mut().map(Watch::rearm_if_needed) {
-            self.complain(&error);
-        }
+        self.listen();
         while self.waiting.len() < MAX_WAITING && self.waiting_bytes() < MAX_WAITING_BYTES {
             match self.reader.read_new() {
                 Ok(batch) => {
@@ -152,7 +146,6 @@ impl Mailbox {
                 Err(error) => {
                     self.rest = false;
                     self.complain(&error);
-                    self.make_again(&error);
                 }
             }
             if !self.rest {
@@ -161,13 +154,23 @@ impl Mailbox {
         }
     }
 
-    /// An inbox that somebody deleted is made again: senders find none otherwise.
-    fn make_again(&self, error: &ReadError) {
-        if let ReadError::NoInbox(_) = error
-            && let Err(error) = inbox::create(&self.dir, &self.name)
-        {
-            tracing::error!("the inbox was deleted, and cannot be made again: {error}");
+    /// Sees that what stands at the path is watched, before it is read: whatever takes its place from then on wakes. Where
+    /// that cannot be done, the daemon rings, which watches the folder.
+    fn listen(&mut self) {
+        for _ in 0..TRIES {
+            let why: Box<dyn std::error::Error> = match self.watch.as_mut().map(Watch::rearm_if_needed) {
+                None | Some(Ok(_)) => return,
+                // The reader makes it again.
+                Some(Err(WatchError::Missing(_))) => match self.reader.follow_path() {
+                    Ok(()) => continue,
+                    Err(error) => error.into(),
+                },
+                Some(Err(error)) => error.into(),
+            };
+            tracing::warn!("{why}: the daemon is asked to ring");
+            break;
         }
+        self.watch = None;
     }
 
     fn waiting_bytes(&self) -> u64 {

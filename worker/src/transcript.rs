@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use rustix::fs::OFlags;
 use teamd_shared::clock;
 use teamd_shared::fs::{AppendError, AppendLog};
+use teamd_shared::json;
 use teamd_shared::message::to_json_line;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -108,7 +109,7 @@ impl Transcript {
     ) -> Result<(), TranscriptError> {
         let begins = |line: &[u8]| {
             contains(line, LIFE)
-                && serde_json::from_slice::<Entry>(line).is_ok_and(
+                && json::read::<Entry>(line).is_ok_and(
                     |entry| matches!(entry.event, Event::Life { conversation: of, .. } if of == conversation),
                 )
         };
@@ -126,7 +127,7 @@ impl Transcript {
             if !has_begun || line.is_empty() {
                 continue;
             }
-            match serde_json::from_slice::<Entry>(line) {
+            match json::read::<Entry>(line) {
                 Ok(entry) => take(entry),
                 // A foreign hand was in the file: the rest of the conversation is worth more than this entry.
                 Err(error) => tracing::error!("an entry of {} cannot be read: {error}", path.display()),

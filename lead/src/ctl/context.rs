@@ -7,14 +7,18 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use clap::error::ErrorKind;
 use teamd_shared::process::{keep_exit_codes, survive_file_limit};
+use teamd_shared::register::Register;
 use teamd_shared::settings::Settings;
-use teamd_shared::team_dir::{TeamDir, locate};
+use teamd_shared::team_dir::{DirError, Located, TeamDir, locate};
 use teamd_shared::team_file::{TeamFile, TeamFileError};
+use teamd_shared::trust::Widening;
 
 use super::args::Global;
+use super::escape;
 use super::output::Output;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
+use crate::registered;
 
 /// What a command starts from.
 pub(crate) struct Context {
@@ -26,13 +30,19 @@ pub(crate) struct Context {
     pub(crate) settings: Settings,
     /// `team.toml`.
     pub(crate) file: Result<TeamFile, TeamFileError>,
+    /// Which team directories are believed.
+    pub(crate) register: Register,
+    /// Team directories nearer than that which are not.
+    passed_over: Vec<PathBuf>,
 }
 
 impl Context {
-    /// Makes a context of the same team that prints elsewhere.
-    pub(crate) fn printing_to(&self, out: Output) -> Self {
-        let (path, settings, file) = (self.path.clone(), self.settings.clone(), self.file.clone());
-        Self { out, path, settings, file }
+    /// Makes a context of the same team that prints elsewhere, perhaps in another thread.
+    pub(crate) fn elsewhere(&self) -> impl FnOnce(Output) -> Self + Send + 'static {
+        let Self { path, settings, file, register, passed_over, .. } = self;
+        let (path, settings, file) = (path.clone(), settings.clone(), file.clone());
+        let (register, passed_over) = (register.clone(), passed_over.clone());
+        |out| Self { out, path, settings, file, register, passed_over }
     }
 
     /// Makes a limit on the size of files an error like others, where it would end the command; and sees how programs end that the
@@ -50,9 +60,27 @@ impl Context {
     /// Opens the team directory.
     ///
     /// # Errors
-    /// [`ExitCode::NotRunning`] if there is none, else as [`TeamDir::open`].
+    /// [`ExitCode::NotRunning`] if there is none that is registered, else as [`TeamDir::open`].
     pub(crate) fn dir(&self) -> Result<TeamDir, CommandError> {
-        Ok(TeamDir::open(&self.path)?)
+        let dir = TeamDir::open(&self.path)?;
+        registered::check(&self.register, &dir, ExitCode::NotRunning)?;
+        Ok(dir)
+    }
+
+    /// Tells whether nothing is where the team directory would be.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(TeamDir::open(&self.path), Err(DirError::Missing(_)))
+    }
+
+    /// Says which team directories were passed over.
+    pub(crate) fn note_passed_over(&self) {
+        for path in &self.passed_over {
+            self.out.note(format_args!(
+                "{} is not used: it was not made by `teamd start` of this user (the team is that of {})",
+                escape::line(&path.to_string_lossy()),
+                escape::line(&self.path.to_string_lossy())
+            ));
+        }
     }
 
     /// Returns what `team.toml` says, for a command that must not go on without.
@@ -63,29 +91,84 @@ impl Context {
         Ok(self.file.as_ref().map_err(Clone::clone)?)
     }
 
-    /// Says what is wrong with `team.toml`, for a command that goes on without.
+    /// Returns what `team.toml` says, for a command that starts something by it.
+    ///
+    /// # Errors
+    /// As [`Context::team_file`], or [`ExitCode::Rejected`] if it has keys that widen and that the user has not trusted.
+    pub(crate) fn trusted_file(&self) -> Result<&TeamFile, CommandError> {
+        let keys = self.untrusted()?;
+        if keys.is_empty() {
+            return self.team_file();
+        }
+        let path = self.team_file()?.path.display();
+        let message = format!("{path} widens what the team may do, and you have not trusted it");
+        Err(CommandError::new(ExitCode::Rejected, message)
+            .candidates(keys)
+            .hint("read it; `teamd trust` trusts these keys with these values"))
+    }
+
+    /// As [`Context::trusted_file`], and asks the person at the terminal first, if there is one.
+    ///
+    /// # Errors
+    /// As there, or if what is trusted cannot be written down.
+    pub(crate) fn ask_for_trust(&self) -> Result<(), CommandError> {
+        let keys = self.untrusted()?;
+        if !keys.is_empty() && self.out.can_ask() {
+            let path = self.team_file()?.path.display().to_string();
+            self.out.note(format_args!("{} widens what the team may do:", escape::line(&path)));
+            keys.iter().for_each(|key| self.out.aside(format_args!("  {}", escape::line(key))));
+            if self.out.ask("Trust them?")? {
+                self.widening()?.trust(self.register.state())?;
+            }
+        }
+        self.trusted_file().map(drop)
+    }
+
+    /// Returns the keys of `team.toml` that widen.
+    ///
+    /// # Errors
+    /// As [`Context::team_file`], or if that cannot be told.
+    pub(crate) fn widening(&self) -> Result<Widening, CommandError> {
+        Ok(Widening::of(self.team_file()?, &|name| std::env::var(name).ok())?)
+    }
+
+    fn untrusted(&self) -> Result<Vec<String>, CommandError> {
+        Ok(self.widening()?.untrusted(self.register.state())?)
+    }
+
+    /// Says what of `team.toml` does not count, for a command that goes on without.
     pub(crate) fn warn_of_team_file(&self) {
         if let Err(error) = &self.file {
             self.out.note(format_args!("the settings of team.toml do not count: {error}"));
             self.out.hint(error.hint());
+            return;
+        }
+        match self.trusted_file() {
+            Ok(_) => {}
+            Err(error) if error.code() == ExitCode::Rejected => {
+                let keys: Vec<_> = error.choices().iter().map(|key| escape::line(key)).collect();
+                self.out.note(format_args!("{}: {} do not count", error.message(), keys.join(", ")));
+                self.out.hint(error.next_step().unwrap_or_default());
+            }
+            Err(error) => self.out.note(format_args!("the trusted keys of team.toml do not count: {error}")),
         }
     }
 }
 
 /// Runs a program from its command line to its exit code.
 pub(crate) fn run<P: Parser>(
-    global: impl Fn(&P) -> &Global,
+    global: impl Fn(&P) -> Global,
     command: impl FnOnce(P, &Context) -> CommandResult,
 ) -> std::process::ExitCode {
     let parsed = match P::try_parse() {
         Ok(parsed) => parsed,
         Err(error) => return usage(&error).into(),
     };
-    let global = global(&parsed).clone();
+    let global = global(&parsed);
     let out = Output::new(global.json);
     match find(&global) {
-        Ok((path, settings, file)) => {
-            let context = Context { out, path, settings, file };
+        Ok(elsewhere) => {
+            let context = elsewhere(out);
             end(command(parsed, &context), &context.out).into()
         }
         Err(error) => end(Err(error), &out).into(),
@@ -105,21 +188,24 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, CommandError>>
 }
 
 /// Finds the team directory and the settings.
-fn find(global: &Global) -> Result<(PathBuf, Settings, Result<TeamFile, TeamFileError>), CommandError> {
+fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context, CommandError> {
     let here = std::env::current_dir().map_err(|error| {
         CommandError::new(ExitCode::Failed, format!("cannot find the current directory: {error}"))
             .hint("change to a directory that exists")
     })?;
     // An empty variable is as good as none.
     let flag = global.team_dir.as_deref().filter(|path| !path.is_empty()).map(Path::new);
-    let path = locate(flag, &here);
+    let register = registered::register()?;
+    let is_registered =
+        |path: &Path| TeamDir::open(path).is_ok_and(|dir| register.knows(&dir).is_ok_and(|known| known));
+    let Located { path, passed_over } = locate(flag, &here, is_registered);
     let variable = |name: &str| std::env::var(name).ok();
     let file = TeamFile::load(&here.join(TeamFile::locate(&path, variable)));
     let settings = match &file {
         Ok(file) => Settings::load(file)?,
         Err(_) => Settings::from_env()?,
     };
-    Ok((path, settings, file))
+    Ok(|out| Context { out, path, settings, file, register, passed_over })
 }
 
 fn end(result: CommandResult, out: &Output) -> ExitCode {
@@ -162,12 +248,17 @@ pub(crate) mod tests {
     use super::super::args::Cli;
     use super::super::output::tests::{Captured, captured};
     use super::*;
+    use teamd_shared::state::StateDir;
 
     /// What a command about this team starts from that prints here: stdout, and stderr.
     pub(crate) fn context(dir: &TeamDir, json: bool) -> (Context, Captured, Captured) {
         let (out, stdout, stderr) = captured(json);
-        let (settings, file) = (Settings::default(), Ok(TeamFile::default()));
-        (Context { out, path: dir.root().to_owned(), settings, file }, stdout, stderr)
+        let (settings, file, passed_over) = (Settings::default(), Ok(TeamFile::default()), Vec::new());
+        let path = dir.root().to_owned();
+        // Beside it: each test has a register of its own.
+        let register = Register::new(StateDir::of_home(path.parent().unwrap()));
+        register.enter(dir).unwrap();
+        (Context { out, path, settings, file, register, passed_over }, stdout, stderr)
     }
 
     fn explained(line: &str) -> (String, String) {

@@ -5,7 +5,6 @@
 //! daemon's own modules.
 
 mod commands;
-mod escape;
 mod render;
 mod requests;
 mod resources;
@@ -22,6 +21,7 @@ mod wake;
 pub(crate) mod args;
 pub(crate) mod clock;
 pub(crate) mod context;
+pub(crate) mod escape;
 pub(crate) mod journal;
 pub(crate) mod output;
 
@@ -33,14 +33,21 @@ use crate::upkeep::TakeLock;
 
 /// Runs the program. `take_lock` takes the place of the daemon while none runs.
 pub(crate) fn run(take_lock: TakeLock) -> std::process::ExitCode {
-    context::run(|cli: &Cli| &cli.global, |cli, context| dispatch(cli.command, context, take_lock))
+    context::run(|cli: &Cli| cli.global.clone(), |cli, context| dispatch(cli.command, context, take_lock))
 }
 
 fn dispatch(command: Command, context: &Context, take_lock: TakeLock) -> CommandResult {
     context.settle_signals();
+    if !matches!(command, Command::Completions(_) | Command::Lint(_) | Command::Schema(_)) {
+        context.note_passed_over();
+    }
     match &command {
         // What begins or ends a teammate is not done by half of what the user settled; signals end one anyhow.
-        Command::Spawn(_) => drop(context.team_file()?),
+        Command::Spawn(_) => {
+            // A file beside a directory that is not believed says nothing, and no mistake of it is told.
+            context.dir()?;
+            context.ask_for_trust()?;
+        }
         Command::Shutdown(args) if !args.force => drop(context.team_file()?),
         Command::Completions(_) | Command::Lint(_) | Command::Schema(_) => {}
         _ => context.warn_of_team_file(),

@@ -157,6 +157,24 @@ impl Output {
         }
     }
 
+    /// Tells whether a person can be asked.
+    pub(crate) fn can_ask(&self) -> bool {
+        !self.json && io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks the person at the terminal; anything but yes is no.
+    ///
+    /// # Errors
+    /// [`ExitCode::Failed`] if the terminal cannot be read.
+    pub(crate) fn ask(&self, question: &str) -> Result<bool, CommandError> {
+        self.say(&format!("{question} [y/N] "));
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer).map_err(|error| {
+            CommandError::new(ExitCode::Failed, format!("cannot read the answer from the terminal: {error}"))
+        })?;
+        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    }
+
     /// Prints the help of a command line that says nothing.
     pub(crate) fn help(&self, text: impl Display) {
         self.say(&text.to_string());

@@ -4,11 +4,12 @@
 //! namespaces could part team directory and workspace, and there are none, a new team directory is made elsewhere.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use teamd_shared::register::Register;
 use teamd_shared::sandbox::{Layers, Namespaces, Promise};
-use teamd_shared::team_dir::{DIR_MODE, TeamDir, WORKSPACE_LINK, place_apart};
+use teamd_shared::team_dir::{TeamDir, WORKSPACE_LINK, place_apart};
 
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -75,28 +76,35 @@ pub(super) fn judge(layers: Layers, dir: &TeamDir, allow_weak: bool) -> Result<C
 ///
 /// # Errors
 /// [`CommandError`] if there is no state directory, or the system refuses.
-pub(super) fn part(path: &Path, layers: Layers) -> Result<(), CommandError> {
+pub(super) fn part(path: &Path, layers: Layers, register: &Register) -> Result<(), CommandError> {
     let is_there = path.symlink_metadata().is_ok();
     let helps = layers.namespaces == Namespaces::None && layers.keep(Promise::TeamDirectory, true).is_ok();
     if is_there || !helps {
         return Ok(());
     }
-    make_apart(path).map_err(|error| {
-        CommandError::new(
-            ExitCode::Failed,
-            format!("cannot make a team directory outside the workspace: {error}"),
-        )
-        .hint("set XDG_STATE_HOME to a directory of yours; or `teamd start --allow-weak-sandbox`")
-    })
+    let workspace = above(path).canonicalize().map_err(failed)?;
+    let place = place_apart(&workspace).map_err(failed)?;
+    if place.symlink_metadata().is_err() {
+        register.state().make().map_err(failed)?;
+        register.make(&place)?;
+    }
+    link_apart(path, &place, &workspace).map_err(failed)
 }
 
-/// What is there already, because somebody has only removed the link, is the team of this workspace still.
-fn make_apart(path: &Path) -> io::Result<()> {
-    let workspace = path.parent().unwrap_or(Path::new("/")).canonicalize()?;
-    let place = place_apart(&workspace)?;
-    std::fs::DirBuilder::new().mode(DIR_MODE).recursive(true).create(&place)?;
+fn failed(error: impl std::fmt::Display) -> CommandError {
+    let message = format!("cannot make a team directory outside the workspace: {error}");
+    CommandError::new(ExitCode::Failed, message)
+        .hint("set XDG_STATE_HOME to a directory of yours; or `teamd start --allow-weak-sandbox`")
+}
+
+fn above(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
+}
+
+/// Links the two. What is there already, because only the link was removed, is the team of this workspace still.
+fn link_apart(path: &Path, place: &Path, workspace: &Path) -> io::Result<()> {
     // Another start may make the same; where a link leads is looked at when the directory is opened.
-    for (target, link) in [(&workspace, place.join(WORKSPACE_LINK)), (&place, path.to_owned())] {
+    for (target, link) in [(workspace, place.join(WORKSPACE_LINK)), (place, path.to_owned())] {
         match symlink(target, link) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}

@@ -37,7 +37,13 @@ impl Dispatcher {
                     return None;
                 }
                 match frame {
-                    FromWorker::State(state) => Some(Event::Said { life, state }),
+                    FromWorker::State(state) => {
+                        // It was not rung for what came before this was known.
+                        if self.batcher.live.wants_ring(&life, state.wants_ring) {
+                            self.connections.say(&life, ToWorker::Ring);
+                        }
+                        Some(Event::Said { life, state })
+                    }
                     FromWorker::Named { request_id, offset, len } => {
                         Some(Event::Named { life, request_id, line: self.lead.named(offset, len) })
                     }

@@ -64,7 +64,7 @@ impl LeadInbox {
     pub(super) fn open(dir: Arc<TeamDir>, from: Position) -> Result<Self, ReadError> {
         inbox::create(&dir, &Name::lead())?;
         // It acts on no message, so it need not know a doubled one.
-        let reader = Reader::open(Arc::clone(&dir), &Name::lead(), from)?.without_memory();
+        let reader = Reader::open_or_make(Arc::clone(&dir), &Name::lead(), from)?.without_memory();
         Ok(Self { dir, reader })
     }
 
@@ -73,7 +73,7 @@ impl LeadInbox {
         let batch = match self.reader.read_new() {
             Ok(batch) => batch,
             Err(error) => {
-                self.complain(&error);
+                tracing::error!("cannot read the lead's inbox: {error}");
                 return Piece { position: self.reader.position(), rejected: Vec::new(), more: false };
             }
         };
@@ -86,17 +86,6 @@ impl LeadInbox {
             Some(RejectedLine { offset, reason, line: rejection.text })
         });
         Piece { rejected: rejected.collect(), position: batch.position, more: batch.more }
-    }
-
-    fn complain(&self, error: &ReadError) {
-        if let ReadError::NoInbox(path) = error {
-            tracing::warn!("{} was deleted: it is made again", path.display());
-            if let Err(error) = inbox::create(&self.dir, &Name::lead()) {
-                tracing::error!("cannot make the lead's inbox again: {error}");
-            }
-        } else {
-            tracing::error!("cannot read the lead's inbox: {error}");
-        }
     }
 
     /// Reads the line that a worker's connection names.

@@ -136,6 +136,13 @@ impl Live {
         }
     }
 
+    /// Notes, before any change of an inbox is looked at, whether a worker hears of its mail from the daemon alone. Returns
+    /// whether it does from now on.
+    pub(crate) fn wants_ring(&mut self, life: &Life, wants: bool) -> bool {
+        let said = self.of_mut(life).map(|alive| &mut alive.said.wants_ring);
+        said.is_some_and(|said| !std::mem::replace(said, wants) && wants)
+    }
+
     /// Takes in the environment in which a life was ordered that is journaled now: before that the order may still be refused,
     /// and the life before go on.
     pub(crate) fn ordered(&mut self, life: &Life, environment: Environment) {
@@ -379,5 +386,22 @@ impl Deadlines {
             .flatten()
             .min()
             .filter(|&at| at != Duration::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_hears_of_its_mail_no_more_is_rung_once_for_what_came_before() {
+        let mut live = Live::default();
+        let life = Life { name: Name::new("alice").unwrap(), incarnation: 1 };
+        assert!(!live.wants_ring(&life, true), "it is not known");
+        live.recall(&life, Doing::Idle, Usage::default());
+        let told = [false, true, true, false, true].map(|wants| live.wants_ring(&life, wants));
+        assert_eq!(told, [false, true, false, false, true]);
+        let next = Life { incarnation: 2, ..life };
+        assert!(!live.wants_ring(&next, true), "another life");
     }
 }

@@ -79,12 +79,25 @@ fn settle(order: &mut SpawnOrder, ground: &Ground, dir: &TeamDir) -> Result<(), 
     let mut found = find(&guarded)?;
     let mut seen = std::collections::HashSet::new();
     found.retain(|path| seen.insert(path.clone()));
+    if let Some((path, repository)) =
+        found.iter().find_map(|path| Some((path, repository_of(Path::new(path))?)))
+    {
+        return Err(search.in_a_repository(path, &repository));
+    }
     sandbox.writable = found;
     let is_recorded = |path: &String| before.is_some_and(|(_, sandbox)| sandbox.hidden.contains(path));
     for path in sandbox.hidden.iter_mut().filter(|path| !is_recorded(path)) {
         *path = search.find("be kept from", path, &guarded)?;
     }
     search.is_not_needed(&workspace, sandbox)
+}
+
+/// Returns the repository of `git` (the directory that holds its settings) that a path is or lies in.
+fn repository_of(path: &Path) -> Option<PathBuf> {
+    let is_repository = |folder: &&Path| {
+        folder.ends_with(".git") || ["HEAD", "objects", "refs"].iter().all(|name| folder.join(name).exists())
+    };
+    path.ancestors().find(is_repository).map(Path::to_owned)
 }
 
 /// Returns where a member works by an order.
@@ -229,6 +242,19 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// Refuses to make a repository writable by name.
+    fn in_a_repository(&self, path: &str, repository: &Path) -> Refusal {
+        let (who, repository) = (who(&self.name), repository.display());
+        let why = format!(
+            "{who} cannot write {path}: it belongs to the repository {repository}, and a command that writes there also writes \
+             hooks and settings that your own git runs and believes"
+        );
+        Refusal::new(RefusalCode::Usage, why).hint(
+            "a linked working tree (`git worktree add`) as the workspace needs no --writable: commits work there, and hooks and \
+             settings stay as they are",
+        )
+    }
+
     fn find(&self, doing: &str, named: &str, guarded: &Guarded) -> Result<String, Refusal> {
         let who = who(&self.name);
         let refuse = |why: String, hint: String| {

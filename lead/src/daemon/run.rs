@@ -38,6 +38,7 @@ use super::supervisor::Supervisor;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::programs::Program;
+use crate::registered;
 
 /// How many inputs one batch takes at the most.
 const BATCH: usize = 512;
@@ -56,7 +57,10 @@ pub(super) fn serve(
     raise_file_limit();
     // This thread alone hears them, from when it listens until it hands over.
     signals::hold_back();
-    let dir = Arc::new(TeamDir::create(dir)?);
+    let dir = TeamDir::open(dir)?;
+    registered::check(&registered::register()?, &dir, ExitCode::Rejected)?;
+    dir.furnish()?;
+    let dir = Arc::new(dir);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .on_thread_start(signals::hold_back)

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::control::{self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, Request};
 use teamd_shared::logging;
 use teamd_shared::process::{close_inherited, keep_exit_codes, survive_file_limit};
+use teamd_shared::register::Register;
 use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
@@ -27,6 +28,7 @@ use super::run::{self, open_log};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::programs::Program;
+use crate::registered;
 
 /// How long a start waits for another daemon that holds the lock and does not answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,6 +44,10 @@ pub(crate) struct StartOptions {
     pub(crate) replace: bool,
     /// Whether it starts although commands cannot be confined as promised.
     pub(crate) allow_weak_sandbox: bool,
+    /// Whether a team directory is registered that is there.
+    pub(crate) adopt: bool,
+    /// Where it is registered.
+    pub(crate) register: Register,
     /// Its settings.
     pub(crate) settings: Settings,
 }
@@ -79,10 +85,20 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
     // Whatever the umask of the shell: what the daemon makes is for its user alone, and usable.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let mut found = None;
-    if options.dir.symlink_metadata().is_err() {
-        confinement::part(&options.dir, found.insert(look(&options)?).1)?;
+    let is_there = || options.dir.symlink_metadata().is_ok();
+    if !is_there() && !options.adopt {
+        let layers = found.insert(look(&options)?).1;
+        confinement::part(&options.dir, layers, &options.register)?;
+        if !is_there() {
+            options.register.make(&options.dir)?;
+        }
     }
-    let dir = TeamDir::create(&options.dir)?;
+    let dir = TeamDir::open(&options.dir)?;
+    match options.adopt {
+        true => options.register.enter(&dir)?,
+        false => registered::check(&options.register, &dir, ExitCode::Rejected)?,
+    }
+    dir.furnish()?;
     let taken = lock_or_running(&dir)?;
     if let (Err(started), false) = (&taken, options.replace) {
         return Ok(*started);

@@ -1,6 +1,6 @@
 //! Reading an inbox: whole lines, each once, from a position on.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::append::Inbox;
 use super::window::{Long, Next, Window};
-use super::{MAX_TEXT, ReadError, cannot_read, identity_at, identity_of, is_blank, open};
+use super::{MAX_TEXT, ReadError, cannot_read, identity_at, identity_of, is_blank, make, open};
 use crate::message::{Message, ParseError};
 use crate::name::Name;
 use crate::position::Position;
@@ -29,8 +30,12 @@ const MAX_LINES: usize = 4096;
 /// and [`Reader::seen`] for each id recorded. So a reader that dies between any two system calls reads
 /// again what had no effect yet, and nothing else.
 ///
-/// A program that truncated, rewrote or replaced the inbox is noticed by the bytes before the position; then
-/// reading starts at the new beginning. (What nobody had read is lost; the same bytes again are not noticed.)
+/// A program that truncated or rewrote the inbox is noticed by the bytes before the position; then reading starts at
+/// the new beginning. (What the truncation removed unread is lost; the same bytes again are not noticed.)
+///
+/// A file that was renamed, replaced or deleted is read to its end through its descriptor, and then the one that stands at
+/// the path. A writer looks at the path after its write, so what it calls sent was in the old file before the reader
+/// could see another one at the path.
 ///
 /// The descriptor stays open, since each opening makes an event for all who watch the file. To miss
 /// nothing: open, arm the watch, then read.
@@ -40,9 +45,14 @@ pub struct Reader {
     at: TeamPath,
     /// The same below the team directory.
     path: PathBuf,
-    file: File,
-    identity: (u64, u64),
+    /// Whether it makes the inbox when nothing stands at the path.
+    makes: bool,
+    /// The files to read, oldest first, at least one. The last stood at the path when that was last looked at. Those before
+    /// it stand there no longer.
+    files: VecDeque<Inbox>,
     position: Position,
+    /// The position at which the first file was found to stand at the path no longer, if more was read from it since.
+    left_at: Option<Position>,
     /// The ids that were read; none for a reader that need not know a doubled line.
     seen: Option<HashSet<Uuid>>,
     long: Option<Long>,
@@ -103,19 +113,25 @@ impl Reader {
     /// # Errors
     /// [`ReadError::NoInbox`] if it is not there; [`ReadError::Dir`] if the system refuses.
     pub fn open(dir: Arc<TeamDir>, owner: &Name, from: Position) -> Result<Self, ReadError> {
+        Self::begin(dir, owner, from, false)
+    }
+
+    /// As [`Reader::open`], for the owner of the inbox: one that is not there is made, now and whenever it is gone.
+    ///
+    /// # Errors
+    /// [`ReadError::Dir`] if the system refuses.
+    pub fn open_or_make(dir: Arc<TeamDir>, owner: &Name, from: Position) -> Result<Self, ReadError> {
+        Self::begin(dir, owner, from, true)
+    }
+
+    fn begin(dir: Arc<TeamDir>, owner: &Name, from: Position, makes: bool) -> Result<Self, ReadError> {
         let at = TeamPath::inbox(owner);
-        let file = open(&dir, &at)?;
-        let identity = identity_of(&file).map_err(|e| cannot_read(&dir, &at, e))?;
-        Ok(Self {
-            dir,
-            path: at.relative(),
-            at,
-            file,
-            identity,
-            position: from,
-            seen: Some(HashSet::new()),
-            long: None,
-        })
+        let path = at.relative();
+        let (files, seen) = (VecDeque::new(), Some(HashSet::new()));
+        let mut reader =
+            Self { dir, at, path, makes, files, position: from, left_at: None, seen, long: None };
+        reader.hold()?;
+        Ok(reader)
     }
 
     /// Makes it forget what it read: a line that its sender wrote twice is then read twice, and memory does not grow.
@@ -142,36 +158,68 @@ impl Reader {
     /// # Errors
     /// [`ReadError::Dir`] if the system refuses.
     pub fn unread_bytes(&self) -> Result<u64, ReadError> {
-        let length = self.file.metadata().map_err(|e| cannot_read(&self.dir, &self.at, e))?.len();
+        let length = self.files[0].file.metadata().map_err(|e| cannot_read(&self.dir, &self.at, e))?.len();
         Ok(length.saturating_sub(self.position.offset))
     }
 
     /// Reads what is new: whole lines, at most about 4 MiB. It never waits.
     ///
     /// # Errors
-    /// [`ReadError::NoInbox`] if nothing stands at the path any more; [`ReadError::Dir`] if the system
-    /// refuses. The position is then as before, or behind lines that the next call returns.
+    /// [`ReadError::NoInbox`] if nothing stands at the path any more and all of the old file was read;
+    /// [`ReadError::Dir`] if the system refuses. The position is then as before, or behind lines that the next call returns.
     pub fn read_new(&mut self) -> Result<Batch, ReadError> {
-        let replaced = self.follow_path()?;
-        let (dir, at) = (Arc::clone(&self.dir), self.at.clone());
-        self.read_lines(replaced).map_err(|source| cannot_read(&dir, &at, source))
-    }
-
-    /// Opens what stands at the path now, if that is another file.
-    fn follow_path(&mut self) -> Result<bool, ReadError> {
-        match identity_at(&self.dir, &self.at, &self.path)? {
-            Some(identity) if identity == self.identity => return Ok(false),
-            Some(_) => {}
-            None => return Err(ReadError::NoInbox(self.dir.path(&self.at))),
+        let mut gone = self.follow_path().err();
+        let mut replaced = false;
+        loop {
+            let before = self.position;
+            let read = self.read_lines(replaced);
+            let mut batch = read.map_err(|source| cannot_read(&self.dir, &self.at, source))?;
+            let stands = self.files.len() == 1 && gone.is_none();
+            if stands || batch.more || batch.restarted.is_some() || batch.position != before {
+                if !stands {
+                    self.left_at.get_or_insert(before);
+                    batch.more = true;
+                }
+                return Ok(batch);
+            }
+            // The first file is read to its end.
+            if self.files.len() == 1
+                && let Some(error) = gone.take()
+            {
+                return Err(error);
+            }
+            self.files.pop_front();
+            (self.long, replaced) = (None, true);
         }
-        let file = open(&self.dir, &self.at)?;
-        self.identity = identity_of(&file).map_err(|e| cannot_read(&self.dir, &self.at, e))?;
-        (self.file, self.long) = (file, None);
-        Ok(true)
     }
 
+    /// Takes hold of the file that stands at the path, if that is another one. [`Reader::read_new`] does so first.
+    ///
+    /// # Errors
+    /// [`ReadError::NoInbox`] if nothing stands there and it does not make inboxes; [`ReadError::Dir`] if the system refuses.
+    pub fn follow_path(&mut self) -> Result<(), ReadError> {
+        let there = identity_at(&self.dir, &self.at, &self.path)?;
+        match there.is_some() && there == self.files.back().map(|last| last.identity) {
+            true => Ok(()),
+            false => self.hold(),
+        }
+    }
+
+    /// Opens what stands at the path. What is made there is held at once: it may be sent to and renamed in the next moment.
+    fn hold(&mut self) -> Result<(), ReadError> {
+        let file = match open(&self.dir, &self.at) {
+            Err(ReadError::NoInbox(_)) if self.makes => make(&self.dir, &self.at)?,
+            opened => opened?,
+        };
+        let identity = identity_of(&file).map_err(|e| cannot_read(&self.dir, &self.at, e))?;
+        self.files.push_back(Inbox { file, identity });
+        Ok(())
+    }
+
+    /// Reads the first file; `replaced`: for the first time.
     fn read_lines(&mut self, replaced: bool) -> io::Result<Batch> {
-        let mut window = Window::open(&self.file, self.position, MAX_INPUT)?;
+        let file = &self.files[0].file;
+        let mut window = Window::open(file, self.position, MAX_INPUT)?;
         let mut batch = Batch {
             lines: Vec::new(),
             position: self.position,
@@ -183,19 +231,33 @@ impl Reader {
             if let Some(long) = self.long.take() {
                 window.resume(long)?;
             }
+        } else if let Some(copied) = self.copied_up_to(replaced)? {
+            // The position goes back: the caller has to record it.
+            (batch.position, batch.repeated) = (copied, true);
+            window = Window::open(file, copied, MAX_INPUT)?;
         } else {
             batch.restarted = Some(match replaced {
                 true => Truncated::Replaced,
-                false if self.file.metadata()?.len() < self.position.offset => Truncated::Shorter,
+                false if file.metadata()?.len() < self.position.offset => Truncated::Shorter,
                 false => Truncated::Changed,
             });
             batch.position = Position::START;
-            window = Window::open(&self.file, Position::START, MAX_INPUT)?;
+            window = Window::open(file, Position::START, MAX_INPUT)?;
+        }
+        if replaced {
+            self.left_at = None;
         }
         take_lines(&mut window, &mut self.seen, &mut batch)?;
         self.long = window.suspend();
         self.position = batch.position;
         Ok(batch)
+    }
+
+    /// Returns where to go on in a file that is a copy of the one before, made before the last lines of that were written;
+    /// none if it is no copy.
+    fn copied_up_to(&self, replaced: bool) -> io::Result<Option<Position>> {
+        let Some(left_at) = self.left_at.filter(|_| replaced) else { return Ok(None) };
+        Ok(Window::open(&self.files[0].file, left_at, 0)?.fits(left_at).then_some(left_at))
     }
 }
 

@@ -4,6 +4,7 @@ mod appending;
 mod looking;
 mod quarantine;
 mod reading;
+mod rotation;
 mod simulation;
 
 use std::fs::OpenOptions;

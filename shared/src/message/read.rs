@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::{AnsweredBy, Body, IdleReason, LEAD, MAX_LINE, MAX_NEST, Message};
 use crate::id::RequestId;
+use crate::json;
 
 /// Why a line is no message. Fits behind "error: ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +48,7 @@ impl Message {
             return Err(ParseError::TooLong(line.len() as u64));
         }
         let text = std::str::from_utf8(line).map_err(|e| ParseError::NotUtf8(e.valid_up_to()))?;
-        let value = serde_json::from_str(text).map_err(|e| ParseError::NotJson(e.to_string()))?;
+        let value = json::value(text.as_bytes()).map_err(|e| ParseError::NotJson(e.to_string()))?;
         if !is_nested_within(&value, MAX_NEST) {
             return Err(ParseError::TooDeep);
         }
@@ -88,7 +89,7 @@ impl Fields {
             Some(content) => Some(content),
             None => self.text("text")?,
         };
-        let timestamp = self.timestamp();
+        let timestamp = self.seconds(&["timestamp", "ts"]);
         let id = self.uuid();
         let body = self.body(&kind, &from, content.as_deref().unwrap_or_default())?;
         // Others leave it out where a reason, plan or feedback says it all.
@@ -104,7 +105,7 @@ impl Fields {
                 request_id: self.request_id()?,
                 incarnation: self.number("incarnation")?,
                 reason: self.text_or("reason", content)?,
-                decide_within: self.take("decide_within").and_then(|v| v.as_f64()),
+                decide_within: self.seconds(&["decide_within"]),
             },
             "shutdown_response" => self.shutdown_response(content, None)?,
             "shutdown_approved" => self.shutdown_response(content, Some(true))?,
@@ -125,7 +126,7 @@ impl Fields {
             "teammate_terminated" => Body::TeammateTerminated {
                 name: self.text("name")?.ok_or(ParseError::Missing("name"))?,
                 exit: self.take("exit").unwrap_or(Value::Null),
-                unread: self.take("unread").and_then(|v| v.as_u64()).unwrap_or(0),
+                unread: self.take("unread").and_then(|v| json::whole(&v)).unwrap_or(0),
             },
             other => Body::Unknown { kind: other.to_owned() },
         })
@@ -214,13 +215,13 @@ impl Fields {
 
     fn number(&mut self, field: &'static str) -> Result<Option<u32>, ParseError> {
         let wrong = ParseError::Wrong { field, expected: "a whole number" };
-        self.take(field).map(|v| v.as_u64().and_then(|n| u32::try_from(n).ok()).ok_or(wrong)).transpose()
+        self.take(field).map(|v| json::whole(&v).and_then(|n| u32::try_from(n).ok()).ok_or(wrong)).transpose()
     }
 
-    /// A time in another form (an RFC 3339 text, say) stays among the unknown fields.
-    fn timestamp(&mut self) -> Option<f64> {
-        let field =
-            ["timestamp", "ts"].into_iter().find(|name| self.0.get(*name).is_some_and(Value::is_number));
+    /// Takes the first of some fields that is a number. A time in another form (an RFC 3339 text, say) stays among the
+    /// unknown fields.
+    fn seconds(&mut self, names: &[&str]) -> Option<f64> {
+        let field = names.iter().find(|name| self.0.get(**name).is_some_and(Value::is_number));
         field.and_then(|name| self.take(name)).and_then(|v| v.as_f64())
     }
 

@@ -102,7 +102,7 @@ impl Body {
                 Some(("request_id", Field::Text(request_id.as_str()))),
                 Some(("approve", Field::Flag(*approve))),
                 Some(("reason", Field::Text(reason))),
-                Some(("answered_by", Field::AnsweredBy(answered_by.unwrap_or(AnsweredBy::Model)))),
+                answered_by.map(|by| ("answered_by", Field::AnsweredBy(by))),
             ],
             Self::PlanApprovalRequest { request_id, plan, incarnation: number } => [
                 Some(("request_id", Field::Text(request_id.as_str()))),

@@ -5,30 +5,23 @@
 //! through something else than the link to that place is told so.
 
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{DirError, WORKSPACE_LINK};
+use crate::state::{StateDir, name_of};
 
 /// Returns where the team directory of a workspace (absolute, without links) lies, if it lies apart.
 ///
 /// # Errors
-/// An error that says that no state directory is known: neither `XDG_STATE_HOME` nor `HOME` is set.
+/// As [`StateDir::of`].
 pub fn place_apart(workspace: &Path) -> io::Result<PathBuf> {
-    let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    let state =
-        named.or_else(home).ok_or_else(|| io::Error::other("neither XDG_STATE_HOME nor HOME is set"))?;
-    Ok(below(&state, workspace))
+    Ok(below(&StateDir::of_process()?, workspace))
 }
 
-fn below(state: &Path, workspace: &Path) -> PathBuf {
+fn below(state: &StateDir, workspace: &Path) -> PathBuf {
     let name = workspace.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    // FNV-1a: it parts workspaces of the same name, and keeps nothing secret.
-    let hash = workspace.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    state.join("teamd").join(format!("{name}-{hash:016x}"))
+    // The hash parts workspaces of the same name, and keeps nothing secret.
+    state.root().join(format!("{name}-{}", name_of(workspace)))
 }
 
 /// Checks that a path leads to the team directory of the workspace that it stands in, if that lies apart.
@@ -59,7 +52,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().canonicalize().unwrap();
         let (workspace, link) = (root.join("web"), root.join("web/.team"));
-        let place = below(&root.join("state"), &workspace);
+        let place = below(&StateDir::of_home(&root), &workspace);
         std::fs::create_dir_all(&link).unwrap();
         let check = |found: &Path| check_at(&place, &workspace, &link, found);
         assert!(check(&link).is_ok(), "nothing lies apart");
@@ -71,8 +64,8 @@ mod tests {
 
     #[test]
     fn workspaces_of_the_same_name_have_their_own_places() {
-        let state = Path::new("/s");
+        let state = &StateDir::of_home(Path::new("/s"));
         assert_ne!(below(state, Path::new("/a/web")), below(state, Path::new("/b/web")));
-        assert!(below(state, Path::new("/a/web")).starts_with("/s/teamd"));
+        assert!(below(state, Path::new("/a/web")).starts_with("/s/.local/state/teamd"));
     }
 }

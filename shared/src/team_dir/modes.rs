@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, fchmod, fstat, openat, statat};
 
 use super::{DIR_MODE, DirError, FILE_MODE, FOLDERS, TeamDir, TeamPath};
 
@@ -22,7 +22,12 @@ impl TeamDir {
     pub fn restore_modes(&self) -> Result<Vec<String>, DirError> {
         let mut restored = Vec::new();
         let explain = |at: &str, errno| self.explain("change the mode of", &TeamPath::top(at), errno);
-        self.restore_mode(self.fd.as_fd(), ".", &mut restored).map_err(|errno| explain(".", errno))?;
+        // By the descriptor: in a directory that is closed, not even `.` is found.
+        let own = fstat(&self.fd).map_err(|errno| explain(".", errno))?.st_mode & ALL_BITS;
+        if own != DIR_MODE {
+            fchmod(&self.fd, Mode::from_raw_mode(DIR_MODE)).map_err(|errno| explain(".", errno))?;
+            restored.push(format!(". ({own:04o})"));
+        }
         for folder in FOLDERS {
             self.restore_mode(self.fd.as_fd(), folder, &mut restored)
                 .map_err(|errno| explain(folder, errno))?;
@@ -92,8 +97,8 @@ mod tests {
         };
         set("inbox/alice.jsonl", 0o666);
         set("inbox", 0o000);
-        set("", 0o777);
-        assert_eq!(dir.restore_modes().unwrap(), [". (0777)", "inbox (0000)", "alice.jsonl (0666)"]);
+        set("", 0o000);
+        assert_eq!(dir.restore_modes().unwrap(), [". (0000)", "inbox (0000)", "alice.jsonl (0666)"]);
         for (path, mode) in [("", DIR_MODE), ("inbox", DIR_MODE), ("inbox/alice.jsonl", FILE_MODE)] {
             assert_eq!(at(path).metadata().unwrap().permissions().mode() & ALL_BITS, mode, "{path}");
         }

@@ -410,24 +410,28 @@ impl Sources<'_> {
         Ok(variables)
     }
 
-    /// Makes a path of the file absolute: `~` is the user's home, anything else is beside the file.
     fn absolute(&self, path: &str) -> Result<String, SettingError> {
-        let home = || {
-            let expected = "set: a path in team.toml begins with ~";
-            value(self.lookup, "HOME").ok_or_else(|| SettingError {
-                variable: "HOME",
-                value: String::new(),
-                expected,
-            })
-        };
-        let beside = self.file.path.parent().unwrap_or(Path::new("/"));
-        let path = match path.strip_prefix('~') {
-            Some("") => PathBuf::from(home()?),
-            Some(rest) if rest.starts_with('/') => Path::new(&home()?).join(rest.trim_start_matches('/')),
-            _ => beside.join(path),
-        };
-        Ok(tidy(&path).to_string_lossy().into_owned())
+        absolute(&self.file.path, path, self.lookup)
     }
+}
+
+/// Makes a path of a file absolute: `~` is the user's home, anything else is beside the file.
+pub(crate) fn absolute(
+    file: &Path,
+    path: &str,
+    lookup: &dyn Fn(&str) -> Option<String>,
+) -> Result<String, SettingError> {
+    let home = || {
+        let expected = "set: a path in team.toml begins with ~";
+        value(lookup, "HOME").ok_or_else(|| SettingError { variable: "HOME", value: String::new(), expected })
+    };
+    let beside = file.parent().unwrap_or(Path::new("/"));
+    let path = match path.strip_prefix('~') {
+        Some("") => PathBuf::from(home()?),
+        Some(rest) if rest.starts_with('/') => Path::new(&home()?).join(rest.trim_start_matches('/')),
+        _ => beside.join(path),
+    };
+    Ok(tidy(&path).to_string_lossy().into_owned())
 }
 
 const MODELS: &str = "script, anthropic[:MODEL] or openai[:MODEL]";

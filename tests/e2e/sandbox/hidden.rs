@@ -96,7 +96,8 @@ fn what_is_hidden_in_a_workspace_is_neither_read_nor_written_nor_moved() {
         } else {
             // Only mounts part what is read from what may be written around it.
             assert!(
-                seen.starts_with("not run:") && seen.contains("is hidden, but lies in what it may write"),
+                seen.starts_with("not run:")
+                    && seen.contains("is hidden from commands, but lies in what it may write"),
                 "{seen}"
             );
         }

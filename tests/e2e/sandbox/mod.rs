@@ -6,6 +6,7 @@
 mod closed;
 mod commands;
 mod hidden;
+mod linked;
 mod loader;
 mod modes;
 mod named;
@@ -19,6 +20,7 @@ mod secrets;
 mod shared;
 mod start;
 mod team_directory;
+mod teams;
 
 use std::process::Command;
 

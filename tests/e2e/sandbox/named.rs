@@ -78,8 +78,10 @@ fn a_link_of_a_teammate_says_nothing_of_where_another_one_works_or_writes() {
     refused(&["--workspace", &apart, "--writable", "planted"]);
     refused(&["--workspace", &apart, "--writable", "real/../planted"]);
     team.write("team.toml", "[members.bob]\nworkspace = 'planted'\n");
+    team.trust();
     refused(&[]);
     team.write("team.toml", "sandbox.writable = ['planted/.cache']\n");
+    team.trust();
     refused(&["--workspace", &apart]);
     assert_eq!(team.file("journal.jsonl"), before);
     // What it has made stays when nobody knows it any more.
@@ -128,6 +130,7 @@ fn a_link_of_the_user_is_followed_once_and_what_is_missing_may_come_later() {
         symlink(apart.join("cache"), home.join("cache")).unwrap();
         symlink(apart.join("work"), home.join("work")).unwrap();
         team.write("team.toml", "sandbox.writable = ['~/cache/later', '~/cache/later']\n");
+        team.trust();
         let (cache, work) = (home.join("cache"), home.join("work"));
         let named = ["--workspace", work.to_str().unwrap(), "--writable", cache.to_str().unwrap()];
         team.teamctl(["spawn", "bob"].iter().chain(&named)).ok();
@@ -152,6 +155,7 @@ fn a_link_of_the_user_is_followed_once_and_what_is_missing_may_come_later() {
 fn what_was_missing_may_be_written_when_it_is_there_in_a_later_life() {
     let Some(team) = With::All.team(&[]) else { return };
     team.write("team.toml", "sandbox.writable = ['~/later/deep']\n");
+    team.trust();
     let said = team.teamctl(["spawn", "bob"]).ok();
     assert!(!said.stderr.contains("may not write"), "{said:?}");
     let later = home(&team).join("later/deep");

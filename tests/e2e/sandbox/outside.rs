@@ -183,6 +183,7 @@ fn no_key_is_in_the_environment() {
 fn a_key_that_is_named_in_the_settings_reaches_commands() {
     let team = Team::new().with("GH_TOKEN", "hush").with("NPM_TOKEN", "hush").with("OPENAI_API_KEY", "hush");
     team.write("team.toml", "[sandbox]\nenv = [\"GH_TOKEN\"]\n");
+    team.trust();
     team.teamd(["start"]).ok();
     team.teamctl(["spawn", "alice", "--model", "script"]).ok();
     assert_eq!(works(&team, &["echo $GH_TOKEN; env | grep -c hush"]), ["hush\n1"]);
@@ -216,6 +217,7 @@ fn what_is_allowed_by_name_is_found_once_and_by_no_link_of_a_tool() {
         std::fs::create_dir(team.root().join("own")).unwrap();
         symlink("cache", home.join("link")).unwrap();
         team.write("team.toml", "sandbox.writable = [\"~/link\", \"own\", \"~/missing\"]");
+        team.trust();
         team.teamctl(["spawn", "bob"]).ok();
         let orders = "/bash echo x > ~/cache/new && cat ~/cache/new\n/bash rmdir own && ln -s ~ own\n\
             /bash echo x > ~/planted && echo BROKEN; [ -L own ] && echo x > own/planted && echo BROKEN; true";
@@ -264,6 +266,7 @@ fn nothing_in_the_team_directory_is_allowed_by_name() {
         symlink(team.path("inbox").canonicalize().unwrap(), team.root().parent().unwrap().join("home/link"))
             .unwrap();
         team.write("team.toml", "sandbox.writable = [\"~/link\"]");
+        team.trust();
         let refused = team.teamctl(["spawn", "bob", "--restart", "never"]).run_failed().stderr;
         assert!(refused.contains("lies in the team directory"), "{with:?} {refused}");
     }

@@ -87,7 +87,8 @@ fn without_namespaces_nothing_runs_where_a_secret_could_be_written() {
     let refused = &team.does("bob", "/bash cat ~/.cargo/credentials.toml")[0]["content"];
     let refused = refused.as_str().unwrap();
     assert!(
-        refused.starts_with("not run:") && refused.contains(".cargo/credentials.toml is hidden"),
+        refused.starts_with("not run:")
+            && refused.contains(".cargo/credentials.toml is hidden from commands"),
         "{refused}"
     );
     // Who writes neither, reads neither.

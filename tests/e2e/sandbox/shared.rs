@@ -1,7 +1,7 @@
 //! What all processes of a machine share is out of reach without namespaces, too: queues, shared memory, terminals, and how
 //! the machine treats other processes.
 
-use super::{With, attack, has, python};
+use super::{With, attack, has, python, teams, works};
 
 const SHARED: &str = r#"
 import ctypes, ctypes.util, errno, os, sys
@@ -38,5 +38,47 @@ fn without_namespaces_queues_terminals_and_other_processes_are_left_alone() {
     assert!(said[0].ends_with("went on"), "{said:?}");
     if has(&team, "nice") {
         attack(&team, &["nice -n 1 true || echo BROKEN"]);
+    }
+}
+
+/// What is counted for a user over all its programs: as much of it as a command gets.
+const COUNTED: &str = r#"
+import ctypes, os, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def most(attempt, limit):
+    for n in range(limit):
+        if attempt() < 0:
+            return n
+    return limit
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+value = ctypes.c_void_p(0)
+print(most(lambda: libc.sigqueue(os.getpid(), int(signal.SIGRTMIN), value), 5000))
+print(most(lambda: libc.inotify_init1(0), 500))
+print(most(lambda: 1 if os.fork() else os._exit(0), 1))
+"#;
+
+#[test]
+fn a_command_leaves_the_users_programs_most_of_what_the_kernel_counts_for_all_of_them() {
+    let granted = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap();
+    let granted: u32 = granted.trim().parse().unwrap();
+    for (case, team) in teams(&With::EACH, &[]) {
+        let Some(counted) = python(&team, "counted.py", COUNTED) else { return };
+        let said = works(&team, &[&counted]);
+        let counts: Vec<u32> = said[0].lines().map(|line| line.parse().unwrap()).collect();
+        assert!((100..=1024).contains(&counts[0]), "{case:?} signals: {counts:?}");
+        // In a user namespace of its own alone; the documents say so.
+        if matches!(case.with, With::All | With::NoLandlock) {
+            assert!((1..=granted / 4).contains(&counts[1]), "{case:?} inotify of {granted}: {counts:?}");
+        }
+        assert_eq!(counts[2], 1);
+    }
+}
+
+#[test]
+fn shared_memory_is_bounded_as_memory_is() {
+    for (case, team) in teams(&[With::All, With::NoLandlock], &["--memory", "64M"]) {
+        let fill = "head -c 100M /dev/zero > /dev/shm/x 2>/dev/null; stat -c %s /dev/shm/x";
+        let taken: u64 = works(&team, &[fill])[0].parse().unwrap();
+        assert_eq!(taken, 64 << 20, "{case:?}");
     }
 }

@@ -122,6 +122,61 @@ fn a_deleted_inbox_is_made_again() {
     assert_eq!(mailbox.mail(), Mail::Work);
 }
 
+/// Long enough for any machine; only a test that fails waits for it.
+const LONG: std::time::Duration = std::time::Duration::from_secs(20);
+
+#[test]
+fn what_takes_the_place_of_the_inbox_is_watched_before_it_is_read() {
+    let scene = Scene::new();
+    let path = scene.dir.path(&TeamPath::inbox(&scene.name));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let open =
+            Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), Waking::Events);
+        let mut mailbox = open.unwrap();
+        for round in 0..3 {
+            std::fs::remove_file(&path).unwrap();
+            // One look makes it again, watches it and reads it.
+            while !path.exists() {
+                tokio::time::timeout(LONG, mailbox.changed()).await.unwrap();
+                mailbox.fetch();
+            }
+            scene.write(HI);
+            while mailbox.mail() == Mail::None {
+                tokio::time::timeout(LONG, mailbox.changed()).await.expect("a wake-up");
+                mailbox.fetch();
+            }
+            assert!(!mailbox.wants_ring(), "round {round}");
+            while mailbox.has_rest() {
+                drop(mailbox.take());
+            }
+        }
+    });
+}
+
+#[test]
+fn an_inbox_that_can_be_watched_no_more_wants_the_daemon_to_ring() {
+    let scene = Scene::new();
+    let path = scene.dir.path(&TeamPath::inbox(&scene.name));
+    let mut mailbox =
+        Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), Waking::Events)
+            .unwrap();
+    assert!(!mailbox.wants_ring());
+    // A link to nothing can neither be watched nor made a file of.
+    let link = path.with_extension("link");
+    std::os::unix::fs::symlink("nothing", &link).unwrap();
+    std::fs::rename(link, &path).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(LONG, mailbox.changed()).await.expect("a wake-up") });
+    mailbox.fetch();
+    assert!(mailbox.wants_ring());
+    std::fs::remove_file(&path).unwrap();
+    mailbox.fetch();
+    scene.write(HI);
+    mailbox.fetch();
+    assert_eq!(mailbox.mail(), Mail::Work);
+}
+
 #[test]
 fn an_inbox_that_is_not_watched_wants_the_daemon_to_ring() {
     let scene = Scene::new();

@@ -56,9 +56,10 @@ fn run(arguments: &[OsString]) -> Result<Verdict, String> {
     close_inherited(None).map_err(|error| format!("cannot close what it inherited: {error}"))?;
     let bounds: Bounds = serde_json::from_slice(bounds.as_encoded_bytes())
         .map_err(|error| format!("the helper does not understand the bounds: {error}"))?;
-    enclose(&policy)?;
+    enclose(&policy, bounds.memory)?;
     // In a user namespace of its own the kernel counts the processes of this command alone, with keeper and helper.
     let spare = (policy.layers.namespaces == Namespaces::Own).then_some(SPARE);
+    bounds::share_with_the_user().map_err(|error| format!("cannot put limits on it: {error}"))?;
     bounds::put_on(&bounds, spare).map_err(|error| format!("cannot put limits on it: {error}"))?;
     let mut bash = variables.command(command, &policy.workspace);
     let cannot = |error: io::Error| format!("cannot start bash: {error}");
@@ -72,7 +73,7 @@ fn run(arguments: &[OsString]) -> Result<Verdict, String> {
 }
 
 /// Puts on every layer, the outermost first.
-fn enclose(policy: &Policy) -> Result<(), String> {
+fn enclose(policy: &Policy, memory: Option<u64>) -> Result<(), String> {
     let cannot = |what: &'static str| {
         move |error: &dyn std::fmt::Display| format!("cannot confine it: {what}: {error}")
     };
@@ -84,7 +85,8 @@ fn enclose(policy: &Policy) -> Result<(), String> {
                 .map_err(|error| cannot("network")(&error))?;
             network::bring_loopback_up().map_err(|error| cannot("network")(&error))?;
         }
-        mounts::build(policy).map_err(|error| cannot("mounts")(&error))?;
+        identity::share_counts();
+        mounts::build(policy, memory).map_err(|error| cannot("mounts")(&error))?;
     }
     if policy.layers.namespaces == Namespaces::None {
         rustix::process::chdir(&policy.workspace).map_err(|error| cannot("workspace")(&error))?;

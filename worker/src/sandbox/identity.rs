@@ -11,12 +11,14 @@ use rustix::thread::{
 };
 
 /// What the helper needs to build the sandbox. All of it is gone when `bash` begins.
-const NEEDED: [CapabilitySet; 4] = [
+const NEEDED: [CapabilitySet; 5] = [
     CapabilitySet::SYS_ADMIN,
     CapabilitySet::NET_ADMIN,
     CapabilitySet::SETPCAP,
     // A command may have closed a directory, which another one opens again: what is in it is protected all the same.
     CapabilitySet::DAC_READ_SEARCH,
+    // For the counts of this user namespace.
+    CapabilitySet::SYS_RESOURCE,
 ];
 
 /// Enters a user namespace in which the user keeps its number, and lets the next child be the first process of a pid
@@ -36,6 +38,30 @@ pub(super) fn enter_user_and_pid_namespace() -> io::Result<()> {
     // Who is not number 0 would lose them at `exec`.
     NEEDED.into_iter().try_for_each(|capability| configure_capability_in_ambient_set(capability, true))?;
     Ok(())
+}
+
+/// What the kernel counts for a user over all its programs (`user_namespaces(7)`, `inotify(7)`), with the file that says how
+/// much of it a user may have, where there is one.
+const COUNTED: [(&str, &str); 3] = [
+    ("max_inotify_instances", "/proc/sys/fs/inotify/max_user_instances"),
+    ("max_inotify_watches", "/proc/sys/fs/inotify/max_user_watches"),
+    ("max_fanotify_groups", "/proc/sys/fs/fanotify/max_user_groups"),
+];
+
+/// The share of that which one command may have.
+const SHARE: u64 = 4;
+
+/// Leaves the user's other programs most of what the kernel counts for all of them together. Where `/proc/sys` cannot be
+/// written (in containers), nothing is changed.
+pub(super) fn share_counts() {
+    for (name, most) in COUNTED {
+        let most = std::fs::read_to_string(most).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        if let Some(most) = most
+            && let Err(error) = put(&format!("/proc/sys/user/{name}"), &(most / SHARE).max(1).to_string())
+        {
+            tracing::debug!("cannot limit {name} for a command: {error}");
+        }
+    }
 }
 
 fn put(file: &str, text: &str) -> io::Result<()> {

@@ -33,7 +33,7 @@ use absent::Absent;
 pub(crate) use known::Known;
 pub(crate) use policy::Policy;
 use policy::{Guard, Protected};
-pub(crate) use surroundings::{Origin, Surroundings};
+pub(crate) use surroundings::{Origin, Surroundings, teams};
 pub(crate) use temp::TempDir;
 
 use std::ffi::OsStr;

@@ -4,6 +4,7 @@
 //! so that it cannot be renamed or replaced, and what is hidden is covered.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -40,11 +41,11 @@ fn cannot(verb: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(Errno) ->
     move |source| MountError { verb, path, source }
 }
 
-/// Builds the file system of a command in a mount namespace of its own.
+/// Builds the file system of a command in a mount namespace of its own. Its shared memory holds at most `memory` bytes.
 ///
 /// # Errors
 /// [`MountError`] for the first step that the system refuses.
-pub(super) fn build(policy: &Policy) -> Done {
+pub(super) fn build(policy: &Policy, memory: Option<u64>) -> Done {
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)
         .map_err(|errno| cannot("make a mount namespace for", "/")(Errno::from_raw_os_error(errno as i32)))?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
@@ -73,7 +74,7 @@ pub(super) fn build(policy: &Policy) -> Done {
     for path in &policy.hidden {
         hide(path, devices.first(), policy.sealed.contains(path))?;
     }
-    build_devices(&devices)?;
+    build_devices(&devices, memory)?;
     // Not even root writes to the kernel there, and only processes of the command are seen.
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(cannot("mount", "/proc"))?;
@@ -159,7 +160,7 @@ fn make_read_only(at: impl Fn(&Path) -> bool) -> Done {
 
 /// A `/dev` with the devices that every program expects, terminals and shared memory of its own, and nothing else: root
 /// could write to a disk by its device.
-fn build_devices(devices: &[OwnedFd]) -> Done {
+fn build_devices(devices: &[OwnedFd], memory: Option<u64>) -> Done {
     let dev = Path::new("/dev");
     let tmpfs = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount("dev", dev, "tmpfs", tmpfs, Some(c"mode=0755,size=64k")).map_err(cannot("mount", dev))?;
@@ -179,14 +180,16 @@ fn build_devices(devices: &[OwnedFd]) -> Done {
         symlink(target, dev.join(name)).map_err(cannot("make", dev.join(name)))?;
     }
     let own = MountFlags::NOSUID | MountFlags::NODEV;
+    let shared = memory.map_or_else(|| "mode=1777".to_owned(), |most| format!("mode=1777,size={most}"));
     let folders = [
-        ("pts", "devpts", MountFlags::NOSUID | MountFlags::NOEXEC, c"newinstance,ptmxmode=0666,mode=0620"),
-        ("shm", "tmpfs", own, c"mode=1777"),
+        ("pts", "devpts", MountFlags::NOSUID | MountFlags::NOEXEC, "newinstance,ptmxmode=0666,mode=0620"),
+        ("shm", "tmpfs", own, &shared),
     ];
     for (name, kind, flags, options) in folders {
         let path = dev.join(name);
         rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755)).map_err(cannot("make", &path))?;
-        mount(kind, &path, kind, flags, Some(options)).map_err(cannot("mount", path))?;
+        let options = CString::new(options).unwrap_or_default();
+        mount(kind, &path, kind, flags, Some(options.as_c_str())).map_err(cannot("mount", path))?;
     }
     mount_remount(dev, tmpfs | MountFlags::BIND | MountFlags::RDONLY, c"")
         .map_err(cannot("make read-only", dev))

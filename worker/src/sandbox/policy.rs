@@ -72,6 +72,8 @@ pub(crate) struct Protected {
 pub(crate) struct Present {
     /// The secrets that are there.
     pub(crate) secrets: Vec<PathBuf>,
+    /// The team directories of the user, this one and others, and their registers, by every path.
+    pub(crate) teams: Vec<PathBuf>,
     /// The repository of the workspace, if that is a linked working tree.
     pub(crate) linked: Option<LinkedTree>,
 }
@@ -112,7 +114,7 @@ impl Policy {
         sandbox: &Sandbox,
         gate: Gate,
         around: &Surroundings,
-        Present { secrets, linked }: Present,
+        Present { secrets, teams, linked }: Present,
         layers: Layers,
     ) -> Option<Self> {
         if sandbox.mode == SandboxMode::Off && gate == Gate::Open {
@@ -122,8 +124,9 @@ impl Policy {
         let mut writable = vec![around.temp.clone()];
         if writes {
             writable.push(around.workspace.clone());
-            // Nothing of the team directory is ever allowed by name.
-            let named = around.writable.iter().filter(|path| !path.starts_with(&around.team_dir));
+            // Nothing of a team directory is ever allowed by name.
+            let is_of_team = |path: &Path| teams.iter().any(|team| path.starts_with(team));
+            let named = around.writable.iter().filter(|path| !is_of_team(path));
             writable.extend(named.cloned());
         }
         let mut protected = Vec::new();
@@ -142,8 +145,12 @@ impl Policy {
                 around.programs.iter().filter(|it| writable.iter().any(|above| it.starts_with(above)));
             protected.extend(programs.map(|it| Protected { path: it.clone(), guard: Guard::Program }));
         }
-        let sealed: Vec<_> = [&around.team_dir].into_iter().chain(&around.team_aliases).cloned().collect();
-        let mut hidden: Vec<_> = secrets.into_iter().chain(sealed.iter().cloned()).collect();
+        let sealed = teams;
+        // What lies in something hidden is hidden with it, and nothing can be mounted on it.
+        let is_topmost =
+            |path: &PathBuf| !sealed.iter().any(|other| path != other && path.starts_with(other));
+        let mut hidden: Vec<_> =
+            secrets.iter().chain(&sealed).filter(|path| is_topmost(path)).cloned().collect();
         let private_tmp = !needs_tmp(around, &writable);
         if private_tmp && layers.namespaces != Namespaces::None {
             // The command has another one.
@@ -250,11 +257,13 @@ mod tests {
             secrets: [".ssh", ".docker/config.json", ".config/git/credentials", ".local/share/keyrings"]
                 .map(|secret| Path::new("/home/u").join(secret))
                 .into(),
+            registers: Vec::new(),
         }
     }
 
     fn of(sandbox: &Sandbox, gate: Gate, around: &Surroundings, layers: Layers) -> Option<Policy> {
-        let present = Present { secrets: around.secrets.clone(), ..Present::default() };
+        let teams = [&around.team_dir].into_iter().chain(&around.team_aliases).cloned().collect();
+        let present = Present { secrets: around.secrets.clone(), teams, linked: None };
         Policy::of(sandbox, gate, around, present, layers)
     }
 
@@ -397,6 +406,19 @@ mod tests {
             assert!(open.protected.contains(&Protected { path: common.join(path), guard }), "{path}");
         }
         assert_eq!(paths(&of(Gate::Closed).writable), ["/var/tmp/t"]);
+    }
+
+    #[test]
+    fn other_teams_and_the_register_are_hidden_and_sealed_and_never_written() {
+        let mut around = around("/home/u/web", "/home/u/.local/state/teamd/web-1");
+        around.writable = ["/home/u/api/.team/inbox", "/home/u/.local"].map(PathBuf::from).into();
+        let teams = ["/home/u/.local/state/teamd/web-1", "/home/u/.local/state/teamd", "/home/u/api/.team"];
+        let now = Present { teams: teams.map(PathBuf::from).to_vec(), ..Present::default() };
+        let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, now, LAYERS).unwrap();
+        assert_eq!(paths(&policy.sealed), teams);
+        assert_eq!(paths(&policy.hidden), teams[1..], "what lies in another is hidden with it");
+        assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web", "/home/u/.local"]);
+        assert_eq!(paths(&policy.pinned), ["/home/u/.local/state", "/home/u/web/.git"]);
     }
 
     #[test]

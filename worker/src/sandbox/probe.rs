@@ -90,6 +90,7 @@ impl Scratch {
             homes: vec![at("home")],
             programs: Vec::new(),
             secrets: vec![at("home/.ssh")],
+            registers: Vec::new(),
         };
         Ok(Self { places, home: at("home"), _folder: folder })
     }
@@ -137,9 +138,13 @@ impl Scratch {
 
     /// Runs a command under a keeper, as a worker does; returns what it said.
     fn run(&self, layers: Layers, gate: Gate, command: &str) -> Result<String, String> {
-        let present = Present { secrets: self.places.secrets.clone(), ..Present::default() };
-        let policy = Policy::of(&Sandbox::default(), gate, &self.places, present, layers)
-            .ok_or("there is no policy")?;
+        let present = Present {
+            secrets: self.places.secrets.clone(),
+            teams: vec![self.places.team_dir.clone()],
+            linked: None,
+        };
+        let policy = Policy::of(&Sandbox::default(), gate, &self.places, present, layers);
+        let policy = policy.ok_or("there is no policy")?;
         let (report, said) = keep(&policy, command).map_err(|error| format!("cannot try: {error}"))?;
         match report {
             Some(Report { code: Some(0), error: None, .. }) => Ok(said),

@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use teamd_shared::environment::Environment;
+use teamd_shared::register::Register;
+use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 
 use super::Known;
@@ -34,6 +36,8 @@ pub(crate) struct Surroundings {
     pub(crate) programs: Vec<PathBuf>,
     /// Where that is what nobody but the user reads, by every path, whether it is there or not.
     pub(crate) secrets: Vec<PathBuf>,
+    /// Where the team directories of the user are registered.
+    pub(crate) registers: Vec<Register>,
 }
 
 /// What a life was begun with, as far as it says where things lie.
@@ -66,6 +70,14 @@ impl Surroundings {
             known.extend(Known::learn(path)?);
         }
         let homes = homes(environment);
+        let registers = registers(environment, &homes);
+        for state in registers.iter().map(Register::state) {
+            // A command could make one that is missing, and forge what stands in it.
+            let is_writable = |above: &PathBuf| state.root().starts_with(above);
+            if is_writable(&workspace) || writable.iter().any(is_writable) {
+                state.make().map_err(io::Error::other)?;
+            }
+        }
         let needed = Needed { homes: &homes, workspace: &workspace, writable: &writable, territory };
         let mut secrets = secrets::known(&needed, environment);
         secrets.extend(hidden.iter().map(PathBuf::from));
@@ -91,7 +103,22 @@ impl Surroundings {
             workspace,
             writable,
             homes,
+            registers,
         })
+    }
+
+    /// Returns where team directories of the user, this one and others, and their registers lie now, by every path.
+    fn present_teams(&self) -> Result<Vec<PathBuf>, String> {
+        let others = teams(&self.registers)?;
+        let mounts = mounts().map_err(|error| format!("cannot look up what is mounted: {error}"))?;
+        let others = others.into_iter().flat_map(|path| {
+            let aliases = aliases(&path, &mounts);
+            [path].into_iter().chain(aliases)
+        });
+        let own = [&self.team_dir].into_iter().chain(&self.team_aliases).cloned();
+        let mut found: Vec<PathBuf> = own.collect();
+        found.extend(others.filter(|path| !self.team_aliases.contains(path) && *path != self.team_dir));
+        Ok(found)
     }
 
     /// Looks at what lies where now.
@@ -104,9 +131,41 @@ impl Surroundings {
         let is_foreign = |tree: &LinkedTree| !needed.is_writable(&tree.own);
         Ok(Present {
             secrets: secrets::present(&self.secrets, &needed)?,
+            teams: self.present_teams()?,
             linked: LinkedTree::find(workspace).filter(is_foreign),
         })
     }
+}
+
+/// Returns where registered team directories and their registers lie that are there, without links.
+///
+/// # Errors
+/// What the model is told, if a register cannot be read.
+pub(crate) fn teams(registers: &[Register]) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    for register in registers {
+        let (paths, unread) =
+            register.all().map_err(|error| format!("cannot see which teams there are: {error}"))?;
+        // `teamctl doctor` names it as well.
+        unread.iter().for_each(|why| tracing::warn!("a team is not hidden: {why}"));
+        // What something else stands for is not the team directory any more.
+        found.extend(paths.into_iter().filter(|path| path.symlink_metadata().is_ok_and(|it| it.is_dir())));
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+/// Returns the registers of the user: where the environment says, and in each home.
+fn registers(environment: &Environment, homes: &[PathBuf]) -> Vec<Register> {
+    let named = StateDir::of(|name| environment.path(name).map(PathBuf::into_os_string));
+    let mut all: Vec<StateDir> = named.into_iter().collect();
+    for state in homes.iter().map(|home| StateDir::of_home(home)) {
+        if !all.contains(&state) {
+            all.push(state);
+        }
+    }
+    all.into_iter().map(Register::new).collect()
 }
 
 /// The home of whoever asked for the teammate, and that of the user: secrets lie in both.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs::TryLockError;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use teamd_shared::config::{Roster, RosterMember};
@@ -16,9 +16,11 @@ use teamd_shared::message::summary_of;
 use teamd_shared::model_spec::{ModelSpec, UnknownModel};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
+use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::team_file::TeamFile;
 use teamd_shared::team_file::resolve::{Asked, Flags, ModelFrom, resolve};
+use teamd_shared::trust::Widening;
 
 use super::{Outcome, Spawn};
 
@@ -58,6 +60,7 @@ impl Spawner {
         let lookup = |variable: &str| self.environment.value(variable);
         let file = TeamFile::locate(dir.root(), lookup);
         let file = TeamFile::load(&file).map_err(|error| format!("{error} ({})", error.hint()))?;
+        self.must_be_trusted(&file)?;
         let roster = roster(dir)?;
         let asked = Asked { name: &name, flags: &flags, earlier: roster.member(&name) };
         let mut resolved = resolve(asked, &lookup, &file).map_err(|error| error.to_string())?;
@@ -72,6 +75,23 @@ impl Spawner {
             order.model = Some(self.model.clone());
         }
         Ok(order)
+    }
+
+    /// Makes sure that the user has trusted what widens: tools write the file, and the lead agent reads it for itself.
+    fn must_be_trusted(&self, file: &TeamFile) -> Result<(), String> {
+        let state = StateDir::of(|name| self.environment.path(name).map(PathBuf::into_os_string));
+        let state = state.map_err(|error| error.to_string())?;
+        let widening = Widening::of(file, &|name| self.environment.value(name));
+        let untrusted = widening.and_then(|widening| widening.untrusted(&state));
+        let untrusted = untrusted.map_err(|error| error.to_string())?;
+        if untrusted.is_empty() {
+            return Ok(());
+        }
+        let path = file.path.display();
+        let keys = untrusted.join(", ");
+        Err(format!(
+            "{path} widens what the team may do, and the user has not trusted it ({keys}): ask for `teamd trust`"
+        ))
     }
 
     /// Returns where a teammate works: where the call says, else where the file does, else where the lead agent does.
@@ -275,8 +295,10 @@ mod tests {
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let roster = json!({"version": 1, "members": []});
         teamd_shared::fs::replace(&dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+        let mut environment = Environment::default();
+        environment.set("XDG_STATE_HOME", scratch.path().join("state").to_str().unwrap());
         let spawner = Spawner {
-            environment: Environment::default(),
+            environment,
             model: "openai:own".to_owned(),
             workspace: scratch.path().to_str().unwrap().to_owned(),
             sandbox: Sandbox::default(),
@@ -289,6 +311,29 @@ mod tests {
         use std::io::Write;
         let mut file = std::fs::File::create(scratch.path().join("team.toml")).unwrap();
         file.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Writes a file that the user trusts.
+    fn trusted_file(scratch: &tempfile::TempDir, text: &str) {
+        team_file(scratch, text);
+        let state = scratch.path().join("state").into_os_string();
+        let state = StateDir::of(|name| (name == "XDG_STATE_HOME").then(|| state.clone())).unwrap();
+        let file = TeamFile::load(&scratch.path().join("team.toml")).unwrap();
+        Widening::of(&file, &|_| None).unwrap().trust(&state).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_spawned_by_a_file_that_widens_and_that_the_user_has_not_trusted() {
+        let (scratch, dir, spawner) = scene();
+        let text = "[members.alice]\nsandbox.mode = \"off\"\n";
+        team_file(&scratch, text);
+        let refused = spawner.order(&dir, &alice()).unwrap_err();
+        assert!(
+            refused.contains("members.alice.sandbox.mode") && refused.contains("`teamd trust`"),
+            "{refused}"
+        );
+        trusted_file(&scratch, text);
+        assert!(spawner.order(&dir, &alice()).is_ok());
     }
 
     fn alice() -> Spawn {
@@ -356,7 +401,7 @@ mod tests {
         }
         let around = Spawner { workspace: at(""), ..scene().2 };
         assert!(workspace(&around, Some(".team")).unwrap_err().contains("is not in yours"));
-        team_file(&scratch, "sandbox.mode = \"off\"\n[members.alice]\nworkspace = \"apart\"\n");
+        trusted_file(&scratch, "sandbox.mode = \"off\"\n[members.alice]\nworkspace = \"apart\"\n");
         assert_eq!(workspace(&spawner, None), Ok(at("apart")));
         assert_eq!(workspace(&spawner, Some("../apart")), Ok(at("apart")));
         assert!(workspace(&spawner, Some("..")).is_err());
@@ -364,7 +409,7 @@ mod tests {
         team_file(&scratch, "[members.alice]\nworkspace = \"own/link\"\n");
         assert!(workspace(&spawner, None).unwrap().ends_with("/own/link"));
         assert!(workspace(&spawner, Some("link")).unwrap().ends_with("/own/link"));
-        team_file(&scratch, "sandbox.mode = \"off\"\n");
+        trusted_file(&scratch, "sandbox.mode = \"off\"\n");
         std::fs::rename(root.join("own"), root.join("gone")).unwrap();
         std::os::unix::fs::symlink("apart", root.join("own")).unwrap();
         assert_eq!(workspace(&spawner, None), Ok(at("own")));

@@ -196,6 +196,7 @@ impl Toolbox {
         let places = sandbox::Surroundings::find(real, &config.team_dir, writable, temp.path(), origin);
         let places = places.map_err(ToolboxError::Surroundings)?;
         let workspace = workspace.without(places.secrets.clone(), places.programs.clone());
+        let workspace = workspace.apart_from(places.registers.clone())?;
         let background = Background::new(Arc::clone(&config.team_dir), config.name);
         background.close_logs();
         let surroundings = Surroundings {
@@ -241,7 +242,7 @@ impl Toolbox {
         let exposed = || {
             let secret = policy.as_ref()?.exposed()?.display();
             Some(format!(
-                "{secret} is hidden, but lies in what it may write: it takes namespaces to part them"
+                "{secret} is hidden from commands, but lies in what it may write: it takes namespaces to part them"
             ))
         };
         let replaceable = || {
@@ -252,7 +253,7 @@ impl Toolbox {
             ))
         };
         let weakness =
-            policy.as_ref().and_then(|_| layers.weakness(apart).or_else(exposed).or_else(replaceable));
+            policy.as_ref().and_then(|_| exposed().or_else(|| layers.weakness(apart)).or_else(replaceable));
         let weakness = weakness.filter(|_| !weak);
         weakness.map_or(Ok(policy), |why| Err(format!("not run: it cannot be confined as promised: {why}")))
     }

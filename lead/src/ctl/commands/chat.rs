@@ -10,6 +10,12 @@ use crate::error::CommandResult;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Chat) -> CommandResult {
+    // A lead agent that runs is talked to all the same; without trust none is started.
+    if context.out.can_ask()
+        && let Err(error) = context.ask_for_trust()
+    {
+        context.out.note(error);
+    }
     let begin = Begin {
         model: args.model.clone(),
         workspace: args.workspace.as_deref().map(workspace).transpose()?,

@@ -107,7 +107,7 @@ pub(in crate::ctl) fn settle(
     let roster = roster::load(dir)?;
     let asked = Asked { name, flags, earlier: roster.member(name) };
     let lookup = |variable: &str| environment.value(variable);
-    let mut resolved = resolve(asked, &lookup, context.team_file()?)?;
+    let mut resolved = resolve(asked, &lookup, context.trusted_file()?)?;
     // What stands in the file was not looked at yet.
     if let Some(named) = &mut resolved.workspace {
         *named = workspace(Path::new(named))?;

@@ -11,7 +11,7 @@ use teamd_shared::amount::told;
 use teamd_shared::clock::wall;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::member::{Gate, SandboxMode};
-use teamd_shared::team_dir::{DirError, TeamDir};
+use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
 
 use crate::ctl::args::StatusArgs;
@@ -41,18 +41,15 @@ struct Row<'r> {
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult {
-    let dir = match TeamDir::open(&context.path) {
-        Ok(dir) => dir,
-        Err(DirError::Missing(path)) if args.name.is_none() => {
-            context.out.note(format_args!("there is no team at {} yet", path.display()));
-            context.out.hint("`teamd start` makes one");
-            if context.out.is_json() {
-                context.out.json(&document(&Roster::default(), &[]))?;
-            }
-            return Ok(ExitCode::Done);
+    if args.name.is_none() && context.is_missing() {
+        context.out.note(format_args!("there is no team at {} yet", context.path.display()));
+        context.out.hint("`teamd start` makes one");
+        if context.out.is_json() {
+            context.out.json(&document(&Roster::default(), &[]))?;
         }
-        Err(error) => return Err(error.into()),
-    };
+        return Ok(ExitCode::Done);
+    }
+    let dir = context.dir()?;
     let roster = roster::load(&dir)?;
     let shown = match &args.name {
         Some(name) => vec![roster::find(&roster, name)?],

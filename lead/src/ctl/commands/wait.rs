@@ -109,12 +109,10 @@ fn any(wanted: &[Status]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ctl::output::tests::captured;
+    use crate::ctl::context::tests::context;
     use crate::ctl::roster::tests::{member, team};
     use serde_json::{Value, json};
     use teamd_shared::process::Identity;
-    use teamd_shared::settings::Settings;
-    use teamd_shared::team_file::TeamFile;
 
     fn with_daemon(dir: &TeamDir, members: &Value) {
         let me = Identity::of_self().unwrap();
@@ -134,13 +132,7 @@ mod tests {
     }
 
     fn wait(dir: &TeamDir, status: &[Status], timeout: u64) -> CommandResult {
-        let (out, ..) = captured(false);
-        let context = Context {
-            out,
-            path: dir.root().to_owned(),
-            settings: Settings::default(),
-            file: Ok(TeamFile::default()),
-        };
+        let (context, ..) = context(dir, false);
         let name = Name::new("alice").unwrap();
         run(&context, &Wait { name, status: status.to_vec(), timeout: Some(Duration::from_millis(timeout)) })
     }

@@ -91,7 +91,7 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, talk: &Talk) -> Comman
     let refused = |error| CommandError::new(ExitCode::Failed, format!("cannot use the terminal: {error}"));
     let (keyboard, screen) = Keyboard::open().map_err(refused)?;
     let mut session = Session {
-        context: context.printing_to(printer(&screen)),
+        context: context.elsewhere()(printer(&screen)),
         dir,
         party,
         follow: Follow::begin(dir, &party.name, PAST, context.settings.poll)?,
@@ -257,16 +257,14 @@ impl Session<'_> {
     /// Carries a command out in a thread of its own: it has a runtime of its own, and may take long. Returns its number,
     /// and its end, unless it takes longer than the prompt waits: then it goes on.
     async fn carry_out(&mut self, command: Slash) -> (u64, Option<End>) {
-        let Context { path, settings, file, .. } = &self.context;
-        let (screen, path, settings, file) =
-            (self.screen.clone(), path.clone(), settings.clone(), file.clone());
+        let (screen, elsewhere) = (self.screen.clone(), self.context.elsewhere());
         let party = self.party.name.clone();
         let (number, reports) = self.done.begin();
         if matches!(command, Slash::Answer { .. }) {
             self.answers.begin(number);
         }
         std::thread::spawn(move || {
-            let context = Context { out: printer(&screen), path, settings, file };
+            let context = elsewhere(printer(&screen));
             let told = act::run(&context, &party, command).unwrap_or_else(|error| {
                 context.out.error(&error);
                 None

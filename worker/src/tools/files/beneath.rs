@@ -17,9 +17,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use teamd_shared::name::Name;
+use teamd_shared::register::Register;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
 
 use crate::sandbox::policy::{GIT, git_believes};
+use crate::sandbox::teams;
 
 /// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
 const MAX_LINKS: u32 = 40;
@@ -40,7 +42,7 @@ pub(crate) enum FileError {
         workspace: PathBuf,
     },
     /// The path leads into the team directory.
-    #[error("{0} leads into the team directory, which tools do not touch")]
+    #[error("{0} leads into a team directory, which tools do not touch")]
     TeamDir(String),
     /// The path leads to a secret of the user, or to what was named to be hidden.
     #[error("{0} is hidden from tools: it holds a secret of the user, or was named to be hidden")]
@@ -112,6 +114,8 @@ pub(crate) struct Workspace {
     programs: Vec<PathBuf>,
     /// Those of them that were there when it was opened, wherever they have been moved since.
     seen: Vec<(u64, u64)>,
+    /// Where the team directories of the user are registered.
+    registers: Vec<Register>,
 }
 
 /// Where a path leads: a name in an open directory, and what is there.
@@ -146,7 +150,28 @@ impl Workspace {
         let team = fstat(&*team_dir).map_err(|errno| FileError::io("look at the team of", &shown, errno))?;
         let temporary = format!(".teamd-{:x}-{:x}-{name}.tmp", team.st_dev, team.st_ino);
         let (path, secrets, programs, seen) = (path.to_owned(), Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { path, real, fd, team_dir, temporary, secrets, programs, seen })
+        Ok(Self { path, real, fd, team_dir, temporary, secrets, programs, seen, registers: Vec::new() })
+    }
+
+    /// Lets no tool touch what is registered there, now or later.
+    ///
+    /// # Errors
+    /// [`FileError::TeamDir`] if the workspace lies in such a directory.
+    pub(crate) fn apart_from(self, registers: Vec<Register>) -> Result<Self, FileError> {
+        let shown = self.path.display().to_string();
+        let teams = teams(&registers).map_err(FileError::Useless)?;
+        match teams.iter().any(|team| self.real.starts_with(team)) {
+            true => Err(FileError::TeamDir(shown)),
+            false => Ok(Self { registers, ..self }),
+        }
+    }
+
+    /// Returns device and inode of the team directories of the user, of their folders and of the registers.
+    fn others(&self) -> Result<Vec<(u64, u64)>, FileError> {
+        let teams = teams(&self.registers).map_err(FileError::Useless)?;
+        let folders = teams.iter().flat_map(|team| FOLDERS.iter().map(|folder| team.join(folder)));
+        let found = teams.iter().cloned().chain(folders).filter_map(|path| rustix::fs::lstat(&path).ok());
+        Ok(found.map(|stat| (stat.st_dev, stat.st_ino)).collect())
     }
 
     /// Lets no tool read or change files and directories that hold secrets, nor change the programs of the team.
@@ -221,12 +246,15 @@ struct Walk<'a> {
     behind: Vec<(OwnedFd, OsString)>,
     links: u32,
     purpose: Purpose,
+    /// Device and inode of other team directories.
+    others: Vec<(u64, u64)>,
 }
 
 impl<'a> Walk<'a> {
     fn begin(workspace: &'a Workspace, path: &'a str, purpose: Purpose) -> Result<Self, FileError> {
         let (ahead, behind) = (Vec::new(), Vec::new());
-        let mut walk = Self { workspace, path, ahead, behind, links: 0, purpose };
+        let others = workspace.others()?;
+        let mut walk = Self { workspace, path, ahead, behind, links: 0, purpose, others };
         walk.enter(Path::new(path))?;
         Ok(walk)
     }
@@ -292,7 +320,9 @@ impl<'a> Walk<'a> {
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Symlink => self.follow(&found)?,
                 FileType::Directory => {
-                    if self.workspace.is_forbidden(&stat).map_err(|errno| self.io("look at", errno))? {
+                    let is_other = self.others.contains(&(stat.st_dev, stat.st_ino));
+                    let is_own = self.workspace.is_forbidden(&stat);
+                    if is_other || is_own.map_err(|errno| self.io("look at", errno))? {
                         return Err(FileError::TeamDir(self.path.to_owned()));
                     }
                     self.behind.push((found, name));

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use teamd_shared::register::Register;
 use teamd_shared::team_dir::TeamDir;
 
 use self::finding::{Finding, Severity};
@@ -60,10 +61,11 @@ const CHECKS: [fn(&Seen) -> Vec<Finding>; 12] = [
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Doctor, take_lock: TakeLock) -> CommandResult {
-    let opened = TeamDir::open(&context.path).map(Arc::new);
+    let opened = context.dir().map(Arc::new);
     let confined = sandbox::look(opened.as_deref().ok());
     let mut findings = confined.findings();
     findings.extend(machine::Machine::look(&processes::list(), context.settings.cgroup).findings());
+    findings.extend(register(&context.register));
     let mut fixed = Fixed::default();
     match &opened {
         Ok(dir) => {
@@ -74,18 +76,36 @@ pub(in crate::ctl) fn run(context: &Context, args: &Doctor, take_lock: TakeLock)
             }
             findings.extend(of_team);
         }
-        Err(error) if error.is_not_found() => {
+        Err(_) if context.is_missing() => {
             let here = format!("there is no team directory at {}", context.path.display());
             findings.push(Finding::ok("team", here));
         }
         Err(error) => {
-            findings.push(Finding::problem("team", error.to_string()).means("no command works here"))
+            let finding = Finding::problem("team", error.to_string()).means("no command works here");
+            findings.push(finding.next(error.next_step().unwrap_or_default()));
         }
     }
     tell(context, &confined, &findings, &fixed)?;
     let worst = findings.iter().map(|finding| finding.severity).max();
     let failed = worst == Some(Severity::Problem) || !fixed.failed.is_empty();
     Ok(if failed { ExitCode::Failed } else { ExitCode::Done })
+}
+
+/// Judges the register: what is in it is hidden from tools.
+fn register(register: &Register) -> Vec<Finding> {
+    let unread = |why: String| {
+        let finding = Finding::problem("register", why);
+        let means = "its team directory is not believed, and not hidden from tools";
+        finding.means(means).next("remove that file, and enter the directory with `teamd start --adopt DIR`")
+    };
+    match register.all() {
+        Ok((found, bad)) if bad.is_empty() => {
+            let teams = finding::count(found.len().saturating_sub(1), "team");
+            vec![Finding::ok("register", format!("{teams} in {}", register.state().root().display()))]
+        }
+        Ok((_, bad)) => bad.iter().map(|why| unread(why.to_string())).collect(),
+        Err(error) => vec![unread(error.to_string())],
+    }
 }
 
 /// Looks at a team directory, until what it finds is there to stay.

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 
 use rustix::fs::OFlags;
 use teamd_shared::inbox::owner_of;
+use teamd_shared::json;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{Kind, TeamPath};
 use teamd_shared::transcript::{Block, Entry, Event};
@@ -89,7 +90,7 @@ impl Read {
         if line.trim_ascii().is_empty() {
             return;
         }
-        match serde_json::from_slice::<Entry>(line) {
+        match json::read::<Entry>(line) {
             Ok(entry) => {
                 self.entries += 1;
                 self.observe(number, entry.event);

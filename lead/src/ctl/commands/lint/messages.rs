@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
+use serde::Deserializer;
 use serde_json::{Map, Value};
+use teamd_shared::json;
 use teamd_shared::message::{Body, MAX_LINE, Message, ParseError};
 
 use super::Remark;
@@ -102,6 +104,12 @@ fn unwise(number: usize, line: &[u8], message: &Message) -> Vec<Remark> {
     for field in ["timestamp", "ts"].into_iter().filter(|&field| message.extra.contains_key(field)) {
         warn(field, "the time is no number", "kept, and means nothing: seconds since 1970 are read");
     }
+    if message.extra.contains_key("decide_within") && message.body.kind() == "shutdown_request" {
+        warn("decide_within", "decide_within is no number", "kept, and means nothing: seconds are read");
+    }
+    for field in twice(line) {
+        warn(&field, &format!("the field {field:?} is there twice"), "the last one counts");
+    }
     if let Body::Unknown { kind } = &message.body {
         warn("type", &format!("the type {kind:?} is unknown"), "delivered as text");
     }
@@ -109,12 +117,38 @@ fn unwise(number: usize, line: &[u8], message: &Message) -> Vec<Remark> {
         warn("", "U+0085, U+2028 or U+2029 is not escaped", "taken: but other readers end a line there");
     }
     // What was written is read once more, for its spellings alone: it is an object, or there were no message.
-    if let Ok(Value::Object(fields)) = serde_json::from_slice::<Value>(line) {
+    if serde_json::from_slice::<Value>(line).is_err() {
+        warn("", "half of a surrogate pair stands in a text", "read as U+FFFD");
+    }
+    if let Ok(Value::Object(fields)) = json::value(line) {
         for (written, read) in spellings(&fields, message) {
             warn(written, &format!("{written} is another writer's spelling"), &format!("read as {read}"));
         }
     }
     remarks
+}
+
+/// Returns the fields that an object has more than once.
+fn twice(line: &[u8]) -> Vec<String> {
+    struct Names(Vec<String>);
+    impl<'de> serde::de::Visitor<'de> for Names {
+        type Value = Vec<String>;
+        fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            formatter.write_str("an object")
+        }
+        fn visit_map<A: serde::de::MapAccess<'de>>(mut self, mut map: A) -> Result<Vec<String>, A::Error> {
+            let mut twice = Vec::new();
+            while let Some((name, serde::de::IgnoredAny)) = map.next_entry::<String, _>()? {
+                match self.0.contains(&name) {
+                    true => twice.push(name),
+                    false => self.0.push(name),
+                }
+            }
+            Ok(twice)
+        }
+    }
+    // It is an object, or there were no message. One with half a surrogate pair in a name is not looked at.
+    serde_json::Deserializer::from_slice(line).deserialize_map(Names(Vec::new())).unwrap_or_default()
 }
 
 /// Returns the spellings of other writers that the reader took: it has kept all others as they were.
@@ -199,6 +233,22 @@ mod tests {
         8:84 metadata is another writer's spelling (read as approve)
         8:2 the same id as line 7 (dropped: it was read before)
         9:1 no newline behind the last line (13 bytes) (not read yet: it is no line before its newline)
+        "#);
+    }
+
+    #[test]
+    fn what_means_nothing_or_stands_there_twice_is_told() {
+        let id = r#""id":"0197f5f2-0000-7000-8000-000000000001","from":"lead""#;
+        let lines = [
+            format!(r#"{{{id},"type":"shutdown_request","request_id":"a1","decide_within":"soon"}}"#),
+            format!(r#"{{{},"type":"message","type":"broadcast"}}"#, id.replace("01\"", "02\"")),
+            format!(r#"{{{},"type":"message","content":"cut \ud83d"}}"#, id.replace("01\"", "03\"")),
+            String::new(),
+        ];
+        insta::assert_snapshot!(told(&lines.join("\n")), @r#"
+        1:104 decide_within is no number (kept, and means nothing: seconds are read)
+        2:60 the field "type" is there twice (the last one counts)
+        3:1 half of a surrogate pair stands in a text (read as U+FFFD)
         "#);
     }
 

@@ -3,8 +3,10 @@
 //! It asks the very readers of the programs; there is no second opinion in here. It looks at files wherever they are, needs
 //! no team, and changes nothing.
 
+mod decisions;
 mod lines;
 mod messages;
+mod misread;
 mod settings;
 
 use std::io::Read;
@@ -12,6 +14,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use teamd_shared::config::{Roster, VERSION};
+use teamd_shared::json;
 
 use crate::ctl::args::{Lint, LintAs};
 use crate::ctl::context::Context;
@@ -23,6 +26,9 @@ use crate::exit_code::ExitCode;
 
 /// The longest file that is looked at, in bytes.
 const MAX_FILE: u64 = 1 << 30;
+
+/// What becomes of a field that is not what it should be.
+const MISREAD: &str = "no writer of ours writes it so, and the next version may refuse it";
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -123,13 +129,16 @@ fn of(kind: LintAs, file: &str, bytes: &[u8]) -> Vec<Remark> {
 }
 
 fn roster(bytes: &[u8]) -> Vec<Remark> {
-    match serde_json::from_slice::<Roster>(bytes) {
+    match json::read::<Roster>(bytes) {
         Ok(roster) if roster.version > VERSION => vec![Remark::warning(
             (1, 1),
             format!("version {}, this program knows {VERSION}", roster.version),
             "read as far as possible, and never written over",
         )],
-        Ok(_) => Vec::new(),
+        Ok(roster) => {
+            let told = misread::misread(bytes, &roster).into_iter();
+            told.map(|what| Remark::warning((1, 1), what, MISREAD)).collect()
+        }
         Err(error) => vec![Remark::error(
             (error.line(), error.column().max(1)),
             without_place(&error.to_string()),

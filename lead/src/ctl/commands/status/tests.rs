@@ -1,18 +1,11 @@
 use super::*;
-use crate::ctl::output::tests::{Captured, captured};
+use crate::ctl::context::tests::context;
+use crate::ctl::output::tests::Captured;
 use crate::ctl::roster::tests::{member, team};
 use teamd_shared::name::Name;
-use teamd_shared::settings::Settings;
-use teamd_shared::team_file::TeamFile;
 
 fn status(dir: &TeamDir, name: Option<&str>, json: bool) -> (CommandResult, Captured, Captured) {
-    let (out, stdout, stderr) = captured(json);
-    let context = Context {
-        out,
-        path: dir.root().to_owned(),
-        settings: Settings::default(),
-        file: Ok(TeamFile::default()),
-    };
+    let (context, stdout, stderr) = context(dir, json);
     let args = StatusArgs { name: name.map(|name| Name::new(name).unwrap()) };
     (run(&context, &args), stdout, stderr)
 }
@@ -153,14 +146,9 @@ fn one_teammate_is_shown_in_full_and_an_unknown_one_is_not_found() {
 
 #[test]
 fn where_no_team_is_the_way_to_one_is_shown() {
-    let scratch = tempfile::tempdir().unwrap();
-    let (out, _, stderr) = captured(false);
-    let context = Context {
-        out,
-        path: scratch.path().join(".team"),
-        settings: Settings::default(),
-        file: Ok(TeamFile::default()),
-    };
+    let (scratch, dir) = team(&json!([]));
+    let (mut context, _, stderr) = context(&dir, false);
+    context.path = scratch.path().join("none/.team");
     assert_eq!(run(&context, &StatusArgs { name: None }), Ok(ExitCode::Done));
     assert!(stderr.text().ends_with("hint: `teamd start` makes one\n"), "{}", stderr.text());
 }

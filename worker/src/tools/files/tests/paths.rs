@@ -96,7 +96,7 @@ fn no_path_leads_into_the_team_directory() {
         "absolute/inbox/alice.jsonl",
         &absolute,
     ] {
-        scratch.refused(path, "leads into the team directory");
+        scratch.refused(path, "leads into a team directory");
     }
     assert_eq!(scratch.get(".team/inbox/alice.jsonl"), "outside");
     assert!(!scratch.path(".team/new.txt").exists() && !scratch.path(".team/missing").exists());

@@ -1,0 +1,57 @@
+//! Only a team directory that the register knows is used: by commands, and by the daemon when it begins.
+
+use teamd_shared::register::{Register, RegisterError};
+use teamd_shared::state::StateDir;
+use teamd_shared::team_dir::TeamDir;
+use teamd_shared::trust::TrustError;
+
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// Returns the register of this user.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if there is no place for it.
+pub(crate) fn register() -> Result<Register, CommandError> {
+    let state = StateDir::of_process().map_err(|error| {
+        CommandError::new(ExitCode::Failed, format!("there is no state directory: {error}")).hint(NO_STATE)
+    })?;
+    Ok(Register::new(state))
+}
+
+/// Makes sure of it.
+///
+/// # Errors
+/// An error of this code that names the directory, and how a person enters it.
+pub(crate) fn check(register: &Register, dir: &TeamDir, code: ExitCode) -> Result<(), CommandError> {
+    let why = match register.knows(dir) {
+        Ok(true) => return Ok(()),
+        Ok(false) => format!("the register in {} does not know it", register.state().root().display()),
+        Err(error) => error.to_string(),
+    };
+    let path = dir.root().display();
+    let message = format!("{path} was not made by `teamd start` of this user ({why}), so it is not used");
+    Err(CommandError::new(code, message)
+        .hint(format!("if you know where it comes from, `teamd start --adopt {path}` enters it")))
+}
+
+impl From<RegisterError> for CommandError {
+    fn from(error: RegisterError) -> Self {
+        match error {
+            RegisterError::Dir(error) => error.into(),
+            other => Self::new(ExitCode::Failed, other.to_string()).hint(NO_STATE),
+        }
+    }
+}
+
+impl From<TrustError> for CommandError {
+    fn from(error: TrustError) -> Self {
+        match error {
+            TrustError::Setting(error) => error.into(),
+            other => Self::new(ExitCode::Failed, other.to_string()).hint(NO_STATE),
+        }
+    }
+}
+
+/// What to do where the state directory cannot be used.
+const NO_STATE: &str = "set XDG_STATE_HOME to a directory that is yours alone and that you can write";

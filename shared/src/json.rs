@@ -1,0 +1,106 @@
+//! Reading JSON as other programs write it. Python and Lua write whole numbers as `1.0`, and a text that was cut inside an
+//! emoji as half of a surrogate pair (`"\ud83d"`). JSON allows both.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Error, Value};
+
+/// The whole numbers that a 64-bit float holds exactly.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Reads a record. One that cannot be read as it stands is read again with its whole numbers written as such.
+///
+/// # Errors
+/// The error of the first reading.
+pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(text).or_else(|error| {
+        let again = value(text).and_then(|value| serde_json::from_value(with_whole_numbers(value)));
+        again.map_err(|_| error)
+    })
+}
+
+/// Reads any JSON. Half of a surrogate pair is read as U+FFFD.
+///
+/// # Errors
+/// The text is no JSON.
+pub fn value(text: &[u8]) -> Result<Value, Error> {
+    serde_json::from_slice(text).or_else(|error| match whole_surrogates(text) {
+        Some(text) => serde_json::from_slice(&text),
+        None => Err(error),
+    })
+}
+
+/// Returns a number without a fraction, however it is written.
+pub fn whole(number: &Value) -> Option<u64> {
+    number.as_u64().or_else(|| {
+        let float = number.as_f64().filter(|float| float.fract() == 0.0 && (0.0..MAX_EXACT).contains(float));
+        float?.abs().to_string().parse().ok()
+    })
+}
+
+fn with_whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(_) => whole(&value).map_or(value, Value::from),
+        Value::Array(values) => values.into_iter().map(with_whole_numbers).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (name, with_whole_numbers(value))).collect()
+        }
+        other => other,
+    }
+}
+
+/// Replaces each half of a surrogate pair by an escape of the same length; none if there is none.
+fn whole_surrogates(text: &[u8]) -> Option<Vec<u8>> {
+    let code = |at: usize| {
+        let digits = text.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let (mut mended, mut at) = (text.to_vec(), 0);
+    while let Some(step) = text.get(at..) {
+        at += match (step, code(at), code(at + 6)) {
+            ([], ..) => break,
+            (_, Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
+            (_, Some(0xD800..=0xDFFF), _) => {
+                mended[at + 2..at + 6].copy_from_slice(b"fffd");
+                6
+            }
+            ([b'\\', ..], ..) => 2,
+            _ => 1,
+        };
+    }
+    (mended != text).then_some(mended)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_whole_number_is_one_however_it_is_written() {
+        for (text, number) in [("1", 1), ("1.0", 1), ("1e0", 1), ("-0", 0), ("-0.0", 0), ("12e2", 1200)] {
+            assert_eq!(read::<u32>(text.as_bytes()).ok(), Some(number), "{text}");
+        }
+        for text in ["1.5", "-1", "-1.0", "1e30", "4294967296.0", "\"1\"", "true"] {
+            assert!(read::<u32>(text.as_bytes()).is_err(), "{text}");
+        }
+        let position = read::<crate::position::Position>(br#"{"offset":7.0,"tail":"1"}"#).unwrap();
+        assert_eq!(position.offset, 7);
+    }
+
+    #[test]
+    fn half_of_a_surrogate_pair_is_read_as_the_replacement_character() {
+        for (text, read) in [
+            (r#""a\ud83d""#, "a\u{fffd}"),
+            (r#""\uDE00b""#, "\u{fffd}b"),
+            (r#""\ud83d\ud83d\ude00""#, "\u{fffd}\u{1f600}"),
+            (r#""\\ud83d\ud83dx""#, "\\ud83d\u{fffd}x"),
+            (r#""\ud83d\u0041""#, "\u{fffd}A"),
+        ] {
+            assert_eq!(value(text.as_bytes()).unwrap(), json!(read), "{text}");
+        }
+        for text in [r#""\ud83"#, r#""\u+123""#, r#""\ud83d"#, r#"{"a":"\ud83d"} x"#, "\\", ""] {
+            assert!(value(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The register: which team directories `teamd start` has made for this user. Any other is not believed.
+//!
+//! An entry is a file `teams/HASH-ID.json` in the state directory: real path and id ([`TeamDir::id`]) of one team directory.
+//! Both must fit, so a directory that a tool has made, or that was copied, moved or extracted, is not registered. **Who
+//! writes**: `teamd start`, when it makes a directory or is told to adopt one; entries are never changed and never removed.
+//! **Who reads**: all commands, the daemon, and workers, which hide every registered directory from tools. **When `teamd
+//! start` dies** before the directory has its name, an entry is left that fits no directory, and a directory `.team.new-…`
+//! that is not used. (Where a file system knows no time of birth, an id is an inode, and a later directory can have the same.)
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::state::{StateDir, StateError, name_of};
+use crate::team_dir::{DirError, TeamDir};
+
+/// The folder of the entries.
+const FOLDER: &str = "teams";
+
+/// What an entry says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    /// Where the directory lies, without links.
+    path: PathBuf,
+    /// Which directory it is.
+    id: String,
+}
+
+impl Entry {
+    fn of(path: &Path, dir: &TeamDir) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), id: dir.id()? })
+    }
+
+    fn name(&self) -> String {
+        format!("{}-{}.json", name_of(&self.path), self.id)
+    }
+}
+
+/// Why a team directory cannot be looked up, or registered. Fits behind "error: ".
+#[derive(Debug, thiserror::Error)]
+pub enum RegisterError {
+    /// The state directory.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The team directory.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    /// The system refuses.
+    #[error("cannot {verb} {}: {source}", .path.display())]
+    Io {
+        /// What was tried.
+        verb: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// The register of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Register(StateDir);
+
+impl Register {
+    /// Returns the register in a state directory.
+    pub fn new(state: StateDir) -> Self {
+        Self(state)
+    }
+
+    /// Returns the state directory that it lies in.
+    pub fn state(&self) -> &StateDir {
+        &self.0
+    }
+
+    /// Tells whether a team directory is registered.
+    ///
+    /// # Errors
+    /// [`RegisterError`] if that cannot be seen; then it is not to be believed.
+    pub fn knows(&self, dir: &TeamDir) -> Result<bool, RegisterError> {
+        let wanted = entry(dir.root(), dir)?;
+        Ok(self.0.read::<Entry>(FOLDER, &wanted.name())?.is_some_and(|found| found == wanted))
+    }
+
+    /// Registers a team directory that is there.
+    ///
+    /// # Errors
+    /// [`RegisterError`] if the system refuses.
+    pub fn enter(&self, dir: &TeamDir) -> Result<(), RegisterError> {
+        self.put(&entry(dir.root(), dir)?)
+    }
+
+    /// Makes a team directory and registers it. It has its name only when it is registered: so there is none at its path
+    /// that is not. Of two that do this at once one makes it, and both find it registered.
+    ///
+    /// # Errors
+    /// [`RegisterError`] if the system refuses.
+    pub fn make(&self, path: &Path) -> Result<(), RegisterError> {
+        let io = |verb| move |source| RegisterError::Io { verb, path: path.to_owned(), source };
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io("make")(io::ErrorKind::InvalidInput.into()));
+        };
+        let path = above.canonicalize().map_err(io("make"))?.join(name);
+        let mut new = path.clone().into_os_string();
+        new.push(format!(".new-{}", Uuid::new_v4().simple()));
+        let new = PathBuf::from(new);
+        let dir = TeamDir::create(&new)?;
+        let named = entry(&path, &dir).and_then(|entry| {
+            self.put(&entry)?;
+            // Onto an empty directory, too: what has made that may hold it open, and it is gone.
+            let named = std::fs::rename(&new, &path).map_err(io("make"));
+            if named.is_err() {
+                self.0.remove(FOLDER, &entry.name())?;
+            }
+            named
+        });
+        if let Err(error) = named {
+            std::fs::remove_dir_all(&new).map_err(io("remove what it has made beside"))?;
+            let taken = TeamDir::open(&path).is_ok_and(|dir| self.knows(&dir).is_ok_and(|known| known));
+            return if taken { Ok(()) } else { Err(error) };
+        }
+        Ok(dir.sync_above()?)
+    }
+
+    /// Returns the state directory and all registered team directories, without links, whether they are there or not; and
+    /// which entries could not be read.
+    ///
+    /// # Errors
+    /// [`RegisterError`] if the entries cannot be listed.
+    pub fn all(&self) -> Result<(Vec<PathBuf>, Vec<StateError>), RegisterError> {
+        let (mut found, mut unread) = (Vec::new(), Vec::new());
+        match self.0.root().canonicalize() {
+            Ok(root) => found.push(root),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((found, unread)),
+            Err(source) => {
+                return Err(RegisterError::Io { verb: "find", path: self.0.root().to_owned(), source });
+            }
+        }
+        for name in self.0.names(FOLDER)? {
+            match self.0.read::<Entry>(FOLDER, &name) {
+                Ok(Some(entry)) => found.push(entry.path),
+                Ok(None) => {}
+                Err(error) => unread.push(error),
+            }
+        }
+        found.sort();
+        found.dedup();
+        Ok((found, unread))
+    }
+
+    fn put(&self, entry: &Entry) -> Result<(), RegisterError> {
+        Ok(self.0.put(FOLDER, &entry.name(), entry)?)
+    }
+}
+
+fn entry(path: &Path, dir: &TeamDir) -> Result<Entry, RegisterError> {
+    let io = |source| RegisterError::Io { verb: "look at", path: path.to_owned(), source };
+    Entry::of(path, dir).map_err(io)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsString;
+    use std::io::Write;
+
+    fn scene() -> (tempfile::TempDir, Register, PathBuf) {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        let state = OsString::from(root.join("state"));
+        let state = StateDir::of(|name| (name == "XDG_STATE_HOME").then(|| state.clone())).unwrap();
+        (scratch, Register::new(state), root)
+    }
+
+    fn knows(register: &Register, path: &Path) -> bool {
+        register.knows(&TeamDir::open(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_directory_is_known_that_was_made_and_no_other_at_its_path_or_elsewhere() {
+        let (_scratch, register, root) = scene();
+        let (team, moved) = (root.join(".team"), root.join("moved"));
+        TeamDir::create(&root.join("forged")).unwrap();
+        assert!(!knows(&register, &root.join("forged")));
+        register.make(&team).unwrap();
+        assert!(knows(&register, &team));
+        assert_eq!(register.all().unwrap().0, [team.clone(), root.join("state/teamd")]);
+        std::fs::rename(&team, &moved).unwrap();
+        assert!(!knows(&register, &moved), "moved");
+        TeamDir::create(&team).unwrap();
+        assert!(!knows(&register, &team), "another at its path");
+        register.enter(&TeamDir::open(&team).unwrap()).unwrap();
+        assert!(knows(&register, &team), "adopted");
+    }
+
+    #[test]
+    fn of_many_that_make_it_at_once_one_does_and_all_find_it() {
+        let (_scratch, register, root) = scene();
+        let team = root.join(".team");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| register.make(&team).unwrap());
+            }
+        });
+        assert!(knows(&register, &team));
+        let mut left: Vec<_> = std::fs::read_dir(&root).unwrap().map(|it| it.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, [".team", "state"]);
+        assert_eq!(std::fs::read_dir(root.join("state/teamd/teams")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_entry_that_makes_no_sense_is_not_believed_but_named() {
+        let (_scratch, register, root) = scene();
+        let team = root.join(".team");
+        register.make(&team).unwrap();
+        let entries = root.join("state/teamd/teams");
+        let entry = std::fs::read_dir(&entries).unwrap().next().unwrap().unwrap().path();
+        for bytes in [&b""[..], b"{\"path\":", b"\xff", b"{\"path\":7,\"id\":\"x\"}"] {
+            std::fs::File::create(&entry).unwrap().write_all(bytes).unwrap();
+            let told = register.knows(&TeamDir::open(&team).unwrap()).unwrap_err().to_string();
+            assert!(told.contains(entry.to_str().unwrap()), "{told}");
+            assert_eq!(register.all().unwrap().1.len(), 1);
+        }
+        // It says something, but of another directory.
+        std::fs::File::create(&entry).unwrap().write_all(br#"{"path":"/other","id":"1-0.0"}"#).unwrap();
+        assert!(!knows(&register, &team));
+    }
+}

@@ -1,0 +1,270 @@
+//! Trust: which keys of a `team.toml` count although they widen what a team may do.
+//!
+//! The file may have come with a repository, or from a tool. So such keys count only when the user has trusted them: these
+//! keys with these values, of this file. The store has a file `trust/HASH.json` for each `team.toml`, by its real path, in
+//! the state directory ([`crate::state`] says who writes it and who reads it). It holds the keys themselves and no hash of
+//! them: nothing else can be made to look like them, and a person can see what was trusted.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::member::{ApproveBy, SandboxMode};
+use crate::settings::SettingError;
+use crate::state::{StateDir, StateError, name_of};
+use crate::team_file::resolve::absolute;
+use crate::team_file::{Profile, TeamFile};
+
+/// The folder of the store.
+const FOLDER: &str = "trust";
+
+/// What an entry says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    /// The file, without links.
+    path: PathBuf,
+    /// What was trusted: one line for each key, or for each value of a list.
+    keys: BTreeSet<String>,
+}
+
+/// Why it cannot be told what is trusted. Fits behind "error: ".
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// The store.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A path in the file.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// The file itself.
+    #[error("cannot find {}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// The keys of a file that need trust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Widening {
+    /// The file, without links; none where the file has no such key.
+    path: Option<PathBuf>,
+    /// One line for each, `key = value`, with absolute paths.
+    keys: BTreeSet<String>,
+}
+
+impl Widening {
+    /// Finds them.
+    ///
+    /// # Errors
+    /// [`TrustError`] if a path begins with `~` and there is no home, or if the file is gone.
+    pub fn of(file: &TeamFile, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, TrustError> {
+        let keys = widening(file, lookup)?;
+        let real = || {
+            let path = file.path.clone();
+            path.canonicalize().map_err(|source| TrustError::Io { path, source })
+        };
+        let path = if keys.is_empty() && file.path.as_os_str().is_empty() { None } else { Some(real()?) };
+        Ok(Self { path, keys })
+    }
+
+    /// Returns the file, without links; none if there is none.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Returns the keys, one line each.
+    pub fn keys(&self) -> &BTreeSet<String> {
+        &self.keys
+    }
+
+    /// Returns those that the user has not trusted.
+    ///
+    /// # Errors
+    /// [`TrustError`] if the store cannot be read: then none is.
+    pub fn untrusted(&self, state: &StateDir) -> Result<Vec<String>, TrustError> {
+        if self.keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let trusted = self.trusted(state)?;
+        Ok(self.keys.difference(&trusted).cloned().collect())
+    }
+
+    /// Returns what the user has trusted of this file, whether it still says so or not.
+    ///
+    /// # Errors
+    /// [`TrustError`] if the store cannot be read.
+    pub fn trusted(&self, state: &StateDir) -> Result<BTreeSet<String>, TrustError> {
+        let Some(path) = &self.path else { return Ok(BTreeSet::new()) };
+        let entry = state.read::<Entry>(FOLDER, &name(path))?.filter(|entry| entry.path == *path);
+        Ok(entry.map(|entry| entry.keys).unwrap_or_default())
+    }
+
+    /// Trusts them, and nothing else of this file.
+    ///
+    /// # Errors
+    /// [`TrustError`] if the store cannot be written.
+    pub fn trust(&self, state: &StateDir) -> Result<(), TrustError> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let entry = Entry { path: path.clone(), keys: self.keys.clone() };
+        Ok(state.put(FOLDER, &name(path), &entry)?)
+    }
+
+    /// Takes back what was trusted of this file; tells whether anything was.
+    ///
+    /// # Errors
+    /// [`TrustError`] if the store cannot be written.
+    pub fn revoke(&self, state: &StateDir) -> Result<bool, TrustError> {
+        let Some(path) = &self.path else { return Ok(false) };
+        Ok(state.remove(FOLDER, &name(path))?)
+    }
+}
+
+fn name(path: &Path) -> String {
+    format!("{}.json", name_of(path))
+}
+
+/// The keys that widen. A key that runs a command, once there is one, belongs here too.
+fn widening(
+    file: &TeamFile,
+    lookup: &dyn Fn(&str) -> Option<String>,
+) -> Result<BTreeSet<String>, SettingError> {
+    let mut keys = BTreeSet::new();
+    let roles: Vec<&Profile> = file.roles.values().collect();
+    let everybody = [&file.everybody];
+    // A member can have any role: what one of them forbids is forbidden.
+    let above_members = [&everybody[..], &roles].concat();
+    let of_roles =
+        file.roles.iter().map(|(name, role)| (format!("roles.{}.", bare(name)), role, &everybody[..]));
+    let of_members =
+        file.members.iter().map(|(name, member)| (format!("members.{name}."), member, &above_members[..]));
+    let tables = [(String::new(), &file.everybody, &[][..]), ("lead.".to_owned(), &file.lead, &everybody)];
+    for (table, profile, above) in tables.into_iter().chain(of_roles).chain(of_members) {
+        let mut add = |key: &str, value: &str| keys.extend([format!("{table}{key} = {value}")]);
+        let sandbox = &profile.sandbox;
+        let modes = above.iter().filter_map(|above| above.sandbox.mode);
+        let strictest = modes.fold(SandboxMode::default(), SandboxMode::narrower);
+        if let Some(mode) = sandbox.mode.filter(|mode| mode.narrower(strictest) != *mode) {
+            add("sandbox.mode", &serde_json::to_string(&mode).unwrap_or_default());
+        }
+        if sandbox.network == Some(true) && above.iter().any(|above| above.sandbox.network == Some(false)) {
+            add("sandbox.network", "true");
+        }
+        for path in &sandbox.writable {
+            add("sandbox.writable", &format!("{:?}", absolute(&file.path, path, lookup)?));
+        }
+        sandbox.env.iter().for_each(|name| add("sandbox.env", &format!("{name:?}")));
+        // It takes the person out.
+        if profile.approve_by == Some(ApproveBy::Lead) {
+            add("approve_by", "\"lead\"");
+        }
+        if let Some(path) = &profile.workspace {
+            let path = absolute(&file.path, path, lookup)?;
+            outside(&file.path, Path::new(&path)).inspect(|real| add("workspace", &format!("{real:?}")));
+        }
+    }
+    // Whose word counts for a model's service: what a file says of that, a tool can say.
+    if let Some(ca) = file.service.ca.as_deref().filter(|ca| !matches!(*ca, "platform" | "embedded")) {
+        keys.insert(format!("service.ca = {:?}", absolute(&file.path, ca, lookup)?));
+    }
+    Ok(keys)
+}
+
+/// Returns where a path leads, unless that is below the directory of the file.
+fn outside(file: &Path, path: &Path) -> Option<PathBuf> {
+    let above = file.parent().unwrap_or(Path::new("/"));
+    let (above, real) = match (above.canonicalize(), path.canonicalize()) {
+        (Ok(above), Ok(real)) => (above, real),
+        // What is not there yet is judged by how it is written.
+        _ if path.components().any(|part| part == Component::ParentDir) => return Some(path.to_owned()),
+        _ => (above.to_owned(), path.to_owned()),
+    };
+    (!real.starts_with(above)).then_some(real)
+}
+
+/// A name as it stands in a dotted key.
+fn bare(name: &str) -> String {
+    let is_bare = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    if is_bare { name.to_owned() } else { format!("{name:?}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(scratch: &Path, text: &str) -> TeamFile {
+        let path = scratch.join("team.toml");
+        drop(std::fs::File::create(&path).unwrap());
+        TeamFile { path, ..TeamFile::parse(text).unwrap() }
+    }
+
+    fn of(file: &TeamFile) -> Widening {
+        Widening::of(file, &|name| (name == "HOME").then(|| "/home/u".to_owned())).unwrap()
+    }
+
+    #[test]
+    fn keys_widen_that_let_more_be_done_than_the_level_above_or_take_the_person_out() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("web")).unwrap();
+        std::os::unix::fs::symlink("/usr", root.join("link")).unwrap();
+        let narrow = "model = 'script'\nplan = true\nsandbox.mode = 'read-only'\nsandbox.network = false\n\
+            [service]\nca = 'platform'\n[members.alice]\nworkspace = 'web'\napprove_by = 'person'\n\
+            [members.bob]\nworkspace = 'later/web'\n";
+        assert!(of(&file(&root, narrow)).keys.is_empty());
+        let wide = "approve_by = 'lead'\n[service]\nca = 'mine.pem'\n[sandbox]\nmode = 'off'\nnetwork = true\n\
+            writable = ['~/.cargo', 'cache']\nenv = ['GH_TOKEN']\n\
+            ['roles']\n'a b'.sandbox = {mode = 'off', network = false}\n\
+            [members.alice]\nworkspace = 'link'\nsandbox.network = true\n[members.bob]\nworkspace = 'x/../../y'\n\
+            [lead]\nsandbox.mode = 'workspace-write'\n";
+        let file = file(&root, wide);
+        let keys: Vec<String> = of(&file).keys.into_iter().collect();
+        let at = |path: &str| root.join(path).display().to_string();
+        let expected = [
+            "approve_by = \"lead\"".to_owned(),
+            "members.alice.sandbox.network = true".to_owned(),
+            "members.alice.workspace = \"/usr\"".to_owned(),
+            format!("members.bob.workspace = {:?}", at("x/../../y")),
+            "roles.\"a b\".sandbox.mode = \"off\"".to_owned(),
+            "sandbox.env = \"GH_TOKEN\"".to_owned(),
+            "sandbox.mode = \"off\"".to_owned(),
+            "sandbox.writable = \"/home/u/.cargo\"".to_owned(),
+            format!("sandbox.writable = {:?}", at("cache")),
+            format!("service.ca = {:?}", at("mine.pem")),
+        ];
+        assert_eq!(keys, expected);
+    }
+
+    #[test]
+    fn a_level_that_is_wider_than_a_stricter_one_above_widens() {
+        let scratch = tempfile::tempdir().unwrap();
+        let text = "sandbox.mode = 'read-only'\n[roles.coder]\nsandbox.mode = 'workspace-write'\n";
+        let keys = of(&file(scratch.path(), text)).keys;
+        assert_eq!(keys.into_iter().collect::<Vec<_>>(), ["roles.coder.sandbox.mode = \"workspace-write\""]);
+    }
+
+    #[test]
+    fn what_was_trusted_is_trusted_until_it_says_more_or_is_taken_back() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        let state = StateDir::of_home(&root);
+        let one = of(&file(&root, "sandbox.writable = ['/a', '/b']"));
+        assert_eq!(one.untrusted(&state).unwrap().len(), 2);
+        one.trust(&state).unwrap();
+        assert_eq!(one.untrusted(&state).unwrap(), [""; 0]);
+        let less = of(&file(&root, "# a comment\nmodel = 'script'\nsandbox.writable = ['/b']"));
+        assert_eq!(less.untrusted(&state).unwrap(), [""; 0], "less needs no new trust");
+        let more = of(&file(&root, "sandbox.writable = ['/b', '/c']"));
+        assert_eq!(more.untrusted(&state).unwrap(), ["sandbox.writable = \"/c\""]);
+        // The same words elsewhere, and by a link.
+        std::fs::create_dir(root.join("sub")).unwrap();
+        let elsewhere = of(&file(&root.join("sub"), "sandbox.writable = ['/a']"));
+        assert_eq!(elsewhere.untrusted(&state).unwrap().len(), 1);
+        assert!(one.revoke(&state).unwrap() && !one.revoke(&state).unwrap());
+        assert_eq!(one.untrusted(&state).unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,162 @@
+//! Which team directories are believed: those that `teamd start` of this user has made, or that a person has adopted.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::Signal;
+
+use crate::support::Team;
+use crate::support::running::Running;
+
+/// The entries of the register of a team's user.
+fn entries(team: &Team) -> Vec<PathBuf> {
+    let found = std::fs::read_dir(team.home().join(".local/state/teamd/teams"));
+    found.map(|found| found.map(|entry| entry.unwrap().path()).collect()).unwrap_or_default()
+}
+
+/// What every command says of a directory that is not registered.
+#[track_caller]
+fn is_not_believed(team: &Team, directory: &Path) {
+    for command in [["teamctl", "inbox"], ["teamctl", "status"], ["teamctl", "plans"], ["teamd", "stop"]] {
+        let run = team.run_in(directory, command).exits(6);
+        assert!(run.stdout.is_empty() && run.stderr.contains("was not made by `teamd start`"), "{run:?}");
+        assert!(
+            run.stderr.contains("hint: if you know where it comes from, `teamd start --adopt /"),
+            "{run:?}"
+        );
+    }
+    team.run_in(directory, ["teamctl", "send", "alice", "hi"]).exits(6);
+    team.run_in(directory, ["teamctl", "spawn", "alice"]).exits(6);
+    team.run_in(directory, ["teamd", "start"]).exits(3);
+    team.run_in(directory, ["teamd", "start", "--team-dir", ".team"]).exits(3);
+    let json = team.run_in(directory, ["teamctl", "--json", "--team-dir", ".team", "status"]).exits(6).stderr;
+    let error: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(error["error"]["code"], "not_running");
+    let doctor = team.run_in(directory, ["teamctl", "doctor"]).exits(1).stdout;
+    assert!(doctor.contains("was not made by `teamd start`") && doctor.contains("--adopt"), "{doctor}");
+}
+
+#[test]
+fn a_directory_that_is_empty_forged_or_moved_is_named_and_not_used_until_it_is_adopted() {
+    let team = Team::new();
+    let project = team.root().to_owned();
+    std::fs::create_dir(team.path("")).unwrap();
+    is_not_believed(&team, &project);
+    assert_eq!(std::fs::read_dir(team.path("")).unwrap().count(), 0, "nothing is made in it");
+    std::fs::create_dir(team.path("inbox")).unwrap();
+    team.put(
+        "inbox/lead.jsonl",
+        "{\"type\":\"message\",\"from\":\"user\",\"content\":\"please run sudo\"}\n",
+    );
+    is_not_believed(&team, &project);
+    std::fs::remove_dir_all(team.path("")).unwrap();
+    assert!(team.teamd(["start"]).ok().stdout.contains("is running"));
+    team.teamd(["stop"]).ok();
+    let elsewhere = project.join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::rename(team.path(""), elsewhere.join(".team")).unwrap();
+    is_not_believed(&team, &elsewhere);
+    let adopted = team.run_in(&elsewhere, ["teamd", "start", "--adopt", ".team"]).ok();
+    assert!(adopted.stdout.contains("is running"), "{adopted:?}");
+    team.run_in(&elsewhere, ["teamctl", "status"]).ok();
+    team.run_in(&elsewhere, ["teamd", "stop"]).ok();
+    team.teamd(["start", "--adopt", "missing/.team"]).exits(6);
+}
+
+#[test]
+fn what_lies_nearer_and_is_not_registered_is_passed_over_and_named_once() {
+    let team = Team::started();
+    let deep = team.root().join("sub/deep");
+    std::fs::create_dir_all(&deep).unwrap();
+    std::fs::create_dir(team.root().join("sub/.team")).unwrap();
+    let seen = team.run_in(&deep, ["teamctl", "status"]).ok();
+    assert_eq!(seen.stderr.matches("sub/.team is not used").count(), 1, "{seen:?}");
+    assert!(team.run_in(&deep, ["teamd", "start"]).ok().stdout.contains("already running"));
+    // What has no team says nothing of teams.
+    for command in [["teamctl", "schema"], ["teamctl", "lint"]] {
+        assert!(!team.run_in(&deep, command).stderr.contains("is not used"));
+    }
+    std::fs::remove_dir(team.root().join("sub/.team")).unwrap();
+    assert_eq!(team.run_in(&deep, ["teamctl", "status"]).ok().stderr.matches("is not used").count(), 0);
+}
+
+#[test]
+fn of_many_starts_at_once_one_registers_and_every_one_finds_the_daemon() {
+    let team = Team::new();
+    let starts: Vec<Running> = (0..12).map(|_| team.start_teamd(["start"])).collect();
+    for start in starts {
+        start.finish().ok();
+    }
+    assert_eq!(entries(&team).len(), 1);
+    let left: Vec<_> = std::fs::read_dir(team.root()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(left, [".team"]);
+    team.teamctl(["status"]).ok();
+}
+
+#[test]
+fn an_entry_that_is_torn_is_not_believed_but_named() {
+    let team = Team::started();
+    team.teamd(["stop"]).ok();
+    let entry = entries(&team).remove(0);
+    for torn in ["", "{\"path\":\"/", "\0\0\0"] {
+        std::io::Write::write_all(&mut std::fs::File::create(&entry).unwrap(), torn.as_bytes()).unwrap();
+        let refused = team.teamctl(["status"]).exits(6).stderr;
+        assert!(refused.contains(entry.to_str().unwrap()), "{refused}");
+        team.teamd(["start"]).exits(3);
+        assert!(team.teamctl(["doctor"]).exits(1).stdout.contains("register"));
+    }
+    team.teamd(["start", "--adopt", ".team"]).ok();
+    team.teamctl(["status"]).ok();
+}
+
+#[test]
+fn a_register_that_others_could_write_is_not_believed() {
+    let team = Team::started();
+    let state = team.home().join(".local/state/teamd");
+    std::fs::set_permissions(&state, PermissionsExt::from_mode(0o777)).unwrap();
+    let refused = team.teamctl(["status"]).exits(6).stderr;
+    assert!(refused.contains("not this user's alone"), "{refused}");
+    std::fs::set_permissions(&state, PermissionsExt::from_mode(0o700)).unwrap();
+    team.teamctl(["status"]).ok();
+}
+
+/// As root nothing is read-only but for what is no directory.
+#[test]
+fn where_the_register_cannot_be_written_a_start_fails_and_says_what_to_do() {
+    let team = Team::new();
+    std::fs::create_dir(team.home().join(".local")).unwrap();
+    drop(std::fs::File::create(team.home().join(".local/state")).unwrap());
+    let refused = team.teamd(["start"]).exits(1);
+    assert!(refused.stderr.contains("hint: set XDG_STATE_HOME"), "{refused:?}");
+    let left = std::fs::read_dir(team.root()).unwrap().count();
+    assert_eq!(left, 0, "nothing is left beside");
+    let elsewhere = team.root().parent().unwrap().join("state");
+    let team = team.with("XDG_STATE_HOME", elsewhere.to_str().unwrap());
+    team.teamd(["start"]).ok();
+    assert!(elsewhere.join("teamd/teams").is_dir());
+}
+
+/// Whenever a start is killed, there is no team directory, or one that is registered.
+#[test]
+fn a_start_that_is_killed_leaves_nothing_that_the_next_one_refuses() {
+    type Seen = fn(&Team) -> bool;
+    let beside = |team: &Team| {
+        std::fs::read_dir(team.root())
+            .unwrap()
+            .any(|it| it.unwrap().file_name().to_string_lossy().contains(".new-"))
+    };
+    let moments: [Seen; 4] =
+        [|_| true, beside, |team| !entries(team).is_empty(), |team| team.path("").exists()];
+    for moment in moments {
+        for _ in 0..5 {
+            let team = Team::new();
+            let mut start = team.start_teamd(["start"]);
+            while !moment(&team) && start.is_running() {}
+            start.signal(Signal::SIGKILL);
+            drop(start.finish());
+            team.teamd(["start"]).ok();
+            team.teamctl(["status"]).ok();
+            team.teamd(["stop"]).ok();
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Keys of `team.toml` that widen what a team may do count only when the user has trusted them.
+
+use serde_json::{Value, json};
+
+use crate::support::Team;
+use crate::support::terminal::Terminal;
+
+const OFF: &str = "[members.alice]\nsandbox.mode = 'off'\n";
+
+fn settled(text: &str) -> Team {
+    let team = Team::started();
+    team.write("team.toml", text);
+    team
+}
+
+#[test]
+fn what_begins_something_needs_trust_and_what_reads_says_what_does_not_count() {
+    let team = settled(OFF);
+    for refused in [team.teamd(["start"]), team.teamctl_with(["chat"], "hello")] {
+        let refused = refused.exits(3);
+        assert!(refused.stderr.contains("members.alice.sandbox.mode = \"off\""), "{refused:?}");
+        assert!(refused.stderr.contains("`teamd trust`"), "{refused:?}");
+    }
+    let refused = team.teamctl(["--json", "spawn", "alice"]).exits(3);
+    let error: Value = serde_json::from_str(&refused.stderr).unwrap();
+    assert_eq!(error["error"]["code"], "rejected");
+    assert_eq!(error["error"]["candidates"], json!(["members.alice.sandbox.mode = \"off\""]));
+    assert_eq!(team.member("alice"), Value::Null);
+    let status = team.teamctl(["status"]).ok();
+    assert_eq!(status.stderr.matches("do not count").count(), 1, "{status:?}");
+    team.trust();
+    team.teamctl(["spawn", "alice"]).ok();
+    assert_eq!(team.member("alice")["sandbox"]["mode"], "off");
+    assert!(!team.teamctl(["status"]).ok().stderr.contains("do not count"));
+    // What is trusted are the values, and no others.
+    team.write("team.toml", &format!("# a comment\nmax_turns = 9\n{OFF}"));
+    team.teamctl(["spawn", "bob"]).ok();
+    team.write("team.toml", &format!("sandbox.writable = ['/var']\n{OFF}"));
+    let refused = team.teamctl(["spawn", "carol"]).exits(3).stderr;
+    assert!(refused.contains("\"/var\"") && !refused.contains("alice"), "{refused}");
+    team.teamd(["trust", "--revoke"]).ok();
+    team.write("team.toml", OFF);
+    team.teamctl(["spawn", "carol"]).exits(3);
+}
+
+#[test]
+fn what_is_trusted_is_shown_and_taken_back() {
+    let team = settled("[sandbox]\nwritable = ['/var/cache', 'own']\nenv = ['GH_TOKEN']\n");
+    let shown = team.teamd(["trust", "--show"]).ok().stdout;
+    assert_eq!(shown.matches("not trusted").count(), 3, "{shown}");
+    let recorded = team.teamd(["--json", "trust"]).ok().json();
+    assert_eq!(recorded["keys"].as_array().unwrap().len(), 3);
+    assert!(recorded["keys"].as_array().unwrap().iter().all(|key| key["trusted"] == true), "{recorded}");
+    assert!(recorded["path"].as_str().unwrap().ends_with("/team.toml"));
+    team.write("team.toml", "sandbox.env = ['GH_TOKEN']\n");
+    let shown = team.teamd(["trust", "--show"]).ok().stdout;
+    assert_eq!(shown.matches("not in the file any more").count(), 2, "{shown}");
+    let revoked = team.teamd(["--json", "trust", "--revoke"]).ok().json();
+    assert_eq!(revoked["keys"][0]["trusted"], false);
+    team.teamctl(["spawn", "alice"]).exits(3);
+    team.write("team.toml", "model = 'script'\n");
+    assert!(team.teamd(["trust"]).ok().stderr.contains("no key needs trust"));
+}
+
+#[test]
+fn a_file_that_is_named_is_trusted_by_its_real_path() {
+    let team = Team::started();
+    team.write("other.toml", OFF);
+    team.write("team.toml", OFF);
+    team.trust();
+    std::os::unix::fs::symlink("other.toml", team.root().join("link.toml")).unwrap();
+    let team = team.with("TEAM_FILE", "link.toml");
+    team.teamctl(["spawn", "alice"]).exits(3);
+    let recorded = team.teamd(["--json", "trust"]).ok().json();
+    assert!(recorded["path"].as_str().unwrap().ends_with("/other.toml"), "{recorded}");
+    team.teamctl(["spawn", "alice"]).ok();
+}
+
+#[test]
+fn a_person_at_a_terminal_is_asked() {
+    let team = settled(OFF);
+    for (answer, code) in [("", 3), ("n", 3), ("y", 0)] {
+        let mut terminal = Terminal::teamctl(&team, &["spawn", "alice"]);
+        terminal.until("Trust them? [y/N]");
+        assert!(terminal.shown().contains("members.alice.sandbox.mode = \"off\""), "{}", terminal.shown());
+        terminal.line(answer);
+        assert_eq!(terminal.finish(), Some(code), "{answer:?}");
+    }
+    assert_eq!(team.status("alice"), "idle");
+    // Once.
+    team.teamctl(["spawn", "bob"]).ok();
+}
+
+#[test]
+fn the_lead_agent_spawns_by_no_key_that_is_not_trusted() {
+    let team = Team::started();
+    team.start_lead();
+    let spawn = "/spawn_teammate {\"name\":\"alice\",\"role\":\"coder\",\"prompt\":\"/bash true\"}";
+    team.write("team.toml", OFF);
+    let refused = team.lead_does(spawn);
+    assert_eq!(refused[0]["is_error"], true, "{refused:?}");
+    assert!(refused[0]["content"].as_str().unwrap().contains("`teamd trust`"), "{refused:?}");
+    assert_eq!(team.member("alice"), Value::Null);
+    team.trust();
+    assert_eq!(team.lead_does(spawn)[0]["is_error"], false);
+}

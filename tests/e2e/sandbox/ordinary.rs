@@ -310,3 +310,21 @@ fn an_archive_with_a_setuid_program_is_unpacked_without_the_bit() {
         }
     }
 }
+
+#[test]
+fn a_workspace_of_a_group_is_worked_in() {
+    for (case, team) in teams(&With::EACH, &[]) {
+        let shared = team.make_dir("shared");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o2775);
+        std::fs::set_permissions(shared, mode).unwrap();
+        let said = works(
+            &team,
+            &[
+                "cd shared && umask 022 && mkdir -p a/b && echo x > a/b/f && cp -r a c && mkdir -m 700 own && install -d -m 755 d && \
+               stat -c '%n %a' a c/b c/b/f own d",
+            ],
+        );
+        // What is made in a directory with the setgid bit is the group's as well.
+        assert_eq!(said, ["a 2755\nc/b 2755\nc/b/f 644\nown 2700\nd 2755"], "{case:?}");
+    }
+}

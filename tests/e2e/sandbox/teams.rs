@@ -13,6 +13,7 @@ fn another(team: &Team, with: With) -> Team {
     let other = Team::of_the_same_user(team);
     let other = match with {
         With::All => other,
+        With::NoLandlock => other.with("TEAM_SANDBOX_LAYERS", "namespaces,seccomp"),
         With::Bubblewrap => other.with("TEAM_SANDBOX_LAYERS", "bwrap,landlock,seccomp"),
         With::Bare => other.with("TEAM_SANDBOX_LAYERS", "landlock,seccomp"),
     };

@@ -44,7 +44,7 @@ const PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(400), Duration::from_secs(1)];
 
 /// The checks of a team directory, in the order in which they are told.
-const CHECKS: [fn(&Seen) -> Vec<Finding>; 12] = [
+const CHECKS: [fn(&Seen) -> Vec<Finding>; 13] = [
     |seen| disk::Disk::look(&seen.dir).map(|disk| disk.findings()).unwrap_or_default(),
     |seen| disk::clock(seen.journal.last_at, seen.journal.boot.as_deref()),
     journal::judge,
@@ -57,6 +57,7 @@ const CHECKS: [fn(&Seen) -> Vec<Finding>; 12] = [
     strays::judge_locks,
     strays::judge_orphans,
     |seen| [access::judge(seen), leftovers::judge(seen)].concat(),
+    sandbox::judge_programs,
 ];
 
 /// Runs the command.

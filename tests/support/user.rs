@@ -73,6 +73,11 @@ impl Team {
         self
     }
 
+    /// Whether another user than that of the test runs everything.
+    pub(crate) fn is_of_another(&self) -> bool {
+        self.user.is_some()
+    }
+
     /// Makes a directory by its path from the workspace, and those above it that are missing.
     pub(crate) fn make_dir(&self, path: &str) -> PathBuf {
         let made = self.root().join(path);

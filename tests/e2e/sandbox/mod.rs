@@ -12,6 +12,7 @@ mod modes;
 mod named;
 mod ordinary;
 mod outside;
+mod packages;
 mod places;
 mod processes;
 mod programs;

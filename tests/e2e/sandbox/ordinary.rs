@@ -1,6 +1,6 @@
 //! Ordinary work is not broken: repositories, compilers, interpreters, pipes, jobs, servers on this machine.
 
-use super::{With, has, python, works};
+use super::{With, attack, has, python, teams, works};
 use crate::support::Team;
 
 /// A server and a client on this machine.
@@ -187,5 +187,144 @@ fn how_a_command_ended_is_told_as_without_a_sandbox() {
         let said: Vec<&str> = results.iter().map(|result| result["content"].as_str().unwrap()).collect();
         assert_eq!(&said[..2], ["[exit code 3]", "[ended by signal 9]"], "{with:?}");
         assert!(said[2].ends_with("[exit code 127]"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_history_is_made_changed_and_cleaned_up() {
+    for (case, team) in teams(&With::EACH, &[]) {
+        if !has(&team, "git") {
+            return;
+        }
+        team.write(
+            "../home/.gitconfig",
+            "[user]\n  name = u\n  email = u@example.org\n[init]\n  defaultBranch = main\n",
+        );
+        let said = works(
+            &team,
+            &[
+                "git init -q && echo one > file && git add file && git commit -qm one && echo two >> file && \
+                 git commit -qam two && git commit -q --amend -m 'two, better' && git log --format=%s",
+                "git switch -qc side HEAD~1 && echo other > other && git add other && git commit -qm other && \
+                 git rebase -q main && git log --format=%s",
+                "echo kept >> file && git stash -q && git stash list | wc -l && git stash pop -q && tail -1 file",
+                "git tag v1 && git tag -am annotated v2 && git tag | tr '\\n' ' '",
+                "git reset -q --hard HEAD~1 && touch untracked && mkdir -p build/deep && touch build/deep/x && git clean -qfd -e .team && ls",
+                "git switch -q main && git merge -q v1 && git branch -qD side 2> refused; git branch --list side; \
+                 rm refused; git worktree list | wc -l",
+                "git gc -q && git fsck --no-dangling --no-progress 2>&1 && git status --short -uno | wc -l",
+            ],
+        );
+        let expected = ["two, better\none", "other\ntwo, better\none", "1\nkept", "v1 v2", "file", "1", "0"];
+        let said: Vec<_> = said.iter().map(|said| said.trim_end()).collect();
+        assert_eq!(said, expected, "{case:?}");
+        assert_eq!(team.text("other"), "other\n", "{case:?}");
+    }
+}
+
+#[test]
+fn the_team_directory_is_nothing_that_git_cleans_up_or_adds() {
+    // Without mounts it is a link, which a command may remove.
+    for (case, team) in teams(&[With::All, With::NoLandlock, With::Bubblewrap], &[]) {
+        if !has(&team, "git") {
+            return;
+        }
+        let said = works(
+            &team,
+            &[
+                "git init -q && touch build && git clean -fd && git add -A && git status --short && ls -a .team",
+            ],
+        );
+        assert_eq!(said, ["Removing build\n.\n..\n.gitignore"], "{case:?}");
+        attack(
+            &team,
+            &[
+                "echo x > .team/.gitignore && echo BROKEN; rm -f .team/.gitignore && echo BROKEN; touch .team/x && echo BROKEN",
+            ],
+        );
+    }
+}
+
+#[test]
+fn make_builds_what_has_changed() {
+    for (case, team) in teams(&With::EACH, &[]) {
+        if !has(&team, "make") {
+            return;
+        }
+        team.write("Makefile", "all: a.out b.out\n%.out: %.in\n\tsort $< > $@\n");
+        team.write("a.in", "2\n1\n");
+        team.write("b.in", "b\na\n");
+        let said = works(&team, &["make -sj2 && cat a.out b.out", "make -q && echo nothing to do"]);
+        assert_eq!(said, ["1\n2\na\nb", "nothing to do"], "{case:?}");
+    }
+}
+
+#[test]
+fn modes_times_and_links_are_copied_unpacked_and_installed() {
+    const SHOWN: &str = "stat -c '%n %a %F' * | sort; readlink link; stat -c %Y run";
+    for (case, team) in teams(&With::EACH, &[]) {
+        let said = works(
+            &team,
+            &[
+                &format!(
+                    "umask 022; mkdir from && cd from && echo x > run && chmod 755 run && echo x > own && chmod 600 own && echo x > read && \
+                     chmod 444 read && mkdir -m 750 folder && ln -s run link && touch -d @86400 run && {SHOWN}"
+                ),
+                &format!(
+                    "tar -cf all.tar -C from . && mkdir unpacked && tar -xpf all.tar -C unpacked && cd unpacked && {SHOWN}"
+                ),
+                &format!("cp -a from copied && cd copied && {SHOWN}"),
+                "install -D -m 755 from/own bin/own && install -d -m 700 private && stat -c %a bin/own private",
+            ],
+        );
+        assert!(
+            said[0].contains("run 755 regular file") && said[0].ends_with("run\n86400"),
+            "{case:?} {said:?}"
+        );
+        assert!(said[1] == said[0] && said[2] == said[0], "{case:?} {said:#?}");
+        assert_eq!(said[3], "755\n700", "{case:?}");
+    }
+}
+
+#[test]
+fn an_archive_with_a_setuid_program_is_unpacked_without_the_bit() {
+    for (case, team) in teams(&With::EACH, &[]) {
+        team.make_dir("packed");
+        for file in ["packed/a", "packed/program", "packed/z"] {
+            team.write(file, "x");
+        }
+        team.run_program("chmod", ["6755", "packed/program"]).ok();
+        team.run_program("tar", ["-cf", "packed.tar", "packed"]).ok();
+        team.run_program("rm", ["-r", "packed"]).ok();
+        // Each program says what it could not do, and goes on.
+        let said = attack(
+            &team,
+            &[
+                "tar -xpf packed.tar; ls packed; [ -u packed/program -o -g packed/program ] && echo BROKEN; rm -r packed",
+                "tar -xf packed.tar; ls packed; [ -u packed/program -o -g packed/program ] && echo BROKEN; true",
+                "cp -a packed copied && ls copied",
+            ],
+        );
+        for said in &said {
+            assert!(said.contains("a\nprogram\nz"), "{case:?} {said}");
+        }
+    }
+}
+
+#[test]
+fn a_workspace_of_a_group_is_worked_in() {
+    for (case, team) in teams(&With::EACH, &[]) {
+        let shared = team.make_dir("shared");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o2775);
+        std::fs::set_permissions(shared, mode).unwrap();
+        let said = works(
+            &team,
+            &[
+                "cd shared && umask 022 && mkdir -p a/b && echo x > a/b/f && cp -r a c && mkdir -m 700 own && install -d -m 755 d && \
+               stat -c '%n %a' a c/b c/b/f own d",
+            ],
+        );
+        // What is made in a directory with the setgid bit is the group's as well.
+        assert_eq!(said, ["a 2755\nc/b 2755\nc/b/f 644\nown 2700\nd 2755"], "{case:?}");
     }
 }

@@ -11,6 +11,7 @@ use std::process::Command;
 use rustix::io::{Errno, FdFlags};
 
 use super::known::open_itself;
+use super::mounts::IGNORE;
 use super::policy::{Guard, Policy};
 
 /// Returns `bwrap` with all it needs to start this binary in a sandbox; what that shall do is added behind.
@@ -73,6 +74,10 @@ fn arguments(
         match is_dir(path) {
             true => {
                 add("--tmpfs", &[path]);
+                let ignore = path.join(IGNORE);
+                if policy.sealed.contains(path) && exists(&ignore) {
+                    add("--ro-bind", &[&ignore, &ignore]);
+                }
                 add("--remount-ro", &[path]);
             }
             false => add("--ro-bind", &[Path::new("/dev/null"), path]),

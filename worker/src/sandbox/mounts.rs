@@ -22,6 +22,9 @@ use super::policy::{Guard, Policy, Protected};
 /// The devices of a command: those that hold nothing of the machine.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
+/// What says to `git` that nothing in a directory is its concern.
+pub(super) const IGNORE: &str = ".gitignore";
+
 /// Why the file system could not be built. Fits behind "error: ".
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {verb} {}: {source}", .path.display())]
@@ -69,7 +72,7 @@ pub(super) fn build(policy: &Policy, memory: Option<u64>) -> Done {
         !below(&writable) || below(&protected)
     })?;
     for path in &policy.hidden {
-        hide(path, devices.first())?;
+        hide(path, devices.first(), policy.sealed.contains(path))?;
     }
     build_devices(&devices, memory)?;
     // Not even root writes to the kernel there, and only processes of the command are seen.
@@ -110,8 +113,9 @@ fn mount_descriptor(from: &OwnedFd, at: &Path) -> Done {
     mount_bind(path_of(from), at).map_err(cannot("mount", at))
 }
 
-/// Covers a directory with an empty one, and anything else with a file without content.
-fn hide(path: &Path, null: Option<&OwnedFd>) -> Done {
+/// Covers a directory with an empty one, and anything else with a file without content. `git` is told to leave the team directory
+/// alone: `git clean` would fail to remove what it takes for an empty directory.
+fn hide(path: &Path, null: Option<&OwnedFd>, is_team: bool) -> Done {
     let found = match statat(CWD, path, AtFlags::empty()) {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
         other => other.map_err(cannot("hide", path))?,
@@ -119,8 +123,16 @@ fn hide(path: &Path, null: Option<&OwnedFd>) -> Done {
     if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
         return null.map_or(Ok(()), |null| mount_descriptor(null, path));
     }
-    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("hidden", path, "tmpfs", flags, Some(c"size=4k,mode=0500")).map_err(cannot("hide", path))
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("hidden", path, "tmpfs", flags, Some(c"size=4k,mode=0700")).map_err(cannot("hide", path))?;
+    if is_team {
+        let ignore = path.join(IGNORE);
+        let made =
+            open(&ignore, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o400));
+        made.and_then(|file| rustix::io::write(file, b"*\n")).map_err(cannot("make", ignore))?;
+    }
+    mount_remount(path, flags | MountFlags::BIND | MountFlags::RDONLY, c"")
+        .map_err(cannot("make read-only", path))
 }
 
 /// Makes everything read-only that is mounted at certain paths.

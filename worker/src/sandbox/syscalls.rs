@@ -72,19 +72,17 @@ const REFUSED_IF_SHARED: [libc::c_long; 13] = [
 ];
 
 /// System calls that make a file or change its mode, with the argument that holds the mode. A program with the setuid or
-/// setgid bit runs as this user for each other account, and outside of every sandbox.
+/// setgid bit runs as this user for each other account, and outside of every sandbox. `mkdir` is not among them: the kernel takes
+/// these bits away from the mode of a new directory, and a directory below one with the setgid bit inherits it.
 const OF_A_MODE: &[(libc::c_long, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
     (SYS_FCHMODAT2, 2),
-    (libc::SYS_mkdirat, 2),
     (libc::SYS_mknodat, 2),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_creat, 1),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_mkdir, 1),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_mknod, 1),
 ];

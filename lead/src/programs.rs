@@ -127,7 +127,8 @@ pub(crate) fn with_another_name<'a>(mut writable: impl Iterator<Item = &'a str>)
 }
 
 /// What is to be done about it.
-pub(crate) const INSTALL_ELSEWHERE: &str = "install the programs elsewhere (`cargo install --path .`), and use those";
+pub(crate) const INSTALL_ELSEWHERE: &str =
+    "install the programs elsewhere (`cargo install --path .`), and use those";
 
 fn directory() -> io::Result<PathBuf> {
     let own = std::env::current_exe()?;

@@ -84,10 +84,16 @@ fn that_a_program_can_be_changed_by_another_name_is_told() {
     let linked = team.command("ln", ["target/release/teamctl", "target/other-name"]).status().unwrap();
     assert!(linked.success());
     let spawned = team.teamctl(["spawn", "bob"]).ok();
-    assert!(told(&spawned.stderr) && spawned.stderr.contains("hint: install the programs elsewhere"), "{spawned:?}");
+    assert!(
+        told(&spawned.stderr) && spawned.stderr.contains("hint: install the programs elsewhere"),
+        "{spawned:?}"
+    );
     let report = team.teamctl(["--json", "doctor"]).json();
     let findings = report["findings"].as_array().unwrap();
-    assert!(findings.iter().any(|it| it["check"] == "programs" && told(it["what"].as_str().unwrap())), "{report}");
+    assert!(
+        findings.iter().any(|it| it["check"] == "programs" && told(it["what"].as_str().unwrap())),
+        "{report}"
+    );
     // Where it writes elsewhere, nothing is to be said.
     let elsewhere = team.make_dir("../elsewhere");
     let spawned = team.teamctl(["spawn", "carol", "--workspace", elsewhere.to_str().unwrap()]).ok();

@@ -57,7 +57,8 @@ pub(super) fn judge_programs(seen: &Seen) -> Vec<Finding> {
         !member.status.is_ended() && member.sandbox.mode == SandboxMode::WorkspaceWrite
     };
     let members = roster.members.iter().filter(writes);
-    let changed = members.filter_map(|it| Some((&it.name, programs::with_another_name(it.where_it_writes())?)));
+    let changed =
+        members.filter_map(|it| Some((&it.name, programs::with_another_name(it.where_it_writes())?)));
     let finding = |(name, program): (_, PathBuf)| {
         Finding::note("programs", format!("{} has another name where {name} may write", program.display()))
             .means("a command can change it by that name, and the next `teamd` or `teamctl` that you run would be its own")

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, Seek};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -116,6 +117,18 @@ pub(crate) fn files() -> Vec<PathBuf> {
     let Ok(directory) = directory() else { return Vec::new() };
     NAMES.map(|name| directory.join(name)).into_iter().filter(|file| file.exists()).collect()
 }
+
+/// Returns a program that has another name (a hard link, as `cargo build` makes) where commands write that may write in these
+/// directories: no mount protects it by that name. Programs of the daemon are not concerned: it has its copy.
+pub(crate) fn with_another_name<'a>(mut writable: impl Iterator<Item = &'a str>) -> Option<PathBuf> {
+    let real = files().into_iter().filter_map(|file| file.canonicalize().ok());
+    let linked: Vec<_> = real.filter(|file| file.metadata().is_ok_and(|it| it.nlink() > 1)).collect();
+    writable.find_map(|above| linked.iter().find(|file| file.starts_with(above)).cloned())
+}
+
+/// What is to be done about it.
+pub(crate) const INSTALL_ELSEWHERE: &str =
+    "install the programs elsewhere (`cargo install --path .`), and use those";
 
 fn directory() -> io::Result<PathBuf> {
     let own = std::env::current_exe()?;

@@ -1,9 +1,8 @@
 //! Only a team directory that the register knows is used: by commands, and by the daemon when it begins.
 
-use teamd_shared::register::{Register, RegisterError};
-use teamd_shared::state::StateDir;
+use teamd_shared::register::Register;
+use teamd_shared::state::{StateDir, StateError};
 use teamd_shared::team_dir::TeamDir;
-use teamd_shared::trust::TrustError;
 
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -35,20 +34,12 @@ pub(crate) fn check(register: &Register, dir: &TeamDir, code: ExitCode) -> Resul
         .hint(format!("if you know where it comes from, `teamd start --adopt {path}` enters it")))
 }
 
-impl From<RegisterError> for CommandError {
-    fn from(error: RegisterError) -> Self {
+impl From<StateError> for CommandError {
+    fn from(error: StateError) -> Self {
         match error {
-            RegisterError::Dir(error) => error.into(),
-            other => Self::new(ExitCode::Failed, other.to_string()).hint(NO_STATE),
-        }
-    }
-}
-
-impl From<TrustError> for CommandError {
-    fn from(error: TrustError) -> Self {
-        match error {
-            TrustError::Setting(error) => error.into(),
-            other => Self::new(ExitCode::Failed, other.to_string()).hint(NO_STATE),
+            StateError::Dir(error) => error.into(),
+            StateError::Setting(error) => error.into(),
+            StateError::Io { .. } => Self::new(ExitCode::Failed, error.to_string()).hint(NO_STATE),
         }
     }
 }

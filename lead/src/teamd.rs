@@ -400,26 +400,25 @@ fn trust(context: &Context, args: &Trust) -> CommandResult {
         Trust { revoke: true, .. } => drop(widening.revoke(state)?),
         _ => widening.trust(state)?,
     }
-    let (keys, trusted) = (widening.keys(), widening.trusted(state)?);
+    let trusted = widening.trusted(state)?;
     if context.out.is_json() {
-        let keys: Vec<_> =
-            keys.iter().map(|key| json!({"key": key, "trusted": trusted.contains(key)})).collect();
-        let gone: Vec<_> = trusted.difference(widening.keys()).collect();
-        context.out.json(&json!({"path": widening.path(), "keys": keys, "trusted_before": gone}))?;
+        let of = |key: &String| json!({"key": key, "trusted": trusted.contains(key)});
+        let keys: Vec<_> = widening.keys().iter().map(of).collect();
+        context.out.json(&json!({"path": widening.path(), "keys": keys}))?;
         return Ok(ExitCode::Done);
     }
-    let path = widening.path().map_or("there is no team.toml".into(), |path| path.to_string_lossy());
-    if keys.is_empty() {
-        context.out.note(format_args!("{}: no key needs trust", escape::line(&path)));
-    } else {
-        context.out.text(escape::line(&path))?;
+    match widening.path() {
+        Some(path) if !widening.keys().is_empty() => {
+            context.out.text(escape::line(&path.to_string_lossy()))?;
+        }
+        _ => context.out.note("no key of team.toml needs trust"),
     }
-    for key in keys {
-        let state = if trusted.contains(key) { "trusted    " } else { "not trusted" };
-        context.out.text(format_args!("  {state}  {}", escape::line(key)))?;
+    for key in widening.keys() {
+        let is = if trusted.contains(key) { "trusted    " } else { "not trusted" };
+        context.out.text(format_args!("  {is}  {}", escape::line(key)))?;
     }
-    for key in trusted.difference(keys) {
-        context.out.text(format_args!("  trusted, and not in the file any more  {}", escape::line(key)))?;
+    for key in trusted.difference(widening.keys()) {
+        context.out.text(format_args!("  was trusted, and is not in the file  {}", escape::line(key)))?;
     }
     Ok(ExitCode::Done)
 }

@@ -143,6 +143,13 @@ pub enum ConfigError {
     Malformed(serde_json::Error),
 }
 
+impl RosterMember {
+    /// Returns the directories and files that its commands may write while its gate is open.
+    pub fn where_it_writes(&self) -> impl Iterator<Item = &str> {
+        [&self.workspace].into_iter().chain(&self.sandbox.writable).map(String::as_str)
+    }
+}
+
 impl Roster {
     /// Reads the roster; none if no daemon ever ran here.
     ///

@@ -36,4 +36,5 @@ pub mod team_dir;
 pub mod team_file;
 pub mod transcript;
 pub mod trust;
+pub mod visible;
 pub mod watch;

@@ -18,7 +18,7 @@ use crate::id::RequestId;
 
 pub use audience::{ASKED_BY, Concern};
 pub use read::{ParseError, is_nested_within};
-pub use schema::schema;
+pub use schema::{UUID, schema};
 pub use write::{TooLarge, to_json_line};
 
 /// The longest line that is written or read, newline included, in bytes (1 MiB).
@@ -123,7 +123,7 @@ pub enum Body {
     TeammateTerminated {
         /// Who ended.
         name: String,
-        /// How: the `exit` object of `config.json`.
+        /// How: `code`, `signal`, `at` and `request_id` of the `exit` object of `config.json`.
         exit: Value,
         /// Messages that it had not read.
         unread: u64,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::state::{StateDir, StateError, name_of};
-use crate::team_dir::{DirError, TeamDir};
+use crate::team_dir::TeamDir;
 
 /// The folder of the entries.
 const FOLDER: &str = "teams";
@@ -29,34 +29,14 @@ struct Entry {
 }
 
 impl Entry {
-    fn of(path: &Path, dir: &TeamDir) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), id: dir.id()? })
+    fn of(path: &Path, dir: &TeamDir) -> Result<Self, StateError> {
+        let id = dir.id().map_err(StateError::io("look at", path))?;
+        Ok(Self { path: path.to_owned(), id })
     }
 
     fn name(&self) -> String {
         format!("{}-{}.json", name_of(&self.path), self.id)
     }
-}
-
-/// Why a team directory cannot be looked up, or registered. Fits behind "error: ".
-#[derive(Debug, thiserror::Error)]
-pub enum RegisterError {
-    /// The state directory.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// The team directory.
-    #[error(transparent)]
-    Dir(#[from] DirError),
-    /// The system refuses.
-    #[error("cannot {verb} {}: {source}", .path.display())]
-    Io {
-        /// What was tried.
-        verb: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
 }
 
 /// The register of a user.
@@ -77,65 +57,56 @@ impl Register {
     /// Tells whether a team directory is registered.
     ///
     /// # Errors
-    /// [`RegisterError`] if that cannot be seen; then it is not to be believed.
-    pub fn knows(&self, dir: &TeamDir) -> Result<bool, RegisterError> {
-        let wanted = entry(dir.root(), dir)?;
+    /// [`StateError`] if that cannot be seen; then it is not to be believed.
+    pub fn knows(&self, dir: &TeamDir) -> Result<bool, StateError> {
+        let wanted = Entry::of(dir.root(), dir)?;
         Ok(self.0.read::<Entry>(FOLDER, &wanted.name())?.is_some_and(|found| found == wanted))
     }
 
     /// Registers a team directory that is there.
     ///
     /// # Errors
-    /// [`RegisterError`] if the system refuses.
-    pub fn enter(&self, dir: &TeamDir) -> Result<(), RegisterError> {
-        self.put(&entry(dir.root(), dir)?)
+    /// [`StateError`] if the system refuses.
+    pub fn enter(&self, dir: &TeamDir) -> Result<(), StateError> {
+        self.put(&Entry::of(dir.root(), dir)?)
     }
 
     /// Makes a team directory and registers it. It has its name only when it is registered: so there is none at its path
     /// that is not. Of two that do this at once one makes it, and both find it registered.
     ///
     /// # Errors
-    /// [`RegisterError`] if the system refuses.
-    pub fn make(&self, path: &Path) -> Result<(), RegisterError> {
-        let io = |verb| move |source| RegisterError::Io { verb, path: path.to_owned(), source };
+    /// [`StateError`] if the system refuses.
+    pub fn make(&self, path: &Path) -> Result<(), StateError> {
+        let refused = |source| StateError::io("make", path)(source);
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(io("make")(io::ErrorKind::InvalidInput.into()));
+            return Err(refused(io::ErrorKind::InvalidInput.into()));
         };
-        let path = above.canonicalize().map_err(io("make"))?.join(name);
+        let path = above.canonicalize().map_err(refused)?.join(name);
         let mut new = path.clone().into_os_string();
         new.push(format!(".new-{}", Uuid::new_v4().simple()));
         let new = PathBuf::from(new);
         let dir = TeamDir::create(&new)?;
-        let named = entry(&path, &dir).and_then(|entry| {
-            self.put(&entry)?;
-            // Onto an empty directory, too: what has made that may hold it open, and it is gone.
-            let named = std::fs::rename(&new, &path).map_err(io("make"));
-            if named.is_err() {
-                self.0.remove(FOLDER, &entry.name())?;
-            }
-            named
-        });
-        if let Err(error) = named {
-            std::fs::remove_dir_all(&new).map_err(io("remove what it has made beside"))?;
-            let taken = TeamDir::open(&path).is_ok_and(|dir| self.knows(&dir).is_ok_and(|known| known));
-            return if taken { Ok(()) } else { Err(error) };
-        }
-        Ok(dir.sync_above()?)
+        let entry = Entry::of(&path, &dir)?;
+        // Onto an empty directory, too: what has made that may hold it open, and it is gone.
+        let named = self.put(&entry).and_then(|()| std::fs::rename(&new, &path).map_err(refused));
+        let Err(error) = named else { return Ok(dir.sync_above()?) };
+        std::fs::remove_dir_all(&new).map_err(StateError::io("remove", &new))?;
+        self.0.remove(FOLDER, &entry.name())?;
+        let taken = TeamDir::open(&path).is_ok_and(|dir| self.knows(&dir).is_ok_and(|known| known));
+        if taken { Ok(()) } else { Err(error) }
     }
 
     /// Returns the state directory and all registered team directories, without links, whether they are there or not; and
     /// which entries could not be read.
     ///
     /// # Errors
-    /// [`RegisterError`] if the entries cannot be listed.
-    pub fn all(&self) -> Result<(Vec<PathBuf>, Vec<StateError>), RegisterError> {
+    /// [`StateError`] if the entries cannot be listed.
+    pub fn all(&self) -> Result<(Vec<PathBuf>, Vec<StateError>), StateError> {
         let (mut found, mut unread) = (Vec::new(), Vec::new());
         match self.0.root().canonicalize() {
             Ok(root) => found.push(root),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((found, unread)),
-            Err(source) => {
-                return Err(RegisterError::Io { verb: "find", path: self.0.root().to_owned(), source });
-            }
+            Err(error) => return Err(StateError::io("find", self.0.root())(error)),
         }
         for name in self.0.names(FOLDER)? {
             match self.0.read::<Entry>(FOLDER, &name) {
@@ -149,14 +120,9 @@ impl Register {
         Ok((found, unread))
     }
 
-    fn put(&self, entry: &Entry) -> Result<(), RegisterError> {
+    fn put(&self, entry: &Entry) -> Result<(), StateError> {
         Ok(self.0.put(FOLDER, &entry.name(), entry)?)
     }
-}
-
-fn entry(path: &Path, dir: &TeamDir) -> Result<Entry, RegisterError> {
-    let io = |source| RegisterError::Io { verb: "look at", path: path.to_owned(), source };
-    Entry::of(path, dir).map_err(io)
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
-use crate::{config, journal, message, transcript};
+use crate::{config, inbox, journal, message, request, transcript};
 
 /// What there is a schema of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,11 +22,22 @@ pub enum Of {
     Roster,
     /// A line of a transcript.
     Transcript,
+    /// A line of `inbox/NAME.rejected.jsonl`.
+    Rejected,
+    /// What a command prints with `--json`.
+    Output(&'static str),
 }
 
+/// The commands whose output has a schema, and `error`.
+const OUTPUTS: &str = "spawn shutdown status requests inbox transcript-output events log send broadcast wait interrupt \
+    request-plan answer forget lint doctor error teamd-start teamd-stop teamd-status";
+
 impl Of {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Message, Self::Journal, Self::Roster, Self::Transcript];
+    /// Returns all of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let files = [Self::Message, Self::Journal, Self::Roster, Self::Transcript, Self::Rejected];
+        files.into_iter().chain(OUTPUTS.split_whitespace().map(Self::Output))
+    }
 
     /// Returns its name, as it is written on a command line.
     pub const fn as_str(self) -> &'static str {
@@ -35,6 +46,8 @@ impl Of {
             Self::Journal => "journal",
             Self::Roster => "roster",
             Self::Transcript => "transcript",
+            Self::Rejected => "rejected",
+            Self::Output(name) => name,
         }
     }
 
@@ -45,14 +58,52 @@ impl Of {
             Self::Journal => derived::<journal::Line>("a line of journal.jsonl"),
             Self::Roster => derived::<config::Roster>("config.json"),
             Self::Transcript => derived::<transcript::Entry>("a line of transcript/NAME.jsonl"),
+            Self::Rejected => derived::<inbox::Rejected>("a line of inbox/NAME.rejected.jsonl"),
+            Self::Output(name) => output(name),
         }
     }
 }
 
 fn derived<T: JsonSchema>(title: &str) -> Value {
-    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
-    schema.insert("title".to_owned(), title.into());
-    schema.to_value()
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
+    schema["title"] = title.into();
+    tighten(&mut schema);
+    schema
+}
+
+/// The schemas of the outputs stand in a file; what they have in common with the files of a team is derived.
+fn output(name: &'static str) -> Value {
+    let mut outputs: Map<String, Value> =
+        serde_json::from_str(include_str!("schema/outputs.json")).unwrap_or_default();
+    let mut schema = outputs.remove(name).unwrap_or_default();
+    let mut records = derived::<(config::Roster, request::Request)>("")["$defs"].take();
+    if let (Some(records), Some(Value::Object(more))) = (records.as_object_mut(), outputs.remove("$defs")) {
+        records.extend(more);
+    }
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    schema["title"] = format!("what --json prints: {name}").into();
+    schema["$defs"] = records;
+    tighten(&mut schema);
+    schema
+}
+
+/// Says as pattern and maximum what a `format` alone leaves open.
+fn tighten(schema: &mut Value) {
+    if let Value::Array(values) = schema {
+        values.iter_mut().for_each(tighten);
+    }
+    let Value::Object(fields) = schema else { return };
+    let bounds = match fields.get("format").and_then(Value::as_str) {
+        Some("uuid") => json!({"pattern": message::UUID}),
+        Some("uint32") => json!({"maximum": u32::MAX}),
+        Some("uint64") => json!({"maximum": u64::MAX}),
+        Some("int32") => json!({"minimum": i32::MIN, "maximum": i32::MAX}),
+        _ => json!({}),
+    };
+    fields.values_mut().for_each(tighten);
+    if let Value::Object(bounds) = bounds {
+        fields.extend(bounds);
+    }
 }
 
 #[cfg(test)]
@@ -62,10 +113,47 @@ mod tests {
 
     #[test]
     fn every_schema_is_one_and_takes_what_is_written() {
-        for of in Of::ALL {
+        for of in Of::all() {
             let schema = of.schema();
             assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema", "{of:?}");
             assert!(jsonschema::meta::is_valid(&schema), "{of:?}");
+        }
+    }
+
+    #[test]
+    fn every_output_has_a_schema_of_its_own() {
+        let outputs: Map<String, Value> = serde_json::from_str(include_str!("schema/outputs.json")).unwrap();
+        let names: Vec<&str> = outputs.keys().map(String::as_str).filter(|name| *name != "$defs").collect();
+        assert_eq!(names.join(" "), OUTPUTS);
+        let mut all: Vec<&str> = Of::all().map(Of::as_str).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), Of::all().count(), "a name is taken twice");
+    }
+
+    #[test]
+    fn what_a_reader_refuses_the_schema_does_not_take() {
+        let validator = jsonschema::validator_for(&Of::Journal.schema()).unwrap();
+        let line = json!({"seq": 1, "at": 1.5, "done": 0, "record": "team", "event": "started", "team_name": "t",
+            "daemon": null, "tell": [{"to": "lead", "id": "0197f5f2-0000-7000-8000-000000000001"}]});
+        let cases = [
+            ("/tell/0/id", json!("0197F5F2000070008000000000000001"), true),
+            ("/tell/0/id", json!("{0197f5f2-0000-7000-8000-000000000001}"), true),
+            ("/tell/0/id", json!("urn:uuid:0197f5f2-0000-7000-8000-000000000001"), true),
+            ("/tell/0/id", json!("7"), false),
+            ("/tell/0/id", json!("{0197f5f2000070008000000000000001}"), false),
+            ("/tell/0/id", json!("0197f5f2-0000-7000-8000-000000000001 "), false),
+            ("/seq", json!(1.0), true),
+            ("/seq", json!(1e30), false),
+            ("/seq", json!(-1), false),
+            ("/seq", json!(1.5), false),
+        ];
+        for (at, value, good) in cases {
+            let mut changed = line.clone();
+            *changed.pointer_mut(at).unwrap() = value;
+            assert_eq!(validator.is_valid(&changed), good, "{changed}");
+            let read = crate::json::read::<journal::Line>(changed.to_string().as_bytes());
+            assert_eq!(read.is_ok(), good, "{changed}: {read:?}");
         }
     }
 

@@ -6,31 +6,46 @@
 //! old file is there, or none, and a file whose name begins with a dot, which is not read.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File};
-use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fstat, openat, renameat, unlinkat};
-use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::team_dir::{DIR_MODE, FILE_MODE};
+use crate::environment::Environment;
+use crate::settings::SettingError;
+use crate::team_dir::{DIR_MODE, DirError, FILE_MODE};
 
-/// The largest file that is read, in bytes: the widening keys of the largest `team.toml`, twice escaped.
-const MAX_SIZE: u64 = 8 << 20;
-
-/// What could not be done in the state directory. Fits behind "error: ".
+/// What could not be done with the state directory, or with what an entry of it is about. Fits behind "error: ".
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {verb} {}: {source}", .path.display())]
-pub struct StateError {
-    verb: &'static str,
-    path: PathBuf,
-    source: io::Error,
+pub enum StateError {
+    /// The system refused, or an entry makes no sense.
+    #[error("cannot {verb} {}: {source}", .path.display())]
+    Io {
+        /// What was tried.
+        verb: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The team directory.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    /// A path in `team.toml`.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+}
+
+impl StateError {
+    /// Explains an error of the system.
+    pub(crate) fn io(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { verb, path: path.to_owned(), source }
+    }
 }
 
 /// The state directory of a user, whether it is there or not.
@@ -62,6 +77,14 @@ impl StateDir {
         Self::of(|name| std::env::var_os(name))
     }
 
+    /// Finds that of the environment of a teammate.
+    ///
+    /// # Errors
+    /// As [`StateDir::of`].
+    pub fn of_environment(environment: &Environment) -> io::Result<Self> {
+        Self::of(|name| environment.path(name).map(PathBuf::into_os_string))
+    }
+
     /// Returns that of a home directory, unless the environment names another one.
     pub fn of_home(home: &Path) -> Self {
         Self { root: home.join(".local/state/teamd") }
@@ -77,8 +100,7 @@ impl StateDir {
     /// # Errors
     /// [`StateError`] if the system refuses.
     pub fn make(&self) -> Result<(), StateError> {
-        let made = DirBuilder::new().mode(DIR_MODE).recursive(true).create(&self.root);
-        made.map_err(|source| self.error("make", "", source))
+        make(&self.root)
     }
 
     /// Reads a file of a folder; none if it is not there.
@@ -90,17 +112,9 @@ impl StateDir {
         folder: &str,
         name: &str,
     ) -> Result<Option<T>, StateError> {
-        let at = format!("{folder}/{name}");
-        let Some(folder) = self.open(folder)? else { return Ok(None) };
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match openat(&folder, name, flags, Mode::empty()) {
-            Ok(file) => File::from(file),
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(self.error("open", &at, errno.into())),
-        };
-        let mut bytes = Vec::new();
-        file.take(MAX_SIZE).read_to_end(&mut bytes).map_err(|error| self.error("read", &at, error))?;
-        serde_json::from_slice(&bytes).map(Some).map_err(|error| self.error("read", &at, error.into()))
+        let path = self.folder(folder)?.join(name);
+        let read = fs::read(&path).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
+        if_there(read).map_err(StateError::io("read", &path))
     }
 
     /// Replaces a file of a folder; it is on the disk when this returns.
@@ -108,30 +122,17 @@ impl StateDir {
     /// # Errors
     /// [`StateError`] if the system refuses; the old file is then untouched.
     pub(crate) fn put(&self, folder: &str, name: &str, content: &impl Serialize) -> Result<(), StateError> {
-        let at = format!("{folder}/{name}");
-        let error = |source: io::Error| self.error("write", &at, source);
-        let made = DirBuilder::new().mode(DIR_MODE).recursive(true).create(self.root.join(folder));
-        made.map_err(|source| self.error("make", folder, source))?;
-        let folder = self.open(folder)?.ok_or_else(|| error(io::ErrorKind::NotFound.into()))?;
-        let next = format!(".{}", Uuid::new_v4().simple());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let bytes = serde_json::to_vec(content).map_err(|source| error(source.into()))?;
-        let written = openat(&folder, &next, flags, Mode::from_raw_mode(FILE_MODE))
-            .map_err(io::Error::from)
-            .and_then(|file| {
-                let mut file = File::from(file);
-                file.write_all(&bytes)?;
-                file.sync_data()?;
-                renameat(&folder, &next, &folder, name)?;
-                Ok(rustix::fs::fsync(&folder)?)
-            });
-        if written.is_err()
-            && let Err(errno) = unlinkat(&folder, &next, AtFlags::empty())
-            && errno != Errno::NOENT
-        {
-            tracing::warn!("cannot remove {next} in {}: {errno}", self.root.display());
-        }
-        written.map_err(error)
+        let folder = self.folder(folder)?;
+        make(&folder)?;
+        let (path, next) = (folder.join(name), folder.join(format!(".{}", Uuid::new_v4().simple())));
+        let write = || {
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&next)?;
+            file.write_all(&serde_json::to_vec(content)?)?;
+            file.sync_data()?;
+            fs::rename(&next, &path)?;
+            File::open(&folder)?.sync_all()
+        };
+        write().map_err(StateError::io("write", &path))
     }
 
     /// Removes a file of a folder; tells whether it was there.
@@ -139,13 +140,9 @@ impl StateDir {
     /// # Errors
     /// [`StateError`] if the system refuses.
     pub(crate) fn remove(&self, folder: &str, name: &str) -> Result<bool, StateError> {
-        let at = format!("{folder}/{name}");
-        let Some(folder) = self.open(folder)? else { return Ok(false) };
-        match unlinkat(&folder, name, AtFlags::empty()) {
-            Ok(()) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
-            Err(errno) => Err(self.error("remove", &at, errno.into())),
-        }
+        let path = self.folder(folder)?.join(name);
+        let removed = if_there(fs::remove_file(&path)).map_err(StateError::io("remove", &path))?;
+        Ok(removed.is_some())
     }
 
     /// Lists the files of a folder.
@@ -153,40 +150,38 @@ impl StateDir {
     /// # Errors
     /// As [`StateDir::read`].
     pub(crate) fn names(&self, folder: &str) -> Result<Vec<String>, StateError> {
-        let Some(open) = self.open(folder)? else { return Ok(Vec::new()) };
-        let error = |errno: Errno| self.error("list", folder, errno.into());
-        let entries = Dir::new(open).map_err(error)?;
-        let names = entries.map(|entry| Ok(entry.map_err(error)?.file_name().to_string_lossy().into_owned()));
-        names.filter(|name| name.as_ref().map_or(true, |name| !name.starts_with('.'))).collect()
+        let folder = self.folder(folder)?;
+        let listed = if_there(fs::read_dir(&folder)).map_err(StateError::io("list", &folder))?;
+        let entries = listed.into_iter().flatten();
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        let names: io::Result<Vec<_>> = names.collect();
+        let mut names = names.map_err(StateError::io("list", &folder))?;
+        names.retain(|name| !name.starts_with('.'));
+        Ok(names)
     }
 
-    /// Opens a folder; none if it is not there. What others may write, or another user owns, says nothing of this user.
-    fn open(&self, folder: &str) -> Result<Option<OwnedFd>, StateError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = match openat(CWD, &self.root, flags, Mode::empty()) {
-            Ok(root) => root,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-            Err(errno) => return Err(self.error("open", "", errno.into())),
-        };
-        let stat = fstat(&root).map_err(|errno| self.error("look at", "", errno.into()))?;
-        if stat.st_uid != nix::unistd::geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
-            let why = format!(
-                "it is not this user's alone (owner {}, mode {:o})",
-                stat.st_uid,
-                stat.st_mode & 0o777
-            );
-            return Err(self.error("use", "", io::Error::other(why)));
+    /// Returns where a folder lies, if what others may write or another user owns is not above it: that says nothing of this
+    /// user.
+    fn folder(&self, folder: &str) -> Result<PathBuf, StateError> {
+        let found = if_there(fs::metadata(&self.root)).map_err(StateError::io("look at", &self.root))?;
+        let is_own =
+            |it: &fs::Metadata| it.uid() == nix::unistd::geteuid().as_raw() && it.mode() & 0o022 == 0;
+        if found.is_none_or(|found| is_own(&found)) {
+            return Ok(self.root.join(folder));
         }
-        match openat(&root, folder, flags | OFlags::NOFOLLOW, Mode::empty()) {
-            Ok(open) => Ok(Some(open)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(self.error("open", folder, errno.into())),
-        }
+        Err(StateError::io("use", &self.root)(io::Error::other("it is not this user's alone")))
     }
+}
 
-    fn error(&self, verb: &'static str, at: &str, source: io::Error) -> StateError {
-        let path = if at.is_empty() { self.root.clone() } else { self.root.join(at) };
-        StateError { verb, path, source }
+fn make(path: &Path) -> Result<(), StateError> {
+    DirBuilder::new().mode(DIR_MODE).recursive(true).create(path).map_err(StateError::io("make", path))
+}
+
+/// None, where nothing is there.
+fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        other => other.map(Some),
     }
 }
 
@@ -232,10 +227,10 @@ mod tests {
         File::create(scratch.path().join("a/teamd/f/torn")).unwrap().write_all(b"\"tw").unwrap();
         let told = state.read::<String>("f", "torn").unwrap_err().to_string();
         assert!(told.contains("a/teamd/f/torn: "), "{told}");
-        std::fs::set_permissions(&state.root, PermissionsExt::from_mode(0o720)).unwrap();
+        fs::set_permissions(&state.root, PermissionsExt::from_mode(0o720)).unwrap();
         let told = state.read::<String>("f", "x").unwrap_err().to_string();
         assert!(told.contains("not this user's alone"), "{told}");
-        std::fs::set_permissions(&state.root, PermissionsExt::from_mode(0o700)).unwrap();
+        fs::set_permissions(&state.root, PermissionsExt::from_mode(0o700)).unwrap();
         assert!(state.remove("f", "x").unwrap() && !state.remove("f", "x").unwrap());
     }
 }

@@ -6,7 +6,6 @@
 //! them: nothing else can be made to look like them, and a person can see what was trusted.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -29,25 +28,6 @@ struct Entry {
     keys: BTreeSet<String>,
 }
 
-/// Why it cannot be told what is trusted. Fits behind "error: ".
-#[derive(Debug, thiserror::Error)]
-pub enum TrustError {
-    /// The store.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// A path in the file.
-    #[error(transparent)]
-    Setting(#[from] SettingError),
-    /// The file itself.
-    #[error("cannot find {}: {source}", .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-}
-
 /// The keys of a file that need trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Widening {
@@ -61,13 +41,10 @@ impl Widening {
     /// Finds them.
     ///
     /// # Errors
-    /// [`TrustError`] if a path begins with `~` and there is no home, or if the file is gone.
-    pub fn of(file: &TeamFile, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, TrustError> {
+    /// [`StateError`] if a path begins with `~` and there is no home, or if the file is gone.
+    pub fn of(file: &TeamFile, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, StateError> {
         let keys = widening(file, lookup)?;
-        let real = || {
-            let path = file.path.clone();
-            path.canonicalize().map_err(|source| TrustError::Io { path, source })
-        };
+        let real = || file.path.canonicalize().map_err(StateError::io("find", &file.path));
         let path = if keys.is_empty() && file.path.as_os_str().is_empty() { None } else { Some(real()?) };
         Ok(Self { path, keys })
     }
@@ -85,8 +62,8 @@ impl Widening {
     /// Returns those that the user has not trusted.
     ///
     /// # Errors
-    /// [`TrustError`] if the store cannot be read: then none is.
-    pub fn untrusted(&self, state: &StateDir) -> Result<Vec<String>, TrustError> {
+    /// [`StateError`] if the store cannot be read: then none is.
+    pub fn untrusted(&self, state: &StateDir) -> Result<Vec<String>, StateError> {
         if self.keys.is_empty() {
             return Ok(Vec::new());
         }
@@ -97,8 +74,8 @@ impl Widening {
     /// Returns what the user has trusted of this file, whether it still says so or not.
     ///
     /// # Errors
-    /// [`TrustError`] if the store cannot be read.
-    pub fn trusted(&self, state: &StateDir) -> Result<BTreeSet<String>, TrustError> {
+    /// [`StateError`] if the store cannot be read.
+    pub fn trusted(&self, state: &StateDir) -> Result<BTreeSet<String>, StateError> {
         let Some(path) = &self.path else { return Ok(BTreeSet::new()) };
         let entry = state.read::<Entry>(FOLDER, &name(path))?.filter(|entry| entry.path == *path);
         Ok(entry.map(|entry| entry.keys).unwrap_or_default())
@@ -107,20 +84,20 @@ impl Widening {
     /// Trusts them, and nothing else of this file.
     ///
     /// # Errors
-    /// [`TrustError`] if the store cannot be written.
-    pub fn trust(&self, state: &StateDir) -> Result<(), TrustError> {
+    /// [`StateError`] if the store cannot be written.
+    pub fn trust(&self, state: &StateDir) -> Result<(), StateError> {
         let Some(path) = &self.path else { return Ok(()) };
         let entry = Entry { path: path.clone(), keys: self.keys.clone() };
-        Ok(state.put(FOLDER, &name(path), &entry)?)
+        state.put(FOLDER, &name(path), &entry)
     }
 
     /// Takes back what was trusted of this file; tells whether anything was.
     ///
     /// # Errors
-    /// [`TrustError`] if the store cannot be written.
-    pub fn revoke(&self, state: &StateDir) -> Result<bool, TrustError> {
+    /// [`StateError`] if the store cannot be written.
+    pub fn revoke(&self, state: &StateDir) -> Result<bool, StateError> {
         let Some(path) = &self.path else { return Ok(false) };
-        Ok(state.remove(FOLDER, &name(path))?)
+        state.remove(FOLDER, &name(path))
     }
 }
 
@@ -138,8 +115,7 @@ fn widening(
     let everybody = [&file.everybody];
     // A member can have any role: what one of them forbids is forbidden.
     let above_members = [&everybody[..], &roles].concat();
-    let of_roles =
-        file.roles.iter().map(|(name, role)| (format!("roles.{}.", bare(name)), role, &everybody[..]));
+    let of_roles = file.roles.iter().map(|(name, role)| (format!("roles.{name:?}."), role, &everybody[..]));
     let of_members =
         file.members.iter().map(|(name, member)| (format!("members.{name}."), member, &above_members[..]));
     let tables = [(String::new(), &file.everybody, &[][..]), ("lead.".to_owned(), &file.lead, &everybody)];
@@ -184,12 +160,6 @@ fn outside(file: &Path, path: &Path) -> Option<PathBuf> {
         _ => (above.to_owned(), path.to_owned()),
     };
     (!real.starts_with(above)).then_some(real)
-}
-
-/// A name as it stands in a dotted key.
-fn bare(name: &str) -> String {
-    let is_bare = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-    if is_bare { name.to_owned() } else { format!("{name:?}") }
 }
 
 #[cfg(test)]
@@ -244,7 +214,10 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let text = "sandbox.mode = 'read-only'\n[roles.coder]\nsandbox.mode = 'workspace-write'\n";
         let keys = of(&file(scratch.path(), text)).keys;
-        assert_eq!(keys.into_iter().collect::<Vec<_>>(), ["roles.coder.sandbox.mode = \"workspace-write\""]);
+        assert_eq!(
+            keys.into_iter().collect::<Vec<_>>(),
+            ["roles.\"coder\".sandbox.mode = \"workspace-write\""]
+        );
     }
 
     #[test]

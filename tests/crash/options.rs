@@ -6,7 +6,7 @@ use crate::stage::Victim;
 
 const USAGE: &str =
     "usage: scripts/crash-test [--all] [--scenario NAME]… [--victim daemon|worker|teamctl]… [--fault NAME]…
-    [--points A..B] [--every N] [--visible] [--seed N] [--seconds N] [--jobs N] [--stop] [--stop-at TEXT]…
+    [--points A..B] [--every N] [--visible] [--behind FILE] [--seed N] [--seconds N] [--jobs N] [--stop] [--stop-at TEXT]…
     [--points-only]";
 
 /// What is run.
@@ -21,6 +21,9 @@ pub(crate) struct Options {
     pub(crate) every: u64,
     /// Deaths only where somebody else can see that the call was made.
     pub(crate) visible: bool,
+    /// Faults only at the calls that follow directly on a sync of this file, and at all of those: what is aimed at is an event,
+    /// wherever it lies among the calls.
+    pub(crate) behind: Option<&'static str>,
     /// How long a sample may take.
     pub(crate) seconds: Option<u64>,
     pub(crate) seed: u64,
@@ -41,6 +44,7 @@ impl Options {
             points: None,
             every: 1,
             visible: false,
+            behind: None,
             seconds: Some(95),
             seed: std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
@@ -84,6 +88,7 @@ impl Options {
                 "--all" => options.seconds = None,
                 "--every" => options.every = number(value()?)?.max(1),
                 "--visible" => options.visible = true,
+                "--behind" => options.behind = Some(Box::leak(value()?.into_boxed_str())),
                 "--seed" => options.seed = number(value()?)?,
                 "--seconds" => options.seconds = Some(number(value()?)?),
                 "--jobs" => options.jobs = usize::try_from(number(value()?)?).unwrap_or(1).max(1),

@@ -24,6 +24,8 @@ pub(crate) struct Job {
     pub(crate) victim: Victim,
     /// What happens; none: it is only counted.
     pub(crate) point: Option<Point>,
+    /// The file behind whose syncs alone calls are counted.
+    pub(crate) behind: Option<&'static str>,
 }
 
 static SCENARIOS: [Scenario; scenarios::ALL.len()] = scenarios::ALL;
@@ -39,7 +41,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         SCENARIOS.iter().flat_map(|scenario| scenario.victims.iter().map(move |victim| (scenario, *victim)));
     let dry: Vec<Job> = pairs
         .filter(|(scenario, victim)| options.wants(scenario.name, *victim))
-        .map(|(scenario, victim)| Job { scenario, victim, point: None })
+        .map(|(scenario, victim)| Job { scenario, victim, point: None, behind: options.behind })
         .collect();
     let (seen, mut failed) = count(&dry, options.jobs);
     if options.list || failed > 0 {
@@ -163,15 +165,16 @@ fn note(job: Job, result: Checked, seen: &Seen, cells: &Mutex<BTreeMap<Cell, Fig
     figures.violations += 1;
     let (scenario, victim, fault) = (job.scenario.name, job.victim.name(), point.fault.name());
     let at = seen.fired.as_deref().unwrap_or("not reached");
+    let behind = job.behind.map(|file| format!(" --behind {file}")).unwrap_or_default();
     Some(format!(
-        "VIOLATION at {at}: {why}\n  again: scripts/crash-test --scenario {scenario} --victim {victim} --fault {fault} --points {0}..{0}",
+        "VIOLATION at {at}: {why}\n  again: scripts/crash-test --scenario {scenario} --victim {victim} --fault {fault}{behind} --points {0}..{0}",
         point.at
     ))
 }
 
 /// Plays one run to its end.
 fn play(job: Job) -> (Checked, Seen) {
-    let mut stage = Stage::new(job.victim, job.point);
+    let mut stage = Stage::new(job.victim, job.point, job.behind);
     let played = catch_unwind(AssertUnwindSafe(|| {
         (job.scenario.play)(&mut stage)?;
         invariants::finish(&mut stage)

@@ -164,6 +164,7 @@ impl<'a> Trace<'a> {
             return;
         }
         match (call.sort, call.name) {
+            (Sort::Sync, _) => self.tracer.synced(pid, call.args[0]),
             (Sort::Open(_) | Sort::Open2, _) => {
                 self.files.insert(regs.rax);
             }

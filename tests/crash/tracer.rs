@@ -50,6 +50,8 @@ pub(crate) struct Seen {
     /// The processes that were held, and what became of them.
     held: HashMap<i32, Held>,
     counting: bool,
+    /// The file was synced that faults are to follow on, and no call has followed yet.
+    synced: bool,
     /// Nobody is traced any more.
     pub(crate) over: bool,
     hits: u64,
@@ -76,15 +78,22 @@ pub(crate) struct Tracer {
     scratch: PathBuf,
     victim: Victim,
     point: Option<Point>,
+    behind: Option<&'static str>,
     seen: Arc<Mutex<Seen>>,
     order: Arc<Mutex<Order>>,
 }
 
 impl Tracer {
     /// Waits for victims at a socket below a directory; without a point it only counts.
-    pub(crate) fn new(scratch: &Path, victim: Victim, point: Option<Point>) -> Self {
+    /// `behind`: of all calls it sees those alone that follow directly on a sync of this file.
+    pub(crate) fn new(
+        scratch: &Path,
+        victim: Victim,
+        point: Option<Point>,
+        behind: Option<&'static str>,
+    ) -> Self {
         let order = Arc::new(Mutex::new(Order::new(victim, &scratch.join(TEAM))));
-        let tracer = Self { scratch: scratch.to_owned(), victim, point, seen: Arc::default(), order };
+        let tracer = Self { scratch: scratch.to_owned(), victim, point, behind, seen: Arc::default(), order };
         let listener = UnixListener::bind(scratch.join(wrapper::SOCKET)).unwrap();
         let own = tracer.clone();
         std::thread::spawn(move || {
@@ -187,17 +196,29 @@ impl Tracer {
         }
     }
 
+    /// Takes note of a file that was synced.
+    pub(crate) fn synced(&self, pid: Pid, descriptor: u64) {
+        let Some(behind) = self.behind else { return };
+        let file = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).unwrap_or_default();
+        if file == self.team(behind) {
+            self.seen().synced = true;
+        }
+    }
+
     /// Decides what happens to a call.
     pub(crate) fn decide(&self, call: &Call) -> Option<Act> {
         let mut seen = self.seen();
-        if !seen.counting {
+        if !seen.counting || self.behind.is_some() && !Fault::Kill.can_hit(call) {
+            return None;
+        }
+        if !std::mem::take(&mut seen.synced) && self.behind.is_some() {
             return None;
         }
         let Some(point) = self.point else {
             for fault in Fault::ALL.into_iter().filter(|fault| fault.can_hit(call)) {
                 *seen.counts.entry(fault).or_default() += 1;
             }
-            if Fault::Kill.can_hit(call) && call.sort.is_seen() {
+            if Fault::Kill.can_hit(call) && (call.sort.is_seen() || self.behind.is_some()) {
                 let number = seen.counts[&Fault::Kill];
                 seen.visible.push(number);
             }

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use teamd_shared::schema::Of;
+
 use crate::support::Team;
 
 /// A team that has done a bit of everything, and whose files are at rest.
@@ -112,11 +114,90 @@ fn the_schemas_take_all_that_a_team_writes_and_nothing_broken() {
         &inboxes,
         &["type", "from", "to", "content", "request_id", "approve", "plan", "idle_reason"],
     );
+    let schema = validator(&team, "rejected");
+    let rejected = team.lines("inbox/bob.rejected.jsonl");
+    rejected.iter().for_each(|entry| takes(&schema, entry));
+    refuses_when_broken(&schema, &rejected, &["line", "offset", "reason", "at"]);
     let all = team.json(["schema"]);
-    assert_eq!(
-        all.as_object().unwrap().keys().collect::<Vec<_>>(),
-        ["message", "journal", "roster", "transcript"]
-    );
+    let names: Vec<&str> = Of::all().map(Of::as_str).collect();
+    assert_eq!(all.as_object().unwrap().keys().collect::<Vec<_>>(), names);
+}
+
+/// What a command prints is valid, and is not with one of its fields changed.
+#[track_caller]
+fn valid(team: &Team, of: &str, output: &Value, fields: &[&str]) {
+    let schema = validator(team, of);
+    takes(&schema, output);
+    refuses_when_broken(&schema, std::slice::from_ref(output), fields);
+}
+
+#[test]
+fn the_schemas_take_what_each_command_prints_for_programs() {
+    let team = Team::new();
+    valid(&team, "teamd-status", &team.teamd(["--json", "status"]).exits(6).json(), &["daemon", "team_dir"]);
+    let started = team.teamd(["--json", "start"]).ok().json();
+    valid(&team, "teamd-start", &started, &["pid", "already_running", "team_dir"]);
+    valid(&team, "teamd-status", &team.teamd(["--json", "status"]).ok().json(), &["team_name", "daemon"]);
+    valid(&team, "spawn", &team.spawn("alice", ""), &["name", "pid", "incarnation", "status"]);
+    team.teamctl(["spawn", "carol", "--plan", "--prompt", "/plan_approval Drop it"]).ok();
+    team.wait_for("carol", "awaiting_approval");
+    team.spawn_rejecting("dave", "still writing");
+    valid(&team, "send", &team.json(["send", "alice", "hi"]), &["id", "to", "offset"]);
+    valid(&team, "broadcast", &team.json(["broadcast", "hi"]), &["id", "to"]);
+    valid(&team, "wait", &team.json(["wait", "alice", "--for", "idle"]), &["name", "status"]);
+    valid(&team, "request-plan", &team.json(["request-plan", "alice"]), &["name", "incarnation", "gate"]);
+    valid(&team, "interrupt", &team.json(["interrupt", "dave"]), &["name"]);
+    let plans = team.json(["plans"]);
+    valid(&team, "requests", &plans, &[]);
+    let plan = plans[0]["request_id"].as_str().unwrap().to_owned();
+    let answer = team.json(["approve", &plan]);
+    valid(&team, "answer", &answer, &["request_id", "from", "status", "repeated"]);
+    let status = team.json(["status"]);
+    valid(&team, "status", &status, &["team_name", "daemon", "usage", "members"]);
+    for field in ["unread", "resources", "name", "status", "pid"] {
+        let mut broken = status.clone();
+        broken["members"][0][field] = json!("none!");
+        assert!(!validator(&team, "status").is_valid(&broken), "{field}");
+    }
+    team.spawn_rejecting("erin", "still writing");
+    let refused = team.teamctl(["--json", "shutdown", "erin"]).exits(3).json();
+    valid(&team, "shutdown", &refused, &["results"]);
+    valid(&team, "shutdown", &team.json(["shutdown", "alice"]), &["results"]);
+    team.teamctl(["--json", "shutdown", "nosuch"]).exits(4);
+    let mut requests = team.json(["requests"]);
+    valid(&team, "requests", &requests, &[]);
+    requests[0]["status"] = json!("lost");
+    assert!(!validator(&team, "requests").is_valid(&requests));
+    valid(&team, "forget", &team.json(["forget", "alice"]), &["name", "files"]);
+    valid(&team, "inbox", &team.json(["inbox"]), &[]);
+    valid(&team, "transcript-output", &team.json(["transcript", "carol"]), &[]);
+    valid(&team, "events", &team.json(["events"]), &[]);
+    valid(&team, "log", &team.json(["log", "teamd"]), &[]);
+    let remark = team.teamctl_with(["--json", "lint", "-"], "no message\n").exits(1).json();
+    valid(&team, "lint", &remark, &["file", "line", "column", "severity", "what", "reader"]);
+    let doctor = team.teamctl(["--json", "doctor"]);
+    valid(&team, "doctor", &doctor.json(), &["findings"]);
+    let error: Value =
+        serde_json::from_str(&team.teamctl(["--json", "status", "nosuch"]).exits(4).stderr).unwrap();
+    valid(&team, "error", &error, &["error"]);
+    let stopped = team.teamd(["--json", "stop", "--force"]).ok().json();
+    valid(&team, "teamd-stop", &stopped, &["stopped", "team_dir"]);
+}
+
+#[test]
+fn a_line_as_common_foreign_writers_write_it_is_consumed() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    // Python's json.dumps of a text that was cut inside an emoji; Lua's numbers.
+    team.echo("alice", r#"{"type":"message","from":"bob","content":"cut \ud83d"}"#);
+    team.echo("alice", r#"{"type":"shutdown_request","from":"lead","request_id":"a1b2c3d4","incarnation":1.0,"decide_within":30}"#);
+    team.echo("alice", r#"{"type":"shutdown_response","from":"bob","request_id":"a1b2c3d4","approve":true}"#);
+    team.until("all three", || team.taken_in("alice").len() == 3);
+    let consumed = team.taken_in("alice");
+    assert_eq!(consumed[0]["content"], "cut \u{fffd}");
+    assert_eq!(consumed[1]["incarnation"], 1);
+    assert_eq!(consumed[2].get("answered_by"), None, "its writer has not said who answered");
+    assert_eq!(team.lines("inbox/alice.rejected.jsonl").len(), 0);
 }
 
 #[test]

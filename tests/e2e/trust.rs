@@ -54,12 +54,12 @@ fn what_is_trusted_is_shown_and_taken_back() {
     assert!(recorded["path"].as_str().unwrap().ends_with("/team.toml"));
     team.write("team.toml", "sandbox.env = ['GH_TOKEN']\n");
     let shown = team.teamd(["trust", "--show"]).ok().stdout;
-    assert_eq!(shown.matches("not in the file any more").count(), 2, "{shown}");
+    assert_eq!(shown.matches("is not in the file").count(), 2, "{shown}");
     let revoked = team.teamd(["--json", "trust", "--revoke"]).ok().json();
     assert_eq!(revoked["keys"][0]["trusted"], false);
     team.teamctl(["spawn", "alice"]).exits(3);
     team.write("team.toml", "model = 'script'\n");
-    assert!(team.teamd(["trust"]).ok().stderr.contains("no key needs trust"));
+    assert!(team.teamd(["trust"]).ok().stderr.contains("no key of team.toml needs trust"));
 }
 
 #[test]

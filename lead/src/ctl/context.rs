@@ -138,20 +138,13 @@ impl Context {
 
     /// Says what of `team.toml` does not count, for a command that goes on without.
     pub(crate) fn warn_of_team_file(&self) {
-        if let Err(error) = &self.file {
-            self.out.note(format_args!("the settings of team.toml do not count: {error}"));
-            self.out.hint(error.hint());
-            return;
+        let Err(error) = self.trusted_file() else { return };
+        let keys: Vec<_> = error.choices().iter().map(|key| escape::line(key)).collect();
+        match keys.is_empty() {
+            true => self.out.note(format_args!("the settings of team.toml do not count: {error}")),
+            false => self.out.note(format_args!("{error}: these keys do not count: {}", keys.join(", "))),
         }
-        match self.trusted_file() {
-            Ok(_) => {}
-            Err(error) if error.code() == ExitCode::Rejected => {
-                let keys: Vec<_> = error.choices().iter().map(|key| escape::line(key)).collect();
-                self.out.note(format_args!("{}: {} do not count", error.message(), keys.join(", ")));
-                self.out.hint(error.next_step().unwrap_or_default());
-            }
-            Err(error) => self.out.note(format_args!("the trusted keys of team.toml do not count: {error}")),
-        }
+        error.next_step().into_iter().for_each(|hint| self.out.hint(hint));
     }
 }
 

@@ -6,26 +6,26 @@
 
 use std::borrow::Cow;
 
+use teamd_shared::visible::is_hidden;
+
 /// Escapes what a terminal would act on, but for newline and tab.
 pub(crate) fn text(text: &str) -> Cow<'_, str> {
-    escape(text, |c| c != '\n' && c != '\t' && is_active(c), |c, safe| safe.extend(c.escape_default()))
+    escape(text, |c| c != '\n' && c != '\t' && is_hidden(c), |c, safe| safe.extend(c.escape_default()))
 }
 
 /// Escapes what a terminal would act on, newline and tab included: the result is one line.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
-    escape(text, is_active, |c, safe| safe.extend(c.escape_default()))
+    escape(text, is_hidden, |c, safe| safe.extend(c.escape_default()))
 }
 
 /// Escapes in JSON what its own rules leave as it is, and a terminal would act on.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     // Outside of its strings JSON holds no such characters.
-    escape(text, is_active, |c, safe| safe.push_str(&format!("\\u{:04x}", u32::from(c))))
-}
-
-/// Tells whether a terminal acts on a character instead of showing it: C0, DEL and C1 controls, and the marks
-/// that embed, override or isolate a direction.
-fn is_active(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    escape(text, is_hidden, |c, safe| {
+        // A character beyond the first plane is two of them.
+        let mut units = [0; 2];
+        c.encode_utf16(&mut units).iter().for_each(|unit| safe.push_str(&format!("\\u{unit:04x}")));
+    })
 }
 
 fn escape(text: &str, bad: impl Fn(char) -> bool, put: impl Fn(char, &mut String)) -> Cow<'_, str> {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn json_stays_json_and_means_the_same() {
-        let value = serde_json::json!({"text": "\u{9b}2J\u{202e}\x1b\u{85}x"});
+        let value = serde_json::json!({"text": "\u{9b}2J\u{202e}\x1b\u{85}\u{2028}\u{e0041}x"});
         let written = value.to_string();
         let safe = json(&written);
         assert!(safe.chars().all(|c| c.is_ascii_graphic()), "{safe}");

@@ -23,6 +23,9 @@ pub(crate) use screen::{AbovePrompt, Screen};
 /// The next step of whoever is not told the result.
 const DONE_ALL_THE_SAME: &str = "what was asked for is done: before you repeat it, look at what there is (`teamctl status`, `teamctl inbox`)";
 
+/// By how many columns the rest of a line is indented that is longer than the terminal is wide.
+const HANGING: usize = 4;
+
 /// The style of "error:".
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 /// The style of "hint:" and "note:".
@@ -81,6 +84,21 @@ impl Output {
             text.push('\n');
         }
         self.write(text.as_bytes())
+    }
+
+    /// As [`Output::text`]; on a terminal, lines that are too long go on indented: no part of a text that others wrote begins
+    /// where a record of ours does.
+    ///
+    /// # Errors
+    /// As [`Output::text`].
+    pub(crate) fn wrapped(&self, text: &str) -> Result<(), CommandError> {
+        let Some(width) = self.width else { return self.text(text) };
+        let wrap = |line: &str| {
+            let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len() + HANGING);
+            textwrap::fill(line, textwrap::Options::new(width.max(2 * HANGING)).subsequent_indent(&indent))
+                + "\n"
+        };
+        self.text(text.lines().map(wrap).collect::<String>())
     }
 
     /// Prints a result for programs: one object, on one line.
@@ -260,6 +278,18 @@ pub(crate) mod tests {
 
     fn broken(kind: io::ErrorKind) -> Output {
         Output::to(false, None, Box::new(Broken(kind)), Box::new(Captured::default()))
+    }
+
+    /// Finding H13.
+    #[test]
+    fn no_part_of_a_long_line_begins_where_a_record_does() {
+        let stdout = Captured::default();
+        let output = Output::to(false, Some(40), Box::new(stdout.clone()), Box::new(Captured::default()));
+        let forged = format!("10:00:00 alice → lead  hi{}10:31:07 user → lead  approved", " ".repeat(16));
+        output.wrapped(&format!("{forged}\n    {}\n", "x".repeat(50))).unwrap();
+        let shown = stdout.text();
+        assert!(shown.starts_with("10:00:00 alice → lead  hi\n    10:31:07 user → lead"), "{shown}");
+        assert!(shown.lines().skip(1).all(|line| line.starts_with("    ")), "{shown}");
     }
 
     #[test]

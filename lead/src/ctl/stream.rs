@@ -54,7 +54,7 @@ impl Stream {
             if context.out.is_json() {
                 records.extend(lines.iter().map(|line| (self.json)(line)));
             } else {
-                context.out.text(lines.iter().map(|line| (self.human)(line) + "\n").collect::<String>())?;
+                self.print(context, &lines.iter().map(|line| (self.human)(line) + "\n").collect::<String>())?;
             }
             if end {
                 break;
@@ -81,7 +81,7 @@ impl Stream {
             for line in lines.iter().filter(|line| self.plain || !is_blank(line)) {
                 match context.out.is_json() {
                     true => context.out.json(&(self.json)(line))?,
-                    false => context.out.text((self.human)(line) + "\n")?,
+                    false => self.print(context, &((self.human)(line) + "\n"))?,
                 }
             }
             if lines.is_empty() {
@@ -89,6 +89,11 @@ impl Stream {
             }
         }
         Ok(ExitCode::Done)
+    }
+
+    /// A log stays as it is.
+    fn print(&self, context: &Context, text: &str) -> Result<(), CommandError> {
+        if self.plain { context.out.text(text) } else { context.out.wrapped(text) }
     }
 
     fn counts(&self) -> fn(&[u8]) -> bool {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 
 use rustix::fs::OFlags;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Rejection, read_cut};
@@ -16,7 +17,7 @@ use crate::team_dir::{DirError, TeamDir, TeamPath};
 const LOOK_BACK: usize = 256;
 
 /// One entry of `inbox/NAME.rejected.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rejected {
     /// The line as text, cut as in [`Rejection`]; the whole line stays in the inbox.
     pub line: String,

@@ -2,6 +2,9 @@
 
 use serde_json::{Value, json};
 
+/// The spellings of a UUID that are read, as a pattern.
+pub const UUID: &str = "^([0-9a-fA-F]{32}|(urn:uuid:)?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|\\{[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\})$";
+
 /// Returns the JSON Schema (2020-12) of a line of an inbox.
 ///
 /// It takes what the reader takes, other writers' spellings among them. What is written here has the names of the table
@@ -139,7 +142,7 @@ fn terminated() -> Value {
         "required": ["name"],
         "properties": {
             "name": {"type": "string"},
-            "exit": {"description": "the `exit` object of config.json"},
+            "exit": {"description": "how it ended: `code`, `signal`, `at` and `request_id` of the `exit` object of config.json"},
             "unread": {"description": "a number: messages that it had not read"}
         }
     })

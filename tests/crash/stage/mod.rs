@@ -91,10 +91,10 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// A workspace without a team yet, and a tracer that waits for the victim.
-    pub(crate) fn new(victim: Victim, point: Option<Point>) -> Self {
+    pub(crate) fn new(victim: Victim, point: Option<Point>, behind: Option<&'static str>) -> Self {
         let team = Team::new();
         let scratch = team.root().parent().unwrap().to_owned();
-        let tracer = Tracer::new(&scratch, victim, point);
+        let tracer = Tracer::new(&scratch, victim, point, behind);
         let team = match victim {
             Victim::Worker => {
                 let program = scratch.join(wrapper::WORKER);

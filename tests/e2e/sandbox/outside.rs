@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use super::{With, attack, works};
+use super::{With, attack, python, teams, works};
 use crate::support::Team;
 
 /// Makes what is secret and what is not, in the home directory of the test, and a repository in the workspace.
@@ -291,4 +291,23 @@ fn the_temporary_directory_lives_as_long_as_the_incarnation() {
     assert!(temp.is_dir());
     team.teamctl(["shutdown", "alice"]).ok();
     assert!(!temp.exists());
+}
+
+/// Findings H10 and H14.
+#[test]
+fn a_named_pipe_outside_is_not_written_where_landlock_holds() {
+    const PIPE: &str = "import os, sys\n\
+        tried('write', lambda: os.write(os.open(sys.argv[1], os.O_WRONLY | os.O_NONBLOCK), b'command'))\n";
+    for flags in [&[][..], &["--sandbox", "read-only"]] {
+        for (case, team) in teams(&[With::All, With::Bubblewrap, With::Bare], flags) {
+            let Some(program) = python(&team, "pipe.py", PIPE) else { return };
+            let pipe = team.make_dir("../home/pipes").canonicalize().unwrap().join("commands");
+            nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+            team.give(&pipe);
+            let reader = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+            attack(&team, &[&format!("{program} {}", pipe.display())]);
+            rustix::io::ioctl_fionbio(&reader, true).unwrap();
+            assert!(rustix::io::read(&reader, &mut [0_u8; 8][..]).is_err(), "{case:?}");
+        }
+    }
 }

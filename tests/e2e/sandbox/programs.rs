@@ -74,3 +74,28 @@ fn a_life_runs_what_the_daemon_has_opened_whatever_stands_at_the_path() {
         }
     }
 }
+
+/// As `cargo build` leaves them: linked from `target/release/deps`.
+#[test]
+fn that_a_program_can_be_changed_by_another_name_is_told() {
+    let Some(team) = cases(&[With::All]).find_map(team) else { return };
+    let told = |run: &str| run.contains("has another name");
+    assert!(!told(&team.teamctl(["doctor"]).stdout));
+    let linked = team.command("ln", ["target/release/teamctl", "target/other-name"]).status().unwrap();
+    assert!(linked.success());
+    let spawned = team.teamctl(["spawn", "bob"]).ok();
+    assert!(
+        told(&spawned.stderr) && spawned.stderr.contains("hint: install the programs elsewhere"),
+        "{spawned:?}"
+    );
+    let report = team.teamctl(["--json", "doctor"]).json();
+    let findings = report["findings"].as_array().unwrap();
+    assert!(
+        findings.iter().any(|it| it["check"] == "programs" && told(it["what"].as_str().unwrap())),
+        "{report}"
+    );
+    // Where it writes elsewhere, nothing is to be said.
+    let elsewhere = team.make_dir("../elsewhere");
+    let spawned = team.teamctl(["spawn", "carol", "--workspace", elsewhere.to_str().unwrap()]).ok();
+    assert!(!told(&spawned.stderr), "{spawned:?}");
+}

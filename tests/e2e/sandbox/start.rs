@@ -73,6 +73,40 @@ fn without_namespaces_a_workspace_that_holds_the_team_directory_runs_no_command(
     );
 }
 
+/// Finding "weaker than doctor says": the team directory was made in the workspace where any promise was broken.
+#[test]
+fn a_weak_sandbox_parts_the_team_directory_where_it_can() {
+    let team = Team::new().with("TEAM_SANDBOX_LAYERS", "landlock");
+    team.teamd(["start", "--allow-weak-sandbox"]).ok();
+    assert!(team.root().join(".team").is_symlink());
+    team.spawn("alice", "");
+    let journal = "echo x >> .team/journal.jsonl && echo BROKEN; cat .team/config.json && echo BROKEN; true";
+    let said = &team.does("alice", &format!("/bash {journal}"))[0]["content"];
+    assert!(!said.as_str().unwrap().contains("BROKEN"), "{said}");
+}
+
+#[test]
+fn the_doctor_holds_nothing_for_kept_that_takes_a_layer_which_is_missing() {
+    for (layers, broken) in [
+        // A namespace of its own leaves sockets with a path, and those of virtual machines.
+        ("namespaces,landlock", vec!["commands", "set_id", "network"]),
+        // Mounts do not keep a named pipe from being written.
+        ("namespaces,seccomp", vec!["pipes"]),
+        ("landlock,seccomp", vec!["settings", "metadata"]),
+        ("namespaces,landlock,seccomp", vec![]),
+    ] {
+        let team = Team::new().with("TEAM_SANDBOX_LAYERS", layers);
+        let report: Value = team.teamctl(["--json", "doctor"]).json();
+        let promises = report["promises"].as_array().unwrap();
+        let told: Vec<&str> = promises
+            .iter()
+            .filter(|promise| promise["held"] == false)
+            .map(|promise| promise["promise"].as_str().unwrap())
+            .collect();
+        assert_eq!(told, broken, "{layers} {report}");
+    }
+}
+
 #[test]
 fn the_doctor_says_what_is_held_and_by_what() {
     let team = Team::new();

@@ -45,7 +45,7 @@ fn check_one(Protected { path, guard }: &Protected) -> Result<(), String> {
         Ok((_, stat)) if *guard == Guard::IfFile && !is_file(&stat) => Ok(()),
         Ok((found, _)) if is_read_only(&found)? => Ok(()),
         Ok(_) => Err("something else has taken its place".to_owned()),
-        Err(Errno::NOENT | Errno::NOTDIR) if guard.must_stand() => check_unmakeable(path),
+        Err(Errno::NOENT | Errno::NOTDIR) if *guard == Guard::MadeEmpty => check_unmakeable(path),
         // What a link stands for lies elsewhere, or is not protected by this path.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
         Err(errno) => Err(errno.to_string()),

@@ -53,13 +53,6 @@ pub(crate) enum Guard {
     NeverMade,
 }
 
-impl Guard {
-    /// Tells whether a command is not run where it is missing, though it could be made.
-    pub(crate) fn must_stand(self) -> bool {
-        self == Self::MadeEmpty
-    }
-}
-
 /// Something that a command may not write, though it lies below something that it may.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Protected {
@@ -256,7 +249,6 @@ mod tests {
         Surroundings {
             workspace: workspace.into(),
             team_dir: team_dir.into(),
-            team_aliases: Vec::new(),
             temp: "/var/tmp/t".into(),
             writable: Vec::new(),
             known: Vec::new(),
@@ -270,7 +262,7 @@ mod tests {
     }
 
     fn of(sandbox: &Sandbox, gate: Gate, around: &Surroundings, layers: Layers) -> Option<Policy> {
-        let teams = [&around.team_dir].into_iter().chain(&around.team_aliases).cloned().collect();
+        let teams = vec![around.team_dir.clone()];
         let present = Present { secrets: around.secrets.clone(), teams, linked: None };
         Policy::of(sandbox, gate, around, present, layers)
     }
@@ -367,9 +359,10 @@ mod tests {
 
     #[test]
     fn the_team_directory_is_sealed_by_every_path() {
-        let mut around = around("/workspaces/web", "/home/u/web/.team");
-        around.team_aliases = vec!["/workspaces/web/.team".into()];
-        let policy = of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
+        let around = around("/workspaces/web", "/home/u/web/.team");
+        let teams = ["/home/u/web/.team", "/workspaces/web/.team"].map(PathBuf::from).to_vec();
+        let now = Present { teams, ..Present::default() };
+        let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, now, LAYERS).unwrap();
         assert_eq!(paths(&policy.sealed), ["/home/u/web/.team", "/workspaces/web/.team"]);
         assert!(!policy.is_apart());
     }

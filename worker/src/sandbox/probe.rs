@@ -83,7 +83,6 @@ impl Scratch {
         let places = Surroundings {
             workspace: at("work"),
             team_dir: at("work/.team"),
-            team_aliases: Vec::new(),
             known: Vec::new(),
             temp: at("temp"),
             writable: Vec::new(),

@@ -22,8 +22,6 @@ pub(crate) struct Surroundings {
     pub(crate) workspace: PathBuf,
     /// The team directory.
     pub(crate) team_dir: PathBuf,
-    /// Where it lies, too, if it is mounted elsewhere as well.
-    pub(crate) team_aliases: Vec<PathBuf>,
     /// The directory that commands may always write, as long as the life lasts.
     pub(crate) temp: PathBuf,
     /// What is allowed by name to be written.
@@ -92,7 +90,6 @@ impl Surroundings {
         Ok(Self {
             known,
             team_dir: team_dir.root().to_owned(),
-            team_aliases: aliases(team_dir.root(), &mounts),
             temp: temp.to_owned(),
             programs: programs
                 .iter()
@@ -109,15 +106,13 @@ impl Surroundings {
 
     /// Returns where team directories of the user, this one and others, and their registers lie now, by every path.
     fn present_teams(&self) -> Result<Vec<PathBuf>, String> {
-        let others = teams(&self.registers)?;
+        let mut found = teams(&self.registers)?;
+        found.push(self.team_dir.clone());
         let mounts = mounts().map_err(|error| format!("cannot look up what is mounted: {error}"))?;
-        let others = others.into_iter().flat_map(|path| {
-            let aliases = aliases(&path, &mounts);
-            [path].into_iter().chain(aliases)
-        });
-        let own = [&self.team_dir].into_iter().chain(&self.team_aliases).cloned();
-        let mut found: Vec<PathBuf> = own.collect();
-        found.extend(others.filter(|path| !self.team_aliases.contains(path) && *path != self.team_dir));
+        let elsewhere: Vec<_> = found.iter().flat_map(|path| aliases(path, &mounts)).collect();
+        found.extend(elsewhere);
+        found.sort();
+        found.dedup();
         Ok(found)
     }
 
@@ -151,20 +146,14 @@ pub(crate) fn teams(registers: &[Register]) -> Result<Vec<PathBuf>, String> {
         // What something else stands for is not the team directory any more.
         found.extend(paths.into_iter().filter(|path| path.symlink_metadata().is_ok_and(|it| it.is_dir())));
     }
-    found.sort();
-    found.dedup();
     Ok(found)
 }
 
 /// Returns the registers of the user: where the environment says, and in each home.
 fn registers(environment: &Environment, homes: &[PathBuf]) -> Vec<Register> {
-    let named = StateDir::of(|name| environment.path(name).map(PathBuf::into_os_string));
-    let mut all: Vec<StateDir> = named.into_iter().collect();
-    for state in homes.iter().map(|home| StateDir::of_home(home)) {
-        if !all.contains(&state) {
-            all.push(state);
-        }
-    }
+    let named = StateDir::of_environment(environment).into_iter();
+    let mut all: Vec<_> = named.chain(homes.iter().map(|home| StateDir::of_home(home))).collect();
+    all.dedup();
     all.into_iter().map(Register::new).collect()
 }
 

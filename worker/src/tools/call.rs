@@ -5,6 +5,7 @@ mod lead;
 use serde_json::{Map, Value};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Gate;
+use teamd_shared::visible::is_hidden;
 
 use super::kit::Kit;
 pub(crate) use lead::{LeadCall, Spawn};
@@ -181,12 +182,7 @@ impl Call {
 /// Makes every character visible that could move a cursor, turn the direction of text, or end a line.
 /// No more than what an activity can show is looked at.
 fn visible(text: &str) -> String {
-    let hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-                | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
-    };
-    let shown = |c: char| if hidden(c) { c.escape_default().to_string() } else { c.to_string() };
+    let shown = |c: char| if is_hidden(c) { c.escape_default().to_string() } else { c.to_string() };
     text.chars().take(MAX_ACTIVITY + 1).map(shown).collect()
 }
 

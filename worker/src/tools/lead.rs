@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs::TryLockError;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::OFlags;
 use teamd_shared::config::{Roster, RosterMember};
@@ -79,19 +79,13 @@ impl Spawner {
 
     /// Makes sure that the user has trusted what widens: tools write the file, and the lead agent reads it for itself.
     fn must_be_trusted(&self, file: &TeamFile) -> Result<(), String> {
-        let state = StateDir::of(|name| self.environment.path(name).map(PathBuf::into_os_string));
-        let state = state.map_err(|error| error.to_string())?;
+        let state = StateDir::of_environment(&self.environment).map_err(|error| error.to_string())?;
         let widening = Widening::of(file, &|name| self.environment.value(name));
-        let untrusted = widening.and_then(|widening| widening.untrusted(&state));
-        let untrusted = untrusted.map_err(|error| error.to_string())?;
-        if untrusted.is_empty() {
-            return Ok(());
-        }
-        let path = file.path.display();
-        let keys = untrusted.join(", ");
-        Err(format!(
-            "{path} widens what the team may do, and the user has not trusted it ({keys}): ask for `teamd trust`"
-        ))
+        let keys =
+            widening.and_then(|it| it.untrusted(&state)).map_err(|error| error.to_string())?.join(", ");
+        let why = "widens what the team may do, and the user has not trusted it";
+        let told = || format!("{} {why} ({keys}): a person can, with `teamd trust`", file.path.display());
+        if keys.is_empty() { Ok(()) } else { Err(told()) }
     }
 
     /// Returns where a teammate works: where the call says, else where the file does, else where the lead agent does.
@@ -406,7 +400,7 @@ mod tests {
         assert_eq!(workspace(&spawner, Some("../apart")), Ok(at("apart")));
         assert!(workspace(&spawner, Some("..")).is_err());
         // What a link of the file stands for is for the daemon to find out; what is its own is not found anew.
-        team_file(&scratch, "[members.alice]\nworkspace = \"own/link\"\n");
+        trusted_file(&scratch, "[members.alice]\nworkspace = \"own/link\"\n");
         assert!(workspace(&spawner, None).unwrap().ends_with("/own/link"));
         assert!(workspace(&spawner, Some("link")).unwrap().ends_with("/own/link"));
         trusted_file(&scratch, "sandbox.mode = \"off\"\n");

@@ -109,9 +109,8 @@ pub(super) fn restart() -> impl TypedValueParser<Value = Restart> {
 
 /// Reads what there is a schema of; a shell completes it.
 pub(super) fn schema() -> impl TypedValueParser<Value = Of> {
-    PossibleValuesParser::new(Of::ALL.map(Of::as_str)).try_map(|given| {
-        Of::ALL.into_iter().find(|of| of.as_str() == given).ok_or("not one of the possible values")
-    })
+    PossibleValuesParser::new(Of::all().map(Of::as_str))
+        .try_map(|given| Of::all().find(|of| of.as_str() == given).ok_or("not one of the possible values"))
 }
 
 fn one_of<T: Copy + Send + Sync>(values: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {

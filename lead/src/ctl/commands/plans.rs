@@ -20,14 +20,15 @@ pub(in crate::ctl) fn run(context: &Context, args: &Plans) -> CommandResult {
     if context.out.is_json() {
         context.out.json(&plans)?;
     } else if args.id.is_some() {
-        context.out.text(plans.into_iter().map(details).collect::<String>())?;
+        context.out.wrapped(&plans.into_iter().map(details).collect::<String>())?;
     } else if plans.is_empty() {
         context.out.note("no plan waits for an answer");
     } else {
-        let mut table = Table::new(&["ID", "TEAMMATE", "ASKED", "PLAN"]);
+        let mut table = Table::new(&["ID", "TEAMMATE", "ASKED", "LINES", "PLAN"]);
         for plan in &plans {
-            let cells =
-                [plan.request_id.as_str(), &plan.from, &clock::age(plan.created_at), first_line(plan)];
+            let (lines, first) = lines(plan);
+            let age = clock::age(plan.created_at);
+            let cells = [plan.request_id.as_str(), &plan.from, &age, &lines.to_string(), first];
             table.row(cells.map(Cell::new).to_vec());
         }
         context.out.text(table.render(context.out.width()))?;
@@ -40,9 +41,8 @@ fn is_open(request: &&Request) -> bool {
     request.kind == Kind::PlanApproval && request.is_pending()
 }
 
-fn first_line(plan: &Request) -> &str {
-    match &plan.payload {
-        Payload::Plan { plan } => plan.lines().find(|line| !line.trim().is_empty()).unwrap_or_default(),
-        Payload::Shutdown { .. } => "",
-    }
+/// Returns how many lines a plan has, and the first one that says something.
+fn lines(plan: &Request) -> (usize, &str) {
+    let Payload::Plan { plan } = &plan.payload else { return (0, "") };
+    (plan.lines().count(), plan.lines().find(|line| !line.trim().is_empty()).unwrap_or_default())
 }

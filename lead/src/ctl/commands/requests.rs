@@ -22,7 +22,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Requests) -> CommandResult {
     if context.out.is_json() {
         context.out.json(&shown)?;
     } else if args.id.is_some() {
-        context.out.text(shown.into_iter().map(details).collect::<String>())?;
+        context.out.wrapped(&shown.into_iter().map(details).collect::<String>())?;
     } else if shown.is_empty() {
         context.out.note("nothing was ever asked in this team");
     } else {

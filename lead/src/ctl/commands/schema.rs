@@ -12,9 +12,9 @@ use crate::exit_code::ExitCode;
 pub(in crate::ctl) fn run(context: &Context, args: &Schema) -> CommandResult {
     let schema = match args.of {
         Some(of) => of.schema(),
-        None => Value::Object(
-            Of::ALL.map(|of| (of.as_str().to_owned(), of.schema())).into_iter().collect::<Map<_, _>>(),
-        ),
+        None => {
+            Value::Object(Of::all().map(|of| (of.as_str().to_owned(), of.schema())).collect::<Map<_, _>>())
+        }
     };
     if context.out.is_json() {
         context.out.json(&schema)?;

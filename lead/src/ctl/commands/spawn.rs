@@ -24,6 +24,7 @@ use crate::ctl::waiting::{Interrupt, One, Waiting};
 use crate::ctl::{clock, escape, roster, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
+use crate::programs;
 
 /// How many lines of its log tell why a worker did not become ready.
 const LOG_LINES: usize = 10;
@@ -283,6 +284,15 @@ fn tell(context: &Context, dir: &TeamDir, name: &Name, built_in: bool) -> Result
                 .out
                 .note(format_args!("nothing is at {path} yet: it is hidden from {name} when it appears"));
         }
+    }
+    let where_it_writes = this.iter().filter(writes).flat_map(|member| member.where_it_writes());
+    if let Some(program) = programs::with_another_name(where_it_writes) {
+        context.out.note(format_args!(
+            "{} has another name (a hard link) where commands of {name} may write: by that they could change it, and the next \
+             `teamd` or `teamctl` that you run would be theirs",
+            escape::line(&program.to_string_lossy())
+        ));
+        context.out.hint(programs::INSTALL_ELSEWHERE);
     }
     if this.iter().any(|member| member.sandbox.mode == SandboxMode::Off) {
         context.out.note(format_args!(

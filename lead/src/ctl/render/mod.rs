@@ -37,6 +37,9 @@ pub(super) fn exit(exit: &Exit) -> String {
     }
 }
 
+/// How many blank lines in a row are shown as such.
+const MOST_BLANK: usize = 3;
+
 /// Puts a text of any length behind a heading: on its line if it has one line, else indented below it.
 pub(super) fn under(heading: &str, text: &str) -> String {
     let text = escape::text(text.trim_matches('\n'));
@@ -48,10 +51,17 @@ pub(super) fn under(heading: &str, text: &str) -> String {
         let gap = if plain.is_empty() || plain.ends_with(char::is_whitespace) { "" } else { " " };
         return format!("{heading}{gap}{text}");
     }
-    let mut shown = heading.trim_end().to_owned();
+    let (mut shown, mut blank) = (heading.trim_end().to_owned(), 0);
     for line in text.lines() {
-        shown.push_str(if line.is_empty() { "\n" } else { "\n    " });
-        shown.push_str(line);
+        if line.trim().is_empty() {
+            blank += 1;
+            continue;
+        }
+        // They would push what follows off the screen.
+        let gap =
+            if blank > MOST_BLANK { format!("\n    [{blank} blank lines]") } else { "\n".repeat(blank) };
+        shown.push_str(&format!("{gap}\n    {line}"));
+        blank = 0;
     }
     shown
 }
@@ -72,5 +82,7 @@ mod tests {
             assert_eq!(anstream::adapter::strip_str(&under(heading, text)).to_string(), shown);
         }
         assert_eq!(under("a plan: ", "x\n\ny"), "a plan:\n    x\n\n    y");
+        let far = format!("x\n{}y", " \n".repeat(60));
+        assert_eq!(under("a plan: ", &far), "a plan:\n    x\n    [60 blank lines]\n    y");
     }
 }

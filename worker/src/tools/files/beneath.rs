@@ -12,9 +12,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, readlinkat, statat,
-};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, readlinkat};
 use rustix::io::Errno;
 use teamd_shared::name::Name;
 use teamd_shared::register::Register;
@@ -166,9 +164,12 @@ impl Workspace {
         }
     }
 
-    /// Returns device and inode of the team directories of the user, of their folders and of the registers.
-    fn others(&self) -> Result<Vec<(u64, u64)>, FileError> {
-        let teams = teams(&self.registers).map_err(FileError::Useless)?;
+    /// Returns device and inode of the team directories of the user, of their folders and of the registers. They are looked at
+    /// anew each time: a folder that was deleted is made again, as another inode.
+    fn forbidden(&self) -> Result<Vec<(u64, u64)>, FileError> {
+        let mut teams = teams(&self.registers).map_err(FileError::Useless)?;
+        // By its descriptor: it may have been moved.
+        teams.push(format!("/proc/self/fd/{}/.", self.team_dir.as_fd().as_raw_fd()).into());
         let folders = teams.iter().flat_map(|team| FOLDERS.iter().map(|folder| team.join(folder)));
         let found = teams.iter().cloned().chain(folders).filter_map(|path| rustix::fs::lstat(&path).ok());
         Ok(found.map(|stat| (stat.st_dev, stat.st_ino)).collect())
@@ -211,19 +212,6 @@ impl Workspace {
     fn outside(&self, path: &str) -> FileError {
         FileError::Outside { path: path.to_owned(), workspace: self.path.clone() }
     }
-
-    /// Tells whether a directory is the team directory or one of its folders. Those are looked at anew each time:
-    /// a folder that was deleted is made again, as another inode.
-    fn is_forbidden(&self, directory: &Stat) -> rustix::io::Result<bool> {
-        let same = |stat: &Stat| (stat.st_dev, stat.st_ino) == (directory.st_dev, directory.st_ino);
-        let team_dir = self.team_dir.as_fd();
-        if same(&fstat(team_dir)?) {
-            return Ok(true);
-        }
-        let folder_is =
-            |folder| statat(team_dir, folder, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| same(&stat));
-        Ok(FOLDERS.into_iter().any(folder_is))
-    }
 }
 
 /// What a file is looked for.
@@ -246,15 +234,15 @@ struct Walk<'a> {
     behind: Vec<(OwnedFd, OsString)>,
     links: u32,
     purpose: Purpose,
-    /// Device and inode of other team directories.
-    others: Vec<(u64, u64)>,
+    /// Device and inode of what no tool touches.
+    forbidden: Vec<(u64, u64)>,
 }
 
 impl<'a> Walk<'a> {
     fn begin(workspace: &'a Workspace, path: &'a str, purpose: Purpose) -> Result<Self, FileError> {
         let (ahead, behind) = (Vec::new(), Vec::new());
-        let others = workspace.others()?;
-        let mut walk = Self { workspace, path, ahead, behind, links: 0, purpose, others };
+        let forbidden = workspace.forbidden()?;
+        let mut walk = Self { workspace, path, ahead, behind, links: 0, purpose, forbidden };
         walk.enter(Path::new(path))?;
         Ok(walk)
     }
@@ -320,9 +308,7 @@ impl<'a> Walk<'a> {
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Symlink => self.follow(&found)?,
                 FileType::Directory => {
-                    let is_other = self.others.contains(&(stat.st_dev, stat.st_ino));
-                    let is_own = self.workspace.is_forbidden(&stat);
-                    if is_other || is_own.map_err(|errno| self.io("look at", errno))? {
+                    if self.forbidden.contains(&(stat.st_dev, stat.st_ino)) {
                         return Err(FileError::TeamDir(self.path.to_owned()));
                     }
                     self.behind.push((found, name));

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use teamd_shared::register::Register;
+use teamd_shared::state::StateError;
 use teamd_shared::team_dir::TeamDir;
 
 use self::finding::{Finding, Severity};
@@ -44,7 +45,7 @@ const PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(400), Duration::from_secs(1)];
 
 /// The checks of a team directory, in the order in which they are told.
-const CHECKS: [fn(&Seen) -> Vec<Finding>; 12] = [
+const CHECKS: [fn(&Seen) -> Vec<Finding>; 13] = [
     |seen| disk::Disk::look(&seen.dir).map(|disk| disk.findings()).unwrap_or_default(),
     |seen| disk::clock(seen.journal.last_at, seen.journal.boot.as_deref()),
     journal::judge,
@@ -57,6 +58,7 @@ const CHECKS: [fn(&Seen) -> Vec<Finding>; 12] = [
     strays::judge_locks,
     strays::judge_orphans,
     |seen| [access::judge(seen), leftovers::judge(seen)].concat(),
+    sandbox::judge_programs,
 ];
 
 /// Runs the command.
@@ -91,20 +93,20 @@ pub(in crate::ctl) fn run(context: &Context, args: &Doctor, take_lock: TakeLock)
     Ok(if failed { ExitCode::Failed } else { ExitCode::Done })
 }
 
-/// Judges the register: what is in it is hidden from tools.
+/// Judges the register: what is in it is believed, and hidden from tools.
 fn register(register: &Register) -> Vec<Finding> {
-    let unread = |why: String| {
-        let finding = Finding::problem("register", why);
-        let means = "its team directory is not believed, and not hidden from tools";
-        finding.means(means).next("remove that file, and enter the directory with `teamd start --adopt DIR`")
+    let bad = |why: StateError| {
+        let means = "a team directory is not believed, and not hidden from tools";
+        let next = "remove that file, and enter the directory with `teamd start --adopt DIR`";
+        Finding::problem("register", why.to_string()).means(means).next(next)
     };
     match register.all() {
-        Ok((found, bad)) if bad.is_empty() => {
+        Ok((found, unread)) if unread.is_empty() => {
             let teams = finding::count(found.len().saturating_sub(1), "team");
             vec![Finding::ok("register", format!("{teams} in {}", register.state().root().display()))]
         }
-        Ok((_, bad)) => bad.iter().map(|why| unread(why.to_string())).collect(),
-        Err(error) => vec![unread(error.to_string())],
+        Ok((_, unread)) => unread.into_iter().map(bad).collect(),
+        Err(error) => vec![bad(error)],
     }
 }
 

@@ -2,11 +2,16 @@
 //!
 //! It needs neither a team nor a daemon, and changes nothing.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
+use teamd_shared::config::RosterMember;
+use teamd_shared::member::SandboxMode;
 use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe, Promise};
 use teamd_shared::team_dir::TeamDir;
 
 use super::finding::Finding;
+use super::seen::Seen;
 use crate::ctl::render::{BAD, BOLD, DIM};
 use crate::ctl::table::{Cell, Table};
 use crate::programs;
@@ -43,6 +48,23 @@ pub(super) fn look(dir: Option<&TeamDir>) -> Confined {
         }
         Err(why) => Confined { layers: None, missing: Vec::new(), promises: Vec::new(), error: Some(why) },
     }
+}
+
+/// Looks for programs of the team that a command could change by another name.
+pub(super) fn judge_programs(seen: &Seen) -> Vec<Finding> {
+    let Ok(Some(roster)) = &seen.roster else { return Vec::new() };
+    let writes = |member: &&RosterMember| {
+        !member.status.is_ended() && member.sandbox.mode == SandboxMode::WorkspaceWrite
+    };
+    let members = roster.members.iter().filter(writes);
+    let changed =
+        members.filter_map(|it| Some((&it.name, programs::with_another_name(it.where_it_writes())?)));
+    let finding = |(name, program): (_, PathBuf)| {
+        Finding::note("programs", format!("{} has another name where {name} may write", program.display()))
+            .means("a command can change it by that name, and the next `teamd` or `teamctl` that you run would be its own")
+            .next(programs::INSTALL_ELSEWHERE)
+    };
+    changed.map(finding).collect()
 }
 
 impl Confined {

@@ -121,7 +121,7 @@ impl Register {
     }
 
     fn put(&self, entry: &Entry) -> Result<(), StateError> {
-        Ok(self.0.put(FOLDER, &entry.name(), entry)?)
+        self.0.put(FOLDER, &entry.name(), entry)
     }
 }
 

@@ -91,7 +91,7 @@ mod tests {
         let (_scratch, dir) = scratch();
         assert_eq!(dir.restore_modes().unwrap(), [""; 0]);
         let at = |path: &str| dir.root().join(path);
-        std::fs::write(at("inbox/alice.jsonl"), "").unwrap();
+        drop(std::fs::File::create(at("inbox/alice.jsonl")).unwrap());
         let set = |path: &str, mode| {
             std::fs::set_permissions(at(path), PermissionsExt::from_mode(mode)).unwrap();
         };

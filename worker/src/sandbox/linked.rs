@@ -62,8 +62,13 @@ fn first_line(path: &Path) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write;
 
     use super::*;
+
+    fn write(file: &Path, text: &str) {
+        File::create(file).unwrap().write_all(text.as_bytes()).unwrap();
+    }
 
     fn trees() -> (tempfile::TempDir, PathBuf) {
         let scratch = tempfile::tempdir().unwrap();
@@ -72,10 +77,10 @@ mod tests {
             fs::create_dir_all(root.join(folder)).unwrap();
         }
         let own = root.join("main/.git/worktrees/tree");
-        fs::write(own.join("gitdir"), format!("{}\n", root.join("tree/.git").display())).unwrap();
-        fs::write(own.join("commondir"), "../..\n").unwrap();
+        write(&own.join("gitdir"), &format!("{}\n", root.join("tree/.git").display()));
+        write(&own.join("commondir"), "../..\n");
         for tree in ["tree", "other"] {
-            fs::write(root.join(tree).join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+            write(&root.join(tree).join(".git"), &format!("gitdir: {}\n", own.display()));
         }
         (scratch, root)
     }
@@ -89,8 +94,8 @@ mod tests {
         assert_eq!(LinkedTree::find(&root.join("other")), None, "a command can have made that file");
         assert_eq!(LinkedTree::find(&root.join("main")), None);
         // `git worktree add --relative-paths` (git 2.48).
-        fs::write(root.join("tree/.git"), "gitdir: ../main/.git/worktrees/tree\n").unwrap();
-        fs::write(found.own.join("gitdir"), "../../../../tree/.git\n").unwrap();
+        write(&root.join("tree/.git"), "gitdir: ../main/.git/worktrees/tree\n");
+        write(&found.own.join("gitdir"), "../../../../tree/.git\n");
         assert_eq!(LinkedTree::find(&root.join("tree")), Some(found));
     }
 
@@ -98,8 +103,7 @@ mod tests {
     fn a_directory_of_trees_that_another_repository_claims_is_none() {
         let (_scratch, root) = trees();
         fs::create_dir_all(root.join("evil/worktrees")).unwrap();
-        fs::write(root.join("main/.git/worktrees/tree/commondir"), root.join("evil").to_str().unwrap())
-            .unwrap();
+        write(&root.join("main/.git/worktrees/tree/commondir"), root.join("evil").to_str().unwrap());
         assert_eq!(LinkedTree::find(&root.join("tree")), None);
     }
 }

@@ -62,6 +62,8 @@ pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
 struct Scratch {
     places: Surroundings,
     home: PathBuf,
+    /// Open, so that an attack that may write into the pipe need not wait for a reader.
+    _pipe: File,
     _folder: TempDir,
 }
 
@@ -91,7 +93,8 @@ impl Scratch {
             secrets: vec![at("home/.ssh")],
             registers: Vec::new(),
         };
-        Ok(Self { places, home: at("home"), _folder: folder })
+        let pipe = File::options().read(true).write(true).open(at("home/pipe"))?;
+        Ok(Self { places, home: at("home"), _pipe: pipe, _folder: folder })
     }
 
     /// Returns what works, and why something does not.

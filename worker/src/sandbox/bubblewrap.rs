@@ -75,7 +75,7 @@ fn arguments(
             true => {
                 add("--tmpfs", &[path]);
                 let ignore = path.join(IGNORE);
-                if policy.sealed.contains(path) && exists(&ignore) {
+                if policy.is_in_the_way_of_git(path) && exists(&ignore) {
                     add("--ro-bind", &[&ignore, &ignore]);
                 }
                 add("--remount-ro", &[path]);

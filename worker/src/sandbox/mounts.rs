@@ -72,7 +72,7 @@ pub(super) fn build(policy: &Policy, memory: Option<u64>) -> Done {
         !below(&writable) || below(&protected)
     })?;
     for path in &policy.hidden {
-        hide(path, devices.first(), policy.sealed.contains(path))?;
+        hide(path, devices.first(), policy.is_in_the_way_of_git(path))?;
     }
     build_devices(&devices, memory)?;
     // Not even root writes to the kernel there, and only processes of the command are seen.
@@ -113,9 +113,9 @@ fn mount_descriptor(from: &OwnedFd, at: &Path) -> Done {
     mount_bind(path_of(from), at).map_err(cannot("mount", at))
 }
 
-/// Covers a directory with an empty one, and anything else with a file without content. `git` is told to leave the team directory
-/// alone: `git clean` would fail to remove what it takes for an empty directory.
-fn hide(path: &Path, null: Option<&OwnedFd>, is_team: bool) -> Done {
+/// Covers a directory with an empty one, and anything else with a file without content. `is_for_git`: `git` is told
+/// to leave it alone, since `git clean` would fail to remove what it takes for an empty directory.
+fn hide(path: &Path, null: Option<&OwnedFd>, is_for_git: bool) -> Done {
     let found = match statat(CWD, path, AtFlags::empty()) {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
         other => other.map_err(cannot("hide", path))?,
@@ -125,7 +125,7 @@ fn hide(path: &Path, null: Option<&OwnedFd>, is_team: bool) -> Done {
     }
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("hidden", path, "tmpfs", flags, Some(c"size=4k,mode=0700")).map_err(cannot("hide", path))?;
-    if is_team {
+    if is_for_git {
         let ignore = path.join(IGNORE);
         let made =
             open(&ignore, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o400));

@@ -189,8 +189,16 @@ impl Policy {
     /// mounts can.
     pub(crate) fn exposed(&self) -> Option<&Path> {
         let bare = self.layers.namespaces == Namespaces::None;
-        let in_writable = |path: &&PathBuf| self.writable.iter().any(|above| path.starts_with(above));
-        self.hidden.iter().find(in_writable).filter(|_| bare).map(PathBuf::as_path)
+        self.hidden.iter().find(|path| self.is_writable(path)).filter(|_| bare).map(PathBuf::as_path)
+    }
+
+    /// Tells whether it is a team directory in what the command may write: `git` would clean up what it takes for an empty one.
+    pub(crate) fn is_in_the_way_of_git(&self, path: &PathBuf) -> bool {
+        self.sealed.contains(path) && self.is_writable(path)
+    }
+
+    fn is_writable(&self, path: &Path) -> bool {
+        self.writable.iter().any(|above| path.starts_with(above))
     }
 
     /// Returns a program of the team that the command could replace: only mounts keep it as it is.

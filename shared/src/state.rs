@@ -227,10 +227,10 @@ mod tests {
         File::create(scratch.path().join("a/teamd/f/torn")).unwrap().write_all(b"\"tw").unwrap();
         let told = state.read::<String>("f", "torn").unwrap_err().to_string();
         assert!(told.contains("a/teamd/f/torn: "), "{told}");
-        std::fs::set_permissions(&state.root, PermissionsExt::from_mode(0o720)).unwrap();
+        fs::set_permissions(&state.root, PermissionsExt::from_mode(0o720)).unwrap();
         let told = state.read::<String>("f", "x").unwrap_err().to_string();
         assert!(told.contains("not this user's alone"), "{told}");
-        std::fs::set_permissions(&state.root, PermissionsExt::from_mode(0o700)).unwrap();
+        fs::set_permissions(&state.root, PermissionsExt::from_mode(0o700)).unwrap();
         assert!(state.remove("f", "x").unwrap() && !state.remove("f", "x").unwrap());
     }
 }

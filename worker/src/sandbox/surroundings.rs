@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use teamd_shared::environment::Environment;
 use teamd_shared::register::Register;
-use teamd_shared::state::StateDir;
+use teamd_shared::state::{StateDir, StateError};
 use teamd_shared::team_dir::TeamDir;
 
 use super::Known;
@@ -65,7 +65,11 @@ impl Surroundings {
             // A command could make one that is missing, and forge what stands in it.
             let is_writable = |above: &PathBuf| state.root().starts_with(above);
             if is_writable(&workspace) || writable.iter().any(is_writable) {
-                state.make().map_err(io::Error::other)?;
+                match state.make() {
+                    // Where this user may not, a command may not either.
+                    Err(StateError::Io { source, .. }) if is_refused(source.kind()) => {}
+                    made => made.map_err(io::Error::other)?,
+                }
             }
         }
         let needed = Needed { homes: &homes, workspace: &workspace, writable: &writable, territory };
@@ -138,6 +142,10 @@ fn registers(environment: &Environment, homes: &[PathBuf]) -> Vec<Register> {
     let mut all: Vec<_> = named.chain(homes.iter().map(|home| StateDir::of_home(home))).collect();
     all.dedup();
     all.into_iter().map(Register::new).collect()
+}
+
+fn is_refused(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 /// The home of whoever asked for the teammate, and that of the user: secrets lie in both.

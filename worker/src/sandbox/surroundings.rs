@@ -125,7 +125,7 @@ impl Surroundings {
 /// What the model is told, if a register cannot be read.
 pub(crate) fn teams(registers: &[Register]) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
-    for register in registers {
+    for register in registers.iter().filter(|register| !register.state().is_foreign()) {
         let (paths, unread) =
             register.all().map_err(|error| format!("cannot see which teams there are: {error}"))?;
         // `teamctl doctor` names it as well.

@@ -120,7 +120,7 @@ fn rotations_under_load(team: &Team, rotations: usize) {
         while rounds.load(Ordering::Relaxed) < rotations {
             let message =
                 Message::new(uuid::Uuid::now_v7(), &format!("w{writer}"), "alice", 1.0, Body::Message)
-                    .with_content(&format!("{writer} {sent}"));
+                    .with_content(format!("{writer} {sent}"));
             match appender.append(&dir, &message, Durability::Process) {
                 Ok(_) => sent += 1,
                 // Between a rename and the new file. The same message is sent again, under the same id.

@@ -394,6 +394,7 @@ fn status(context: &Context) -> CommandResult {
 
 fn trust(context: &Context, args: &Trust) -> CommandResult {
     context.settle_signals();
+    context.note_passed_over();
     let (state, widening) = (context.register.state(), context.widening()?);
     match args {
         Trust { show: true, .. } => {}

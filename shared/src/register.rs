@@ -68,7 +68,8 @@ impl Register {
     /// # Errors
     /// [`StateError`] if the system refuses.
     pub fn enter(&self, dir: &TeamDir) -> Result<(), StateError> {
-        self.put(&Entry::of(dir.root(), dir)?)
+        let entry = Entry::of(dir.root(), dir)?;
+        self.0.put(FOLDER, &entry.name(), &entry)
     }
 
     /// Makes a team directory and registers it. It has its name only when it is registered: so there is none at its path
@@ -82,18 +83,28 @@ impl Register {
             return Err(refused(io::ErrorKind::InvalidInput.into()));
         };
         let path = above.canonicalize().map_err(refused)?.join(name);
-        let mut new = path.clone().into_os_string();
-        new.push(format!(".new-{}", Uuid::new_v4().simple()));
-        let new = PathBuf::from(new);
-        let dir = TeamDir::create(&new)?;
-        let entry = Entry::of(&path, &dir)?;
-        // Onto an empty directory, too: what has made that may hold it open, and it is gone.
-        let named = self.put(&entry).and_then(|()| std::fs::rename(&new, &path).map_err(refused));
-        let Err(error) = named else { return Ok(dir.sync_above()?) };
-        std::fs::remove_dir_all(&new).map_err(StateError::io("remove", &new))?;
-        self.0.remove(FOLDER, &entry.name())?;
+        let new = path.with_file_name(format!(".team.new-{}", Uuid::new_v4().simple()));
+        let Err(error) = self.make_as(&path, &new) else { return Ok(()) };
+        match std::fs::remove_dir_all(&new) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!("cannot remove {}: {why}", new.display());
+            }
+            _ => {}
+        }
         let taken = TeamDir::open(&path).is_ok_and(|dir| self.knows(&dir).is_ok_and(|known| known));
         if taken { Ok(()) } else { Err(error) }
+    }
+
+    fn make_as(&self, path: &Path, new: &Path) -> Result<(), StateError> {
+        let dir = TeamDir::create(new)?;
+        let entry = Entry::of(path, &dir)?;
+        self.0.put(FOLDER, &entry.name(), &entry)?;
+        // Onto an empty directory, too: what has made that may hold it open, and it is gone.
+        if let Err(error) = std::fs::rename(new, path) {
+            self.0.remove(FOLDER, &entry.name())?;
+            return Err(StateError::io("make", path)(error));
+        }
+        Ok(dir.sync_above()?)
     }
 
     /// Returns the state directory and all registered team directories, without links, whether they are there or not; and
@@ -118,10 +129,6 @@ impl Register {
         found.sort();
         found.dedup();
         Ok((found, unread))
-    }
-
-    fn put(&self, entry: &Entry) -> Result<(), StateError> {
-        self.0.put(FOLDER, &entry.name(), entry)
     }
 }
 

@@ -95,6 +95,11 @@ impl StateDir {
         &self.root
     }
 
+    /// Tells whether it is another user's: the home of one can be in the environment of another (`sudo`).
+    pub fn is_foreign(&self) -> bool {
+        fs::metadata(&self.root).is_ok_and(|found| found.uid() != nix::unistd::geteuid().as_raw())
+    }
+
     /// Makes it, for this user alone.
     ///
     /// # Errors

@@ -70,6 +70,37 @@ fn each_test_that_stands_for_a_promise_is_there() {
     }
 }
 
+/// What stands between backticks in a document, code blocks left out.
+fn quoted(document: &str) -> Vec<&str> {
+    let prose = document.split("```").step_by(2);
+    prose.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn each_path_that_a_document_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let documents = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut named = 0;
+    for path in documents.chain([root.join("README.md")]).filter(|path| path.is_file()) {
+        let document = std::fs::read_to_string(&path).unwrap();
+        // Links that lead to another file, and paths of the source.
+        let links = document.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        let links = links.filter(|link| !link.is_empty() && !link.contains("://"));
+        let here = path.parent().unwrap();
+        let links = links.map(|link| (link, here.join(link)));
+        let quoted = quoted(&document).into_iter().filter_map(|text| text.split([' ', ':']).next());
+        let folders = ["lead/", "worker/", "shared/", "tests/", "scripts/", "docs/"];
+        let of_source = |text: &&str| folders.iter().any(|folder| text.starts_with(folder));
+        let plain = |text: &&str| !text.contains(['*', '<', '{', '…']) && !text.contains("NAME");
+        let quoted = quoted.filter(of_source).filter(plain).map(|text| (text, root.join(text)));
+        for (text, there) in links.chain(quoted) {
+            named += 1;
+            assert!(there.exists(), "{} names {text}, which is not there", path.display());
+        }
+    }
+    assert!(named > 20, "only {named} paths were found");
+}
+
 #[test]
 fn each_window_in_which_a_process_can_die_has_its_row() {
     let document = file("docs/reliability.md");

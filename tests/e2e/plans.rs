@@ -55,6 +55,26 @@ fn nothing_can_be_changed_before_the_approval() {
     assert_eq!((&request["status"], &request["reason"]), (&json!("approved"), &json!("mind the tests")));
 }
 
+#[test]
+fn a_plan_whose_worker_is_killed_stands_in_the_leads_inbox_once() {
+    let team = planner("/plan_approval Drop the cache");
+    let id = team.until_planned("alice");
+    let plans = || -> Vec<Value> {
+        let plan = |line: &Value| line["type"] == "plan_approval_request";
+        team.inbox("lead").into_iter().filter(plan).collect()
+    };
+    let before = plans();
+    for life in 2..=3 {
+        signal(team.pid("alice"), Signal::SIGKILL);
+        team.until("the next life", || team.incarnation("alice") == life && team.pid("alice") > 0);
+        team.wait_for("alice", "awaiting_approval");
+    }
+    team.teamctl(["approve", &id]).ok();
+    team.until_finished("alice", 1);
+    assert_eq!(plans(), before, "the line is repeated");
+    assert_eq!((before.len(), &before[0]["incarnation"]), (1, &json!(1)));
+}
+
 /// Failure 14 (shareAI-lab/learn-claude-code#455; B).
 #[test]
 fn waiting_for_a_verdict_costs_no_model_call_and_the_verdict_wakes() {

@@ -1,4 +1,5 @@
 //! Which team directories are believed: those that `teamd start` of this user has made, or that a person has adopted.
+#![expect(clippy::print_stdout, reason = "a test that this machine cannot run says so")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -134,6 +135,24 @@ fn where_the_register_cannot_be_written_a_start_fails_and_says_what_to_do() {
     let team = team.with("XDG_STATE_HOME", elsewhere.to_str().unwrap());
     team.teamd(["start"]).ok();
     assert!(elsewhere.join("teamd/teams").is_dir());
+}
+
+/// `sudo` leaves HOME as it was: what lies there is another user's, and says nothing of this one.
+#[test]
+fn a_state_directory_of_another_user_is_left_alone() {
+    let team = Team::new();
+    let foreign = team.home().join(".local/state/teamd");
+    std::fs::create_dir_all(foreign.join("teams")).unwrap();
+    if std::os::unix::fs::chown(&foreign, Some(1234), None).is_err() {
+        return println!("skipped: only root can give a directory to another user");
+    }
+    let refused = team.teamd(["start"]).exits(1);
+    assert!(refused.stderr.contains("hint: set XDG_STATE_HOME"), "{refused:?}");
+    let elsewhere = team.root().parent().unwrap().join("state");
+    let team = team.with("XDG_STATE_HOME", elsewhere.to_str().unwrap());
+    team.teamd(["start"]).ok();
+    team.spawn("alice", "");
+    assert_eq!(team.does("alice", "/bash echo on\n/write_file x y")[0]["content"], "on");
 }
 
 /// Whenever a start is killed, there is no team directory, or one that is registered.

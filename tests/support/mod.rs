@@ -74,7 +74,7 @@ impl Team {
 
     /// A workspace without a team yet, of the same user as another team: with the same home, and so the same register.
     pub(crate) fn of_the_same_user(other: &Self) -> Self {
-        Self::new().with("HOME", other.home().to_str().unwrap())
+        Self::of(other.user.unwrap_or(user::User::Root)).with("HOME", other.home().to_str().unwrap())
     }
 
     /// The home directory.

@@ -105,11 +105,6 @@ impl Outbox {
         }
     }
 
-    /// Writes a message to the lead.
-    pub(crate) fn to_lead(&self, id: Uuid, body: Body) -> Result<Appended, AppendError> {
-        self.send(&Name::lead(), &self.message(id, LEAD, body))
-    }
-
     /// Tells the lead what follows from an entry of the transcript. What cannot be written now is owed.
     ///
     /// The lead agent tells itself nothing.

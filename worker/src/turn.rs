@@ -1,7 +1,8 @@
 //! The steps of a turn: the model is asked, its calls run one after the other, each result is recorded before
 //! the next call begins. What a step does next is not decided here.
 
-use teamd_shared::message::{AnsweredBy, Body};
+use teamd_shared::message::{AnsweredBy, Body, LEAD};
+use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 use teamd_shared::transcript::{Block, Event as Entry};
 
@@ -214,14 +215,15 @@ impl<T: Tools> Session<T> {
         self.end_call(Outcome::ok(listed.unwrap_or_else(|| format!("{} new messages, below", shown.len()))))
     }
 
-    /// Writes the line of the plan, and names it.
+    /// Writes the line of the plan, unless an earlier life has written it, and names it.
     pub(crate) fn name_plan(&mut self) -> Result<(), TranscriptError> {
         let Some(Submission { plan, message_id, request_id }) = self.submission.clone() else {
             return Ok(());
         };
         let incarnation = Some(self.incarnation);
         let body = Body::PlanApprovalRequest { request_id: request_id.clone(), plan, incarnation };
-        match self.outbox.to_lead(message_id, body) {
+        let message = self.outbox.message(message_id, LEAD, body);
+        match self.outbox.send_once(&Name::lead(), &message) {
             Ok(line) => {
                 self.desk.state.named();
                 self.desk.link.name(&request_id, line);

@@ -140,9 +140,10 @@ impl Context {
     pub(crate) fn warn_of_team_file(&self) {
         let Err(error) = self.trusted_file() else { return };
         let keys: Vec<_> = error.choices().iter().map(|key| escape::line(key)).collect();
+        let why = escape::line(error.message());
         match keys.is_empty() {
-            true => self.out.note(format_args!("the settings of team.toml do not count: {error}")),
-            false => self.out.note(format_args!("{error}: these keys do not count: {}", keys.join(", "))),
+            true => self.out.note(format_args!("the settings of team.toml do not count: {why}")),
+            false => self.out.note(format_args!("{why}: these keys do not count: {}", keys.join(", "))),
         }
         error.next_step().into_iter().for_each(|hint| self.out.hint(hint));
     }

@@ -121,7 +121,8 @@ fn what_an_earlier_life_has_told_is_owed_until_it_lasts() {
 #[test]
 fn what_was_sent_and_not_synced_is_found_where_it_stands() {
     let (_scratch, outbox) = scene_that_lasts();
-    outbox.to_lead(Uuid::from_u128(6), Body::Message).unwrap();
+    let message = outbox.message(Uuid::from_u128(6), LEAD, Body::Message);
+    outbox.send(&Name::lead(), &message).unwrap();
     let message = outbox.message(Uuid::from_u128(7), LEAD, Body::Message);
     let send = || outbox.send_once(&Name::lead(), &message);
     crate::sim::where_no_inbox_can_be_synced(|| assert!(send().is_err() && send().is_err()));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use teamd_shared::environment::Environment;
 use teamd_shared::register::Register;
-use teamd_shared::state::StateDir;
+use teamd_shared::state::{StateDir, StateError};
 use teamd_shared::team_dir::TeamDir;
 
 use super::Known;
@@ -73,7 +73,11 @@ impl Surroundings {
             // A command could make one that is missing, and forge what stands in it.
             let is_writable = |above: &PathBuf| state.root().starts_with(above);
             if is_writable(&workspace) || writable.iter().any(is_writable) {
-                state.make().map_err(io::Error::other)?;
+                match state.make() {
+                    // Where this user may not, a command may not either.
+                    Err(StateError::Io { source, .. }) if is_refused(source.kind()) => {}
+                    made => made.map_err(io::Error::other)?,
+                }
             }
         }
         let needed = Needed { homes: &homes, workspace: &workspace, writable: &writable, territory };
@@ -138,7 +142,7 @@ impl Surroundings {
 /// What the model is told, if a register cannot be read.
 pub(crate) fn teams(registers: &[Register]) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
-    for register in registers {
+    for register in registers.iter().filter(|register| !register.state().is_foreign()) {
         let (paths, unread) =
             register.all().map_err(|error| format!("cannot see which teams there are: {error}"))?;
         // `teamctl doctor` names it as well.
@@ -155,6 +159,10 @@ fn registers(environment: &Environment, homes: &[PathBuf]) -> Vec<Register> {
     let mut all: Vec<_> = named.chain(homes.iter().map(|home| StateDir::of_home(home))).collect();
     all.dedup();
     all.into_iter().map(Register::new).collect()
+}
+
+fn is_refused(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 /// The home of whoever asked for the teammate, and that of the user: secrets lie in both.

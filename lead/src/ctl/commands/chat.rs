@@ -5,6 +5,7 @@ use teamd_shared::name::Name;
 use super::spawn::workspace;
 use crate::ctl::args::Chat;
 use crate::ctl::context::Context;
+use crate::ctl::escape;
 use crate::ctl::talk::{self, Begin, Party, Talk};
 use crate::error::CommandResult;
 
@@ -14,7 +15,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Chat) -> CommandResult {
     if context.out.can_ask()
         && let Err(error) = context.ask_for_trust()
     {
-        context.out.note(error);
+        context.out.note(escape::line(error.message()));
     }
     let begin = Begin {
         model: args.model.clone(),

@@ -6,7 +6,7 @@ use teamd_shared::transcript::Entry;
 
 use super::decisions::illegal;
 use super::misread::misread;
-use super::{MISREAD, Remark, without_place};
+use super::{Remark, without_place};
 
 /// Reads a journal as a start does.
 pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
@@ -22,9 +22,9 @@ pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
                 continues = false;
             }
             Ok((number, line)) if continues => {
-                let warn = |what, reader| Remark::warning((number, 1), what, reader);
-                remarks.extend(misread(texts[number - 1], &line).into_iter().map(|what| warn(what, MISREAD)));
-                remarks.extend(illegal(&team, &line).into_iter().map(|what| warn(what, FOLDED)));
+                remarks.extend(misread(number, texts[number - 1], &line));
+                let illegal = illegal(&team, &line).into_iter();
+                remarks.extend(illegal.map(|what| Remark::warning((number, 1), what, FOLDED)));
                 if let Err(why) = team.apply(&line) {
                     remarks.push(Remark::error((number, 1), why.to_string(), REFUSED));
                     continues = false;
@@ -45,10 +45,7 @@ pub(super) fn transcript(bytes: &[u8]) -> Vec<Remark> {
     let mut remarks = Vec::new();
     for (line, number) in lines {
         match json::read::<Entry>(line) {
-            Ok(entry) => {
-                let told = misread(line, &entry).into_iter();
-                remarks.extend(told.map(|what| Remark::warning((number, 1), what, MISREAD)));
-            }
+            Ok(entry) => remarks.extend(misread(number, line, &entry)),
             Err(error) => remarks.push(unreadable(number, line, &error.to_string(), PASSED)),
         }
     }
@@ -176,7 +173,10 @@ mod tests {
         assert_eq!(of(&member(2, "1.0", "")), [""; 0], "a whole number");
         let named = "belongs to no process: pid and start_ticks are whole numbers, boot_id is text";
         assert_eq!(of(&process("\"closed\"")), [format!("pid {named}")]);
-        assert_eq!(of(&member(2, "1", ",\"sandbox\":[]")), ["sandbox is an array, and is read as an object"]);
+        assert_eq!(
+            of(&member(2, "1", ",\"sandbox\":[]")),
+            [r#"sandbox is [], and is read as {"mode":"workspace-write","no_network":false,"writable":[]}"#]
+        );
         assert_eq!(of(&started(2).replace("\"team\"", "0")), ["record is 0, and is read as \"team\""]);
         let tail = "tail is \"1\", and is read as \"0000000000000001\"";
         assert_eq!(of(&member(2, "1", "").replace("cbf29ce484222325", "1")), [tail]);

@@ -4,16 +4,19 @@ use serde::Serialize;
 use serde_json::Value;
 use teamd_shared::json;
 
+use super::Remark;
+
 /// What names a process: all of it, or the reader knows none.
 const PROCESS: [&str; 3] = ["pid", "start_ticks", "boot_id"];
 
-/// Compares what stands in a file with what a reader of ours made of it.
-pub(super) fn misread<T: Serialize>(text: &[u8], read: &T) -> Vec<String> {
+/// Compares what stands in a line with what a reader of ours made of it.
+pub(super) fn misread<T: Serialize>(line: usize, text: &[u8], read: &T) -> impl Iterator<Item = Remark> {
+    const READER: &str = "no writer of ours writes it so, and the next version may refuse it";
     let mut found = Vec::new();
     if let (Ok(written), Ok(read)) = (json::value(text), serde_json::to_value(read)) {
         compare("", &written, &read, &mut found);
     }
-    found
+    found.into_iter().map(move |what| Remark::warning((line, 1), what, READER))
 }
 
 fn compare(name: &str, written: &Value, read: &Value, found: &mut Vec<String>) {
@@ -36,14 +39,6 @@ fn compare(name: &str, written: &Value, read: &Value, found: &mut Vec<String>) {
         }
         (Value::Number(number), Value::Number(read)) if number.as_f64() == read.as_f64() => {}
         _ if written == read => {}
-        _ => found.push(format!("{name} is {}, and is read as {}", shown(written), shown(read))),
-    }
-}
-
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Array(_) => "an array".to_owned(),
-        Value::Object(_) => "an object".to_owned(),
-        other => other.to_string(),
+        _ => found.push(format!("{name} is {written}, and is read as {read}")),
     }
 }

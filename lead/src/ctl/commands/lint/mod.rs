@@ -27,9 +27,6 @@ use crate::exit_code::ExitCode;
 /// The longest file that is looked at, in bytes.
 const MAX_FILE: u64 = 1 << 30;
 
-/// What becomes of a field that is not what it should be.
-const MISREAD: &str = "no writer of ours writes it so, and the next version may refuse it";
-
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -135,10 +132,7 @@ fn roster(bytes: &[u8]) -> Vec<Remark> {
             format!("version {}, this program knows {VERSION}", roster.version),
             "read as far as possible, and never written over",
         )],
-        Ok(roster) => {
-            let told = misread::misread(bytes, &roster).into_iter();
-            told.map(|what| Remark::warning((1, 1), what, MISREAD)).collect()
-        }
+        Ok(roster) => misread::misread(1, bytes, &roster).collect(),
         Err(error) => vec![Remark::error(
             (error.line(), error.column().max(1)),
             without_place(&error.to_string()),

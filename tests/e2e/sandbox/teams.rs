@@ -41,6 +41,7 @@ fn another_team_and_the_register_are_neither_read_nor_locked() {
         let there = other.path("").canonicalize().unwrap();
         let (there, state) = (there.to_str().unwrap(), "~/.local/state/teamd");
         std::fs::copy(other.path("transcript/victim.jsonl"), other.path("transcript/later.jsonl")).unwrap();
+        other.give(&other.path("transcript/later.jsonl"));
         let by_path = [
             format!("[ -n \"$(ls -A {there} 2> /dev/null | grep -v '^.gitignore$')\" ] && echo BROKEN"),
             format!("cat {there}/inbox/victim.jsonl {there}/transcript/victim.jsonl && echo BROKEN"),
@@ -97,6 +98,7 @@ fn another_team_in_the_workspace_is_out_of_reach_of_every_tool() {
         let with = case.with;
         let nested = team.root().join("nested");
         std::fs::create_dir(&nested).unwrap();
+        team.give(&nested);
         // In the workspace itself, whatever the layers are: what an earlier machine could do.
         team.run_in(&nested, ["teamd", "--team-dir", ".team", "start", "--allow-weak-sandbox"]).ok();
         team.run_in(&nested, ["teamctl", "--team-dir", ".team", "spawn", "zoe"]).ok();
@@ -147,6 +149,7 @@ fn a_register_is_not_forged_where_the_workspace_holds_its_place() {
         let Some(team) = with.team(&[]) else { continue };
         let apart = team.root().parent().unwrap().join("apart");
         std::fs::create_dir(&apart).unwrap();
+        team.give(&apart);
         team.teamctl(["spawn", "bob", "--workspace", team.home().to_str().unwrap()]).ok();
         let forge = "/bash mkdir -p .local/state/teamd/teams && echo '{}' > .local/state/teamd/teams/x.json && echo BROKEN\n\
             /bash mv .local old && echo BROKEN; mv .local/state old && echo BROKEN; ls -A .local/state/teamd\n\
@@ -183,6 +186,7 @@ fn a_team_that_a_command_makes_is_not_believed() {
         // Elsewhere there is none.
         let apart = team.root().parent().unwrap().join("apart");
         std::fs::create_dir(&apart).unwrap();
+        team.give(&apart);
         team.teamctl(["spawn", "bob", "--workspace", apart.to_str().unwrap()]).ok();
         let made = team.does("bob", &format!("/bash {}", json!({ "command": forge })));
         assert_eq!(made[0]["is_error"], false, "{with:?} {made:?}");

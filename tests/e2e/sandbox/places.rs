@@ -1,6 +1,6 @@
 //! What may be written is what it was when a life began, and no lock of a command holds anybody up.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::json;
 
@@ -64,6 +64,7 @@ fn what_one_command_makes_is_not_the_users_for_another() {
         team.until("it to be put aside", || !common.exists());
         assert!(common.with_file_name("commondir.put-aside-by-teamd").exists(), "{with:?}");
         // The user's own stays, and is not written.
+        std::fs::set_permissions(team.root().join(".git"), PermissionsExt::from_mode(0o755)).unwrap();
         team.write(".git/commondir", "mine\n");
         attack(&team, &["echo ../evil > .git/commondir && echo BROKEN", "rm .git/commondir && echo BROKEN"]);
         assert_eq!(std::fs::read_to_string(&common).unwrap(), "mine\n", "{with:?}");

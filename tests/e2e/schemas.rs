@@ -182,6 +182,10 @@ fn the_schemas_take_what_each_command_prints_for_programs() {
     valid(&team, "error", &error, &["error"]);
     let stopped = team.teamd(["--json", "stop", "--force"]).ok().json();
     valid(&team, "teamd-stop", &stopped, &["stopped", "team_dir"]);
+    team.write("team.toml", "[sandbox]\nwritable = [\"/srv\"]\n");
+    let trusted = team.teamd(["--json", "trust"]).ok().json();
+    assert_eq!(trusted["keys"][0]["trusted"], true, "{trusted}");
+    valid(&team, "teamd-trust", &trusted, &["path", "keys", "trusted_before"]);
 }
 
 #[test]

@@ -110,6 +110,13 @@ impl From<DirError> for CommandError {
                 );
                 Self::new(ExitCode::Failed, message).hint(put_back)
             }
+            DirError::OfAnother { ref root, .. } => {
+                let hint = format!(
+                    "a tool may have made the link: remove it; `--team-dir {}` names that team, if you mean it",
+                    root.display()
+                );
+                Self::new(ExitCode::Failed, message).hint(hint)
+            }
             DirError::NotADirectory(_) => {
                 Self::new(ExitCode::Failed, message).hint("`--team-dir DIR` names the team directory")
             }

@@ -37,6 +37,9 @@ pub const FOLDERS: [&str; 5] = ["inbox", "transcript", "archive", "log", "run"];
 /// Those of them where the files of a teammate lie ([`TeamPath::of_member`]).
 pub const MEMBER_FOLDERS: [&str; 3] = ["inbox", "transcript", "log"];
 
+/// The name of a team directory in its workspace, or of the link to it.
+pub const TEAM: &str = ".team";
+
 /// The link in a team directory that lies outside its workspace; it says where that is. Nothing follows it.
 pub const WORKSPACE_LINK: &str = "workspace";
 
@@ -396,7 +399,7 @@ pub fn locate(flag: Option<&Path>, here: &Path, is_registered: impl Fn(&Path) ->
     if let Some(flag) = flag {
         return Located { path: here.join(flag), passed_over: Vec::new() };
     }
-    let above = here.ancestors().map(|folder| folder.join(".team")).filter(|path| path.is_dir());
+    let above = here.ancestors().map(|folder| folder.join(TEAM)).filter(|path| path.is_dir());
     let mut passed_over = Vec::new();
     for path in above {
         if is_registered(&path) {
@@ -404,7 +407,7 @@ pub fn locate(flag: Option<&Path>, here: &Path, is_registered: impl Fn(&Path) ->
         }
         passed_over.push(path);
     }
-    let path = passed_over.into_iter().next().unwrap_or_else(|| here.join(".team"));
+    let path = passed_over.into_iter().next().unwrap_or_else(|| here.join(TEAM));
     Located { path, passed_over: Vec::new() }
 }
 

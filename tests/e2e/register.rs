@@ -80,6 +80,22 @@ fn what_lies_nearer_and_is_not_registered_is_passed_over_and_named_once() {
     assert_eq!(team.run_in(&deep, ["teamctl", "status"]).ok().stderr.matches("is not used").count(), 0);
 }
 
+/// A command can make a link as well as a directory.
+#[test]
+fn a_link_to_the_team_of_another_workspace_is_not_followed() {
+    let (team, other) = (Team::started(), Team::new());
+    let other = other.with("HOME", team.home().to_str().unwrap());
+    other.teamd(["start"]).ok();
+    let below = team.make_dir("sub");
+    std::os::unix::fs::symlink(other.path(""), below.join(".team")).unwrap();
+    let status = team.run_in(&below, ["teamctl", "status"]).ok();
+    assert!(status.stderr.contains("sub/.team is not used"), "{status:?}");
+    let status = team.run_in(&below, ["teamd", "--json", "status"]).ok().json();
+    assert_eq!(status["daemon"]["pid"], team.daemon_pid());
+    let refused = team.run_in(&below, ["teamctl", "--team-dir", ".team", "status"]).exits(1);
+    assert!(refused.stderr.contains("the team of another workspace"), "{refused:?}");
+}
+
 #[test]
 fn of_many_starts_at_once_one_registers_and_every_one_finds_the_daemon() {
     let team = Team::new();

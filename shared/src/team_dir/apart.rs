@@ -7,7 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{DirError, WORKSPACE_LINK};
+use super::{DirError, TEAM, WORKSPACE_LINK};
 use crate::state::{StateDir, name_of};
 
 /// Returns where the team directory of a workspace (absolute, without links) lies, if it lies apart.
@@ -28,6 +28,11 @@ fn below(state: &StateDir, workspace: &Path) -> PathBuf {
 pub(super) fn check(path: &Path, root: &Path) -> Result<(), DirError> {
     let above = path.parent().and_then(|above| above.canonicalize().ok());
     let Some(workspace) = above else { return Ok(()) };
+    // A tool can have made a link to the team of another workspace.
+    let of_another = path.is_symlink() && root.ends_with(TEAM) && root.parent() != Some(&workspace);
+    if of_another {
+        return Err(DirError::OfAnother { path: path.to_owned(), root: root.to_owned() });
+    }
     match place_apart(&workspace) {
         Ok(place) => check_at(&place, &workspace, path, root),
         Err(_) => Ok(()),

@@ -30,6 +30,14 @@ pub enum DirError {
         /// Where it should lead.
         place: PathBuf,
     },
+    /// A link stands where the team directory of this workspace would be, and leads to that of another one.
+    #[error("{} is a symbolic link to the team of another workspace, {}", .path.display(), .root.display())]
+    OfAnother {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        root: PathBuf,
+    },
     /// A symbolic link stands where a file or folder is expected.
     #[error("{} is a symbolic link, and links inside the team directory are not followed", .0.display())]
     Link(PathBuf),

@@ -49,7 +49,7 @@ pub enum Promise {
     Commands,
     /// Daemon, workers and the tools of others cannot be signalled, traced or read.
     Processes,
-    /// No file is made that runs as its owner or its group, whoever starts it.
+    /// No file is made that runs as its owner or its group for each account that starts it.
     SetId,
     /// No API key is in the environment.
     Keys,

@@ -4,7 +4,7 @@ use std::io;
 
 use nix::sys::signal::Signal;
 
-/// Closes all descriptors but 0, 1, 2 and one that was handed on by its number: what whoever started this process had left
+/// Closes all descriptors but 0, 1, 2 and one that was handed on by its number: what its starter had left
 /// open besides (a lock, a pipe, a jobserver) is none of its business. Comes before anything else is opened.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Modes: no file is made that runs as its owner whoever starts it, nothing outside is opened to other accounts behind a closed
+//! Modes: no file is made that runs as its owner for each account, nothing outside is opened to other accounts behind a closed
 //! gate, and a read-only teammate changes no file by any tool.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -15,6 +15,10 @@ pub(crate) fn register() -> Result<Register, CommandError> {
     let state = StateDir::of_process().map_err(|error| {
         CommandError::new(ExitCode::Failed, format!("there is no state directory: {error}")).hint(NO_STATE)
     })?;
+    // First of all: a team directory can lie in it. What is another user's is told where it is needed.
+    if let Err(error) = state.restore_mode() {
+        tracing::debug!("{error}");
+    }
     Ok(Register::new(state))
 }
 

@@ -399,6 +399,8 @@ fn trust(context: &Context, args: &Trust) -> CommandResult {
     match args {
         Trust { show: true, .. } => {}
         Trust { revoke: true, .. } => drop(widening.revoke(state)?),
+        // At a terminal what is about to be trusted is shown first: a command could have changed the file since it was read.
+        _ if context.out.can_ask() => context.ask_for_trust()?,
         _ => widening.trust(state)?,
     }
     let trusted = widening.trusted(state)?;

@@ -153,8 +153,13 @@ impl Layers {
             Promise::Settings => (vec![namespaces], "it takes namespaces"),
             Promise::Metadata => (
                 vec![namespaces],
-                "it takes namespaces: with an open gate a command can open files of this user, keys among them, to other \
-                 accounts (the daemon closes the team directory again); behind a closed gate seccomp refuses it",
+                if self.seccomp {
+                    "it takes namespaces: with an open gate a command can open files of this user, keys among them, to other \
+                     accounts (the daemon closes the team directory again); behind a closed gate seccomp refuses it"
+                } else {
+                    "it takes namespaces: a command can open files of this user, keys among them, to other accounts (the \
+                     daemon closes the team directory again)"
+                },
             ),
             Promise::Pipes => (vec![landlock(1)], "it takes Landlock (Linux 5.13)"),
         };

@@ -7,9 +7,9 @@
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -97,7 +97,7 @@ impl StateDir {
 
     /// Tells whether it is another user's: the home of one can be in the environment of another (`sudo`).
     pub fn is_foreign(&self) -> bool {
-        fs::metadata(&self.root).is_ok_and(|found| found.uid() != nix::unistd::geteuid().as_raw())
+        fs::metadata(&self.root).is_ok_and(|found| is_foreign(&found))
     }
 
     /// Makes it, for this user alone.
@@ -111,15 +111,23 @@ impl StateDir {
     /// Reads a file of a folder; none if it is not there.
     ///
     /// # Errors
-    /// [`StateError`] if it cannot be read, makes no sense, or if others than the user may write there.
+    /// [`StateError`] if it cannot be read, makes no sense, or is another user's.
     pub(crate) fn read<T: DeserializeOwned>(
         &self,
         folder: &str,
         name: &str,
     ) -> Result<Option<T>, StateError> {
         let path = self.folder(folder)?.join(name);
-        let read = fs::read(&path).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
-        if_there(read).map_err(StateError::io("read", &path))
+        let read = || {
+            let mut file = File::open(&path)?;
+            if is_foreign(&file.metadata()?) {
+                return Err(io::Error::other("it belongs to another user"));
+            }
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(serde_json::from_slice(&bytes)?)
+        };
+        if_there(read()).map_err(StateError::io("read", &path))
     }
 
     /// Replaces a file of a folder; it is on the disk when this returns.
@@ -165,17 +173,44 @@ impl StateDir {
         Ok(names)
     }
 
-    /// Returns where a folder lies, if what others may write or another user owns is not above it: that says nothing of this
-    /// user.
-    fn folder(&self, folder: &str) -> Result<PathBuf, StateError> {
-        let found = if_there(fs::metadata(&self.root)).map_err(StateError::io("look at", &self.root))?;
-        let is_own =
-            |it: &fs::Metadata| it.uid() == nix::unistd::geteuid().as_raw() && it.mode() & 0o022 == 0;
-        if found.is_none_or(|found| is_own(&found)) {
-            return Ok(self.root.join(folder));
-        }
-        Err(StateError::io("use", &self.root)(io::Error::other("it is not this user's alone")))
+    /// Closes the directory to others, and opens it to this user, if it is there: without namespaces a command of a teammate
+    /// can change its mode.
+    ///
+    /// # Errors
+    /// [`StateError`] if it is another user's, or the system refuses.
+    pub fn restore_mode(&self) -> Result<(), StateError> {
+        restore_mode(&self.root)
     }
+
+    /// Returns where a folder lies. Nothing of another user is in it: that says nothing of this user.
+    fn folder(&self, folder: &str) -> Result<PathBuf, StateError> {
+        self.restore_mode()?;
+        let folder = self.root.join(folder);
+        restore_mode(&folder)?;
+        Ok(folder)
+    }
+}
+
+fn restore_mode(path: &Path) -> Result<(), StateError> {
+    let Some(found) = if_there(fs::metadata(path)).map_err(StateError::io("look at", path))? else {
+        return Ok(());
+    };
+    if is_foreign(&found) {
+        return Err(StateError::io("use", path)(io::Error::other("it belongs to another user")));
+    }
+    if found.mode() & 0o777 == DIR_MODE {
+        return Ok(());
+    }
+    tracing::warn!(
+        "{} had the mode {:04o}, and is this user's alone again",
+        path.display(),
+        found.mode() & 0o7777
+    );
+    fs::set_permissions(path, fs::Permissions::from_mode(DIR_MODE)).map_err(StateError::io("close", path))
+}
+
+fn is_foreign(found: &fs::Metadata) -> bool {
+    found.uid() != nix::unistd::geteuid().as_raw()
 }
 
 fn make(path: &Path) -> Result<(), StateError> {
@@ -202,7 +237,6 @@ pub(crate) fn name_of(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn it_lies_where_the_environment_says_else_in_the_home() {
@@ -219,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_is_read_and_what_is_torn_or_written_by_others_is_not() {
+    fn what_is_put_is_read_and_what_is_torn_is_not_and_modes_are_put_back() {
         let scratch = tempfile::tempdir().unwrap();
         let state = StateDir { root: scratch.path().join("a/teamd") };
         assert_eq!(state.read::<String>("f", "x").unwrap(), None);
@@ -233,9 +267,9 @@ mod tests {
         let told = state.read::<String>("f", "torn").unwrap_err().to_string();
         assert!(told.contains("a/teamd/f/torn: "), "{told}");
         fs::set_permissions(&state.root, PermissionsExt::from_mode(0o720)).unwrap();
-        let told = state.read::<String>("f", "x").unwrap_err().to_string();
-        assert!(told.contains("not this user's alone"), "{told}");
-        fs::set_permissions(&state.root, PermissionsExt::from_mode(0o700)).unwrap();
+        fs::set_permissions(state.root.join("f"), PermissionsExt::from_mode(0o777)).unwrap();
+        assert_eq!(state.read::<String>("f", "x").unwrap().as_deref(), Some("two"));
+        assert_eq!((mode("a/teamd"), mode("a/teamd/f")), (0o700, 0o700), "closed again");
         assert!(state.remove("f", "x").unwrap() && !state.remove("f", "x").unwrap());
     }
 }

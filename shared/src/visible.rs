@@ -1,8 +1,9 @@
 //! Which characters a person cannot see, or a terminal acts on. What others wrote is shown with them escaped.
 
 /// Tells whether a character is not shown as itself: controls (C0, DEL, C1), the marks that embed, override or isolate a
-/// direction, separators of lines, and those without a width, which hide text from a person that a model reads (Unicode's
-/// category `Cf`, fillers, tags). The selectors of variants (U+FE00 to U+FE0F), which emoji need, are none.
+/// direction, separators of lines, and those without a width, which hide text from a person that a model reads (most of
+/// Unicode's category `Cf`, fillers, tags). Joiners are among them, so some scripts and emoji read less well. The selectors of
+/// variants (U+FE00 to U+FE0F) are none.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(

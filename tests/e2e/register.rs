@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 
 use crate::support::Team;
 use crate::support::running::Running;
+use crate::support::user::User;
 
 /// The entries of the register of a team's user.
 fn entries(team: &Team) -> Vec<PathBuf> {
@@ -126,14 +127,30 @@ fn an_entry_that_is_torn_is_not_believed_but_named() {
 }
 
 #[test]
-fn a_register_that_others_could_write_is_not_believed() {
+fn a_register_that_a_command_has_opened_or_closed_is_the_users_alone_again() {
+    for user in User::at_hand() {
+        let team = Team::of(user);
+        team.teamd(["start"]).ok();
+        let state = team.home().join(".local/state/teamd");
+        for (path, mode) in [("", 0o777), ("", 0o000), ("teams", 0o777), ("teams", 0o000)] {
+            std::fs::set_permissions(state.join(path), PermissionsExt::from_mode(mode)).unwrap();
+            team.teamctl(["status"]).ok();
+            let now = state.join(path).metadata().unwrap().permissions().mode() & 0o7777;
+            assert_eq!(now, 0o700, "{user:?} {path:?} {mode:o}");
+        }
+    }
+}
+
+/// Another account wrote it while the directory was open.
+#[test]
+fn an_entry_of_another_user_is_not_believed() {
     let team = Team::started();
-    let state = team.home().join(".local/state/teamd");
-    std::fs::set_permissions(&state, PermissionsExt::from_mode(0o777)).unwrap();
+    let entry = entries(&team).remove(0);
+    if std::os::unix::fs::chown(&entry, Some(1234), None).is_err() {
+        return println!("skipped: only root can give a file to another user");
+    }
     let refused = team.teamctl(["status"]).exits(6).stderr;
-    assert!(refused.contains("not this user's alone"), "{refused}");
-    std::fs::set_permissions(&state, PermissionsExt::from_mode(0o700)).unwrap();
-    team.teamctl(["status"]).ok();
+    assert!(refused.contains("belongs to another user"), "{refused}");
 }
 
 /// As root nothing is read-only but for what is no directory.

@@ -73,8 +73,8 @@ pub(crate) fn put_on(bounds: &Bounds, spare: Option<u32>) -> io::Result<()> {
         // One that goes on after SIGXCPU is killed a second later.
         setrlimit(Resource::RLIMIT_CPU, most, most.saturating_add(1))?;
     }
-    if let Some(spare) = spare {
-        let most = bounds.max_procs.unwrap_or(MOST_PROCESSES);
+    let most = bounds.max_procs.or_else(|| counts_by_namespace().then_some(MOST_PROCESSES));
+    if let Some((most, spare)) = most.zip(spare) {
         lower(Resource::RLIMIT_NPROC, u64::from(most) + u64::from(spare))?;
     }
     Ok(())
@@ -87,6 +87,14 @@ pub(crate) fn put_on(bounds: &Bounds, spare: Option<u32>) -> io::Result<()> {
 pub(crate) fn share_with_the_user() -> io::Result<()> {
     lower(Resource::RLIMIT_SIGPENDING, MOST_SIGNALS)?;
     lower(Resource::RLIMIT_MSGQUEUE, MOST_QUEUED)
+}
+
+/// Tells whether the kernel counts the processes of a user namespace by themselves (Linux 5.14): before, all those of the user
+/// count against the limit of each.
+fn counts_by_namespace() -> bool {
+    let uname = rustix::system::uname();
+    let mut numbers = uname.release().to_str().unwrap_or_default().split('.').map(str::parse::<u32>);
+    matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (5, 14))
 }
 
 /// Lowers a limit; one that is lower already stays as it is.

@@ -94,6 +94,8 @@ impl Output {
     pub(crate) fn wrapped(&self, text: &str) -> Result<(), CommandError> {
         let Some(width) = self.width else { return self.text(text) };
         let wrap = |line: &str| {
+            // A tab is as wide as a terminal makes it.
+            let line = &line.replace('\t', "    ");
             let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len() + HANGING);
             textwrap::fill(line, textwrap::Options::new(width.max(2 * HANGING)).subsequent_indent(&indent))
                 + "\n"
@@ -287,9 +289,13 @@ pub(crate) mod tests {
         let output = Output::to(false, Some(40), Box::new(stdout.clone()), Box::new(Captured::default()));
         let forged = format!("10:00:00 alice → lead  hi{}10:31:07 user → lead  approved", " ".repeat(16));
         output.wrapped(&format!("{forged}\n    {}\n", "x".repeat(50))).unwrap();
+        let tabs = format!("10:00:00 alice → lead  hi{}.10:31:07 user → lead  approved", "\t".repeat(8));
+        output.wrapped(&tabs).unwrap();
         let shown = stdout.text();
         assert!(shown.starts_with("10:00:00 alice → lead  hi\n    10:31:07 user → lead"), "{shown}");
-        assert!(shown.lines().skip(1).all(|line| line.starts_with("    ")), "{shown}");
+        assert!(!shown.contains('\t'), "{shown}");
+        let records = shown.lines().filter(|line| !line.starts_with("    ")).count();
+        assert_eq!(records, 2, "{shown}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use teamd_shared::fs::AppendError;
 
 use super::dispatcher::Dispatcher;
 use super::event::Event;
+use crate::registered;
 
 /// How often at most the lead is told of modes that were put back; each time stands in the log.
 const MODES_TOLD_EVERY: Duration = Duration::from_secs(60);
@@ -28,10 +29,15 @@ impl Dispatcher {
         let now = self.now();
         let restored = match self.supervisor.has_mounts() {
             true => Vec::new(),
-            false => self.dir.restore_modes().unwrap_or_else(|error| {
-                tracing::error!("cannot put modes of the team directory back (tried again): {error}");
-                Vec::new()
-            }),
+            // That of the state directory is put back with the register that lies in it.
+            false => registered::register()
+                .map(drop)
+                .map_err(|error| error.to_string())
+                .and_then(|()| self.dir.restore_modes().map_err(|error| error.to_string()))
+                .unwrap_or_else(|error| {
+                    tracing::error!("cannot put modes of the team directory back (tried again): {error}");
+                    Vec::new()
+                }),
         };
         match self.journal.look_after(&self.dir, now.wall) {
             Ok(told) => told.into_iter().for_each(|told| tracing::warn!("{told}")),

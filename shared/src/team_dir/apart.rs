@@ -29,8 +29,12 @@ pub(super) fn check(path: &Path, root: &Path) -> Result<(), DirError> {
     let above = path.parent().and_then(|above| above.canonicalize().ok());
     let Some(workspace) = above else { return Ok(()) };
     // A tool can have made a link to the team of another workspace.
-    let of_another = path.is_symlink() && root.ends_with(TEAM) && root.parent() != Some(&workspace);
-    if of_another {
+    let claims = match root.join(WORKSPACE_LINK).read_link() {
+        Ok(link) => Some(link),
+        Err(_) if root.ends_with(TEAM) => root.parent().map(Path::to_owned),
+        Err(_) => None,
+    };
+    if path.is_symlink() && claims.is_some_and(|claims| claims != workspace) {
         return Err(DirError::OfAnother { path: path.to_owned(), root: root.to_owned() });
     }
     match place_apart(&workspace) {

@@ -15,7 +15,8 @@ const ALL_BITS: u32 = 0o7777;
 
 impl TeamDir {
     /// Gives the directory, its folders and the files in them the modes that they were made with. Returns what had another
-    /// mode, with that mode: `inbox (0777)`.
+    /// mode, with that mode: `inbox (0777)`. Files in the folders are not returned: another program can have made one with
+    /// its own mode.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -44,8 +45,10 @@ impl TeamDir {
             for found in self.list(folder)? {
                 if found.mode & ALL_BITS != FILE_MODE && found.kind == super::Kind::File {
                     let file = found.at.file_name();
-                    self.restore_mode(opened.as_fd(), file, &mut restored)
+                    let mut of_file = Vec::new();
+                    self.restore_mode(opened.as_fd(), file, &mut of_file)
                         .map_err(|errno| explain(file, errno))?;
+                    restored.extend(of_file.into_iter().filter(|_| folder.is_none()));
                 }
             }
         }
@@ -98,7 +101,7 @@ mod tests {
         set("inbox/alice.jsonl", 0o666);
         set("inbox", 0o000);
         set("", 0o000);
-        assert_eq!(dir.restore_modes().unwrap(), [". (0000)", "inbox (0000)", "alice.jsonl (0666)"]);
+        assert_eq!(dir.restore_modes().unwrap(), [". (0000)", "inbox (0000)"]);
         for (path, mode) in [("", DIR_MODE), ("inbox", DIR_MODE), ("inbox/alice.jsonl", FILE_MODE)] {
             assert_eq!(at(path).metadata().unwrap().permissions().mode() & ALL_BITS, mode, "{path}");
         }

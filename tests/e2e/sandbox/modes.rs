@@ -68,11 +68,12 @@ fn no_setuid_or_setgid_file_is_made() {
                 "cp /bin/sh $TMPDIR/sh2 && chmod u+s $TMPDIR/sh2 && echo BROKEN",
                 "mkdir $TMPDIR/d && chmod g+s $TMPDIR/d && echo BROKEN",
                 "install -m 4755 /bin/sh $TMPDIR/installed && echo BROKEN",
+                "git init -q --shared=group $TMPDIR/shared; mkdir -m 2775 $TMPDIR/m; install -d -m 2755 $TMPDIR/i; true",
                 "chmod 755 $TMPDIR; find $TMPDIR -perm /6000 | grep . && echo BROKEN",
                 &format!("{program} $TMPDIR"),
             ];
             let said = attack(&team, &shell);
-            assert!(said[5].contains("openat2 4755 [Errno 38]"), "{case:?} {said:?}");
+            assert!(said[6].contains("openat2 4755 [Errno 38]"), "{case:?} {said:?}");
             if flags.is_empty() {
                 attack(&team, &[&format!("{program} ."), "cp /bin/sh sh; chmod 6755 sh && echo BROKEN"]);
             }
@@ -151,7 +152,7 @@ fn without_namespaces_the_modes_of_the_team_directory_are_put_back_and_the_lead_
         team.until("the directory to be open to the daemon again", || mode(&real) == 0o700);
         team.teamctl(["send", "alice", "still served"]).ok();
         team.until_caught_up("alice");
-        assert_eq!(told(&team), 1, "{case:?}: it is told once a minute");
+        assert!((1..4).contains(&told(&team)), "{case:?}: it is told once a minute, not for each of four");
         let said = team.inbox("lead").into_iter().rfind(|line| line["from"] == "teamd").unwrap();
         assert!(said["content"].as_str().unwrap().contains("(running: alice)"), "{said}");
     }

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{With, attack, has, teams, works};
+use super::{With, attack, cases, has, teams, works};
 use crate::support::Team;
 
 /// Another team of the same user, with a teammate, confined by the same layers.
@@ -145,8 +145,13 @@ fn without_namespaces_no_command_runs_around_another_team() {
 /// Where the workspace is the home, a command could make a register that is missing, and forge what stands in it.
 #[test]
 fn a_register_is_not_forged_where_the_workspace_holds_its_place() {
-    for with in [With::All, With::Bubblewrap] {
-        let Some(team) = with.team(&[]) else { continue };
+    for case in cases(&[With::All, With::NoLandlock, With::Bubblewrap]) {
+        // Of this environment it lies elsewhere: in the home there is none yet.
+        let team = Team::of(case.user);
+        let state = team.make_dir("../state");
+        let team = team.with("XDG_STATE_HOME", state.to_str().unwrap());
+        let Some(team) = case.with.confine(team, &[]) else { continue };
+        let with = case;
         let apart = team.root().parent().unwrap().join("apart");
         std::fs::create_dir(&apart).unwrap();
         team.give(&apart);

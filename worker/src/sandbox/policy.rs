@@ -128,7 +128,9 @@ impl Policy {
                 let guarded = what.iter().map(|&(file, guard)| Protected { path: above.join(file), guard });
                 protected.extend(guarded);
             };
-            protect(&around.workspace, &GIT_SETTINGS);
+            for above in [&around.workspace].into_iter().chain(&around.writable) {
+                protect(above, &GIT_SETTINGS);
+            }
             if let Some(tree) = &linked {
                 writable.extend(tree.written());
                 protect(&tree.own, &OF_A_LINKED_TREE);
@@ -419,7 +421,7 @@ mod tests {
         assert_eq!(paths(&policy.sealed), teams);
         assert_eq!(paths(&policy.hidden), teams[1..], "what lies in another is hidden with it");
         assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web", "/home/u/.local"]);
-        assert_eq!(paths(&policy.pinned), ["/home/u/.local/state", "/home/u/web/.git"]);
+        assert_eq!(paths(&policy.pinned), ["/home/u/.local/.git", "/home/u/.local/state", "/home/u/web/.git"]);
     }
 
     #[test]

@@ -134,8 +134,23 @@ const OF_METADATA: &[libc::c_long] = &[
 
 /// The requests of `ioctl(2)` that do the same: `FS_IOC_SETFLAGS` and its form of 32 bits, `FS_IOC_FSSETXATTR`,
 /// `FS_IOC_SETVERSION`, `FS_IOC_SET_ENCRYPTION_POLICY`, `FS_IOC_ENABLE_VERITY` (`linux/fs.h`, `fscrypt.h`, `fsverity.h`).
-const SETS_ATTRIBUTES: [u64; 6] =
-    [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602, 0x800c_6613, 0x4080_6685];
+const SETS_ATTRIBUTES: [u64; 8] = [
+    0x4008_6602,
+    0x4004_6602,
+    0x401c_5820,
+    0x4008_7602,
+    0x800c_6613,
+    0x4080_6685,
+    // `EXT4_IOC_SETVERSION`, `FAT_IOCTL_SET_ATTRIBUTES`.
+    0x4008_6604,
+    0x4004_7211,
+];
+
+/// The requests of `ioctl(2)` that make, remove or change a subvolume (`linux/btrfs.h`). A snapshot shows everything of a file
+/// system at a new path, where no mount hides it: `BTRFS_IOC_SNAP_CREATE`, `SUBVOL_CREATE`, `SNAP_DESTROY`, `SNAP_CREATE_V2`,
+/// `SUBVOL_CREATE_V2`, `SUBVOL_SETFLAGS`, `SNAP_DESTROY_V2`.
+const OF_SUBVOLUMES: [u64; 7] =
+    [0x5000_9401, 0x5000_940e, 0x5000_940f, 0x5000_9417, 0x5000_9418, 0x4008_941a, 0x5000_943f];
 
 /// Of Linux 6.6, 6.13 and 6.17; the numbers are the same on every architecture.
 const SYS_FCHMODAT2: libc::c_long = 452;
@@ -232,7 +247,7 @@ fn refusing(Calls { sockets, shared, metadata }: Calls) -> Result<BpfProgram, se
         rules.insert(call, any.collect::<Result<_, _>>()?);
     }
     let attributes = SETS_ATTRIBUTES.into_iter().filter(|_| !metadata);
-    let requests = TYPES_FOR_THE_USER.into_iter().chain(attributes);
+    let requests = TYPES_FOR_THE_USER.into_iter().chain(OF_SUBVOLUMES).chain(attributes);
     let requests = requests.map(|request| rule(1, SeccompCmpOp::Eq, request));
     rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
     let leases = LEASES.map(|command| rule(1, SeccompCmpOp::Eq, command));

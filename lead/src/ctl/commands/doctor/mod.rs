@@ -95,18 +95,19 @@ pub(in crate::ctl) fn run(context: &Context, args: &Doctor, take_lock: TakeLock)
 
 /// Judges the register: what is in it is believed, and hidden from tools.
 fn register(register: &Register) -> Vec<Finding> {
-    let bad = |why: StateError| {
+    let bad = |why: StateError, next: &str| {
         let means = "a team directory is not believed, and not hidden from tools";
-        let next = "remove that file, and enter the directory with `teamd start --adopt DIR`";
         Finding::problem("register", why.to_string()).means(means).next(next)
     };
+    let of_an_entry = "remove that file, and enter the directory with `teamd start --adopt DIR`";
+    let of_all = "make the state directory yours again (`ls -ld`), or set XDG_STATE_HOME to another one";
     match register.all() {
         Ok((found, unread)) if unread.is_empty() => {
             let teams = finding::count(found.len().saturating_sub(1), "team");
             vec![Finding::ok("register", format!("{teams} in {}", register.state().root().display()))]
         }
-        Ok((_, unread)) => unread.into_iter().map(bad).collect(),
-        Err(error) => vec![bad(error)],
+        Ok((_, unread)) => unread.into_iter().map(|why| bad(why, of_an_entry)).collect(),
+        Err(error) => vec![bad(error, of_all)],
     }
 }
 

@@ -175,7 +175,9 @@ mod tests {
         assert_eq!(of(&process("\"closed\"")), [format!("pid {named}")]);
         assert_eq!(
             of(&member(2, "1", ",\"sandbox\":[]")),
-            [r#"sandbox is [], and is read as {"mode":"workspace-write","no_network":false,"writable":[],"hidden":[]}"#]
+            [
+                r#"sandbox is [], and is read as {"mode":"workspace-write","no_network":false,"writable":[],"hidden":[]}"#
+            ]
         );
         assert_eq!(of(&started(2).replace("\"team\"", "0")), ["record is 0, and is read as \"team\""]);
         let tail = "tail is \"1\", and is read as \"0000000000000001\"";

@@ -20,20 +20,20 @@ const WAYS: [&str; 7] =
 
 /// What the name of a variable holds, somewhere, that has a key of something else; all in capital letters, parted by blanks.
 const ANYWHERE: &str = "TOKEN SECRET PASSW PASSPHRASE PRIVATE_KEY API_KEY APIKEY CREDENTIAL SESSION COOKIE CONNECTION_STRING \
-    _AUTH_CONFIG";
+    _AUTH_ AUTHORIZATION JWT _PAT_ WEBHOOK MNEMONIC BEARER";
 
 /// What it ends in, with a number behind that or without.
-const ENDINGS: &str = "_KEY _KEYS _KEY_BASE _PASS _PWD _PIN _PAT _AUTH _CREDS _JWT _DSN";
+const ENDINGS: &str = "_KEY _KEYS _KEY_BASE _PASS _PWD _PIN _PAT _AUTH _CREDS _DSN _PW _OTP _SEED";
 
 /// What it is as a whole.
-const WHOLE: &str = "KEY PASS PIN PAT JWT SSHPASS";
+const WHOLE: &str = "AUTH KEY OTP PASS PAT PIN PW SSHPASS";
 
 /// What is no secret though it ends in this: what its name says to be public, and limits.
 const HARMLESS_ENDINGS: &str = "_PUBLIC_KEY _PUBLISHABLE_KEY MAX_TOKENS OUTPUT_TOKENS THINKING_TOKENS";
 
 /// What is no secret though it is called like one: programs ask these for the session at the machine, and for a setting.
 const HARMLESS: &str = "DBUS_SESSION_BUS_ADDRESS DESKTOP_SESSION GDMSESSION GNOME_DESKTOP_SESSION_ID KDE_SESSION_UID \
-    KDE_SESSION_VERSION SESSION_MANAGER TERM_SESSION_ID TOKENIZERS_PARALLELISM XDG_SESSION_CLASS XDG_SESSION_DESKTOP \
+    KDE_SESSION_VERSION SESSION_MANAGER SSH_AUTH_SOCK TERM_SESSION_ID TOKENIZERS_PARALLELISM XDG_SESSION_CLASS XDG_SESSION_DESKTOP \
     XDG_SESSION_ID XDG_SESSION_TYPE";
 
 /// Environment and umask of a command, kept in memory and written nowhere.
@@ -155,7 +155,8 @@ fn is_secret(name: &[u8]) -> bool {
     let is_one_of = |names: &str| names.split_whitespace().any(|whole| whole == unnumbered);
     let holds = ANYWHERE.split_whitespace().any(|word| name.contains(word));
     let is_key = holds || ends(ENDINGS) || is_one_of(WHOLE);
-    is_model_key(name.as_bytes()) || is_key && !is_one_of(HARMLESS) && !ends(HARMLESS_ENDINGS)
+    let is_surely = ["PASSW", "SECRET", "PRIVATE"].iter().any(|word| name.contains(word));
+    is_model_key(name.as_bytes()) || is_key && !is_one_of(HARMLESS) && (is_surely || !ends(HARMLESS_ENDINGS))
 }
 
 /// Reads the umask where the kernel shows it without changing it (Linux 4.7), else sets it and sets it back.
@@ -177,7 +178,7 @@ mod tests {
     const KEYS: &str = "GITHUB_TOKEN GH_TOKEN HF_TOKEN NPM_TOKEN AWS_SESSION_TOKEN AZURE_OPENAI_KEY DB_PASSWORD PGPASSWORD \
         CLIENT_SECRET db_password npm_config__authToken GOOGLE_APPLICATION_CREDENTIALS anthropic_api_key \
         SECRET_KEY_BASE MYSQL_PWD SMTP_PASS COMPOSER_AUTH REDISCLI_AUTH NPM_CONFIG__AUTH DOCKER_AUTH_CONFIG \
-        BW_SESSION OP_SESSION_my API_KEYS DEPLOY_SECRETS DB_CREDS SERVICE_JWT SENTRY_DSN \
+        BW_SESSION OP_SESSION_my API_KEYS DEPLOY_SECRETS DB_CREDS SERVICE_JWT SENTRY_DSN X_AUTH_HEADER GITHUB_PAT_CI MY_PASSWORD_PUBLIC_KEY TOTP_OTP SLACK_WEBHOOK_URL DB_PW \
         AZURE_STORAGE_CONNECTION_STRING GCP_CREDENTIALS_JSON PRIVATE_KEY_PEM PRIVATE_KEY_BASE64 PASS PIN \
         COOKIE TOKEN_X SECRET_X VAULT_PASSWORD_1 SIGNING_KEY_2";
 

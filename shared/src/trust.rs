@@ -1,7 +1,7 @@
 //! Trust: which keys of a `team.toml` count although they widen what a team may do.
 //!
 //! The file may have come with a repository, or from a tool. So such keys count only when the user has trusted them: these
-//! keys with these values, of this file. The store has a file `trust/HASH.json` for each `team.toml`, by its real path, in
+//! keys with these values, of this file. The store has a file `trust/HASH.json` for each `team.toml`, by its path, in
 //! the state directory ([`crate::state`] says who writes it and who reads it). It holds the keys themselves and no hash of
 //! them: nothing else can be made to look like them, and a person can see what was trusted.
 
@@ -22,8 +22,10 @@ const FOLDER: &str = "trust";
 /// What an entry says.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
-    /// The file, without links.
+    /// Where the file is named, without links on the way to it.
     path: PathBuf,
+    /// Where it lies: the two differ where it is a link itself.
+    real: PathBuf,
     /// What was trusted: one line for each key, or for each value of a list.
     keys: BTreeSet<String>,
 }
@@ -31,8 +33,8 @@ struct Entry {
 /// The keys of a file that need trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Widening {
-    /// The file, without links; none where the file has no such key.
-    path: Option<PathBuf>,
+    /// Where the file is named, and where it lies; none where there is none.
+    path: Option<(PathBuf, PathBuf)>,
     /// One line for each, `key = value`, with absolute paths.
     keys: BTreeSet<String>,
 }
@@ -44,14 +46,21 @@ impl Widening {
     /// [`StateError`] if a path begins with `~` and there is no home, or if the file is gone.
     pub fn of(file: &TeamFile, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, StateError> {
         let keys = widening(file, lookup)?;
-        let real = || file.path.canonicalize().map_err(StateError::io("find", &file.path));
-        let path = if keys.is_empty() && file.path.as_os_str().is_empty() { None } else { Some(real()?) };
+        // A command can put a link to a trusted file in the place of this one: both paths count.
+        let find = |path: &Path| path.canonicalize().map_err(StateError::io("find", path));
+        let both = || {
+            let above = file.path.parent().filter(|above| !above.as_os_str().is_empty());
+            let named =
+                find(above.unwrap_or(Path::new(".")))?.join(file.path.file_name().unwrap_or_default());
+            Ok::<_, StateError>((named, find(&file.path)?))
+        };
+        let path = if keys.is_empty() && file.path.as_os_str().is_empty() { None } else { Some(both()?) };
         Ok(Self { path, keys })
     }
 
     /// Returns the file, without links; none if there is none.
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.path.as_ref().map(|(named, _)| named.as_path())
     }
 
     /// Returns the keys, one line each.
@@ -76,8 +85,9 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if the store cannot be read.
     pub fn trusted(&self, state: &StateDir) -> Result<BTreeSet<String>, StateError> {
-        let Some(path) = &self.path else { return Ok(BTreeSet::new()) };
-        let entry = state.read::<Entry>(FOLDER, &name(path))?.filter(|entry| entry.path == *path);
+        let Some((path, real)) = &self.path else { return Ok(BTreeSet::new()) };
+        let entry = state.read::<Entry>(FOLDER, &name(path))?;
+        let entry = entry.filter(|entry| (&entry.path, &entry.real) == (path, real));
         Ok(entry.map(|entry| entry.keys).unwrap_or_default())
     }
 
@@ -86,8 +96,8 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if the store cannot be written.
     pub fn trust(&self, state: &StateDir) -> Result<(), StateError> {
-        let Some(path) = &self.path else { return Ok(()) };
-        let entry = Entry { path: path.clone(), keys: self.keys.clone() };
+        let Some((path, real)) = &self.path else { return Ok(()) };
+        let entry = Entry { path: path.clone(), real: real.clone(), keys: self.keys.clone() };
         state.put(FOLDER, &name(path), &entry)
     }
 
@@ -96,7 +106,7 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if the store cannot be written.
     pub fn revoke(&self, state: &StateDir) -> Result<bool, StateError> {
-        let Some(path) = &self.path else { return Ok(false) };
+        let Some((path, _)) = &self.path else { return Ok(false) };
         state.remove(FOLDER, &name(path))
     }
 }

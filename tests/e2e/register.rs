@@ -141,6 +141,21 @@ fn a_register_that_a_command_has_opened_or_closed_is_the_users_alone_again() {
     }
 }
 
+/// A person means `./.team`.
+#[test]
+fn a_directory_that_is_no_team_directory_is_not_adopted() {
+    let team = Team::started();
+    team.write("notes", "mine");
+    team.teamd(["stop"]).ok();
+    let refused = team.teamd(["start", "--adopt", "."]).exits(2);
+    assert!(
+        refused.stderr.contains("is no team directory") && refused.stderr.contains("hint: "),
+        "{refused:?}"
+    );
+    assert!(!team.made("journal.jsonl") && !team.made(".gitignore"));
+    team.teamd(["start", "--adopt", ".team"]).ok();
+}
+
 /// Another account wrote it while the directory was open.
 #[test]
 fn an_entry_of_another_user_is_not_believed() {

@@ -63,7 +63,7 @@ fn what_is_trusted_is_shown_and_taken_back() {
 }
 
 #[test]
-fn a_file_that_is_named_is_trusted_by_its_real_path() {
+fn a_file_that_is_named_is_trusted_by_where_it_is_named_and_where_it_lies() {
     let team = Team::started();
     team.write("other.toml", OFF);
     team.write("team.toml", OFF);
@@ -72,8 +72,26 @@ fn a_file_that_is_named_is_trusted_by_its_real_path() {
     let team = team.with("TEAM_FILE", "link.toml");
     team.teamctl(["spawn", "alice"]).exits(3);
     let recorded = team.teamd(["--json", "trust"]).ok().json();
-    assert!(recorded["path"].as_str().unwrap().ends_with("/other.toml"), "{recorded}");
+    assert!(recorded["path"].as_str().unwrap().ends_with("/link.toml"), "{recorded}");
     team.teamctl(["spawn", "alice"]).ok();
+}
+
+/// A command puts a link to a file that is trusted elsewhere in the place of its own.
+#[test]
+fn trust_in_one_file_is_not_taken_over_by_a_link_to_it() {
+    let trusted = settled(OFF);
+    trusted.trust();
+    let other = Team::of_the_same_user(&trusted);
+    other.teamd(["start"]).ok();
+    std::os::unix::fs::symlink(trusted.root().join("team.toml"), other.root().join("team.toml")).unwrap();
+    let refused = other.teamctl(["spawn", "alice"]).exits(3);
+    assert!(refused.stderr.contains("members.alice.sandbox.mode"), "{refused:?}");
+    // Nor is the link, once it is trusted, trust in another file behind it.
+    other.trust();
+    other.teamctl(["spawn", "alice"]).ok();
+    std::fs::remove_file(other.root().join("team.toml")).unwrap();
+    other.write("team.toml", OFF);
+    other.teamctl(["spawn", "bob"]).exits(3);
 }
 
 #[test]
@@ -81,7 +99,7 @@ fn a_person_at_a_terminal_is_asked() {
     let team = settled(OFF);
     for (answer, code) in [("", 3), ("n", 3), ("y", 0)] {
         let mut terminal = Terminal::teamctl(&team, &["spawn", "alice"]);
-        terminal.until("Trust them? [y/N]");
+        terminal.until("Trust this? [y/N]");
         assert!(terminal.shown().contains("members.alice.sandbox.mode = \"off\""), "{}", terminal.shown());
         terminal.line(answer);
         assert_eq!(terminal.finish(), Some(code), "{answer:?}");

@@ -116,8 +116,13 @@ impl Context {
         if !keys.is_empty() && self.out.can_ask() {
             let path = self.team_file()?.path.display().to_string();
             self.out.note(format_args!("{} widens what the team may do:", escape::line(&path)));
-            keys.iter().for_each(|key| self.out.aside(format_args!("  {}", escape::line(key))));
-            if self.out.ask("Trust them?")? {
+            // What weighs most stands next to the question, however long a list is.
+            let (lists, single): (Vec<_>, Vec<_>) =
+                keys.iter().partition(|key| key.contains("sandbox.writable") || key.contains("sandbox.env"));
+            let shown = lists.into_iter().chain(single);
+            shown.for_each(|key| self.out.aside(format_args!("  {}", escape::line(key))));
+            let these = if keys.len() == 1 { "this".to_owned() } else { format!("these {}", keys.len()) };
+            if self.out.ask(&format!("Trust {these}?"))? {
                 self.widening()?.trust(self.register.state())?;
             }
         }

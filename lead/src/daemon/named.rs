@@ -60,6 +60,9 @@ fn settle(order: &mut SpawnOrder, ground: &Ground, dir: &TeamDir) -> Result<(), 
         order.workspace = Some(search.find("work in", &named, &guarded)?);
     }
     let workspace = workspace(order.workspace.as_deref(), ground, dir);
+    if let Some(repository) = repository_of(&workspace) {
+        return Err(search.in_a_repository("work in", &workspace.to_string_lossy(), &repository));
+    }
     guarded.add(workspace.clone(), &order.name);
     let Some(sandbox) = &mut order.sandbox else {
         return before.map_or(Ok(()), |(_, sandbox)| search.is_not_needed(&workspace, sandbox));
@@ -82,7 +85,7 @@ fn settle(order: &mut SpawnOrder, ground: &Ground, dir: &TeamDir) -> Result<(), 
     if let Some((path, repository)) =
         found.iter().find_map(|path| Some((path, repository_of(Path::new(path))?)))
     {
-        return Err(search.in_a_repository(path, &repository));
+        return Err(search.in_a_repository("write", path, &repository));
     }
     sandbox.writable = found;
     let is_recorded = |path: &String| before.is_some_and(|(_, sandbox)| sandbox.hidden.contains(path));
@@ -92,12 +95,19 @@ fn settle(order: &mut SpawnOrder, ground: &Ground, dir: &TeamDir) -> Result<(), 
     search.is_not_needed(&workspace, sandbox)
 }
 
-/// Returns the repository of `git` (the directory that holds its settings) that a path is or lies in.
+/// What `git` keeps in a repository. A working tree can lie in a bare one, beside these.
+const OF_GIT: [&str; 9] =
+    ["hooks", "objects", "refs", "logs", "info", "worktrees", "modules", "branches", "rr-cache"];
+
+/// Returns the repository of `git` (the directory that holds its settings) that a path is, or belongs to.
 fn repository_of(path: &Path) -> Option<PathBuf> {
-    let is_repository = |folder: &&Path| {
-        folder.ends_with(".git") || ["HEAD", "objects", "refs"].iter().all(|name| folder.join(name).exists())
+    let belongs = |folder: &&Path| {
+        let inside = path.strip_prefix(folder).ok().and_then(|inside| inside.components().next());
+        let is_its_own = inside.is_none_or(|first| OF_GIT.iter().any(|name| first.as_os_str() == *name));
+        let is_bare = || ["HEAD", "objects", "refs"].iter().all(|name| folder.join(name).exists());
+        folder.ends_with(".git") || is_its_own && is_bare()
     };
-    path.ancestors().find(is_repository).map(Path::to_owned)
+    path.ancestors().find(belongs).map(Path::to_owned)
 }
 
 /// Returns where a member works by an order.
@@ -242,11 +252,11 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Refuses to make a repository writable by name.
-    fn in_a_repository(&self, path: &str, repository: &Path) -> Refusal {
+    /// Refuses to make a repository writable.
+    fn in_a_repository(&self, doing: &str, path: &str, repository: &Path) -> Refusal {
         let (who, repository) = (who(&self.name), repository.display());
         let why = format!(
-            "{who} cannot write {path}: it belongs to the repository {repository}, and a command that writes there also writes \
+            "{who} cannot {doing} {path}: it belongs to the repository {repository}, and a command that writes there also writes \
              hooks and settings that your own git runs and believes"
         );
         Refusal::new(RefusalCode::Usage, why).hint(

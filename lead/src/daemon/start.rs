@@ -95,6 +95,14 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
     }
     let dir = TeamDir::open(&options.dir)?;
     match options.adopt {
+        true if !dir.looks_like_one()? => {
+            let message = format!(
+                "{} is no team directory: it holds other files, and no journal",
+                dir.root().display()
+            );
+            return Err(CommandError::new(ExitCode::Usage, message)
+                .hint("name the directory itself, such as `.team`"));
+        }
         true => options.register.enter(&dir)?,
         false => registered::check(&options.register, &dir, ExitCode::Rejected)?,
     }

@@ -42,6 +42,19 @@ pub enum Kind {
 }
 
 impl TeamDir {
+    /// Tells whether this can be a team directory: it has a journal, or nothing at all that is not of one.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub fn looks_like_one(&self) -> Result<bool, DirError> {
+        let found = self.list(None)?;
+        let is_known = |it: &Found| {
+            let name = it.at.file_name();
+            super::FOLDERS.contains(&name) || name == "config.json" || name == ".gitignore"
+        };
+        Ok(found.iter().any(|it| it.at == TeamPath::journal()) || found.iter().all(is_known))
+    }
+
     /// Lists what stands at the top of the team directory (none), or in one of [`super::FOLDERS`], in the order of the
     /// names. A folder that is not there is empty. What goes away meanwhile, and what has a name that is no text, is
     /// left out.

@@ -42,7 +42,8 @@ fn team(case: Case) -> Option<(Team, PathBuf)> {
 
 #[test]
 fn in_a_linked_working_tree_git_works_without_a_flag() {
-    for case in cases(&With::EACH) {
+    // Without Landlock the repository is read-only.
+    for case in cases(&[With::All, With::Bubblewrap, With::Bare]) {
         let Some((team, common)) = team(case) else { continue };
         let said = works(
             &team,
@@ -94,6 +95,12 @@ fn from_a_linked_working_tree_nothing_is_changed_that_another_tree_runs_or_belie
                 "git worktree add -q ../third && echo BROKEN",
                 "git branch -D packed && echo BROKEN",
                 &format!("echo x > {at}/../planted && echo BROKEN"),
+                &format!("rm -f {at}/logs/HEAD; ln -s ~/.bashrc {at}/logs/HEAD && echo BROKEN"),
+                &format!("ln -s ~/.bashrc link; mv link {at}/logs/HEAD && echo BROKEN"),
+                &format!(
+                    "ln -s ~ {at}/logs/refs/heads/x && echo BROKEN; mkfifo {at}/logs/pipe && echo BROKEN"
+                ),
+                &format!("ln -s ~/.bashrc {at}/worktrees/tree/logs/link && echo BROKEN"),
             ],
         );
         if case.with.has_mounts() {
@@ -149,8 +156,17 @@ fn a_repository_is_not_made_writable_by_name() {
             "{refused:?}"
         );
     }
+    // Nor as a workspace, where all of it is written.
+    for path in [common.clone(), common.join("hooks")] {
+        let refused = team.teamctl(["spawn", "bob", "--workspace", path.to_str().unwrap()]).exits(2);
+        assert!(refused.stderr.contains("belongs to the repository"), "{refused:?}");
+    }
     // The same under another name.
     let bare = team.make_dir("../bare.git");
     git(&team, &["init", "-q", "--bare", bare.to_str().unwrap()]);
     team.teamctl(["spawn", "bob", "--writable", bare.to_str().unwrap()]).exits(2);
+    team.teamctl(["spawn", "bob", "--workspace", bare.to_str().unwrap()]).exits(2);
+    // A working tree can lie in a bare repository.
+    let tree = team.make_dir("../bare.git/tree");
+    team.teamctl(["spawn", "bob", "--workspace", tree.to_str().unwrap()]).ok();
 }

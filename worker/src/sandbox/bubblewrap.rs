@@ -115,6 +115,7 @@ mod tests {
             temp: "/t".into(),
             private_tmp: true,
             writable: vec!["/w".into()],
+            plain: Vec::new(),
             known: Vec::new(),
             protected: vec![
                 Protected { path: "/w/hooks".into(), guard: Guard::IfThere },

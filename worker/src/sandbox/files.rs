@@ -57,8 +57,18 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
         "/tmp" => policy.private_tmp && parted,
         _ => parted,
     });
-    let writable = policy.writable.iter().filter_map(|path| open_known(policy, path)).map(|(fd, is_dir)| {
-        let access = if is_dir { all } else { AccessFs::from_file(NEWEST) };
+    let not_plain = AccessFs::MakeSym
+        | AccessFs::MakeFifo
+        | AccessFs::MakeSock
+        | AccessFs::MakeChar
+        | AccessFs::MakeBlock;
+    let found = policy.writable.iter().filter_map(|path| Some((path, open_known(policy, path)?)));
+    let writable = found.map(|(path, (fd, is_dir))| {
+        let access = match is_dir {
+            true if policy.plain.contains(path) => all & !not_plain,
+            true => all,
+            false => AccessFs::from_file(NEWEST),
+        };
         Ok::<_, RulesetError>(PathBeneath::new(fd, access))
     });
     let created = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?.create()?;

@@ -84,6 +84,8 @@ pub(crate) struct Policy {
     pub(crate) private_tmp: bool,
     /// What it may write, with all that lies below.
     pub(crate) writable: Vec<PathBuf>,
+    /// Where of that it makes files and directories, and nothing else.
+    pub(crate) plain: Vec<PathBuf>,
     /// What stood at those paths when the life began: a command is refused where something else does.
     pub(crate) known: Vec<Known>,
     /// What it may not write, though it lies below one of those.
@@ -122,7 +124,9 @@ impl Policy {
             let named = around.writable.iter().filter(|path| !is_of_team(path));
             writable.extend(named.cloned());
         }
-        let mut protected = Vec::new();
+        let (mut protected, mut plain) = (Vec::new(), Vec::new());
+        // A link there would lead what `git` of another tree writes: only Landlock keeps one from being made.
+        let linked = linked.filter(|_| layers.landlock > 0);
         if writes {
             let mut protect = |above: &Path, what: &[(&str, Guard)]| {
                 let guarded = what.iter().map(|&(file, guard)| Protected { path: above.join(file), guard });
@@ -132,7 +136,8 @@ impl Policy {
                 protect(above, &GIT_SETTINGS);
             }
             if let Some(tree) = &linked {
-                writable.extend(tree.written());
+                plain.extend(tree.written());
+                writable.extend(plain.iter().cloned());
                 protect(&tree.own, &OF_A_LINKED_TREE);
                 protect(&tree.common, &OF_ITS_REPOSITORY);
             }
@@ -169,6 +174,7 @@ impl Policy {
                 .cloned()
                 .collect(),
             writable,
+            plain,
             protected,
             notes: around.team_dir.join("run"),
             pinned,
@@ -397,7 +403,11 @@ mod tests {
         };
         let open = of(Gate::Open);
         let written = ["worktrees/tree", "objects", "refs", "logs"].map(|name| common.join(name));
-        assert_eq!(open.writable[2..], written);
+        assert_eq!((&open.writable[2..], &open.plain[..]), (&written[..], &written[..]));
+        let blind = Layers { landlock: 0, ..LAYERS };
+        let present = Present { linked: linked.clone(), ..Present::default() };
+        let blind = Policy::of(&Sandbox::default(), Gate::Open, &around, present, blind).unwrap();
+        assert_eq!(blind.writable.len(), 2);
         let kept = [
             ("worktrees/tree/commondir", Guard::IfThere),
             ("worktrees/tree/gitdir", Guard::IfThere),
@@ -421,7 +431,10 @@ mod tests {
         assert_eq!(paths(&policy.sealed), teams);
         assert_eq!(paths(&policy.hidden), teams[1..], "what lies in another is hidden with it");
         assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web", "/home/u/.local"]);
-        assert_eq!(paths(&policy.pinned), ["/home/u/.local/.git", "/home/u/.local/state", "/home/u/web/.git"]);
+        assert_eq!(
+            paths(&policy.pinned),
+            ["/home/u/.local/.git", "/home/u/.local/state", "/home/u/web/.git"]
+        );
     }
 
     #[test]

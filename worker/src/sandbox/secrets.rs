@@ -18,11 +18,11 @@ use super::known::open_itself;
 const IN_A_HOME: [&str; 10] = [
     // Keys, and those who keep them.
     ".ssh .gnupg .pki .password-store .config/op .config/sops/age .config/Bitwarden .config/1Password .config/keepassxc \
-     .step/secrets .tsh .local/share/keyrings .local/share/kwalletd .vault-token .config/solana .bitcoin/wallet.dat \
+     .config/age .config/rbw .config/borg/keys .restic-password .step/secrets .tsh .local/share/keyrings .local/share/kwalletd .vault-token .config/solana .bitcoin/wallet.dat \
      .bitcoin/wallets .electrum/wallets .ethereum/keystore",
     // Logins by name and host.
-    ".netrc .authinfo .authinfo.gpg .msmtprc .config/msmtp .mbsyncrc .fetchmailrc .pgpass .my.cnf .mylogin.cnf \
-     .erlang.cookie .subversion/auth",
+    ".smbcredentials .pg_service.conf .netrc .authinfo .authinfo.gpg .msmtprc .config/msmtp .mbsyncrc .fetchmailrc .pgpass .my.cnf .mylogin.cnf \
+     .erlang.cookie .subversion/auth .config/filezilla .local/state/syncthing/key.pem .local/share/jupyter/runtime",
     // Repositories, and where they are hosted.
     ".git-credentials .config/git/credentials .gitcookies .config/gh .config/glab-cli .config/hub .config/tea",
     // Registries of packages.
@@ -35,7 +35,7 @@ const IN_A_HOME: [&str; 10] = [
      .minikube/profiles .terraform.d/credentials.tfrc.json .terraformrc .pulumi/credentials.json",
     // Clouds and services.
     ".aws .azure .oci .boto .s3cfg .config/gcloud .config/doctl .config/hcloud .config/heroku .config/stripe \
-     .config/netlify .config/.wrangler .wrangler/config .config/rclone .config/ngrok .config/circleci .circleci/cli.yml \
+     .config/scw .aliyun .supabase .railway .chef .config/netlify .config/.wrangler .wrangler/config .config/rclone .config/ngrok .config/circleci .circleci/cli.yml \
      .fly/config.yml .vercel .local/share/com.vercel.cli .cloudflared .databrickscfg .sentryclirc .snowsql/config .snowflake",
     // Agents.
     ".claude/.credentials.json .claude.json .claude/.claude.json .codex/auth.json .gemini/oauth_creds.json .qwen .cursor \
@@ -44,7 +44,7 @@ const IN_A_HOME: [&str; 10] = [
     ".mozilla .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge .config/vivaldi \
      .config/opera .librewolf .thunderbird snap/firefox snap/chromium .var/app/org.mozilla.firefox",
     // Conversations of people.
-    ".config/Slack .config/discord .config/Signal .config/Element .local/share/TelegramDesktop",
+    ".weechat/sec.conf .config/weechat/sec.conf .config/Slack .config/discord .config/Signal .config/Element .local/share/TelegramDesktop",
     // What was typed.
     ".bash_history .zsh_history .histfile .local/share/fish/fish_history .python_history .node_repl_history .psql_history \
      .mysql_history .rediscli_history .sqlite_history",

@@ -82,7 +82,8 @@ fn keep(workspace: &Path, namespaces: &str) -> Duration {
     let at = |name: &str| workspace.join(name);
     let policy = json!({
         "layers": {"namespaces": namespaces, "landlock": 7, "seccomp": true},
-        "workspace": at("work"), "temp": at("temp"), "private_tmp": false, "writable": [at("temp"), at("work")],
+        "workspace": at("work"), "temp": at("temp"), "private_tmp": false,
+        "writable": [at("temp"), at("work")], "plain": [],
         "known": [], "protected": [
             {"path": at("work/.git/hooks"), "guard": "MadeEmpty"},
         ],

@@ -35,6 +35,11 @@ pub(crate) fn mounts() -> io::Result<Vec<Mount>> {
 
 /// Returns the other paths at which the same lies: what is mounted in two places has two paths.
 pub(crate) fn aliases(path: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
+    // Mostly nothing above it is mounted twice, and then nothing need be looked up.
+    let is_twice = |mount: &Mount| mounts.iter().filter(|other| other.device == mount.device).count() > 1;
+    if !mounts.iter().any(|mount| path.starts_with(&mount.at) && is_twice(mount)) {
+        return Vec::new();
+    }
     // What is not there yet will lie where what is above it does.
     let id = path.ancestors().find_map(mount_of).or_else(|| {
         let above = mounts.iter().filter(|mount| path.starts_with(&mount.at));

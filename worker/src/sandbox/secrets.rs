@@ -142,7 +142,8 @@ fn kept_from_others(folder: &Path, needed: &Needed<'_>) -> Vec<PathBuf> {
             tracing::warn!("cannot see which files of {} others cannot read: {error}", folder.display());
             Vec::new()
         });
-        for entry in entries {
+        // What a link leads to is looked at where it lies; most of `/etc` are links.
+        for entry in entries.into_iter().filter(|it| it.file_type().is_ok_and(|kind| !kind.is_symlink())) {
             let path = entry.path();
             match entry.metadata().map(|found| (found.file_type(), found.mode())) {
                 Ok((kind, mode)) if kind.is_dir() && (mode & 0o1 != 0 || needed.is_above(&path)) => {

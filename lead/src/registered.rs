@@ -1,4 +1,4 @@
-//! Only a team directory that the register knows is used: by commands, and by the daemon when it begins.
+//! Only a team directory that the register knows is used: by commands, `teamd start` among them.
 
 use teamd_shared::register::Register;
 use teamd_shared::state::{StateDir, StateError};

@@ -1,5 +1,7 @@
 //! `teamd`: starts, stops and shows the daemon of a team. The only module that knows both sides of the crate.
 
+mod trust;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use teamd_shared::team_dir::TeamDir;
 use crate::client::{CallError, Client, unexpected};
 use crate::ctl::args::{Global, duration};
 use crate::ctl::context::{self, Context, block_on};
-use crate::ctl::{clock, escape, journal, roster};
+use crate::ctl::{clock, journal, roster};
 use crate::daemon;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -42,7 +44,7 @@ enum Command {
     Stop(Stop),
     /// Show whether the daemon runs
     Status,
-    Trust(Trust),
+    Trust(trust::Trust),
     /// Be the daemon: what `start` starts
     #[command(hide = true)]
     Serve(Serve),
@@ -107,21 +109,6 @@ struct Stop {
     timeout: Duration,
 }
 
-/// Trust the keys of team.toml that widen what the team may do, with the values that they have
-///
-/// Such a key counts only when it is trusted: sandbox.mode = "off", sandbox.writable, sandbox.env, a network or a mode that
-/// the level above forbids, approve_by = "lead", a workspace elsewhere, a file of certificate authorities. Read the file
-/// before you trust it. Trust ends where a value changes.
-#[derive(Debug, Args)]
-struct Trust {
-    /// Show what is trusted, and change nothing
-    #[arg(long, conflicts_with = "revoke")]
-    show: bool,
-    /// Take back what was trusted of this file
-    #[arg(long)]
-    revoke: bool,
-}
-
 /// Runs the program.
 pub(crate) fn run() -> std::process::ExitCode {
     context::run(global, |cli, context| dispatch(cli.command, context))
@@ -142,7 +129,7 @@ fn dispatch(command: Command, context: &Context) -> CommandResult {
         Command::Start(args) => start(context, &args),
         Command::Stop(args) => stop(context, &args),
         Command::Status => status(context),
-        Command::Trust(args) => trust(context, &args),
+        Command::Trust(args) => trust::run(context, &args),
         Command::Serve(Serve { sandbox_layers, weakness, worker, handed_over }) => {
             let confinement = daemon::Confinement { layers: sandbox_layers, weakness };
             Ok(daemon::serve(&context.path, (&confinement, worker), handed_over))
@@ -390,40 +377,6 @@ fn status(context: &Context) -> CommandResult {
         }
         Err(error) => Err(error),
     }
-}
-
-fn trust(context: &Context, args: &Trust) -> CommandResult {
-    context.settle_signals();
-    context.note_passed_over();
-    let (state, widening) = (context.register.state(), context.widening()?);
-    match args {
-        Trust { show: true, .. } => {}
-        Trust { revoke: true, .. } => drop(widening.revoke(state)?),
-        // At a terminal what is about to be trusted is shown first: a command could have changed the file since it was read.
-        _ if context.out.can_ask() => context.ask_for_trust()?,
-        _ => widening.trust(state)?,
-    }
-    let trusted = widening.trusted(state)?;
-    if context.out.is_json() {
-        let of = |key: &String| json!({"key": key, "trusted": trusted.contains(key)});
-        let keys: Vec<_> = widening.keys().iter().map(of).collect();
-        context.out.json(&json!({"path": widening.path(), "keys": keys}))?;
-        return Ok(ExitCode::Done);
-    }
-    match widening.path() {
-        Some(path) if !widening.keys().is_empty() => {
-            context.out.text(escape::line(&path.to_string_lossy()))?;
-        }
-        _ => context.out.note("no key of team.toml needs trust"),
-    }
-    for key in widening.keys() {
-        let is = if trusted.contains(key) { "trusted    " } else { "not trusted" };
-        context.out.text(format_args!("  {is}  {}", escape::line(key)))?;
-    }
-    for key in trusted.difference(widening.keys()) {
-        context.out.text(format_args!("  was trusted, and is not in the file  {}", escape::line(key)))?;
-    }
-    Ok(ExitCode::Done)
 }
 
 async fn ping(dir: &TeamDir) -> Result<(u32, String, String), CommandError> {

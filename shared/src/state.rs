@@ -2,7 +2,7 @@
 //!
 //! The register ([`crate::register`]) and the trust store ([`crate::trust`]) keep small JSON files in it, one for each thing
 //! that they know. **Who writes**: a command that a person runs, by rename, and the file is on the disk before it has its
-//! name. **Who reads**: each command, the daemon when it begins, and a worker for each tool call. **When a writer dies**: the
+//! name. **Who reads**: each command, and a worker for each tool call. **When a writer dies**: the
 //! old file is there, or none, and a file whose name begins with a dot, which is not read.
 
 use std::ffi::OsString;

@@ -109,6 +109,20 @@ fn a_person_at_a_terminal_is_asked() {
     team.teamctl(["spawn", "bob"]).ok();
 }
 
+/// A command could have changed the file since the person read it.
+#[test]
+fn at_a_terminal_what_is_about_to_be_trusted_is_shown_first() {
+    let team = settled(OFF);
+    for (answer, code) in [("n", 3), ("y", 0)] {
+        let mut terminal = Terminal::teamd(&team, &["trust"]);
+        terminal.until("Trust this? [y/N]");
+        assert!(terminal.shown().contains("members.alice.sandbox.mode = \"off\""), "{}", terminal.shown());
+        terminal.line(answer);
+        assert_eq!(terminal.finish(), Some(code), "{answer:?}");
+        team.teamctl(["spawn", "alice"]).exits(code);
+    }
+}
+
 #[test]
 fn the_lead_agent_spawns_by_no_key_that_is_not_trusted() {
     let team = Team::started();

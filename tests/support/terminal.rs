@@ -21,10 +21,19 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Starts `teamctl` at a terminal of its own.
     pub(crate) fn teamctl(team: &Team, args: &[&str]) -> Self {
+        Self::start(team, env!("CARGO_BIN_EXE_teamctl"), args)
+    }
+
+    /// Starts `teamd` at a terminal of its own.
+    pub(crate) fn teamd(team: &Team, args: &[&str]) -> Self {
+        Self::start(team, env!("CARGO_BIN_EXE_teamd"), args)
+    }
+
+    fn start(team: &Team, program: &str, args: &[&str]) -> Self {
         let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
         let ends = openpty(&size, None).unwrap();
         let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
-        let mut command: Command = team.command(env!("CARGO_BIN_EXE_teamctl"), args);
+        let mut command: Command = team.command(program, args);
         command
             .env("TERM", "xterm")
             .stdin(end(&ends.slave))

@@ -7,6 +7,7 @@ use teamd_shared::fs::AppendError;
 
 use super::dispatcher::Dispatcher;
 use super::event::Event;
+use crate::error::CommandError;
 use crate::registered;
 
 /// How often at most the lead is told of modes that were put back; each time stands in the log.
@@ -23,21 +24,22 @@ impl Dispatcher {
         self.batcher.not_written(&error.to_string(), journal, self.now());
     }
 
+    /// The team directory can lie in the state directory, whose mode comes first.
+    fn restore_modes(&self) -> Result<Vec<String>, CommandError> {
+        registered::register()?.state().restore_mode()?;
+        Ok(self.dir.restore_modes()?)
+    }
+
     /// Puts journal and roster back where another process has deleted or replaced them. Where commands have no mounts of
     /// their own, the modes too: then they can change them, and the lead is told.
     pub(super) fn look_after_own_files(&mut self) -> Option<Event> {
         let now = self.now();
         let restored = match self.supervisor.has_mounts() {
             true => Vec::new(),
-            // That of the state directory is put back with the register that lies in it.
-            false => registered::register()
-                .map(drop)
-                .map_err(|error| error.to_string())
-                .and_then(|()| self.dir.restore_modes().map_err(|error| error.to_string()))
-                .unwrap_or_else(|error| {
-                    tracing::error!("cannot put modes of the team directory back (tried again): {error}");
-                    Vec::new()
-                }),
+            false => self.restore_modes().unwrap_or_else(|error| {
+                tracing::error!("cannot put modes of the team directory back (tried again): {error}");
+                Vec::new()
+            }),
         };
         match self.journal.look_after(&self.dir, now.wall) {
             Ok(told) => told.into_iter().for_each(|told| tracing::warn!("{told}")),

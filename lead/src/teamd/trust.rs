@@ -1,0 +1,59 @@
+//! `teamd trust`: which keys of team.toml count although they widen what the team may do.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::ctl::context::Context;
+use crate::ctl::escape;
+use crate::error::CommandResult;
+use crate::exit_code::ExitCode;
+
+/// Trust the keys of team.toml that widen what the team may do, with the values that they have
+///
+/// Such a key counts only when it is trusted: sandbox.mode = "off", sandbox.writable, sandbox.env, a network or a mode that
+/// the level above forbids, approve_by = "lead", a workspace elsewhere, a file of certificate authorities. Read the file
+/// before you trust it. Trust ends where a value changes.
+#[derive(Debug, Args)]
+pub(super) struct Trust {
+    /// Show what is trusted, and change nothing
+    #[arg(long, conflicts_with = "revoke")]
+    show: bool,
+    /// Take back what was trusted of this file
+    #[arg(long)]
+    revoke: bool,
+}
+
+/// Runs the command.
+pub(super) fn run(context: &Context, args: &Trust) -> CommandResult {
+    context.settle_signals();
+    context.note_passed_over();
+    let (state, widening) = (context.register.state(), context.widening()?);
+    match args {
+        Trust { show: true, .. } => {}
+        Trust { revoke: true, .. } => drop(widening.revoke(state)?),
+        // At a terminal what is about to be trusted is shown first: a command could have changed the file since it was read.
+        _ if context.out.can_ask() => context.ask_for_trust()?,
+        _ => widening.trust(state)?,
+    }
+    let trusted = widening.trusted(state)?;
+    if context.out.is_json() {
+        let of = |key: &String| json!({"key": key, "trusted": trusted.contains(key)});
+        let keys: Vec<_> = widening.keys().iter().map(of).collect();
+        context.out.json(&json!({"path": widening.path(), "keys": keys}))?;
+        return Ok(ExitCode::Done);
+    }
+    match widening.path() {
+        Some(path) if !widening.keys().is_empty() => {
+            context.out.text(escape::line(&path.to_string_lossy()))?;
+        }
+        _ => context.out.note("no key of team.toml needs trust"),
+    }
+    for key in widening.keys() {
+        let is = if trusted.contains(key) { "trusted    " } else { "not trusted" };
+        context.out.text(format_args!("  {is}  {}", escape::line(key)))?;
+    }
+    for key in trusted.difference(widening.keys()) {
+        context.out.text(format_args!("  was trusted, and is not in the file  {}", escape::line(key)))?;
+    }
+    Ok(ExitCode::Done)
+}

@@ -10,6 +10,7 @@
 //! that select by record; it changes nothing, and is written at the next start if a kill cut it off.
 
 mod fold;
+mod snapshot;
 mod tells;
 
 use schemars::JsonSchema;
@@ -26,6 +27,7 @@ use crate::request::Request;
 use crate::team_dir::TeamDir;
 
 pub use fold::{FoldError, MemberState, Team};
+pub use snapshot::{SNAPSHOT_LINES, Snapshot, SnapshotMember, Tail};
 
 /// The version of the journal that is written; it stands in the first line.
 pub const VERSION: u32 = 1;
@@ -85,6 +87,8 @@ pub enum Record {
     Member(Box<MemberRecord>),
     /// Of a request.
     Request(Box<RequestRecord>),
+    /// Of everything, as it stands: it decides nothing.
+    Snapshot(Box<Snapshot>),
 }
 
 /// A decision about the team.

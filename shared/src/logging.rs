@@ -1,29 +1,73 @@
-//! Logs: one file a process, opened for append, a line an event.
+//! Logs: each process writes to its standard error, a line an event. For a worker and a detached daemon that is a file of
+//! the team directory, and its size is bounded.
+//!
+//! **Who writes** `log/NAME.log`: the process of that name, and what it starts and leaves its standard error to. **Who
+//! reads**: people. A process whose log has grown to [`MAX_SIZE`] renames it to `NAME.log.1`, which replaces an older one, and goes on
+//! in a new file. **When it dies** in between, its next incarnation begins a new file.
 
 use std::fs::File;
 use std::io;
-use std::sync::Mutex;
+use std::sync::{Arc, OnceLock};
 
+use rustix::fs::OFlags;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::prelude::*;
 
-/// Sends the process's log into a file. The level comes from `TEAM_LOG` (default `info`).
+use crate::team_dir::{DirError, OLDER_LOG, TeamDir, TeamPath};
+
+/// How large a log may grow before a new one begins, in bytes.
+pub const MAX_SIZE: u64 = 8 << 20;
+
+/// Where standard error leads, if its size is to be bounded.
+static BOUNDED: OnceLock<(Arc<TeamDir>, TeamPath)> = OnceLock::new();
+
+/// Sends the process's log to standard error. The level comes from `TEAM_LOG` (default `info`).
 ///
 /// A second call in the same process changes nothing.
-pub fn to_file(file: File) {
-    begin(Mutex::new(file));
-}
-
-/// Sends the process's log to stderr (a daemon in the foreground).
 pub fn to_stderr() {
-    begin(io::stderr);
-}
-
-fn begin(writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static) {
-    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_target(false).with_writer(writer);
+    let stderr = || {
+        if let Some((dir, log)) = BOUNDED.get() {
+            // A log that cannot be renamed grows on: no event is lost for that.
+            drop(start_anew_if_large(dir, log));
+        }
+        io::stderr()
+    };
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_target(false).with_writer(stderr);
     // It fails where there is a log already.
     drop(tracing_subscriber::registry().with(filter()).with(lines).try_init());
+}
+
+/// Bounds the size of a log. It does so only while standard error leads to that very file, and not to a
+/// terminal or a service manager.
+pub fn keep_bounded(dir: &Arc<TeamDir>, log: TeamPath) {
+    // A second log of one process would be a mistake without consequences: the first one stays bounded.
+    drop(BOUNDED.set((Arc::clone(dir), log)));
+}
+
+/// Opens a log for appending.
+///
+/// # Errors
+/// [`DirError`] if the system refuses.
+pub fn open(dir: &TeamDir, log: &TeamPath) -> Result<File, DirError> {
+    dir.open_file(log, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)
+}
+
+fn start_anew_if_large(dir: &TeamDir, log: &TeamPath) -> Result<(), DirError> {
+    let io = |source| DirError::Io { verb: "start anew", path: dir.path(log), source };
+    let stderr = rustix::stdio::stderr();
+    let now = rustix::fs::fstat(stderr).map_err(|errno| io(errno.into()))?;
+    let is_large = u64::try_from(now.st_size).is_ok_and(|size| size >= MAX_SIZE);
+    if !is_large || dir.identity(log)? != Some((now.st_dev, now.st_ino)) {
+        return Ok(());
+    }
+    dir.rename(log, &log.with_suffix(OLDER_LOG))?;
+    let next = open(dir, log)?;
+    // Standard output of a daemon leads there, too.
+    let same = |fd| rustix::fs::fstat(fd).is_ok_and(|it| (it.st_dev, it.st_ino) == (now.st_dev, now.st_ino));
+    if same(rustix::stdio::stdout()) {
+        rustix::stdio::dup2_stdout(&next).map_err(|errno| io(errno.into()))?;
+    }
+    rustix::stdio::dup2_stderr(&next).map_err(|errno| io(errno.into()))
 }
 
 /// Reads a level (`debug`), or levels by module (`teamd_worker=debug,info`).

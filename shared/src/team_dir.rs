@@ -24,6 +24,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, StatxFlags};
 pub use apart::place_apart;
 pub use error::DirError;
 pub use listing::{Found, Kind};
+pub(crate) use path::OLDER_LOG;
 pub use path::TeamPath;
 
 /// The mode of directories: only the user.

@@ -3,6 +3,7 @@
 
 mod adopt;
 mod agents;
+mod bounded;
 mod cgroups;
 mod chat;
 mod costs;

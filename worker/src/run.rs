@@ -18,7 +18,7 @@ use teamd_shared::logging;
 use teamd_shared::name::Name;
 use teamd_shared::process::{deny_tracing, survive_file_limit};
 use teamd_shared::settings::Settings;
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript::Event;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
@@ -72,6 +72,7 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     // stays so in every command that is started.
     let _ignored = [catch(SignalKind::interrupt())?, catch(SignalKind::hangup())?];
     let dir = Arc::new(TeamDir::open(&args.team_dir)?);
+    logging::keep_bounded(&dir, TeamPath::log(args.name.as_str()));
     let transcript = Transcript::lock(&dir, &args.name)?;
     let mut connection = Connection::from_fd(inherited).context("descriptor 0 is no connection to teamd")?;
     let identity = Identity { name: args.name.clone(), incarnation: args.incarnation };

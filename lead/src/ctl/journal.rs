@@ -1,23 +1,25 @@
 //! The journal, as the commands read it. They never write it.
 
+use std::collections::BTreeMap;
+
 use teamd_shared::id::RequestId;
-use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent, read_lines};
+use teamd_shared::journal::{Daemon, Line, MemberEvent, Record, Tail, Team, TeamEvent, read_lines};
 use teamd_shared::member::{Exit, Status};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
-use teamd_shared::request::Status as Answer;
+use teamd_shared::request::{Request, Status as Answer};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
-/// Folds the journal; an empty team if there is none yet. A torn last line is not there yet.
+/// Folds the journal from its last snapshot on; an empty team if there is none yet. A torn last line is not there yet.
 ///
 /// # Errors
 /// [`ExitCode::Failed`] if a line cannot be read.
 pub(crate) fn fold(dir: &TeamDir) -> Result<Team, CommandError> {
     let mut team = Team::default();
-    each_line(dir, |line| team.apply(line).map_err(|error| error.to_string()))?;
+    each_line(dir, Since::Snapshot, |line| team.apply(line).map_err(|error| error.to_string()))?;
     Ok(team)
 }
 
@@ -27,15 +29,13 @@ pub(crate) fn fold(dir: &TeamDir) -> Result<Team, CommandError> {
 /// [`ExitCode::Failed`] if a line cannot be read.
 pub(crate) fn ended_in_order(dir: &TeamDir, daemon: &Identity) -> Result<bool, CommandError> {
     let (mut runs, mut ended) = (false, false);
-    each_line(dir, |line| {
-        if let Record::Team(record) = &line.record {
-            match (record.event, &record.daemon) {
-                (TeamEvent::Started, started) => {
-                    runs = started.as_ref().is_some_and(|started| started.process == *daemon);
-                }
-                (TeamEvent::Stopped, _) => ended |= runs,
-                _ => {}
-            }
+    let is_it = |started: &Option<Daemon>| started.as_ref().is_some_and(|it| it.process == *daemon);
+    each_line(dir, Since::Snapshot, |line| {
+        match &line.record {
+            Record::Snapshot(snapshot) => runs = is_it(&snapshot.daemon),
+            Record::Team(record) if record.event == TeamEvent::Started => runs = is_it(&record.daemon),
+            Record::Team(record) => ended |= runs && record.event == TeamEvent::Stopped,
+            Record::Member(_) | Record::Request(_) => {}
         }
         Ok(())
     })?;
@@ -62,12 +62,22 @@ pub(crate) struct TakenOver {
 /// # Errors
 /// [`ExitCode::Failed`] if a line cannot be read.
 pub(crate) fn taken_over(dir: &TeamDir) -> Result<TakenOver, CommandError> {
+    // Mostly that daemon started after the last snapshot.
+    match taken_over_since(dir, Since::Snapshot)? {
+        Some(found) => Ok(found),
+        None => Ok(taken_over_since(dir, Since::Start)?.unwrap_or_default()),
+    }
+}
+
+fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, CommandError> {
+    let mut started = false;
     let (mut team, mut found) = (Team::default(), TakenOver::default());
     let mut open: Vec<(Name, RequestId)> = Vec::new();
-    each_line(dir, |line| {
+    each_line(dir, since, |line| {
         team.apply(line).map_err(|error| error.to_string())?;
         match &line.record {
             Record::Team(record) if record.event == TeamEvent::Started => {
+                started = true;
                 let alive = team.members.iter().filter(|(_, state)| !state.record.phase.is_ended());
                 let ended = alive.map(|(name, _)| name.clone()).collect();
                 found = TakenOver { ended, ..TakenOver::default() };
@@ -89,7 +99,7 @@ pub(crate) fn taken_over(dir: &TeamDir) -> Result<TakenOver, CommandError> {
     found.expired = open.into_iter().map(|(_, id)| id).collect();
     let pending = team.requests.values().filter(|request| request.is_pending());
     found.pending = pending.map(|request| request.request_id.clone()).collect();
-    Ok(found)
+    Ok(started.then_some(found))
 }
 
 impl std::fmt::Display for TakenOver {
@@ -136,7 +146,7 @@ pub(crate) fn end_of(
     incarnation: u32,
 ) -> Result<Option<(Status, Option<Exit>)>, CommandError> {
     let mut end = None;
-    each_line(dir, |line| {
+    each_line(dir, Since::Start, |line| {
         if let Record::Member(record) = &line.record
             && (record.event, &record.member.name) == (MemberEvent::Exited, name)
             && record.ended_incarnation.unwrap_or(record.member.incarnation) == incarnation
@@ -159,7 +169,7 @@ pub(crate) fn end_of_spawned(
     spawned: u64,
 ) -> Result<Option<(Status, Option<Exit>)>, CommandError> {
     let (mut team, mut end) = (Team::default(), None);
-    each_line(dir, |line| {
+    each_line(dir, Since::Start, |line| {
         team.apply(line).map_err(|error| error.to_string())?;
         if let Record::Member(record) = &line.record
             && record.member.name == *name
@@ -173,21 +183,67 @@ pub(crate) fn end_of_spawned(
     Ok(end)
 }
 
-fn each_line(dir: &TeamDir, mut take: impl FnMut(&Line) -> Result<(), String>) -> Result<(), CommandError> {
-    let bytes = match dir.read(&TeamPath::journal()) {
-        Err(error) if error.is_not_found() => return Ok(()),
-        other => other?,
+/// Where reading begins.
+#[derive(Clone, Copy)]
+enum Since {
+    /// At the last snapshot.
+    Snapshot,
+    /// At the first line.
+    Start,
+}
+
+fn each_line(
+    dir: &TeamDir,
+    since: Since,
+    mut take: impl FnMut(&Line) -> Result<(), String>,
+) -> Result<(), CommandError> {
+    let tail = match since {
+        Since::Snapshot => Tail::read(dir)?,
+        Since::Start => Tail { offset: 0, bytes: whole(dir)? },
     };
     let bad = |number: usize, why: String| {
-        let path = dir.path(&TeamPath::journal());
+        let (number, path) = (tail.lines_before(dir) + number, dir.path(&TeamPath::journal()));
         CommandError::new(ExitCode::Failed, format!("cannot read line {number} of {}: {why}", path.display()))
             .hint("`teamd start` says how to go on")
     };
-    for line in read_lines(&bytes) {
+    for line in read_lines(&tail.bytes) {
         let (number, line) = line.map_err(|unreadable| bad(unreadable.number, unreadable.why))?;
         take(&line).map_err(|why| bad(number, why))?;
     }
     Ok(())
+}
+
+fn whole(dir: &TeamDir) -> Result<Vec<u8>, CommandError> {
+    match dir.read(&TeamPath::journal()) {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        other => Ok(other?),
+    }
+}
+
+/// Returns every request that was ever asked, as its last line says.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if a line cannot be read.
+pub(crate) fn all_requests(dir: &TeamDir) -> Result<BTreeMap<RequestId, Request>, CommandError> {
+    // A snapshot leaves old requests out; each has lines of its own, though. Other lines need not be understood.
+    let whole = whole(dir)?;
+    let lines = whole.split(|&byte| byte == b'\n').filter(|line| is_of_request(line));
+    let mut requests: BTreeMap<RequestId, Request> = lines
+        .filter_map(|line| serde_json::from_slice::<Line>(line).ok())
+        .filter_map(|line| match line.record {
+            Record::Request(record) => Some((record.request.request_id.clone(), record.request)),
+            _ => None,
+        })
+        .collect();
+    requests.extend(fold(dir)?.requests);
+    Ok(requests)
+}
+
+/// Tells whether a line is of a request, as far as its first bytes show.
+fn is_of_request(line: &[u8]) -> bool {
+    const MARK: &[u8] = br#""record":"request""#;
+    const HEAD: usize = 512;
+    line[..line.len().min(HEAD)].windows(MARK.len()).any(|window| window == MARK)
 }
 
 #[cfg(test)]

@@ -1,34 +1,48 @@
 //! The requests of a team, in order, and finding one by the beginning of its id.
 
-use teamd_shared::id::RequestId;
-use teamd_shared::journal::Team;
-use teamd_shared::request::{Kind, Request};
+use std::collections::BTreeMap;
 
-use super::clock;
+use teamd_shared::id::RequestId;
+use teamd_shared::request::{Kind, Request};
+use teamd_shared::team_dir::TeamDir;
+
+use super::{clock, journal};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
+/// The requests of a team by their ids.
+type Requests = BTreeMap<RequestId, Request>;
+
 /// Returns requests in the order in which they were asked.
-pub(crate) fn in_order(team: &Team) -> Vec<&Request> {
-    let mut requests: Vec<&Request> = team.requests.values().collect();
+pub(crate) fn in_order(requests: &Requests) -> Vec<&Request> {
+    let mut requests: Vec<&Request> = requests.values().collect();
     requests.sort_by(|a, b| a.created_at.total_cmp(&b.created_at));
     requests
 }
 
-/// Finds a request of a kind (or of any) by its id, or by a beginning that no other one has.
+/// Finds a request of a kind (or of any) in the files, by its id or by a beginning that no other one has. The requests
+/// since the last snapshot come first: only where none of them fits, the whole journal is read.
 ///
 /// # Errors
 /// [`ExitCode::NotFound`] if there is none, or several: they are listed.
-pub(crate) fn resolve<'t>(
-    team: &'t Team,
+pub(crate) fn find(dir: &TeamDir, prefix: &str, kind: Option<Kind>) -> Result<Request, CommandError> {
+    let mut requests = journal::fold(dir)?.requests;
+    if !requests.keys().any(|id| id.as_str().starts_with(prefix)) {
+        requests = journal::all_requests(dir)?;
+    }
+    resolve(&requests, prefix, kind).cloned()
+}
+
+fn resolve<'r>(
+    requests: &'r Requests,
     prefix: &str,
     kind: Option<Kind>,
-) -> Result<&'t Request, CommandError> {
+) -> Result<&'r Request, CommandError> {
     if RequestId::new(prefix).is_err() {
         let message = format!("{prefix:?} is not the beginning of a request id");
         return Err(CommandError::new(ExitCode::Usage, message).hint("`teamctl requests` shows the ids"));
     }
-    let matching: Vec<&Request> = in_order(team)
+    let matching: Vec<&Request> = in_order(requests)
         .into_iter()
         .filter(|request| request.request_id.as_str().starts_with(prefix))
         .collect();
@@ -83,16 +97,16 @@ pub(crate) mod tests {
         format!("{line}\n")
     }
 
-    fn team(ids: &[(&str, &str)]) -> Team {
-        let mut team = Team::default();
+    fn team(ids: &[(&str, &str)]) -> Requests {
+        let mut team = teamd_shared::journal::Team::default();
         for (seq, (id, kind)) in ids.iter().enumerate() {
             let line = asked(seq as u64 + 1, id, kind);
             team.apply(&serde_json::from_str(&line).unwrap()).unwrap();
         }
-        team
+        team.requests
     }
 
-    fn plan<'t>(team: &'t Team, prefix: &str) -> Result<&'t str, CommandError> {
+    fn plan<'t>(team: &'t Requests, prefix: &str) -> Result<&'t str, CommandError> {
         resolve(team, prefix, Some(Kind::PlanApproval)).map(|request| request.request_id.as_str())
     }
 

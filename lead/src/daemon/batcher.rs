@@ -249,6 +249,11 @@ impl Batcher {
         for record in self.team.untold() {
             self.apply(record, now, batch);
         }
+        if self.team.snapshot_is_due(self.rules.snapshot_lines)
+            && let Some(snapshot) = self.team.snapshot()
+        {
+            self.apply(Record::snapshot(snapshot), now, batch);
+        }
     }
 
     /// Gives a record its line, and changes the state by it.
@@ -407,7 +412,7 @@ fn concerned(event: &Event) -> Option<Name> {
 
 fn subject(record: &Record) -> Option<Name> {
     match record {
-        Record::Team(_) => None,
+        Record::Team(_) | Record::Snapshot(_) => None,
         Record::Member(record) => Some(record.member.name.clone()),
         Record::Request(record) => Name::of_inbox(record.request.member()).ok(),
     }

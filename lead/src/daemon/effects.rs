@@ -30,6 +30,7 @@ pub(super) fn message(line: &Line, tell: &Tell) -> Option<Message> {
             message
         }),
         Record::Request(record) => of_request(record).map(|body| new(LEAD, body)),
+        Record::Snapshot(_) => None,
     }
 }
 

@@ -6,7 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::OFlags;
 use serde::Deserialize;
 use teamd_shared::fs::{AppendError, AppendLog, replace_synced};
-use teamd_shared::journal::{FoldError, Line, Record, Team, TeamEvent, Unreadable, VERSION, read_lines};
+use teamd_shared::journal::{
+    FoldError, Line, Record, Tail, Team, TeamEvent, Unreadable, VERSION, read_lines,
+};
 use teamd_shared::message::to_json_line;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
@@ -40,6 +42,16 @@ pub(super) enum JournalError {
     Fold { number: usize, why: FoldError },
 }
 
+impl JournalError {
+    /// Counts the lines before those that were read.
+    fn behind(mut self, lines_before: impl FnOnce() -> usize) -> Self {
+        if let Self::Unreadable { number, .. } | Self::Fold { number, .. } = &mut self {
+            *number += lines_before();
+        }
+        self
+    }
+}
+
 impl Journal {
     /// Opens the journal, sets a torn last line aside, and folds the rest.
     pub(super) fn open(dir: &TeamDir) -> Result<Loaded, JournalError> {
@@ -55,10 +67,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError`] if it could not.
     pub(super) fn check(dir: &TeamDir) -> Result<(), JournalError> {
-        match dir.read(&TeamPath::journal()) {
-            Err(error) if error.is_not_found() => Ok(()),
-            other => fold(&other?).map(drop),
-        }
+        read(dir).map(drop)
     }
 
     /// Looks whether the path still names this file. If somebody deleted or replaced it, what stands there is moved
@@ -149,13 +158,10 @@ pub(super) fn refuse_linked_copy(dir: &TeamDir) -> Result<(), CommandError> {
     )))
 }
 
-/// Folds the journal; an empty team if there is none. Nothing is mended.
+/// Folds the journal from its last snapshot on; an empty team if there is no journal. Nothing is mended.
 pub(super) fn read(dir: &TeamDir) -> Result<Team, JournalError> {
-    let bytes = match dir.read(&TeamPath::journal()) {
-        Err(error) if error.is_not_found() => Vec::new(),
-        other => other?,
-    };
-    fold(&bytes)
+    let tail = Tail::read(dir)?;
+    fold(&tail.bytes).map_err(|error| error.behind(|| tail.lines_before(dir)))
 }
 
 /// Folds the whole lines of a journal.

@@ -32,6 +32,8 @@ pub(crate) struct Rules {
     pub(crate) restart: RestartLimit,
     /// How long a worker that should answer may be silent; none: nobody is asked.
     pub(crate) watchdog: Option<Duration>,
+    /// How many lines of the journal stand between two snapshots at least.
+    pub(crate) snapshot_lines: u64,
 }
 
 /// The volatile state.

@@ -134,7 +134,7 @@ impl Progress {
                 self.moved = true;
                 archive(dir, &record.member.name, line.seq)?;
             }
-            Record::Member(_) | Record::Request(_) => {}
+            Record::Member(_) | Record::Request(_) | Record::Snapshot(_) => {}
         }
         let is_end = matches!(&line.record, Record::Member(it) if it.event == MemberEvent::Exited);
         let mut failed = None;

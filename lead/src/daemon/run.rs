@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use rustix::fs::OFlags;
 use teamd_shared::clock;
 use teamd_shared::config::Roster;
-use teamd_shared::journal::{Daemon, TeamEvent, TeamRecord};
+use teamd_shared::journal::{Daemon, SNAPSHOT_LINES, TeamEvent, TeamRecord};
+use teamd_shared::logging;
 use teamd_shared::process::{Identity, adopt_orphans, deny_tracing};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -59,6 +59,7 @@ pub(super) fn serve(
     let dir = TeamDir::open(dir)?;
     dir.furnish()?;
     let dir = Arc::new(dir);
+    logging::keep_bounded(&dir, TeamPath::log("teamd"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .on_thread_start(signals::hold_back)
@@ -133,7 +134,7 @@ impl Running {
             .inspect_err(|error| tracing::info!("{error}: what is deleted there is found on the slow timer"))
             .ok();
         let Settings { grace, restart, watchdog, .. } = settings;
-        let rules = Rules { grace, restart, watchdog };
+        let rules = Rules { grace, restart, watchdog, snapshot_lines: SNAPSHOT_LINES };
         let mut dispatcher = Dispatcher {
             dir: Arc::clone(&dir),
             settings,
@@ -424,9 +425,4 @@ pub(super) fn failed(what: &str, error: &std::io::Error) -> CommandError {
 /// A directory without a name: nobody will ever connect there again, and the workers leave too.
 fn is_deleted(dir: &TeamDir) -> bool {
     rustix::fs::fstat(dir).is_ok_and(|it| it.st_nlink == 0)
-}
-
-/// Opens the daemon's log.
-pub(super) fn open_log(dir: &TeamDir) -> Result<std::fs::File, CommandError> {
-    Ok(dir.open_file(&TeamPath::log("teamd"), OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)?)
 }

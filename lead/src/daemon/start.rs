@@ -19,12 +19,12 @@ use teamd_shared::process::{close_inherited, keep_exit_codes, survive_file_limit
 use teamd_shared::register::Register;
 use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::confinement::{self, Confinement};
 use super::lock::TeamLock;
 use super::replace::replace;
-use super::run::{self, open_log};
+use super::run;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::programs::Program;
@@ -225,7 +225,7 @@ fn detach(
     settings: &Settings,
     (confinement, worker): (&Confinement, &Program),
 ) -> Result<Started, CommandError> {
-    let log = open_log(dir)?;
+    let log = logging::open(dir, &TeamPath::log("teamd"))?;
     let own = std::env::current_exe().map_err(|e| failed("cannot find its own program", &e))?;
     let worker = worker.inherit().map_err(|e| failed("cannot hand on the worker's program", &e))?;
     let mut child = Command::new("/proc/self/exe")
@@ -269,7 +269,7 @@ pub(crate) fn serve(dir: &Path, (confinement, worker): (&Confinement, i32), hand
     // Nobody listens where the daemon before wrote its log: its socket tells that it answers.
     let say = |readiness: &Readiness| if handed_over { Ok(()) } else { say(readiness) };
     let ready = |torn| say(&Readiness::Ready { pid: std::process::id(), torn });
-    let ended = become_daemon(dir, worker, handed_over).and_then(|(lock, worker)| {
+    let ended = become_daemon(worker).and_then(|(lock, worker)| {
         run::serve(dir, lock, Settings::from_env()?, (confinement, worker), ready)
     });
     let Err(error) = ended else { return ExitCode::Done };
@@ -283,7 +283,7 @@ pub(crate) fn serve(dir: &Path, (confinement, worker): (&Confinement, i32), hand
 }
 
 /// A session of its own, no terminal, nothing of whoever started it, the log for what it says.
-fn become_daemon(dir: &Path, worker: i32, handed_over: bool) -> Result<(TeamLock, Program), CommandError> {
+fn become_daemon(worker: i32) -> Result<(TeamLock, Program), CommandError> {
     // For `ps`: it was started as `/proc/self/exe`, or by a descriptor.
     set_name(c"teamd").map_err(|e| failed("cannot name itself", &e.into()))?;
     close_inherited(Some(worker)).map_err(|e| failed("cannot close what it inherited", &e))?;
@@ -296,11 +296,7 @@ fn become_daemon(dir: &Path, worker: i32, handed_over: bool) -> Result<(TeamLock
     if let Err(errno) = nix::unistd::setsid() {
         tracing::debug!("it has a session of its own already: {errno}");
     }
-    match handed_over {
-        // It goes where it went before: into the log, or to a service manager.
-        true => logging::to_stderr(),
-        false => logging::to_file(open_log(&TeamDir::open(dir)?)?),
-    }
+    logging::to_stderr();
     Ok((lock, worker))
 }
 

@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use rustix::event::epoll;
-use rustix::fs::OFlags;
 use rustix::process::Signal;
 use teamd_shared::environment::Environment;
 use teamd_shared::inbox;
+use teamd_shared::logging;
 use teamd_shared::member::{Cgroup, Member};
 use teamd_shared::name::Name;
 use teamd_shared::process::{How, Identity, ProcessHandle};
@@ -137,8 +137,7 @@ impl Supervisor {
     }
 
     fn log(&self, name: &Name) -> Result<File, String> {
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
-        self.dir.open_file(&TeamPath::log(name.as_str()), flags).map_err(|e| e.to_string())
+        logging::open(&self.dir, &TeamPath::log(name.as_str())).map_err(|e| e.to_string())
     }
 
     /// Takes over a live process that an earlier daemon started.

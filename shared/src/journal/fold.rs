@@ -17,6 +17,8 @@ use crate::request::{Event, Kind, Request, Status};
 pub struct Team {
     /// The last line's `seq`.
     pub seq: u64,
+    /// The `seq` of the last snapshot; 0 before the first.
+    pub(super) snapshot_seq: u64,
     /// The name of the team.
     pub team_name: String,
     /// The daemon that wrote the last `started` line, unless it stopped.
@@ -29,10 +31,10 @@ pub struct Team {
     pub members: BTreeMap<Name, MemberState>,
     /// The last life of each name that was forgotten: a name that comes back goes on counting, so that nothing
     /// that was written about an earlier life ever fits a later one.
-    forgotten: BTreeMap<Name, u32>,
+    pub(super) forgotten: BTreeMap<Name, u32>,
     /// Where tools of a member may or might write, or once could: each workspace, and each path that was allowed by name;
     /// of whom it was first. What they have made stays when a member is forgotten.
-    territory: BTreeMap<PathBuf, Name>,
+    pub(super) territory: BTreeMap<PathBuf, Name>,
     /// All requests that were ever asked.
     pub requests: BTreeMap<RequestId, Request>,
     /// The highest `done` of a line.
@@ -40,11 +42,11 @@ pub struct Team {
     /// The lines above `done` that entail inbox lines or moves of files, oldest first.
     pub undone: VecDeque<Line>,
     /// The pending requests of each member: the only ones that a decision about it must look at.
-    pending: BTreeMap<Name, BTreeSet<RequestId>>,
+    pub(super) pending: BTreeMap<Name, BTreeSet<RequestId>>,
     /// The last request of each kind that concerns each member.
-    last: BTreeMap<(Name, Kind), RequestId>,
+    pub(super) last: BTreeMap<(Name, Kind), RequestId>,
     /// What became true with the line of another record, and has no line of its own yet.
-    untold: VecDeque<(u64, Untold)>,
+    pub(super) untold: VecDeque<(u64, Untold)>,
 }
 
 /// A member, and what its conversation begins with.
@@ -61,7 +63,7 @@ pub struct MemberState {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Untold {
+pub(super) enum Untold {
     Expired(RequestId),
     Gate(Name),
 }
@@ -88,7 +90,9 @@ impl Team {
     /// # Errors
     /// [`FoldError`] if the line does not continue the journal; the state is then as before.
     pub fn apply(&mut self, line: &Line) -> Result<(), FoldError> {
-        if line.seq != self.seq + 1 {
+        // A fold may begin at a snapshot.
+        let begins = self.seq == 0 && matches!(line.record, Record::Snapshot(_));
+        if line.seq != self.seq + 1 && !begins {
             return Err(FoldError::Gap { last: self.seq, found: line.seq });
         }
         if let Some(newer) = line.version.filter(|&version| version > VERSION) {
@@ -96,9 +100,6 @@ impl Team {
         }
         self.seq = line.seq;
         self.done = self.done.max(line.done);
-        if let Some(lead) = line.lead {
-            self.lead = lead;
-        }
         match &line.record {
             Record::Team(record) => {
                 self.team_name.clone_from(&record.team_name);
@@ -111,6 +112,10 @@ impl Team {
             }
             Record::Member(record) => self.apply_member(line, record),
             Record::Request(record) => self.apply_request(line, record),
+            Record::Snapshot(snapshot) => self.restore(snapshot),
+        }
+        if let Some(lead) = line.lead {
+            self.lead = lead;
         }
         if line.record.has_effects() {
             self.undone.push_back(line.clone());
@@ -307,6 +312,7 @@ impl Record {
             Self::Team(record) => &record.tell,
             Self::Member(record) => &record.tell,
             Self::Request(record) => &record.tell,
+            Self::Snapshot(_) => &[],
         }
     }
 }

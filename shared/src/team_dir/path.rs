@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use crate::name::Name;
 
+/// What the older one of two logs is called, behind the name of the log.
+pub(crate) const OLDER_LOG: &str = ".1";
+
 /// A path inside the team directory, made here alone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TeamPath {
@@ -70,7 +73,8 @@ impl TeamPath {
     /// daemon, too.
     pub fn of_member(name: &Name) -> Vec<Self> {
         let inbox = [Self::inbox(name), Self::rejected(name)];
-        let own = [Self::transcript(name), Self::transcript_torn(name), Self::log(name.as_str())];
+        let log = Self::log(name.as_str());
+        let own = [Self::transcript(name), Self::transcript_torn(name), log.with_suffix(OLDER_LOG), log];
         inbox.into_iter().filter(|_| *name != Name::lead()).chain(own).collect()
     }
 

@@ -3,11 +3,11 @@
 use serde_json::json;
 use teamd_shared::control::{Command, Done};
 use teamd_shared::id::RequestId;
-use teamd_shared::request::Kind;
+use teamd_shared::request::{Kind, Status};
 
 use crate::client::{Client, unexpected};
 use crate::ctl::context::{Context, block_on};
-use crate::ctl::{journal, requests, text};
+use crate::ctl::{requests, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -24,17 +24,24 @@ pub(in crate::ctl) fn give(
     feedback: String,
 ) -> Result<RequestId, CommandError> {
     let dir = context.dir()?;
-    let team = journal::fold(&dir)?;
-    let plan = requests::resolve(&team, id, Some(Kind::PlanApproval))?;
+    let plan = requests::find(&dir, id, Some(Kind::PlanApproval))?;
     let (request_id, from) = (plan.request_id.clone(), plan.from.clone());
+    let wanted = if approve { Status::Approved } else { Status::Rejected };
     block_on(async {
         let mut client = Client::connect(&dir).await?;
         let command = Command::Answer { request_id: request_id.clone(), approve, feedback };
-        let repeated = match client.call(command).await? {
-            Done::Answered { repeated } => repeated,
-            other => return Err(unexpected(&other)),
+        let repeated = match client.call(command).await.map_err(CommandError::from) {
+            Ok(Done::Answered { repeated }) => repeated,
+            Ok(other) => return Err(unexpected(&other)),
+            // It ended so long ago that the daemon knows it no more: the journal does.
+            Err(error) if error.code() == ExitCode::NotFound && plan.status == wanted => true,
+            Err(error) if error.code() == ExitCode::NotFound && !plan.is_pending() => {
+                let message = format!("the plan {request_id} is already {}", plan.status.as_str());
+                return Err(CommandError::new(ExitCode::Conflict, message));
+            }
+            Err(error) => return Err(error),
         };
-        let status = if approve { "approved" } else { "rejected" };
+        let status = wanted.as_str();
         if context.out.is_json() {
             let answer =
                 json!({"request_id": request_id, "from": from, "status": status, "repeated": repeated});

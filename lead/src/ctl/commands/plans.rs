@@ -12,11 +12,16 @@ use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Plans) -> CommandResult {
-    let team = journal::fold(&context.dir()?)?;
-    let plans: Vec<&Request> = match &args.id {
-        Some(prefix) => vec![requests::resolve(&team, prefix, Some(Kind::PlanApproval))?],
-        None => requests::in_order(&team).into_iter().filter(is_open).collect(),
+    let dir = context.dir()?;
+    let known = match &args.id {
+        Some(prefix) => {
+            let plan = requests::find(&dir, prefix, Some(Kind::PlanApproval))?;
+            [(plan.request_id.clone(), plan)].into()
+        }
+        None => journal::fold(&dir)?.requests,
     };
+    let is_shown = |plan: &&Request| args.id.is_some() || is_open(plan);
+    let plans: Vec<&Request> = requests::in_order(&known).into_iter().filter(is_shown).collect();
     if context.out.is_json() {
         context.out.json(&plans)?;
     } else if args.id.is_some() {
@@ -37,7 +42,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Plans) -> CommandResult {
     Ok(ExitCode::Done)
 }
 
-fn is_open(request: &&Request) -> bool {
+fn is_open(request: &Request) -> bool {
     request.kind == Kind::PlanApproval && request.is_pending()
 }
 

@@ -14,11 +14,15 @@ use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Requests) -> CommandResult {
-    let team = journal::fold(&context.dir()?)?;
-    let shown = match &args.id {
-        Some(prefix) => vec![requests::resolve(&team, prefix, None)?],
-        None => requests::in_order(&team),
+    let dir = context.dir()?;
+    let all = match &args.id {
+        Some(prefix) => {
+            let request = requests::find(&dir, prefix, None)?;
+            [(request.request_id.clone(), request)].into()
+        }
+        None => journal::all_requests(&dir)?,
     };
+    let shown = requests::in_order(&all);
     if context.out.is_json() {
         context.out.json(&shown)?;
     } else if args.id.is_some() {

@@ -20,6 +20,7 @@ pub(in crate::ctl) fn event(line: &[u8]) -> String {
         Record::Team(record) => (team(record), String::new()),
         Record::Member(record) => (member(record), String::new()),
         Record::Request(record) => request(record),
+        Record::Snapshot(_) => ("snapshot of the whole state".to_owned(), String::new()),
     };
     let text_follows = if text.is_empty() { "" } else { ": " };
     let front = paint(DIM, format_args!("{} {:>4}", clock::time_of_day(line.at), line.seq));

@@ -5,7 +5,7 @@ mod full;
 use teamd_shared::control::{Await, Command, Done, ShutdownOrder, SpawnOrder, StopOutcome, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::CountingIds;
-use teamd_shared::journal::RejectedLine;
+use teamd_shared::journal::{RejectedLine, SNAPSHOT_LINES};
 use teamd_shared::member::{Doing, Member, Phase, RestartLimit};
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
@@ -35,8 +35,12 @@ fn alice() -> Life {
 impl Desk {
     /// A daemon that has begun.
     fn new() -> Self {
-        let rules =
-            Rules { grace: Duration::from_secs(10), restart: RestartLimit::default(), watchdog: None };
+        let rules = Rules {
+            grace: Duration::from_secs(10),
+            restart: RestartLimit::default(),
+            watchdog: None,
+            snapshot_lines: SNAPSHOT_LINES,
+        };
         let mut desk = Self {
             batcher: Batcher::new(Team::default(), rules),
             now: Now { wall: 1_763_756_100.0, monotonic: Duration::from_secs(5) },

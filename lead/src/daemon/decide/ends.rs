@@ -22,7 +22,7 @@ impl View<'_> {
         let farewell = if ended.by_signal { self.leaving(life) } else { Decision::default() };
         let said = farewell.records.iter().find_map(|record| match record {
             Record::Member(record) => Some(record.member.clone()),
-            Record::Team(_) | Record::Request(_) => None,
+            Record::Team(_) | Record::Request(_) | Record::Snapshot(_) => None,
         });
         let member = said.as_ref().unwrap_or(member);
         let end = self.end_of(member);

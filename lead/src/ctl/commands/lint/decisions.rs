@@ -24,6 +24,9 @@ pub(super) fn illegal(before: &Team, line: &Line) -> Vec<String> {
             }
         }
         Record::Request(record) if record.because.is_none() => found.extend(of_request(before, record)),
+        Record::Snapshot(snapshot) if !before.is_snapshot(snapshot) && before.seq > 0 => {
+            found.push("the snapshot is not the state that the lines before it lead to".to_owned());
+        }
         _ => {}
     }
     found

@@ -7,7 +7,7 @@ use teamd_shared::control::{
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, Ids, RequestId};
-use teamd_shared::journal::{Line, Record, Team};
+use teamd_shared::journal::{Line, Record, SNAPSHOT_LINES, Team};
 use teamd_shared::member::{Doing, Emptied, Member, RestartLimit};
 use teamd_shared::message::{AnsweredBy, Body, Message};
 use teamd_shared::name::Name;
@@ -27,7 +27,12 @@ pub(super) const GRACE: Duration = Duration::from_secs(10);
 pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
 
 pub(super) fn rules() -> Rules {
-    Rules { grace: GRACE, restart: RestartLimit::default(), watchdog: Some(WATCHDOG) }
+    Rules {
+        grace: GRACE,
+        restart: RestartLimit::default(),
+        watchdog: Some(WATCHDOG),
+        snapshot_lines: SNAPSHOT_LINES,
+    }
 }
 
 pub(super) struct Desk {

@@ -192,7 +192,7 @@ fn parted(team: &Team, mut record: Record) -> Vec<Record> {
     let expired = match &mut record {
         Record::Member(record) => std::mem::take(&mut record.expired),
         Record::Request(record) => std::mem::take(&mut record.expired),
-        Record::Team(_) => Vec::new(),
+        Record::Team(_) | Record::Snapshot(_) => Vec::new(),
     };
     let expired = expired.iter().filter_map(|id| {
         let request = team.requests.get(id)?.after(request::Event::Withdrawn, 0.0, "").ok()?;

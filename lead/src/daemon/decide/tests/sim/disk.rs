@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use teamd_shared::id::RequestId;
-use teamd_shared::journal::{Line, Team};
+use teamd_shared::journal::{Line, Record, Team};
 use teamd_shared::member::Status;
 use teamd_shared::message::{Message, to_json_line};
 use teamd_shared::name::Name;
@@ -68,10 +68,12 @@ impl Disk {
         self.bytes.iter_mut().for_each(|bytes| bytes.extend(piece));
     }
 
-    /// Returns the state that the journal says.
+    /// Returns the state that the journal says, folded from its last snapshot as a starting daemon does.
     pub(super) fn fold(&self) -> Team {
         let mut team = Team::default();
-        for line in &self.journal {
+        let is_snapshot = |line: &Line| matches!(line.record, Record::Snapshot(_));
+        let first = self.journal.iter().rposition(is_snapshot).unwrap_or(0);
+        for line in &self.journal[first..] {
             team.apply(line).unwrap();
         }
         team

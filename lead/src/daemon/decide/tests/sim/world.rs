@@ -25,6 +25,7 @@ pub(in super::super) const RULES: Rules = Rules {
     grace: Duration::from_secs(10),
     restart: RestartLimit { max: 3, period: Duration::from_secs(60) },
     watchdog: Some(Duration::from_secs(20)),
+    snapshot_lines: 5,
 };
 
 /// What can happen next.

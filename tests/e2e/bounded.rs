@@ -1,0 +1,135 @@
+//! What grows is bounded: logs begin anew, and a start or a verdict does not read a long journal whole.
+
+use std::fs::OpenOptions;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use teamd_shared::id::RequestId;
+use teamd_shared::journal::{Line, Record, RequestEvent, RequestRecord, SNAPSHOT_LINES, Team as Fold};
+use teamd_shared::logging::MAX_SIZE;
+use teamd_shared::request::{Kind, Payload, Request, Status};
+use uuid::Uuid;
+
+use crate::support::Team;
+
+/// Makes a file as long as a log may be.
+fn grow(team: &Team, log: &str) {
+    OpenOptions::new().write(true).open(team.path(log)).unwrap().set_len(MAX_SIZE).unwrap();
+}
+
+fn size(team: &Team, file: &str) -> Option<u64> {
+    std::fs::metadata(team.path(file)).ok().map(|it| it.len())
+}
+
+#[test]
+fn a_log_that_has_grown_large_begins_anew_and_one_older_file_stays() {
+    let team = Team::new().with("TEAM_LOG", "debug");
+    team.teamd(["start"]).ok();
+    for _ in 0..2 {
+        grow(&team, "log/teamd.log");
+        team.teamd(["stop"]).ok();
+        assert_eq!(size(&team, "log/teamd.log.1"), Some(MAX_SIZE));
+        let log = std::fs::read_to_string(team.path("log/teamd.log")).unwrap();
+        assert!(log.contains("the daemon ends"), "{log}");
+        team.teamd(["start"]).ok();
+    }
+    team.spawn("alice", "");
+    grow(&team, "log/alice.log");
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    team.until("its log to begin anew", || size(&team, "log/alice.log.1") == Some(MAX_SIZE));
+    assert!(size(&team, "log/alice.log").is_some_and(|size| size < MAX_SIZE));
+    team.teamctl(["shutdown", "alice"]).ok();
+    team.teamctl(["forget", "alice"]).ok();
+    assert_eq!(size(&team, "log/alice.log.1"), None, "the older file goes with its teammate");
+}
+
+fn plan(number: u32, status: Status) -> Request {
+    Request {
+        request_id: RequestId::new(&format!("{number:08x}")).unwrap(),
+        kind: Kind::PlanApproval,
+        from: "zoe".to_owned(),
+        to: "lead".to_owned(),
+        status,
+        payload: Payload::Plan { plan: "drop the cache".to_owned() },
+        incarnation: 1,
+        message_id: Uuid::from_u128(u128::from(number)),
+        created_at: f64::from(number),
+        resolved_at: (status != Status::Pending).then_some(f64::from(number)),
+        reason: None,
+        answered_by: None,
+        agent: false,
+    }
+}
+
+/// Writes a journal of many plans behind that of a team, as a daemon would have written it.
+fn write_long_journal(team: &Team, plans: u32) {
+    let path = team.path("journal.jsonl");
+    let mut journal = std::fs::read_to_string(&path).unwrap();
+    let mut fold = Fold::default();
+    for line in journal.lines() {
+        fold.apply(&serde_json::from_str(line).unwrap()).unwrap();
+    }
+    let mut write = |record: Record, fold: &mut Fold| {
+        let (seq, done) = (fold.seq + 1, fold.done);
+        let line = Line { seq, at: 1.0, version: None, done, lead: None, record };
+        fold.apply(&line).unwrap();
+        journal += &serde_json::to_string(&line).unwrap();
+        journal.push('\n');
+    };
+    for number in 0..plans {
+        let verdict = if number % 2 == 0 { RequestEvent::Approved } else { RequestEvent::Rejected };
+        let status = if number % 2 == 0 { Status::Approved } else { Status::Rejected };
+        for (event, status) in [(RequestEvent::Asked, Status::Pending), (verdict, status)] {
+            let record = RequestRecord::of(event, plan(number, status));
+            write(Record::Request(Box::new(record)), &mut fold);
+        }
+        if fold.snapshot_is_due(SNAPSHOT_LINES) {
+            write(Record::snapshot(fold.snapshot().unwrap()), &mut fold);
+        }
+    }
+    std::fs::write(path, journal).unwrap();
+}
+
+#[test]
+fn behind_a_snapshot_a_verdict_is_known_and_damage_is_found_by_doctor_alone() {
+    const PLANS: u32 = 2_000;
+    let team = Team::started();
+    team.teamd(["stop"]).ok();
+    write_long_journal(&team, PLANS);
+    team.teamd(["start"]).ok();
+    // The first plans are in no snapshot any more.
+    let again = team.json(["approve", "00000000"]);
+    assert_eq!((&again["status"], &again["repeated"]), (&json!("approved"), &json!(true)));
+    team.teamctl(["reject", "00000000"]).exits(7);
+    team.teamctl(["approve", "00000001"]).exits(7);
+    team.teamctl(["approve", "ffffffff"]).exits(4);
+    let all = team.json(["requests"]);
+    assert_eq!(all.as_array().map(Vec::len), usize::try_from(PLANS).ok());
+    assert_eq!(team.json(["requests", "00000001"])[0]["status"], "rejected");
+    team.teamd(["stop"]).ok();
+    team.teamctl(["doctor"]).ok();
+
+    let path = team.path("journal.jsonl");
+    let journal = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, journal.replacen("\"record\":\"request\"", "\"record\":\"riddle\"", 1)).unwrap();
+    team.teamd(["start"]).ok();
+    assert!(team.teamctl(["doctor"]).exits(1).stdout.contains("journal.jsonl"));
+    team.teamctl(["lint", path.to_str().unwrap()]).exits(1);
+}
+
+#[test]
+fn a_start_and_a_verdict_take_as_long_with_a_long_journal_as_with_a_short_one() {
+    let time = |act: &dyn Fn()| {
+        let begin = Instant::now();
+        act();
+        begin.elapsed()
+    };
+    let team = Team::started();
+    team.teamd(["stop"]).ok();
+    write_long_journal(&team, 50_000);
+    let start = time(&|| drop(team.teamd(["start"]).ok()));
+    let verdict = time(&|| drop(team.teamctl(["approve", "0000c34e"]).ok()));
+    // To fold a hundred thousand lines takes many seconds in a debug build.
+    assert!(start.max(verdict) < Duration::from_secs(2), "{start:?}, {verdict:?}");
+}

@@ -64,8 +64,7 @@ fn plan(number: u32, status: Status) -> Request {
 
 /// Writes a journal of many plans behind that of a team, as a daemon would have written it.
 fn write_long_journal(team: &Team, plans: u32) {
-    let path = team.path("journal.jsonl");
-    let mut journal = std::fs::read_to_string(&path).unwrap();
+    let mut journal = team.file("journal.jsonl");
     let mut fold = Fold::default();
     for line in journal.lines() {
         fold.apply(&serde_json::from_str(line).unwrap()).unwrap();
@@ -88,7 +87,7 @@ fn write_long_journal(team: &Team, plans: u32) {
             write(Record::snapshot(fold.snapshot().unwrap()), &mut fold);
         }
     }
-    std::fs::write(path, journal).unwrap();
+    team.put("journal.jsonl", &journal);
 }
 
 #[test]
@@ -110,12 +109,11 @@ fn behind_a_snapshot_a_verdict_is_known_and_damage_is_found_by_doctor_alone() {
     team.teamd(["stop"]).ok();
     team.teamctl(["doctor"]).ok();
 
-    let path = team.path("journal.jsonl");
-    let journal = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, journal.replacen("\"record\":\"request\"", "\"record\":\"riddle\"", 1)).unwrap();
+    let journal = team.file("journal.jsonl");
+    team.put("journal.jsonl", &journal.replacen("\"record\":\"request\"", "\"record\":\"riddle\"", 1));
     team.teamd(["start"]).ok();
     assert!(team.teamctl(["doctor"]).exits(1).stdout.contains("journal.jsonl"));
-    team.teamctl(["lint", path.to_str().unwrap()]).exits(1);
+    team.teamctl(["lint", team.path("journal.jsonl").to_str().unwrap()]).exits(1);
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Lives<'_> {
             }
             Record::Request(record) if record.request.kind == Kind::Shutdown => self.shutdown(record),
             Record::Member(record) if record.because.is_none() => self.member(record),
-            Record::Request(_) | Record::Member(_) => Ok(()),
+            Record::Request(_) | Record::Member(_) | Record::Snapshot(_) => Ok(()),
         }
     }
 

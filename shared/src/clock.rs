@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the time since the boot, which nobody sets (`CLOCK_MONOTONIC`): it orders what several processes do.
+/// Returns the time since the boot, which cannot be set (`CLOCK_MONOTONIC`): it orders what several processes do.
 pub fn since_boot() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     // It is never negative, and its nanoseconds are fewer than a second.
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Returns seconds since 1970, as people see them: somebody may set this clock, so no order rests on it.
+/// Returns seconds since 1970, as people see them. This clock can be set, so no order rests on it.
 pub fn wall() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }

@@ -1,7 +1,7 @@
 //! `config.json`: the roster for people and tools. Its shape, and reading it; only the daemon writes it.
 //!
 //! **Who writes**: the daemon alone, by rename: a reader sees the old roster or the new one. **Who reads**:
-//! anyone. It is a projection of the journal plus what workers last said, written anew at every start of a
+//! any process. It is a projection of the journal plus what workers last said, written anew at every start of a
 //! daemon: nothing is lost with it.
 
 use std::io;
@@ -48,7 +48,7 @@ pub struct TeamSandbox {
     /// The layers that work on this machine, as [`crate::sandbox::Layers`] is written.
     #[serde(default)]
     pub layers: String,
-    /// What cannot be held although a team needs it; somebody has allowed that. Null where all is held.
+    /// What cannot be held although a team needs it, as the user has allowed. Null where all is held.
     #[serde(default)]
     pub weak: Option<String>,
 }
@@ -80,7 +80,7 @@ pub struct RosterMember {
     /// The cgroup of that process, and which limits it holds; null where it has none of its own.
     #[serde(default)]
     pub cgroup: Option<Cgroup>,
-    /// Which life it is.
+    /// Which incarnation it is: 1, 2, 3 …
     #[serde(default)]
     pub incarnation: u32,
     /// The model, as `PROVIDER[:MODEL]`.
@@ -97,7 +97,7 @@ pub struct RosterMember {
     /// What one piece of its work may cost.
     #[serde(default)]
     pub limits: Limits,
-    /// What one life of it may use.
+    /// What one incarnation may use.
     #[serde(default)]
     pub bounds: Bounds,
     /// What its conversation has cost so far, in tokens.
@@ -109,22 +109,22 @@ pub struct RosterMember {
     /// The pause in its model call, if it makes one; else null.
     #[serde(default)]
     pub waiting: Option<Waiting>,
-    /// Seconds since 1970, when its life began.
+    /// Seconds since 1970, when this incarnation began.
     #[serde(default)]
     pub spawned_at: f64,
     /// Seconds since 1970, when its status last changed.
     #[serde(default)]
     pub updated_at: f64,
-    /// The line of the journal in which somebody spawned it.
+    /// The line of the journal in which it was spawned.
     #[serde(default)]
     pub spawned_seq: u64,
-    /// How it ended; null while it lives.
+    /// How it ended; null while it runs.
     #[serde(default)]
     pub exit: Option<Exit>,
-    /// How often the policy has started it again since somebody spawned it.
+    /// How often the policy has started it again since it was spawned.
     #[serde(default)]
     pub restarts: u32,
-    /// How the life before ended; null in a first one, and when this one has ended.
+    /// How the incarnation before ended; null in a first one, and when this one has ended.
     #[serde(default)]
     pub last_exit: Option<Exit>,
     /// Since when it does not answer the daemon, seconds since 1970; null while it does, or need not.
@@ -186,7 +186,7 @@ impl Roster {
     }
 
     /// Tells whether the process that this roster shows for a member is gone, though the roster does not say so yet.
-    /// False for a life that has none yet.
+    /// False for an incarnation that has none yet.
     ///
     /// # Errors
     /// The system's error if that cannot be seen: no descriptor is left, say.
@@ -260,7 +260,7 @@ mod tests {
         let name = Name::new("bob").unwrap();
         let cut = String::from_utf8(only(ours.as_bytes(), &name).unwrap()).unwrap();
         assert!(!cut.contains("alice") && cut.contains("bob"), "{cut}");
-        let nobody = only(ours.as_bytes(), &Name::new("carol").unwrap()).unwrap();
-        assert_eq!(serde_json::from_slice::<Roster>(&nobody).unwrap().members, []);
+        let none = only(ours.as_bytes(), &Name::new("carol").unwrap()).unwrap();
+        assert_eq!(serde_json::from_slice::<Roster>(&none).unwrap().members, []);
     }
 }

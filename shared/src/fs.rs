@@ -1,5 +1,5 @@
 //! The only raw writes to files of one writer: the append log (journal, transcript) and the atomic
-//! replacement (`config.json`). Inboxes, which anyone appends, are in [`crate::inbox`].
+//! replacement (`config.json`). Inboxes, which any process appends, are in [`crate::inbox`].
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -13,11 +13,11 @@ use crate::team_dir::{DirError, TeamDir, TeamPath};
 /// An append-only file of one writer, a whole line at a time.
 ///
 /// **Who writes**: the owner alone (the daemon its journal, a worker its transcript, under the lock that it
-/// holds). **Who reads**: anyone, whole lines only. **When the owner dies** in the middle of a write, the
+/// holds). **Who reads**: any process, whole lines only. **When the owner dies** in the middle of a write, the
 /// file ends without a newline; the next owner copies that torn tail aside and cuts it off before it writes.
 /// **When a write comes up short** (a full disk), what it wrote is cut off again: what is not
 /// wholly there is not there at all. **When a sync fails**, what the kernel kept is unknown: the owner must exit.
-/// **When somebody else appends** all the same, our lines stay whole: none is glued to a foreign one without a newline, and none is
+/// **When another program appends** all the same, our lines stay whole: none is glued to a foreign one without a newline, and none is
 /// cut off with it. [`AppendLog::set_foreign_aside`] keeps the file readable besides.
 #[derive(Debug)]
 pub struct AppendLog {
@@ -77,7 +77,7 @@ impl AppendLog {
         Ok(Opened { log, torn })
     }
 
-    /// Looks whether somebody else has appended something; that is copied to `aside`, with a newline, and cut off. Blank lines
+    /// Looks whether another program has appended something; that is copied to `aside`, with a newline, and cut off. Blank lines
     /// stay, which say nothing. Returns what was cut off.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl AppendLog {
             self.length += foreign.len() as u64;
             return Ok(None);
         }
-        // Somebody has written the file anew: which part of it is foreign cannot be known.
+        // Another program has written the file anew: which part of it is foreign cannot be known.
         if end_of_last_line(&self.file, self.length).map_err(io)? != self.length {
             return Ok(None);
         }
@@ -162,7 +162,7 @@ impl AppendLog {
         Ok(byte != *b"\n")
     }
 
-    /// Cuts off what the last write wrote. What stands before it stays, whoever wrote that.
+    /// Cuts off what the last write wrote. What stands before it stays, even if another program wrote it.
     fn take_back(&mut self, written: u64) -> io::Result<()> {
         if written == 0 {
             return Ok(());
@@ -190,7 +190,7 @@ impl AppendLog {
         self.length == 0
     }
 
-    /// Returns a reader of everything from the start, but for what somebody else has appended since.
+    /// Returns a reader of everything from the start, but for what another program has appended since.
     ///
     /// # Errors
     /// The system's error.
@@ -209,7 +209,7 @@ impl AppendLog {
         Ok(bytes)
     }
 
-    /// Returns the file: a worker hands it (and with it the life lock) to its keepers.
+    /// Returns the file: a worker hands it (and with it the liveness lock) to its shims.
     pub fn file(&self) -> &File {
         &self.file
     }

@@ -72,7 +72,7 @@ fn edited(bytes: &[u8], edits: Vec<Edit>) -> Vec<u8> {
     bytes
 }
 
-/// Any bytes, deep nests, and what was valid before somebody laid hands on it.
+/// Any bytes, deep nests, and what was valid before it was edited.
 fn soup(valid: &'static str) -> impl Strategy<Value = Vec<u8>> {
     let lines: Vec<&'static str> = valid.lines().collect();
     let nest = prop::sample::select(vec!["[", "{\"a\":", "{\"content\":[", "[[{\"type\":"]);

@@ -1,11 +1,11 @@
-//! The inboxes: append-only files of messages, one a line, that anyone appends and nobody locks.
+//! The inboxes: append-only files of messages, one a line. Any process appends, and no process locks.
 //!
 //! **Who writes**: every process of the team, and any other program (`echo … >> inbox/alice.jsonl`), each
 //! line with one `write` to a descriptor in append mode. **Who reads**: the owner's worker (for `lead` also
 //! the daemon), each with a [`Position`] of its own, which it records together with the effect of what it
 //! read; people, who consume nothing. **When a writer dies** in its one `write`, a torn tail stays behind;
 //! the next writer of ours sees it when it looks back ([`Appender`]), the reader puts it into quarantine.
-//! **When a reader dies**, its next life begins at the position that it recorded last ([`Reader`]).
+//! **When a reader dies**, its next incarnation begins at the position that it recorded last ([`Reader`]).
 //!
 //! This module never locks an inbox (a stopped holder would block every writer), never truncates one, and
 //! never moves one.
@@ -102,7 +102,7 @@ pub enum ReadError {
 /// Makes an inbox for its owner; one that is there stays as it is.
 ///
 /// It is synced with its folder: a message that was synced must not lose its file. One that is there may have been made by
-/// somebody who was killed before that.
+/// a process that was killed before it synced.
 ///
 /// # Errors
 /// [`DirError`] if the system refuses, or something else than a file is there.
@@ -168,7 +168,7 @@ fn find(file: &File, id: Uuid) -> io::Result<Option<Appended>> {
     file.read_exact_at(&mut bytes, offset)?;
     let text = id.to_string();
     let names = |line: &[u8]| line.windows(text.len()).any(|window| window == text.as_bytes());
-    // What is torn, or glued to something torn, reached nobody, though the id stands in it.
+    // What is torn, or glued to something torn, reached no reader, though the id stands in it.
     let says = |line: &[u8]| Message::parse(line).is_ok_and(|message| message.id == Some(id));
     for line in bytes.split_inclusive(|&byte| byte == b'\n') {
         let len = line.len() as u64;

@@ -4,6 +4,9 @@
 //! The pure modules (`name`, `id`, `amount`, `message`, `request`, `member`, `journal`) import no runtime, file
 //! system, clock or random source: times and ids come in as arguments.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("teamd runs on Linux only, for now: it needs pidfds, namespaces, Landlock and inotify");
+
 pub mod amount;
 pub mod cgroup;
 pub mod clock;

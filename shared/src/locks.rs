@@ -1,7 +1,7 @@
 //! Who holds a `flock`, as the kernel lists it (`proc_locks(5)`): for people. A lock is tried; by this list it is decided only
-//! whether a worker lives whose transcript was replaced, and its lock with it.
+//! whether a worker runs whose transcript was replaced, and its lock with it.
 //!
-//! Trying a life lock, even for a moment, could keep a worker from its life; this list disturbs nobody.
+//! Trying a liveness lock, even for a moment, could keep a worker from taking it. Reading this list disturbs no process.
 
 use std::io;
 

@@ -49,9 +49,9 @@ pub const LEAD: &str = "lead";
 pub struct Message {
     /// The id, if the sender gave a UUID. Another sort of id stays in `extra` and means nothing.
     pub id: Option<Uuid>,
-    /// Who says that it sent this. Anyone can write anything here: no decision rests on it alone.
+    /// The sender, by its own account. Any program can write anything here: no decision rests on it alone.
     pub from: String,
-    /// Whom it is for, where the sender said so.
+    /// The receiver, where the sender said so.
     pub to: Option<String>,
     /// Seconds since 1970, where the sender said so.
     pub timestamp: Option<f64>,
@@ -66,15 +66,15 @@ pub struct Message {
 /// What a message says beyond the common fields.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
-    /// Anyone to one.
+    /// To one receiver.
     Message,
-    /// Anyone to all others.
+    /// To all others.
     Broadcast,
     /// The lead asks a teammate to leave.
     ShutdownRequest {
         /// The request.
         request_id: RequestId,
-        /// The life that is asked; a request for an earlier one is ignored.
+        /// The incarnation that is asked; a request for an earlier one is ignored.
         incarnation: Option<u32>,
         /// Why.
         reason: String,
@@ -100,7 +100,7 @@ pub enum Body {
         request_id: RequestId,
         /// The plan.
         plan: String,
-        /// The life that asks.
+        /// The incarnation that asks.
         incarnation: Option<u32>,
     },
     /// The verdict on a plan.

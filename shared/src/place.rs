@@ -1,5 +1,5 @@
-//! What stands at a path, for whoever must not be led elsewhere by a link that somebody else has made: it is opened
-//! without following any, or each is shown before it is followed.
+//! Paths that must not lead elsewhere by a link that another program has made: a path is opened without following any
+//! link, or each link is shown before it is followed.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -54,7 +54,7 @@ const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 /// Hashes bytes with FNV-1a, 64 bits (<http://www.isthe.com/chongo/tech/comp/fnv/>). No defence against
-/// an adversary is needed: whoever may write an inbox may also write any message.
+/// an adversary is needed: a program that may write an inbox may also write any message.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(FNV_OFFSET, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME))
 }

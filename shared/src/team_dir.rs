@@ -17,9 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-#[cfg(target_os = "linux")]
-use rustix::fs::ResolveFlags;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags};
 
 pub use apart::place_apart;
 pub use error::DirError;
@@ -66,7 +64,7 @@ impl TeamDir {
     /// Opens an existing team directory of this user.
     ///
     /// # Errors
-    /// [`DirError`] if it is missing, no directory, or somebody else's.
+    /// [`DirError`] if it is missing, no directory, or another user's.
     pub fn open(path: &Path) -> Result<Self, DirError> {
         let io = |source: rustix::io::Errno| match source {
             rustix::io::Errno::NOENT => DirError::Missing(path.to_owned()),
@@ -137,7 +135,7 @@ impl TeamDir {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let synced = match rustix::fs::openat(&self.fd, "..", flags, Mode::empty()) {
             Ok(above) => rustix::fs::fsync(above),
-            // Whoever may make something there may not read it for that.
+            // A user who may make something there need not be allowed to read it.
             Err(rustix::io::Errno::ACCESS) => rustix::fs::syncfs(&self.fd),
             Err(errno) => Err(errno),
         };
@@ -145,7 +143,7 @@ impl TeamDir {
         synced.map_err(|errno| DirError::Io { verb: "sync what holds", path: path(), source: errno.into() })
     }
 
-    /// Tells whether the directory still is where it was opened: nobody has moved it or taken its place.
+    /// Tells whether the directory still is where it was opened, neither moved nor replaced.
     pub fn is_at_its_path(&self) -> bool {
         let here = rustix::fs::fstat(&self.fd).map(|stat| (stat.st_dev, stat.st_ino));
         let there = rustix::fs::stat(&self.root).map(|stat| (stat.st_dev, stat.st_ino));
@@ -185,7 +183,7 @@ impl TeamDir {
     }
 
     /// Opens a regular file. `O_NOFOLLOW`, `O_CLOEXEC` and `O_NONBLOCK` are always added (a FIFO planted
-    /// there is refused, and blocks nobody); a new file gets mode 0600.
+    /// there is refused, and does not block); a new file gets mode 0600.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses, or something else than a regular file is there.
@@ -216,16 +214,10 @@ impl TeamDir {
 
     /// Opens folder and file with one system call that follows no link (`openat2(2)`, Linux 5.6); none if that
     /// fails, for whatever reason: then going from folder to file works, or tells why not.
-    #[cfg(target_os = "linux")]
     fn open_at_once(&self, at: &TeamPath, flags: OFlags) -> Option<OwnedFd> {
         let mode = if flags.contains(OFlags::CREATE) { FILE_MODE } else { 0 };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         rustix::fs::openat2(&self.fd, at.relative(), flags, Mode::from_raw_mode(mode), resolve).ok()
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn open_at_once(&self, _at: &TeamPath, _flags: OFlags) -> Option<OwnedFd> {
-        None
     }
 
     /// Reads a whole file.
@@ -283,7 +275,7 @@ impl TeamDir {
     /// [`DirError`] if the system refuses, or cannot.
     pub fn exchange(&self, one: &TeamPath, other: &TeamPath) -> Result<(), DirError> {
         let (from, to) = (self.folder_of(one)?, self.folder_of(other)?);
-        exchange(from.as_fd(), &one.file, to.as_fd(), &other.file)
+        rustix::fs::renameat_with(from, &*one.file, to, &*other.file, RenameFlags::EXCHANGE)
             .map_err(|errno| self.explain("exchange", other, errno))
     }
 
@@ -360,21 +352,11 @@ fn close_to_others(folder: BorrowedFd<'_>, shown: &Path) -> Result<(), DirError>
     };
     let stat = rustix::fs::fstat(folder).map_err(io("look at"))?;
     belongs_to_this_user(&stat, || shown.to_owned())?;
-    // Nothing is added: whoever has made it read-only meant that.
+    // Nothing is added: a file that is read-only stays so.
     if stat.st_mode & 0o077 == 0 {
         return Ok(());
     }
     rustix::fs::fchmod(folder, Mode::from_raw_mode(stat.st_mode & DIR_MODE)).map_err(io("change the mode of"))
-}
-
-#[cfg(target_os = "linux")]
-fn exchange(from: BorrowedFd<'_>, one: &str, to: BorrowedFd<'_>, other: &str) -> rustix::io::Result<()> {
-    rustix::fs::renameat_with(from, one, to, other, rustix::fs::RenameFlags::EXCHANGE)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn exchange(_: BorrowedFd<'_>, _: &str, _: BorrowedFd<'_>, _: &str) -> rustix::io::Result<()> {
-    Err(rustix::io::Errno::NOSYS)
 }
 
 /// Makes a directory, unless it is there already.

@@ -1,9 +1,9 @@
 //! The entries of `transcript/NAME.jsonl`: the conversation with the model, and how far the inbox is taken in.
 //!
-//! **Who writes**: the worker alone, under a `flock` on the file that it holds for its whole life and that its
-//! keepers inherit: the lock *is* the life. **Who reads**: the worker when it goes on after a crash, the daemon
-//! when a life has ended (the position), people. **When the worker dies** in the middle of an entry, the torn
-//! tail is cut off (and kept) by the next life; what the entry would have recorded did not happen, or is
+//! **Who writes**: the worker alone, under a `flock` on the file that it holds for its whole incarnation and that its
+//! shims inherit: the lock *is* the incarnation. **Who reads**: the worker when it goes on after a crash, the daemon
+//! when an incarnation has ended (the position), people. **When the worker dies** in the middle of an entry, the torn
+//! tail is cut off (and kept) by the next incarnation; what the entry would have recorded did not happen, or is
 //! answered "interrupted, may have run". Every entry carries the position behind the last message that was
 //! taken in: the cursor is that of the last entry, and moves with the effect.
 
@@ -41,13 +41,13 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum Event {
-    /// A life began. It is a fresh conversation if `conversation` equals `incarnation`.
+    /// An incarnation began. It is a fresh conversation if `conversation` equals `incarnation`.
     Life {
-        /// Which life.
+        /// Which incarnation.
         incarnation: u32,
-        /// The life in which the conversation began.
+        /// The incarnation in which the conversation began.
         conversation: u32,
-        /// What the conversation begins with, in its first life.
+        /// What the conversation begins with, in its first incarnation.
         prompt: Option<String>,
     },
     /// Messages were taken in, as they were read: under the names of this project, whatever their writers called them.
@@ -90,7 +90,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         length: Option<u64>,
     },
-    /// A model call came to nothing (it failed, or was broken off), and was paid for nevertheless.
+    /// A model call came to nothing (it failed, or was broken off), and was charged for nevertheless.
     Paid {
         /// What it cost.
         usage: Usage,
@@ -123,11 +123,11 @@ pub enum Event {
         /// The id of the notification.
         message_id: Uuid,
     },
-    /// The life ends by its own doing: the daemon has journaled the approval, or SIGTERM came.
+    /// The worker ends by itself: the daemon has journaled the approval, or SIGTERM came.
     Left {
         /// Why.
         reason: String,
-        /// Which life. Older programs did not write it.
+        /// Which incarnation. Older programs did not write it.
         #[serde(default)]
         incarnation: u32,
         /// Whether SIGTERM ends it: the daemon that was to hear so may be gone.
@@ -270,15 +270,15 @@ pub fn position(dir: &TeamDir, name: &Name) -> Result<Option<Position>, DirError
     Ok(last::<Cursor>(dir, name)?.map(|cursor| cursor.inbox))
 }
 
-/// What stands in the first entry of a life.
+/// What stands in the first entry of an incarnation.
 const LIFE: &[u8] = b"\"life\"";
 
-/// Tells whether a life has written anything: one that was not welcomed has not, and has read nothing either.
+/// Tells whether an incarnation has written anything: one that was not welcomed has not, and has read nothing either.
 ///
 /// # Errors
 /// [`DirError`] if the system refuses.
 pub fn has_begun(dir: &TeamDir, name: &Name, incarnation: u32) -> Result<bool, DirError> {
-    // However much an earlier life has written: this one's mail is lost if that is taken for its own.
+    // Whatever an earlier incarnation has written: the mail of this one is lost if that is taken for its own.
     let begun = last_that(dir, name, |line| {
         // Cheaper than to read what is none.
         line.windows(LIFE.len()).find(|window| *window == LIFE)?;
@@ -386,7 +386,7 @@ mod tests {
         assert!(!has(&format!("{both}{}", &life[..20]), 2));
         let long = format!("{life}\n{}", format!("{left}\n").repeat(20_000));
         assert!(has(&long, 1));
-        // What an earlier life has written is not this one's, however much it is.
+        // What an earlier incarnation has written is not this one's, however much it is.
         assert!(!has(&long, 2));
         assert!(has(&format!("{long}{}\n", life.replace(r#""incarnation":1"#, r#""incarnation":2"#)), 2));
     }

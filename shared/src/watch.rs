@@ -1,4 +1,4 @@
-//! Wake-ups when a file grows. A wake-up carries no message: whoever is woken looks.
+//! Wake-ups when a file grows. A wake-up carries no message: the reader that is woken looks.
 //!
 //! The order that loses nothing: open the file, arm the watch, then read; after a wake-up call
 //! [`Watch::rearm_if_needed`], then read. A wake-up that is lost all the same (an overflow, a bug of the
@@ -27,7 +27,7 @@ pub const SLOW_TICK: Duration = Duration::from_secs(10);
 /// How often files are looked at where the file system makes no events.
 pub const POLL_EVERY: Duration = Duration::from_millis(250);
 
-/// Above so many changed files, a folder has simply changed: what nobody takes must not grow.
+/// Above so many changed files, a folder has simply changed: a list that no task takes must not grow.
 const MAX_FILES: usize = 1024;
 
 /// Why a file or folder cannot be watched. Fits behind "error: ".
@@ -50,7 +50,7 @@ pub enum WatchError {
     },
 }
 
-/// What has changed in a folder since somebody last asked.
+/// What has changed in a folder since this was last asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changes {
     /// The files of these names.
@@ -115,7 +115,7 @@ impl Watch {
     }
 
     /// Watches which files stand in a folder: those that come, go, are replaced, or were opened to be written. What is
-    /// written into a file that stays open wakes nobody.
+    /// written into a file that stays open makes no wake-up.
     ///
     /// # Errors
     /// As [`Watch::file`], and [`WatchError::Refused`] on a file system without events.
@@ -175,7 +175,7 @@ impl Watch {
 
     /// Watches no more, for good: for a process that is about to end.
     ///
-    /// The kernel takes a watch down only when nobody can be looking at it, which takes milliseconds. A process
+    /// The kernel takes a watch down only when no process can be looking at it, which takes milliseconds. A process
     /// whose watch went a moment before does not end later for it (measured: 1 ms instead of 10 ms).
     pub fn disarm(&mut self) {
         if let Source::Events(watcher) = &mut self.source {
@@ -255,9 +255,9 @@ impl Target {
         }
         let itself = event.paths.contains(&self.path);
         let (wakes, stale) = match event.kind {
-            // Whoever opened a file to write has closed it. (Who appends line by line keeps it open.)
+            // A program that opened a file to write has closed it. (One that appends line by line keeps it open.)
             EventKind::Access(AccessKind::Close(AccessMode::Write)) if self.names => (true, false),
-            // Reading makes these: whoever woke for them would wake itself.
+            // Reading makes these: a reader that woke for them would wake itself.
             EventKind::Access(_) => (false, false),
             EventKind::Modify(ModifyKind::Data(_)) if self.names => (false, false),
             // One link less, because something was renamed over it, is told in no other way while it is open.

@@ -14,8 +14,8 @@ use crate::message::{Message, TooLarge};
 use crate::name::Name;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
-/// How often a line is written before the appender gives up. Two writes are everyday life (a torn tail);
-/// a third needs somebody who replaces the inbox at the same moment, again.
+/// How often a line is written before the appender gives up. Two writes are normal (a torn tail); a third
+/// is needed only if another program replaces the inbox at the same moment, again.
 const TRIES: usize = 8;
 
 /// Where a line stands.
@@ -122,8 +122,8 @@ pub fn sync(dir: &TeamDir, owner: &Name) -> Result<(), AppendError> {
     appender.sync(dir)
 }
 
-/// Returns where a message with this id stands that may have been appended before, by somebody who was killed or was not told
-/// how it went, and syncs it there; none if it cannot be read near the end of the inbox (in its last 4 MiB).
+/// Returns where a message with this id stands that may have been appended before, by a process that was killed or did not learn
+/// the outcome, and syncs it there; none if it cannot be read near the end of the inbox (in its last 4 MiB).
 ///
 /// # Errors
 /// [`AppendError::NoInbox`], [`AppendError::Dir`], or [`AppendError::Unsynced`]: then it is there, and no copy is needed.
@@ -148,16 +148,16 @@ pub fn find_appended(
 /// The steps, and what holds when the writer dies behind each of them:
 /// 1. *open* (append mode, regular files only): nothing has happened.
 /// 2. *write*, once: the line is there as a whole, or a torn tail is (a kill can stop a write half-way). The
-///    reader sees whole lines only, so a torn tail is nothing, until somebody appends to it.
+///    reader sees whole lines only, so a torn tail is nothing until a process appends to it.
 /// 3. *look back*, at the byte before our line: if it is no newline, our line is glued to a torn tail, or
 ///    to the first piece of a writer that needs several; and at the path: if it names another file, our
-///    line is where nobody reads. Then the same bytes are appended again, at the path, led by a newline,
+///    line is where no reader looks. Then the same bytes are appended again, at the path, led by a newline,
 ///    so that a tail becomes a line of its own. A writer that dies before this lost its message, and never
-///    told anybody that it was sent. If the first line can be read after all, the id makes the second a
+///    reported that it was sent. If the first line can be read after all, the id makes the second a
 ///    repetition.
 /// 4. *sync*: before it, a loss of power (no kill) can undo the line.
 ///
-/// No step waits for another process: a stopped or slow writer, or reader, blocks nobody.
+/// No step waits for another process: a stopped or slow writer, or reader, blocks no other process.
 #[derive(Debug)]
 pub struct Appender {
     at: TeamPath,
@@ -218,8 +218,8 @@ impl Appender {
         if lines.is_empty() {
             return Ok(());
         }
-        // Behind a torn tail the first line would be glued to it, written again, and read behind the others. (So it is
-        // where somebody leaves one in this very moment.)
+        // Behind a torn tail the first line would be glued to it, written again, and read behind the others. (The same happens if
+        // another writer leaves a torn tail at this very moment.)
         let torn = messages.len() > 1 && !self.ends_with_newline(dir)?;
         self.append_lines(dir, &lines, torn).map(drop)
     }
@@ -325,8 +325,8 @@ impl Inbox {
         Ok(())
     }
 
-    /// Returns where what was written last ends: in append mode the write itself moves the position there, whoever else
-    /// writes.
+    /// Returns where what was written last ends: in append mode the write itself moves the position there, whatever other
+    /// processes write.
     fn written_to(&self) -> io::Result<u64> {
         (&self.file).stream_position()
     }

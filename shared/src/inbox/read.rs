@@ -16,7 +16,7 @@ use crate::name::Name;
 use crate::position::Position;
 use crate::team_dir::{TeamDir, TeamPath};
 
-/// How much one [`Reader::read_new`] reads at most, in bytes, so that a huge inbox stops nobody for long.
+/// How much one [`Reader::read_new`] reads at most, in bytes, so that a huge inbox holds up no process for long.
 const MAX_INPUT: u64 = 4 << 20;
 
 /// How many lines one [`Reader::read_new`] returns at most: short lines take more memory than their bytes.
@@ -25,8 +25,8 @@ const MAX_LINES: usize = 4096;
 /// A reader of one inbox.
 ///
 /// It returns whole lines in the order of the file, each with the position behind it; a line whose UUID it
-/// has met before is dropped. It consumes nothing: whoever takes a message in records the position in the
-/// same write as the effect, and begins the next life with [`Reader::open`] at the last position recorded
+/// has met before is dropped. It consumes nothing: the process that consumes a message records the position in the
+/// same write as the effect. Its next incarnation begins with [`Reader::open`] at the last position recorded
 /// and [`Reader::seen`] for each id recorded. So a reader that dies between any two system calls reads
 /// again what had no effect yet, and nothing else.
 ///
@@ -67,7 +67,7 @@ pub struct Batch {
     pub position: Position,
     /// Why reading started again at the beginning of the file, if it did.
     pub restarted: Option<Truncated>,
-    /// Whether the last line that was looked at is a repetition: whoever keeps a position moves it behind that one.
+    /// Whether the last line that was looked at is a repetition: a reader that records positions moves its position behind that line.
     pub repeated: bool,
     /// Whether there may be more already: read again before waiting.
     pub more: bool,
@@ -141,7 +141,7 @@ impl Reader {
         self
     }
 
-    /// Notes that a message was taken in before (by this life, before it was resumed).
+    /// Notes that a message was taken in before (by this conversation, before it was resumed).
     pub fn seen(&mut self, id: Uuid) {
         if let Some(seen) = &mut self.seen {
             seen.insert(id);

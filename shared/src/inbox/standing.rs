@@ -1,4 +1,4 @@
-//! Whether a position that somebody recorded still is a place in an inbox.
+//! Whether a recorded position still is a place in an inbox.
 
 use super::window::Window;
 use super::{ReadError, cannot_read, open};

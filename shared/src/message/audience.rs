@@ -1,4 +1,4 @@
-//! What a message is to the one whose inbox it stands in, pure: the one place that says what wakes whom.
+//! What a message means to the owner of the inbox: the one place that says which message wakes which agent. Pure.
 
 use super::{Body, LEAD, Message, TEAMD, USER};
 use crate::name::Name;
@@ -6,7 +6,7 @@ use crate::name::Name;
 /// What a message is to its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Concern {
-    /// Nothing: it stands in the inbox for somebody else, and is passed over.
+    /// Nothing: it stands in the inbox for another reader, and is passed over.
     None,
     /// News for the next turn. It starts none.
     News,
@@ -23,7 +23,7 @@ pub const ASKED_BY: &str = "asked_by";
 impl Message {
     /// Tells what the message is to a reader.
     ///
-    /// A shutdown request and a verdict act through the daemon's word, and the end of another teammate is news for the
+    /// A shutdown request and a verdict act through the daemon's directive, and the end of another teammate is news for the
     /// next turn only. To the lead agent its teammates' plans are work, and what they say when they have ended a piece of
     /// work is, after a moment. The end of a teammate, or that it stays, is work for it only if it has asked for that.
     pub fn concern(&self, reader: &Name) -> Concern {

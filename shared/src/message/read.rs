@@ -1,4 +1,4 @@
-//! Reading a line that anyone may have written.
+//! Reading a line that any program may have written.
 
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -16,7 +16,7 @@ pub enum ParseError {
     /// The bytes are not UTF-8.
     #[error("not UTF-8: invalid byte at {0}")]
     NotUtf8(usize),
-    /// The text is not JSON (or nested more deeply than anybody here reads).
+    /// The text is not JSON (or nested more deeply than this program reads).
     #[error("not JSON: {0}")]
     NotJson(String),
     /// The text is nested more deeply than [`MAX_NEST`].

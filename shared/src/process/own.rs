@@ -23,19 +23,17 @@ pub fn close_inherited(handed_on: Option<i32>) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes this process the one to whom everything comes that its descendants leave behind, so that it can end it.
-/// Elsewhere than on Linux nothing is done.
+/// Makes this process the subreaper of its descendants: the processes that they leave behind become its children, so that
+/// it can end them.
 pub fn adopt_orphans() {
-    #[cfg(target_os = "linux")]
     if let Err(errno) = nix::sys::prctl::set_child_subreaper(true) {
         tracing::warn!("cannot become the subreaper of what is started: {errno}");
     }
 }
 
 /// Makes this process unreadable for other processes of the user: no trace, no look into its memory,
-/// environment or descriptors (root excepted). Elsewhere than on Linux nothing is done.
+/// environment or descriptors (root excepted).
 pub fn deny_tracing() {
-    #[cfg(target_os = "linux")]
     if let Err(errno) = nix::sys::prctl::set_dumpable(false) {
         tracing::warn!("cannot deny tracing: {errno}");
     }

@@ -1,8 +1,8 @@
 //! Team directories that lie apart from their workspace, in the state directory of the user, with a link to them in the
 //! workspace: where nothing else keeps tools from writing there.
 //!
-//! A tool can replace that link. So the place follows from the workspace alone, and whoever opens the team directory
-//! through something else than the link to that place is told so.
+//! A tool can replace that link. So the place follows from the workspace alone, and a program that opens the team
+//! directory through anything but the link to that place gets an error.
 
 use std::io;
 use std::path::{Path, PathBuf};

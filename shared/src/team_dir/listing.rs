@@ -97,11 +97,11 @@ impl TeamDir {
         rustix::fs::openat(&self.fd, folder.unwrap_or("."), flags, Mode::empty())
     }
 
-    /// Takes from everybody but the user what a file, a folder or the team directory itself (none) lets them do. Nothing
-    /// is added: whoever has made it read-only meant that.
+    /// Takes from all other users what a file, a folder or the team directory itself (none) lets them do. Nothing
+    /// is added: a file that is read-only stays so.
     ///
     /// # Errors
-    /// [`DirError`] if it is no regular file and no folder, belongs to somebody else, or the system refuses.
+    /// [`DirError`] if it is no regular file and no folder, belongs to another user, or the system refuses.
     pub fn close_to_others(&self, at: Option<&TeamPath>) -> Result<(), DirError> {
         use std::os::fd::AsFd;
         let Some(at) = at else { return super::close_to_others(self.fd.as_fd(), &self.root) };

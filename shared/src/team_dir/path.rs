@@ -44,7 +44,7 @@ impl TeamPath {
         Self::top(".gitignore")
     }
 
-    /// `inbox/NAME.jsonl`: appended by anyone.
+    /// `inbox/NAME.jsonl`: any process appends.
     pub fn inbox(name: &Name) -> Self {
         Self::at("inbox", format!("{name}.jsonl"))
     }
@@ -54,7 +54,7 @@ impl TeamPath {
         Self::at("inbox", format!("{name}.rejected.jsonl"))
     }
 
-    /// `transcript/NAME.jsonl`: written by the worker alone; its lock is the life.
+    /// `transcript/NAME.jsonl`: written by the worker alone; its lock is the liveness lock.
     pub fn transcript(name: &Name) -> Self {
         Self::at("transcript", format!("{name}.jsonl"))
     }
@@ -99,7 +99,7 @@ impl TeamPath {
         Self::at("run", format!("{name}.live"))
     }
 
-    /// `run/chat`: whoever talks to the lead agent at a terminal holds a shared `flock` on it.
+    /// `run/chat`: a chat at a terminal holds a shared `flock` on it.
     pub fn chat() -> Self {
         Self::at("run", "chat".to_owned())
     }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{POLL_EVERY, Target};
 
-/// What was seen, and when to look next. There is no thread: looking happens while somebody waits.
+/// What was seen, and when to look next. There is no thread: looking happens while a task waits.
 #[derive(Debug)]
 pub(super) struct Poll {
     /// Kept here, so that a future that is dropped and made again does not put it off.
@@ -65,7 +65,6 @@ fn look_at(target: &Target) -> BTreeMap<String, Stamp> {
 /// File systems whose files others (another machine, the host of a virtual one) change without an event
 /// here, by the magic number that `statfs` gives: `include/uapi/linux/magic.h`, statfs(2), and for those out
 /// of tree the list of gnulib's `file-remote.c`.
-#[cfg(target_os = "linux")]
 const WITHOUT_EVENTS: [i128; 19] = [
     0x6969,      // NFS
     0x517B,      // SMB
@@ -89,14 +88,7 @@ const WITHOUT_EVENTS: [i128; 19] = [
 ];
 
 /// Tells whether the file system of a path makes no events for what others do.
-#[cfg(target_os = "linux")]
 pub(super) fn lacks_events(path: &Path) -> bool {
     // The numbers have 32 bits, in a field whose type differs between architectures and may be signed.
     rustix::fs::statfs(path).is_ok_and(|it| WITHOUT_EVENTS.contains(&(i128::from(it.f_type) & 0xFFFF_FFFF)))
-}
-
-/// Other systems: nothing is known of such file systems.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn lacks_events(_path: &Path) -> bool {
-    false
 }

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// Long enough for any machine; nobody waits for it but a test that fails.
+/// Long enough for any machine; only a failing test waits that long.
 const LONG: Duration = Duration::from_secs(10);
 /// Long enough for a wake-up that must not come to come.
 const SHORT: Duration = Duration::from_secs(1);

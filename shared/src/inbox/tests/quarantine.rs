@@ -17,7 +17,7 @@ fn a_reader_that_died_before_it_recorded_its_position_rejects_once() {
     let (_scratch, dir) = team();
     let put = |offset, text| reject(&dir, &alice(), offset, &rejection(text), 1.5).unwrap();
     assert!(put(0, "a") && put(10, "b") && put(20, "c"));
-    assert!(!put(0, "a") && !put(10, "b") && !put(20, "c"), "the next life reads the batch again");
+    assert!(!put(0, "a") && !put(10, "b") && !put(20, "c"), "the next incarnation reads the batch again");
     assert!(put(30, "d"));
     assert!(put(0, "other"), "in a truncated inbox another line has this place");
     let texts: Vec<_> = entries(&dir).into_iter().map(|entry| entry.line).collect();

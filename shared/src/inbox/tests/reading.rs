@@ -222,7 +222,7 @@ fn a_huge_inbox_is_read_in_pieces() {
     assert_eq!(batch.lines.len() + drain(&mut reader).len(), 10_000);
 }
 
-// A mailbox that somebody empties, and a script that fills it with messages from a template.
+// A mailbox that another program empties, and a script that fills it with messages from a template.
 #[test]
 fn lines_of_the_same_length_that_end_alike_do_not_pass_for_each_other() {
     let (_scratch, dir) = team();

@@ -87,7 +87,7 @@ fn a_copy_that_lacks_the_last_lines_repeats_none_and_loses_none() {
     assert_eq!(texts(&growing.read_new().unwrap().lines), ["two"]);
     let batch = growing.read_new().unwrap();
     assert_eq!((batch.lines.len(), batch.restarted, batch.repeated), (0, None, true));
-    // The next life begins where this one recorded.
+    // The next incarnation begins where this one recorded.
     raw(&dir, &line("three"));
     assert_eq!(texts(&drain(&mut reader(&dir, batch.position))), ["three"]);
     assert_eq!(texts(&drain(&mut growing)), ["three"]);

@@ -221,7 +221,7 @@ impl<'d> World<'d> {
         self.sent.push((text, well));
     }
 
-    /// A foreign program empties the inbox: what nobody had read is lost.
+    /// A foreign program empties the inbox: what no reader had read is lost.
     fn empties(&mut self) {
         self.sent.iter_mut().for_each(|(_, must)| *must = false);
         self.emptied = true;
@@ -246,7 +246,7 @@ impl<'d> World<'d> {
         let batch = reader.read_new().map_err(|e| e.to_string())?;
         if batch.restarted.is_some() {
             if !self.emptied {
-                return Err("it begins again, and nobody has touched the inbox".to_owned());
+                return Err("it begins again although no program has changed the inbox".to_owned());
             }
             self.taken.position = Position::START;
         }

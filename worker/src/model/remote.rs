@@ -9,7 +9,7 @@ use super::compaction::{self, Room};
 use super::conversation::Conversation;
 use super::prompt::{Prompt, Tool, Turn};
 use super::service::Service;
-use super::{Answer, Heard, ModelError};
+use super::{Answer, ModelError, Progress};
 
 /// The most tokens that a summary may have, with what a model thinks before it.
 const MAX_SUMMARY: u64 = 8192;
@@ -81,7 +81,7 @@ impl Remote {
     pub(crate) async fn answer(
         &mut self,
         budget: Option<u64>,
-        heard: &mut dyn FnMut(Heard<'_>),
+        heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Answer, ModelError> {
         let Persona { system, tools, .. } = &self.persona;
         let turns = self.conversation.turns();
@@ -110,7 +110,7 @@ impl Remote {
         }
         let (written, mut usage) = match answer {
             Ok(answer) => (text_of(&answer.content), answer.usage),
-            Err(error) if error.is_about_the_request() => {
+            Err(error @ (ModelError::TooLong(_) | ModelError::Refused(_))) => {
                 tracing::warn!("no summary could be had: {error}");
                 (String::new(), Usage::default())
             }

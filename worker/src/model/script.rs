@@ -14,7 +14,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::message::{Body, IdleReason, LEAD, Message, USER};
 use teamd_shared::transcript::{Block, Event, Usage};
 
-use super::Answer;
+use super::{Answer, ModelError};
 use line::{FAIL, Line, lines};
 
 /// The tool with which a shutdown request is answered.
@@ -88,24 +88,24 @@ impl Script {
     }
 
     /// Answers: a shutdown request first, then the next call, then the text.
-    pub(crate) fn answer(&self) -> Answer {
+    ///
+    /// # Errors
+    /// [`ModelError::Failed`] if the next line says so. What ends the work clears that line.
+    pub(crate) fn answer(&self) -> Result<Answer, ModelError> {
         let content = if let Some(request_id) = self.asked.front() {
             let reason = self.reject.as_deref().unwrap_or("done");
             let approve = self.reject.is_none();
             let input = json!({ "request_id": request_id, "approve": approve, "reason": reason });
             self.tool_use(SHUTDOWN_RESPONSE, input)
         } else if let Some(call) = self.queue.front() {
+            if call.name == FAIL {
+                return Err(ModelError::Failed(call.input["reason"].as_str().unwrap_or_default().to_owned()));
+            }
             self.tool_use(&call.name, call.input.clone())
         } else {
             Block::Text { text: self.final_text() }
         };
-        Answer { content: vec![content], usage: Usage::default(), cut: None, length: None }
-    }
-
-    /// Returns why there is no answer, if the model is to fail next. What ends the work clears it.
-    pub(crate) fn failure(&self) -> Option<String> {
-        let next = self.queue.front().filter(|call| call.name == FAIL && self.asked.is_empty())?;
-        Some(next.input["reason"].as_str().unwrap_or_default().to_owned())
+        Ok(Answer { content: vec![content], usage: Usage::default(), cut: None, length: None })
     }
 
     fn tool_use(&self, name: &str, input: Value) -> Block {

@@ -45,7 +45,7 @@ impl Talk {
 
     /// Lets the model answer, records that, and returns the call (with its id), or the text.
     fn answer(&mut self) -> Result<(String, String, Value), String> {
-        let answer = self.script.answer();
+        let answer = self.script.answer().unwrap();
         self.record(Event::Answer {
             content: answer.content.clone(),
             usage: answer.usage,
@@ -237,7 +237,7 @@ fn two_requests_are_answered_each_by_its_id_and_a_repeated_one_once() {
 #[test]
 fn a_request_that_is_asked_while_an_answer_is_recorded_takes_nothing_from_the_queue() {
     let mut talk = Talk::with("/bash one");
-    let answer = talk.script.answer();
+    let answer = talk.script.answer().unwrap();
     talk.record(asked("a1"));
     talk.record(Event::Answer { content: answer.content, usage: answer.usage, cut: None, length: None });
     assert_eq!(talk.call("").0, "shutdown_response");

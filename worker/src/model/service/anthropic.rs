@@ -16,9 +16,9 @@ mod stream;
 use serde_json::{Map, Value, json};
 
 use super::catalog::max_output;
-use super::failure::Complaint;
+use super::failure::Failure;
 use super::settings::Key;
-use super::wire::{Reading, Wire, name, object};
+use super::wire::{AnswerReader, Wire, name, object};
 use crate::model::prompt::{Part, Prompt, Role, Tool, Turn};
 
 /// How many bytes of a request are a token at least: so the estimate of a prompt is rather too high.
@@ -35,13 +35,13 @@ pub(super) struct Anthropic {
     window: u64,
     /// Whether what the model thought is sent back. A model does not take back what another one thought, or what
     /// it thought in a conversation that was summed up since.
-    keeps_opaque: bool,
+    sends_opaque: bool,
 }
 
 impl Anthropic {
     /// Makes the format for a model, given the tokens that a prompt and its answer may have together.
     pub(super) fn new(model: &str, window: u64) -> Self {
-        Self { model: model.to_owned(), window, keeps_opaque: true }
+        Self { model: model.to_owned(), window, sends_opaque: true }
     }
 
     /// Returns how many tokens the answer may have: what is wanted, as far as the window has room behind a prompt of so
@@ -96,7 +96,7 @@ impl Anthropic {
                 Some(result)
             }
             // Another provider's has no type.
-            Part::Opaque(value) => (self.keeps_opaque && value["type"].is_string()).then(|| value.clone()),
+            Part::Opaque(value) => (self.sends_opaque && value["type"].is_string()).then(|| value.clone()),
         }
     }
 }
@@ -143,13 +143,13 @@ impl Wire for Anthropic {
         body
     }
 
-    fn read(&self) -> Box<dyn Reading> {
-        Box::<stream::Stream>::default()
+    fn reader(&self) -> Box<dyn AnswerReader> {
+        Box::<stream::AnthropicReader>::default()
     }
 
-    fn adapt(&mut self, complaint: &Complaint) -> bool {
-        let about_thinking = complaint.status == 400 && complaint.mentions(&["thinking", "signature"]);
-        about_thinking && std::mem::take(&mut self.keeps_opaque)
+    fn adapt(&mut self, failure: &Failure) -> bool {
+        let is_about_thinking = failure.has_status(&[400]) && failure.mentions(&["thinking", "signature"]);
+        is_about_thinking && std::mem::take(&mut self.sends_opaque)
     }
 }
 

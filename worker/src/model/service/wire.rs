@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use serde_json::Value;
 use teamd_shared::message::is_nested_within;
 
-use super::events::Event;
-use super::failure::{Complaint, Failure};
+use super::events::ServerEvent;
+use super::failure::{Failure, FailureKind};
 use super::settings::Key;
 use crate::model::Answer;
 use crate::model::prompt::Prompt;
@@ -24,29 +24,26 @@ pub(super) trait Wire: Debug + Send {
     fn body(&self, prompt: &Prompt<'_>) -> Value;
 
     /// Begins to read an answer.
-    fn read(&self) -> Box<dyn Reading>;
+    fn reader(&self) -> Box<dyn AnswerReader>;
 
-    /// Changes how it asks from now on, after a refusal of something that not every server or model takes. False
-    /// if that would be nothing new.
-    fn adapt(&mut self, complaint: &Complaint) -> bool;
+    /// Leaves out from now on what a server or model has refused, if not every one takes it. Returns whether the next
+    /// request is another one.
+    fn adapt(&mut self, failure: &Failure) -> bool;
 }
 
 /// An answer that is being read.
-pub(super) trait Reading: Send {
+pub(super) trait AnswerReader: Send {
     /// Takes in the next event; returns the text in it.
     ///
     /// # Errors
     /// [`Failure`] if it says that there will be no answer.
-    fn event(&mut self, event: &Event) -> Result<Option<String>, Failure>;
+    fn event(&mut self, event: &ServerEvent) -> Result<Option<String>, Failure>;
 
     /// Takes in an answer that came in one piece, though a stream was asked for; returns the text in it.
     ///
     /// # Errors
     /// [`Failure`] if it is no answer.
     fn whole(&mut self, body: &Value) -> Result<Option<String>, Failure>;
-
-    /// Returns how long its content is so far, in bytes: texts and the arguments of calls, not the events around them.
-    fn length(&self) -> usize;
 
     /// Tells whether all of it was read.
     fn is_done(&self) -> bool;
@@ -57,7 +54,7 @@ pub(super) trait Reading: Send {
     /// Returns the answer.
     ///
     /// # Errors
-    /// [`Failure::Cut`] if it is not complete.
+    /// [`FailureKind::Incomplete`] if it is not complete.
     fn end(self: Box<Self>) -> Result<Piece, Failure>;
 }
 
@@ -70,15 +67,55 @@ pub(super) struct Piece {
     pub(super) paused: bool,
 }
 
+/// How long the content of an answer may be, in bytes: texts and the arguments of calls, not the events around them.
+const MAX_ANSWER: usize = 16 << 20;
+
+/// How long the content of an answer is so far.
+#[derive(Debug, Default)]
+pub(super) struct ContentLength(usize);
+
+impl ContentLength {
+    /// Counts the texts in a part of the answer.
+    ///
+    /// # Errors
+    /// [`FailureKind::TooLarge`] if the answer is longer than any that makes sense.
+    pub(super) fn add(&mut self, part: &Value) -> Result<(), Failure> {
+        self.0 += length_of(part);
+        if self.0 > MAX_ANSWER {
+            return Err(Failure::new(FailureKind::TooLarge, "it is longer than 16 MiB"));
+        }
+        Ok(())
+    }
+}
+
+fn length_of(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(length_of).sum(),
+        Value::Object(fields) => fields.values().map(length_of).sum(),
+        _ => 1,
+    }
+}
+
 /// Reads the JSON of an event.
 ///
 /// # Errors
-/// [`Failure::Stranger`] if it is none.
+/// [`FailureKind::Incomplete`] if it is none.
 pub(super) fn json(data: &str) -> Result<Value, Failure> {
     serde_json::from_str(data).map_err(|_| {
-        let why = format!("an event of the stream is no JSON: {:?}", super::failure::line(data));
-        Failure::Stranger { why, passing: true }
+        let detail = format!("an event of the stream is no JSON: {data:?}");
+        Failure::new(FailureKind::Incomplete, &detail)
     })
+}
+
+/// Returns the failure of a stream that ended before its answer did.
+pub(super) fn cut_off() -> Failure {
+    Failure::new(FailureKind::Incomplete, "the stream ended before the answer did")
+}
+
+/// Returns a text; empty for any other value.
+pub(super) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// How deeply a part of an answer may be nested: it stands in an entry of the transcript, which must be readable.
@@ -88,8 +125,8 @@ const MAX_NEST: usize = 64;
 pub(super) fn input(text: &str) -> Value {
     match serde_json::from_str::<Value>(text) {
         Ok(value @ Value::Object(_)) => shallow(value),
-        Ok(Value::Null) => Value::Object(serde_json::Map::new()),
-        _ if text.trim().is_empty() => Value::Object(serde_json::Map::new()),
+        Ok(Value::Null) => serde_json::json!({}),
+        _ if text.trim().is_empty() => serde_json::json!({}),
         _ => Value::String(text.to_owned()),
     }
 }

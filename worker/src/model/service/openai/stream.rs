@@ -8,63 +8,55 @@ use serde_json::{Value, json};
 use teamd_shared::transcript::{Block, Cut, Usage};
 
 use crate::model::Answer;
-use crate::model::service::events::Event;
-use crate::model::service::failure::{Complaint, Failure};
-use crate::model::service::wire::{Piece, Reading, input, json as parse};
+use crate::model::service::events::ServerEvent;
+use crate::model::service::failure::Failure;
+use crate::model::service::wire::{AnswerReader, ContentLength, Piece, cut_off, input, json as parse, text};
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
+pub(super) struct OpenAiReader {
     text: String,
     reasoned: String,
     refused: bool,
-    calls: Vec<Building>,
+    calls: Vec<PartialCall>,
     usage: Usage,
     finish: Option<String>,
     done: bool,
+    length: ContentLength,
 }
 
 /// A call as it stands so far.
 #[derive(Debug, Default)]
-struct Building {
+struct PartialCall {
     index: Option<u64>,
     id: String,
     name: String,
     arguments: String,
 }
 
-impl Reading for Stream {
-    fn event(&mut self, event: &Event) -> Result<Option<String>, Failure> {
+impl AnswerReader for OpenAiReader {
+    fn event(&mut self, event: &ServerEvent) -> Result<Option<String>, Failure> {
         if event.data.trim() == "[DONE]" {
             self.done = true;
             return Ok(None);
         }
         let chunk = parse(&event.data)?;
         if is_error(&chunk) || event.name == "error" {
-            return Err(Failure::Service(Complaint::of_event(&chunk)));
+            return Err(Failure::of_event(&chunk));
         }
         self.count(&chunk["usage"]);
         let choice = &chunk["choices"][0];
-        let heard = self.grow(&choice["delta"]);
-        self.finished(choice);
-        Ok(heard)
+        self.grow(&choice["delta"], &choice["finish_reason"])
     }
 
     fn whole(&mut self, body: &Value) -> Result<Option<String>, Failure> {
         let choice = &body["choices"][0];
         if is_error(body) || !choice["message"].is_object() {
-            return Err(Failure::Service(Complaint::of_event(body)));
+            return Err(Failure::of_event(body));
         }
         self.count(&body["usage"]);
-        let heard = self.grow(&choice["message"]);
-        self.finished(choice);
         self.done = true;
-        Ok(heard)
-    }
-
-    fn length(&self) -> usize {
-        let calls = self.calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
-        self.text.len() + self.reasoned.len() + calls.sum::<usize>()
+        self.grow(&choice["message"], &choice["finish_reason"])
     }
 
     fn is_done(&self) -> bool {
@@ -77,7 +69,7 @@ impl Reading for Stream {
 
     fn end(self: Box<Self>) -> Result<Piece, Failure> {
         if !self.is_complete() {
-            return Err(Failure::Cut);
+            return Err(cut_off());
         }
         let cut = match self.finish.as_deref() {
             Some("length") => Some(Cut::Length),
@@ -91,38 +83,33 @@ impl Reading for Stream {
         if !self.text.trim().is_empty() {
             content.push(Block::Text { text: self.text });
         }
-        content.extend(self.calls.into_iter().map(Building::finish));
+        content.extend(self.calls.into_iter().map(PartialCall::finish));
         Ok(Piece { answer: Answer { content, usage: self.usage, cut, length: None }, paused: false })
     }
 }
 
-impl Stream {
+impl OpenAiReader {
     /// Takes in a delta, or a whole message; returns the text in it.
-    fn grow(&mut self, delta: &Value) -> Option<String> {
+    fn grow(&mut self, delta: &Value, finish: &Value) -> Result<Option<String>, Failure> {
+        self.length.add(delta)?;
+        if let Some(reason) = finish.as_str().filter(|reason| !reason.is_empty()) {
+            self.finish = Some(reason.to_owned());
+        }
         let calls = delta["tool_calls"].as_array().into_iter().flatten();
         calls.for_each(|call| self.grow_call(call));
-        if let Some(reasoned) = delta["reasoning_content"].as_str() {
-            self.reasoned.push_str(reasoned);
-        }
-        let mut heard = String::new();
-        if let Some(text) = delta["content"].as_str() {
-            heard.push_str(text);
-        }
-        if let Some(refusal) = delta["refusal"].as_str() {
-            self.refused = true;
-            heard.push_str(refusal);
-        }
-        self.text.push_str(&heard);
-        (!heard.is_empty()).then_some(heard)
+        self.reasoned.push_str(&text(&delta["reasoning_content"]));
+        self.refused |= delta["refusal"].is_string();
+        let said = text(&delta["content"]) + &text(&delta["refusal"]);
+        self.text.push_str(&said);
+        Ok(Some(said).filter(|said| !said.is_empty()))
     }
 
     fn grow_call(&mut self, delta: &Value) {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (index, id) = (delta["index"].as_u64(), text(&delta["id"]));
         let name = text(&delta["function"]["name"]);
         // The last one with that index; without an index, the last one at all, unless this names another call.
         let same = self.calls.iter_mut().rev().find(|call| index.is_none() || call.index == index);
-        let fits = |call: &&mut Building| match (id.is_empty(), index) {
+        let fits = |call: &&mut PartialCall| match (id.is_empty(), index) {
             (false, _) => call.id == id,
             (true, None) => name.is_empty(),
             (true, Some(_)) => true,
@@ -130,7 +117,7 @@ impl Stream {
         let call = match same.filter(fits) {
             Some(call) => call,
             None => {
-                self.calls.push(Building { index, id, ..Building::default() });
+                self.calls.push(PartialCall { index, id, ..PartialCall::default() });
                 let last = self.calls.len() - 1;
                 &mut self.calls[last]
             }
@@ -142,12 +129,6 @@ impl Stream {
             Value::String(more) => call.arguments.push_str(more),
             Value::Null => {}
             whole => call.arguments = whole.to_string(),
-        }
-    }
-
-    fn finished(&mut self, choice: &Value) {
-        if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
-            self.finish = Some(reason.to_owned());
         }
     }
 
@@ -168,7 +149,7 @@ impl Stream {
     }
 }
 
-impl Building {
+impl PartialCall {
     fn finish(self) -> Block {
         let (id, name, input) = (self.id, self.name, input(&self.arguments));
         Block::ToolUse { id, name, input, message_id: None, request_id: None }

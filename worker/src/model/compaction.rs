@@ -7,7 +7,7 @@
 
 use teamd_shared::transcript::Event;
 
-use super::conversation::{BYTES_PER_TOKEN, Conversation, Gist, weight};
+use super::conversation::{BYTES_PER_TOKEN, Conversation, Essentials, weight};
 use super::prompt::{Part, Role, Turn, excerpt};
 
 /// The share of the window from which on a conversation is cut, in percent.
@@ -85,11 +85,6 @@ impl Room {
         self.refused
     }
 
-    /// Returns the window, in tokens.
-    pub(super) fn window(&self) -> u64 {
-        self.window
-    }
-
     /// Returns how many of the last answers are kept.
     pub(super) fn kept(&self, conversation: &Conversation) -> usize {
         if self.refused { 0 } else { conversation.answers_within(self.bytes(KEPT)) }
@@ -97,17 +92,22 @@ impl Room {
 
     /// Returns how long a summary may be, in bytes; less each time that it was still too much.
     pub(super) fn for_summary(&self) -> usize {
-        let bytes = self.bytes(SUMMARY) >> (2 * self.cuts.min(CUTS));
-        usize::try_from(bytes).unwrap_or(usize::MAX).max(LEAST)
+        (self.bytes(SUMMARY) >> (2 * self.cuts.min(CUTS))).max(LEAST)
     }
 
     /// Returns how long the guide of a workspace may be, in bytes.
     pub(super) fn for_guide(&self) -> usize {
-        usize::try_from(self.bytes(GUIDE)).unwrap_or(usize::MAX)
+        self.bytes(GUIDE)
     }
 
-    fn bytes(&self, percent: u64) -> u64 {
-        self.window.saturating_mul(percent).saturating_mul(BYTES_PER_TOKEN) / 100
+    /// Returns how long the question for a summary may be once the whole conversation was refused, in bytes.
+    pub(super) fn for_short_question(&self) -> usize {
+        self.bytes(50)
+    }
+
+    fn bytes(&self, percent: u64) -> usize {
+        let bytes = self.window.saturating_mul(percent).saturating_mul(BYTES_PER_TOKEN) / 100;
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 }
 
@@ -123,15 +123,14 @@ pub(super) fn question(turns: &[Turn]) -> Vec<Turn> {
 
 /// As [`question`], of a conversation that is too long already: long parts are shortened, and as much of its
 /// beginning is left out as must be.
-pub(super) fn short_question(turns: &[Turn], window: u64) -> Vec<Turn> {
+pub(super) fn short_question(turns: &[Turn], room: usize) -> Vec<Turn> {
     let mut short: Vec<Turn> = turns.to_vec();
     short.iter_mut().flat_map(|turn| &mut turn.parts).for_each(shorten);
-    let most = window.saturating_mul(BYTES_PER_TOKEN) / 2;
-    let mut left: u64 = short.iter().map(weight).sum();
+    let mut left: usize = short.iter().map(weight).sum();
     let mut first = 0;
     // Up to an answer, so that every result keeps its call.
-    while first + 1 < short.len() && (left > most || (first > 0 && short[first].role == Role::User)) {
-        left = left.saturating_sub(weight(&short[first]));
+    while first + 1 < short.len() && (left > room || (first > 0 && short[first].role == Role::User)) {
+        left -= weight(&short[first]);
         first += 1;
     }
     let mut turns = short.split_off(first);
@@ -158,7 +157,7 @@ fn order(turns: &mut Vec<Turn>) {
 /// Makes what stands for all that is cut. `written`: what the model wrote, if it could; `kept`: how many of the last
 /// answers stay; `room`: how long it may be, in bytes.
 pub(super) fn compose(conversation: &Conversation, written: &str, kept: usize, room: usize) -> String {
-    let Gist { work, waiting, plan, asked, .. } = &conversation.gist;
+    let Essentials { work, waiting, plan, asked, .. } = &conversation.essentials;
     let turns = conversation.turns();
     let mut text =
         "[The conversation was too long, and its beginning was cut. This is what is kept of it.]".to_owned();

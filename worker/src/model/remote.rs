@@ -25,6 +25,17 @@ pub(crate) struct Persona {
     pub(crate) tools: Vec<Tool>,
 }
 
+impl Persona {
+    fn prompt<'a>(&'a self, turns: &'a [Turn], max_output: Option<u64>) -> Prompt<'a> {
+        Prompt { system: &self.system, tools: &self.tools, turns, max_output }
+    }
+
+    fn bytes(&self) -> usize {
+        let tool = |tool: &Tool| tool.name.len() + tool.description.len() + tool.input.to_string().len();
+        self.system.len() + self.tools.iter().map(tool).sum::<usize>()
+    }
+}
+
 /// What takes the place of the beginning of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Compaction {
@@ -42,7 +53,7 @@ pub(crate) struct Remote {
     service: Service,
     persona: Persona,
     /// The bytes of the persona, which stands in each prompt.
-    fixed: u64,
+    fixed: usize,
     conversation: Conversation,
     room: Room,
 }
@@ -53,7 +64,7 @@ impl Remote {
         let room = Room::new(service.window());
         let persona = persona(room.for_guide());
         let conversation = Conversation::new(persona.name.clone());
-        Self { service, fixed: size_of(&persona), persona, conversation, room }
+        Self { service, fixed: persona.bytes(), persona, conversation, room }
     }
 
     /// Returns where the pause of the moment stands.
@@ -83,9 +94,8 @@ impl Remote {
         budget: Option<u64>,
         heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Answer, ModelError> {
-        let Persona { system, tools, .. } = &self.persona;
         let turns = self.conversation.turns();
-        let prompt = Prompt { system, tools, turns: &turns, max_output: None };
+        let prompt = self.persona.prompt(&turns, None);
         let answer = self.service.ask(&prompt, budget, heard).await;
         if let Err(ModelError::TooLong(_)) = answer {
             self.room.refused();
@@ -105,7 +115,7 @@ impl Remote {
             true => Err(ModelError::TooLong(String::new())),
         };
         if let Err(ModelError::TooLong(_)) = answer {
-            let question = compaction::short_question(&turns, self.room.window());
+            let question = compaction::short_question(&turns, self.room.for_short_question());
             answer = self.summarise(&question, budget).await;
         }
         let (written, mut usage) = match answer {
@@ -125,15 +135,7 @@ impl Remote {
 
     /// With the same instructions and tools as ever: what stands before is in the service's cache.
     async fn summarise(&mut self, turns: &[Turn], budget: Option<u64>) -> Result<Answer, ModelError> {
-        let Persona { system, tools, .. } = &self.persona;
-        let max_output = Some(MAX_SUMMARY.min(self.room.window() / 8));
-        let prompt = Prompt { system, tools, turns, max_output };
+        let prompt = self.persona.prompt(turns, Some(MAX_SUMMARY.min(self.service.window() / 8)));
         self.service.ask(&prompt, budget, &mut |_| {}).await
     }
-}
-
-fn size_of(persona: &Persona) -> u64 {
-    let tool = |tool: &Tool| tool.name.len() + tool.description.len() + tool.input.to_string().len();
-    let bytes = persona.system.len() + persona.tools.iter().map(tool).sum::<usize>();
-    bytes as u64
 }

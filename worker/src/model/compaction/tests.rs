@@ -103,9 +103,10 @@ fn the_question_is_what_the_cache_holds_and_an_order() {
 #[test]
 fn a_question_of_what_is_too_long_already_fits() {
     for (steps, window) in [(200, 2000), (200, 20_000), (3, 50)] {
-        let asked = short_question(&long(steps).turns(), window);
-        let bytes: u64 = asked.iter().map(weight).sum();
-        let fits = window * BYTES_PER_TOKEN / 2 + 2 * ORDER.len() as u64 + 2 * GLANCE as u64;
+        let room = Room::new(window).for_short_question();
+        let asked = short_question(&long(steps).turns(), room);
+        let bytes: usize = asked.iter().map(weight).sum();
+        let fits = room + 2 * ORDER.len() + 2 * GLANCE;
         assert!(bytes <= fits, "{bytes} of {fits}");
         assert_eq!(asked[0].role, Role::User);
     }

@@ -119,7 +119,7 @@ fn what_was_interrupted_is_withdrawn() {
     conversation.observe(&says("lead", "what time is it?"));
     assert_eq!(shape(&conversation), [vec!["text", "text", "text"]]);
     assert!(all_text(&conversation).contains("withdrawn"));
-    assert!(!conversation.gist.work.join(" ").contains("mend the test"));
+    assert!(!conversation.essentials.work.join(" ").contains("mend the test"));
 }
 
 #[test]
@@ -187,20 +187,20 @@ fn the_work_that_is_kept_is_the_present_one_and_plans_wait_until_they_are_answer
     conversation.observe(&idle(IdleReason::Available));
     conversation.observe(&says("lead", "now the docs"));
     conversation.observe(&says("lead", "and the index"));
-    let work = conversation.gist.work.join(" ");
+    let work = conversation.essentials.work.join(" ");
     assert!(work.contains("now the docs") && work.contains("the index") && !work.contains("mend"), "{work}");
     let mut lead = Conversation::new(Name::lead());
     lead.observe(&life(1, None));
     let plan =
         json!({"type": "plan_approval_request", "from": "bob", "request_id": "ab12", "plan": "drop it"});
     lead.observe(&Event::Messages { messages: vec![plan] });
-    assert_eq!(lead.gist.waiting.len(), 1);
+    assert_eq!(lead.essentials.waiting.len(), 1);
     let input = json!({"request_id": "ab12", "approve": true});
     let name = "plan_approval".to_owned();
     let verdict = Block::ToolUse { id: "v".to_owned(), name, input, message_id: None, request_id: None };
     lead.observe(&answers(vec![verdict]));
     lead.observe(&result("v", "approved", false));
-    assert_eq!(lead.gist.waiting.len(), 0);
+    assert_eq!(lead.essentials.waiting.len(), 0);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn an_answer_to_a_shutdown_that_does_not_count_leaves_it_open() {
         let answer = Block::ToolUse { id: "a".to_owned(), name, input, message_id: None, request_id: None };
         conversation.observe(&answers(vec![answer]));
         conversation.observe(&result("a", "x", is_error));
-        assert_eq!(conversation.gist.asked.is_some(), open);
+        assert_eq!(conversation.essentials.asked.is_some(), open);
     }
 }
 

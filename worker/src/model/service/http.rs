@@ -13,7 +13,7 @@ use super::events::EventReader;
 use super::failure::{Failure, FailureKind};
 use super::retry::retry_after;
 use super::settings::Settings;
-use super::waits::{SilenceLimit, Waits};
+use super::waits::Waits;
 use super::wire::{AnswerReader, Piece, Wire};
 use crate::model::ModelError;
 
@@ -43,7 +43,7 @@ pub(super) struct Http {
 impl Http {
     /// Makes one that has no client yet.
     pub(super) fn new(settings: Settings) -> Self {
-        Self { settings, waits: Waits::new(), client: None }
+        Self { waits: Waits::new(settings.silence), settings, client: None }
     }
 
     /// Returns the client.
@@ -69,11 +69,10 @@ impl Http {
         body: String,
         heard: &mut dyn FnMut(&str),
     ) -> Result<Piece, Failure> {
-        let Settings { base, key, silence, .. } = &self.settings;
+        let Settings { base, key, .. } = &self.settings;
         let request = client.post(below(base, wire.path())).headers(headers(wire, key.as_ref())).body(body);
-        let limit = SilenceLimit { limit: *silence, waits: &self.waits };
-        let exchanged = match limit.wait(request.send()).await {
-            Ok(Ok(response)) => read(response, wire.reader(), limit, heard).await,
+        let exchanged = match self.waits.for_service(request.send()).await {
+            Ok(Ok(response)) => read(response, wire.reader(), &self.waits, heard).await,
             Ok(Err(error)) => Err(unreachable(error)),
             Err(silent) => Err(silent),
         };
@@ -85,7 +84,7 @@ impl Http {
 async fn read(
     response: Response,
     mut reader: Box<dyn AnswerReader>,
-    limit: SilenceLimit<'_>,
+    waits: &Waits,
     heard: &mut dyn FnMut(&str),
 ) -> Result<Piece, Failure> {
     let wrong = |why: String| Err(Failure::new(FailureKind::WrongService, &why));
@@ -95,16 +94,16 @@ async fn read(
             return wrong(format!("it answered with status {status}, which holds no answer"));
         }
         status @ 300..400 => return wrong(format!("it redirects (status {status}), which is not followed")),
-        status => return Err(read_error(response, status, limit).await),
+        status => return Err(read_error(response, status, waits).await),
     }
     if let Some(what) = unreadable(&response) {
         return wrong(format!("{what} is no answer"));
     }
     if header(&response, CONTENT_TYPE.as_str()).contains("json") {
-        read_whole(response, reader.as_mut(), limit, heard).await?;
+        read_whole(response, reader.as_mut(), waits, heard).await?;
         return reader.end();
     }
-    match read_stream(response, reader.as_mut(), limit, heard).await {
+    match read_stream(response, reader.as_mut(), waits, heard).await {
         // Once it was said why the answer ended, nothing that follows is missed.
         Err(failure) if !reader.is_complete() => Err(failure),
         _ => reader.end(),
@@ -114,7 +113,7 @@ async fn read(
 async fn read_stream(
     mut response: Response,
     reader: &mut dyn AnswerReader,
-    limit: SilenceLimit<'_>,
+    waits: &Waits,
     heard: &mut dyn FnMut(&str),
 ) -> Result<(), Failure> {
     let mut events = EventReader::default();
@@ -124,7 +123,7 @@ async fn read_stream(
         if reader.is_complete() {
             end.get_or_insert_with(|| Instant::now() + END);
         }
-        let next = next_chunk(&mut response, limit);
+        let next = next_chunk(&mut response, waits);
         let next = match end {
             Some(end) => timeout_at(end, next).await.unwrap_or(Ok(None)),
             None => next.await,
@@ -151,11 +150,11 @@ async fn read_stream(
 async fn read_whole(
     mut response: Response,
     reader: &mut dyn AnswerReader,
-    limit: SilenceLimit<'_>,
+    waits: &Waits,
     heard: &mut dyn FnMut(&str),
 ) -> Result<(), Failure> {
     let mut body = Vec::new();
-    while let Some(chunk) = next_chunk(&mut response, limit).await? {
+    while let Some(chunk) = next_chunk(&mut response, waits).await? {
         body.extend_from_slice(&chunk);
         if body.len() > MAX_WHOLE {
             return Err(Failure::new(FailureKind::TooLarge, "it is longer than 64 MiB"));
@@ -170,7 +169,7 @@ async fn read_whole(
 }
 
 /// Reads what a service says with another status than 200.
-async fn read_error(mut response: Response, status: u16, limit: SilenceLimit<'_>) -> Failure {
+async fn read_error(mut response: Response, status: u16, waits: &Waits) -> Failure {
     let value = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
     let retry_after = retry_after(value("retry-after-ms"), value("retry-after"), SystemTime::now());
     let should_retry = value("x-should-retry").and_then(|value| value.parse().ok());
@@ -178,7 +177,7 @@ async fn read_error(mut response: Response, status: u16, limit: SilenceLimit<'_>
     let mut body = Vec::new();
     // What cannot be read is not missed: the status is known.
     while body.len() <= MAX_ERROR
-        && let Ok(Some(chunk)) = next_chunk(&mut response, limit).await
+        && let Ok(Some(chunk)) = next_chunk(&mut response, waits).await
     {
         body.extend_from_slice(&chunk);
     }
@@ -191,9 +190,9 @@ async fn read_error(mut response: Response, status: u16, limit: SilenceLimit<'_>
 
 async fn next_chunk(
     response: &mut Response,
-    limit: SilenceLimit<'_>,
+    waits: &Waits,
 ) -> Result<Option<impl Deref<Target = [u8]> + use<>>, Failure> {
-    limit.wait(response.chunk()).await?.map_err(|error| {
+    waits.for_service(response.chunk()).await?.map_err(|error| {
         let detail = format!("the connection broke within the answer: {}", error_chain(error));
         Failure::new(FailureKind::Incomplete, &detail)
     })

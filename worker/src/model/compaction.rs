@@ -7,7 +7,7 @@
 
 use teamd_shared::transcript::Event;
 
-use super::conversation::{BYTES_PER_TOKEN, Conversation, Essentials, weight};
+use super::conversation::{BYTES_PER_TOKEN, Conversation, Essentials};
 use super::prompt::{Part, Role, Turn, excerpt};
 
 /// The share of the window from which on a conversation is cut, in percent.
@@ -126,11 +126,11 @@ pub(super) fn question(turns: &[Turn]) -> Vec<Turn> {
 pub(super) fn short_question(turns: &[Turn], room: usize) -> Vec<Turn> {
     let mut short: Vec<Turn> = turns.to_vec();
     short.iter_mut().flat_map(|turn| &mut turn.parts).for_each(shorten);
-    let mut left: usize = short.iter().map(weight).sum();
+    let mut left: usize = short.iter().map(Turn::bytes).sum();
     let mut first = 0;
     // Up to an answer, so that every result keeps its call.
     while first + 1 < short.len() && (left > room || (first > 0 && short[first].role == Role::User)) {
-        left -= weight(&short[first]);
+        left -= short[first].bytes();
         first += 1;
     }
     let mut turns = short.split_off(first);
@@ -200,23 +200,19 @@ fn last_words(turns: &[Turn]) -> String {
 
 /// Describes the last answers without a model.
 fn last_steps(turns: &[Turn]) -> String {
-    let answers = turns.iter().filter(|turn| turn.role == Role::Assistant);
-    let mut lines: Vec<String> = answers
-        .rev()
-        .take(EXCERPTS)
-        .map(|turn| {
-            let parts = turn.parts.iter().filter_map(|part| match part {
-                Part::Text(text) => Some(excerpt(text, EXCERPT)),
-                Part::Call { name, input, .. } => {
-                    Some(format!("{name} {}", excerpt(&input.to_string(), EXCERPT)))
-                }
-                Part::Result { .. } | Part::Opaque(_) => None,
-            });
-            format!("- {}", parts.collect::<Vec<_>>().join("; "))
-        })
-        .collect();
-    lines.reverse();
-    if lines.is_empty() { "- none".to_owned() } else { lines.join("\n") }
+    let describe = |turn: &&Turn| {
+        let parts = turn.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(excerpt(text, EXCERPT)),
+            Part::Call { name, input, .. } => {
+                Some(format!("{name} {}", excerpt(&input.to_string(), EXCERPT)))
+            }
+            Part::Result { .. } | Part::Opaque(_) => None,
+        });
+        format!("- {}", parts.collect::<Vec<_>>().join("; "))
+    };
+    let answers: Vec<_> = turns.iter().filter(|turn| turn.role == Role::Assistant).collect();
+    let last = &answers[answers.len().saturating_sub(EXCERPTS)..];
+    last.iter().map(describe).collect::<Vec<_>>().join("\n")
 }
 
 fn shorten(part: &mut Part) {

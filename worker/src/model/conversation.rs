@@ -39,8 +39,10 @@ pub(crate) struct Conversation {
     delivered: Vec<String>,
     /// What is kept word for word when the conversation is cut.
     pub(super) essentials: Essentials,
-    /// What the service counted last, and what came since then.
-    measure: Measure,
+    /// How many tokens it had up to the last answer, as the service counted them; 0 if it has not.
+    counted: u64,
+    /// How many bytes came since then.
+    uncounted: usize,
 }
 
 /// A call without a result.
@@ -67,15 +69,6 @@ pub(super) struct Essentials {
     pub(super) asked: Option<(String, String)>,
 }
 
-/// How long the conversation is.
-#[derive(Debug, Clone, Copy, Default)]
-struct Measure {
-    /// Tokens up to the last answer.
-    counted: u64,
-    /// Bytes since then.
-    since: usize,
-}
-
 /// Bytes for which a token is reckoned where no service has counted: fewer than most texts have.
 pub(super) const BYTES_PER_TOKEN: u64 = 3;
 
@@ -89,7 +82,8 @@ impl Conversation {
             open: Vec::new(),
             delivered: Vec::new(),
             essentials: Essentials::default(),
-            measure: Measure::default(),
+            counted: 0,
+            uncounted: 0,
         }
     }
 
@@ -153,10 +147,9 @@ impl Conversation {
 
     /// Returns about how many tokens a prompt of it has; `fixed`: the bytes of what stands before the conversation.
     pub(super) fn tokens(&self, fixed: usize) -> u64 {
-        let Measure { counted, since } = self.measure;
         // What a service has counted holds that already.
-        let uncounted = if counted == 0 { since + fixed } else { since };
-        counted.saturating_add(uncounted as u64 / BYTES_PER_TOKEN)
+        let fixed = if self.counted == 0 { fixed } else { 0 };
+        self.counted.saturating_add((self.uncounted + fixed) as u64 / BYTES_PER_TOKEN)
     }
 
     fn messages(&mut self, messages: &[Value]) {
@@ -181,7 +174,7 @@ impl Conversation {
     /// The user says something.
     fn say(&mut self, text: String) {
         if !text.trim().is_empty() {
-            self.measure.since += text.len();
+            self.uncounted += text.len();
             self.push(Part::Text(text));
         }
     }
@@ -193,26 +186,22 @@ impl Conversation {
         let mut open = Vec::new();
         for block in content {
             match block {
-                Block::Text { text } if text.trim().is_empty() => {}
-                Block::Text { text } => parts.push(Part::Text(text.clone())),
-                Block::Opaque { value } => parts.push(Part::Opaque(value.clone())),
+                Block::Text { text } if text.trim().is_empty() => continue,
                 // An id that was there before cannot be answered a second time.
-                Block::ToolUse { id, .. } if !self.ids.insert(id.clone()) => {}
+                Block::ToolUse { id, .. } if !self.ids.insert(id.clone()) => continue,
                 Block::ToolUse { id, name, input, .. } => {
                     self.essentials.called(name, input);
-                    let (id, name) = (id.clone(), name.clone());
                     let request_id = input.get("request_id").and_then(Value::as_str).map(str::to_owned);
                     open.push(OpenCall { id: id.clone(), name: name.clone(), request_id });
-                    parts.push(Part::Call { id, name, input: input.clone() });
                 }
+                Block::Text { .. } | Block::Opaque { .. } => {}
             }
+            parts.push(Part::from(block));
         }
-        self.measure = if counted > 0 {
-            Measure { counted, since: 0 }
-        } else {
-            let bytes = parts.iter().map(size_of).sum::<usize>();
-            Measure { since: self.measure.since + bytes, ..self.measure }
-        };
+        match counted {
+            0 => self.uncounted += parts.iter().map(Part::bytes).sum::<usize>(),
+            counted => (self.counted, self.uncounted) = (counted, 0),
+        }
         // What says nothing and calls nothing is no turn: two of the user's become one.
         if parts.iter().all(|part| matches!(part, Part::Opaque(_))) {
             return;
@@ -225,7 +214,7 @@ impl Conversation {
     fn result(&mut self, id: &str, content: &str, is_error: bool) {
         let Some(at) = self.open.iter().position(|open| open.id == id) else { return };
         let open = self.open.remove(at);
-        self.measure.since += content.len();
+        self.uncounted += content.len();
         self.push(Part::Result { id: open.id.clone(), content: content.to_owned(), is_error });
         let delivered = std::mem::take(&mut self.delivered);
         // A list that was lost, or is too long for a result, is said instead.
@@ -249,7 +238,7 @@ impl Conversation {
         self.turns = vec![Turn { role: Role::User, parts: vec![Part::Text(summary.to_owned())] }];
         self.turns.extend(tail);
         self.ids = self.turns.iter().flat_map(call_ids).map(str::to_owned).collect();
-        self.measure = Measure { counted: 0, since: self.turns.iter().map(weight).sum() };
+        (self.counted, self.uncounted) = (0, self.turns.iter().map(Turn::bytes).sum());
     }
 
     /// Returns where the last answers begin; the end, if none is kept.
@@ -262,7 +251,7 @@ impl Conversation {
     pub(super) fn answers_within(&self, bytes: usize) -> usize {
         let mut sum = 0;
         let fits = |turn: &&Turn| {
-            sum += weight(turn);
+            sum += turn.bytes();
             sum <= bytes
         };
         let fitting = self.turns.iter().rev().take_while(fits);
@@ -322,20 +311,6 @@ fn call_ids(turn: &Turn) -> impl Iterator<Item = &str> {
         Part::Call { id, .. } => Some(id.as_str()),
         _ => None,
     })
-}
-
-/// Returns how many bytes a turn has, about.
-pub(super) fn weight(turn: &Turn) -> usize {
-    turn.parts.iter().map(size_of).sum()
-}
-
-fn size_of(part: &Part) -> usize {
-    match part {
-        Part::Text(text) => text.len(),
-        Part::Call { name, input, .. } => name.len() + input.to_string().len(),
-        Part::Result { content, .. } => content.len(),
-        Part::Opaque(value) => value.to_string().len(),
-    }
 }
 
 #[cfg(test)]

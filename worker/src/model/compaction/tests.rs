@@ -105,7 +105,7 @@ fn a_question_of_what_is_too_long_already_fits() {
     for (steps, window) in [(200, 2000), (200, 20_000), (3, 50)] {
         let room = Room::new(window).for_short_question();
         let asked = short_question(&long(steps).turns(), room);
-        let bytes: usize = asked.iter().map(weight).sum();
+        let bytes: usize = asked.iter().map(Turn::bytes).sum();
         let fits = room + 2 * ORDER.len() + 2 * GLANCE;
         assert!(bytes <= fits, "{bytes} of {fits}");
         assert_eq!(asked[0].role, Role::User);

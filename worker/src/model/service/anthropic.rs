@@ -57,7 +57,7 @@ impl Anthropic {
             Role::User => "user",
             Role::Assistant => "assistant",
         };
-        let mut content: Vec<_> = turn.parts.iter().filter_map(|part| self.block(part)).collect();
+        let mut content = self.content(turn);
         server_tools::pair(&mut content);
         if content.is_empty() {
             content.push(json!({ "type": "text", "text": "(nothing)" }));
@@ -70,12 +70,16 @@ impl Anthropic {
 
     /// Writes an answer that the service has paused, if anything of it can go back.
     fn paused(&self, turn: &Turn) -> Option<Value> {
-        let mut content: Vec<_> = turn.parts.iter().filter_map(|part| self.block(part)).collect();
+        let mut content = self.content(turn);
         // A request that ends with an answer must not end with a space.
         if let Some(Value::String(text)) = content.last_mut().and_then(|last| last.get_mut("text")) {
             text.truncate(text.trim_end().len());
         }
         (!content.is_empty()).then(|| json!({ "role": "assistant", "content": content }))
+    }
+
+    fn content(&self, turn: &Turn) -> Vec<Value> {
+        turn.parts.iter().filter_map(|part| self.block(part)).collect()
     }
 
     fn block(&self, part: &Part) -> Option<Value> {

@@ -4,7 +4,6 @@
 use std::ops::Deref;
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use reqwest::{Client, Response};
 use tokio::time::{Instant, timeout_at};
 
@@ -99,7 +98,7 @@ async fn read(
     if let Some(what) = unreadable(&response) {
         return wrong(format!("{what} is no answer"));
     }
-    if header(&response, CONTENT_TYPE.as_str()).contains("json") {
+    if content_type(&response).contains("json") {
         read_whole(response, reader.as_mut(), waits, heard).await?;
         return reader.end();
     }
@@ -170,9 +169,9 @@ async fn read_whole(
 
 /// Reads what a service says with another status than 200.
 async fn read_error(mut response: Response, status: u16, waits: &Waits) -> Failure {
-    let value = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
-    let retry_after = retry_after(value("retry-after-ms"), value("retry-after"), SystemTime::now());
-    let should_retry = value("x-should-retry").and_then(|value| value.parse().ok());
+    let wanted = (header(&response, "retry-after-ms"), header(&response, "retry-after"));
+    let retry_after = retry_after(wanted.0, wanted.1, SystemTime::now());
+    let should_retry = header(&response, "x-should-retry").parse().ok();
     let unreadable = unreadable(&response);
     let mut body = Vec::new();
     // What cannot be read is not missed: the status is known.
@@ -205,19 +204,23 @@ fn unreachable(error: reqwest::Error) -> Failure {
     Failure::new(kind, &why)
 }
 
-/// Returns a header in small letters; empty if it is missing.
-fn header(response: &Response, name: &str) -> String {
-    let value = response.headers().get(name).and_then(|value| value.to_str().ok());
-    value.unwrap_or_default().to_ascii_lowercase()
+/// Returns the value of a header; empty if it is missing.
+fn header<'r>(response: &'r Response, name: &str) -> &'r str {
+    response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// Returns the type of a body in small letters, without parameters.
+fn content_type(response: &Response) -> String {
+    let kind = header(response, "content-type");
+    kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// Names a body that holds neither an answer nor words for a person, if it is such a one. No encoding is ever asked for.
 fn unreadable(response: &Response) -> Option<String> {
-    let encoding = header(response, CONTENT_ENCODING.as_str());
+    let encoding = header(response, "content-encoding").to_ascii_lowercase();
     if !matches!(encoding.as_str(), "" | "identity") {
         return Some(format!("an encoded body ({encoding})"));
     }
-    let kind = header(response, CONTENT_TYPE.as_str());
-    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let kind = content_type(response);
     kind.contains("html").then(|| format!("a page ({kind})"))
 }

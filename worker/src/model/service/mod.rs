@@ -36,7 +36,7 @@ use teamd_shared::transcript::{Block, Usage};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::prompt::Prompt;
+use super::prompt::{Part, Prompt};
 use super::{Answer, ModelError};
 use explain::{explain, no_answer};
 use failure::Failure;
@@ -142,15 +142,7 @@ impl Service {
             }
             let turns = pieces.turns(prompt.turns);
             let prompt = Prompt { turns: &turns, ..prompt.clone() };
-            let text = pieces.text();
-            let mut hear = |progress: Progress<'_>| {
-                heard(progress);
-                // Only the last piece of it begins anew.
-                if progress == Progress::Again && !text.is_empty() {
-                    heard(Progress::Text(&text));
-                }
-            };
-            let piece = self.next_piece(&prompt, began, &mut hear).await?;
+            let piece = self.next_piece(&prompt, began, &pieces.text(), heard).await?;
             self.unrecorded += piece.answer.usage;
             if let Some(answer) = pieces.add(piece)? {
                 // The answer says what it cost.
@@ -161,11 +153,12 @@ impl Service {
         }
     }
 
-    /// Asks for the next piece of an answer; `began`: when its first was asked for.
+    /// Asks for the next piece of an answer; `began`: when its first was asked for; `before`: the text of those before.
     async fn next_piece(
         &mut self,
         prompt: &Prompt<'_>,
         began: Instant,
+        before: &str,
         heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Piece, ModelError> {
         let client = self.http.client()?;
@@ -183,6 +176,7 @@ impl Service {
             };
             if has_begun {
                 heard(Progress::Again);
+                heard(Progress::Text(before));
             }
             if self.wire.adapt(&failure) {
                 tracing::info!("{}: asking in another way, since {failure}", self.name());
@@ -239,12 +233,7 @@ impl Service {
 /// Returns about what an answer cost whose service does not say (some local ones): a budget must hold there, too. Four
 /// bytes are about one token.
 fn estimate(asked: usize, content: &[Block]) -> Usage {
-    let length = |block: &Block| match block {
-        Block::Text { text } => text.len(),
-        Block::ToolUse { name, input, .. } => name.len() + input.to_string().len(),
-        Block::Opaque { value } => value.to_string().len(),
-    };
-    let answered: usize = content.iter().map(length).sum();
+    let answered: usize = content.iter().map(|block| Part::from(block).bytes()).sum();
     let tokens = |bytes: usize| bytes.div_ceil(4) as u64;
     Usage { input_tokens: tokens(asked), output_tokens: tokens(answered), ..Usage::default() }
 }

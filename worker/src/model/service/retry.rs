@@ -11,7 +11,7 @@ pub(super) const ATTEMPTS: u32 = 6;
 /// The first pause, without jitter. Each is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest wait that a service can ask for.
+/// The longest wait that is reckoned with, in seconds.
 const YEAR: f64 = 31_536_000.0;
 
 /// Returns how long to wait after an attempt; none if there is to be no other. `made`: how many attempts have failed;
@@ -43,24 +43,13 @@ fn in_time(wait: Duration, elapsed: Duration) -> Option<Duration> {
 
 /// Reads how long a service asks to wait, from the values of its headers `retry-after-ms` and `retry-after` (seconds, or
 /// a date as in RFC 9110). A date that is over means now. A value that is neither means nothing.
-pub(super) fn retry_after(
-    milliseconds: Option<&str>,
-    header: Option<&str>,
-    now: SystemTime,
-) -> Option<Duration> {
+pub(super) fn retry_after(milliseconds: &str, header: &str, now: SystemTime) -> Option<Duration> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
-    if let Some(ms) = milliseconds.and_then(number) {
-        return seconds(ms / 1000.0);
+    match number(milliseconds).map(|ms| ms / 1000.0).or_else(|| number(header)) {
+        // Far too long is as good as a year.
+        Some(wanted) => wanted.is_finite().then(|| Duration::from_secs_f64(wanted.clamp(0.0, YEAR))),
+        None => Some(httpdate::parse_http_date(header).ok()?.duration_since(now).unwrap_or_default()),
     }
-    let text = header?;
-    match number(text) {
-        Some(wanted) => seconds(wanted),
-        None => Some(httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default()),
-    }
-}
-
-fn seconds(wanted: f64) -> Option<Duration> {
-    wanted.is_finite().then(|| Duration::from_secs_f64(wanted.clamp(0.0, YEAR)))
 }
 
 #[cfg(test)]
@@ -141,14 +130,14 @@ mod tests {
     fn the_headers_are_read_in_all_their_forms() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_770);
         let seconds = |s: f64| Some(Duration::from_secs_f64(s));
-        assert_eq!(retry_after(None, Some("3"), now), seconds(3.0));
-        assert_eq!(retry_after(Some("250"), Some("3"), now), seconds(0.25));
-        assert_eq!(retry_after(None, Some("Sun, 06 Nov 1994 08:49:37 GMT"), now), seconds(7.0));
-        assert_eq!(retry_after(None, Some("Sat, 01 Jan 1994 00:00:00 GMT"), now), seconds(0.0));
-        assert_eq!(retry_after(None, Some("1e300"), now), seconds(YEAR));
+        assert_eq!(retry_after("", "3", now), seconds(3.0));
+        assert_eq!(retry_after("250", "3", now), seconds(0.25));
+        assert_eq!(retry_after("", "Sun, 06 Nov 1994 08:49:37 GMT", now), seconds(7.0));
+        assert_eq!(retry_after("", "Sat, 01 Jan 1994 00:00:00 GMT", now), seconds(0.0));
+        assert_eq!(retry_after("", "1e300", now), seconds(YEAR));
         for bad in ["", "soon", "NaN", "inf", "Sun, 06 Foo 1994 08:49:37 GMT", "Sun, 06 Nov"] {
-            assert_eq!(retry_after(None, Some(bad), now), None, "{bad}");
+            assert_eq!(retry_after("", bad, now), None, "{bad}");
         }
-        assert_eq!(retry_after(None, None, now), None);
+        assert_eq!(retry_after("", "", now), None);
     }
 }

@@ -8,7 +8,7 @@ use reqwest::{Client, Response};
 use tokio::time::{Instant, timeout_at};
 
 use super::client::{below, build, error_chain, headers};
-use super::events::EventReader;
+use super::events::{EventReader, ServerEvent};
 use super::failure::{Failure, FailureKind};
 use super::retry::retry_after;
 use super::settings::Settings;
@@ -98,28 +98,27 @@ async fn read(
     if let Some(what) = unreadable(&response) {
         return wrong(format!("{what} is no answer"));
     }
-    if content_type(&response).contains("json") {
-        read_whole(response, reader.as_mut(), waits, heard).await?;
-        return reader.end();
-    }
-    match read_stream(response, reader.as_mut(), waits, heard).await {
+    match read_answer(response, reader.as_mut(), waits, heard).await {
         // Once it was said why the answer ended, nothing that follows is missed.
-        Err(failure) if !reader.is_complete() => Err(failure),
-        _ => reader.end(),
+        _ if reader.draft().is_complete() => Ok(reader.end()),
+        Ok(()) => Err(Failure::new(FailureKind::Incomplete, "the stream ended before the answer did")),
+        Err(failure) => Err(failure),
     }
 }
 
-async fn read_stream(
+/// Reads the events of an answer. One that comes in one piece, though a stream was asked for, is one event.
+async fn read_answer(
     mut response: Response,
     reader: &mut dyn AnswerReader,
     waits: &Waits,
     heard: &mut dyn FnMut(&str),
 ) -> Result<(), Failure> {
-    let mut events = EventReader::default();
-    let mut length = 0;
-    let mut end = None;
-    while !reader.is_done() {
-        if reader.is_complete() {
+    let is_whole = content_type(&response).contains("json");
+    let most = if is_whole { MAX_WHOLE } else { MAX_STREAM };
+    let (mut events, mut whole) = (EventReader::default(), Vec::new());
+    let (mut length, mut end) = (0, None);
+    while !reader.draft().is_done {
+        if reader.draft().is_complete() {
             end.get_or_insert_with(|| Instant::now() + END);
         }
         let next = next_chunk(&mut response, waits);
@@ -129,41 +128,28 @@ async fn read_stream(
         };
         let Some(chunk) = next? else { break };
         length += chunk.len();
-        if length > MAX_STREAM {
-            return Err(Failure::new(FailureKind::TooLarge, "its stream is longer than 256 MiB"));
+        if length > most {
+            let detail = format!("it is longer than {} MiB", most >> 20);
+            return Err(Failure::new(FailureKind::TooLarge, &detail));
+        }
+        if is_whole {
+            whole.extend_from_slice(&chunk);
+            continue;
         }
         for event in events.push(&chunk)? {
-            reader.event(&event)?.iter().for_each(|text| heard(text));
+            heard(&reader.event(&event)?);
         }
+    }
+    if is_whole {
+        let data = String::from_utf8_lossy(&whole).into_owned();
+        heard(&reader.event(&ServerEvent { name: String::new(), data: data.clone() })?);
+        // Whatever else it is, it says what is wrong.
+        return if reader.draft().is_complete() { Ok(()) } else { Err(Failure::of_body(500, &data)) };
     }
     // The last event may be torn. Then the answer is not complete either.
-    if !reader.is_done()
-        && let Some(event) = events.finish()
-    {
-        reader.event(&event)?.iter().for_each(|text| heard(text));
+    if let Some(event) = events.finish() {
+        heard(&reader.event(&event)?);
     }
-    Ok(())
-}
-
-/// Reads an answer that came in one piece.
-async fn read_whole(
-    mut response: Response,
-    reader: &mut dyn AnswerReader,
-    waits: &Waits,
-    heard: &mut dyn FnMut(&str),
-) -> Result<(), Failure> {
-    let mut body = Vec::new();
-    while let Some(chunk) = next_chunk(&mut response, waits).await? {
-        body.extend_from_slice(&chunk);
-        if body.len() > MAX_WHOLE {
-            return Err(Failure::new(FailureKind::TooLarge, "it is longer than 64 MiB"));
-        }
-    }
-    let value = serde_json::from_slice(&body).map_err(|_| {
-        let detail = format!("its answer is no JSON: {:?}", String::from_utf8_lossy(&body));
-        Failure::new(FailureKind::Incomplete, &detail)
-    })?;
-    reader.whole(&value)?.iter().for_each(|text| heard(text));
     Ok(())
 }
 

@@ -167,7 +167,7 @@ impl Service {
             self.wait_out_overload(began, failed).await?;
             let mut has_begun = false;
             let mut hear = |text: &str| {
-                has_begun = true;
+                has_begun |= !text.is_empty();
                 heard(Progress::Text(text));
             };
             let failure = match self.attempt(&client, prompt, &mut hear).await {

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use serde_json::Value;
 use teamd_shared::message::is_nested_within;
+use teamd_shared::transcript::{Block, Cut, Usage};
 
 use super::events::ServerEvent;
 use super::failure::{Failure, FailureKind};
@@ -33,29 +34,62 @@ pub(super) trait Wire: Debug + Send {
 
 /// An answer that is being read.
 pub(super) trait AnswerReader: Send {
-    /// Takes in the next event; returns the text in it.
+    /// Takes in the next event, or an answer that came in one piece though a stream was asked for; returns the text in
+    /// it, which may be empty.
     ///
     /// # Errors
     /// [`Failure`] if it says that there will be no answer.
-    fn event(&mut self, event: &ServerEvent) -> Result<Option<String>, Failure>;
+    fn event(&mut self, event: &ServerEvent) -> Result<String, Failure>;
 
-    /// Takes in an answer that came in one piece, though a stream was asked for; returns the text in it.
-    ///
-    /// # Errors
-    /// [`Failure`] if it is no answer.
-    fn whole(&mut self, body: &Value) -> Result<Option<String>, Failure>;
+    /// Returns what is known of the answer so far.
+    fn draft(&self) -> &Draft;
 
-    /// Tells whether all of it was read.
-    fn is_done(&self) -> bool;
+    /// Returns the answer. It is complete.
+    fn end(self: Box<Self>) -> Piece;
+}
 
+/// What is known of any answer while it is being read.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    /// What it cost.
+    pub(super) usage: Usage,
+    /// Why it ended, in the words of the service.
+    pub(super) stop: Option<String>,
+    /// Whether all of it was read.
+    pub(super) is_done: bool,
+    length: usize,
+}
+
+impl Draft {
     /// Tells whether it was said why the answer ended: what may follow (what it cost, a last word) can be missed.
-    fn is_complete(&self) -> bool;
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_done || self.stop.is_some()
+    }
 
-    /// Returns the answer.
+    /// Takes in why the answer ended, if the value says so.
+    pub(super) fn stop(&mut self, reason: &Value) {
+        if let Some(reason) = reason.as_str().filter(|reason| !reason.is_empty()) {
+            self.stop = Some(reason.to_owned());
+        }
+    }
+
+    /// Counts the texts in a part of the answer.
     ///
     /// # Errors
-    /// [`FailureKind::Incomplete`] if it is not complete.
-    fn end(self: Box<Self>) -> Result<Piece, Failure>;
+    /// [`FailureKind::TooLarge`] if the answer is longer than any that makes sense.
+    pub(super) fn grow(&mut self, part: &Value) -> Result<(), Failure> {
+        self.length += length_of(part);
+        if self.length > MAX_ANSWER {
+            return Err(Failure::new(FailureKind::TooLarge, "it is longer than 16 MiB"));
+        }
+        Ok(())
+    }
+
+    /// Returns the piece of an answer with this content.
+    pub(super) fn piece(self, content: Vec<Block>, cut: Option<Cut>) -> Piece {
+        let paused = self.stop.as_deref() == Some("pause_turn");
+        Piece { answer: Answer { content, usage: self.usage, cut, length: None }, paused }
+    }
 }
 
 /// What a request is answered with.
@@ -69,24 +103,6 @@ pub(super) struct Piece {
 
 /// How long the content of an answer may be, in bytes: texts and the arguments of calls, not the events around them.
 const MAX_ANSWER: usize = 16 << 20;
-
-/// How long the content of an answer is so far.
-#[derive(Debug, Default)]
-pub(super) struct ContentLength(usize);
-
-impl ContentLength {
-    /// Counts the texts in a part of the answer.
-    ///
-    /// # Errors
-    /// [`FailureKind::TooLarge`] if the answer is longer than any that makes sense.
-    pub(super) fn add(&mut self, part: &Value) -> Result<(), Failure> {
-        self.0 += length_of(part);
-        if self.0 > MAX_ANSWER {
-            return Err(Failure::new(FailureKind::TooLarge, "it is longer than 16 MiB"));
-        }
-        Ok(())
-    }
-}
 
 fn length_of(value: &Value) -> usize {
     match value {
@@ -103,14 +119,9 @@ fn length_of(value: &Value) -> usize {
 /// [`FailureKind::Incomplete`] if it is none.
 pub(super) fn json(data: &str) -> Result<Value, Failure> {
     serde_json::from_str(data).map_err(|_| {
-        let detail = format!("an event of the stream is no JSON: {data:?}");
+        let detail = format!("what came is no JSON: {data:?}");
         Failure::new(FailureKind::Incomplete, &detail)
     })
-}
-
-/// Returns the failure of a stream that ended before its answer did.
-pub(super) fn cut_off() -> Failure {
-    Failure::new(FailureKind::Incomplete, "the stream ended before the answer did")
 }
 
 /// Returns a text; empty for any other value.
@@ -156,7 +167,7 @@ pub(super) fn name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use teamd_shared::transcript::{Block, Event};
+    use teamd_shared::transcript::Event;
 
     use super::*;
 

@@ -9,19 +9,15 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use teamd_shared::transcript::{Block, Cut, Usage};
 
-use crate::model::Answer;
 use crate::model::service::events::ServerEvent;
 use crate::model::service::failure::Failure;
-use crate::model::service::wire::{AnswerReader, ContentLength, Piece, cut_off, input, json, shallow, text};
+use crate::model::service::wire::{AnswerReader, Draft, Piece, input, json, shallow, text};
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
 pub(super) struct AnthropicReader {
     blocks: BTreeMap<u64, PartialBlock>,
-    usage: Usage,
-    stop: Option<String>,
-    done: bool,
-    length: ContentLength,
+    draft: Draft,
 }
 
 /// A block as it stands so far.
@@ -34,80 +30,69 @@ struct PartialBlock {
 }
 
 impl AnswerReader for AnthropicReader {
-    fn event(&mut self, event: &ServerEvent) -> Result<Option<String>, Failure> {
+    fn event(&mut self, event: &ServerEvent) -> Result<String, Failure> {
         let value = json(&event.data)?;
         let index = value["index"].as_u64().unwrap_or_default();
         match value["type"].as_str().unwrap_or(&event.name) {
             "message_start" => self.count(&value["message"]["usage"]),
-            "content_block_start" => {
-                let block = value["content_block"].clone();
-                self.length.add(&block)?;
-                let text = block["text"].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-                self.blocks.insert(index, PartialBlock { block, json: String::new() });
-                return Ok(text);
-            }
+            "content_block_start" => return self.begin(index, &value["content_block"]),
             "content_block_delta" => {
-                self.length.add(&value["delta"])?;
+                self.draft.grow(&value["delta"])?;
                 if let Some(partial) = self.blocks.get_mut(&index) {
                     return Ok(partial.grow(&value["delta"]));
                 }
             }
             "message_delta" => {
-                if let Some(stop) = value["delta"]["stop_reason"].as_str() {
-                    self.stop = Some(stop.to_owned());
-                }
+                self.draft.stop(&value["delta"]["stop_reason"]);
                 self.count(&value["usage"]);
             }
-            "message_stop" => self.done = true,
+            "message_stop" => self.draft.is_done = true,
             "error" => return Err(Failure::of_event(&value)),
+            _ if value["content"].is_array() => return self.whole(&value),
             _ => {}
         }
-        Ok(None)
+        Ok(String::new())
     }
 
-    fn whole(&mut self, body: &Value) -> Result<Option<String>, Failure> {
-        let Some(content) = body["content"].as_array() else {
-            return Err(Failure::of_event(body));
-        };
-        let partial = |block: &Value| PartialBlock { block: block.clone(), json: String::new() };
-        self.blocks = (0..).zip(content.iter().map(partial)).collect();
-        self.length.add(&body["content"])?;
-        self.stop = body["stop_reason"].as_str().map(str::to_owned);
-        self.count(&body["usage"]);
-        self.done = true;
-        let text: String = content.iter().filter_map(|block| block["text"].as_str()).collect();
-        Ok(Some(text).filter(|text| !text.is_empty()))
+    fn draft(&self) -> &Draft {
+        &self.draft
     }
 
-    fn is_done(&self) -> bool {
-        self.done
-    }
-
-    fn is_complete(&self) -> bool {
-        self.done || self.stop.is_some()
-    }
-
-    fn end(self: Box<Self>) -> Result<Piece, Failure> {
-        // Some gateways leave `message_stop` out: the reason to stop says as well that nothing is missing.
-        if !self.is_complete() {
-            return Err(cut_off());
-        }
-        let cut = match self.stop.as_deref() {
+    fn end(self: Box<Self>) -> Piece {
+        let cut = match self.draft.stop.as_deref() {
             Some("max_tokens" | "model_context_window_exceeded") => Some(Cut::Length),
             Some("refusal") => Some(Cut::Refusal),
             _ => None,
         };
-        let paused = self.stop.as_deref() == Some("pause_turn");
         let content = self.blocks.into_values().filter_map(PartialBlock::finish).collect();
-        Ok(Piece { answer: Answer { content, usage: self.usage, cut, length: None }, paused })
+        self.draft.piece(content, cut)
     }
 }
 
 impl AnthropicReader {
+    /// Begins a block; returns the text in it.
+    fn begin(&mut self, index: u64, block: &Value) -> Result<String, Failure> {
+        self.draft.grow(block)?;
+        self.blocks.insert(index, PartialBlock { block: block.clone(), json: String::new() });
+        Ok(text(&block["text"]))
+    }
+
+    /// Takes in an answer that came in one piece.
+    fn whole(&mut self, body: &Value) -> Result<String, Failure> {
+        let mut said = String::new();
+        for (index, block) in (0..).zip(body["content"].as_array().into_iter().flatten()) {
+            said += &self.begin(index, block)?;
+        }
+        self.draft.stop(&body["stop_reason"]);
+        self.count(&body["usage"]);
+        self.draft.is_done = true;
+        Ok(said)
+    }
+
     /// Takes the counters that are there: the last count of each holds for the whole answer.
     fn count(&mut self, usage: &Value) {
         let Usage { input_tokens, output_tokens, cache_read_input_tokens, cache_creation_input_tokens } =
-            &mut self.usage;
+            &mut self.draft.usage;
         for (name, counter) in [
             ("input_tokens", input_tokens),
             ("output_tokens", output_tokens),
@@ -120,22 +105,19 @@ impl AnthropicReader {
 }
 
 impl PartialBlock {
-    /// Adds what came; returns it if it is text to be heard.
-    fn grow(&mut self, delta: &Value) -> Option<String> {
-        let Value::Object(fields) = delta else { return None };
-        if let Some(Value::String(json)) = fields.get("partial_json") {
-            self.json.push_str(json);
-            return None;
-        }
-        // Citations come one by one, and are not kept.
-        for (name, value) in fields.iter().filter(|(name, _)| !matches!(name.as_str(), "type" | "citation")) {
+    /// Adds what came; returns the text in it.
+    fn grow(&mut self, delta: &Value) -> String {
+        let Value::Object(fields) = delta else { return String::new() };
+        // The input of a call comes as text. Citations come one by one, and are not kept.
+        self.json.push_str(&text(&delta["partial_json"]));
+        let adds = |name: &&String| !matches!(name.as_str(), "type" | "partial_json" | "citation");
+        for (name, value) in fields.iter().filter(|(name, _)| adds(name)) {
             match (self.block.get_mut(name), value) {
                 (Some(Value::String(text)), Value::String(more)) => text.push_str(more),
                 _ => self.set(name, value.clone()),
             }
         }
-        let text = fields.get("text").and_then(Value::as_str)?;
-        (self.block["type"] == "text").then(|| text.to_owned())
+        if self.block["type"] == "text" { text(&delta["text"]) } else { String::new() }
     }
 
     fn set(&mut self, name: &str, value: Value) {

@@ -4,9 +4,9 @@ use teamd_shared::transcript::{Block, Cut, Usage};
 use super::*;
 use crate::model::Answer;
 use crate::model::service::events::EventReader;
+use crate::model::service::events::ServerEvent;
 use crate::model::service::failure::{Failure, FailureKind};
 use crate::model::service::streams;
-use crate::model::service::wire::cut_off;
 
 /// A stream as the service sends it: thinking, text, two calls, a kind of block and of event that nobody knows.
 const STREAM: &str = r#"event: message_start
@@ -83,10 +83,22 @@ fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
     let mut heard = String::new();
     for chunk in chunks {
         for event in events.push(chunk).unwrap() {
-            heard.extend(reader.event(&event)?);
+            heard += &reader.event(&event)?;
         }
     }
-    Ok((reader.end()?.answer, heard))
+    match reader.draft().is_complete() {
+        true => Ok((reader.end().answer, heard)),
+        false => Err(cut_off()),
+    }
+}
+
+fn cut_off() -> Failure {
+    Failure::new(FailureKind::Incomplete, "cut off")
+}
+
+/// An answer that comes in one piece.
+fn whole(body: &Value) -> ServerEvent {
+    ServerEvent { name: String::new(), data: body.to_string() }
 }
 
 fn call(id: &str, name: &str, input: Value) -> Block {
@@ -174,8 +186,8 @@ fn an_answer_that_is_paused_is_told_from_one_that_has_ended() {
     for (reason, paused) in [("pause_turn", true), ("end_turn", false), ("max_tokens", false)] {
         let body = json!({"content": [{"type": "text", "text": "so"}], "stop_reason": reason});
         let mut reader = Anthropic::new("x", 200_000).reader();
-        reader.whole(&body).unwrap();
-        let piece = reader.end().unwrap();
+        reader.event(&whole(&body)).unwrap();
+        let piece = reader.end();
         assert_eq!((piece.paused, piece.answer.cut.is_some()), (paused, reason == "max_tokens"));
     }
 }
@@ -222,12 +234,12 @@ fn an_answer_in_one_piece_is_read_as_well() {
         {"type": "text", "text": "hello"}, {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "x"}}],
         "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 4}});
     let mut reader = Anthropic::new("x", 200_000).reader();
-    assert_eq!(reader.whole(&body).unwrap().as_deref(), Some("hello"));
-    let answer = reader.end().unwrap().answer;
+    assert_eq!(reader.event(&whole(&body)).unwrap(), "hello");
+    let answer = reader.end().answer;
     assert_eq!(answer.content[1], call("t", "bash", json!({"command": "x"})));
     assert_eq!(answer.usage.output_tokens, 4);
     let error = json!({"type": "error", "error": {"type": "api_error", "message": "oops"}});
-    assert!(Anthropic::new("x", 200_000).reader().whole(&error).is_err());
+    assert!(Anthropic::new("x", 200_000).reader().event(&whole(&error)).is_err());
 }
 
 fn turn(role: Role, parts: Vec<Part>) -> Turn {

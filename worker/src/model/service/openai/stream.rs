@@ -7,10 +7,9 @@
 use serde_json::{Value, json};
 use teamd_shared::transcript::{Block, Cut, Usage};
 
-use crate::model::Answer;
 use crate::model::service::events::ServerEvent;
 use crate::model::service::failure::Failure;
-use crate::model::service::wire::{AnswerReader, ContentLength, Piece, cut_off, input, json as parse, text};
+use crate::model::service::wire::{AnswerReader, Draft, Piece, input, json as parse, text};
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
@@ -19,10 +18,7 @@ pub(super) struct OpenAiReader {
     reasoned: String,
     refused: bool,
     calls: Vec<PartialCall>,
-    usage: Usage,
-    finish: Option<String>,
-    done: bool,
-    length: ContentLength,
+    draft: Draft,
 }
 
 /// A call as it stands so far.
@@ -35,43 +31,32 @@ struct PartialCall {
 }
 
 impl AnswerReader for OpenAiReader {
-    fn event(&mut self, event: &ServerEvent) -> Result<Option<String>, Failure> {
+    fn event(&mut self, event: &ServerEvent) -> Result<String, Failure> {
         if event.data.trim() == "[DONE]" {
-            self.done = true;
-            return Ok(None);
+            self.draft.is_done = true;
+            return Ok(String::new());
         }
         let chunk = parse(&event.data)?;
-        if is_error(&chunk) || event.name == "error" {
+        let is_error = !chunk["error"].is_null() || chunk["object"] == "error" || event.name == "error";
+        if is_error {
             return Err(Failure::of_event(&chunk));
         }
         self.count(&chunk["usage"]);
         let choice = &chunk["choices"][0];
-        self.grow(&choice["delta"], &choice["finish_reason"])
-    }
-
-    fn whole(&mut self, body: &Value) -> Result<Option<String>, Failure> {
-        let choice = &body["choices"][0];
-        if is_error(body) || !choice["message"].is_object() {
-            return Err(Failure::of_event(body));
+        self.draft.stop(&choice["finish_reason"]);
+        if choice["message"].is_object() && choice["delta"].is_null() {
+            self.draft.is_done = true;
+            return self.grow(&choice["message"]);
         }
-        self.count(&body["usage"]);
-        self.done = true;
-        self.grow(&choice["message"], &choice["finish_reason"])
+        self.grow(&choice["delta"])
     }
 
-    fn is_done(&self) -> bool {
-        self.done
+    fn draft(&self) -> &Draft {
+        &self.draft
     }
 
-    fn is_complete(&self) -> bool {
-        self.done || self.finish.is_some()
-    }
-
-    fn end(self: Box<Self>) -> Result<Piece, Failure> {
-        if !self.is_complete() {
-            return Err(cut_off());
-        }
-        let cut = match self.finish.as_deref() {
+    fn end(self: Box<Self>) -> Piece {
+        let cut = match self.draft.stop.as_deref() {
             Some("length") => Some(Cut::Length),
             Some("content_filter") => Some(Cut::Refusal),
             _ => self.refused.then_some(Cut::Refusal),
@@ -84,24 +69,21 @@ impl AnswerReader for OpenAiReader {
             content.push(Block::Text { text: self.text });
         }
         content.extend(self.calls.into_iter().map(PartialCall::finish));
-        Ok(Piece { answer: Answer { content, usage: self.usage, cut, length: None }, paused: false })
+        self.draft.piece(content, cut)
     }
 }
 
 impl OpenAiReader {
     /// Takes in a delta, or a whole message; returns the text in it.
-    fn grow(&mut self, delta: &Value, finish: &Value) -> Result<Option<String>, Failure> {
-        self.length.add(delta)?;
-        if let Some(reason) = finish.as_str().filter(|reason| !reason.is_empty()) {
-            self.finish = Some(reason.to_owned());
-        }
+    fn grow(&mut self, delta: &Value) -> Result<String, Failure> {
+        self.draft.grow(delta)?;
         let calls = delta["tool_calls"].as_array().into_iter().flatten();
         calls.for_each(|call| self.grow_call(call));
         self.reasoned.push_str(&text(&delta["reasoning_content"]));
         self.refused |= delta["refusal"].is_string();
         let said = text(&delta["content"]) + &text(&delta["refusal"]);
         self.text.push_str(&said);
-        Ok(Some(said).filter(|said| !said.is_empty()))
+        Ok(said)
     }
 
     fn grow_call(&mut self, delta: &Value) {
@@ -140,7 +122,7 @@ impl OpenAiReader {
             return;
         };
         let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or_default().min(prompt);
-        self.usage = Usage {
+        self.draft.usage = Usage {
             input_tokens: prompt - cached,
             output_tokens,
             cache_read_input_tokens: cached,
@@ -154,9 +136,4 @@ impl PartialCall {
         let (id, name, input) = (self.id, self.name, input(&self.arguments));
         Block::ToolUse { id, name, input, message_id: None, request_id: None }
     }
-}
-
-/// Tells whether a chunk is an error, as one server or the other writes it.
-fn is_error(chunk: &Value) -> bool {
-    chunk.get("error").is_some_and(|error| !error.is_null()) || chunk["object"] == "error"
 }

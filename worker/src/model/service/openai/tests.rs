@@ -4,9 +4,9 @@ use teamd_shared::transcript::{Block, Cut, Usage};
 use super::*;
 use crate::model::Answer;
 use crate::model::service::events::EventReader;
+use crate::model::service::events::ServerEvent;
 use crate::model::service::failure::{Failure, FailureKind};
 use crate::model::service::streams;
-use crate::model::service::wire::cut_off;
 
 /// A stream as OpenAI sends it: text, two calls in turns, the cost with no choice.
 const STREAM: &str = r#"data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}],"usage":null}
@@ -39,10 +39,22 @@ fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
     let mut heard = String::new();
     for chunk in chunks {
         for event in events.push(chunk).unwrap() {
-            heard.extend(reader.event(&event)?);
+            heard += &reader.event(&event)?;
         }
     }
-    Ok((reader.end()?.answer, heard))
+    match reader.draft().is_complete() {
+        true => Ok((reader.end().answer, heard)),
+        false => Err(cut_off()),
+    }
+}
+
+fn cut_off() -> Failure {
+    Failure::new(FailureKind::Incomplete, "cut off")
+}
+
+/// An answer that comes in one piece.
+fn whole(body: &Value) -> ServerEvent {
+    ServerEvent { name: String::new(), data: body.to_string() }
 }
 
 fn call(id: &str, name: &str, input: Value) -> Block {
@@ -181,9 +193,9 @@ fn an_answer_in_one_piece_is_read_as_well() {
         {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}]});
     let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
     let mut reader = OpenAi::new("x", true).reader();
-    assert_eq!(reader.whole(&body).unwrap().as_deref(), Some("hi"));
-    assert_eq!(reader.end().unwrap().answer.content, [text("hi"), call("c", "bash", json!({}))]);
-    assert!(OpenAi::new("x", true).reader().whole(&json!({"error": "model not found"})).is_err());
+    assert_eq!(reader.event(&whole(&body)).unwrap(), "hi");
+    assert_eq!(reader.end().answer.content, [text("hi"), call("c", "bash", json!({}))]);
+    assert!(OpenAi::new("x", true).reader().event(&whole(&json!({"error": "model not found"}))).is_err());
 }
 
 fn turns() -> Vec<Turn> {

@@ -42,15 +42,15 @@ const ORDER: &str = "This conversation has come near the end of what you can rea
     commands, results, decisions and their reasons), what is open, and what comes next. Call no tool. Answer with \
     this text alone.";
 
-/// The room that a conversation has: what was cut, and what the service has refused.
+/// How much room a conversation has in the window of its model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Room {
-    /// In tokens.
+    /// What a prompt and its answer may have together, in tokens.
     window: u64,
     /// How often it was cut since the model has answered, or the work has ended.
     cuts: u32,
-    /// Whether the service has refused it for its length since then.
-    refused: bool,
+    /// Whether the service has refused it for its length since then. Then it is not asked with all of it again.
+    pub(super) refused: bool,
 }
 
 impl Room {
@@ -68,21 +68,11 @@ impl Room {
         }
     }
 
-    /// The service does not take the conversation.
-    pub(super) fn refused(&mut self) {
-        self.refused = true;
-    }
-
     /// Tells whether it has to be cut before the model is asked again.
     pub(super) fn is_full(&self, tokens: u64) -> bool {
         let due = tokens.saturating_mul(100) >= self.window.saturating_mul(FULL);
         // What is still long after it was cut may fit nevertheless: the service says so.
         (self.refused && self.cuts < CUTS) || (due && self.cuts == 0)
-    }
-
-    /// Tells whether the service has refused all of it: then it is not asked with all of it again.
-    pub(super) fn was_refused(&self) -> bool {
-        self.refused
     }
 
     /// Returns how many of the last answers are kept.

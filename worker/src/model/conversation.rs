@@ -1,8 +1,8 @@
 //! The conversation as a model sees it, pure: the fold of the transcript.
 //!
-//! Whatever the transcript holds, the turns are valid for every service ([`super::prompt`]): sides alternate, each call
-//! has exactly one result in the next turn, results stand before text, nothing is blank, and the last turn is the
-//! user's. So a crash, a cut stream, a refused call or a compaction cannot make a conversation that a service refuses.
+//! The turns are valid for every service ([`super::prompt`]), whatever the transcript holds: sides alternate, each call
+//! has exactly one result in the next turn, results stand before text, no text is blank, and the last turn is the
+//! user's. So no crash, cut stream, refused call or compaction makes a conversation that a service refuses.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,14 +15,14 @@ use teamd_shared::transcript::{Block, Event};
 use super::delivery;
 use super::prompt::{Part, Role, Turn, excerpt};
 
-/// What a call is answered with that the transcript holds no result for.
+/// The result of a call for which the transcript holds none.
 const NO_RESULT: &str = "no result was recorded; the call may have run";
 
-/// What a model is told whose work was ended.
+/// What a model reads after its work was interrupted.
 const INTERRUPTED: &str = "<interrupted>\nYour work was ended here by the lead. What was asked of you before is withdrawn, \
     unless it is said again.\n</interrupted>";
 
-/// What a model is told that has nothing to answer yet.
+/// What a model reads that has nothing to answer yet.
 const NOTHING: &str = "(nothing)";
 
 /// A conversation.
@@ -69,7 +69,7 @@ pub(super) struct Essentials {
     pub(super) asked: Option<(String, String)>,
 }
 
-/// Bytes for which a token is reckoned where no service has counted: fewer than most texts have.
+/// How many bytes count as a token where no service has counted: fewer than most texts have.
 pub(super) const BYTES_PER_TOKEN: u64 = 3;
 
 impl Conversation {
@@ -97,7 +97,7 @@ impl Conversation {
                     self.essentials.told(&prompt);
                     self.say(prompt);
                 } else {
-                    // A shutdown request belongs to one life.
+                    // A shutdown request belongs to one incarnation.
                     self.essentials.asked = None;
                 }
             }
@@ -112,14 +112,14 @@ impl Conversation {
             }
             Event::Result { tool_use_id, content, is_error } => self.result(tool_use_id, content, *is_error),
             Event::Compacted { summary, kept, .. } => self.cut(summary, *kept),
-            // The life gave its work up.
+            // The incarnation gave its work up.
             Event::Left { .. } => {
                 self.answer_open_calls();
                 self.essentials.rests = true;
             }
             Event::Idle { idle_reason, .. } => {
                 (self.essentials.asked, self.essentials.rests) = (None, true);
-                // Else what was asked before would still stand, and be taken up again with the next message.
+                // Without this, the model would take the old work up again with the next message.
                 if *idle_reason == IdleReason::Interrupted {
                     self.say(INTERRUPTED.to_owned());
                 }
@@ -163,7 +163,7 @@ impl Conversation {
             self.essentials.told(&text);
             shown.push(text);
         }
-        // What arrives while calls are open was taken in by the call that is next.
+        // While calls are open, only the next one of them takes messages in.
         if self.open.first().is_some_and(|next| next.name == "read_inbox") {
             self.delivered.extend(shown);
         } else {
@@ -202,7 +202,7 @@ impl Conversation {
             0 => self.uncounted += parts.iter().map(Part::bytes).sum::<usize>(),
             counted => (self.counted, self.uncounted) = (counted, 0),
         }
-        // What says nothing and calls nothing is no turn: two of the user's become one.
+        // An answer without text and calls is no turn: the turns of the user around it become one.
         if parts.iter().all(|part| matches!(part, Part::Opaque(_))) {
             return;
         }

@@ -2,8 +2,8 @@
 //!
 //! A model is a function of the transcript: it is told every entry of the conversation in order, live and again
 //! after a restart, and is then asked for the next answer. It must never run a tool, read an inbox or write a
-//! file, and asking it changes nothing: only what was recorded counts. But what a call cost that came to nothing is
-//! kept until it is recorded, too.
+//! file. Asking it changes nothing: only what was recorded counts. The one exception is the cost of a call that came to
+//! nothing, which it holds until that is recorded.
 
 mod compaction;
 mod conversation;
@@ -113,7 +113,7 @@ impl Model {
         })
     }
 
-    /// Takes in the next entry of the conversation. Every entry is told exactly once, in order.
+    /// Takes in the next entry of the conversation. The caller passes every entry exactly once, in order.
     pub(crate) fn observe(&mut self, event: &Event) {
         match self {
             Self::Script(script) => script.observe(event),
@@ -128,9 +128,9 @@ impl Model {
         if let Self::Remote(remote) = self { Some(remote) } else { None }
     }
 
-    /// Returns where the pause of the moment stands in which it waits for its service; none if it has no service.
+    /// Returns where the model publishes what it waits for; none if it has no service.
     pub(crate) fn pauses(&self) -> Option<watch::Receiver<Option<Waiting>>> {
-        self.remote().map(Remote::pauses)
+        self.remote().map(|remote| remote.service.pauses())
     }
 
     /// Tells whether its answers come piece by piece.
@@ -143,9 +143,12 @@ impl Model {
         self.remote().is_some_and(Remote::is_full)
     }
 
-    /// Takes out what the calls have cost that came to nothing: since it was taken out last, in tokens.
+    /// Takes out the cost of calls that came to nothing since this was called last, in tokens.
     pub(crate) fn take_unrecorded(&mut self) -> Usage {
-        if let Self::Remote(remote) = self { remote.take_unrecorded() } else { Usage::default() }
+        match self {
+            Self::Remote(remote) => remote.service.take_unrecorded(),
+            _ => Usage::default(),
+        }
     }
 
     /// Makes what takes the place of the beginning of a conversation that is full. `budget`: as for [`Model::answer`].
@@ -160,7 +163,7 @@ impl Model {
     }
 
     /// Answers the conversation so far; `heard` is told each piece of text as it comes. `budget`: how many tokens may be
-    /// spent, as [`Usage::billed`] counts them; once they are, an answer that is not whole is not gone on with.
+    /// spent, as [`Usage::billed`] counts them. Once they are spent, an answer that its service has paused is given up.
     ///
     /// It does not change what the model knows: the answer counts once it is recorded and observed. So a call
     /// that fails or is dropped halfway leaves nothing behind but what it cost ([`Model::take_unrecorded`]).

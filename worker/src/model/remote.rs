@@ -1,9 +1,7 @@
-//! A member's conversation with a model that is reached over HTTP: what it is told of itself, and what has happened.
+//! A member's conversation with a model that is reached over HTTP: its persona, its turns, and its service.
 
-use teamd_shared::member::Waiting;
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Event, Usage, text_of};
-use tokio::sync::watch;
 
 use super::compaction::{self, Room};
 use super::conversation::Conversation;
@@ -50,7 +48,8 @@ pub(crate) struct Compaction {
 /// The model of a member.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    service: Service,
+    /// What answers.
+    pub(super) service: Service,
     persona: Persona,
     /// The bytes of the persona, which stands in each prompt.
     fixed: usize,
@@ -67,11 +66,6 @@ impl Remote {
         Self { service, fixed: persona.bytes(), persona, conversation, room }
     }
 
-    /// Returns where the pause of the moment stands.
-    pub(crate) fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
-        self.service.pauses()
-    }
-
     /// Takes in the next entry.
     pub(crate) fn observe(&mut self, event: &Event) {
         self.conversation.observe(event);
@@ -81,11 +75,6 @@ impl Remote {
     /// Tells whether the conversation has to be cut before the model is asked again.
     pub(crate) fn is_full(&self) -> bool {
         self.room.is_full(self.conversation.tokens(self.fixed))
-    }
-
-    /// Takes out what calls have cost that came to nothing.
-    pub(crate) fn take_unrecorded(&mut self) -> Usage {
-        self.service.take_unrecorded()
     }
 
     /// Asks the service.
@@ -98,19 +87,18 @@ impl Remote {
         let prompt = self.persona.prompt(&turns, None);
         let answer = self.service.ask(&prompt, budget, heard).await;
         if let Err(ModelError::TooLong(_)) = answer {
-            self.room.refused();
+            self.room.refused = true;
         }
         answer
     }
 
-    /// Makes a summary, by the model if it can write one, else without it. What is recorded of it counts, and nothing
-    /// else.
+    /// Makes a summary, by the model if it can write one, else without it. It counts once it is recorded.
     ///
     /// # Errors
     /// [`ModelError`] if the service cannot be asked now, for reasons that have nothing to do with the conversation.
     pub(crate) async fn compact(&mut self, budget: Option<u64>) -> Result<Compaction, ModelError> {
         let turns = self.conversation.turns().into_owned();
-        let mut answer = match self.room.was_refused() {
+        let mut answer = match self.room.refused {
             false => self.summarise(&compaction::question(&turns), budget).await,
             true => Err(ModelError::TooLong(String::new())),
         };
@@ -126,14 +114,14 @@ impl Remote {
             }
             Err(error) => return Err(error),
         };
-        // What a first attempt cost that came to nothing is part of it.
+        // A first attempt that came to nothing has cost something, too.
         usage += self.service.take_unrecorded();
         let kept = self.room.kept(&self.conversation);
         let summary = compaction::compose(&self.conversation, &written, kept, self.room.for_summary());
         Ok(Compaction { summary, kept, usage })
     }
 
-    /// With the same instructions and tools as ever: what stands before is in the service's cache.
+    /// Asks with the same instructions and tools as ever: what stands before is in the service's cache.
     async fn summarise(&mut self, turns: &[Turn], budget: Option<u64>) -> Result<Answer, ModelError> {
         let prompt = self.persona.prompt(turns, Some(MAX_SUMMARY.min(self.service.window() / 8)));
         self.service.ask(&prompt, budget, &mut |_| {}).await

@@ -15,7 +15,7 @@ use teamd_shared::message::{Body, IdleReason, LEAD, Message, USER};
 use teamd_shared::transcript::{Block, Event, Usage};
 
 use super::{Answer, ModelError};
-use line::{FAIL, Line, lines};
+use line::{FAIL, Line, ScriptedCall, lines};
 
 /// The tool with which a shutdown request is answered.
 const SHUTDOWN_RESPONSE: &str = "shutdown_response";
@@ -24,7 +24,7 @@ const SHUTDOWN_RESPONSE: &str = "shutdown_response";
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Script {
     /// The calls that are still to be made.
-    queue: VecDeque<Call>,
+    queue: VecDeque<ScriptedCall>,
     /// The text of the final answer.
     texts: Vec<String>,
     /// What the last call of this piece of work gave.
@@ -35,17 +35,10 @@ pub(crate) struct Script {
     own_response: Option<String>,
     /// Why the next shutdown request is to be rejected, if it is.
     reject: Option<String>,
-    /// The life in which the conversation began: calls are counted anew in each conversation.
+    /// The incarnation in which the conversation began: calls are counted anew in each conversation.
     conversation: u32,
     /// How many calls the conversation holds: the next one gets the next number.
     calls: u64,
-}
-
-/// A call that is still to be made.
-#[derive(Debug, Clone, PartialEq)]
-struct Call {
-    name: String,
-    input: Value,
 }
 
 impl Script {
@@ -53,7 +46,7 @@ impl Script {
     pub(crate) fn observe(&mut self, event: &Event) {
         match event {
             Event::Life { incarnation, conversation, prompt } => {
-                // A shutdown request belongs to one life.
+                // A shutdown request belongs to one incarnation.
                 self.asked.clear();
                 if incarnation == conversation {
                     *self = Self { conversation: *conversation, ..Self::default() };
@@ -123,7 +116,7 @@ impl Script {
     fn queue_lines(&mut self, text: &str) {
         for line in lines(text) {
             match line {
-                Line::Call { name, input } => self.queue.push_back(Call { name, input }),
+                Line::Call(call) => self.queue.push_back(call),
                 Line::Text(text) => self.texts.push(text),
                 Line::RejectShutdown(reason) => self.reject = Some(reason),
             }

@@ -46,17 +46,17 @@ fn what_the_service_refuses_is_cut_ever_shorter_and_then_given_up_until_the_next
     assert_eq!(room.kept(&conversation), 3);
     let mut before = room.for_summary();
     for _ in 0..3 {
-        room.refused();
-        assert!(room.is_full(10) && room.was_refused() && room.kept(&conversation) == 0);
+        room.refused = true;
+        assert!(room.is_full(10) && room.refused && room.kept(&conversation) == 0);
         room.observe(&cut());
         assert!(!room.is_full(10) && room.for_summary() < before);
         before = room.for_summary();
     }
-    room.refused();
+    room.refused = true;
     assert!(!room.is_full(10), "it has to end");
     let idle = teamd_shared::message::IdleReason::Failed;
     room.observe(&Event::Idle { idle_reason: idle, content: String::new(), message_id: uuid::Uuid::nil() });
-    room.refused();
+    room.refused = true;
     assert!(room.is_full(10), "another piece of work may fit");
 }
 

@@ -133,7 +133,7 @@ fn a_call_whose_id_was_there_before_is_left_out() {
 }
 
 #[test]
-fn a_life_that_left_with_open_calls_leaves_a_valid_conversation() {
+fn an_incarnation_that_left_with_open_calls_leaves_a_valid_conversation() {
     let mut conversation = begun();
     conversation.observe(&answers(vec![call("1", "bash")]));
     conversation.observe(&Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false });
@@ -143,7 +143,7 @@ fn a_life_that_left_with_open_calls_leaves_a_valid_conversation() {
 }
 
 #[test]
-fn a_fresh_life_knows_nothing_of_the_one_before() {
+fn a_fresh_conversation_knows_nothing_of_the_one_before() {
     let mut conversation = begun();
     conversation.observe(&answers(vec![call("1", "bash")]));
     conversation.observe(&Event::Life { incarnation: 2, conversation: 2, prompt: Some("new".to_owned()) });
@@ -279,7 +279,7 @@ fn next() -> impl Strategy<Value = Next> {
 /// Turns that into entries, as a worker writes them; `ids` are used again now and then, as bad services do.
 fn entries(history: &[Next]) -> Vec<Event> {
     let mut events = vec![life(1, Some("work"))];
-    let (mut open, mut ids, mut lives) = (Vec::new(), 0_u32, 1);
+    let (mut open, mut ids, mut incarnations) = (Vec::new(), 0_u32, 1);
     for next in history {
         match next {
             Next::Message(text) => events.push(says("bob", text)),
@@ -309,16 +309,16 @@ fn entries(history: &[Next]) -> Vec<Event> {
                 events.push(result(&open.remove(0), "out", *is_error))
             }
             Next::Crash => {
-                lives += 1;
-                events.push(life(lives, None));
+                incarnations += 1;
+                events.push(life(incarnations, None));
                 events.extend(open.drain(..).map(|id| result(&id, "interrupted", true)));
             }
             Next::Left => {
-                lives += 1;
+                incarnations += 1;
                 open.clear();
                 events.extend([
                     Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false },
-                    life(lives, None),
+                    life(incarnations, None),
                 ]);
             }
             Next::Idle if open.is_empty() => events.push(idle(IdleReason::MaxTurns)),
@@ -343,7 +343,7 @@ proptest! {
         let mut conversation = Conversation::new(alice());
         for event in entries(&history) {
             conversation.observe(&event);
-            // At any point the process may have died, and its next life asks.
+            // At any point the process may have died, and its next incarnation asks.
             let asked = conversation.turns();
             prop_assert_eq!(violations(&asked), Vec::<String>::new(), "after {:?}", event);
             for window in [40, 400, 4000] {

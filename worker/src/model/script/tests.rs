@@ -214,7 +214,7 @@ fn a_rejection_waits_for_its_request_across_pieces_of_work() {
 }
 
 #[test]
-fn a_request_that_nobody_answered_ends_with_the_work_or_the_life() {
+fn an_unanswered_request_ends_with_the_work_or_the_incarnation() {
     for end in [idle(IdleReason::Available), resumed()] {
         let mut talk = Talk::with("");
         talk.record(asked("a1"));

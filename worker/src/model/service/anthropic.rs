@@ -21,7 +21,7 @@ use super::settings::Key;
 use super::wire::{AnswerReader, Wire, name, object};
 use crate::model::prompt::{Part, Prompt, Role, Tool, Turn};
 
-/// How many bytes of a request are a token at least: so the estimate of a prompt is rather too high.
+/// How many bytes of a request count as a token: so few that the estimate of a prompt is rather too high.
 const BYTES_A_TOKEN: u64 = 3;
 
 /// The least room that an answer is asked for: less would not be worth the call.
@@ -33,8 +33,8 @@ pub(super) struct Anthropic {
     model: String,
     /// The tokens that a prompt and its answer may have together.
     window: u64,
-    /// Whether what the model thought is sent back. A model does not take back what another one thought, or what
-    /// it thought in a conversation that was summed up since.
+    /// Whether thinking is sent back. A model refuses the thinking of another model, and its own once the conversation
+    /// was summed up.
     sends_opaque: bool,
 }
 

@@ -9,7 +9,7 @@ use teamd_shared::visible::is_hidden;
 
 use super::GIVE_UP;
 
-/// How much of what a service says is kept, in characters.
+/// How much of what a service says is shown, in characters.
 const MAX_DETAIL: usize = 300;
 
 /// Why one request brought no answer.

@@ -143,7 +143,7 @@ async fn read_answer(
     if is_whole {
         let data = String::from_utf8_lossy(&whole).into_owned();
         heard(&reader.event(&ServerEvent { name: String::new(), data: data.clone() })?);
-        // Whatever else it is, it says what is wrong.
+        // A body that is no answer says what is wrong.
         return if reader.draft().is_complete() { Ok(()) } else { Err(Failure::of_body(500, &data)) };
     }
     // The last event may be torn. Then the answer is not complete either.

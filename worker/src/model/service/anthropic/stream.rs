@@ -147,9 +147,9 @@ impl PartialBlock {
                     let input = input(&self.json);
                     self.set("input", input);
                 }
-                // One that cannot be kept is not sent back.
-                let kept = shallow(self.block);
-                kept.is_object().then_some(Block::Opaque { value: kept })
+                // A block that is nested too deeply is not sent back.
+                let value = shallow(self.block);
+                value.is_object().then_some(Block::Opaque { value })
             }
             // Without a type it cannot be sent back.
             None => None,

@@ -8,7 +8,7 @@ use crate::model::service::events::ServerEvent;
 use crate::model::service::failure::{Failure, FailureKind};
 use crate::model::service::streams;
 
-/// A stream as the service sends it: thinking, text, two calls, a kind of block and of event that nobody knows.
+/// A stream as the service sends it: thinking, text, two calls, an unknown kind of block and of event.
 const STREAM: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":25,"cache_creation_input_tokens":7,"cache_read_input_tokens":1800,"output_tokens":1}}}
 

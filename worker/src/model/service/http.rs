@@ -13,7 +13,7 @@ use super::failure::{Failure, FailureKind};
 use super::retry::retry_after;
 use super::settings::Settings;
 use super::waits::Waits;
-use super::wire::{AnswerReader, Piece, Wire};
+use super::wire::{AnswerReader, Piece, Wire, json};
 use crate::model::ModelError;
 
 /// How long the end of a stream is waited for when the answer is complete: some servers never send it.
@@ -144,7 +144,7 @@ async fn read_answer(
         let data = String::from_utf8_lossy(&whole).into_owned();
         heard(&reader.event(&ServerEvent { name: String::new(), data: data.clone() })?);
         // A body that is no answer says what is wrong.
-        return if reader.draft().is_complete() { Ok(()) } else { Err(Failure::of_body(500, &data)) };
+        return if reader.draft().is_complete() { Ok(()) } else { Err(Failure::of_event(&json(&data)?)) };
     }
     // The last event may be torn. Then the answer is not complete either.
     if let Some(event) = events.finish() {

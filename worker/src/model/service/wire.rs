@@ -67,7 +67,7 @@ impl Draft {
     }
 
     /// Takes in why the answer ended, if the value says so.
-    pub(super) fn stop(&mut self, reason: &Value) {
+    pub(super) fn set_stop(&mut self, reason: &Value) {
         if let Some(reason) = reason.as_str().filter(|reason| !reason.is_empty()) {
             self.stop = Some(reason.to_owned());
         }

@@ -43,7 +43,7 @@ impl AnswerReader for AnthropicReader {
                 }
             }
             "message_delta" => {
-                self.draft.stop(&value["delta"]["stop_reason"]);
+                self.draft.set_stop(&value["delta"]["stop_reason"]);
                 self.count(&value["usage"]);
             }
             "message_stop" => self.draft.is_done = true,
@@ -83,7 +83,7 @@ impl AnthropicReader {
         for (index, block) in (0..).zip(body["content"].as_array().into_iter().flatten()) {
             said += &self.begin(index, block)?;
         }
-        self.draft.stop(&body["stop_reason"]);
+        self.draft.set_stop(&body["stop_reason"]);
         self.count(&body["usage"]);
         self.draft.is_done = true;
         Ok(said)

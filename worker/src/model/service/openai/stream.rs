@@ -43,7 +43,7 @@ impl AnswerReader for OpenAiReader {
         }
         self.count(&chunk["usage"]);
         let choice = &chunk["choices"][0];
-        self.draft.stop(&choice["finish_reason"]);
+        self.draft.set_stop(&choice["finish_reason"]);
         if choice["message"].is_object() && choice["delta"].is_null() {
             self.draft.is_done = true;
             return self.grow(&choice["message"]);

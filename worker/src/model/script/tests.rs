@@ -245,7 +245,7 @@ fn a_request_that_is_asked_while_an_answer_is_recorded_takes_nothing_from_the_qu
 }
 
 #[test]
-fn a_resumed_life_goes_on_and_a_fresh_one_begins_anew() {
+fn a_resumed_conversation_goes_on_and_a_fresh_one_begins_anew() {
     let mut talk = Talk::with("/bash one\n/bash two");
     let (first, ..) = talk.answer().unwrap();
     talk.record(resumed());
@@ -259,7 +259,7 @@ fn a_resumed_life_goes_on_and_a_fresh_one_begins_anew() {
 }
 
 #[test]
-fn a_prompt_that_a_resumed_life_repeats_is_not_done_again() {
+fn a_prompt_that_a_resumed_conversation_repeats_is_not_done_again() {
     let mut talk = Talk::with("/bash one");
     talk.call("1");
     talk.record(Event::Life { incarnation: 2, conversation: 1, prompt: Some("/bash one".to_owned()) });

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use crate::model::Heard;
+use crate::model::Progress;
 
 /// The file.
 #[derive(Debug)]
@@ -41,10 +41,10 @@ impl Live {
     }
 
     /// Something of it is heard.
-    pub(crate) fn hear(&mut self, heard: Heard<'_>) {
-        match heard {
-            Heard::Text(text) => self.push(text),
-            Heard::Again => self.begin(),
+    pub(crate) fn hear(&mut self, progress: Progress<'_>) {
+        match progress {
+            Progress::Text(text) => self.push(text),
+            Progress::Again => self.begin(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Failures that asking again does not mend, and answers that make no sense: they are told, and end no worker.
+//! Failures that another attempt does not help, and answers that make no sense: they are reported, and end no worker.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ fn what_a_user_can_mend_is_told_in_plain_words_and_the_worker_stays() {
 }
 
 #[test]
-fn no_key_and_a_wrong_one_are_told_and_a_key_is_shown_to_nobody() {
+fn a_missing_and_a_wrong_key_are_reported_and_no_key_is_shown() {
     for (api, variable) in [(Api::Anthropic, "ANTHROPIC_API_KEY"), (Api::OpenAi, "OPENAI_API_KEY")] {
         let server = ModelServer::start();
         let team = server.team_with_key("");
@@ -117,7 +117,7 @@ fn nonsense() -> Vec<Reply> {
 }
 
 #[test]
-fn nonsense_stops_nobody_and_breaks_no_conversation() {
+fn nonsense_stops_no_worker_and_breaks_no_conversation() {
     for api in BOTH {
         let server = ModelServer::start();
         let replies = nonsense();

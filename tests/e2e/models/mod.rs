@@ -85,7 +85,7 @@ fn an_answer_that_its_service_pauses_goes_on_and_is_one_answer() {
     assert_eq!((team.answers("alice"), usage["output_tokens"].as_u64()), (1, Some(billed)));
     let roles = |request: &Request| request.body["messages"].as_array().unwrap().len();
     assert_eq!(server.requests().iter().map(roles).collect::<Vec<_>>(), [1, 2, 2, 2]);
-    // Who dies before it goes on asks anew, and nothing half is sent.
+    // A worker that dies before the answer goes on asks anew, and sends nothing half.
     server.replies(half()).replies(Reply::text("It is ").stalled());
     team.send("alice", "and the other one?");
     team.until("it to be gone on with", || server.requests().len() == 6);
@@ -94,7 +94,7 @@ fn an_answer_that_its_service_pauses_goes_on_and_is_one_answer() {
     team.until_finished("alice", 2);
     assert_eq!(ended(&team, "alice").1, "There, too.");
     assert!(server.last().mentions("srv_1") && roles(&server.last()) == 3);
-    // One that is paused for ever is given up; what a cut one holds that is half is not sent back.
+    // An answer that is paused without end is given up. What is half in a cut answer is not sent back.
     for _ in 0..=10 {
         server.replies(Reply::text("on").stopped("pause_turn"));
     }

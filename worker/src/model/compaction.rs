@@ -7,7 +7,7 @@
 
 use teamd_shared::transcript::Event;
 
-use super::conversation::{BYTES_PER_TOKEN, Conversation, Gist, weight};
+use super::conversation::{BYTES_PER_TOKEN, Conversation, Essentials};
 use super::prompt::{Part, Role, Turn, excerpt};
 
 /// The share of the window from which on a conversation is cut, in percent.
@@ -42,15 +42,15 @@ const ORDER: &str = "This conversation has come near the end of what you can rea
     commands, results, decisions and their reasons), what is open, and what comes next. Call no tool. Answer with \
     this text alone.";
 
-/// The room that a conversation has: what was cut, and what the service has refused.
+/// How much room a conversation has in the window of its model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Room {
-    /// In tokens.
+    /// What a prompt and its answer may have together, in tokens.
     window: u64,
     /// How often it was cut since the model has answered, or the work has ended.
     cuts: u32,
-    /// Whether the service has refused it for its length since then.
-    refused: bool,
+    /// Whether the service has refused it for its length since then. Then it is not asked with all of it again.
+    pub(super) refused: bool,
 }
 
 impl Room {
@@ -68,26 +68,11 @@ impl Room {
         }
     }
 
-    /// The service does not take the conversation.
-    pub(super) fn refused(&mut self) {
-        self.refused = true;
-    }
-
     /// Tells whether it has to be cut before the model is asked again.
     pub(super) fn is_full(&self, tokens: u64) -> bool {
         let due = tokens.saturating_mul(100) >= self.window.saturating_mul(FULL);
         // What is still long after it was cut may fit nevertheless: the service says so.
         (self.refused && self.cuts < CUTS) || (due && self.cuts == 0)
-    }
-
-    /// Tells whether the service has refused all of it: then it is not asked with all of it again.
-    pub(super) fn was_refused(&self) -> bool {
-        self.refused
-    }
-
-    /// Returns the window, in tokens.
-    pub(super) fn window(&self) -> u64 {
-        self.window
     }
 
     /// Returns how many of the last answers are kept.
@@ -97,17 +82,22 @@ impl Room {
 
     /// Returns how long a summary may be, in bytes; less each time that it was still too much.
     pub(super) fn for_summary(&self) -> usize {
-        let bytes = self.bytes(SUMMARY) >> (2 * self.cuts.min(CUTS));
-        usize::try_from(bytes).unwrap_or(usize::MAX).max(LEAST)
+        (self.bytes(SUMMARY) >> (2 * self.cuts.min(CUTS))).max(LEAST)
     }
 
     /// Returns how long the guide of a workspace may be, in bytes.
     pub(super) fn for_guide(&self) -> usize {
-        usize::try_from(self.bytes(GUIDE)).unwrap_or(usize::MAX)
+        self.bytes(GUIDE)
     }
 
-    fn bytes(&self, percent: u64) -> u64 {
-        self.window.saturating_mul(percent).saturating_mul(BYTES_PER_TOKEN) / 100
+    /// Returns how long the question for a summary may be once the whole conversation was refused, in bytes.
+    pub(super) fn for_short_question(&self) -> usize {
+        self.bytes(50)
+    }
+
+    fn bytes(&self, percent: u64) -> usize {
+        let bytes = self.window.saturating_mul(percent).saturating_mul(BYTES_PER_TOKEN) / 100;
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 }
 
@@ -123,15 +113,14 @@ pub(super) fn question(turns: &[Turn]) -> Vec<Turn> {
 
 /// As [`question`], of a conversation that is too long already: long parts are shortened, and as much of its
 /// beginning is left out as must be.
-pub(super) fn short_question(turns: &[Turn], window: u64) -> Vec<Turn> {
+pub(super) fn short_question(turns: &[Turn], room: usize) -> Vec<Turn> {
     let mut short: Vec<Turn> = turns.to_vec();
     short.iter_mut().flat_map(|turn| &mut turn.parts).for_each(shorten);
-    let most = window.saturating_mul(BYTES_PER_TOKEN) / 2;
-    let mut left: u64 = short.iter().map(weight).sum();
+    let mut left: usize = short.iter().map(Turn::bytes).sum();
     let mut first = 0;
     // Up to an answer, so that every result keeps its call.
-    while first + 1 < short.len() && (left > most || (first > 0 && short[first].role == Role::User)) {
-        left = left.saturating_sub(weight(&short[first]));
+    while first + 1 < short.len() && (left > room || (first > 0 && short[first].role == Role::User)) {
+        left -= short[first].bytes();
         first += 1;
     }
     let mut turns = short.split_off(first);
@@ -158,7 +147,7 @@ fn order(turns: &mut Vec<Turn>) {
 /// Makes what stands for all that is cut. `written`: what the model wrote, if it could; `kept`: how many of the last
 /// answers stay; `room`: how long it may be, in bytes.
 pub(super) fn compose(conversation: &Conversation, written: &str, kept: usize, room: usize) -> String {
-    let Gist { work, waiting, plan, asked, .. } = &conversation.gist;
+    let Essentials { work, waiting, plan, asked, .. } = &conversation.essentials;
     let turns = conversation.turns();
     let mut text =
         "[The conversation was too long, and its beginning was cut. This is what is kept of it.]".to_owned();
@@ -201,23 +190,19 @@ fn last_words(turns: &[Turn]) -> String {
 
 /// Describes the last answers without a model.
 fn last_steps(turns: &[Turn]) -> String {
-    let answers = turns.iter().filter(|turn| turn.role == Role::Assistant);
-    let mut lines: Vec<String> = answers
-        .rev()
-        .take(EXCERPTS)
-        .map(|turn| {
-            let parts = turn.parts.iter().filter_map(|part| match part {
-                Part::Text(text) => Some(excerpt(text, EXCERPT)),
-                Part::Call { name, input, .. } => {
-                    Some(format!("{name} {}", excerpt(&input.to_string(), EXCERPT)))
-                }
-                Part::Result { .. } | Part::Opaque(_) => None,
-            });
-            format!("- {}", parts.collect::<Vec<_>>().join("; "))
-        })
-        .collect();
-    lines.reverse();
-    if lines.is_empty() { "- none".to_owned() } else { lines.join("\n") }
+    let describe = |turn: &&Turn| {
+        let parts = turn.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(excerpt(text, EXCERPT)),
+            Part::Call { name, input, .. } => {
+                Some(format!("{name} {}", excerpt(&input.to_string(), EXCERPT)))
+            }
+            Part::Result { .. } | Part::Opaque(_) => None,
+        });
+        format!("- {}", parts.collect::<Vec<_>>().join("; "))
+    };
+    let answers: Vec<_> = turns.iter().filter(|turn| turn.role == Role::Assistant).collect();
+    let last = &answers[answers.len().saturating_sub(EXCERPTS)..];
+    last.iter().map(describe).collect::<Vec<_>>().join("\n")
 }
 
 fn shorten(part: &mut Part) {

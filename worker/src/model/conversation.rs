@@ -1,8 +1,8 @@
 //! The conversation as a model sees it, pure: the fold of the transcript.
 //!
-//! Whatever the transcript holds, the turns are valid for every service ([`super::prompt`]): sides alternate, each call
-//! has exactly one result in the next turn, results stand before text, nothing is blank, and the last turn is the
-//! user's. So a crash, a cut stream, a refused call or a compaction cannot make a conversation that a service refuses.
+//! The turns are valid for every service ([`super::prompt`]), whatever the transcript holds: sides alternate, each call
+//! has exactly one result in the next turn, results stand before text, no text is blank, and the last turn is the
+//! user's. So no crash, cut stream, refused call or compaction makes a conversation that a service refuses.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,14 +15,14 @@ use teamd_shared::transcript::{Block, Event};
 use super::delivery;
 use super::prompt::{Part, Role, Turn, excerpt};
 
-/// What a call is answered with that the transcript holds no result for.
+/// The result of a call for which the transcript holds none.
 const NO_RESULT: &str = "no result was recorded; the call may have run";
 
-/// What a model is told whose work was ended.
+/// What a model reads after its work was interrupted.
 const INTERRUPTED: &str = "<interrupted>\nYour work was ended here by the lead. What was asked of you before is withdrawn, \
     unless it is said again.\n</interrupted>";
 
-/// What a model is told that has nothing to answer yet.
+/// What a model reads that has nothing to answer yet.
 const NOTHING: &str = "(nothing)";
 
 /// A conversation.
@@ -34,19 +34,20 @@ pub(crate) struct Conversation {
     /// The ids of the calls in them.
     ids: HashSet<String>,
     /// The calls of the last answer that have no result, in order.
-    open: Vec<Open>,
-    /// What is said when they all have.
-    later: Vec<String>,
-    /// What was delivered while the next call ran: as its result, if it has one.
+    open: Vec<OpenCall>,
+    /// What was delivered while a call of `read_inbox` ran: its result lists that, if it has one.
     delivered: Vec<String>,
     /// What is kept word for word when the conversation is cut.
-    pub(super) gist: Gist,
-    /// What the service counted last, and what came since then.
-    measure: Measure,
+    pub(super) essentials: Essentials,
+    /// How many tokens it had up to the last answer, as the service counted them; 0 if it has not.
+    counted: u64,
+    /// How many bytes came since then.
+    uncounted: usize,
 }
 
+/// A call without a result.
 #[derive(Debug, Clone)]
-struct Open {
+struct OpenCall {
     id: String,
     name: String,
     /// The request that it names, if it names one.
@@ -55,7 +56,7 @@ struct Open {
 
 /// What must not be lost in a summary.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Gist {
+pub(super) struct Essentials {
     /// What the present piece of work began with, and what was said to the member since.
     pub(super) work: Vec<String>,
     /// Whether that work has ended: what is said next begins another.
@@ -68,16 +69,7 @@ pub(super) struct Gist {
     pub(super) asked: Option<(String, String)>,
 }
 
-/// How long the conversation is.
-#[derive(Debug, Clone, Copy, Default)]
-struct Measure {
-    /// Tokens up to the last answer.
-    counted: u64,
-    /// Bytes since then.
-    since: u64,
-}
-
-/// Bytes for which a token is reckoned where no service has counted: fewer than most texts have.
+/// How many bytes count as a token where no service has counted: fewer than most texts have.
 pub(super) const BYTES_PER_TOKEN: u64 = 3;
 
 impl Conversation {
@@ -88,10 +80,10 @@ impl Conversation {
             turns: Vec::new(),
             ids: HashSet::new(),
             open: Vec::new(),
-            later: Vec::new(),
             delivered: Vec::new(),
-            gist: Gist::default(),
-            measure: Measure::default(),
+            essentials: Essentials::default(),
+            counted: 0,
+            uncounted: 0,
         }
     }
 
@@ -102,16 +94,16 @@ impl Conversation {
                 if incarnation == conversation {
                     *self = Self::new(self.owner.clone());
                     let prompt = excerpt(prompt.as_deref().unwrap_or_default(), delivery::MOST);
-                    self.gist.told(&prompt);
+                    self.essentials.told(&prompt);
                     self.say(prompt);
                 } else {
-                    // A shutdown request belongs to one life.
-                    self.gist.asked = None;
+                    // A shutdown request belongs to one incarnation.
+                    self.essentials.asked = None;
                 }
             }
             Event::Messages { messages } => self.messages(messages),
             Event::Asked { request_id, reason } => {
-                self.gist.asked = Some((request_id.to_string(), reason.clone()));
+                self.essentials.asked = Some((request_id.to_string(), reason.clone()));
                 self.say(delivery::ask(request_id.as_str(), reason));
             }
             Event::Answer { content, usage, length, .. } => {
@@ -120,14 +112,14 @@ impl Conversation {
             }
             Event::Result { tool_use_id, content, is_error } => self.result(tool_use_id, content, *is_error),
             Event::Compacted { summary, kept, .. } => self.cut(summary, *kept),
-            // The life gave its work up.
+            // The incarnation gave its work up.
             Event::Left { .. } => {
                 self.answer_open_calls();
-                self.gist.rests = true;
+                self.essentials.rests = true;
             }
             Event::Idle { idle_reason, .. } => {
-                (self.gist.asked, self.gist.rests) = (None, true);
-                // Else what was asked before would still stand, and be taken up again with the next message.
+                (self.essentials.asked, self.essentials.rests) = (None, true);
+                // Without this, the model would take the old work up again with the next message.
                 if *idle_reason == IdleReason::Interrupted {
                     self.say(INTERRUPTED.to_owned());
                 }
@@ -154,11 +146,10 @@ impl Conversation {
     }
 
     /// Returns about how many tokens a prompt of it has; `fixed`: the bytes of what stands before the conversation.
-    pub(super) fn tokens(&self, fixed: u64) -> u64 {
-        let Measure { counted, since } = self.measure;
+    pub(super) fn tokens(&self, fixed: usize) -> u64 {
         // What a service has counted holds that already.
-        let uncounted = if counted == 0 { since.saturating_add(fixed) } else { since };
-        counted.saturating_add(uncounted / BYTES_PER_TOKEN)
+        let fixed = if self.counted == 0 { fixed } else { 0 };
+        self.counted.saturating_add((self.uncounted + fixed) as u64 / BYTES_PER_TOKEN)
     }
 
     fn messages(&mut self, messages: &[Value]) {
@@ -167,12 +158,12 @@ impl Conversation {
             let Ok(message) = Message::from_json(value.clone()) else { continue };
             let Some(text) = delivery::show(&message, &self.owner) else { continue };
             if let Body::PlanApprovalRequest { request_id, .. } = &message.body {
-                self.gist.waiting.push((request_id.to_string(), text.clone()));
+                self.essentials.waiting.push((request_id.to_string(), text.clone()));
             }
-            self.gist.told(&text);
+            self.essentials.told(&text);
             shown.push(text);
         }
-        // What arrives while calls are open was taken in by the call that is next.
+        // While calls are open, only the next one of them takes messages in.
         if self.open.first().is_some_and(|next| next.name == "read_inbox") {
             self.delivered.extend(shown);
         } else {
@@ -180,16 +171,11 @@ impl Conversation {
         }
     }
 
-    /// The user says something, behind the results that are still to come.
+    /// The user says something.
     fn say(&mut self, text: String) {
-        if text.trim().is_empty() {
-            return;
-        }
-        self.measure.since += text.len() as u64;
-        if self.open.is_empty() {
-            self.push(Role::User, Part::Text(text));
-        } else {
-            self.later.push(text);
+        if !text.trim().is_empty() {
+            self.uncounted += text.len();
+            self.push(Part::Text(text));
         }
     }
 
@@ -200,27 +186,23 @@ impl Conversation {
         let mut open = Vec::new();
         for block in content {
             match block {
-                Block::Text { text } if text.trim().is_empty() => {}
-                Block::Text { text } => parts.push(Part::Text(text.clone())),
-                Block::Opaque { value } => parts.push(Part::Opaque(value.clone())),
+                Block::Text { text } if text.trim().is_empty() => continue,
                 // An id that was there before cannot be answered a second time.
-                Block::ToolUse { id, .. } if !self.ids.insert(id.clone()) => {}
+                Block::ToolUse { id, .. } if !self.ids.insert(id.clone()) => continue,
                 Block::ToolUse { id, name, input, .. } => {
-                    let (id, name) = (id.clone(), name.clone());
+                    self.essentials.called(name, input);
                     let request_id = input.get("request_id").and_then(Value::as_str).map(str::to_owned);
-                    open.push(Open { id: id.clone(), name: name.clone(), request_id });
-                    parts.push(Part::Call { id, name, input: input.clone() });
+                    open.push(OpenCall { id: id.clone(), name: name.clone(), request_id });
                 }
+                Block::Text { .. } | Block::Opaque { .. } => {}
             }
+            parts.push(Part::from(block));
         }
-        self.note_plan(content);
-        self.measure = if counted > 0 {
-            Measure { counted, since: 0 }
-        } else {
-            let bytes = parts.iter().map(size_of).sum::<u64>();
-            Measure { since: self.measure.since + bytes, ..self.measure }
-        };
-        // What says nothing and calls nothing is no turn: two of the user's become one.
+        match counted {
+            0 => self.uncounted += parts.iter().map(Part::bytes).sum::<usize>(),
+            counted => (self.counted, self.uncounted) = (counted, 0),
+        }
+        // An answer without text and calls is no turn: the turns of the user around it become one.
         if parts.iter().all(|part| matches!(part, Part::Opaque(_))) {
             return;
         }
@@ -229,33 +211,17 @@ impl Conversation {
         self.open = open;
     }
 
-    /// Takes note of a plan that the member submits.
-    fn note_plan(&mut self, content: &[Block]) {
-        for block in content {
-            if let Block::ToolUse { name, input, .. } = block
-                && name == "plan_approval"
-                && let Some(plan) = input.get("plan").and_then(Value::as_str)
-            {
-                self.gist.plan = Some((plan.to_owned(), "submitted".to_owned()));
-            }
-        }
-    }
-
     fn result(&mut self, id: &str, content: &str, is_error: bool) {
         let Some(at) = self.open.iter().position(|open| open.id == id) else { return };
         let open = self.open.remove(at);
-        self.measure.since += content.len() as u64;
-        self.push(Role::User, Part::Result { id: open.id.clone(), content: content.to_owned(), is_error });
+        self.uncounted += content.len();
+        self.push(Part::Result { id: open.id.clone(), content: content.to_owned(), is_error });
         let delivered = std::mem::take(&mut self.delivered);
-        // The list of what was delivered is its result; if that was lost, or is too long for one, it is said again.
-        if open.name != "read_inbox" || is_error || delivery::list(&delivered).is_none() {
-            self.later.extend(delivered);
+        // A list that was lost, or is too long for a result, is said instead.
+        if is_error || delivery::list(&delivered).is_none() {
+            delivered.into_iter().for_each(|text| self.say(text));
         }
-        self.gist.settled(&open, content, is_error);
-        if self.open.is_empty() {
-            let later = std::mem::take(&mut self.later);
-            later.into_iter().for_each(|text| self.push(Role::User, Part::Text(text)));
-        }
+        self.essentials.settled(&open, content, is_error);
     }
 
     fn answer_open_calls(&mut self) {
@@ -272,40 +238,41 @@ impl Conversation {
         self.turns = vec![Turn { role: Role::User, parts: vec![Part::Text(summary.to_owned())] }];
         self.turns.extend(tail);
         self.ids = self.turns.iter().flat_map(call_ids).map(str::to_owned).collect();
-        self.measure = Measure { counted: 0, since: self.turns.iter().map(weight).sum() };
+        (self.counted, self.uncounted) = (0, self.turns.iter().map(Turn::bytes).sum());
     }
 
     /// Returns where the last answers begin; the end, if none is kept.
     fn kept_from(&self, kept: usize) -> usize {
-        let answers = self.turns.iter().enumerate().filter(|(_, turn)| turn.role == Role::Assistant);
-        let starts: Vec<usize> = answers.map(|(at, _)| at).collect();
-        let first = if kept == 0 { None } else { starts.get(starts.len().saturating_sub(kept)) };
-        first.copied().unwrap_or(self.turns.len())
+        let is_answer = |at: &usize| self.turns[*at].role == Role::Assistant;
+        (0..self.turns.len()).rev().filter(is_answer).take(kept).last().unwrap_or(self.turns.len())
     }
 
     /// Returns how many of the last answers, each with what followed it, have at most so many bytes.
-    pub(super) fn answers_within(&self, bytes: u64) -> usize {
+    pub(super) fn answers_within(&self, bytes: usize) -> usize {
         let mut sum = 0;
-        let mut answers = 0;
-        for turn in self.turns.iter().rev() {
-            sum += weight(turn);
-            if sum > bytes {
-                break;
-            }
-            answers += usize::from(turn.role == Role::Assistant);
-        }
-        answers
+        let fits = |turn: &&Turn| {
+            sum += turn.bytes();
+            sum <= bytes
+        };
+        let fitting = self.turns.iter().rev().take_while(fits);
+        fitting.filter(|turn| turn.role == Role::Assistant).count()
     }
 
-    fn push(&mut self, role: Role, part: Part) {
+    /// Adds a part to the turn of the user. Results stand before text, whenever they come.
+    fn push(&mut self, part: Part) {
         match self.turns.last_mut() {
-            Some(turn) if turn.role == role => turn.parts.push(part),
-            _ => self.turns.push(Turn { role, parts: vec![part] }),
+            Some(turn) if turn.role == Role::User => {
+                let is_result = |part: &&Part| matches!(part, Part::Result { .. });
+                let results = turn.parts.iter().take_while(is_result).count();
+                let at = if is_result(&&part) { results } else { turn.parts.len() };
+                turn.parts.insert(at, part);
+            }
+            _ => self.turns.push(Turn { role: Role::User, parts: vec![part] }),
         }
     }
 }
 
-impl Gist {
+impl Essentials {
     /// Something is said to the member.
     fn told(&mut self, text: &str) {
         if std::mem::take(&mut self.rests) {
@@ -316,10 +283,17 @@ impl Gist {
         }
     }
 
+    /// The model calls a tool.
+    fn called(&mut self, name: &str, input: &Value) {
+        if let Some(plan) = input.get("plan").and_then(Value::as_str).filter(|_| name == "plan_approval") {
+            self.plan = Some((plan.to_owned(), "submitted".to_owned()));
+        }
+    }
+
     /// A call has its result.
-    fn settled(&mut self, call: &Open, content: &str, is_error: bool) {
+    fn settled(&mut self, call: &OpenCall, content: &str, is_error: bool) {
         match (call.name.as_str(), &call.request_id) {
-            // The lead agent has answered a plan of somebody.
+            // The lead agent has answered a plan.
             ("plan_approval", Some(answered)) if !is_error => self.waiting.retain(|(id, _)| id != answered),
             ("plan_approval", None) => {
                 if let Some((_, became)) = &mut self.plan {
@@ -337,21 +311,6 @@ fn call_ids(turn: &Turn) -> impl Iterator<Item = &str> {
         Part::Call { id, .. } => Some(id.as_str()),
         _ => None,
     })
-}
-
-/// Returns how many bytes a turn has, about.
-pub(super) fn weight(turn: &Turn) -> u64 {
-    turn.parts.iter().map(size_of).sum()
-}
-
-fn size_of(part: &Part) -> u64 {
-    let bytes = match part {
-        Part::Text(text) => text.len(),
-        Part::Call { name, input, .. } => name.len() + input.to_string().len(),
-        Part::Result { content, .. } => content.len(),
-        Part::Opaque(value) => value.to_string().len(),
-    };
-    bytes as u64
 }
 
 #[cfg(test)]

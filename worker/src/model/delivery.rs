@@ -1,7 +1,7 @@
 //! A message as a model reads it, pure.
 //!
 //! Each message stands between two tags that name its sender, and no text of a message can close its tag: so what a
-//! teammate writes is never taken for what the lead says. What is settled by the runtime is not shown at all.
+//! teammate writes is never taken for what the lead says. A message that the runtime settles is not shown.
 
 use teamd_shared::message::{Body, MAX_SHOWN, Message, USER};
 use teamd_shared::name::Name;
@@ -11,10 +11,10 @@ use super::prompt::excerpt;
 /// How much of one message is shown, in characters.
 pub(super) const MOST: usize = MAX_SHOWN;
 
-/// Shows a message to the model of a member; none if it is none of the model's business.
+/// Shows a message to the model of a member; none if it does not concern the model.
 pub(crate) fn show(message: &Message, reader: &Name) -> Option<String> {
     let for_the_lead = *reader == Name::lead();
-    // What is for the person only stands in the lead's inbox, too.
+    // A message for the person alone stands in the lead's inbox, too.
     if for_the_lead && message.to.as_deref() == Some(USER) {
         return None;
     }
@@ -48,7 +48,7 @@ pub(crate) fn show(message: &Message, reader: &Name) -> Option<String> {
             let how = code.map_or_else(String::new, |code| format!(" (exit code {code})"));
             tagged("teammate_terminated", &[("name", name)], &format!("{name} has ended{how}"))
         }
-        // The runtime acts on these, or they are news for somebody else.
+        // The runtime acts on these, or they concern another member.
         Body::IdleNotification { .. }
         | Body::PlanApprovalRequest { .. }
         | Body::ShutdownRequest { .. }
@@ -86,7 +86,7 @@ fn tagged(tag: &str, attributes: &[(&str, &str)], text: &str) -> String {
     format!("<{tag}{attributes}>\n{}\n</{tag}>", text.trim_end())
 }
 
-/// A sender is whatever a foreign writer wrote.
+/// Bounds an attribute: a foreign writer may write any sender.
 fn bounded(value: &str) -> String {
     value.chars().take(80).collect()
 }

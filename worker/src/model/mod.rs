@@ -2,8 +2,8 @@
 //!
 //! A model is a function of the transcript: it is told every entry of the conversation in order, live and again
 //! after a restart, and is then asked for the next answer. It must never run a tool, read an inbox or write a
-//! file, and asking it changes nothing: only what was recorded counts. But what a call cost that came to nothing is
-//! kept until it is recorded, too.
+//! file. Asking it changes nothing: only what was recorded counts. The one exception is the cost of a call that came to
+//! nothing, which it holds until that is recorded.
 
 mod compaction;
 mod conversation;
@@ -20,8 +20,8 @@ use tokio::sync::watch;
 
 pub(crate) use remote::{Compaction, Persona, Remote};
 pub(crate) use script::Script;
-pub(crate) use service::{Access, Heard};
-use service::{Service, Trouble};
+use service::Service;
+pub(crate) use service::{Access, Progress};
 
 /// One answer: text and calls, in order.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,39 +39,37 @@ pub(crate) struct Answer {
 /// Why there is no answer. Fits behind "error: ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ModelError {
-    /// The specification of the model names none that this version has.
-    #[error(transparent)]
-    Unknown(UnknownModel),
     /// The conversation does not fit into the window of the model any more.
     #[error("the conversation is too long for the model: {0}")]
     TooLong(String),
     /// The budget was spent before the answer had ended.
     #[error("the limit of tokens was reached before the answer had ended")]
     Spent,
-    /// Its service cannot be used, or did not answer.
-    #[error(transparent)]
-    Trouble(Trouble),
+    /// The service does not take the request: to ask the same later is of no use.
+    #[error("{0}")]
+    Refused(String),
+    /// The model cannot be used now, or does not answer.
+    #[error("{message}")]
+    Unusable {
+        /// Why.
+        message: String,
+        /// What to do next.
+        hint: String,
+    },
     /// The model was asked, and could not answer.
     #[error("the model failed: {0}")]
     Failed(String),
 }
 
 impl ModelError {
-    /// Tells whether the request itself is what the service does not take: to ask the same later is of no use.
-    pub(crate) fn is_about_the_request(&self) -> bool {
-        matches!(self, Self::TooLong(_) | Self::Trouble(Trouble::Refused { .. }))
-    }
-}
-
-impl ModelError {
     /// Returns what to do next. Fits behind "hint: ".
-    pub(crate) fn hint(&self) -> String {
+    pub(crate) fn hint(&self) -> &str {
         match self {
-            Self::Unknown(unknown) => unknown.hint().to_owned(),
-            Self::TooLong(_) => "give the work to a teammate that begins afresh".to_owned(),
-            Self::Spent => "raise `--max-tokens`".to_owned(),
-            Self::Trouble(trouble) => trouble.hint(),
-            Self::Failed(_) => "send the message again, later".to_owned(),
+            Self::TooLong(_) => "give the work to a teammate that begins afresh",
+            Self::Spent => "raise `--max-tokens`",
+            Self::Refused(_) => "the log of the teammate has more; another model may take it (`--model`)",
+            Self::Unusable { hint, .. } => hint,
+            Self::Failed(_) => "send the message again, later",
         }
     }
 }
@@ -83,6 +81,9 @@ pub(crate) enum Model {
     Script(Script),
     /// Reached over HTTP.
     Remote(Box<Remote>),
+    /// Settings keep it from being used: each piece of work fails with this error. To end the worker instead would only
+    /// start the next one with the same settings.
+    Unusable(ModelError),
     /// Of a simulation.
     #[cfg(test)]
     Played(crate::sim::Played),
@@ -90,67 +91,63 @@ pub(crate) enum Model {
 
 impl Model {
     /// Makes the model that a specification (`PROVIDER[:MODEL]`) names, for a member. `persona` is told how long the guide
-    /// of a workspace may be, in bytes; who needs none does not ask for it.
+    /// of a workspace may be, in bytes; it is not called for a model that needs none.
     ///
     /// # Errors
-    /// [`ModelError`] if there is none, or it cannot be used.
+    /// [`ModelError`] if there is no such model.
     pub(crate) fn from_spec(
         spec: &str,
         persona: impl FnOnce(usize) -> Persona,
         access: Access<'_>,
     ) -> Result<Self, ModelError> {
-        let spec: ModelSpec = spec.parse().map_err(ModelError::Unknown)?;
-        match spec.provider {
-            Provider::Script => Ok(Self::Script(Script::default())),
-            Provider::Anthropic | Provider::OpenAi => {
-                let service = Service::new(&spec, access);
-                Ok(Self::Remote(Box::new(Remote::new(service, persona))))
-            }
+        let spec: ModelSpec = spec.parse().map_err(|unknown: UnknownModel| ModelError::Unusable {
+            message: unknown.to_string(),
+            hint: unknown.hint().to_owned(),
+        })?;
+        if spec.provider == Provider::Script {
+            return Ok(Self::Script(Script::default()));
         }
+        Ok(match Service::new(&spec, access) {
+            Ok(service) => Self::Remote(Box::new(Remote::new(service, persona))),
+            Err(error) => Self::Unusable(error),
+        })
     }
 
-    /// Takes in the next entry of the conversation. Every entry is told exactly once, in order.
+    /// Takes in the next entry of the conversation. The caller passes every entry exactly once, in order.
     pub(crate) fn observe(&mut self, event: &Event) {
         match self {
             Self::Script(script) => script.observe(event),
             Self::Remote(remote) => remote.observe(event),
+            Self::Unusable(_) => {}
             #[cfg(test)]
             Self::Played(played) => played.observe(event),
         }
     }
 
-    /// Returns where the pause of the moment stands in which it waits for its service; none if it has no service.
+    fn remote(&self) -> Option<&Remote> {
+        if let Self::Remote(remote) = self { Some(remote) } else { None }
+    }
+
+    /// Returns where the model publishes what it waits for; none if it has no service.
     pub(crate) fn pauses(&self) -> Option<watch::Receiver<Option<Waiting>>> {
-        match self {
-            Self::Script(_) => None,
-            Self::Remote(remote) => Some(remote.pauses()),
-            #[cfg(test)]
-            Self::Played(_) => None,
-        }
+        self.remote().map(|remote| remote.service.pauses())
     }
 
     /// Tells whether its answers come piece by piece.
     pub(crate) fn streams(&self) -> bool {
-        matches!(self, Self::Remote(_))
+        self.remote().is_some()
     }
 
     /// Tells whether the conversation has to be cut before the model is asked again.
     pub(crate) fn is_full(&self) -> bool {
-        match self {
-            Self::Script(_) => false,
-            Self::Remote(remote) => remote.is_full(),
-            #[cfg(test)]
-            Self::Played(_) => false,
-        }
+        self.remote().is_some_and(Remote::is_full)
     }
 
-    /// Takes out what the calls have cost that came to nothing: since it was taken out last, in tokens.
+    /// Takes out the cost of calls that came to nothing since this was called last, in tokens.
     pub(crate) fn take_unrecorded(&mut self) -> Usage {
         match self {
-            Self::Script(_) => Usage::default(),
-            Self::Remote(remote) => remote.take_unrecorded(),
-            #[cfg(test)]
-            Self::Played(_) => Usage::default(),
+            Self::Remote(remote) => remote.service.take_unrecorded(),
+            _ => Usage::default(),
         }
     }
 
@@ -160,15 +157,13 @@ impl Model {
     /// [`ModelError`] if the service cannot be asked now: then nothing is to be cut.
     pub(crate) async fn compact(&mut self, budget: Option<u64>) -> Result<Compaction, ModelError> {
         match self {
-            Self::Script(_) => Err(ModelError::Failed("this model never has too much to read".to_owned())),
             Self::Remote(remote) => remote.compact(budget).await,
-            #[cfg(test)]
-            Self::Played(_) => Err(ModelError::Failed("it is never full".to_owned())),
+            _ => Err(ModelError::Failed("this model never has too much to read".to_owned())),
         }
     }
 
     /// Answers the conversation so far; `heard` is told each piece of text as it comes. `budget`: how many tokens may be
-    /// spent, as [`Usage::billed`] counts them; once they are, an answer that is not whole is not gone on with.
+    /// spent, as [`Usage::billed`] counts them. Once they are spent, an answer that its service has paused is given up.
     ///
     /// It does not change what the model knows: the answer counts once it is recorded and observed. So a call
     /// that fails or is dropped halfway leaves nothing behind but what it cost ([`Model::take_unrecorded`]).
@@ -178,14 +173,12 @@ impl Model {
     pub(crate) async fn answer(
         &mut self,
         budget: Option<u64>,
-        heard: &mut dyn FnMut(Heard<'_>),
+        heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Answer, ModelError> {
         match self {
-            Self::Script(script) => match script.failure() {
-                Some(why) => Err(ModelError::Failed(why)),
-                None => Ok(script.answer()),
-            },
+            Self::Script(script) => script.answer(),
             Self::Remote(remote) => remote.answer(budget, heard).await,
+            Self::Unusable(error) => Err(error.clone()),
             #[cfg(test)]
             Self::Played(played) => played.answer().await,
         }

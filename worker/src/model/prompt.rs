@@ -4,6 +4,7 @@
 //! take turns, every call is answered by exactly one result in the very next turn, and results stand before text.
 
 use serde_json::Value;
+use teamd_shared::transcript::Block;
 
 /// All that a model is asked with.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +73,35 @@ pub(crate) enum Part {
     },
     /// What only the service of the model understands.
     Opaque(Value),
+}
+
+impl From<&Block> for Part {
+    fn from(block: &Block) -> Self {
+        match block.clone() {
+            Block::Text { text } => Self::Text(text),
+            Block::ToolUse { id, name, input, .. } => Self::Call { id, name, input },
+            Block::Opaque { value } => Self::Opaque(value),
+        }
+    }
+}
+
+impl Part {
+    /// Returns about how long it is, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Call { name, input, .. } => name.len() + input.to_string().len(),
+            Self::Result { content, .. } => content.len(),
+            Self::Opaque(value) => value.to_string().len(),
+        }
+    }
+}
+
+impl Turn {
+    /// Returns about how long it is, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.parts.iter().map(Part::bytes).sum()
+    }
 }
 
 /// Returns the beginning and the end of a text that is too long.

@@ -1,15 +1,13 @@
-//! A member's conversation with a model that is reached over HTTP: what it is told of itself, and what has happened.
+//! A member's conversation with a model that is reached over HTTP: its persona, its turns, and its service.
 
-use teamd_shared::member::Waiting;
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Event, Usage, text_of};
-use tokio::sync::watch;
 
 use super::compaction::{self, Room};
 use super::conversation::Conversation;
 use super::prompt::{Prompt, Tool, Turn};
 use super::service::Service;
-use super::{Answer, Heard, ModelError};
+use super::{Answer, ModelError, Progress};
 
 /// The most tokens that a summary may have, with what a model thinks before it.
 const MAX_SUMMARY: u64 = 8192;
@@ -23,6 +21,17 @@ pub(crate) struct Persona {
     pub(crate) system: String,
     /// What it may call.
     pub(crate) tools: Vec<Tool>,
+}
+
+impl Persona {
+    fn prompt<'a>(&'a self, turns: &'a [Turn], max_output: Option<u64>) -> Prompt<'a> {
+        Prompt { system: &self.system, tools: &self.tools, turns, max_output }
+    }
+
+    fn bytes(&self) -> usize {
+        let tool = |tool: &Tool| tool.name.len() + tool.description.len() + tool.input.to_string().len();
+        self.system.len() + self.tools.iter().map(tool).sum::<usize>()
+    }
 }
 
 /// What takes the place of the beginning of a conversation.
@@ -39,10 +48,11 @@ pub(crate) struct Compaction {
 /// The model of a member.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    service: Service,
+    /// What answers.
+    pub(super) service: Service,
     persona: Persona,
     /// The bytes of the persona, which stands in each prompt.
-    fixed: u64,
+    fixed: usize,
     conversation: Conversation,
     room: Room,
 }
@@ -53,12 +63,7 @@ impl Remote {
         let room = Room::new(service.window());
         let persona = persona(room.for_guide());
         let conversation = Conversation::new(persona.name.clone());
-        Self { service, fixed: size_of(&persona), persona, conversation, room }
-    }
-
-    /// Returns where the pause of the moment stands.
-    pub(crate) fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
-        self.service.pauses()
+        Self { service, fixed: persona.bytes(), persona, conversation, room }
     }
 
     /// Takes in the next entry.
@@ -72,68 +77,53 @@ impl Remote {
         self.room.is_full(self.conversation.tokens(self.fixed))
     }
 
-    /// Takes out what calls have cost that came to nothing.
-    pub(crate) fn take_unrecorded(&mut self) -> Usage {
-        self.service.take_unrecorded()
-    }
-
     /// Asks the service.
     pub(crate) async fn answer(
         &mut self,
         budget: Option<u64>,
-        heard: &mut dyn FnMut(Heard<'_>),
+        heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Answer, ModelError> {
-        let Persona { system, tools, .. } = &self.persona;
         let turns = self.conversation.turns();
-        let prompt = Prompt { system, tools, turns: &turns, max_output: None };
+        let prompt = self.persona.prompt(&turns, None);
         let answer = self.service.ask(&prompt, budget, heard).await;
         if let Err(ModelError::TooLong(_)) = answer {
-            self.room.refused();
+            self.room.refused = true;
         }
         answer
     }
 
-    /// Makes a summary, by the model if it can write one, else without it. What is recorded of it counts, and nothing
-    /// else.
+    /// Makes a summary, by the model if it can write one, else without it. It counts once it is recorded.
     ///
     /// # Errors
     /// [`ModelError`] if the service cannot be asked now, for reasons that have nothing to do with the conversation.
     pub(crate) async fn compact(&mut self, budget: Option<u64>) -> Result<Compaction, ModelError> {
         let turns = self.conversation.turns().into_owned();
-        let mut answer = match self.room.was_refused() {
+        let mut answer = match self.room.refused {
             false => self.summarise(&compaction::question(&turns), budget).await,
             true => Err(ModelError::TooLong(String::new())),
         };
         if let Err(ModelError::TooLong(_)) = answer {
-            let question = compaction::short_question(&turns, self.room.window());
+            let question = compaction::short_question(&turns, self.room.for_short_question());
             answer = self.summarise(&question, budget).await;
         }
         let (written, mut usage) = match answer {
             Ok(answer) => (text_of(&answer.content), answer.usage),
-            Err(error) if error.is_about_the_request() => {
+            Err(error @ (ModelError::TooLong(_) | ModelError::Refused(_))) => {
                 tracing::warn!("no summary could be had: {error}");
                 (String::new(), Usage::default())
             }
             Err(error) => return Err(error),
         };
-        // What a first attempt cost that came to nothing is part of it.
+        // A first attempt that came to nothing has cost something, too.
         usage += self.service.take_unrecorded();
         let kept = self.room.kept(&self.conversation);
         let summary = compaction::compose(&self.conversation, &written, kept, self.room.for_summary());
         Ok(Compaction { summary, kept, usage })
     }
 
-    /// With the same instructions and tools as ever: what stands before is in the service's cache.
+    /// Asks with the same instructions and tools as ever: what stands before is in the service's cache.
     async fn summarise(&mut self, turns: &[Turn], budget: Option<u64>) -> Result<Answer, ModelError> {
-        let Persona { system, tools, .. } = &self.persona;
-        let max_output = Some(MAX_SUMMARY.min(self.room.window() / 8));
-        let prompt = Prompt { system, tools, turns, max_output };
+        let prompt = self.persona.prompt(turns, Some(MAX_SUMMARY.min(self.service.window() / 8)));
         self.service.ask(&prompt, budget, &mut |_| {}).await
     }
-}
-
-fn size_of(persona: &Persona) -> u64 {
-    let tool = |tool: &Tool| tool.name.len() + tool.description.len() + tool.input.to_string().len();
-    let bytes = persona.system.len() + persona.tools.iter().map(tool).sum::<usize>();
-    bytes as u64
 }

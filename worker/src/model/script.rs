@@ -14,8 +14,8 @@ use teamd_shared::id::RequestId;
 use teamd_shared::message::{Body, IdleReason, LEAD, Message, USER};
 use teamd_shared::transcript::{Block, Event, Usage};
 
-use super::Answer;
-use line::{FAIL, Line, lines};
+use super::{Answer, ModelError};
+use line::{FAIL, Line, ScriptedCall, lines};
 
 /// The tool with which a shutdown request is answered.
 const SHUTDOWN_RESPONSE: &str = "shutdown_response";
@@ -24,7 +24,7 @@ const SHUTDOWN_RESPONSE: &str = "shutdown_response";
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Script {
     /// The calls that are still to be made.
-    queue: VecDeque<Call>,
+    queue: VecDeque<ScriptedCall>,
     /// The text of the final answer.
     texts: Vec<String>,
     /// What the last call of this piece of work gave.
@@ -35,17 +35,10 @@ pub(crate) struct Script {
     own_response: Option<String>,
     /// Why the next shutdown request is to be rejected, if it is.
     reject: Option<String>,
-    /// The life in which the conversation began: calls are counted anew in each conversation.
+    /// The incarnation in which the conversation began: calls are counted anew in each conversation.
     conversation: u32,
     /// How many calls the conversation holds: the next one gets the next number.
     calls: u64,
-}
-
-/// A call that is still to be made.
-#[derive(Debug, Clone, PartialEq)]
-struct Call {
-    name: String,
-    input: Value,
 }
 
 impl Script {
@@ -53,7 +46,7 @@ impl Script {
     pub(crate) fn observe(&mut self, event: &Event) {
         match event {
             Event::Life { incarnation, conversation, prompt } => {
-                // A shutdown request belongs to one life.
+                // A shutdown request belongs to one incarnation.
                 self.asked.clear();
                 if incarnation == conversation {
                     *self = Self { conversation: *conversation, ..Self::default() };
@@ -88,24 +81,24 @@ impl Script {
     }
 
     /// Answers: a shutdown request first, then the next call, then the text.
-    pub(crate) fn answer(&self) -> Answer {
+    ///
+    /// # Errors
+    /// [`ModelError::Failed`] if the next line says so. What ends the work clears that line.
+    pub(crate) fn answer(&self) -> Result<Answer, ModelError> {
         let content = if let Some(request_id) = self.asked.front() {
             let reason = self.reject.as_deref().unwrap_or("done");
             let approve = self.reject.is_none();
             let input = json!({ "request_id": request_id, "approve": approve, "reason": reason });
             self.tool_use(SHUTDOWN_RESPONSE, input)
         } else if let Some(call) = self.queue.front() {
+            if call.name == FAIL {
+                return Err(ModelError::Failed(call.input["reason"].as_str().unwrap_or_default().to_owned()));
+            }
             self.tool_use(&call.name, call.input.clone())
         } else {
             Block::Text { text: self.final_text() }
         };
-        Answer { content: vec![content], usage: Usage::default(), cut: None, length: None }
-    }
-
-    /// Returns why there is no answer, if the model is to fail next. What ends the work clears it.
-    pub(crate) fn failure(&self) -> Option<String> {
-        let next = self.queue.front().filter(|call| call.name == FAIL && self.asked.is_empty())?;
-        Some(next.input["reason"].as_str().unwrap_or_default().to_owned())
+        Ok(Answer { content: vec![content], usage: Usage::default(), cut: None, length: None })
     }
 
     fn tool_use(&self, name: &str, input: Value) -> Block {
@@ -123,7 +116,7 @@ impl Script {
     fn queue_lines(&mut self, text: &str) {
         for line in lines(text) {
             match line {
-                Line::Call { name, input } => self.queue.push_back(Call { name, input }),
+                Line::Call(call) => self.queue.push_back(call),
                 Line::Text(text) => self.texts.push(text),
                 Line::RejectShutdown(reason) => self.reject = Some(reason),
             }

@@ -46,17 +46,17 @@ fn what_the_service_refuses_is_cut_ever_shorter_and_then_given_up_until_the_next
     assert_eq!(room.kept(&conversation), 3);
     let mut before = room.for_summary();
     for _ in 0..3 {
-        room.refused();
-        assert!(room.is_full(10) && room.was_refused() && room.kept(&conversation) == 0);
+        room.refused = true;
+        assert!(room.is_full(10) && room.refused && room.kept(&conversation) == 0);
         room.observe(&cut());
         assert!(!room.is_full(10) && room.for_summary() < before);
         before = room.for_summary();
     }
-    room.refused();
+    room.refused = true;
     assert!(!room.is_full(10), "it has to end");
     let idle = teamd_shared::message::IdleReason::Failed;
     room.observe(&Event::Idle { idle_reason: idle, content: String::new(), message_id: uuid::Uuid::nil() });
-    room.refused();
+    room.refused = true;
     assert!(room.is_full(10), "another piece of work may fit");
 }
 
@@ -103,9 +103,10 @@ fn the_question_is_what_the_cache_holds_and_an_order() {
 #[test]
 fn a_question_of_what_is_too_long_already_fits() {
     for (steps, window) in [(200, 2000), (200, 20_000), (3, 50)] {
-        let asked = short_question(&long(steps).turns(), window);
-        let bytes: u64 = asked.iter().map(weight).sum();
-        let fits = window * BYTES_PER_TOKEN / 2 + 2 * ORDER.len() as u64 + 2 * GLANCE as u64;
+        let room = Room::new(window).for_short_question();
+        let asked = short_question(&long(steps).turns(), room);
+        let bytes: usize = asked.iter().map(Turn::bytes).sum();
+        let fits = room + 2 * ORDER.len() + 2 * GLANCE;
         assert!(bytes <= fits, "{bytes} of {fits}");
         assert_eq!(asked[0].role, Role::User);
     }

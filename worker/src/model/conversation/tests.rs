@@ -119,7 +119,7 @@ fn what_was_interrupted_is_withdrawn() {
     conversation.observe(&says("lead", "what time is it?"));
     assert_eq!(shape(&conversation), [vec!["text", "text", "text"]]);
     assert!(all_text(&conversation).contains("withdrawn"));
-    assert!(!conversation.gist.work.join(" ").contains("mend the test"));
+    assert!(!conversation.essentials.work.join(" ").contains("mend the test"));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_call_whose_id_was_there_before_is_left_out() {
 }
 
 #[test]
-fn a_life_that_left_with_open_calls_leaves_a_valid_conversation() {
+fn an_incarnation_that_left_with_open_calls_leaves_a_valid_conversation() {
     let mut conversation = begun();
     conversation.observe(&answers(vec![call("1", "bash")]));
     conversation.observe(&Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false });
@@ -143,7 +143,7 @@ fn a_life_that_left_with_open_calls_leaves_a_valid_conversation() {
 }
 
 #[test]
-fn a_fresh_life_knows_nothing_of_the_one_before() {
+fn a_fresh_conversation_knows_nothing_of_the_one_before() {
     let mut conversation = begun();
     conversation.observe(&answers(vec![call("1", "bash")]));
     conversation.observe(&Event::Life { incarnation: 2, conversation: 2, prompt: Some("new".to_owned()) });
@@ -187,20 +187,20 @@ fn the_work_that_is_kept_is_the_present_one_and_plans_wait_until_they_are_answer
     conversation.observe(&idle(IdleReason::Available));
     conversation.observe(&says("lead", "now the docs"));
     conversation.observe(&says("lead", "and the index"));
-    let work = conversation.gist.work.join(" ");
+    let work = conversation.essentials.work.join(" ");
     assert!(work.contains("now the docs") && work.contains("the index") && !work.contains("mend"), "{work}");
     let mut lead = Conversation::new(Name::lead());
     lead.observe(&life(1, None));
     let plan =
         json!({"type": "plan_approval_request", "from": "bob", "request_id": "ab12", "plan": "drop it"});
     lead.observe(&Event::Messages { messages: vec![plan] });
-    assert_eq!(lead.gist.waiting.len(), 1);
+    assert_eq!(lead.essentials.waiting.len(), 1);
     let input = json!({"request_id": "ab12", "approve": true});
     let name = "plan_approval".to_owned();
     let verdict = Block::ToolUse { id: "v".to_owned(), name, input, message_id: None, request_id: None };
     lead.observe(&answers(vec![verdict]));
     lead.observe(&result("v", "approved", false));
-    assert_eq!(lead.gist.waiting.len(), 0);
+    assert_eq!(lead.essentials.waiting.len(), 0);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn an_answer_to_a_shutdown_that_does_not_count_leaves_it_open() {
         let answer = Block::ToolUse { id: "a".to_owned(), name, input, message_id: None, request_id: None };
         conversation.observe(&answers(vec![answer]));
         conversation.observe(&result("a", "x", is_error));
-        assert_eq!(conversation.gist.asked.is_some(), open);
+        assert_eq!(conversation.essentials.asked.is_some(), open);
     }
 }
 
@@ -279,7 +279,7 @@ fn next() -> impl Strategy<Value = Next> {
 /// Turns that into entries, as a worker writes them; `ids` are used again now and then, as bad services do.
 fn entries(history: &[Next]) -> Vec<Event> {
     let mut events = vec![life(1, Some("work"))];
-    let (mut open, mut ids, mut lives) = (Vec::new(), 0_u32, 1);
+    let (mut open, mut ids, mut incarnations) = (Vec::new(), 0_u32, 1);
     for next in history {
         match next {
             Next::Message(text) => events.push(says("bob", text)),
@@ -309,16 +309,16 @@ fn entries(history: &[Next]) -> Vec<Event> {
                 events.push(result(&open.remove(0), "out", *is_error))
             }
             Next::Crash => {
-                lives += 1;
-                events.push(life(lives, None));
+                incarnations += 1;
+                events.push(life(incarnations, None));
                 events.extend(open.drain(..).map(|id| result(&id, "interrupted", true)));
             }
             Next::Left => {
-                lives += 1;
+                incarnations += 1;
                 open.clear();
                 events.extend([
                     Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false },
-                    life(lives, None),
+                    life(incarnations, None),
                 ]);
             }
             Next::Idle if open.is_empty() => events.push(idle(IdleReason::MaxTurns)),
@@ -343,7 +343,7 @@ proptest! {
         let mut conversation = Conversation::new(alice());
         for event in entries(&history) {
             conversation.observe(&event);
-            // At any point the process may have died, and its next life asks.
+            // At any point the process may have died, and its next incarnation asks.
             let asked = conversation.turns();
             prop_assert_eq!(violations(&asked), Vec::<String>::new(), "after {:?}", event);
             for window in [40, 400, 4000] {

@@ -26,19 +26,23 @@
 
 use serde_json::{Map, Value, json};
 
-/// The order to fail; it stands among the calls, and never becomes one.
+/// The order to fail. It stands in the queue of calls, and no tool has this name.
 pub(super) const FAIL: &str = "fail_model";
+
+/// A call of a tool, which need not exist.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ScriptedCall {
+    /// The tool.
+    pub(super) name: String,
+    /// Its input.
+    pub(super) input: Value,
+}
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Line {
-    /// A call of a tool, which need not exist.
-    Call {
-        /// The tool.
-        name: String,
-        /// Its input.
-        input: Value,
-    },
+    /// A call.
+    Call(ScriptedCall),
     /// Text of the final answer.
     Text(String),
     /// How to answer the next shutdown request.
@@ -66,14 +70,14 @@ fn read(line: &str) -> Line {
         return Line::RejectShutdown(reason.to_owned());
     }
     if name == FAIL {
-        return Line::Call { name: name.to_owned(), input: json!({ "reason": rest }) };
+        return Line::Call(ScriptedCall { name: name.to_owned(), input: json!({ "reason": rest }) });
     }
     let (name, background) = if name == "bash&" { ("bash", true) } else { (name, false) };
     let mut input = json_object(rest).unwrap_or_else(|| arguments(name, rest));
     if background {
         input.insert("run_in_background".to_owned(), Value::Bool(true));
     }
-    Line::Call { name: name.to_owned(), input: Value::Object(input) }
+    Line::Call(ScriptedCall { name: name.to_owned(), input: Value::Object(input) })
 }
 
 /// A command such as `{ date; }` begins like an object and is none.
@@ -181,7 +185,7 @@ mod tests {
 
     fn call(line: &str) -> (String, Value) {
         match read(line) {
-            Line::Call { name, input } => (name, input),
+            Line::Call(ScriptedCall { name, input }) => (name, input),
             other => panic!("{line:?} is {other:?}"),
         }
     }

@@ -45,7 +45,7 @@ impl Talk {
 
     /// Lets the model answer, records that, and returns the call (with its id), or the text.
     fn answer(&mut self) -> Result<(String, String, Value), String> {
-        let answer = self.script.answer();
+        let answer = self.script.answer().unwrap();
         self.record(Event::Answer {
             content: answer.content.clone(),
             usage: answer.usage,
@@ -214,7 +214,7 @@ fn a_rejection_waits_for_its_request_across_pieces_of_work() {
 }
 
 #[test]
-fn a_request_that_nobody_answered_ends_with_the_work_or_the_life() {
+fn an_unanswered_request_ends_with_the_work_or_the_incarnation() {
     for end in [idle(IdleReason::Available), resumed()] {
         let mut talk = Talk::with("");
         talk.record(asked("a1"));
@@ -237,7 +237,7 @@ fn two_requests_are_answered_each_by_its_id_and_a_repeated_one_once() {
 #[test]
 fn a_request_that_is_asked_while_an_answer_is_recorded_takes_nothing_from_the_queue() {
     let mut talk = Talk::with("/bash one");
-    let answer = talk.script.answer();
+    let answer = talk.script.answer().unwrap();
     talk.record(asked("a1"));
     talk.record(Event::Answer { content: answer.content, usage: answer.usage, cut: None, length: None });
     assert_eq!(talk.call("").0, "shutdown_response");
@@ -245,7 +245,7 @@ fn a_request_that_is_asked_while_an_answer_is_recorded_takes_nothing_from_the_qu
 }
 
 #[test]
-fn a_resumed_life_goes_on_and_a_fresh_one_begins_anew() {
+fn a_resumed_conversation_goes_on_and_a_fresh_one_begins_anew() {
     let mut talk = Talk::with("/bash one\n/bash two");
     let (first, ..) = talk.answer().unwrap();
     talk.record(resumed());
@@ -259,7 +259,7 @@ fn a_resumed_life_goes_on_and_a_fresh_one_begins_anew() {
 }
 
 #[test]
-fn a_prompt_that_a_resumed_life_repeats_is_not_done_again() {
+fn a_prompt_that_a_resumed_conversation_repeats_is_not_done_again() {
     let mut talk = Talk::with("/bash one");
     talk.call("1");
     talk.record(Event::Life { incarnation: 2, conversation: 1, prompt: Some("/bash one".to_owned()) });

@@ -16,12 +16,12 @@ mod stream;
 use serde_json::{Map, Value, json};
 
 use super::catalog::max_output;
-use super::failure::Complaint;
+use super::failure::Failure;
 use super::settings::Key;
-use super::wire::{Reading, Wire, name, object};
+use super::wire::{AnswerReader, Wire, name, object};
 use crate::model::prompt::{Part, Prompt, Role, Tool, Turn};
 
-/// How many bytes of a request are a token at least: so the estimate of a prompt is rather too high.
+/// How many bytes of a request count as a token: so few that the estimate of a prompt is rather too high.
 const BYTES_A_TOKEN: u64 = 3;
 
 /// The least room that an answer is asked for: less would not be worth the call.
@@ -33,15 +33,15 @@ pub(super) struct Anthropic {
     model: String,
     /// The tokens that a prompt and its answer may have together.
     window: u64,
-    /// Whether what the model thought is sent back. A model does not take back what another one thought, or what
-    /// it thought in a conversation that was summed up since.
-    keeps_opaque: bool,
+    /// Whether thinking is sent back. A model refuses the thinking of another model, and its own once the conversation
+    /// was summed up.
+    sends_opaque: bool,
 }
 
 impl Anthropic {
     /// Makes the format for a model, given the tokens that a prompt and its answer may have together.
     pub(super) fn new(model: &str, window: u64) -> Self {
-        Self { model: model.to_owned(), window, keeps_opaque: true }
+        Self { model: model.to_owned(), window, sends_opaque: true }
     }
 
     /// Returns how many tokens the answer may have: what is wanted, as far as the window has room behind a prompt of so
@@ -57,7 +57,7 @@ impl Anthropic {
             Role::User => "user",
             Role::Assistant => "assistant",
         };
-        let mut content: Vec<_> = turn.parts.iter().filter_map(|part| self.block(part)).collect();
+        let mut content = self.content(turn);
         server_tools::pair(&mut content);
         if content.is_empty() {
             content.push(json!({ "type": "text", "text": "(nothing)" }));
@@ -70,12 +70,16 @@ impl Anthropic {
 
     /// Writes an answer that the service has paused, if anything of it can go back.
     fn paused(&self, turn: &Turn) -> Option<Value> {
-        let mut content: Vec<_> = turn.parts.iter().filter_map(|part| self.block(part)).collect();
+        let mut content = self.content(turn);
         // A request that ends with an answer must not end with a space.
         if let Some(Value::String(text)) = content.last_mut().and_then(|last| last.get_mut("text")) {
             text.truncate(text.trim_end().len());
         }
         (!content.is_empty()).then(|| json!({ "role": "assistant", "content": content }))
+    }
+
+    fn content(&self, turn: &Turn) -> Vec<Value> {
+        turn.parts.iter().filter_map(|part| self.block(part)).collect()
     }
 
     fn block(&self, part: &Part) -> Option<Value> {
@@ -96,7 +100,7 @@ impl Anthropic {
                 Some(result)
             }
             // Another provider's has no type.
-            Part::Opaque(value) => (self.keeps_opaque && value["type"].is_string()).then(|| value.clone()),
+            Part::Opaque(value) => (self.sends_opaque && value["type"].is_string()).then(|| value.clone()),
         }
     }
 }
@@ -143,13 +147,13 @@ impl Wire for Anthropic {
         body
     }
 
-    fn read(&self) -> Box<dyn Reading> {
-        Box::<stream::Stream>::default()
+    fn reader(&self) -> Box<dyn AnswerReader> {
+        Box::<stream::AnthropicReader>::default()
     }
 
-    fn adapt(&mut self, complaint: &Complaint) -> bool {
-        let about_thinking = complaint.status == 400 && complaint.mentions(&["thinking", "signature"]);
-        about_thinking && std::mem::take(&mut self.keeps_opaque)
+    fn adapt(&mut self, failure: &Failure) -> bool {
+        let is_about_thinking = failure.has_status(&[400]) && failure.mentions(&["thinking", "signature"]);
+        is_about_thinking && std::mem::take(&mut self.sends_opaque)
     }
 }
 

@@ -7,25 +7,16 @@ use teamd_shared::transcript::Block;
 use crate::model::prompt::{Part, Turn};
 
 /// Gives a new id to each call without one, and to each whose id the answer or the conversation has already.
-pub(super) fn make_unique(content: &mut [Block], turns: &[Turn], fresh: &mut dyn FnMut() -> String) {
+pub(super) fn make_unique(content: &mut [Block], turns: &[Turn]) {
     let parts = turns.iter().flat_map(|turn| &turn.parts);
-    let mut used: HashSet<String> = parts
-        .filter_map(|part| match part {
-            Part::Call { id, .. } => Some(id.clone()),
-            _ => None,
-        })
-        .collect();
+    let id_of = |part: &Part| if let Part::Call { id, .. } = part { Some(id.clone()) } else { None };
+    let mut used: HashSet<String> = parts.filter_map(id_of).collect();
     for block in content {
         let Block::ToolUse { id, .. } = block else { continue };
         while id.is_empty() || !used.insert(id.clone()) {
-            *id = fresh();
+            *id = format!("call_{}", &uuid::Uuid::new_v4().simple().to_string()[..24]);
         }
     }
-}
-
-/// Returns an id that no conversation has.
-pub(super) fn random() -> String {
-    format!("call_{}", &uuid::Uuid::new_v4().simple().to_string()[..24])
 }
 
 #[cfg(test)]
@@ -46,9 +37,16 @@ mod tests {
         let known = Part::Call { id: "old".to_owned(), name: "bash".to_owned(), input: json!({}) };
         let turns = [Turn { role: Role::Assistant, parts: vec![known] }];
         let mut content = [call("a"), call("a"), call(""), call("old"), call("b")];
-        let mut ids = ["old", "a", "n1", "n2", "n3"].into_iter();
-        make_unique(&mut content, &turns, &mut || ids.next().unwrap().to_owned());
-        assert_eq!(content, [call("a"), call("n1"), call("n2"), call("n3"), call("b")]);
-        assert_ne!(random(), random());
+        make_unique(&mut content, &turns);
+        let ids: Vec<_> = content
+            .iter()
+            .map(|block| match block {
+                Block::ToolUse { id, .. } => id.as_str(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!((ids[0], ids[4]), ("a", "b"));
+        assert!(ids[1..4].iter().all(|id| id.starts_with("call_")), "{ids:?}");
+        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 5, "{ids:?}");
     }
 }

@@ -3,25 +3,31 @@
 //!
 //! It keeps no conversation: every prompt holds all of it. What is sent and how an answer is read is up to a
 //! [`Wire`], one file a provider; those are pure. Keys go into headers and nowhere else.
+//!
+//! Two types say that there is no answer: a [`Failure`] is what one request came to, and decides about the next; a
+//! [`ModelError`] is what the last failure means for a user.
 
 mod anthropic;
 mod catalog;
+mod client;
 mod events;
+mod explain;
 mod failure;
 mod http;
 mod ids;
 mod openai;
 mod overload;
-mod pause;
 mod pieces;
 mod retry;
 mod settings;
-mod trouble;
+mod waits;
 mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::Client;
+use teamd_shared::amount::told;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::Waiting;
 use teamd_shared::model_spec::{ModelSpec, Provider};
@@ -30,22 +36,21 @@ use teamd_shared::transcript::{Block, Usage};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::prompt::Prompt;
+use super::prompt::{Part, Prompt};
 use super::{Answer, ModelError};
+use explain::{explain, no_answer};
 use failure::Failure;
 use http::Http;
 use overload::Overload;
 use pieces::Pieces;
-use retry::{Attempts, Next};
 use settings::Settings;
-pub(crate) use trouble::Trouble;
 use wire::{Piece, Wire};
 
-/// How long all attempts and pauses for one prompt may take together, whatever number of pieces its answer comes in:
-/// who has waited longer is not asked again after a failure. An answer that comes has no limit.
+/// How long all attempts and pauses for one prompt may take together, in however many pieces its answer comes: after
+/// that, no failure is followed by another attempt. An answer that comes has no limit.
 const GIVE_UP: Duration = Duration::from_secs(600);
 
-/// What a service needs of the world.
+/// What a service needs of its surroundings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Access<'a> {
     /// The team, whose workers leave an overloaded service alone together.
@@ -56,62 +61,51 @@ pub(crate) struct Access<'a> {
 
 /// What is heard of an answer while it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard<'a> {
+pub(crate) enum Progress<'a> {
     /// The next piece of its text.
     Text(&'a str),
-    /// It broke off, and begins anew: what was heard of it so far does not count.
+    /// The answer broke off, and begins anew: what was heard of it so far does not count.
     Again,
 }
 
 /// The service of one model.
 #[derive(Debug)]
 pub(crate) struct Service {
-    provider: Provider,
-    model: String,
     wire: Box<dyn Wire>,
     http: Http,
     overload: Overload,
-    window: u64,
-    /// What was paid for an answer that has not ended: also if it never will.
+    /// What an answer has cost that has not ended, or never will.
     unrecorded: Usage,
 }
 
 impl Service {
-    /// Makes the service that a specification names. Nothing is sent, and no client is built, before the first
-    /// prompt; a missing key, or a setting that makes no sense, is told then.
-    pub(crate) fn new(spec: &ModelSpec, access: Access<'_>) -> Self {
-        let settings = Settings::read(spec, access.environment);
-        let (provider, model) = (spec.provider, settings.model.clone());
-        let window = settings.window.unwrap_or_else(|| catalog::window(provider, &model));
-        let wire: Box<dyn Wire> = match provider {
-            Provider::Anthropic => Box::new(anthropic::Anthropic::new(&model, window)),
+    /// Makes the service that a specification names. Nothing is sent, and no client is built, before the first prompt.
+    ///
+    /// # Errors
+    /// [`ModelError::Unusable`] for a missing key, or a setting that makes no sense.
+    pub(crate) fn new(spec: &ModelSpec, access: Access<'_>) -> Result<Self, ModelError> {
+        let settings = Settings::read(spec, access.environment)?;
+        let wire: Box<dyn Wire> = match settings.provider {
+            Provider::Anthropic => Box::new(anthropic::Anthropic::new(&settings.model, settings.window)),
             Provider::OpenAi | Provider::Script => {
-                Box::new(openai::OpenAi::new(&model, settings.is_default_base))
+                Box::new(openai::OpenAi::new(&settings.model, settings.is_default_base))
             }
         };
-        let overload = Overload::new(Arc::clone(access.dir), &settings.service(provider));
-        Self {
-            provider,
-            model,
-            wire,
-            http: Http::new(settings),
-            overload,
-            window,
-            unrecorded: Usage::default(),
-        }
+        let overload = Overload::new(Arc::clone(access.dir), &settings.service());
+        Ok(Self { wire, http: Http::new(settings), overload, unrecorded: Usage::default() })
     }
 
     /// Returns how many tokens a prompt and its answer may have together.
     pub(crate) fn window(&self) -> u64 {
-        self.window
+        self.http.settings.window
     }
 
     /// Returns where the pause of the moment stands, while a prompt is asked.
     pub(crate) fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
-        self.http.pauses().listen()
+        self.http.waits.subscribe()
     }
 
-    /// Takes out what was paid for answers that came to nothing, since it was taken out last.
+    /// Takes out what answers have cost that came to nothing, since it was taken out last.
     pub(crate) fn take_unrecorded(&mut self) -> Usage {
         std::mem::take(&mut self.unrecorded)
     }
@@ -127,7 +121,7 @@ impl Service {
         &mut self,
         prompt: &Prompt<'_>,
         budget: Option<u64>,
-        heard: &mut dyn FnMut(Heard<'_>),
+        heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Answer, ModelError> {
         self.ask_since(Instant::now(), prompt, budget, heard).await
     }
@@ -138,9 +132,9 @@ impl Service {
         began: Instant,
         prompt: &Prompt<'_>,
         budget: Option<u64>,
-        heard: &mut dyn FnMut(Heard<'_>),
+        heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Answer, ModelError> {
-        let owed = self.unrecorded;
+        let before = self.unrecorded;
         let mut pieces = Pieces::default();
         loop {
             if budget.is_some_and(|budget| self.unrecorded.billed() >= budget) {
@@ -148,138 +142,106 @@ impl Service {
             }
             let turns = pieces.turns(prompt.turns);
             let prompt = Prompt { turns: &turns, ..prompt.clone() };
-            let before = pieces.text();
-            let mut hear = |said: Heard<'_>| {
-                heard(said);
-                // Only the last piece of it begins anew.
-                if said == Heard::Again && !before.is_empty() {
-                    heard(Heard::Text(&before));
-                }
-            };
-            let piece = self.next_piece(&prompt, began, &mut hear).await?;
+            let piece = self.next_piece(&prompt, began, &pieces.text(), heard).await?;
             self.unrecorded += piece.answer.usage;
             if let Some(answer) = pieces.add(piece)? {
                 // The answer says what it cost.
-                self.unrecorded = owed;
+                self.unrecorded = before;
                 return Ok(answer);
             }
             tracing::info!("{}: paused its answer ({}); it goes on", self.name(), pieces.times());
         }
     }
 
-    /// Asks for the next piece of an answer; `began`: when its first was asked for.
+    /// Asks for the next piece of an answer; `began`: when its first was asked for; `before`: the text of those before.
     async fn next_piece(
         &mut self,
         prompt: &Prompt<'_>,
         began: Instant,
-        heard: &mut dyn FnMut(Heard<'_>),
+        before: &str,
+        heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Piece, ModelError> {
-        let mut attempts = Attempts::begin();
+        let client = self.http.client()?;
+        let mut failed = 0;
         loop {
-            self.wait_for_the_others(&mut attempts, began).await?;
-            let mut said = false;
+            self.wait_out_overload(began, failed).await?;
+            let mut has_begun = false;
             let mut hear = |text: &str| {
-                said = true;
-                heard(Heard::Text(text));
+                has_begun |= !text.is_empty();
+                heard(Progress::Text(text));
             };
-            let failure = match self.attempt(prompt, &mut hear).await {
+            let failure = match self.attempt(&client, prompt, &mut hear).await {
                 Ok(piece) => return Ok(piece),
                 Err(failure) => failure,
             };
-            if said {
-                heard(Heard::Again);
+            if has_begun {
+                heard(Progress::Again);
+                heard(Progress::Text(before));
             }
-            if failure.complaint().is_some_and(|complaint| self.wire.adapt(complaint)) {
+            if self.wire.adapt(&failure) {
                 tracing::info!("{}: asking in another way, since {failure}", self.name());
                 continue;
             }
-            let Next::Again { wait, leave_alone } = attempts.next(&failure, began.elapsed(), random()) else {
-                return Err(self.explain(failure, &attempts));
+            failed += 1;
+            let Some(wait) = retry::pause(&failure, failed, began.elapsed(), random()) else {
+                return Err(explain(&failure, &self.http.settings, failed));
             };
-            if let Some(span) = leave_alone {
-                self.overload.leave_alone_for(span);
+            if failure.is_overload() {
+                self.overload.leave_alone_for(failure.retry_after.unwrap_or(wait));
             }
-            tracing::warn!(
-                "{}: attempt {} failed: {failure}; again in {:.1} s",
-                self.name(),
-                attempts.made(),
-                wait.as_secs_f64()
-            );
-            let _told = self.http.pauses().tell(wait, &failure.brief());
-            tokio::time::sleep(wait).await;
+            let seconds = wait.as_secs_f64();
+            tracing::warn!("{}: attempt {failed} failed: {failure}; again in {seconds:.1} s", self.name());
+            self.http.waits.sleep(wait, &failure.brief()).await;
         }
     }
 
-    /// Waits as long as a teammate was told to, or was itself.
-    async fn wait_for_the_others(&self, attempts: &mut Attempts, began: Instant) -> Result<(), ModelError> {
+    /// Waits as long as a worker of the team was told to wait.
+    async fn wait_out_overload(&self, began: Instant, failed: u32) -> Result<(), ModelError> {
         while let Some(left) = self.overload.left() {
-            let Some(wait) = attempts.wait_out(left, began.elapsed(), random()) else {
-                return Err(self.explain(Failure::Left(left), attempts));
+            let Some(wait) = retry::wait_for(left, began.elapsed(), random()) else {
+                let last = format!("it asks to be left alone for {}", told(left));
+                return Err(no_answer(&self.http.settings, failed, &last));
             };
             tracing::info!("{} is overloaded: waiting {:.1} s", self.name(), wait.as_secs_f64());
-            let _told = self.http.pauses().tell(wait, "overloaded; the team leaves it alone");
-            tokio::time::sleep(wait).await;
+            self.http.waits.sleep(wait, "overloaded; the team leaves it alone").await;
         }
         Ok(())
     }
 
-    async fn attempt(&mut self, prompt: &Prompt<'_>, heard: &mut dyn FnMut(&str)) -> Result<Piece, Failure> {
+    async fn attempt(
+        &self,
+        client: &Client,
+        prompt: &Prompt<'_>,
+        heard: &mut dyn FnMut(&str),
+    ) -> Result<Piece, Failure> {
         let body = self.wire.body(prompt).to_string();
-        let asked = u64::try_from(body.len()).unwrap_or(u64::MAX);
-        let Piece { mut answer, paused } = self.http.exchange(self.wire.as_ref(), body, heard).await?;
-        ids::make_unique(&mut answer.content, prompt.turns, &mut ids::random);
+        let asked = body.len();
+        let mut piece = self.http.exchange(client, self.wire.as_ref(), body, heard).await?;
+        let answer = &mut piece.answer;
+        ids::make_unique(&mut answer.content, prompt.turns);
         if answer.usage == Usage::default() {
             answer.usage = estimate(asked, &answer.content);
         }
-        Ok(Piece { answer, paused })
-    }
-
-    fn explain(&self, failure: Failure, attempts: &Attempts) -> ModelError {
-        let about = trouble::About {
-            provider: self.provider,
-            model: &self.model,
-            host: self.http.host(),
-            has_key: self.http.has_key(),
-            attempts: attempts.made(),
-        };
-        trouble::explain(failure, &about)
+        Ok(piece)
     }
 
     fn name(&self) -> String {
-        format!("{}:{}", self.provider.as_str(), self.model)
+        format!("{}:{}", self.http.settings.provider.as_str(), self.http.settings.model)
     }
 }
 
-/// What an answer cost whose service does not say (some local ones): a budget must hold there, too. Four bytes are
-/// about one token.
-fn estimate(asked: u64, content: &[Block]) -> Usage {
-    let length = |block: &Block| match block {
-        Block::Text { text } => text.len(),
-        Block::ToolUse { name, input, .. } => name.len() + input.to_string().len(),
-        Block::Opaque { value } => value.to_string().len(),
-    };
-    let answered: usize = content.iter().map(length).sum();
-    let output_tokens = u64::try_from(answered).unwrap_or(u64::MAX).div_ceil(4);
-    Usage { input_tokens: asked.div_ceil(4), output_tokens, ..Usage::default() }
+/// Returns about what an answer cost whose service does not say (some local ones): a budget must hold there, too. Four
+/// bytes are about one token.
+fn estimate(asked: usize, content: &[Block]) -> Usage {
+    let answered: usize = content.iter().map(|block| Part::from(block).bytes()).sum();
+    let tokens = |bytes: usize| bytes.div_ceil(4) as u64;
+    Usage { input_tokens: tokens(asked), output_tokens: tokens(answered), ..Usage::default() }
 }
 
-/// Returns a number in 0..1, so that workers who wait for the same do not come back at the same time.
+/// Returns a number in 0..1, so that workers that wait for the same do not come back at the same time.
 fn random() -> f64 {
-    let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
-    // The version is in the lower half of these bits, and 32 of the upper are enough.
-    let bits = u32::try_from(high >> 32).unwrap_or_default();
+    let (bits, ..) = uuid::Uuid::new_v4().as_fields();
     f64::from(bits) / (f64::from(u32::MAX) + 1.0)
-}
-
-/// Writes a span as people read it.
-fn span(duration: Duration) -> String {
-    match duration.as_secs() {
-        0..10 => format!("{:.1} s", duration.as_secs_f64()),
-        seconds @ 10..120 => format!("{seconds} s"),
-        seconds @ 120..7200 => format!("{} min", seconds / 60),
-        seconds @ 7200..172_800 => format!("{} hours", seconds / 3600),
-        seconds => format!("{} days", seconds / 86_400),
-    }
 }
 
 #[cfg(test)]

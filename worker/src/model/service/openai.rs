@@ -7,9 +7,9 @@ mod stream;
 
 use serde_json::{Map, Value, json};
 
-use super::failure::Complaint;
+use super::failure::Failure;
 use super::settings::Key;
-use super::wire::{Reading, Wire, name, object};
+use super::wire::{AnswerReader, Wire, name, object};
 use crate::model::prompt::{Part, Prompt, Role, Tool, Turn};
 
 /// The wire format of one model.
@@ -96,31 +96,24 @@ impl Wire for OpenAi {
         Value::Object(body)
     }
 
-    fn read(&self) -> Box<dyn Reading> {
-        Box::<stream::Stream>::default()
+    fn reader(&self) -> Box<dyn AnswerReader> {
+        Box::<stream::OpenAiReader>::default()
     }
 
-    fn adapt(&mut self, complaint: &Complaint) -> bool {
-        if !matches!(complaint.status, 400 | 422) {
+    fn adapt(&mut self, failure: &Failure) -> bool {
+        if !failure.has_status(&[400, 422]) {
             return false;
         }
-        if complaint.mentions(&["stream_options", "include_usage"]) {
+        if failure.mentions(&["stream_options", "include_usage"]) {
             return std::mem::take(&mut self.counts);
         }
-        // A prompt that is too long may be told with the limit's name as well: the other name does not help then.
-        if complaint.mentions(&["max_tokens", "max_completion_tokens"])
-            && complaint.mentions(&[
-                "unsupported",
-                "not supported",
-                "unknown",
-                "unrecognized",
-                "not permitted",
-            ])
-        {
+        // A prompt that is too long may be refused with the limit's name as well: the other name does not help then.
+        let refusals = ["unsupported", "not supported", "unknown", "unrecognized", "not permitted"];
+        if failure.mentions(&["max_tokens", "max_completion_tokens"]) && failure.mentions(&refusals) {
             self.old_limit = !self.old_limit;
             return !std::mem::replace(&mut self.both_limits, true);
         }
-        complaint.mentions(&["reasoning_content"]) && !std::mem::replace(&mut self.reasons, true)
+        failure.mentions(&["reasoning_content"]) && !std::mem::replace(&mut self.reasons, true)
     }
 }
 

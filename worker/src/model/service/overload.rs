@@ -2,7 +2,7 @@
 //!
 //! **Who writes** `run/overload-SERVICE`: any worker that the service has told to wait, always a later time than
 //! the one there. **Who reads**: every worker before each attempt. It holds the id of the boot and the seconds since that.
-//! It is advice, written by rename: a torn, lost or senseless one, or one of another boot, means that nobody waits.
+//! It is advice, written by rename: a lost or senseless one, or one of another boot, makes no worker wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,41 +29,30 @@ impl Overload {
 
     /// Returns how long the service is still to be left alone, if it is.
     pub(super) fn left(&self) -> Option<Duration> {
-        self.until()?.checked_sub(since_boot()).filter(|left| !left.is_zero())
+        let text = String::from_utf8(self.dir.read(&self.at).ok()?).ok()?;
+        let (boot, seconds) = text.trim().split_once(' ')?;
+        let until = Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?;
+        let left = until.checked_sub(since_boot()).filter(|left| !left.is_zero())?;
+        // Written with fewer digits, it may have been rounded up.
+        let is_sensible = left <= GIVE_UP + Duration::from_millis(1);
+        (is_sensible && boot_id().ok()? == boot).then_some(left)
     }
 
     /// Lets the team leave the service alone from now on, unless it does for longer already.
     pub(super) fn leave_alone_for(&self, span: Duration) {
-        let until = since_boot() + span.min(GIVE_UP);
-        if self.until().is_some_and(|known| known >= until) {
+        let span = span.min(GIVE_UP);
+        if self.left().is_some_and(|left| left >= span) {
             return;
         }
-        let told = boot_id().map_err(|error| error.to_string()).and_then(|boot| {
-            let line = line(&boot, until);
+        let until = (since_boot() + span).as_secs_f64();
+        let written = boot_id().map_err(|error| error.to_string()).and_then(|boot| {
+            let line = format!("{boot} {until:.3}\n");
             replace(&self.dir, &self.at, line.as_bytes()).map_err(|error| error.to_string())
         });
-        if let Err(error) = told {
-            tracing::warn!("the others cannot be told to wait: {error}");
+        if let Err(error) = written {
+            tracing::warn!("the other workers cannot be told to wait: {error}");
         }
     }
-
-    /// Reads the time since the boot that stands there, if it makes sense.
-    fn until(&self) -> Option<Duration> {
-        let text = String::from_utf8(self.dir.read(&self.at).ok()?).ok()?;
-        let (boot, seconds) = text.trim().split_once(' ')?;
-        if boot_id().ok()? != boot {
-            return None;
-        }
-        let seconds = seconds.parse::<f64>().ok()?;
-        let until = Duration::try_from_secs_f64(seconds).ok()?;
-        // Written with fewer digits, it may have been rounded up.
-        (until <= since_boot() + GIVE_UP + Duration::from_millis(1)).then_some(until)
-    }
-}
-
-/// Of one length, so that two who write at the same moment do not leave a mixture.
-fn line(boot: &str, until: Duration) -> String {
-    format!("{boot} {:020.3}\n", until.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -77,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_only_ever_grows_and_is_told_to_all() {
+    fn the_time_only_ever_grows_and_holds_for_all() {
         let (_scratch, overload) = overload();
         assert_eq!(overload.left(), None);
         overload.leave_alone_for(Duration::from_secs(60));
@@ -90,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_makes_nobody_wait() {
+    fn what_makes_no_sense_makes_no_worker_wait() {
         let (_scratch, overload) = overload();
         for text in ["", "soon", "-5", "NaN", "inf", "1e300", "99999999999", "12 34", "\u{0}"] {
             replace(&overload.dir, &overload.at, text.as_bytes()).unwrap();
@@ -98,7 +87,8 @@ mod tests {
         }
         let soon = since_boot() + Duration::from_secs(30);
         for (boot, counts) in [("another-boot", false), (&boot_id().unwrap(), true)] {
-            replace(&overload.dir, &overload.at, line(boot, soon).as_bytes()).unwrap();
+            replace(&overload.dir, &overload.at, format!("{boot} {:.3}\n", soon.as_secs_f64()).as_bytes())
+                .unwrap();
             assert_eq!(overload.left().is_some(), counts, "{boot}");
         }
         overload.leave_alone_for(Duration::from_secs(60));

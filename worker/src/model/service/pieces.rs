@@ -1,7 +1,7 @@
 //! An answer that its service pauses: it is sent back as it is, nothing stands behind it, and the model goes on. Pure.
 //!
-//! For everybody else it is one answer, which counts when it has ended. So no transcript holds a piece of one, and no
-//! message, no crash and no compaction can come between its pieces: who dies meanwhile asks anew.
+//! Elsewhere it is one answer, which counts when it has ended. So no transcript holds a piece of one, and no message, no
+//! crash and no compaction can come between its pieces: a worker that dies meanwhile asks anew.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::wire::Piece;
 use crate::model::prompt::{Part, Role, Turn};
 use crate::model::{Answer, ModelError};
 
-/// How often one answer may be paused. Each piece is paid for: one that never ends must not be asked for for ever.
+/// How often one answer may be paused. Each piece costs tokens, so an answer that never ends must be given up.
 pub(super) const MOST: u32 = 10;
 
 /// What is there of an answer.
@@ -58,13 +58,8 @@ impl Pieces {
         if self.content.is_empty() {
             return Cow::Borrowed(turns);
         }
-        let part = |block: &Block| match block.clone() {
-            Block::Text { text } => Part::Text(text),
-            Block::ToolUse { id, name, input, .. } => Part::Call { id, name, input },
-            Block::Opaque { value } => Part::Opaque(value),
-        };
         let mut turns = turns.to_vec();
-        turns.push(Turn { role: Role::Assistant, parts: self.content.iter().map(part).collect() });
+        turns.push(Turn { role: Role::Assistant, parts: self.content.iter().map(Part::from).collect() });
         Cow::Owned(turns)
     }
 

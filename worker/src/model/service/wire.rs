@@ -4,9 +4,10 @@ use std::fmt::Debug;
 
 use serde_json::Value;
 use teamd_shared::message::is_nested_within;
+use teamd_shared::transcript::{Block, Cut, Usage};
 
-use super::events::Event;
-use super::failure::{Complaint, Failure};
+use super::events::ServerEvent;
+use super::failure::{Failure, FailureKind};
 use super::settings::Key;
 use crate::model::Answer;
 use crate::model::prompt::Prompt;
@@ -24,41 +25,71 @@ pub(super) trait Wire: Debug + Send {
     fn body(&self, prompt: &Prompt<'_>) -> Value;
 
     /// Begins to read an answer.
-    fn read(&self) -> Box<dyn Reading>;
+    fn reader(&self) -> Box<dyn AnswerReader>;
 
-    /// Changes how it asks from now on, after a refusal of something that not every server or model takes. False
-    /// if that would be nothing new.
-    fn adapt(&mut self, complaint: &Complaint) -> bool;
+    /// Leaves out from now on what a server or model has refused, if not every one takes it. Returns whether the next
+    /// request is another one.
+    fn adapt(&mut self, failure: &Failure) -> bool;
 }
 
 /// An answer that is being read.
-pub(super) trait Reading: Send {
-    /// Takes in the next event; returns the text in it.
+pub(super) trait AnswerReader: Send {
+    /// Takes in the next event, or an answer that came in one piece though a stream was asked for; returns the text in
+    /// it, which may be empty.
     ///
     /// # Errors
     /// [`Failure`] if it says that there will be no answer.
-    fn event(&mut self, event: &Event) -> Result<Option<String>, Failure>;
+    fn event(&mut self, event: &ServerEvent) -> Result<String, Failure>;
 
-    /// Takes in an answer that came in one piece, though a stream was asked for; returns the text in it.
-    ///
-    /// # Errors
-    /// [`Failure`] if it is no answer.
-    fn whole(&mut self, body: &Value) -> Result<Option<String>, Failure>;
+    /// Returns what is known of the answer so far.
+    fn draft(&self) -> &Draft;
 
-    /// Returns how long its content is so far, in bytes: texts and the arguments of calls, not the events around them.
-    fn length(&self) -> usize;
+    /// Returns the answer. It is complete.
+    fn end(self: Box<Self>) -> Piece;
+}
 
-    /// Tells whether all of it was read.
-    fn is_done(&self) -> bool;
+/// What is known of any answer while it is being read.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    /// What it cost.
+    pub(super) usage: Usage,
+    /// Why it ended, in the words of the service.
+    pub(super) stop: Option<String>,
+    /// Whether all of it was read.
+    pub(super) is_done: bool,
+    length: usize,
+}
 
+impl Draft {
     /// Tells whether it was said why the answer ended: what may follow (what it cost, a last word) can be missed.
-    fn is_complete(&self) -> bool;
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_done || self.stop.is_some()
+    }
 
-    /// Returns the answer.
+    /// Takes in why the answer ended, if the value says so.
+    pub(super) fn set_stop(&mut self, reason: &Value) {
+        if let Some(reason) = reason.as_str().filter(|reason| !reason.is_empty()) {
+            self.stop = Some(reason.to_owned());
+        }
+    }
+
+    /// Counts the texts in a part of the answer.
     ///
     /// # Errors
-    /// [`Failure::Cut`] if it is not complete.
-    fn end(self: Box<Self>) -> Result<Piece, Failure>;
+    /// [`FailureKind::TooLarge`] if the answer is longer than any that makes sense.
+    pub(super) fn grow(&mut self, part: &Value) -> Result<(), Failure> {
+        self.length += length_of(part);
+        if self.length > MAX_ANSWER {
+            return Err(Failure::new(FailureKind::TooLarge, "it is longer than 16 MiB"));
+        }
+        Ok(())
+    }
+
+    /// Returns the piece of an answer with this content.
+    pub(super) fn piece(self, content: Vec<Block>, cut: Option<Cut>) -> Piece {
+        let paused = self.stop.as_deref() == Some("pause_turn");
+        Piece { answer: Answer { content, usage: self.usage, cut, length: None }, paused }
+    }
 }
 
 /// What a request is answered with.
@@ -70,15 +101,32 @@ pub(super) struct Piece {
     pub(super) paused: bool,
 }
 
+/// How long the content of an answer may be, in bytes: texts and the arguments of calls, not the events around them.
+const MAX_ANSWER: usize = 16 << 20;
+
+fn length_of(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(length_of).sum(),
+        Value::Object(fields) => fields.values().map(length_of).sum(),
+        _ => 1,
+    }
+}
+
 /// Reads the JSON of an event.
 ///
 /// # Errors
-/// [`Failure::Stranger`] if it is none.
+/// [`FailureKind::Incomplete`] if it is none.
 pub(super) fn json(data: &str) -> Result<Value, Failure> {
     serde_json::from_str(data).map_err(|_| {
-        let why = format!("an event of the stream is no JSON: {:?}", super::failure::line(data));
-        Failure::Stranger { why, passing: true }
+        let detail = format!("what came is no JSON: {data:?}");
+        Failure::new(FailureKind::Incomplete, &detail)
     })
+}
+
+/// Returns a text; empty for any other value.
+pub(super) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// How deeply a part of an answer may be nested: it stands in an entry of the transcript, which must be readable.
@@ -88,8 +136,8 @@ const MAX_NEST: usize = 64;
 pub(super) fn input(text: &str) -> Value {
     match serde_json::from_str::<Value>(text) {
         Ok(value @ Value::Object(_)) => shallow(value),
-        Ok(Value::Null) => Value::Object(serde_json::Map::new()),
-        _ if text.trim().is_empty() => Value::Object(serde_json::Map::new()),
+        Ok(Value::Null) => serde_json::json!({}),
+        _ if text.trim().is_empty() => serde_json::json!({}),
         _ => Value::String(text.to_owned()),
     }
 }
@@ -119,7 +167,7 @@ pub(super) fn name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use teamd_shared::transcript::{Block, Event};
+    use teamd_shared::transcript::Event;
 
     use super::*;
 

@@ -9,148 +9,115 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use teamd_shared::transcript::{Block, Cut, Usage};
 
-use crate::model::Answer;
-use crate::model::service::events::Event;
-use crate::model::service::failure::{Complaint, Failure};
-use crate::model::service::wire::{Piece, Reading, input, json, shallow};
+use crate::model::service::events::ServerEvent;
+use crate::model::service::failure::Failure;
+use crate::model::service::wire::{AnswerReader, Draft, Piece, input, json, shallow, text};
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
-    blocks: BTreeMap<u64, Building>,
-    usage: Usage,
-    stop: Option<String>,
-    done: bool,
-    /// How many bytes of content came.
-    length: usize,
+pub(super) struct AnthropicReader {
+    blocks: BTreeMap<u64, PartialBlock>,
+    draft: Draft,
 }
 
 /// A block as it stands so far.
 #[derive(Debug)]
-struct Building {
+struct PartialBlock {
     /// As it was begun, with what came since; but for the input of a call.
     block: Value,
     /// The input of a call, as text.
     json: String,
 }
 
-impl Reading for Stream {
-    fn event(&mut self, event: &Event) -> Result<Option<String>, Failure> {
+impl AnswerReader for AnthropicReader {
+    fn event(&mut self, event: &ServerEvent) -> Result<String, Failure> {
         let value = json(&event.data)?;
         let index = value["index"].as_u64().unwrap_or_default();
         match value["type"].as_str().unwrap_or(&event.name) {
             "message_start" => self.count(&value["message"]["usage"]),
-            "content_block_start" => {
-                let block = value["content_block"].clone();
-                self.length += texts(&block);
-                let text = block["text"].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-                self.blocks.insert(index, Building { block, json: String::new() });
-                return Ok(text);
-            }
+            "content_block_start" => return self.begin(index, &value["content_block"]),
             "content_block_delta" => {
-                self.length += texts(&value["delta"]);
-                if let Some(building) = self.blocks.get_mut(&index) {
-                    return Ok(building.grow(&value["delta"]));
+                self.draft.grow(&value["delta"])?;
+                if let Some(partial) = self.blocks.get_mut(&index) {
+                    return Ok(partial.grow(&value["delta"]));
                 }
             }
             "message_delta" => {
-                if let Some(stop) = value["delta"]["stop_reason"].as_str() {
-                    self.stop = Some(stop.to_owned());
-                }
+                self.draft.set_stop(&value["delta"]["stop_reason"]);
                 self.count(&value["usage"]);
             }
-            "message_stop" => self.done = true,
-            "error" => return Err(Failure::Service(Complaint::of_event(&value))),
+            "message_stop" => self.draft.is_done = true,
+            "error" => return Err(Failure::of_event(&value)),
+            _ if value["content"].is_array() => return self.whole(&value),
             _ => {}
         }
-        Ok(None)
+        Ok(String::new())
     }
 
-    fn whole(&mut self, body: &Value) -> Result<Option<String>, Failure> {
-        let Some(content) = body["content"].as_array() else {
-            return Err(Failure::Service(Complaint::of_event(body)));
-        };
-        let building = |block: &Value| Building { block: block.clone(), json: String::new() };
-        self.blocks = (0..).zip(content.iter().map(building)).collect();
-        self.length = content.iter().map(texts).sum();
-        self.stop = body["stop_reason"].as_str().map(str::to_owned);
-        self.count(&body["usage"]);
-        self.done = true;
-        let text: String = content.iter().filter_map(|block| block["text"].as_str()).collect();
-        Ok(Some(text).filter(|text| !text.is_empty()))
+    fn draft(&self) -> &Draft {
+        &self.draft
     }
 
-    fn length(&self) -> usize {
-        self.length
-    }
-
-    fn is_done(&self) -> bool {
-        self.done
-    }
-
-    fn is_complete(&self) -> bool {
-        self.done || self.stop.is_some()
-    }
-
-    fn end(self: Box<Self>) -> Result<Piece, Failure> {
-        // Some gateways leave `message_stop` out: the reason to stop says as well that nothing is missing.
-        if !self.is_complete() {
-            return Err(Failure::Cut);
-        }
-        let cut = match self.stop.as_deref() {
+    fn end(self: Box<Self>) -> Piece {
+        let cut = match self.draft.stop.as_deref() {
             Some("max_tokens" | "model_context_window_exceeded") => Some(Cut::Length),
             Some("refusal") => Some(Cut::Refusal),
             _ => None,
         };
-        let paused = self.stop.as_deref() == Some("pause_turn");
-        let content = self.blocks.into_values().filter_map(Building::finish).collect();
-        Ok(Piece { answer: Answer { content, usage: self.usage, cut, length: None }, paused })
+        let content = self.blocks.into_values().filter_map(PartialBlock::finish).collect();
+        self.draft.piece(content, cut)
     }
 }
 
-/// Counts the bytes of the texts in a block or a delta.
-fn texts(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len(),
-        Value::Array(values) => values.iter().map(texts).sum(),
-        Value::Object(fields) => fields.values().map(texts).sum(),
-        _ => 1,
+impl AnthropicReader {
+    /// Begins a block; returns the text in it.
+    fn begin(&mut self, index: u64, block: &Value) -> Result<String, Failure> {
+        self.draft.grow(block)?;
+        self.blocks.insert(index, PartialBlock { block: block.clone(), json: String::new() });
+        Ok(text(&block["text"]))
     }
-}
 
-impl Stream {
+    /// Takes in an answer that came in one piece.
+    fn whole(&mut self, body: &Value) -> Result<String, Failure> {
+        let mut said = String::new();
+        for (index, block) in (0..).zip(body["content"].as_array().into_iter().flatten()) {
+            said += &self.begin(index, block)?;
+        }
+        self.draft.set_stop(&body["stop_reason"]);
+        self.count(&body["usage"]);
+        self.draft.is_done = true;
+        Ok(said)
+    }
+
     /// Takes the counters that are there: the last count of each holds for the whole answer.
     fn count(&mut self, usage: &Value) {
-        let set = |name: &str, counter: &mut u64| {
-            if let Some(tokens) = usage[name].as_u64() {
-                *counter = tokens;
-            }
-        };
-        set("input_tokens", &mut self.usage.input_tokens);
-        set("output_tokens", &mut self.usage.output_tokens);
-        set("cache_read_input_tokens", &mut self.usage.cache_read_input_tokens);
-        set("cache_creation_input_tokens", &mut self.usage.cache_creation_input_tokens);
+        let Usage { input_tokens, output_tokens, cache_read_input_tokens, cache_creation_input_tokens } =
+            &mut self.draft.usage;
+        for (name, counter) in [
+            ("input_tokens", input_tokens),
+            ("output_tokens", output_tokens),
+            ("cache_read_input_tokens", cache_read_input_tokens),
+            ("cache_creation_input_tokens", cache_creation_input_tokens),
+        ] {
+            *counter = usage[name].as_u64().unwrap_or(*counter);
+        }
     }
 }
 
-impl Building {
-    /// Adds what came; returns it if it is text to be heard.
-    fn grow(&mut self, delta: &Value) -> Option<String> {
-        let Value::Object(fields) = delta else { return None };
-        if let Some(Value::String(json)) = fields.get("partial_json") {
-            self.json.push_str(json);
-            return None;
-        }
-        for (name, value) in fields.iter().filter(|(name, _)| *name != "type") {
+impl PartialBlock {
+    /// Adds what came; returns the text in it.
+    fn grow(&mut self, delta: &Value) -> String {
+        let Value::Object(fields) = delta else { return String::new() };
+        // The input of a call comes as text. Citations come one by one, and are not kept.
+        self.json.push_str(&text(&delta["partial_json"]));
+        let adds = |name: &&String| !matches!(name.as_str(), "type" | "partial_json" | "citation");
+        for (name, value) in fields.iter().filter(|(name, _)| adds(name)) {
             match (self.block.get_mut(name), value) {
                 (Some(Value::String(text)), Value::String(more)) => text.push_str(more),
-                // Citations and the like come one by one.
-                _ if name == "citation" => {}
                 _ => self.set(name, value.clone()),
             }
         }
-        let text = fields.get("text").and_then(Value::as_str)?;
-        (self.block["type"] == "text").then(|| text.to_owned())
+        if self.block["type"] == "text" { text(&delta["text"]) } else { String::new() }
     }
 
     fn set(&mut self, name: &str, value: Value) {
@@ -160,18 +127,17 @@ impl Building {
     }
 
     fn finish(mut self) -> Option<Block> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match self.block["type"].as_str() {
             Some("text") => {
                 let text = text(&self.block["text"]);
                 (!text.trim().is_empty()).then_some(Block::Text { text })
             }
             Some("tool_use") => {
-                let input = match (self.json.is_empty(), &self.block["input"]) {
-                    (true, whole @ Value::Object(_)) => shallow(whole.clone()),
-                    (true, Value::Null) => Value::Object(Map::new()),
-                    (true, other) => Value::String(other.to_string()),
-                    (false, _) => input(&self.json),
+                let input = match &self.block["input"] {
+                    _ if !self.json.is_empty() => input(&self.json),
+                    Value::Null => Value::Object(Map::new()),
+                    whole @ Value::Object(_) => shallow(whole.clone()),
+                    other => Value::String(other.to_string()),
                 };
                 let (id, name) = (text(&self.block["id"]), text(&self.block["name"]));
                 Some(Block::ToolUse { id, name, input, message_id: None, request_id: None })
@@ -181,9 +147,9 @@ impl Building {
                     let input = input(&self.json);
                     self.set("input", input);
                 }
-                // One that cannot be kept is not sent back.
-                let kept = shallow(self.block);
-                kept.is_object().then_some(Block::Opaque { value: kept })
+                // A block that is nested too deeply is not sent back.
+                let value = shallow(self.block);
+                value.is_object().then_some(Block::Opaque { value })
             }
             // Without a type it cannot be sent back.
             None => None,

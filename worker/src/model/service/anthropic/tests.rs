@@ -3,11 +3,12 @@ use teamd_shared::transcript::{Block, Cut, Usage};
 
 use super::*;
 use crate::model::Answer;
-use crate::model::service::events::Splitter;
-use crate::model::service::failure::Failure;
+use crate::model::service::events::EventReader;
+use crate::model::service::events::ServerEvent;
+use crate::model::service::failure::{Failure, FailureKind};
 use crate::model::service::streams;
 
-/// A stream as the service sends it: thinking, text, two calls, a kind of block and of event that nobody knows.
+/// A stream as the service sends it: thinking, text, two calls, an unknown kind of block and of event.
 const STREAM: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":25,"cache_creation_input_tokens":7,"cache_read_input_tokens":1800,"output_tokens":1}}}
 
@@ -77,15 +78,27 @@ data: {"type":"message_stop"}
 "#;
 
 fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
-    let mut splitter = Splitter::default();
-    let mut reading = Anthropic::new("x", 200_000).read();
+    let mut events = EventReader::default();
+    let mut reader = Anthropic::new("x", 200_000).reader();
     let mut heard = String::new();
     for chunk in chunks {
-        for event in splitter.push(chunk).unwrap() {
-            heard.extend(reading.event(&event)?);
+        for event in events.push(chunk).unwrap() {
+            heard += &reader.event(&event)?;
         }
     }
-    Ok((reading.end()?.answer, heard))
+    match reader.draft().is_complete() {
+        true => Ok((reader.end().answer, heard)),
+        false => Err(cut_off()),
+    }
+}
+
+fn cut_off() -> Failure {
+    Failure::new(FailureKind::Incomplete, "cut off")
+}
+
+/// An answer that comes in one piece.
+fn whole(body: &Value) -> ServerEvent {
+    ServerEvent { name: String::new(), data: body.to_string() }
 }
 
 fn call(id: &str, name: &str, input: Value) -> Block {
@@ -139,7 +152,7 @@ proptest! {
 
     #[test]
     fn a_stream_that_ends_before_it_says_why_is_no_answer(end in 0..STREAM.rfind("stop_reason").unwrap()) {
-        prop_assert_eq!(read(&[&STREAM.as_bytes()[..end]]), Err(Failure::Cut));
+        prop_assert_eq!(read(&[&STREAM.as_bytes()[..end]]), Err(cut_off()));
     }
 
     #[test]
@@ -172,9 +185,9 @@ fn how_an_answer_ended_is_told() {
 fn an_answer_that_is_paused_is_told_from_one_that_has_ended() {
     for (reason, paused) in [("pause_turn", true), ("end_turn", false), ("max_tokens", false)] {
         let body = json!({"content": [{"type": "text", "text": "so"}], "stop_reason": reason});
-        let mut reading = Anthropic::new("x", 200_000).read();
-        reading.whole(&body).unwrap();
-        let piece = reading.end().unwrap();
+        let mut reader = Anthropic::new("x", 200_000).reader();
+        reader.event(&whole(&body)).unwrap();
+        let piece = reader.end();
         assert_eq!((piece.paused, piece.answer.cut.is_some()), (paused, reason == "max_tokens"));
     }
 }
@@ -202,9 +215,8 @@ fn half_a_json_stays_what_it_is() {
 #[test]
 fn an_error_in_the_stream_is_the_services_word_and_noise_is_noise() {
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
-    let Err(Failure::Service(complaint)) = short(&[error]) else { panic!() };
-    assert_eq!(complaint.status, 529);
-    assert!(matches!(read(&[b"data: {oops\n\n"]), Err(Failure::Stranger { passing: true, .. })));
+    assert_eq!(short(&[error]).unwrap_err().kind, FailureKind::Status(529));
+    assert_eq!(read(&[b"data: {oops\n\n"]).unwrap_err().kind, FailureKind::Incomplete);
     // What makes no sense is passed over.
     let odd = [
         json!({"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta", "text": "x"}}),
@@ -221,13 +233,13 @@ fn an_answer_in_one_piece_is_read_as_well() {
     let body = json!({"type": "message", "content": [
         {"type": "text", "text": "hello"}, {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "x"}}],
         "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 4}});
-    let mut reading = Anthropic::new("x", 200_000).read();
-    assert_eq!(reading.whole(&body).unwrap().as_deref(), Some("hello"));
-    let answer = reading.end().unwrap().answer;
+    let mut reader = Anthropic::new("x", 200_000).reader();
+    assert_eq!(reader.event(&whole(&body)).unwrap(), "hello");
+    let answer = reader.end().answer;
     assert_eq!(answer.content[1], call("t", "bash", json!({"command": "x"})));
     assert_eq!(answer.usage.output_tokens, 4);
     let error = json!({"type": "error", "error": {"type": "api_error", "message": "oops"}});
-    assert!(Anthropic::new("x", 200_000).read().whole(&error).is_err());
+    assert!(Anthropic::new("x", 200_000).reader().event(&whole(&error)).is_err());
 }
 
 fn turn(role: Role, parts: Vec<Part>) -> Turn {
@@ -344,8 +356,8 @@ fn what_another_model_thought_is_left_out_once_it_is_refused() {
     let turns = turns();
     let prompt = Prompt { system: "", tools: &[], turns: &turns, max_output: None };
     let mut wire = Anthropic::new("x", 200_000);
-    let message = "messages.1.content.0: Invalid `signature` in `thinking` block".to_owned();
-    let complaint = Complaint { status: 400, message, ..Complaint::default() };
+    let message = "messages.1.content.0: Invalid `signature` in `thinking` block";
+    let complaint = Failure::new(FailureKind::Status(400), message);
     assert!(wire.body(&prompt).to_string().contains("signature"));
     assert!(wire.adapt(&complaint) && !wire.adapt(&complaint));
     assert!(!wire.body(&prompt).to_string().contains("signature"));
@@ -362,5 +374,5 @@ fn a_stream_that_says_why_it_stopped_is_whole_and_any_other_is_not() {
     let (before, _) = STREAM.split_once("event: message_stop").unwrap();
     assert_eq!(read(&[before.as_bytes()]).unwrap().0, read(&[STREAM.as_bytes()]).unwrap().0);
     let (before, _) = STREAM.split_once("event: message_delta").unwrap();
-    assert_eq!(read(&[before.as_bytes()]).unwrap_err(), Failure::Cut);
+    assert_eq!(read(&[before.as_bytes()]).unwrap_err(), cut_off());
 }

@@ -7,79 +7,56 @@
 use serde_json::{Value, json};
 use teamd_shared::transcript::{Block, Cut, Usage};
 
-use crate::model::Answer;
-use crate::model::service::events::Event;
-use crate::model::service::failure::{Complaint, Failure};
-use crate::model::service::wire::{Piece, Reading, input, json as parse};
+use crate::model::service::events::ServerEvent;
+use crate::model::service::failure::Failure;
+use crate::model::service::wire::{AnswerReader, Draft, Piece, input, json as parse, text};
 
 /// An answer that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
+pub(super) struct OpenAiReader {
     text: String,
     reasoned: String,
     refused: bool,
-    calls: Vec<Building>,
-    usage: Usage,
-    finish: Option<String>,
-    done: bool,
+    calls: Vec<PartialCall>,
+    draft: Draft,
 }
 
 /// A call as it stands so far.
 #[derive(Debug, Default)]
-struct Building {
+struct PartialCall {
     index: Option<u64>,
     id: String,
     name: String,
     arguments: String,
 }
 
-impl Reading for Stream {
-    fn event(&mut self, event: &Event) -> Result<Option<String>, Failure> {
+impl AnswerReader for OpenAiReader {
+    fn event(&mut self, event: &ServerEvent) -> Result<String, Failure> {
         if event.data.trim() == "[DONE]" {
-            self.done = true;
-            return Ok(None);
+            self.draft.is_done = true;
+            return Ok(String::new());
         }
         let chunk = parse(&event.data)?;
-        if is_error(&chunk) || event.name == "error" {
-            return Err(Failure::Service(Complaint::of_event(&chunk)));
+        let is_error = !chunk["error"].is_null() || chunk["object"] == "error" || event.name == "error";
+        if is_error {
+            return Err(Failure::of_event(&chunk));
         }
         self.count(&chunk["usage"]);
         let choice = &chunk["choices"][0];
-        let heard = self.grow(&choice["delta"]);
-        self.finished(choice);
-        Ok(heard)
-    }
-
-    fn whole(&mut self, body: &Value) -> Result<Option<String>, Failure> {
-        let choice = &body["choices"][0];
-        if is_error(body) || !choice["message"].is_object() {
-            return Err(Failure::Service(Complaint::of_event(body)));
+        self.draft.set_stop(&choice["finish_reason"]);
+        if choice["message"].is_object() && choice["delta"].is_null() {
+            self.draft.is_done = true;
+            return self.grow(&choice["message"]);
         }
-        self.count(&body["usage"]);
-        let heard = self.grow(&choice["message"]);
-        self.finished(choice);
-        self.done = true;
-        Ok(heard)
+        self.grow(&choice["delta"])
     }
 
-    fn length(&self) -> usize {
-        let calls = self.calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
-        self.text.len() + self.reasoned.len() + calls.sum::<usize>()
+    fn draft(&self) -> &Draft {
+        &self.draft
     }
 
-    fn is_done(&self) -> bool {
-        self.done
-    }
-
-    fn is_complete(&self) -> bool {
-        self.done || self.finish.is_some()
-    }
-
-    fn end(self: Box<Self>) -> Result<Piece, Failure> {
-        if !self.is_complete() {
-            return Err(Failure::Cut);
-        }
-        let cut = match self.finish.as_deref() {
+    fn end(self: Box<Self>) -> Piece {
+        let cut = match self.draft.stop.as_deref() {
             Some("length") => Some(Cut::Length),
             Some("content_filter") => Some(Cut::Refusal),
             _ => self.refused.then_some(Cut::Refusal),
@@ -91,38 +68,30 @@ impl Reading for Stream {
         if !self.text.trim().is_empty() {
             content.push(Block::Text { text: self.text });
         }
-        content.extend(self.calls.into_iter().map(Building::finish));
-        Ok(Piece { answer: Answer { content, usage: self.usage, cut, length: None }, paused: false })
+        content.extend(self.calls.into_iter().map(PartialCall::finish));
+        self.draft.piece(content, cut)
     }
 }
 
-impl Stream {
+impl OpenAiReader {
     /// Takes in a delta, or a whole message; returns the text in it.
-    fn grow(&mut self, delta: &Value) -> Option<String> {
+    fn grow(&mut self, delta: &Value) -> Result<String, Failure> {
+        self.draft.grow(delta)?;
         let calls = delta["tool_calls"].as_array().into_iter().flatten();
         calls.for_each(|call| self.grow_call(call));
-        if let Some(reasoned) = delta["reasoning_content"].as_str() {
-            self.reasoned.push_str(reasoned);
-        }
-        let mut heard = String::new();
-        if let Some(text) = delta["content"].as_str() {
-            heard.push_str(text);
-        }
-        if let Some(refusal) = delta["refusal"].as_str() {
-            self.refused = true;
-            heard.push_str(refusal);
-        }
-        self.text.push_str(&heard);
-        (!heard.is_empty()).then_some(heard)
+        self.reasoned.push_str(&text(&delta["reasoning_content"]));
+        self.refused |= delta["refusal"].is_string();
+        let said = text(&delta["content"]) + &text(&delta["refusal"]);
+        self.text.push_str(&said);
+        Ok(said)
     }
 
     fn grow_call(&mut self, delta: &Value) {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (index, id) = (delta["index"].as_u64(), text(&delta["id"]));
         let name = text(&delta["function"]["name"]);
         // The last one with that index; without an index, the last one at all, unless this names another call.
         let same = self.calls.iter_mut().rev().find(|call| index.is_none() || call.index == index);
-        let fits = |call: &&mut Building| match (id.is_empty(), index) {
+        let fits = |call: &&mut PartialCall| match (id.is_empty(), index) {
             (false, _) => call.id == id,
             (true, None) => name.is_empty(),
             (true, Some(_)) => true,
@@ -130,7 +99,7 @@ impl Stream {
         let call = match same.filter(fits) {
             Some(call) => call,
             None => {
-                self.calls.push(Building { index, id, ..Building::default() });
+                self.calls.push(PartialCall { index, id, ..PartialCall::default() });
                 let last = self.calls.len() - 1;
                 &mut self.calls[last]
             }
@@ -145,12 +114,6 @@ impl Stream {
         }
     }
 
-    fn finished(&mut self, choice: &Value) {
-        if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
-            self.finish = Some(reason.to_owned());
-        }
-    }
-
     /// What came from the cache is counted among the prompt here.
     fn count(&mut self, usage: &Value) {
         let (Some(prompt), Some(output_tokens)) =
@@ -159,7 +122,7 @@ impl Stream {
             return;
         };
         let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or_default().min(prompt);
-        self.usage = Usage {
+        self.draft.usage = Usage {
             input_tokens: prompt - cached,
             output_tokens,
             cache_read_input_tokens: cached,
@@ -168,14 +131,9 @@ impl Stream {
     }
 }
 
-impl Building {
+impl PartialCall {
     fn finish(self) -> Block {
         let (id, name, input) = (self.id, self.name, input(&self.arguments));
         Block::ToolUse { id, name, input, message_id: None, request_id: None }
     }
-}
-
-/// Tells whether a chunk is an error, as one server or the other writes it.
-fn is_error(chunk: &Value) -> bool {
-    chunk.get("error").is_some_and(|error| !error.is_null()) || chunk["object"] == "error"
 }

@@ -3,8 +3,9 @@ use teamd_shared::transcript::{Block, Cut, Usage};
 
 use super::*;
 use crate::model::Answer;
-use crate::model::service::events::Splitter;
-use crate::model::service::failure::Failure;
+use crate::model::service::events::EventReader;
+use crate::model::service::events::ServerEvent;
+use crate::model::service::failure::{Failure, FailureKind};
 use crate::model::service::streams;
 
 /// A stream as OpenAI sends it: text, two calls in turns, the cost with no choice.
@@ -33,15 +34,27 @@ data: [DONE]
 "#;
 
 fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
-    let mut splitter = Splitter::default();
-    let mut reading = OpenAi::new("x", true).read();
+    let mut events = EventReader::default();
+    let mut reader = OpenAi::new("x", true).reader();
     let mut heard = String::new();
     for chunk in chunks {
-        for event in splitter.push(chunk).unwrap() {
-            heard.extend(reading.event(&event)?);
+        for event in events.push(chunk).unwrap() {
+            heard += &reader.event(&event)?;
         }
     }
-    Ok((reading.end()?.answer, heard))
+    match reader.draft().is_complete() {
+        true => Ok((reader.end().answer, heard)),
+        false => Err(cut_off()),
+    }
+}
+
+fn cut_off() -> Failure {
+    Failure::new(FailureKind::Incomplete, "cut off")
+}
+
+/// An answer that comes in one piece.
+fn whole(body: &Value) -> ServerEvent {
+    ServerEvent { name: String::new(), data: body.to_string() }
 }
 
 fn call(id: &str, name: &str, input: Value) -> Block {
@@ -95,7 +108,7 @@ proptest! {
 
     #[test]
     fn a_stream_that_ends_before_it_says_why_is_no_answer(end in 0..STREAM.find("\"finish_reason\":\"tool").unwrap()) {
-        prop_assert_eq!(read(&[&STREAM.as_bytes()[..end]]), Err(Failure::Cut));
+        prop_assert_eq!(read(&[&STREAM.as_bytes()[..end]]), Err(cut_off()));
     }
 }
 
@@ -167,10 +180,9 @@ fn an_error_in_the_stream_is_the_services_word() {
         (json!({"error": {"message": "slow", "code": 503}}), 503),
         (json!({"object": "error", "message": "bad", "code": 400}), 400),
     ] {
-        let Err(Failure::Service(complaint)) = short(&[error]) else { panic!() };
-        assert_eq!(complaint.status, status);
+        assert_eq!(short(&[error]).unwrap_err().kind, FailureKind::Status(status));
     }
-    assert!(matches!(read(&[b"data: {oops\n\n"]), Err(Failure::Stranger { passing: true, .. })));
+    assert_eq!(read(&[b"data: {oops\n\n"]).unwrap_err().kind, FailureKind::Incomplete);
     let odd = [json!(7), json!({"choices": "x"}), delta(json!({"tool_calls": {"a": 1}})), end("stop")];
     assert_eq!(short(&odd).unwrap().content, []);
 }
@@ -180,10 +192,10 @@ fn an_answer_in_one_piece_is_read_as_well() {
     let message = json!({"role": "assistant", "content": "hi", "tool_calls": [
         {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}]});
     let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
-    let mut reading = OpenAi::new("x", true).read();
-    assert_eq!(reading.whole(&body).unwrap().as_deref(), Some("hi"));
-    assert_eq!(reading.end().unwrap().answer.content, [text("hi"), call("c", "bash", json!({}))]);
-    assert!(OpenAi::new("x", true).read().whole(&json!({"error": "model not found"})).is_err());
+    let mut reader = OpenAi::new("x", true).reader();
+    assert_eq!(reader.event(&whole(&body)).unwrap(), "hi");
+    assert_eq!(reader.end().answer.content, [text("hi"), call("c", "bash", json!({}))]);
+    assert!(OpenAi::new("x", true).reader().event(&whole(&json!({"error": "model not found"}))).is_err());
 }
 
 fn turns() -> Vec<Turn> {
@@ -249,8 +261,7 @@ fn a_prompt_becomes_a_request() {
 fn what_a_server_does_not_take_is_asked_in_another_way_once() {
     let turns = turns();
     let prompt = Prompt { system: "", tools: &[], turns: &turns, max_output: Some(9) };
-    let complain =
-        |message: &str| Complaint { status: 400, message: message.to_owned(), ..Complaint::default() };
+    let complain = |message: &str| Failure::new(FailureKind::Status(400), message);
     let mut wire = OpenAi::new("x", true);
     assert_eq!(wire.body(&prompt)["max_completion_tokens"], 9);
     let limit = complain("Unsupported parameter: 'max_completion_tokens'");

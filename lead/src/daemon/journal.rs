@@ -4,14 +4,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::OFlags;
-use serde::Deserialize;
 use teamd_shared::fs::{AppendError, AppendLog, replace_synced};
-use teamd_shared::journal::{FoldError, Line, Record, Team, TeamEvent, Unreadable, VERSION, read_lines};
+use teamd_shared::journal::{Line, Record, Team, TeamEvent, read_lines};
 use teamd_shared::message::to_json_line;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-use crate::error::{CommandError, MEND_JOURNAL};
+use crate::error::CommandError;
 use crate::exit_code::ExitCode;
+use crate::journal_reader::{self, JournalError, load};
 
 /// The journal, open for its only writer.
 #[derive(Debug)]
@@ -25,19 +25,6 @@ pub(super) struct Loaded {
     pub(super) team: Team,
     /// How long the torn last line was that was set aside, in bytes.
     pub(super) torn: Option<usize>,
-}
-
-/// Why the journal cannot be used. It is then left as it is.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum JournalError {
-    #[error(transparent)]
-    Dir(#[from] DirError),
-    #[error("cannot read journal.jsonl: {0}")]
-    Io(#[from] io::Error),
-    #[error("line {number} of journal.jsonl cannot be read: {why}")]
-    Unreadable { number: usize, why: String },
-    #[error("line {number} of journal.jsonl does not continue it: {why}")]
-    Fold { number: usize, why: FoldError },
 }
 
 impl Journal {
@@ -55,10 +42,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError`] if it could not.
     pub(super) fn check(dir: &TeamDir) -> Result<(), JournalError> {
-        match dir.read(&TeamPath::journal()) {
-            Err(error) if error.is_not_found() => Ok(()),
-            other => fold(&other?).map(drop),
-        }
+        read(dir).map(drop)
     }
 
     /// Looks whether the path still names this file. If somebody deleted or replaced it, what stands there is moved
@@ -151,11 +135,7 @@ pub(super) fn refuse_linked_copy(dir: &TeamDir) -> Result<(), CommandError> {
 
 /// Folds the journal; an empty team if there is none. Nothing is mended.
 pub(super) fn read(dir: &TeamDir) -> Result<Team, JournalError> {
-    let bytes = match dir.read(&TeamPath::journal()) {
-        Err(error) if error.is_not_found() => Vec::new(),
-        other => other?,
-    };
-    fold(&bytes)
+    load(dir, |_, _| {})
 }
 
 /// Folds the whole lines of a journal.
@@ -163,43 +143,5 @@ pub(super) fn read(dir: &TeamDir) -> Result<Team, JournalError> {
 /// # Errors
 /// [`JournalError`] for the first line that cannot be read, or does not continue the lines before.
 pub(super) fn fold(bytes: &[u8]) -> Result<Team, JournalError> {
-    let mut team = Team::default();
-    for line in read_lines(bytes) {
-        let (number, line) = line.map_err(unreadable)?;
-        team.apply(&line).map_err(|why| JournalError::Fold { number, why })?;
-    }
-    Ok(team)
-}
-
-/// Says why a line cannot be read. One that says it is newer need not look like ours.
-fn unreadable(Unreadable { number, text, why }: Unreadable<'_>) -> JournalError {
-    match version_of(text) {
-        Some(version) if version > VERSION => JournalError::Fold { number, why: FoldError::Newer(version) },
-        _ => JournalError::Unreadable { number, why },
-    }
-}
-
-/// Returns the version that a line, or another JSON object, says it has.
-pub(super) fn version_of(json: &[u8]) -> Option<u32> {
-    #[derive(Deserialize)]
-    struct Versioned {
-        version: u32,
-    }
-    serde_json::from_slice::<Versioned>(json).ok().map(|it| it.version)
-}
-
-impl From<JournalError> for CommandError {
-    fn from(error: JournalError) -> Self {
-        let new = CommandError::new(ExitCode::Failed, error.to_string());
-        match error {
-            JournalError::Dir(error) => error.into(),
-            JournalError::Io(_) => new.hint("nothing was changed; look at the permissions and the disk"),
-            JournalError::Fold { why: FoldError::Newer(_), .. } => {
-                new.hint("nothing was changed; use the newer teamd that wrote it")
-            }
-            JournalError::Unreadable { .. } | JournalError::Fold { .. } => {
-                new.hint(format!("nothing was changed; {MEND_JOURNAL}"))
-            }
-        }
-    }
+    journal_reader::fold(bytes, |_, _| {})
 }

@@ -1,11 +1,12 @@
-//! `--fix`: sets right what can be set right now, and tells each thing that it did. It deletes nothing that somebody may
-//! miss, and while a daemon runs it touches nothing that is the daemon's.
+//! `--fix`: sets right what can be set right now, and tells each thing that it did. It deletes no data, and while a daemon
+//! runs it touches nothing that is the daemon's.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
+use serde::Serialize;
 use teamd_shared::process::{Identity, ProcessHandle};
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::{cgroup, clock};
@@ -18,9 +19,10 @@ use crate::upkeep::{AtRest, TakeLock};
 const END: Duration = Duration::from_secs(3);
 
 /// What came of it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Fixed {
     /// What was done, one line each.
+    #[serde(rename = "fixed")]
     pub(super) done: Vec<String>,
     /// What could not be done, and why.
     pub(super) failed: Vec<String>,
@@ -35,8 +37,9 @@ pub(super) fn all(dir: &Arc<TeamDir>, findings: &[Finding], take_lock: TakeLock)
             fixes.push(fix);
         }
     }
-    let (at_rest, always): (Vec<_>, Vec<_>) = fixes.into_iter().partition(|fix| fix.needs_rest());
-    for fix in always {
+    let (at_any_time, at_rest): (Vec<_>, Vec<_>) =
+        fixes.into_iter().partition(|fix| matches!(fix, Fix::Close(_)));
+    for fix in at_any_time {
         fixed.note(apply(dir, fix, None));
     }
     if at_rest.is_empty() {
@@ -44,9 +47,7 @@ pub(super) fn all(dir: &Arc<TeamDir>, findings: &[Finding], take_lock: TakeLock)
     }
     match take_lock(dir) {
         Ok(Some(lock)) => at_rest.into_iter().for_each(|fix| fixed.note(apply(dir, fix, Some(&*lock)))),
-        Ok(None) => {
-            fixed.failed.push("a daemon has started meanwhile: what is its own was left to it".to_owned())
-        }
+        Ok(None) => fixed.failed.push("a daemon has started meanwhile: its files were left to it".to_owned()),
         Err(error) => fixed.failed.push(error.message().to_owned()),
     }
     fixed
@@ -71,15 +72,13 @@ fn apply(dir: &TeamDir, fix: &Fix, lock: Option<&dyn AtRest>) -> Result<String, 
         }
         (Fix::Journal, Some(lock)) => lock.cut_journal().map_err(message),
         (Fix::Roster, Some(lock)) => lock.rebuild_roster().map_err(message),
-        (Fix::Remove(at), Some(_)) => {
-            dir.remove(at).map_err(said)?;
-            Ok(format!("{at}: removed"))
-        }
+        (Fix::Remove(at), Some(_)) => dir.remove(at).map(|()| format!("{at}: removed")).map_err(said),
         (Fix::Archive(at), Some(_)) => archive(dir, at).map_err(said),
-        (Fix::Cgroup(folder), Some(_)) => match cgroup::remove(folder) {
-            Ok(()) => Ok(format!("{}: removed", folder.display())),
-            Err(error) => Err(format!("cannot remove {}: {error}", folder.display())),
-        },
+        (Fix::Cgroup(folder), Some(_)) => {
+            let shown = folder.display();
+            let removed = cgroup::remove(folder).map(|()| format!("{shown}: removed"));
+            removed.map_err(|error| format!("cannot remove {shown}: {error}"))
+        }
         (Fix::End(identity), Some(_)) => end(identity),
         (_, None) => Err("a daemon runs".to_owned()),
     }
@@ -103,7 +102,7 @@ fn archive(dir: &TeamDir, at: &TeamPath) -> Result<String, DirError> {
     Ok(format!("{at}: moved to {to}"))
 }
 
-/// Ends a process that is held by its pidfd: a pid that is another's by now is not touched.
+/// Ends a process that is held by its pidfd: another process that has the pid by now is not touched.
 fn end(identity: &Identity) -> Result<String, String> {
     let pid = identity.pid;
     let handle = match ProcessHandle::open(identity.clone()) {

@@ -1,12 +1,12 @@
-//! What the machine has to give: watches, files, processes, cgroups. Looking here, judging below, pure.
-
-use std::path::Path;
+//! The limits of the machine: inotify, open files, processes, cgroups, and the disk of the team directory.
 
 use rustix::process::{Resource, getrlimit};
 use teamd_shared::cgroup::{NoPlace, Place, Standing, Use};
+use teamd_shared::team_dir::TeamDir;
 
-use super::finding::Finding;
+use super::finding::{Check, Finding, count, run};
 use super::processes::Process;
+use super::seen::Seen;
 
 /// How many inotify instances a team takes: those of the daemon, and one each of the first 32 workers.
 const WATCHERS: u64 = 34;
@@ -14,171 +14,56 @@ const WATCHERS: u64 = 34;
 const FILES_EACH: u64 = 4;
 /// How many descriptors a program needs in any case.
 const FILES: u64 = 64;
-/// How many more processes are few: a teammate is one, its commands are more.
+/// Fewer further processes are few: a teammate is one, its tool calls are more.
 const FEW_PROCESSES: u64 = 64;
+/// Less free space than this is a problem, in bytes: soon no line of the journal can be written.
+const FULL: u64 = 16 << 20;
+/// Less than this is worth a note, in bytes.
+const NEARLY_FULL: u64 = 256 << 20;
+/// Fewer free inodes than this are a problem: a teammate takes four, a tool call more.
+const FEW_INODES: u64 = 200;
+/// What follows where incarnations have no cgroup.
+const NO_CGROUP: &str = "the shims find and end what a teammate starts, without a cgroup of its own";
 
-/// What was found out.
-#[derive(Debug, Clone)]
-pub(super) struct Machine {
-    /// Instances of inotify that the user may have; none where there is no inotify.
-    instances: Option<u64>,
-    /// Those that were seen in use: not of programs that nobody may look into.
-    used: u64,
-    /// Whether one more could be had.
-    one_more: bool,
-    /// Watches that the user may have.
-    watches: u64,
-    /// The hard limit of open files; none: no limit.
-    files: Option<u64>,
-    /// The limit of processes and threads; none: no limit.
-    processes: Option<u64>,
-    /// How many the user has.
-    running: u64,
-    cgroup: Cgroup,
+/// Looks at the limits of this user. Nothing is changed; one inotify instance is made and given back.
+pub(super) fn look(processes: &[Process], cgroups: Use) -> Vec<Finding> {
+    let user = nix::unistd::getuid().as_raw();
+    let mine = || processes.iter().filter(|process| process.user == user);
+    let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok();
+    let most = most.and_then(|text| text.trim().parse().ok());
+    let threads = mine().map(|process| process.threads).sum();
+    let limit = getrlimit(Resource::Nproc).current.filter(|_| user != 0);
+    let place = || (cgroups == Use::Auto).then(|| Place::look(None));
+    [
+        run("inotify", |check| inotify(check, most, mine().map(|process| instances_of(process.pid)).sum())),
+        run("files", |check| files(check, getrlimit(Resource::Nofile).maximum)),
+        run("processes", |check| processes_of_user(check, limit, threads)),
+        run("cgroup", |check| cgroup(check, place())),
+    ]
+    .concat()
 }
 
-/// Where a daemon stands that is started from here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Cgroup {
-    /// A setting says that none is used.
-    Off,
-    /// As this process does.
-    On(Result<Place, NoPlace>),
-}
-
-impl Machine {
-    /// Looks. Nothing is changed; one inotify instance is made and given back.
-    pub(super) fn look(processes: &[Process], cgroups: Use) -> Self {
-        let limit = |name: &str| number(Path::new("/proc/sys/fs/inotify").join(name).as_path());
-        let user = nix::unistd::getuid().as_raw();
-        let mine = || processes.iter().filter(|process| process.user == user);
-        Self {
-            instances: limit("max_user_instances"),
-            used: mine().map(|process| instances_of(process.pid)).sum(),
-            one_more: one_more(),
-            watches: limit("max_user_watches").unwrap_or(0),
-            files: getrlimit(Resource::Nofile).maximum,
-            processes: getrlimit(Resource::Nproc).current.filter(|_| user != 0),
-            running: mine().map(|process| process.threads).sum(),
-            cgroup: match cgroups {
-                Use::Off => Cgroup::Off,
-                Use::Auto => Cgroup::On(Place::look(None)),
-            },
-        }
-    }
-
-    /// Says what it means.
-    pub(super) fn findings(&self) -> Vec<Finding> {
-        vec![self.inotify(), self.files(), self.processes(), self.cgroup.finding()]
-    }
-
-    fn inotify(&self) -> Finding {
-        const CHECK: &str = "inotify";
-        const RAISE: &str =
-            "end programs that watch many files, or `sysctl fs.inotify.max_user_instances=512` as root";
-        let Some(most) = self.instances else {
-            return Finding::note(CHECK, "there is no inotify here").means("files are looked at on a timer");
-        };
-        let (used, left) = (self.used, most.saturating_sub(self.used));
-        if !self.one_more {
-            return Finding::note(CHECK, format!("no inotify instance is left of {most} that the user may have"))
-                .means("a daemon that gets none looks every 250 ms, and rings its workers: later, and nothing is lost")
-                .next(RAISE);
-        }
-        let seen = format!(
-            "{used} of {most} instances are in use that can be seen, {} watches may be had",
-            self.watches
-        );
-        if left < WATCHERS {
-            return Finding::note(CHECK, seen)
-                .about(CHECK)
-                .means(format!("the daemon and the first 32 workers take {WATCHERS}; workers that get none are rung by the daemon: nothing is lost"))
-                .next(RAISE);
-        }
-        if self.watches < 2 * WATCHERS {
-            return Finding::note(CHECK, seen)
-                .about(CHECK)
-                .means("where no watch is left, files are looked at on a timer")
-                .next("`sysctl fs.inotify.max_user_watches=65536` as root");
-        }
-        Finding::ok(CHECK, format!("{seen}: enough for the daemon and the first 32 workers; others are rung"))
-    }
-
-    fn files(&self) -> Finding {
-        const CHECK: &str = "files";
-        let Some(most) = self.files else { return Finding::ok(CHECK, "no limit of open files") };
-        let enough = most.saturating_sub(FILES) / FILES_EACH;
-        let what = format!("{most} open files a process: enough for about {enough} teammates");
-        if enough >= 32 {
-            return Finding::ok(CHECK, what);
-        }
-        Finding::note(CHECK, what)
-            .means("a spawn beyond that is refused; nobody who runs is disturbed")
-            .next("raise the hard limit (`ulimit -Hn`, or `nofile` in /etc/security/limits.conf)")
-    }
-
-    fn processes(&self) -> Finding {
-        const CHECK: &str = "processes";
-        let running = self.running;
-        let Some(most) = self.processes else {
-            return Finding::ok(CHECK, format!("no limit for this user, who runs {running} (with threads)"));
-        };
-        let what = format!("{running} of {most} processes (with threads) run that this user may have");
-        if most.saturating_sub(running) >= FEW_PROCESSES {
-            return Finding::ok(CHECK, what);
-        }
-        Finding::note(CHECK, what)
-            .about(CHECK)
-            .means("soon nothing can be started: no teammate, and no command of one")
-            .next("end what is not needed, or raise the limit (`ulimit -u`)")
-    }
-}
-
-impl Cgroup {
-    fn finding(&self) -> Finding {
-        const CHECK: &str = "cgroup";
-        const WITHOUT: &str =
-            "what a teammate starts is found and ended by its keepers, without a cgroup of its own";
-        let without = |why: String| Finding::note(CHECK, why).means(WITHOUT);
-        match self {
-            Self::Off => without("off: a setting says so".to_owned()),
-            Self::On(Err(why)) => without(why.to_string()),
-            Self::On(Ok(place)) => {
-                let path = &place.path;
-                let gives =
-                    format!("version 2, a daemon that is started from here gives each life one below {path}");
-                let limits = |why: &str| format!("{gives}; limits hold for each process: {why}");
-                match place.standing {
-                    Standing::Foreign => without(format!("version 2, {path} is not delegated to this user"))
-                        .next("to give lives one: `systemd-run --user --scope -p Delegate=yes teamd start`, or `Delegate=yes` in a unit"),
-                    Standing::Writable => Finding::ok(CHECK, limits("no controller is delegated")),
-                    Standing::Delegated if place.is_a_service() => {
-                        Finding::ok(CHECK, limits("a service hands no controller on, or it could not be started again beside its workers"))
-                    }
-                    Standing::Delegated => match missing(&place.controllers)[..] {
-                        [] => Finding::ok(CHECK, format!("{gives}, which is delegated with {}", place.controllers)),
-                        [one] => Finding::ok(CHECK, format!("{gives}; the limit of {one} holds for each process: it is not among its controllers")),
-                        _ => Finding::ok(CHECK, limits("neither memory nor pids is among its controllers")),
-                    },
-                }
-            }
-        }
-    }
-}
-
-/// Returns which of the controllers that lives are bounded by are not there.
-fn missing(controllers: &str) -> Vec<&'static str> {
-    let there = |wanted: &str| controllers.split_ascii_whitespace().any(|it| it == wanted);
-    ["memory", "pids"].into_iter().filter(|wanted| !there(wanted)).collect()
-}
-
-/// Counts the inotify instances of a process; 0 for one that nobody may look into.
-fn instances_of(pid: u32) -> u64 {
-    let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return 0 };
-    let is_instance = |entry: &std::fs::DirEntry| {
-        std::fs::read_link(entry.path()).is_ok_and(|leads| leads.as_os_str() == "anon_inode:inotify")
+fn inotify(check: &mut Check, most: Option<u64>, used: u64) -> Option<String> {
+    let Some(most) = most else {
+        check.note("there is no inotify here", "files are looked at on a timer", "");
+        return None;
     };
-    open.filter_map(Result::ok).filter(is_instance).count() as u64
+    let left = if one_more() { most.saturating_sub(used) } else { 0 };
+    if left < WATCHERS {
+        check.note(
+            format!("fewer than {WATCHERS} inotify instances are left of {most} that the user may have"),
+            "the daemon wakes the workers that get none; if it gets none itself, it looks every 250 ms: nothing is lost",
+            "end programs that watch many files, or `sysctl fs.inotify.max_user_instances=512` as root",
+        );
+    }
+    Some(format!("{left} instances are left: enough for the daemon and the first 32 workers"))
+}
+
+/// Counts the inotify instances of a process; 0 for a process whose descriptors cannot be seen.
+fn instances_of(pid: u32) -> u64 {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().filter_map(Result::ok);
+    let leads = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    leads.filter(|leads| leads.as_os_str() == "anon_inode:inotify").count() as u64
 }
 
 #[cfg(target_os = "linux")]
@@ -191,72 +76,202 @@ fn one_more() -> bool {
     true
 }
 
-fn number(path: &Path) -> Option<u64> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+fn files(check: &mut Check, limit: Option<u64>) -> Option<String> {
+    let Some(most) = limit else { return Some("no limit of open files".to_owned()) };
+    let enough = most.saturating_sub(FILES) / FILES_EACH;
+    let what = format!("{most} open files a process: enough for about {enough} teammates");
+    if enough >= 32 {
+        return Some(what);
+    }
+    let next = "raise the hard limit (`ulimit -Hn`, or `nofile` in /etc/security/limits.conf)";
+    check.note(what, "a spawn beyond that is refused; teammates that run are not disturbed", next);
+    None
+}
+
+fn processes_of_user(check: &mut Check, limit: Option<u64>, threads: u64) -> Option<String> {
+    let Some(most) = limit else { return Some(format!("no limit; {threads} threads run")) };
+    if most.saturating_sub(threads) < FEW_PROCESSES {
+        check.note(
+            format!("fewer than {FEW_PROCESSES} processes are left of {most} that this user may have"),
+            "soon nothing can be started: no teammate, and no tool call",
+            "end what is not needed, or raise the limit (`ulimit -u`)",
+        );
+    }
+    Some(format!("{threads} of {most} threads run that this user may have"))
+}
+
+/// Judges where a daemon would stand that is started from here; none: a setting says that it makes no cgroups.
+fn cgroup(check: &mut Check, place: Option<Result<Place, NoPlace>>) -> Option<String> {
+    let place = match place {
+        Some(Ok(place)) => place,
+        other => {
+            let why =
+                other.and_then(Result::err).map_or("off: a setting says so".to_owned(), |it| it.to_string());
+            check.note(why, NO_CGROUP, "");
+            return None;
+        }
+    };
+    let (path, controllers) = (&place.path, &place.controllers);
+    let delegated = place.standing == Standing::Delegated && !place.is_a_service();
+    let has = |wanted: &&str| delegated && controllers.split_ascii_whitespace().any(|it| it == *wanted);
+    if place.standing == Standing::Foreign {
+        let next = "`systemd-run --user --scope -p Delegate=yes teamd start`, or `Delegate=yes` in a unit";
+        check.note(format!("{path} is not delegated to this user"), NO_CGROUP, next);
+    }
+    let missing: Vec<&str> = ["memory", "pids"].into_iter().filter(|wanted| !has(wanted)).collect();
+    let limits = match missing[..] {
+        [] => String::new(),
+        _ => format!("; limits of {} hold for each process", missing.join(" and ")),
+    };
+    Some(format!("each incarnation gets a cgroup below {path}{limits}"))
+}
+
+/// Judges which workers have no cgroup, whatever a daemon would do that is started from here.
+pub(super) fn workers_without_cgroup(seen: &Seen, check: &mut Check) -> Option<String> {
+    let alive = seen.running().filter(|it| it.process.as_ref().is_some_and(|process| seen.is_alive(process)));
+    let (with, without): (Vec<_>, Vec<_>) = alive.partition(|member| member.cgroup.is_some());
+    let names: Vec<&str> = without.iter().map(|member| member.name.as_str()).collect();
+    if !names.is_empty() {
+        let all = count(with.len() + names.len(), "worker");
+        let what = format!("of {all} no cgroup was given to {}", names.join(", "));
+        check.note(what, NO_CGROUP, "log/teamd.log says why");
+    }
+    None
+}
+
+/// Judges the file system of the team directory.
+pub(super) fn file_system(seen: &Seen, check: &mut Check) -> Option<String> {
+    let stat = rustix::fs::fstatvfs(&*seen.dir).ok()?;
+    if stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+        check.problem(
+            "the file system of the team directory is mounted read-only",
+            "no decision can be journaled, and no message sent",
+            "mount it for writing; after an error of the disk, look at `dmesg` first",
+        );
+    }
+    match kind_of(&seen.dir) {
+        Kind::Local => {}
+        Kind::Network(name) => {
+            check.problem(
+                format!("the team directory lies on {name}"),
+                "a network file system has no atomic append: messages may be mixed, and locks may not hold",
+                "put the team directory on a local disk (`--team-dir`, or move it while no daemon runs)",
+            );
+        }
+        Kind::Foreign(name) => {
+            check.note(
+                format!("the team directory lies on {name}"),
+                "whether appends are atomic and locks hold depends on what stands behind it",
+                "a local disk is safer",
+            );
+        }
+    }
+    Some("local, and can be written".to_owned())
+}
+
+/// How a file system keeps what is written.
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    Local,
+    /// Another machine has it: no atomic append.
+    Network(&'static str),
+    /// A program or a hypervisor answers for it.
+    Foreign(&'static str),
+}
+
+/// The numbers of `statfs(2)` and `linux/magic.h`.
+#[cfg(target_os = "linux")]
+fn kind_of(dir: &TeamDir) -> Kind {
+    let Ok(stat) = rustix::fs::fstatfs(dir) else { return Kind::Local };
+    // Only the lower 32 bits count; some are negative where the field is narrow.
+    match stat.f_type & 0xffff_ffff {
+        0x6969 => Kind::Network("NFS"),
+        0xff53_4d42 | 0xfe53_4d42 | 0x517b => Kind::Network("SMB"),
+        0x5346_414f | 0x6b41_4653 => Kind::Network("AFS"),
+        0x00c3_6400 => Kind::Network("Ceph"),
+        0x0bd0_0bd0 => Kind::Network("Lustre"),
+        0x0102_1997 => Kind::Foreign("9p"),
+        0x6573_5546 => Kind::Foreign("FUSE"),
+        _ => Kind::Local,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kind_of(_: &TeamDir) -> Kind {
+    Kind::Local
+}
+
+/// Judges how much space is left.
+pub(super) fn disk(seen: &Seen, check: &mut Check) -> Option<String> {
+    let stat = rustix::fs::fstatvfs(&*seen.dir).ok()?;
+    // Some file systems count no files.
+    let inodes = (stat.f_files > 0).then_some(stat.f_favail);
+    space(check, stat.f_bavail.saturating_mul(stat.f_frsize), inodes)
+}
+
+fn space(check: &mut Check, free: u64, inodes: Option<u64>) -> Option<String> {
+    if free < FULL || inodes.is_some_and(|inodes| inodes < FEW_INODES) {
+        let what = format!("less than {} MiB or {FEW_INODES} files are free", FULL >> 20);
+        let means = "soon nothing can be journaled: commands are refused, and messages cannot be sent";
+        check.problem(what, means, "free space on the disk");
+    } else if free < NEARLY_FULL {
+        let what = format!("less than {} MiB are free", NEARLY_FULL >> 20);
+        let next = "free space; `teamctl forget` and archive/ show what is old";
+        check.note(what, "inboxes, transcripts and logs grow", next);
+    }
+    Some(format!("{} MiB are free", free >> 20))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::finding::Severity;
+    use super::super::finding::tests::told;
     use super::*;
 
-    fn usual() -> Machine {
-        Machine {
-            instances: Some(128),
-            used: 5,
-            one_more: true,
-            watches: 65536,
-            files: Some(1_048_576),
-            processes: Some(4096),
-            running: 300,
-            cgroup: Cgroup::On(Ok(place(Standing::Delegated))),
-        }
-    }
-
-    fn place(standing: Standing) -> Place {
-        let folder = "/sys/fs/cgroup/u".into();
-        Place { path: "/u".to_owned(), folder, standing, controllers: "memory pids".to_owned() }
+    fn worst(look: impl FnOnce(&mut Check) -> Option<String>) -> Severity {
+        told(look).into_iter().map(|(severity, _)| severity).max().unwrap()
     }
 
     #[test]
-    fn a_usual_machine_is_fine_and_what_is_scarce_is_said() {
-        assert!(usual().findings().iter().all(|finding| finding.severity == Severity::Ok));
-        let scarce = [
-            Machine { used: 100, ..usual() },
-            Machine { one_more: false, ..usual() },
-            Machine { watches: 10, ..usual() },
-            Machine { files: Some(128), ..usual() },
-            Machine { running: 4090, ..usual() },
-            Machine { cgroup: Cgroup::Off, ..usual() },
-            Machine { cgroup: Cgroup::On(Err(NoPlace::NotMounted)), ..usual() },
-            Machine { cgroup: Cgroup::On(Ok(place(Standing::Foreign))), ..usual() },
-        ];
-        for machine in scarce {
-            let notes: Vec<_> =
-                machine.findings().into_iter().filter(|it| it.severity == Severity::Note).collect();
-            assert_eq!(notes.len(), 1, "{machine:?}");
-            assert!(!notes[0].means.is_empty());
-        }
-    }
-
-    #[test]
-    fn where_limits_hold_for_each_process_only_the_reason_is_told() {
-        let told = |place| Cgroup::On(Ok(place)).finding().what;
-        let delegated = place(Standing::Delegated);
-        assert!(told(delegated.clone()).ends_with("which is delegated with memory pids"));
-        let service = Place { path: "/x/teamd.service".to_owned(), ..delegated.clone() };
-        let with = |controllers: &str| Place { controllers: controllers.to_owned(), ..delegated.clone() };
-        let (bare, others) = (with(""), with("cpu hugetlb"));
-        assert!(told(with("cpu pids")).contains("the limit of memory holds for each process"));
-        assert!(told(with("memory")).contains("the limit of pids holds for each process"));
-        for (place, why) in [
-            (service, "a service hands"),
-            (bare, "neither memory nor pids"),
-            (others, "neither memory nor pids"),
-            (place(Standing::Writable), "no controller is"),
+    fn what_is_scarce_is_said() {
+        let (ok, note, problem) = (Severity::Ok, Severity::Note, Severity::Problem);
+        assert_eq!(worst(|check| inotify(check, Some(128), 100)), note);
+        assert_eq!(worst(|check| inotify(check, None, 0)), note);
+        assert_eq!(worst(|check| files(check, Some(1_048_576))), ok);
+        assert_eq!(worst(|check| files(check, Some(128))), note);
+        assert_eq!(worst(|check| processes_of_user(check, Some(4096), 300)), ok);
+        assert_eq!(worst(|check| processes_of_user(check, Some(4096), 4090)), note);
+        for (free, inodes, severity) in [
+            (1 << 40, Some(1 << 20), ok),
+            (1 << 40, None, ok),
+            (100 << 20, None, note),
+            (1 << 20, None, problem),
+            (1 << 40, Some(7), problem),
         ] {
-            let told = told(place);
-            assert!(told.contains(&format!("limits hold for each process: {why}")), "{told}");
+            assert_eq!(worst(|check| space(check, free, inodes)), severity, "{free} {inodes:?}");
+        }
+    }
+
+    #[test]
+    fn where_no_cgroup_can_be_made_or_limited_that_is_told() {
+        let place = |standing, path: &str, controllers: &str| {
+            let (path, controllers) = (path.to_owned(), controllers.to_owned());
+            Some(Ok(Place { path, folder: "/sys/fs/cgroup/u".into(), standing, controllers }))
+        };
+        let said = |place| told(|check| cgroup(check, place)).remove(0);
+        let both = "; limits of memory and pids hold for each process";
+        for (place, end) in [
+            (place(Standing::Delegated, "/u", "memory pids"), "below /u"),
+            (place(Standing::Delegated, "/u", "cpu pids"), "; limits of memory hold for each process"),
+            (place(Standing::Delegated, "/u", ""), both),
+            (place(Standing::Delegated, "/x/teamd.service", "memory pids"), both),
+            (place(Standing::Writable, "/u", "memory pids"), both),
+        ] {
+            let (severity, what) = said(place);
+            assert!(severity == Severity::Ok && what.ends_with(end), "{what}");
+        }
+        for place in [None, Some(Err(NoPlace::NotMounted)), place(Standing::Foreign, "/u", "")] {
+            assert_eq!(said(place).0, Severity::Note);
         }
     }
 }

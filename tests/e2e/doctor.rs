@@ -131,7 +131,7 @@ fn a_daemon_that_was_killed_leaves_workers_whom_the_next_one_adopts() {
     report.has("daemon", "problem", "no daemon runs, and 1 worker is alive");
     report.has("leftovers", "note", "run/teamd.sock");
     let fixed = examine(&team, &["--fix"]);
-    assert_eq!(fixed.fixed, ["run/teamd.sock: removed", "run/teamd.pid: removed"]);
+    assert_eq!(fixed.fixed, ["run/teamd.pid: removed", "run/teamd.sock: removed"]);
     fixed.has_only("daemon");
     assert!(is_alive(team.pid("alice")));
     team.teamd(["start"]).ok();
@@ -335,7 +335,7 @@ fn a_worker_that_nobody_knows_is_named_and_ended_only_when_told_to_and_without_a
     assert!(ghost.is_running() && beside.fixed.is_empty());
     team.teamd(["stop"]).ok();
     let fixed = examine(&team, &["--fix"]);
-    assert_eq!(fixed.fixed, [format!("process {}: ended", ghost.pid())]);
+    assert_eq!(fixed.fixed, [format!("process {}: told to end", ghost.pid())]);
     fixed.is_clean();
     assert!(!ghost.is_running());
 }

@@ -43,8 +43,6 @@ fn judge(check: &mut Check, found: &Found, user: u32) {
         Kind::Link => top && file == WORKSPACE_LINK,
         Kind::Other => false,
     };
-    let (mode, needed) = (found.mode, if found.kind == Kind::Folder { 0o700 } else { 0o600 });
-    let has_mode = matches!(found.kind, Kind::File | Kind::Folder);
     if found.owner != user {
         let next = format!("as root: `chown {user} {at}` in the team directory, or move it away");
         check.problem(format!("{at} belongs to user {}, not to user {user}", found.owner), FAILS, &next);
@@ -53,11 +51,8 @@ fn judge(check: &mut Check, found: &Found, user: u32) {
         check.problem(format!("{at} is a symbolic link"), means, "put the file itself in its place");
     } else if !belongs {
         check.problem(format!("{at} is not what belongs there"), FAILS, MOVE);
-    } else if has_mode && mode & 0o077 != 0 {
-        open(check, &at.to_string(), mode, Fix::Close(Some(at.clone())));
-    } else if has_mode && mode & needed != needed && at.folder() != Some("archive") {
-        let what = format!("{at} has mode {mode:04o}: its user may not use it");
-        check.problem(what, FAILS, &format!("`chmod {needed:o} {at}` in the team directory"));
+    } else if matches!(found.kind, Kind::File | Kind::Folder) && found.mode & 0o077 != 0 {
+        open(check, &at.to_string(), found.mode, Fix::Close(Some(at.clone())));
     } else if found.shared && found.kind == Kind::File {
         check.note(
             format!("{at} has another name elsewhere (a hard link)"),
@@ -95,7 +90,6 @@ mod tests {
         let other = said(Found { owner: 8, ..usual.clone() });
         assert_eq!(other, "journal.jsonl belongs to user 8, not to user 7");
         assert!(said(Found { mode: 0o644, ..usual.clone() }).contains("has mode 0644: other users"));
-        assert!(said(Found { mode: 0o200, ..usual.clone() }).contains("has mode 0200: its user may not"));
         assert_eq!(said(Found { kind: Kind::Link, ..usual.clone() }), "journal.jsonl is a symbolic link");
         let odd = said(Found { kind: Kind::Other, ..usual.clone() });
         assert_eq!(odd, "journal.jsonl is not what belongs there");

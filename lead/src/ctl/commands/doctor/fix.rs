@@ -2,9 +2,7 @@
 //! runs it touches nothing that is the daemon's.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use serde::Serialize;
 use teamd_shared::process::{Identity, ProcessHandle};
@@ -14,9 +12,6 @@ use teamd_shared::{cgroup, clock};
 use super::finding::{Finding, Fix};
 use crate::error::CommandError;
 use crate::upkeep::{AtRest, TakeLock};
-
-/// How long a process may take to end that was told to.
-const END: Duration = Duration::from_secs(3);
 
 /// What came of it.
 #[derive(Debug, Default, Serialize)]
@@ -102,25 +97,20 @@ fn archive(dir: &TeamDir, at: &TeamPath) -> Result<String, DirError> {
     Ok(format!("{at}: moved to {to}"))
 }
 
-/// Ends a process that is held by its pidfd: another process that has the pid by now is not touched.
+/// Tells a process to end. It is held by its pidfd: another process that has the pid by now is not touched. The next look
+/// tells whether it is still there.
 fn end(identity: &Identity) -> Result<String, String> {
     let pid = identity.pid;
-    let handle = match ProcessHandle::open(identity.clone()) {
-        Ok(handle) => handle,
+    let told = ProcessHandle::open(identity.clone()).and_then(|handle| {
+        // A stopped process receives the first only after the second.
+        handle.signal(Signal::TERM).and_then(|()| handle.signal(Signal::CONT))
+    });
+    match told {
+        Ok(()) => Ok(format!("process {pid}: told to end")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(format!("process {pid}: has ended by itself"));
+            Ok(format!("process {pid}: has ended by itself"))
         }
-        Err(error) => return Err(format!("cannot hold process {pid}: {error}")),
-    };
-    // One that is stopped hears the first only after the second.
-    for signal in [Signal::TERM, Signal::CONT] {
-        handle.signal(signal).map_err(|error| format!("cannot signal process {pid}: {error}"))?;
-    }
-    let timeout = Timespec::try_from(END).map_err(|error| error.to_string())?;
-    match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&timeout)) {
-        Ok(1..) => Ok(format!("process {pid}: ended")),
-        Ok(0) => Err(format!("process {pid} was told to end, and is still there: `kill -9 {pid}`")),
-        Err(errno) => Err(format!("cannot wait for process {pid}: {errno}")),
+        Err(error) => Err(format!("cannot signal process {pid}: {error}")),
     }
 }
 
@@ -136,8 +126,8 @@ mod tests {
         let it = Identity::of(child.id()).unwrap();
         let (pid, before) = (it.pid, Identity { start_ticks: it.start_ticks - 1, ..it.clone() });
         assert_eq!(end(&before), Ok(format!("process {pid}: has ended by itself")));
-        assert!(child.try_wait().unwrap().is_none(), "it lives");
-        assert_eq!(end(&it), Ok(format!("process {pid}: ended")));
+        assert!(child.try_wait().unwrap().is_none(), "it runs");
+        assert_eq!(end(&it), Ok(format!("process {pid}: told to end")));
         child.wait().unwrap();
     }
 }

@@ -2,7 +2,6 @@
 
 use rustix::process::{Resource, getrlimit};
 use teamd_shared::cgroup::{NoPlace, Place, Standing, Use};
-use teamd_shared::team_dir::TeamDir;
 
 use super::finding::{Check, Finding, count, run};
 use super::processes::Process;
@@ -10,6 +9,8 @@ use super::seen::Seen;
 
 /// How many inotify instances a team takes: those of the daemon, and one each of the first 32 workers.
 const WATCHERS: u64 = 34;
+/// Machines that have room for fewer teammates are worth a note.
+const WORKERS: u64 = 32;
 /// How many descriptors the daemon keeps for a teammate, roughly.
 const FILES_EACH: u64 = 4;
 /// How many descriptors a program needs in any case.
@@ -22,6 +23,19 @@ const FULL: u64 = 16 << 20;
 const NEARLY_FULL: u64 = 256 << 20;
 /// Fewer free inodes than this are a problem: a teammate takes four, a tool call more.
 const FEW_INODES: u64 = 200;
+/// File systems whose data another machine (true) or a program has: `linux/magic.h`, of which the lower 32 bits count.
+const FILE_SYSTEMS: [(i64, &str, bool); 10] = [
+    (0x6969, "NFS", true),
+    (0xff53_4d42, "SMB", true),
+    (0xfe53_4d42, "SMB", true),
+    (0x517b, "SMB", true),
+    (0x5346_414f, "AFS", true),
+    (0x6b41_4653, "AFS", true),
+    (0x00c3_6400, "Ceph", true),
+    (0x0bd0_0bd0, "Lustre", true),
+    (0x0102_1997, "9p", false),
+    (0x6573_5546, "FUSE", false),
+];
 /// What follows where incarnations have no cgroup.
 const NO_CGROUP: &str = "the shims find and end what a teammate starts, without a cgroup of its own";
 
@@ -30,7 +44,7 @@ pub(super) fn look(processes: &[Process], cgroups: Use) -> Vec<Finding> {
     let user = nix::unistd::getuid().as_raw();
     let mine = || processes.iter().filter(|process| process.user == user);
     let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok();
-    let most = most.and_then(|text| text.trim().parse().ok());
+    let most = most.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     let threads = mine().map(|process| process.threads).sum();
     let limit = getrlimit(Resource::Nproc).current.filter(|_| user != 0);
     let place = || (cgroups == Use::Auto).then(|| Place::look(None));
@@ -43,16 +57,12 @@ pub(super) fn look(processes: &[Process], cgroups: Use) -> Vec<Finding> {
     .concat()
 }
 
-fn inotify(check: &mut Check, most: Option<u64>, used: u64) -> Option<String> {
-    let Some(most) = most else {
-        check.note("there is no inotify here", "files are looked at on a timer", "");
-        return None;
-    };
+fn inotify(check: &mut Check, most: u64, used: u64) -> Option<String> {
     let left = if one_more() { most.saturating_sub(used) } else { 0 };
     if left < WATCHERS {
         check.note(
             format!("fewer than {WATCHERS} inotify instances are left of {most} that the user may have"),
-            "the daemon wakes the workers that get none; if it gets none itself, it looks every 250 ms: nothing is lost",
+            "the daemon wakes the workers that get none, and looks on a timer if it gets none itself: nothing is lost",
             "end programs that watch many files, or `sysctl fs.inotify.max_user_instances=512` as root",
         );
     }
@@ -66,64 +76,58 @@ fn instances_of(pid: u32) -> u64 {
     leads.filter(|leads| leads.as_os_str() == "anon_inode:inotify").count() as u64
 }
 
-#[cfg(target_os = "linux")]
 fn one_more() -> bool {
     rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).is_ok()
 }
 
-#[cfg(not(target_os = "linux"))]
-fn one_more() -> bool {
-    true
-}
-
 fn files(check: &mut Check, limit: Option<u64>) -> Option<String> {
-    let Some(most) = limit else { return Some("no limit of open files".to_owned()) };
-    let enough = most.saturating_sub(FILES) / FILES_EACH;
-    let what = format!("{most} open files a process: enough for about {enough} teammates");
-    if enough >= 32 {
-        return Some(what);
+    let enough = limit.unwrap_or(u64::MAX).saturating_sub(FILES) / FILES_EACH;
+    if enough < WORKERS {
+        check.note(
+            format!("so few files may be open that about {enough} teammates can run"),
+            "a spawn beyond that is refused; teammates that run are not disturbed",
+            "raise the hard limit (`ulimit -Hn`, or `nofile` in /etc/security/limits.conf)",
+        );
     }
-    let next = "raise the hard limit (`ulimit -Hn`, or `nofile` in /etc/security/limits.conf)";
-    check.note(what, "a spawn beyond that is refused; teammates that run are not disturbed", next);
-    None
+    Some(limit.map_or("no limit of open files".to_owned(), |most| format!("{most} open files a process")))
 }
 
 fn processes_of_user(check: &mut Check, limit: Option<u64>, threads: u64) -> Option<String> {
-    let Some(most) = limit else { return Some(format!("no limit; {threads} threads run")) };
-    if most.saturating_sub(threads) < FEW_PROCESSES {
+    if limit.is_some_and(|most| most.saturating_sub(threads) < FEW_PROCESSES) {
         check.note(
-            format!("fewer than {FEW_PROCESSES} processes are left of {most} that this user may have"),
+            format!("fewer than {FEW_PROCESSES} further processes may be started by this user"),
             "soon nothing can be started: no teammate, and no tool call",
             "end what is not needed, or raise the limit (`ulimit -u`)",
         );
     }
-    Some(format!("{threads} of {most} threads run that this user may have"))
+    let most = limit.map_or("no limit".to_owned(), |most| most.to_string());
+    Some(format!("{threads} run (with threads), the limit of this user: {most}"))
 }
 
 /// Judges where a daemon would stand that is started from here; none: a setting says that it makes no cgroups.
 fn cgroup(check: &mut Check, place: Option<Result<Place, NoPlace>>) -> Option<String> {
-    let place = match place {
-        Some(Ok(place)) => place,
-        other => {
-            let why =
-                other.and_then(Result::err).map_or("off: a setting says so".to_owned(), |it| it.to_string());
-            check.note(why, NO_CGROUP, "");
-            return None;
+    const DELEGATE: &str =
+        "`systemd-run --user --scope -p Delegate=yes teamd start`, or `Delegate=yes` in a unit";
+    let (why, next) = match place {
+        None => ("off: a setting says so".to_owned(), ""),
+        Some(Err(why)) => (why.to_string(), ""),
+        Some(Ok(place)) if place.standing == Standing::Foreign => {
+            (format!("{} is not delegated to this user", place.path), DELEGATE)
+        }
+        Some(Ok(place)) => {
+            let delegated = place.standing == Standing::Delegated && !place.is_a_service();
+            let has = |wanted| delegated && place.controllers.split_ascii_whitespace().any(|it| it == wanted);
+            let limits = match (has("memory"), has("pids")) {
+                (true, true) => "",
+                (false, true) => "; the limit of memory holds for each process",
+                (true, false) => "; the limit of processes holds for each tool call",
+                (false, false) => "; limits hold for each process",
+            };
+            return Some(format!("each incarnation gets a cgroup below {}{limits}", place.path));
         }
     };
-    let (path, controllers) = (&place.path, &place.controllers);
-    let delegated = place.standing == Standing::Delegated && !place.is_a_service();
-    let has = |wanted: &&str| delegated && controllers.split_ascii_whitespace().any(|it| it == *wanted);
-    if place.standing == Standing::Foreign {
-        let next = "`systemd-run --user --scope -p Delegate=yes teamd start`, or `Delegate=yes` in a unit";
-        check.note(format!("{path} is not delegated to this user"), NO_CGROUP, next);
-    }
-    let missing: Vec<&str> = ["memory", "pids"].into_iter().filter(|wanted| !has(wanted)).collect();
-    let limits = match missing[..] {
-        [] => String::new(),
-        _ => format!("; limits of {} hold for each process", missing.join(" and ")),
-    };
-    Some(format!("each incarnation gets a cgroup below {path}{limits}"))
+    check.note(why, NO_CGROUP, next);
+    None
 }
 
 /// Judges which workers have no cgroup, whatever a daemon would do that is started from here.
@@ -149,56 +153,21 @@ pub(super) fn file_system(seen: &Seen, check: &mut Check) -> Option<String> {
             "mount it for writing; after an error of the disk, look at `dmesg` first",
         );
     }
-    match kind_of(&seen.dir) {
-        Kind::Local => {}
-        Kind::Network(name) => {
-            check.problem(
-                format!("the team directory lies on {name}"),
-                "a network file system has no atomic append: messages may be mixed, and locks may not hold",
-                "put the team directory on a local disk (`--team-dir`, or move it while no daemon runs)",
-            );
-        }
-        Kind::Foreign(name) => {
-            check.note(
-                format!("the team directory lies on {name}"),
-                "whether appends are atomic and locks hold depends on what stands behind it",
-                "a local disk is safer",
-            );
-        }
-    }
-    Some("local, and can be written".to_owned())
-}
-
-/// How a file system keeps what is written.
-#[derive(Debug, PartialEq, Eq)]
-enum Kind {
-    Local,
-    /// Another machine has it: no atomic append.
-    Network(&'static str),
-    /// A program or a hypervisor answers for it.
-    Foreign(&'static str),
-}
-
-/// The numbers of `statfs(2)` and `linux/magic.h`.
-#[cfg(target_os = "linux")]
-fn kind_of(dir: &TeamDir) -> Kind {
-    let Ok(stat) = rustix::fs::fstatfs(dir) else { return Kind::Local };
-    // Only the lower 32 bits count; some are negative where the field is narrow.
-    match stat.f_type & 0xffff_ffff {
-        0x6969 => Kind::Network("NFS"),
-        0xff53_4d42 | 0xfe53_4d42 | 0x517b => Kind::Network("SMB"),
-        0x5346_414f | 0x6b41_4653 => Kind::Network("AFS"),
-        0x00c3_6400 => Kind::Network("Ceph"),
-        0x0bd0_0bd0 => Kind::Network("Lustre"),
-        0x0102_1997 => Kind::Foreign("9p"),
-        0x6573_5546 => Kind::Foreign("FUSE"),
-        _ => Kind::Local,
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn kind_of(_: &TeamDir) -> Kind {
-    Kind::Local
+    let number = rustix::fs::fstatfs(&*seen.dir).ok()?.f_type & 0xffff_ffff;
+    match FILE_SYSTEMS.into_iter().find(|(of, ..)| *of == number) {
+        Some((_, name, true)) => check.problem(
+            format!("the team directory lies on {name}"),
+            "a network file system has no atomic append: messages may be mixed, and locks may not hold",
+            "put the team directory on a local disk (`--team-dir`, or move it while no daemon runs)",
+        ),
+        Some((_, name, false)) => check.note(
+            format!("the team directory lies on {name}"),
+            "whether appends are atomic and locks hold depends on what stands behind it",
+            "a local disk is safer",
+        ),
+        None => return Some("local, and can be written".to_owned()),
+    };
+    None
 }
 
 /// Judges how much space is left.
@@ -235,8 +204,7 @@ mod tests {
     #[test]
     fn what_is_scarce_is_said() {
         let (ok, note, problem) = (Severity::Ok, Severity::Note, Severity::Problem);
-        assert_eq!(worst(|check| inotify(check, Some(128), 100)), note);
-        assert_eq!(worst(|check| inotify(check, None, 0)), note);
+        assert_eq!(worst(|check| inotify(check, 128, 100)), note);
         assert_eq!(worst(|check| files(check, Some(1_048_576))), ok);
         assert_eq!(worst(|check| files(check, Some(128))), note);
         assert_eq!(worst(|check| processes_of_user(check, Some(4096), 300)), ok);
@@ -259,10 +227,10 @@ mod tests {
             Some(Ok(Place { path, folder: "/sys/fs/cgroup/u".into(), standing, controllers }))
         };
         let said = |place| told(|check| cgroup(check, place)).remove(0);
-        let both = "; limits of memory and pids hold for each process";
+        let both = "; limits hold for each process";
         for (place, end) in [
             (place(Standing::Delegated, "/u", "memory pids"), "below /u"),
-            (place(Standing::Delegated, "/u", "cpu pids"), "; limits of memory hold for each process"),
+            (place(Standing::Delegated, "/u", "cpu pids"), "; the limit of memory holds for each process"),
             (place(Standing::Delegated, "/u", ""), both),
             (place(Standing::Delegated, "/x/teamd.service", "memory pids"), both),
             (place(Standing::Writable, "/u", "memory pids"), both),

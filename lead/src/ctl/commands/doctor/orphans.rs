@@ -15,49 +15,23 @@ pub(super) fn locks(seen: &Seen, check: &mut Check) -> Option<String> {
     for (found, name) in seen.owned("transcript") {
         let worker = seen.running().find(|member| member.name == name).and_then(|it| it.process.as_ref());
         for pid in seen.holders(found.identity) {
-            match seen.process(pid) {
-                Some(_) if worker.is_some_and(|worker| worker.pid == pid && worker.is_alive()) => held += 1,
-                Some(holder) => {
-                    check.problem(
-                        format!(
-                            "{} holds the liveness lock of {name}, and is not its worker",
-                            holder.describe()
-                        ),
-                        &format!(
-                            "{name} cannot be started, and its end cannot be recorded, as long as that is so"
-                        ),
-                        &format!("end it, if it is yours: `kill {pid}`"),
-                    );
-                }
-                None => {
-                    check.problem(
-                        format!(
-                            "processes that {pid} left hold the liveness lock of {name}, and {pid} has ended"
-                        ),
-                        "a shim still ends a tool call of that incarnation, which is not over before",
-                        "see what hangs: `ps -eo pid,ppid,stat,lstart,args | grep team-keeper`",
-                    );
-                }
+            let holder = seen.process(pid);
+            if holder.is_some() && worker.is_some_and(|worker| worker.pid == pid && worker.is_alive()) {
+                held += 1;
+                continue;
             }
+            // A lock outlives the process that took it where another process inherited it: a shim.
+            let holder = holder.map_or_else(|| format!("what process {pid} left"), Process::describe);
+            check.problem(
+                format!("{holder} holds the liveness lock of {name}, and is not its worker"),
+                &format!("{name} cannot be started, and its end cannot be recorded, as long as that is so"),
+                &format!(
+                    "end it, if it is yours: `kill {pid}`, or see `ps -eo pid,ppid,args | grep team-keeper`"
+                ),
+            );
         }
     }
-    for member in seen.running().filter(|member| has_no_lock(seen, member)) {
-        let name = &member.name;
-        check.problem(
-            format!("the worker of {name} runs, and no process holds the lock of transcript/{name}.jsonl"),
-            "its transcript was moved or replaced: what it writes stands elsewhere",
-            &format!("`teamctl shutdown {name}`, put the file back, and `teamctl spawn {name} --resume`"),
-        );
-    }
     Some(format!("{held} liveness locks are held, each by its worker"))
-}
-
-/// Tells whether a worker is alive and holds no lock. Whether the kernel's list shows locks of this file system at all, the
-/// daemon's own lock tells.
-fn has_no_lock(seen: &Seen, member: &Member) -> bool {
-    let root = rustix::fs::fstat(&*seen.dir).map(|stat| (stat.st_dev, stat.st_ino));
-    let is_shown = seen.locked && root.is_ok_and(|root| seen.holders(root).next().is_some());
-    is_shown && member.process.as_ref().is_some_and(Identity::is_alive) && !seen.is_held(&member.name)
 }
 
 /// Judges the workers and shims of this team directory that the journal does not know.
@@ -90,19 +64,16 @@ fn tell(seen: &Seen, check: &mut Check, process: &Process, what: &str) {
     let what = format!("{} is {what}; the journal does not know it; it holds {lock}", process.describe());
     let has_daemon = seen.process(process.parent).is_some_and(Process::is_daemon);
     let identity = Identity::of(pid).ok().filter(|_| !(seen.locked || holds || left || has_daemon));
-    match identity {
-        Some(identity) => {
-            let means = "no daemon will ever welcome it";
-            check.problem(what, means, "`teamctl doctor --fix` ends it").fix(Fix::End(identity));
-        }
-        None if has_daemon => {
-            let means = "a daemon has started it: perhaps of a team directory that was moved away from here";
-            let next = format!("look at the daemon (process {}), then `kill {pid}`", process.parent);
-            check.problem(what, means, &next);
-        }
-        None => {
-            let means = "a daemon adopts it, or tells it to leave when it connects";
-            check.problem(what, means, &format!("if it stays beside a daemon: `kill {pid}`"));
-        }
+    if let Some(identity) = identity {
+        let means = "no daemon will ever welcome it";
+        check.problem(what, means, "`teamctl doctor --fix` ends it").fix(Fix::End(identity));
+    } else {
+        let means =
+            "a daemon adopts it or tells it to leave, perhaps the daemon of a directory that was moved away";
+        check.problem(
+            what,
+            means,
+            &format!("look at its parent (process {}), then `kill {pid}`", process.parent),
+        );
     }
 }

@@ -114,7 +114,10 @@ impl Seen {
     pub(super) fn is_at_work(&self) -> bool {
         self.locked
             || self.owned("transcript").any(|(found, _)| self.holders(found.identity).next().is_some())
-            || self.processes.iter().any(|process| process.worker_in(self.dir.root()).is_some())
+            || self
+                .processes
+                .iter()
+                .any(|it| it.worker_in(self.dir.root()).is_some() || it.is_shim_in(self.dir.root()))
     }
 }
 

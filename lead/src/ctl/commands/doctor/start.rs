@@ -98,29 +98,28 @@ pub(super) fn journal(seen: &Seen, check: &mut Check) -> Option<String> {
             return None;
         }
     };
-    let members = seen.roster.as_ref().ok().and_then(Option::as_ref).map_or(0, |it| it.members.len());
-    match (journal.exists, seen.locked, members) {
-        (true, ..) => {}
-        (false, true, _) => {
+    let shows_members = matches!(&seen.roster, Ok(Some(roster)) if !roster.members.is_empty());
+    match (journal.exists, seen.locked) {
+        (false, true) => {
             check.problem("there is no journal.jsonl, and a daemon runs", "", MENDED_SOON);
         }
-        (false, false, 0) => return Some("none yet: no daemon ever ran here".to_owned()),
-        (false, false, members) => {
+        (false, false) if shows_members => {
             check.problem(
-                format!("there is no journal.jsonl, and config.json has {}", count(members, "member")),
+                "there is no journal.jsonl, and config.json has members",
                 "`teamd start` begins anew with an empty roster, and keeps config.json aside",
                 "put journal.jsonl back before a daemon starts, if there is a copy of it",
             );
         }
+        _ => {}
     }
     if let Some(length) = journal.torn {
         let bytes = count(length, "byte");
         let what = format!("the last line of journal.jsonl is torn ({bytes} without a newline)");
+        let means = "a daemon died while it wrote: what the line would have decided never took effect";
         if seen.locked {
-            let means = "another program has written there: the daemon writes whole lines";
-            check.problem(what, means, "the daemon sets it aside in journal.torn with its next decision");
+            let next = "the daemon sets it aside in journal.torn before it writes again";
+            check.problem(what, "another program has written there", next);
         } else {
-            let means = "a daemon died while it wrote: what the line would have decided never took effect";
             let next = "`teamctl doctor --fix`, or `teamd start`, sets it aside in journal.torn";
             check.problem(what, means, next).fix(Fix::Journal);
         }
@@ -144,17 +143,21 @@ pub(super) fn roster(seen: &Seen, check: &mut Check) -> Option<String> {
     };
     let roster = match &seen.roster {
         Ok(Some(roster)) => roster,
-        Ok(None) if seen.team().is_none_or(|team| team.seq == 0) => return Some("none yet".to_owned()),
         Ok(None) => {
-            rewritten(Problem, "there is no config.json, and the journal has members".to_owned(), "");
-            return None;
+            if seen.team().is_some_and(|team| team.seq > 0) {
+                rewritten(Problem, "there is no config.json, and the journal has members".to_owned(), "");
+            }
+            return Some("none yet".to_owned());
         }
-        Err(error @ ConfigError::Malformed(_)) => {
-            rewritten(Problem, error.to_string(), "nothing is lost with it: the journal has it all");
-            return None;
-        }
-        Err(ConfigError::Dir(error)) => {
-            check.problem(error.to_string(), "", "look at its permissions, and who put it there");
+        Err(error) => {
+            match error {
+                ConfigError::Malformed(_) => {
+                    rewritten(Problem, error.to_string(), "nothing is lost with it: the journal has it all");
+                }
+                ConfigError::Dir(_) => {
+                    check.problem(error.to_string(), "", "look at its permissions, and who put it there");
+                }
+            }
             return None;
         }
     };
@@ -165,14 +168,16 @@ pub(super) fn roster(seen: &Seen, check: &mut Check) -> Option<String> {
         return None;
     }
     let journal = seen.journal.as_ref().ok()?;
-    let shows = format!("config.json shows line {} of the journal", roster.seq);
-    if journal.exists && roster.seq > journal.team.seq {
-        let means =
-            "lines of the journal are lost, or it is another one: if there is a copy, put that back first";
-        rewritten(Problem, format!("{shows}, which does not have it"), means);
-    } else if roster.seq < journal.team.seq {
-        let means = "the daemon was killed, or could not write it";
-        rewritten(Note, format!("{shows}, which has later ones"), means);
+    if journal.exists && roster.seq != journal.team.seq {
+        let (severity, means) = match roster.seq > journal.team.seq {
+            true => (Problem, "lines of the journal are lost: if there is a copy of it, put that back first"),
+            false => (Note, "the daemon was killed before it wrote it, or could not write it"),
+        };
+        rewritten(
+            severity,
+            format!("config.json shows line {} of the journal, not the last", roster.seq),
+            means,
+        );
     }
     for what in journal.at_roster.iter().flat_map(|then| differences(roster, then)) {
         rewritten(Problem, format!("config.json says otherwise than the journal: {what}"), CHANGED);
@@ -223,30 +228,31 @@ fn status(shown: &RosterMember, state: &MemberState, team: &Team) -> Status {
 
 /// Judges the workers: each member that has not ended in the journal has its process.
 pub(super) fn workers(seen: &Seen, check: &mut Check) -> Option<String> {
-    const NEXT: &str = "`teamd start` records it, and restarts the teammate if its policy says so";
+    const RECORDS: &str = "`teamd start` records it, and restarts the teammate if its policy says so";
     seen.team()?;
     let mut alive = 0;
     for member in seen.running() {
         let name = &member.name;
-        let gone =
-            |pid: u32| format!("the process of {name} ({pid}) is gone, and the journal does not say so");
         match &member.process {
             Some(process) if seen.is_alive(process) => alive += 1,
             None if seen.locked => alive += 1,
+            // Its shims are ending what it had started: `locks` tells of them.
+            Some(_) if seen.locked && seen.is_held(name) => {}
             None => {
-                check.note(format!("the start of {name} was not finished: the daemon was killed"), "", NEXT);
-            }
-            Some(process) if !seen.locked => {
-                check.note(gone(process.pid), "it ended while no daemon ran", NEXT);
-            }
-            Some(process) if seen.is_held(name) => {
-                let means =
-                    "its shims are ending what it had started; the incarnation ends when they are done";
-                check.note(gone(process.pid), means, "see under `locks` what holds its lock");
+                let what = format!("the start of {name} was not finished: the daemon was killed");
+                check.note(what, "", RECORDS);
             }
             Some(process) => {
-                let means = "the daemon should have recorded that";
-                check.problem(gone(process.pid), means, "`teamctl log teamd` says why it has not");
+                let what = format!(
+                    "the process of {name} ({}) is gone, and the journal does not say so",
+                    process.pid
+                );
+                match seen.locked {
+                    true => {
+                        check.problem(what, "the daemon should have recorded that", "see `teamctl log teamd`")
+                    }
+                    false => check.note(what, "it ended while no daemon ran", RECORDS),
+                };
             }
         }
     }

@@ -15,24 +15,35 @@ use crate::exit_code::ExitCode;
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Requests) -> CommandResult {
     let team = journal::fold(&context.dir()?)?;
-    let shown = match &args.id {
+    let found = match &args.id {
         Some(prefix) => vec![requests::resolve(&team, prefix, None)?],
         None => requests::in_order(&team),
     };
-    if context.out.is_json() {
-        context.out.json(&shown)?;
-    } else if args.id.is_some() {
-        context.out.wrapped(&shown.into_iter().map(details).collect::<String>())?;
-    } else if shown.is_empty() {
-        context.out.note("nothing was ever asked in this team");
+    show(context, &found, args.id.is_some(), ("no request was ever made in this team", table))
+}
+
+/// Shows one request in full, or all that were found as a table.
+pub(super) fn show(
+    context: &Context,
+    found: &[&Request],
+    full: bool,
+    (none, table): (&str, fn(&[&Request]) -> Table),
+) -> CommandResult {
+    let out = &context.out;
+    if out.is_json() {
+        out.json(&found)?;
+    } else if full {
+        out.wrapped(&found.iter().map(|request| details(request)).collect::<String>())?;
+    } else if found.is_empty() {
+        out.note(none);
     } else {
-        context.out.text(table(&shown).render(context.out.width()))?;
+        out.text(table(found).render(out.width()))?;
     }
     Ok(ExitCode::Done)
 }
 
 /// Shows everything about one request.
-pub(super) fn details(request: &Request) -> String {
+fn details(request: &Request) -> String {
     let label = |name: &str| format!("  {} ", paint(DIM, format_args!("{name:<9}")));
     let status = paint(style(request.status), request.status.as_str());
     let what = format!("{} of {}", request.kind.as_str(), request.member());

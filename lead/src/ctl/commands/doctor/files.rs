@@ -72,7 +72,7 @@ fn tell(check: &mut Check, at: &TeamPath, remarks: &[Remark], (severity, more): 
             severity,
             format!("{} of {at} cannot be used; line {}: {}", count(errors, "line"), first.line, first.what),
             &format!("{}{more}", first.reader),
-            &format!("`teamctl lint {}` shows each", at.file_name()),
+            &format!("`teamctl lint {at}` in the team directory shows each"),
         );
     }
     if let Some(torn) = remarks.iter().find(|remark| remark.severity == lint::Severity::Torn) {

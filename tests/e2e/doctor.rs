@@ -374,7 +374,7 @@ fn people_are_told_what_it_means_and_what_to_do() {
     let told = [
         "journal      problem  the last line of journal.jsonl is torn (1 byte without a newline)",
         "             means    a daemon died while it wrote: what the line would have decided never took effect",
-        "             next     `teamctl doctor --fix`, or `teamd start`, sets it aside in journal.torn",
+        "             next     `teamctl doctor --fix` sets it aside in journal.torn, as `teamd start` does",
     ];
     assert_eq!(&lines[at..at + 3], told);
     assert!(run.stderr.contains("hint: `teamctl doctor --fix` sets 1 of these right"), "{run:?}");

@@ -58,7 +58,7 @@ impl Stream {
             _ => {}
         }
         let (mut records, mut shown) = (Vec::new(), 0);
-        while !out.closed() {
+        while !range.follow || !out.closed() {
             let mut lines = tail.read()?;
             let end = lines.is_empty();
             if end && self.plain && !range.follow {

@@ -2,6 +2,7 @@
 
 use teamd_shared::team_dir::{FOLDERS, Found, Kind, WORKSPACE_LINK};
 
+use super::finding::Severity::Problem;
 use super::finding::{Check, Fix};
 use super::seen::Seen;
 
@@ -22,13 +23,8 @@ pub(super) fn access(seen: &Seen, check: &mut Check) -> Option<String> {
 }
 
 fn open(check: &mut Check, what: &str, mode: u32, fix: Fix) {
-    check
-        .problem(
-            format!("{what} has mode {:04o}: other users may use it", mode & 0o7777),
-            "a user who writes there can command every teammate; one who reads there knows what was said",
-            "`teamctl doctor --fix` takes the permissions away",
-        )
-        .fix(fix);
+    let what = format!("{what} has mode {:04o}: other users may use it", mode & 0o7777);
+    check.fixable(Problem, what, "a user who can write there can command every teammate", fix);
 }
 
 fn judge(check: &mut Check, found: &Found, user: u32) {
@@ -54,10 +50,11 @@ fn judge(check: &mut Check, found: &Found, user: u32) {
     } else if matches!(found.kind, Kind::File | Kind::Folder) && found.mode & 0o077 != 0 {
         open(check, &at.to_string(), found.mode, Fix::Close(Some(at.clone())));
     } else if found.shared && found.kind == Kind::File {
+        let next = format!("`find / -inum {}` finds it", found.identity.1);
         check.note(
             format!("{at} has another name elsewhere (a hard link)"),
-            "a program that can write there writes here",
-            &format!("`find / -inum {}` finds it", found.identity.1),
+            "what is written there is written here",
+            &next,
         );
     }
 }

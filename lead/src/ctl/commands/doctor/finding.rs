@@ -78,33 +78,40 @@ pub(super) fn run(name: &'static str, look: impl FnOnce(&mut Check) -> Option<St
 
 impl Check {
     /// Adds something that is wrong: what is so, what it means, and what to do next.
-    pub(super) fn problem(&mut self, what: impl Into<String>, means: &str, next: &str) -> &mut Self {
-        self.add(Severity::Problem, what, means, next)
+    pub(super) fn problem(&mut self, what: impl Into<String>, means: &str, next: &str) {
+        self.add(Severity::Problem, what, means, next);
     }
 
     /// Adds something that is worth knowing.
-    pub(super) fn note(&mut self, what: impl Into<String>, means: &str, next: &str) -> &mut Self {
-        self.add(Severity::Note, what, means, next)
+    pub(super) fn note(&mut self, what: impl Into<String>, means: &str, next: &str) {
+        self.add(Severity::Note, what, means, next);
     }
 
-    /// Adds a finding.
-    pub(super) fn add(
-        &mut self,
-        severity: Severity,
-        what: impl Into<String>,
-        means: &str,
-        next: &str,
-    ) -> &mut Self {
-        let (what, means, next) = (what.into(), means.to_owned(), next.to_owned());
-        self.found.push(Finding { check: self.name, severity, what, means, next, fixable: false, fix: None });
-        self
-    }
-
-    /// Says what sets right what was added last.
-    pub(super) fn fix(&mut self, fix: Fix) {
+    /// Adds something that `--fix` sets right.
+    pub(super) fn fixable(&mut self, severity: Severity, what: String, means: &str, fix: Fix) {
+        self.add(severity, what, means, &format!("`teamctl doctor --fix` {fix}"));
         if let Some(finding) = self.found.last_mut() {
             (finding.fixable, finding.fix) = (true, Some(fix));
         }
+    }
+
+    /// Adds a finding.
+    pub(super) fn add(&mut self, severity: Severity, what: impl Into<String>, means: &str, next: &str) {
+        let (what, means, next) = (what.into(), means.to_owned(), next.to_owned());
+        self.found.push(Finding { check: self.name, severity, what, means, next, fixable: false, fix: None });
+    }
+}
+
+impl std::fmt::Display for Fix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Close(_) => "takes the permissions away",
+            Self::Journal => "sets it aside in journal.torn, as `teamd start` does",
+            Self::Roster => "writes it from the journal and keeps the old one, as `teamd start` does",
+            Self::Remove(_) | Self::Cgroup(_) => "removes it",
+            Self::Archive(_) => "moves it into archive/",
+            Self::End(_) => "ends it",
+        })
     }
 }
 

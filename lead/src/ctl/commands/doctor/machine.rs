@@ -62,7 +62,7 @@ fn inotify(check: &mut Check, most: u64, used: u64) -> Option<String> {
     if left < WATCHERS {
         check.note(
             format!("fewer than {WATCHERS} inotify instances are left of {most} that the user may have"),
-            "the daemon wakes the workers that get none, and looks on a timer if it gets none itself: nothing is lost",
+            "the daemon wakes workers that get none, and looks on a timer if it gets none itself",
             "end programs that watch many files, or `sysctl fs.inotify.max_user_instances=512` as root",
         );
     }

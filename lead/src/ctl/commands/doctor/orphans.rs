@@ -4,6 +4,7 @@
 use teamd_shared::member::Member;
 use teamd_shared::process::Identity;
 
+use super::finding::Severity::Problem;
 use super::finding::{Check, Fix};
 use super::processes::Process;
 use super::seen::Seen;
@@ -65,8 +66,7 @@ fn tell(seen: &Seen, check: &mut Check, process: &Process, what: &str) {
     let has_daemon = seen.process(process.parent).is_some_and(Process::is_daemon);
     let identity = Identity::of(pid).ok().filter(|_| !(seen.locked || holds || left || has_daemon));
     if let Some(identity) = identity {
-        let means = "no daemon will ever welcome it";
-        check.problem(what, means, "`teamctl doctor --fix` ends it").fix(Fix::End(identity));
+        check.fixable(Problem, what, "no daemon will ever welcome it", Fix::End(identity));
     } else {
         let means =
             "a daemon adopts it or tells it to leave, perhaps the daemon of a directory that was moved away";

@@ -20,6 +20,8 @@ use crate::ctl::context::block_on;
 const ANSWER: Duration = Duration::from_secs(3);
 /// What to do while a daemon runs that mends its own files.
 const MENDED_SOON: &str = "the daemon writes it anew within 10 seconds: run this again";
+/// Likewise for lines of other programs in the journal.
+const SET_ASIDE: &str = "the daemon sets it aside in journal.torn before it writes again";
 
 /// Judges the daemon: it answers if it holds the lock, and no worker waits for it if it does not run.
 pub(super) fn daemon(seen: &Seen) -> Vec<Finding> {
@@ -27,31 +29,24 @@ pub(super) fn daemon(seen: &Seen) -> Vec<Finding> {
         if seen.locked {
             return daemon_that_runs(seen, check);
         }
-        let daemon = &seen.team()?.daemon;
-        let alive =
-            seen.running().filter_map(|member| member.process.as_ref()).filter(|it| seen.is_alive(it));
-        match (alive.count(), daemon) {
-            _ if seen.is_copied() => check.note(
-                "no daemon runs, and the last one served another directory: this is a copy of it",
-                "the processes that the journal names are those of the original",
-                "`teamd start` records that they are not here, and touches none of them",
-            ),
-            (0, None) => return Some("no daemon runs, and no worker waits for one".to_owned()),
-            (0, Some(daemon)) => check.note(
-                format!("no daemon runs; the last one (pid {}) was killed", daemon.process.pid),
-                "the next start does what it had decided and not done",
-                "`teamd start`",
-            ),
-            (alive, _) => {
-                let verb = if alive == 1 { "is" } else { "are" };
-                check.problem(
-                    format!("no daemon runs, and {} {verb} alive", count(alive, "worker")),
-                    "their work goes on; no teammate can be spawned, shut down or approved",
-                    "`teamd start` adopts them",
-                )
-            }
-        };
-        None
+        let daemon = seen.team()?.daemon.as_ref();
+        let processes = seen.running().filter_map(|member| member.process.as_ref());
+        let alive = processes.filter(|process| seen.is_alive(process)).count();
+        if seen.is_copied() {
+            let what = "no daemon runs, and the last one served another directory: this is a copy of it";
+            let means =
+                "the processes in the journal are those of the original: `teamd start` touches none of them";
+            check.note(what, means, "`teamd start`");
+        } else if alive > 0 {
+            let verb = if alive == 1 { "is" } else { "are" };
+            let what = format!("no daemon runs, and {} {verb} alive", count(alive, "worker"));
+            let means = "their work goes on; no teammate can be spawned, shut down or approved";
+            check.problem(what, means, "`teamd start` adopts them");
+        } else if let Some(daemon) = daemon {
+            let what = format!("no daemon runs; the last one (pid {}) was killed", daemon.process.pid);
+            check.note(what, "the next start does what it had decided and not done", "`teamd start`");
+        }
+        Some("no daemon runs, and no worker waits for one".to_owned())
     })
 }
 
@@ -69,11 +64,9 @@ fn daemon_that_runs(seen: &Seen, check: &mut Check) -> Option<String> {
     let by_kernel = root.into_iter().flat_map(|root| seen.holders(root));
     let holder = recorded.into_iter().chain(by_kernel).find_map(|pid| seen.process(pid));
     let holder = holder.map_or_else(|| "a process that cannot be seen".to_owned(), Process::describe);
-    check.problem(
-        format!("{holder} holds the lock of the team directory, and no daemon answers"),
-        "no daemon can start as long as that is so",
-        "look at it with `ps`, and at log/teamd.log; `kill -9` a daemon that hangs: `teamd start` then adopts its workers",
-    );
+    let what = format!("{holder} holds the lock of the team directory, and no daemon answers");
+    let next = "see log/teamd.log; `kill -9` a daemon that hangs: `teamd start` then adopts its workers";
+    check.problem(what, "no daemon can start as long as that is so", next);
     None
 }
 
@@ -104,10 +97,11 @@ pub(super) fn journal(seen: &Seen, check: &mut Check) -> Option<String> {
             check.problem("there is no journal.jsonl, and a daemon runs", "", MENDED_SOON);
         }
         (false, false) if shows_members => {
+            let means = "`teamd start` begins with an empty roster, and keeps config.json aside";
             check.problem(
                 "there is no journal.jsonl, and config.json has members",
-                "`teamd start` begins anew with an empty roster, and keeps config.json aside",
-                "put journal.jsonl back before a daemon starts, if there is a copy of it",
+                means,
+                "put a copy of it back",
             );
         }
         _ => {}
@@ -115,13 +109,10 @@ pub(super) fn journal(seen: &Seen, check: &mut Check) -> Option<String> {
     if let Some(length) = journal.torn {
         let bytes = count(length, "byte");
         let what = format!("the last line of journal.jsonl is torn ({bytes} without a newline)");
-        let means = "a daemon died while it wrote: what the line would have decided never took effect";
-        if seen.locked {
-            let next = "the daemon sets it aside in journal.torn before it writes again";
-            check.problem(what, "another program has written there", next);
-        } else {
-            let next = "`teamctl doctor --fix`, or `teamd start`, sets it aside in journal.torn";
-            check.problem(what, means, next).fix(Fix::Journal);
+        let died = "a daemon died while it wrote: what the line would have decided never took effect";
+        match seen.locked {
+            true => check.problem(what, "another program has written there", SET_ASIDE),
+            false => check.fixable(Problem, what, died, Fix::Journal),
         }
     }
     let pending = journal.team.requests.values().filter(|request| request.is_pending()).count();
@@ -132,14 +123,9 @@ pub(super) fn journal(seen: &Seen, check: &mut Check) -> Option<String> {
 /// Judges the roster: it says what the journal says.
 pub(super) fn roster(seen: &Seen, check: &mut Check) -> Option<String> {
     const CHANGED: &str = "another program has changed it; the daemon believes the journal alone";
-    let mut rewritten = |severity: Severity, what: String, means: &str| {
-        if seen.locked {
-            check.add(severity, what, means, MENDED_SOON);
-        } else {
-            let next =
-                "`teamctl doctor --fix`, or `teamd start`, writes it from the journal, and keeps the old one";
-            check.add(severity, what, means, next).fix(Fix::Roster);
-        }
+    let mut rewritten = |severity: Severity, what: String, means: &str| match seen.locked {
+        true => check.add(severity, what, means, MENDED_SOON),
+        false => check.fixable(severity, what, means, Fix::Roster),
     };
     let roster = match &seen.roster {
         Ok(Some(roster)) => roster,
@@ -149,15 +135,12 @@ pub(super) fn roster(seen: &Seen, check: &mut Check) -> Option<String> {
             }
             return Some("none yet".to_owned());
         }
-        Err(error) => {
-            match error {
-                ConfigError::Malformed(_) => {
-                    rewritten(Problem, error.to_string(), "nothing is lost with it: the journal has it all");
-                }
-                ConfigError::Dir(_) => {
-                    check.problem(error.to_string(), "", "look at its permissions, and who put it there");
-                }
-            }
+        Err(ConfigError::Dir(error)) => {
+            check.problem(error.to_string(), "`teamd start` refuses", "look at its permissions");
+            return None;
+        }
+        Err(error @ ConfigError::Malformed(_)) => {
+            rewritten(Problem, error.to_string(), "nothing is lost with it: the journal has it all");
             return None;
         }
     };
@@ -173,11 +156,8 @@ pub(super) fn roster(seen: &Seen, check: &mut Check) -> Option<String> {
             true => (Problem, "lines of the journal are lost: if there is a copy of it, put that back first"),
             false => (Note, "the daemon was killed before it wrote it, or could not write it"),
         };
-        rewritten(
-            severity,
-            format!("config.json shows line {} of the journal, not the last", roster.seq),
-            means,
-        );
+        let what = format!("config.json shows line {} of the journal, not the last", roster.seq);
+        rewritten(severity, what, means);
     }
     for what in journal.at_roster.iter().flat_map(|then| differences(roster, then)) {
         rewritten(Problem, format!("config.json says otherwise than the journal: {what}"), CHANGED);

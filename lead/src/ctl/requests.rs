@@ -43,7 +43,7 @@ pub(crate) fn resolve<'t>(
         ([], Some(other)) => {
             let message = format!("{} is a {} request, not a plan", other.request_id, other.kind.as_str());
             Err(CommandError::new(ExitCode::NotFound, message)
-                .hint(format!("{} answers it, nobody else; `teamctl plans` shows the plans", other.member())))
+                .hint(format!("only {} answers it; `teamctl plans` shows the plans", other.member())))
         }
         ([], None) => Err(CommandError::new(ExitCode::NotFound, format!("there is no request {prefix}"))
             .hint("`teamctl requests` shows the ids")),

@@ -1,5 +1,5 @@
 //! The lines of a file that grows, as `tail -F` has them: whole lines, and the next file when it was replaced.
-//! It changes nothing and remembers nothing beyond its own life.
+//! It changes nothing, and stores no position.
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,5 @@
-//! `teamctl status`: who is on the roster, and what everybody does. It reads files and `/proc` only, so it
-//! works without a daemon, and then says that nobody keeps the roster up to date.
+//! `teamctl status`: the members of the team, and what each does. It reads files and `/proc` only, so it works without a
+//! daemon, and then says that no daemon updates the roster.
 
 mod details;
 
@@ -33,7 +33,7 @@ struct Row<'r> {
     member: &'r RosterMember,
     /// None where the inbox cannot be read.
     unread: Option<u64>,
-    /// It has ended, and no daemon was there to record it.
+    /// It has ended, and no daemon has recorded it.
     unnoticed: bool,
     /// What its processes use; none if they are not asked for, or it does not run.
     resources: Option<Resources>,
@@ -69,7 +69,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     } else if args.name.is_some() {
         context.out.text(rows.iter().map(details::details).collect::<String>())?;
     } else if rows.is_empty() {
-        context.out.note("nobody is on the roster");
+        context.out.note("the roster is empty");
         context.out.hint("`teamctl spawn NAME` starts a teammate");
     } else {
         context.out.text(table(&rows).render(context.out.width()) + &sum(&roster))?;
@@ -78,7 +78,9 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         context.out.note("the daemon is not running: this is what the files say");
     }
     if let Some(why) = roster.sandbox.as_ref().and_then(|sandbox| sandbox.weak.as_ref()) {
-        context.out.note(format_args!("the sandbox is weak, as somebody has allowed; not held: {why}"));
+        context
+            .out
+            .note(format_args!("the sandbox is weak, as `--allow-weak-sandbox` allows; not held: {why}"));
     }
     for row in rows.iter().filter(|row| row.unnoticed) {
         context
@@ -154,7 +156,7 @@ impl Row<'_> {
         if self.silent_since().is_some() {
             return Cell::styled(self.activity(), BAD);
         }
-        // Whatever it does: a shell without walls is not to be overlooked.
+        // A shell without a sandbox is not to be overlooked.
         let unconfined = self.member.sandbox.mode == SandboxMode::Off && !self.member.status.is_ended();
         match (self.activity(), unconfined) {
             (activity, false) => Cell::new(activity),
@@ -177,7 +179,7 @@ fn table(rows: &[Row<'_>]) -> Table {
     let costs = rows.iter().any(|row| !row.member.usage.is_nothing());
     let mut titles = vec!["NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL"];
     titles.extend(costs.then_some("TOKENS"));
-    // Where nobody crashed, nobody was started again.
+    // Most teams have no crash to show.
     let restarts = rows.iter().any(|row| row.member.restarts > 0);
     titles.extend(restarts.then_some("RESTARTS"));
     titles.push("DOING");

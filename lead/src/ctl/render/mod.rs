@@ -28,12 +28,12 @@ pub(super) fn status_style(status: Status) -> Style {
     }
 }
 
-/// Says how a life ended, as far as anybody could see.
+/// Says how an incarnation ended, as far as the daemon could observe it.
 pub(super) fn exit(exit: &Exit) -> String {
     match (exit.code, exit.signal) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => "nobody saw the exit code".to_owned(),
+        (None, None) => "the exit code was not observed".to_owned(),
     }
 }
 

@@ -37,7 +37,7 @@ fn budget(member: &RosterMember) -> String {
     format!("{turns} model calls{} for a piece of work", tokens.unwrap_or_default())
 }
 
-/// Shows what one life may use, and who sees to that.
+/// Shows what an incarnation may use, and what enforces that.
 fn bounds(member: &RosterMember) -> String {
     let Bounds { memory, cpu_time, max_procs, max_time } = member.bounds;
     let seconds = |most| told(Duration::from_secs(most));
@@ -45,25 +45,25 @@ fn bounds(member: &RosterMember) -> String {
     let of_memory =
         if sum.memory { "all together (cgroup), and each process (rlimit)" } else { "each process (rlimit)" };
     let of_procs = if sum.procs {
-        "all together (cgroup), and each command (its keeper)"
+        "all together (cgroup), and each tool call (its shim)"
     } else {
-        "each command (its keeper)"
+        "each tool call (its shim)"
     };
     let bounds = [
         memory.map(|most| format!("memory {}, {of_memory}", told_size(most))),
         cpu_time.map(|most| format!("CPU time {}, each process (rlimit)", seconds(most))),
         max_procs.map(|most| format!("{most} processes, {of_procs}")),
-        max_time.map(|most| format!("{} for a life (the daemon)", seconds(most))),
+        max_time.map(|most| format!("{} for an incarnation (the daemon)", seconds(most))),
     ];
     bounds.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// Shows how it was established that nothing of a life is left, and what had to be killed for that.
+/// Shows how the daemon knew that nothing of an incarnation was left, and what had to be killed for that.
 fn left(exit: &Exit) -> String {
     let how = match exit.emptied {
-        Some(Emptied::Cgroup) => "its life lock is free, and its cgroup is empty",
-        Some(Emptied::Keepers) => "its life lock is free, and no stray child is left",
-        Some(Emptied::Lock) => "its life lock is free",
+        Some(Emptied::Cgroup) => "its liveness lock is free, and its cgroup is empty",
+        Some(Emptied::Keepers) => "its liveness lock is free, and no orphan is left",
+        Some(Emptied::Lock) => "its liveness lock is free",
         None => return String::new(),
     };
     let killed = match exit.left_behind {
@@ -122,14 +122,14 @@ pub(super) fn details(row: &Row<'_>) -> String {
     line("uses", &row.resources.as_ref().map(Resources::told).unwrap_or_default());
     line("spawned", &clock::time_of_day(member.spawned_at));
     line("restarts", &if member.restarts > 0 { member.restarts.to_string() } else { String::new() });
-    let (life, ended) = match &member.exit {
+    let (label, ended) = match &member.exit {
         Some(ended) => ("ended", Some(ended)),
-        None => ("last life", member.last_exit.as_ref()),
+        None => ("last exit", member.last_exit.as_ref()),
     };
     if let Some(it) = ended {
         let seen = format!("{}, {}, {} unread", clock::time_of_day(it.at), exit(it), it.unread);
         let request = it.request_id.as_ref().map_or(String::new(), |id| format!(", by request {id}"));
-        line(life, &format!("{seen}{request}"));
+        line(label, &format!("{seen}{request}"));
         line("note", it.note.as_deref().unwrap_or_default());
         line("left", &left(it));
     }

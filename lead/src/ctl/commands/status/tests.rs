@@ -21,7 +21,7 @@ fn roster() -> Value {
 }
 
 #[test]
-fn the_table_shows_everybody() {
+fn the_table_shows_all_members() {
     let mut members = roster();
     members[0]["pid"] = json!(4242);
     let members: Vec<RosterMember> = serde_json::from_value(members).unwrap();

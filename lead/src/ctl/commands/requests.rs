@@ -6,7 +6,7 @@ use teamd_shared::request::{Payload, Request, Status};
 use crate::ctl::args::Requests;
 use crate::ctl::context::Context;
 use crate::ctl::output::paint;
-use crate::ctl::render::{BAD, BOLD, DIM, under};
+use crate::ctl::render::{BAD, BOLD, DIM, facts};
 use crate::ctl::table::{Cell, Table};
 use crate::ctl::{clock, journal, requests};
 use crate::error::CommandResult;
@@ -44,33 +44,21 @@ pub(super) fn show(
 
 /// Shows everything about one request.
 fn details(request: &Request) -> String {
-    let label = |name: &str| format!("  {} ", paint(DIM, format_args!("{name:<9}")));
     let status = paint(style(request.status), request.status.as_str());
-    let what = format!("{} of {}", request.kind.as_str(), request.member());
-    let mut lines = vec![format!("{}  {what}  {status}", paint(BOLD, &request.request_id))];
-    lines.push(format!(
-        "{}{}, incarnation {}",
-        label("asked"),
-        clock::time_of_day(request.created_at),
-        request.incarnation
-    ));
+    let (kind, member) = (request.kind.as_str(), request.member());
+    let asked = clock::time_of_day(request.created_at);
+    let mut all = vec![("asked", format!("{asked}, incarnation {}", request.incarnation))];
     match &request.payload {
-        Payload::Shutdown { reason, decide_within, force_after } => {
-            lines.push(under(&label("reason"), reason));
-            lines.push(format!("{}{} to decide", label("time"), clock::span(*decide_within)));
-            if let Some(after) = force_after {
-                lines.push(format!("{}after {}", label("forced"), clock::span(*after)));
-            }
-        }
-        Payload::Plan { plan } => lines.push(under(&label("plan"), plan)),
+        Payload::Shutdown { reason, decide_within, force_after } => all.extend([
+            ("reason", reason.clone()),
+            ("time", format!("{} to decide", clock::span(*decide_within))),
+            ("forced", force_after.map(|after| format!("after {}", clock::span(after))).unwrap_or_default()),
+        ]),
+        Payload::Plan { plan } => all.push(("plan", plan.clone())),
     }
-    if let Some(at) = request.resolved_at {
-        lines.push(format!("{}{}", label("resolved"), clock::time_of_day(at)));
-    }
-    if let Some(reason) = request.reason.as_deref().filter(|reason| !reason.is_empty()) {
-        lines.push(under(&label("answer"), reason));
-    }
-    lines.join("\n") + "\n"
+    all.push(("resolved", request.resolved_at.map(clock::time_of_day).unwrap_or_default()));
+    all.push(("answer", request.reason.clone().unwrap_or_default()));
+    facts(format!("{}  {kind} of {member}  {status}", paint(BOLD, &request.request_id)), &all)
 }
 
 fn table(requests: &[&Request]) -> Table {

@@ -11,7 +11,6 @@ use teamd_shared::amount::told;
 use teamd_shared::clock::wall;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::member::{Gate, SandboxMode};
-use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
 
 use crate::ctl::args::StatusArgs;
@@ -55,15 +54,18 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         Some(name) => vec![roster::find(&roster, name)?],
         None => roster.members.iter().collect(),
     };
-    let kept = roster::daemon_pid(&roster).is_some();
+    let has_daemon = roster::daemon_pid(&roster).is_some();
     // The table has no room for it, and a look at every process of the machine takes its time.
     let wanted = context.out.is_json() || args.name.is_some();
     let processes = wanted.then(Processes::read);
-    let resources = |member| processes.as_ref().and_then(|it| it.of(&roster, member, args.name.is_some()));
-    let rows = shown
-        .into_iter()
-        .map(|member| Row { resources: resources(member), ..row(&dir, &roster, member, kept) });
-    let rows = rows.collect::<Vec<_>>();
+    let row = |member| Row {
+        member,
+        // One odd inbox must not hide the others.
+        unread: roster::unread(&dir, member).ok(),
+        unnoticed: !has_daemon && roster::is_gone(&roster, member),
+        resources: processes.as_ref().and_then(|it| it.of(&roster, member, args.name.is_some())),
+    };
+    let rows: Vec<Row<'_>> = shown.into_iter().map(row).collect();
     if context.out.is_json() {
         context.out.json(&document(&roster, &rows))?;
     } else if args.name.is_some() {
@@ -74,27 +76,16 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     } else {
         context.out.text(table(&rows).render(context.out.width()) + &sum(&roster))?;
     }
-    if roster::daemon_pid(&roster).is_none() {
+    if !has_daemon {
         context.out.note("the daemon is not running: this is what the files say");
     }
     if let Some(why) = roster.sandbox.as_ref().and_then(|sandbox| sandbox.weak.as_ref()) {
-        context
-            .out
-            .note(format_args!("the sandbox is weak, as `--allow-weak-sandbox` allows; not held: {why}"));
+        context.out.note(format_args!("the sandbox is weak (--allow-weak-sandbox); not held: {why}"));
     }
-    for row in rows.iter().filter(|row| row.unnoticed) {
-        context
-            .out
-            .note(format_args!("the process of {} is gone: `teamd start` will record it", row.member.name));
+    for name in rows.iter().filter(|row| row.unnoticed).map(|row| &row.member.name) {
+        context.out.note(format_args!("the process of {name} is gone: `teamd start` will record it"));
     }
     Ok(ExitCode::Done)
-}
-
-/// `kept`: a daemon keeps the roster up to date.
-fn row<'r>(dir: &TeamDir, roster: &Roster, member: &'r RosterMember, kept: bool) -> Row<'r> {
-    // One odd inbox must not hide the others.
-    let unread = roster::unread(dir, member).ok();
-    Row { member, unread, unnoticed: !kept && roster::is_gone(roster, member), resources: None }
 }
 
 fn document(roster: &Roster, rows: &[Row<'_>]) -> Value {

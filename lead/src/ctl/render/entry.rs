@@ -16,16 +16,12 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
     let time = format!("{} ", paint(DIM, clock::time_of_day(entry.at)));
     match &entry.event {
         Event::Life { incarnation, conversation, prompt } => {
-            let begins = match incarnation == conversation {
-                true => format!("incarnation {incarnation} begins"),
-                false => {
-                    format!(
-                        "incarnation {incarnation} continues the conversation of incarnation {conversation}"
-                    )
-                }
+            let (begins, prompt) = match incarnation == conversation {
+                true => ("begins".to_owned(), prompt.as_deref().unwrap_or_default()),
+                false => (format!("continues the conversation of {conversation}"), ""),
             };
-            let prompt = prompt.as_deref().filter(|_| incarnation == conversation).unwrap_or_default();
-            let heading = format!("{time}{}", paint(BOLD, format_args!("── {begins} ──")));
+            let begins = format_args!("── incarnation {incarnation} {begins} ──");
+            let heading = format!("{time}{}", paint(BOLD, begins));
             if prompt.is_empty() { heading } else { format!("{heading}\n{}", under("  prompt: ", prompt)) }
         }
         Event::Messages { messages } if messages.is_empty() => {

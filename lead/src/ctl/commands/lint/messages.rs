@@ -153,7 +153,9 @@ fn spellings(fields: &Map<String, Value>, message: &Message) -> Vec<(&'static st
     }
     let absent = |names: [&str; 2]| names.iter().all(|name| fields.get(*name).is_none_or(Value::is_null));
     let body = message.body.kind();
-    if names_a_request(&message.body) && absent(["request_id", "requestId"]) {
+    let of_request =
+        ["shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response"];
+    if of_request.contains(&body) && absent(["request_id", "requestId"]) {
         found.push(("metadata", "request_id"));
     }
     let written = fields.get("type").and_then(Value::as_str).unwrap_or_default();
@@ -172,16 +174,6 @@ fn spellings(fields: &Map<String, Value>, message: &Message) -> Vec<(&'static st
         _ => {}
     }
     found
-}
-
-fn names_a_request(body: &Body) -> bool {
-    matches!(
-        body,
-        Body::ShutdownRequest { .. }
-            | Body::ShutdownResponse { .. }
-            | Body::PlanApprovalRequest { .. }
-            | Body::PlanApprovalResponse { .. }
-    )
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use teamd_shared::settings::DEFAULT_TURNS;
 use teamd_shared::transcript::Usage;
 
 use crate::ctl::output::paint;
-use crate::ctl::render::{BOLD, DIM, exit, under};
+use crate::ctl::render::{BOLD, exit, facts};
 use crate::ctl::resources::Resources;
 use crate::ctl::{clock, tokens};
 
@@ -99,39 +99,34 @@ fn sandbox(member: &RosterMember) -> String {
 pub(super) fn details(row: &Row<'_>) -> String {
     let member = row.member;
     let status = paint(row.status_style(), member.status.as_str());
-    let mut lines =
-        vec![format!("{}  {status} for {}", paint(BOLD, &member.name), clock::age(member.updated_at))];
-    let mut line = |label: &str, text: &str| {
-        if !text.is_empty() {
-            lines.push(under(&format!("  {} ", paint(DIM, format_args!("{label:<11}"))), text));
-        }
-    };
-    line("role", &member.role);
-    line("doing", &if member.status.is_ended() { String::new() } else { row.activity() });
-    line("unread", &row.unread.map_or_else(|| "?".to_owned(), |unread| unread.to_string()));
-    line("gate", member.gate.as_str());
-    line("pid", &pid(member));
-    line("incarnation", &member.incarnation.to_string());
-    line("model", &member.model);
-    line("tokens", &spent(&member.usage));
-    line("budget", &budget(member));
-    line("limits", &bounds(member));
-    line("cgroup", member.cgroup.as_ref().map_or("", |cgroup| &cgroup.path));
-    line("workspace", &member.workspace);
-    line("sandbox", &sandbox(member));
-    line("uses", &row.resources.as_ref().map(Resources::told).unwrap_or_default());
-    line("spawned", &clock::time_of_day(member.spawned_at));
-    line("restarts", &if member.restarts > 0 { member.restarts.to_string() } else { String::new() });
-    let (label, ended) = match &member.exit {
-        Some(ended) => ("ended", Some(ended)),
-        None => ("last exit", member.last_exit.as_ref()),
-    };
-    if let Some(it) = ended {
-        let seen = format!("{}, {}, {} unread", clock::time_of_day(it.at), exit(it), it.unread);
-        let request = it.request_id.as_ref().map_or(String::new(), |id| format!(", by request {id}"));
-        line(label, &format!("{seen}{request}"));
-        line("note", it.note.as_deref().unwrap_or_default());
-        line("left", &left(it));
+    let heading = format!("{}  {status} for {}", paint(BOLD, &member.name), clock::age(member.updated_at));
+    let doing = if member.status.is_ended() { String::new() } else { row.activity() };
+    let restarts = if member.restarts > 0 { member.restarts.to_string() } else { String::new() };
+    let mut all = vec![
+        ("role", member.role.clone()),
+        ("doing", doing),
+        ("unread", row.unread.map_or_else(|| "?".to_owned(), |unread| unread.to_string())),
+        ("gate", member.gate.as_str().to_owned()),
+        ("pid", pid(member)),
+        ("incarnation", member.incarnation.to_string()),
+        ("model", member.model.clone()),
+        ("tokens", spent(&member.usage)),
+        ("budget", budget(member)),
+        ("limits", bounds(member)),
+        ("cgroup", member.cgroup.as_ref().map(|cgroup| cgroup.path.clone()).unwrap_or_default()),
+        ("workspace", member.workspace.clone()),
+        ("sandbox", sandbox(member)),
+        ("uses", row.resources.as_ref().map(Resources::told).unwrap_or_default()),
+        ("spawned", clock::time_of_day(member.spawned_at)),
+        ("restarts", restarts),
+    ];
+    let ended = member.exit.as_ref().map(|ended| ("ended", ended));
+    if let Some((label, it)) = ended.or(member.last_exit.as_ref().map(|last| ("last exit", last))) {
+        let request = it.request_id.as_ref().map(|id| format!(", by request {id}")).unwrap_or_default();
+        let at = clock::time_of_day(it.at);
+        all.push((label, format!("{at}, {}, {} unread{request}", exit(it), it.unread)));
+        all.push(("note", it.note.clone().unwrap_or_default()));
+        all.push(("left", left(it)));
     }
-    lines.join("\n") + "\n"
+    facts(heading, &all)
 }

@@ -3,6 +3,7 @@ use crate::ctl::context::tests::context;
 use crate::ctl::output::tests::Captured;
 use crate::ctl::roster::tests::{member, team};
 use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
 
 fn status(dir: &TeamDir, name: Option<&str>, json: bool) -> (CommandResult, Captured, Captured) {
     let (context, stdout, stderr) = context(dir, json);

@@ -103,6 +103,14 @@ impl Output {
         self.text(text.lines().map(wrap).collect::<String>())
     }
 
+    /// Prints a result: the object for programs, else the text for people.
+    ///
+    /// # Errors
+    /// As [`Output::text`].
+    pub(crate) fn result(&self, value: &impl Serialize, text: impl Display) -> Result<(), CommandError> {
+        if self.json { self.json(value) } else { self.text(text) }
+    }
+
     /// Prints a result for programs: one object, on one line.
     ///
     /// # Errors

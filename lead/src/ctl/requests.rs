@@ -28,17 +28,15 @@ pub(crate) fn resolve<'t>(
         let message = format!("{prefix:?} is not the beginning of a request id");
         return Err(CommandError::new(ExitCode::Usage, message).hint("`teamctl requests` shows the ids"));
     }
-    let matching: Vec<&Request> = in_order(team)
-        .into_iter()
-        .filter(|request| request.request_id.as_str().starts_with(prefix))
-        .collect();
-    let fits = |request: &&&Request| kind.is_none_or(|kind| request.kind == kind);
-    let exact = matching.iter().find(|request| request.request_id.as_str() == prefix);
-    let fitting: Vec<&Request> = match exact {
-        Some(exact) => Some(exact).filter(fits).into_iter().copied().collect(),
-        None => matching.iter().filter(fits).copied().collect(),
-    };
-    match (fitting.as_slice(), exact.or(matching.first())) {
+    let mut found = in_order(team);
+    // The whole id wins over a longer one that begins with it.
+    match found.iter().copied().find(|request| request.request_id.as_str() == prefix) {
+        Some(exact) => found = vec![exact],
+        None => found.retain(|request| request.request_id.as_str().starts_with(prefix)),
+    }
+    let fits = |request: &&Request| kind.is_none_or(|kind| request.kind == kind);
+    let fitting: Vec<&Request> = found.iter().copied().filter(fits).collect();
+    match (fitting.as_slice(), found.first()) {
         ([request], _) => Ok(request),
         ([], Some(other)) => {
             let message = format!("{} is a {} request, not a plan", other.request_id, other.kind.as_str());

@@ -33,10 +33,8 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
             }
             () = elapsed(args.timeout) => return Err(timed_out(&dir, args)?),
         };
-        match context.out.is_json() {
-            true => context.out.json(&json!({"name": args.name, "status": reached}))?,
-            false => context.out.text(format_args!("{} is {}", args.name, reached.as_str()))?,
-        }
+        let (name, status) = (&args.name, reached.as_str());
+        context.out.result(&json!({"name": name, "status": status}), format_args!("{name} is {status}"))?;
         Ok(ExitCode::Done)
     })
 }

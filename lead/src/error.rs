@@ -19,10 +19,6 @@ const LOOK_AT_MACHINE: &str = "look at the free space of the disk and at the lim
 /// What a command returns.
 pub(crate) type CommandResult = Result<ExitCode, CommandError>;
 
-/// How to go on with a journal that has a line which cannot be read or does not fit: a start and the doctor say the same.
-pub(crate) const MEND_JOURNAL: &str = "mend that line, or move journal.jsonl aside to begin with an empty roster \
-    (workers that are still there are then told to leave)";
-
 /// Why a command was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

@@ -9,6 +9,7 @@ mod ctl;
 mod daemon;
 mod error;
 mod exit_code;
+mod journal_reader;
 mod programs;
 mod registered;
 mod teamd;

@@ -276,7 +276,7 @@ fn empty_cgroups_of_a_daemon_that_was_killed_are_told_of_and_removed() {
     let plant = || std::fs::create_dir(&left).unwrap();
     plant();
     let told = team.teamctl(["doctor"]).stdout;
-    assert!(told.contains("bob.7 is empty, and of no life"), "{told}");
+    assert!(told.contains("bob.7 is empty, and of no incarnation that runs"), "{told}");
     assert!(!told.contains("alice.1 is"), "{told}");
     let fixed = team.teamctl(["doctor", "--fix"]).stdout;
     assert!(fixed.contains("bob.7: removed") && !left.exists(), "{fixed}");

@@ -195,7 +195,7 @@ fn records_are_shown_as_they_stand_in_the_files() {
     let inbox = team.teamctl(["inbox", "alice"]).ok().stdout;
     assert!(inbox.lines().next().unwrap().ends_with("lead → alice  one"), "{inbox}");
     let events = team.teamctl(["events", "--last", "1"]).ok().stdout;
-    assert!(events.contains("alice left (exit code 0)") && events.lines().count() == 1, "{events}");
+    assert!(events.contains("alice shut down (exit code 0)") && events.lines().count() == 1, "{events}");
     let transcript = team.teamctl(["transcript", "alice"]).ok().stdout;
     assert!(transcript.contains("▸ bash echo hi") && transcript.contains("result: hi"), "{transcript}");
     assert!(team.teamctl(["log", "teamd"]).ok().stdout.contains("runs for"));

@@ -131,7 +131,7 @@ fn a_daemon_that_was_killed_leaves_workers_whom_the_next_one_adopts() {
     report.has("daemon", "problem", "no daemon runs, and 1 worker is alive");
     report.has("leftovers", "note", "run/teamd.sock");
     let fixed = examine(&team, &["--fix"]);
-    assert_eq!(fixed.fixed, ["run/teamd.sock: removed", "run/teamd.pid: removed"]);
+    assert_eq!(fixed.fixed, ["run/teamd.pid: removed", "run/teamd.sock: removed"]);
     fixed.has_only("daemon");
     assert!(is_alive(team.pid("alice")));
     team.teamd(["start"]).ok();
@@ -173,7 +173,7 @@ fn a_journal_that_cannot_be_read_further_up_is_named_and_left_alone() {
     team.put("journal.jsonl", &gap);
     examine(&team, &[]).has("journal", "problem", "seq 3 follows 0");
     team.put("journal.jsonl", "{\"version\":7,\"what\":\"ever\"}\n");
-    examine(&team, &[]).has("journal", "problem", "says that it has version 7");
+    examine(&team, &[]).has("journal", "problem", "has version 7");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn inboxes_that_cannot_be_read_as_they_stand_are_told() {
     let team = at_rest();
     append(&team.path("inbox/alice.jsonl"), "nonsense\n{\"type\":\"mess");
     let report = examine(&team, &["--fix"]);
-    let finding = report.has("inboxes", "note", "1 line of inbox/alice.jsonl is no message");
+    let finding = report.has("inboxes", "note", "1 line of inbox/alice.jsonl cannot be used");
     assert!(finding["means"].as_str().unwrap().contains("still to be read"), "{finding}");
     report.has("inboxes", "note", "ends with 13 bytes without a newline");
     report.has_only("inboxes");
@@ -274,13 +274,13 @@ fn what_is_no_file_or_leads_elsewhere_is_told() {
 }
 
 #[test]
-fn a_cursor_that_is_no_place_in_its_inbox_is_told() {
+fn a_position_that_is_no_place_in_its_inbox_is_told() {
     let team = at_rest();
     let before = team.file("inbox/alice.jsonl");
     team.put("inbox/alice.jsonl", "");
-    examine(&team, &[]).has("cursors", "problem", "alice has read inbox/alice.jsonl up to byte");
+    examine(&team, &[]).has("positions", "problem", "alice has read inbox/alice.jsonl up to byte");
     team.put("inbox/alice.jsonl", &format!("{}#}}\n", &before[..before.len() - 3]));
-    examine(&team, &[]).has("cursors", "problem", "where other lines stand now");
+    examine(&team, &[]).has("positions", "problem", "where other lines stand now");
     team.put("inbox/alice.jsonl", &before);
     // How far the daemon has read stands in the journal with what it has found.
     team.teamd(["start"]).ok();
@@ -288,7 +288,7 @@ fn a_cursor_that_is_no_place_in_its_inbox_is_told() {
     team.until("the line to be kept", || team.path("inbox/lead.rejected.jsonl").exists());
     team.teamd(["stop"]).ok();
     team.put("inbox/lead.jsonl", "");
-    examine(&team, &[]).has("cursors", "problem", "the daemon has read inbox/lead.jsonl");
+    examine(&team, &[]).has("positions", "problem", "the daemon has read inbox/lead.jsonl");
 }
 
 #[test]
@@ -297,9 +297,9 @@ fn transcripts_with_a_foreign_hand_in_them_are_told() {
     let before = team.file("transcript/alice.jsonl");
     let result = before.lines().find(|line| line.contains("\"entry\":\"result\"")).unwrap().to_owned();
     append(&team.path("transcript/alice.jsonl"), &format!("{result}\n"));
-    examine(&team, &[]).has("transcripts", "problem", "is the result of no call, or a second one");
+    examine(&team, &[]).has("transcripts", "problem", "it is the result of no call, or a second one");
     team.put("transcript/alice.jsonl", &before.replacen("\"entry\"", "\"entity\"", 1));
-    examine(&team, &[]).has("transcripts", "problem", "the first, line 1: missing field `entry`");
+    examine(&team, &[]).has("transcripts", "problem", "line 1: missing field `entry`");
     team.put("transcript/alice.jsonl", &format!("{before}{{\"at\":1"));
     examine(&team, &[]).has("transcripts", "note", "ends with 7 bytes without a newline");
 }
@@ -326,7 +326,7 @@ fn a_worker_that_nobody_knows_is_named_and_ended_only_when_told_to_and_without_a
     let team = at_rest();
     let mut ghost = impostor(&team);
     let report = examine(&team, &[]);
-    let finding = report.has("orphans", "problem", "a worker of ghost (life 4)");
+    let finding = report.has("orphans", "problem", "a worker of ghost (incarnation 4)");
     assert!(finding["what"].as_str().unwrap().contains("it holds no lock"), "{finding}");
     assert!(ghost.is_running());
     team.teamd(["start"]).ok();
@@ -335,7 +335,7 @@ fn a_worker_that_nobody_knows_is_named_and_ended_only_when_told_to_and_without_a
     assert!(ghost.is_running() && beside.fixed.is_empty());
     team.teamd(["stop"]).ok();
     let fixed = examine(&team, &["--fix"]);
-    assert_eq!(fixed.fixed, [format!("process {}: ended", ghost.pid())]);
+    assert_eq!(fixed.fixed, [format!("process {}: told to end", ghost.pid())]);
     fixed.is_clean();
     assert!(!ghost.is_running());
 }
@@ -374,7 +374,7 @@ fn people_are_told_what_it_means_and_what_to_do() {
     let told = [
         "journal      problem  the last line of journal.jsonl is torn (1 byte without a newline)",
         "             means    a daemon died while it wrote: what the line would have decided never took effect",
-        "             next     `teamctl doctor --fix`, or `teamd start`, sets it aside in journal.torn",
+        "             next     `teamctl doctor --fix` sets it aside in journal.torn, as `teamd start` does",
     ];
     assert_eq!(&lines[at..at + 3], told);
     assert!(run.stderr.contains("hint: `teamctl doctor --fix` sets 1 of these right"), "{run:?}");

@@ -39,7 +39,7 @@ fn how_often_a_worker_is_started_again_is_a_setting_and_status_tells_how_often_i
     assert_eq!((&after["restarts"], &after["exit"]), (&json!(1), &Value::Null), "{after}");
     assert_eq!(after["last_exit"]["signal"], 9, "{after}");
     let text = team.teamctl(["status", "alice"]).ok().stdout;
-    assert!(text.contains("restarts    1\n") && text.contains("last life"), "{text}");
+    assert!(text.contains("restarts    1\n") && text.contains("last exit"), "{text}");
     assert!(team.teamctl(["status"]).ok().stdout.contains("RESTARTS"));
     signal(team.pid("alice"), Signal::SIGKILL);
     team.wait_for("alice", "crashed");
@@ -76,7 +76,7 @@ fn an_exit_says_how_it_is_known_that_nothing_is_left_and_what_had_to_be_killed()
         (&json!(team.emptied("keepers")), &json!(0)),
         "{exit}"
     );
-    let means = if team.has_cgroups() { "its cgroup is empty" } else { "no stray child is left" };
+    let means = if team.has_cgroups() { "its cgroup is empty" } else { "no orphan is left" };
     let text = team.teamctl(["status", "alice"]).ok().stdout;
     assert!(text.contains(&format!("{means}; nothing had to be killed")), "{text}");
     // Its worker is killed in the middle of a command: the keeper ends what is left, and that is counted.
@@ -217,7 +217,7 @@ fn a_life_that_has_lasted_as_long_as_it_may_is_ended_and_the_note_says_so() {
     let team = Team::new().with("TEAM_GRACE", "300ms");
     team.teamd(["start"]).ok();
     team.teamctl(["spawn", "alice", "--max-time", "4s", "--prompt", "/bash trap '' TERM; sleep 600"]).ok();
-    assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("4s for a life"));
+    assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("4s for an incarnation"));
     team.wait_for("alice", "killed");
     let member = team.member("alice");
     assert_eq!((&member["incarnation"], &member["exit"]["ending"]), (&json!(1), &json!("limit")), "{member}");
@@ -291,7 +291,7 @@ fn limits_are_shown_with_the_means_that_hold_them_and_come_from_the_file_of_the_
     let bounds = shown(&team, "alice")["bounds"].clone();
     assert_eq!(bounds, json!({"memory": 2_u64 << 30, "cpu_time": 3600, "max_procs": 200, "max_time": null}));
     let text = team.teamctl(["status", "alice"]).ok().stdout;
-    let limits = "memory 2G, each process (rlimit); CPU time 1h, each process (rlimit); 200 processes, each command (its keeper)";
+    let limits = "memory 2G, each process (rlimit); CPU time 1h, each process (rlimit); 200 processes, each tool call (its shim)";
     assert!(text.contains(limits), "{text}");
     // A resumed life keeps them, but for what is named.
     team.teamctl(["shutdown", "alice"]).ok();

@@ -1,43 +1,41 @@
-//! The journal, as the commands read it. They never write it.
+//! What commands ask of the journal. They never write it.
 
 use std::collections::BTreeMap;
 
 use teamd_shared::id::RequestId;
-use teamd_shared::journal::{Daemon, Line, MemberEvent, Record, Tail, Team, TeamEvent, read_lines};
+use teamd_shared::journal::{Daemon, Line, MemberEvent, Record, Team, TeamEvent};
 use teamd_shared::member::{Exit, Status};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::request::{Request, Status as Answer};
-use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::team_dir::TeamDir;
 
 use crate::error::CommandError;
-use crate::exit_code::ExitCode;
+use crate::journal_reader::{Since, load, read};
+
+/// How many names are listed before only the number of the others is.
+const LISTED: usize = 8;
 
 /// Folds the journal from its last snapshot on; an empty team if there is none yet. A torn last line is not there yet.
 ///
 /// # Errors
-/// [`ExitCode::Failed`] if a line cannot be read.
+/// [`crate::exit_code::ExitCode::Failed`] if a line cannot be read.
 pub(crate) fn fold(dir: &TeamDir) -> Result<Team, CommandError> {
-    let mut team = Team::default();
-    each_line(dir, Since::Snapshot, |line| team.apply(line).map_err(|error| error.to_string()))?;
-    Ok(team)
+    Ok(load(dir, Since::Snapshot, |_, _| {})?)
 }
 
-/// Tells whether a daemon has said that it ended with nobody left.
+/// Tells whether a daemon has recorded that it stopped, with no worker left.
 ///
 /// # Errors
-/// [`ExitCode::Failed`] if a line cannot be read.
+/// As [`fold`].
 pub(crate) fn ended_in_order(dir: &TeamDir, daemon: &Identity) -> Result<bool, CommandError> {
     let (mut runs, mut ended) = (false, false);
     let is_it = |started: &Option<Daemon>| started.as_ref().is_some_and(|it| it.process == *daemon);
-    each_line(dir, Since::Snapshot, |line| {
-        match &line.record {
-            Record::Snapshot(snapshot) => runs = is_it(&snapshot.daemon),
-            Record::Team(record) if record.event == TeamEvent::Started => runs = is_it(&record.daemon),
-            Record::Team(record) => ended |= runs && record.event == TeamEvent::Stopped,
-            Record::Member(_) | Record::Request(_) => {}
-        }
-        Ok(())
+    load(dir, Since::Snapshot, |_, line| match &line.record {
+        Record::Snapshot(snapshot) => runs = is_it(&snapshot.daemon),
+        Record::Team(record) if record.event == TeamEvent::Started => runs = is_it(&record.daemon),
+        Record::Team(record) if record.event == TeamEvent::Stopped => ended |= runs,
+        _ => {}
     })?;
     Ok(ended)
 }
@@ -45,13 +43,13 @@ pub(crate) fn ended_in_order(dir: &TeamDir, daemon: &Identity) -> Result<bool, C
 /// What the last daemon that started found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TakenOver {
-    /// Who goes on.
+    /// The workers that it adopted.
     pub(crate) adopted: Vec<Name>,
-    /// Who had ended meanwhile.
+    /// The workers that had ended meanwhile.
     pub(crate) ended: Vec<Name>,
-    /// The requests that wanted an answer, and expired with the ends.
+    /// The requests that were pending, and expired because their teammate had ended.
     pub(crate) expired: Vec<RequestId>,
-    /// The requests that still want an answer.
+    /// The requests that are still pending.
     pub(crate) pending: Vec<RequestId>,
     /// How long the torn end of the journal was that it set aside, which the journal itself does not tell.
     pub(crate) torn: Option<usize>,
@@ -60,7 +58,7 @@ pub(crate) struct TakenOver {
 /// Returns what the last daemon that started found.
 ///
 /// # Errors
-/// [`ExitCode::Failed`] if a line cannot be read.
+/// As [`fold`].
 pub(crate) fn taken_over(dir: &TeamDir) -> Result<TakenOver, CommandError> {
     // Mostly that daemon started after the last snapshot.
     match taken_over_since(dir, Since::Snapshot)? {
@@ -70,29 +68,23 @@ pub(crate) fn taken_over(dir: &TeamDir) -> Result<TakenOver, CommandError> {
 }
 
 fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, CommandError> {
-    let mut started = false;
-    let (mut team, mut found) = (Team::default(), TakenOver::default());
+    let (mut found, mut started) = (TakenOver::default(), false);
     let mut open: Vec<(Name, RequestId)> = Vec::new();
-    each_line(dir, since, |line| {
-        team.apply(line).map_err(|error| error.to_string())?;
-        match &line.record {
-            Record::Team(record) if record.event == TeamEvent::Started => {
-                started = true;
-                let alive = team.members.iter().filter(|(_, state)| !state.record.phase.is_ended());
-                let ended = alive.map(|(name, _)| name.clone()).collect();
-                found = TakenOver { ended, ..TakenOver::default() };
-                open.clear();
-                for name in &found.ended {
-                    open.extend(team.pending_of(name).map(|it| (name.clone(), it.request_id.clone())));
-                }
-            }
-            Record::Member(record) if record.event == MemberEvent::Adopted => {
-                found.ended.retain(|name| *name != record.member.name);
-                found.adopted.push(record.member.name.clone());
-            }
-            _ => {}
+    let team = load(dir, since, |team, line| match &line.record {
+        Record::Team(record) if record.event == TeamEvent::Started => {
+            started = true;
+            let alive = team.members.iter().filter(|(_, state)| !state.record.phase.is_ended());
+            found = TakenOver { ended: alive.map(|(name, _)| name.clone()).collect(), ..Default::default() };
+            let pending = |name: &Name| {
+                team.pending_of(name).map(|it| (name.clone(), it.request_id.clone())).collect::<Vec<_>>()
+            };
+            open = found.ended.iter().flat_map(pending).collect();
         }
-        Ok(())
+        Record::Member(record) if record.event == MemberEvent::Adopted => {
+            found.ended.retain(|name| *name != record.member.name);
+            found.adopted.push(record.member.name.clone());
+        }
+        _ => {}
     })?;
     let expired = |id: &RequestId| team.requests.get(id).is_some_and(|it| it.status == Answer::Expired);
     open.retain(|(name, id)| found.ended.contains(name) && expired(id));
@@ -104,73 +96,59 @@ fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, Co
 
 impl std::fmt::Display for TakenOver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let some = |names: &[Name]| {
-            let first: Vec<&str> = names.iter().take(NAMED).map(Name::as_str).collect();
-            match names.len().checked_sub(NAMED) {
-                Some(more @ 1..) => format!("{} and {more} more", first.join(", ")),
-                _ => first.join(", "),
+        let list = |names: &[Name]| {
+            let first: Vec<&str> = names.iter().take(LISTED).map(Name::as_str).collect();
+            match names.len().saturating_sub(LISTED) {
+                0 => first.join(", "),
+                more => format!("{} and {more} more", first.join(", ")),
             }
         };
-        let mut parts = Vec::new();
-        if !self.adopted.is_empty() {
-            parts.push(format!("adopted {}", some(&self.adopted)));
-        }
-        if !self.ended.is_empty() {
-            parts.push(format!("ended meanwhile: {}", some(&self.ended)));
-        }
-        if !self.expired.is_empty() {
-            let requests = if self.expired.len() == 1 { "request" } else { "requests" };
-            parts.push(format!("{} {requests} expired with that", self.expired.len()));
-        }
-        if !self.pending.is_empty() {
-            let requests = if self.pending.len() == 1 { "request waits" } else { "requests wait" };
-            parts.push(format!("{} {requests} for an answer", self.pending.len()));
-        }
-        if let Some(length) = self.torn {
-            parts.push(format!("the torn end of journal.jsonl ({length} bytes) is kept in journal.torn"));
-        }
-        f.write_str(&parts.join("; "))
+        let plural = |count: usize, one: &'static str, many| if count == 1 { one } else { many };
+        let (expired, pending) = (self.expired.len(), self.pending.len());
+        let parts = [
+            (!self.adopted.is_empty()).then(|| format!("adopted {}", list(&self.adopted))),
+            (!self.ended.is_empty()).then(|| format!("ended meanwhile: {}", list(&self.ended))),
+            (expired > 0)
+                .then(|| format!("{expired} {} expired with that", plural(expired, "request", "requests"))),
+            (pending > 0).then(|| {
+                let wait = plural(pending, "request waits", "requests wait");
+                format!("{pending} {wait} for an answer")
+            }),
+            self.torn.map(|length| {
+                format!("the torn end of journal.jsonl ({length} bytes) is kept in journal.torn")
+            }),
+        ];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
     }
 }
 
-/// How many are named, before only their number is told.
-const NAMED: usize = 8;
+/// How an incarnation ended.
+type End = Option<(Status, Option<Exit>)>;
 
-/// Returns how a life ended, whatever has become of the name since; none if it has not.
+/// Returns how an incarnation ended, also when the name has a later one; none if it has not ended.
 ///
 /// # Errors
-/// [`ExitCode::Failed`] if a line cannot be read.
-pub(crate) fn end_of(
-    dir: &TeamDir,
-    name: &Name,
-    incarnation: u32,
-) -> Result<Option<(Status, Option<Exit>)>, CommandError> {
+/// As [`fold`].
+pub(crate) fn end_of(dir: &TeamDir, name: &Name, incarnation: u32) -> Result<End, CommandError> {
     let mut end = None;
-    each_line(dir, Since::Start, |line| {
+    load(dir, Since::Start, |_, line| {
         if let Record::Member(record) = &line.record
             && (record.event, &record.member.name) == (MemberEvent::Exited, name)
             && record.ended_incarnation.unwrap_or(record.member.incarnation) == incarnation
         {
             end = Some((record.member.phase.ended_as(), record.member.exit.clone()));
         }
-        Ok(())
     })?;
     Ok(end)
 }
 
-/// Returns how it ended whom somebody spawned in this line, with all its restarts, whatever has become of the name since;
-/// none if it has not.
+/// Returns how the teammate ended that was spawned in this line, after all its restarts; none if it has not ended.
 ///
 /// # Errors
-/// [`ExitCode::Failed`] if a line cannot be read.
-pub(crate) fn end_of_spawned(
-    dir: &TeamDir,
-    name: &Name,
-    spawned: u64,
-) -> Result<Option<(Status, Option<Exit>)>, CommandError> {
-    let (mut team, mut end) = (Team::default(), None);
-    each_line(dir, Since::Start, |line| {
-        team.apply(line).map_err(|error| error.to_string())?;
+/// As [`fold`].
+pub(crate) fn end_of_spawned(dir: &TeamDir, name: &Name, spawned: u64) -> Result<End, CommandError> {
+    let mut end = None;
+    load(dir, Since::Start, |team, line| {
         if let Record::Member(record) = &line.record
             && record.member.name == *name
             && let Some(state) = team.members.get(name).filter(|state| state.spawned == spawned)
@@ -178,56 +156,18 @@ pub(crate) fn end_of_spawned(
             let phase = state.record.phase;
             end = phase.is_ended().then(|| (phase.ended_as(), state.record.exit.clone()));
         }
-        Ok(())
     })?;
     Ok(end)
-}
-
-/// Where reading begins.
-#[derive(Clone, Copy)]
-enum Since {
-    /// At the last snapshot.
-    Snapshot,
-    /// At the first line.
-    Start,
-}
-
-fn each_line(
-    dir: &TeamDir,
-    since: Since,
-    mut take: impl FnMut(&Line) -> Result<(), String>,
-) -> Result<(), CommandError> {
-    let tail = match since {
-        Since::Snapshot => Tail::read(dir)?,
-        Since::Start => Tail { offset: 0, bytes: whole(dir)? },
-    };
-    let bad = |number: usize, why: String| {
-        let (number, path) = (tail.lines_before(dir) + number, dir.path(&TeamPath::journal()));
-        CommandError::new(ExitCode::Failed, format!("cannot read line {number} of {}: {why}", path.display()))
-            .hint("`teamd start` says how to go on")
-    };
-    for line in read_lines(&tail.bytes) {
-        let (number, line) = line.map_err(|unreadable| bad(unreadable.number, unreadable.why))?;
-        take(&line).map_err(|why| bad(number, why))?;
-    }
-    Ok(())
-}
-
-fn whole(dir: &TeamDir) -> Result<Vec<u8>, CommandError> {
-    match dir.read(&TeamPath::journal()) {
-        Err(error) if error.is_not_found() => Ok(Vec::new()),
-        other => Ok(other?),
-    }
 }
 
 /// Returns every request that was ever asked, as its last line says.
 ///
 /// # Errors
-/// [`ExitCode::Failed`] if a line cannot be read.
+/// As [`fold`].
 pub(crate) fn all_requests(dir: &TeamDir) -> Result<BTreeMap<RequestId, Request>, CommandError> {
     // A snapshot leaves old requests out; each has lines of its own, though. Other lines need not be understood.
-    let whole = whole(dir)?;
-    let lines = whole.split(|&byte| byte == b'\n').filter(|line| is_of_request(line));
+    let journal = read(dir)?.unwrap_or_default();
+    let lines = journal.split(|&byte| byte == b'\n').filter(|line| is_of_request(line));
     let mut requests: BTreeMap<RequestId, Request> = lines
         .filter_map(|line| serde_json::from_slice::<Line>(line).ok())
         .filter_map(|line| match line.record {
@@ -251,6 +191,7 @@ mod tests {
     use super::*;
     use crate::ctl::requests::tests::asked;
     use serde_json::json;
+    use teamd_shared::team_dir::TeamPath;
 
     #[test]
     fn a_torn_last_line_is_not_there_yet_and_a_broken_one_is_named() {
@@ -263,7 +204,7 @@ mod tests {
         write(asked(1, "a1", "shutdown") + &asked(2, "a2", "shutdown")[..40]);
         assert_eq!(fold(&dir).unwrap().requests.len(), 1);
         write(asked(1, "a1", "shutdown") + "{\n" + &asked(2, "a2", "shutdown"));
-        assert!(fold(&dir).unwrap_err().message().starts_with("cannot read line 2 of "));
+        assert!(fold(&dir).unwrap_err().message().starts_with("line 2 of journal.jsonl cannot be read: "));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! With `--json` stdout carries one JSON object (or one a line), stderr carries errors as JSON, and notes
 //! for people are left out. Colours are written as escape sequences and taken out again where stdout or
-//! stderr is no terminal, or `NO_COLOR` is set. Everything that others wrote is escaped before it gets here.
+//! stderr is no terminal, or `NO_COLOR` is set. What other programs wrote is escaped before it gets here.
 
 mod screen;
 
@@ -20,7 +20,7 @@ use crate::exit_code::ExitCode;
 
 pub(crate) use screen::{AbovePrompt, Screen};
 
-/// The next step of whoever is not told the result.
+/// What to do when the result cannot be printed.
 const DONE_ALL_THE_SAME: &str = "what was asked for is done: before you repeat it, look at what there is (`teamctl status`, `teamctl inbox`)";
 
 /// By how many columns the rest of a line is indented that is longer than the terminal is wide.
@@ -103,6 +103,14 @@ impl Output {
         self.text(text.lines().map(wrap).collect::<String>())
     }
 
+    /// Prints a result: the object for programs, else the text for people.
+    ///
+    /// # Errors
+    /// As [`Output::text`].
+    pub(crate) fn result(&self, value: &impl Serialize, text: impl Display) -> Result<(), CommandError> {
+        if self.json { self.json(value) } else { self.text(text) }
+    }
+
     /// Prints a result for programs: one object, on one line.
     ///
     /// # Errors
@@ -135,7 +143,7 @@ impl Output {
         Ok(())
     }
 
-    /// Tells whether nobody reads the result any more: a command that prints for ever ends then.
+    /// Tells whether the reader of the result is gone: a command that follows a file ends then.
     pub(crate) fn closed(&self) -> bool {
         self.closed.get() || stdout_is_hung_up()
     }

@@ -11,10 +11,10 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
 /// The requests of a team by their ids.
-type Requests = BTreeMap<RequestId, Request>;
+type RequestsById = BTreeMap<RequestId, Request>;
 
 /// Returns requests in the order in which they were asked.
-pub(crate) fn in_order(requests: &Requests) -> Vec<&Request> {
+pub(crate) fn in_order(requests: &RequestsById) -> Vec<&Request> {
     let mut requests: Vec<&Request> = requests.values().collect();
     requests.sort_by(|a, b| a.created_at.total_cmp(&b.created_at));
     requests
@@ -34,7 +34,7 @@ pub(crate) fn find(dir: &TeamDir, prefix: &str, kind: Option<Kind>) -> Result<Re
 }
 
 fn resolve<'r>(
-    requests: &'r Requests,
+    requests: &'r RequestsById,
     prefix: &str,
     kind: Option<Kind>,
 ) -> Result<&'r Request, CommandError> {
@@ -42,22 +42,20 @@ fn resolve<'r>(
         let message = format!("{prefix:?} is not the beginning of a request id");
         return Err(CommandError::new(ExitCode::Usage, message).hint("`teamctl requests` shows the ids"));
     }
-    let matching: Vec<&Request> = in_order(requests)
-        .into_iter()
-        .filter(|request| request.request_id.as_str().starts_with(prefix))
-        .collect();
-    let fits = |request: &&&Request| kind.is_none_or(|kind| request.kind == kind);
-    let exact = matching.iter().find(|request| request.request_id.as_str() == prefix);
-    let fitting: Vec<&Request> = match exact {
-        Some(exact) => Some(exact).filter(fits).into_iter().copied().collect(),
-        None => matching.iter().filter(fits).copied().collect(),
-    };
-    match (fitting.as_slice(), exact.or(matching.first())) {
+    let mut found = in_order(requests);
+    // The whole id wins over a longer one that begins with it.
+    match found.iter().copied().find(|request| request.request_id.as_str() == prefix) {
+        Some(exact) => found = vec![exact],
+        None => found.retain(|request| request.request_id.as_str().starts_with(prefix)),
+    }
+    let fits = |request: &&Request| kind.is_none_or(|kind| request.kind == kind);
+    let fitting: Vec<&Request> = found.iter().copied().filter(fits).collect();
+    match (fitting.as_slice(), found.first()) {
         ([request], _) => Ok(request),
         ([], Some(other)) => {
             let message = format!("{} is a {} request, not a plan", other.request_id, other.kind.as_str());
             Err(CommandError::new(ExitCode::NotFound, message)
-                .hint(format!("{} answers it, nobody else; `teamctl plans` shows the plans", other.member())))
+                .hint(format!("only {} answers it; `teamctl plans` shows the plans", other.member())))
         }
         ([], None) => Err(CommandError::new(ExitCode::NotFound, format!("there is no request {prefix}"))
             .hint("`teamctl requests` shows the ids")),
@@ -97,7 +95,7 @@ pub(crate) mod tests {
         format!("{line}\n")
     }
 
-    fn team(ids: &[(&str, &str)]) -> Requests {
+    fn team(ids: &[(&str, &str)]) -> RequestsById {
         let mut team = teamd_shared::journal::Team::default();
         for (seq, (id, kind)) in ids.iter().enumerate() {
             let line = asked(seq as u64 + 1, id, kind);
@@ -106,7 +104,7 @@ pub(crate) mod tests {
         team.requests
     }
 
-    fn plan<'t>(team: &'t Requests, prefix: &str) -> Result<&'t str, CommandError> {
+    fn plan<'t>(team: &'t RequestsById, prefix: &str) -> Result<&'t str, CommandError> {
         resolve(team, prefix, Some(Kind::PlanApproval)).map(|request| request.request_id.as_str())
     }
 

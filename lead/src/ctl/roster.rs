@@ -53,8 +53,8 @@ fn load_by(dir: &TeamDir, loading: Loading<'_>) -> Result<Roster, CommandError> 
     Ok(roster)
 }
 
-/// Loads the roster. Where somebody deleted or damaged it, a daemon that runs writes it anew in a moment: to answer
-/// from nothing meanwhile would be a lie.
+/// Loads the roster. A daemon that runs replaces a deleted or damaged one in a moment: to answer from nothing meanwhile
+/// would be a lie.
 fn load_or_wait(dir: &TeamDir, loading: Loading<'_>) -> Result<Option<Roster>, ConfigError> {
     let began = Instant::now();
     loop {
@@ -84,18 +84,20 @@ pub(crate) fn load_settled(dir: &TeamDir, name: &Name) -> Result<Roster, Command
     })
 }
 
-/// Waits until the roster shows that these lives have ended, as the daemon knows: in a moment it will.
+/// Waits until the roster shows the end of these incarnations, which the daemon has recorded.
 ///
 /// # Errors
 /// As [`load`].
 pub(crate) fn until_ended(dir: &TeamDir, names: &[Name]) -> Result<(), CommandError> {
     let first = load(dir)?;
-    let life = |roster: &Roster, name: &Name| {
+    let incarnation = |roster: &Roster, name: &Name| {
         let member = roster.member(name).filter(|member| !member.status.is_ended());
         member.map(|member| member.incarnation)
     };
     settled(&|| load(dir), &|roster| {
-        names.iter().all(|name| life(roster, name).is_none_or(|now| life(&first, name) != Some(now)))
+        names
+            .iter()
+            .all(|name| incarnation(roster, name).is_none_or(|now| incarnation(&first, name) != Some(now)))
     })
     .map(drop)
 }
@@ -137,18 +139,18 @@ pub(crate) fn daemon_pid(roster: &Roster) -> Option<u32> {
     roster.daemon.as_ref().filter(|daemon| daemon.process.is_alive()).map(|daemon| daemon.process.pid)
 }
 
-/// Tells whether a member has ended and nobody has recorded it: no daemon runs, and its process is gone.
+/// Tells whether the end of a member is not recorded: its process is gone, and no daemon runs.
 pub(crate) fn ended_unnoticed(roster: &Roster, member: &RosterMember) -> bool {
     daemon_pid(roster).is_none() && is_gone(roster, member)
 }
 
-/// Tells whether a member has ended that the roster shows as running, where no daemon runs: for those who ask that about
-/// many, and look at the daemon once.
+/// Tells whether the process of a member is gone that the roster shows as running. Says nothing about the daemon: callers
+/// that ask about many members look at the daemon once.
 pub(crate) fn is_gone(roster: &Roster, member: &RosterMember) -> bool {
     if member.status.is_ended() {
         return false;
     }
-    // A worker began in the same boot as the daemon that last ran, or it would have been buried by that one.
+    // A worker began in the same boot as the daemon that last ran, or that daemon would have recorded its end.
     let boot_id = match &roster.daemon {
         Some(daemon) => Ok(daemon.process.boot_id.clone()),
         None => boot_id(),
@@ -160,7 +162,7 @@ pub(crate) fn is_gone(roster: &Roster, member: &RosterMember) -> bool {
     }
 }
 
-/// Counts the mail of a member that it has not taken in.
+/// Counts the unread messages of a member.
 ///
 /// # Errors
 /// [`ExitCode::Failed`] if inbox or transcript cannot be read.
@@ -175,8 +177,8 @@ pub(crate) fn unread(dir: &TeamDir, member: &RosterMember) -> Result<u64, Comman
     }
 }
 
-/// Tells whether an idle teammate has nothing more to do: the roster follows a moment after the files, and
-/// whoever sent something just now wants to wait for what comes of it.
+/// Tells whether an idle teammate has nothing more to do. The roster follows a moment after the files, and a user who has
+/// just sent a message wants to wait for what comes of it.
 ///
 /// # Errors
 /// [`ExitCode::Failed`] if inbox or transcript cannot be read.

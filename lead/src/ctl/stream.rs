@@ -23,7 +23,8 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Shows a range of the records. Where the file is missing, `missing` says why that is an error, if it is.
+    /// Shows a range of the records, and with `follow` those that are appended from then on. Where the file is missing,
+    /// `missing` says why that is an error, if it is.
     ///
     /// # Errors
     /// As `missing`, or if the file cannot be read.
@@ -34,59 +35,57 @@ impl Stream {
         range: &Range,
         missing: Option<CommandError>,
     ) -> CommandResult {
-        if range.follow {
-            return block_on(self.follow(context, dir, range.last));
-        }
+        block_on(self.stream(context, dir, range, missing))
+    }
+
+    async fn stream(
+        &self,
+        context: &Context,
+        dir: &TeamDir,
+        range: &Range,
+        missing: Option<CommandError>,
+    ) -> CommandResult {
+        let (out, path) = (&context.out, dir.path(&self.at));
+        // Watched first, then read: what is written in between is seen.
+        let folder = path.parent().unwrap_or(dir.root());
+        let mut wake = range.follow.then(|| Wake::new(folder, context.settings.poll));
         let mut tail = Tail::new(dir, self.at.clone());
-        let there = tail.begin(range.last, self.counts())?;
-        if let (false, Some(missing)) = (there, missing) {
-            return Err(missing);
+        match (tail.begin(range.last, self.counts())?, missing) {
+            (false, _) if range.follow => {
+                out.note(format_args!("waiting for {} to appear", path.display()));
+            }
+            (false, Some(missing)) => return Err(missing),
+            _ => {}
         }
         let (mut records, mut shown) = (Vec::new(), 0);
-        loop {
+        while !range.follow || !out.closed() {
             let mut lines = tail.read()?;
             let end = lines.is_empty();
-            if end && self.plain {
+            if end && self.plain && !range.follow {
                 lines.extend(Some(tail.rest()?).filter(|rest| !rest.is_empty()));
             }
             lines.retain(|line| self.plain || !is_blank(line));
             shown += lines.len();
-            if context.out.is_json() {
-                records.extend(lines.iter().map(|line| (self.json)(line)));
-            } else {
+            if !out.is_json() {
                 self.print(context, &lines.iter().map(|line| (self.human)(line) + "\n").collect::<String>())?;
+            } else if range.follow {
+                lines.iter().try_for_each(|line| out.json(&(self.json)(line)))?;
+            } else {
+                records.extend(lines.iter().map(|line| (self.json)(line)));
             }
-            if end {
-                break;
+            match &mut wake {
+                Some(wake) if end => wake.changed(self.at.file_name()).await,
+                None if end => break,
+                _ => {}
             }
         }
-        if context.out.is_json() {
-            context.out.json(&records)?;
+        if range.follow {
+            return Ok(ExitCode::Done);
+        }
+        if out.is_json() {
+            out.json(&records)?;
         } else if shown == 0 {
-            context.out.note("there is nothing yet");
-        }
-        Ok(ExitCode::Done)
-    }
-
-    async fn follow(&self, context: &Context, dir: &TeamDir, last: Option<usize>) -> CommandResult {
-        let path = dir.path(&self.at);
-        // Watched first, then read: what is written in between is seen.
-        let mut wake = Wake::new(path.parent().unwrap_or(dir.root()), context.settings.poll);
-        let mut tail = Tail::new(dir, self.at.clone());
-        if !tail.begin(last, self.counts())? {
-            context.out.note(format_args!("waiting for {} to appear", path.display()));
-        }
-        while !context.out.closed() {
-            let lines = tail.read()?;
-            for line in lines.iter().filter(|line| self.plain || !is_blank(line)) {
-                match context.out.is_json() {
-                    true => context.out.json(&(self.json)(line))?,
-                    false => self.print(context, &((self.human)(line) + "\n"))?,
-                }
-            }
-            if lines.is_empty() {
-                wake.changed(self.at.file_name()).await;
-            }
+            out.note("there is nothing yet");
         }
         Ok(ExitCode::Done)
     }

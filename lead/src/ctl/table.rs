@@ -79,33 +79,20 @@ impl Table {
 /// Cuts a text to so many columns, the last of which is then an ellipsis.
 pub(crate) fn cut(text: &str, room: Option<usize>) -> String {
     let Some(room) = room.filter(|&room| width(text) > room) else { return text.to_owned() };
-    let (mut shown, mut used) = (String::new(), 0);
+    let mut shown = String::new();
     for c in text.chars() {
-        used += char_width(c);
-        if used + 1 > room {
+        shown.push(c);
+        if width(&shown) + 1 > room {
+            shown.pop();
             break;
         }
-        shown.push(c);
     }
-    shown.push('…');
-    shown
+    shown + "…"
 }
 
 /// Counts the columns that a text takes on a terminal.
 pub(crate) fn width(text: &str) -> usize {
-    text.chars().map(char_width).sum()
-}
-
-/// Close enough for a table: the wide blocks of Unicode's EastAsianWidth.txt and emoji take two columns,
-/// combining marks and joiners none.
-fn char_width(c: char) -> usize {
-    match u32::from(c) {
-        0x0300..=0x036F | 0x200B..=0x200D | 0x20D0..=0x20FF | 0xFE00..=0xFE0F => 0,
-        0x1100..=0x115F | 0x2E80..=0x303E | 0x3041..=0xA4CF | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF => 2,
-        0xFE30..=0xFE6F | 0xFF00..=0xFF60 | 0xFFE0..=0xFFE6 => 2,
-        0x1F300..=0x1F64F | 0x1F680..=0x1F6FF | 0x1F900..=0x1F9FF | 0x20000..=0x3FFFD => 2,
-        _ => 1,
-    }
+    textwrap::core::display_width(text)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The lines of a file that grows, as `tail -F` has them: whole lines, and the next file when it was replaced.
-//! It changes nothing and remembers nothing beyond its own life.
+//! It changes nothing, and stores no position.
 
 use std::fs::File;
 use std::io;
@@ -47,11 +47,8 @@ impl<'d> Tail<'d> {
         self.reopen()?;
         let Some(open) = &mut self.open else { return Ok(false) };
         if let Some(count) = count {
-            open.offset = start_of_last(&open.file, count, counts).map_err(|source| DirError::Io {
-                verb: "read",
-                path: self.dir.path(&self.at),
-                source,
-            })?;
+            let start = start_of_last(&open.file, count, counts);
+            open.offset = start.map_err(|source| unreadable(self.dir, &self.at, source))?;
         }
         Ok(true)
     }
@@ -63,12 +60,7 @@ impl<'d> Tail<'d> {
     pub(super) fn read(&mut self) -> Result<Vec<Vec<u8>>, DirError> {
         loop {
             if let Some(open) = &mut self.open {
-                let read = open.read();
-                let lines = read.map_err(|source| DirError::Io {
-                    verb: "read",
-                    path: self.dir.path(&self.at),
-                    source,
-                })?;
+                let lines = open.read().map_err(|source| unreadable(self.dir, &self.at, source))?;
                 if !lines.is_empty() {
                     return Ok(lines);
                 }
@@ -89,12 +81,8 @@ impl<'d> Tail<'d> {
     pub(super) fn rest(&self) -> Result<Vec<u8>, DirError> {
         let Some(open) = &self.open else { return Ok(Vec::new()) };
         let mut bytes = vec![0; LONGEST];
-        let read = open.file.read_at(&mut bytes, open.offset).map_err(|source| DirError::Io {
-            verb: "read",
-            path: self.dir.path(&self.at),
-            source,
-        })?;
-        bytes.truncate(read);
+        let read = open.file.read_at(&mut bytes, open.offset);
+        bytes.truncate(read.map_err(|source| unreadable(self.dir, &self.at, source))?);
         Ok(bytes)
     }
 
@@ -103,12 +91,7 @@ impl<'d> Tail<'d> {
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),
             Ok(file) => {
-                let looked = file.metadata();
-                let it = looked.map_err(|source| DirError::Io {
-                    verb: "look at",
-                    path: self.dir.path(&self.at),
-                    source,
-                })?;
+                let it = file.metadata().map_err(|source| unreadable(self.dir, &self.at, source))?;
                 Some(Open { file, identity: (it.dev(), it.ino()), offset: 0 })
             }
         };
@@ -116,10 +99,14 @@ impl<'d> Tail<'d> {
     }
 }
 
+fn unreadable(dir: &TeamDir, at: &TeamPath, source: io::Error) -> DirError {
+    DirError::Io { verb: "read", path: dir.path(at), source }
+}
+
 impl Open {
     fn read(&mut self) -> io::Result<Vec<Vec<u8>>> {
         if self.file.metadata()?.len() < self.offset {
-            // Somebody truncated it: what is there now is new.
+            // A program truncated it: what is there now is new.
             self.offset = 0;
         }
         let mut bytes = Vec::new();

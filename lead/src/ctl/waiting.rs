@@ -1,6 +1,5 @@
-//! Waiting for what the daemon has recorded already, also if the daemon dies meanwhile: what is awaited is
-//! asked for again, by its id, from the next daemon. Ends with a timeout and with Ctrl-C; neither ends the
-//! request.
+//! Waiting for what the daemon has recorded already. If the daemon dies meanwhile, the next daemon is asked for the same, by its
+//! id. A timeout and Ctrl-C end the waiting, but not the request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -19,8 +18,8 @@ use crate::exit_code::ExitCode;
 /// Between two attempts to reach the next daemon, at first and at last.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// Ctrl-C, caught from the moment in which a command begins: one that comes after the request is recorded, and
-/// before the waiting begins, must not end the process without a word.
+/// Ctrl-C, caught from the beginning of a command: between the recording of the request and the waiting it must not end the
+/// process without a message.
 #[derive(Debug)]
 pub(super) struct Interrupt(Signal);
 
@@ -34,7 +33,7 @@ impl Interrupt {
         signal(SignalKind::interrupt()).map(Self).map_err(refused)
     }
 
-    /// Waits for the answer to a command about somebody, at the longest until Ctrl-C.
+    /// Waits for the answer to a command about `about`, at the longest until Ctrl-C.
     ///
     /// # Errors
     /// As the command, or [`ExitCode::Interrupted`]: what became of the command is not known then.
@@ -68,7 +67,7 @@ pub(super) struct Waiting<'a> {
     pub(super) dir: &'a TeamDir,
     /// Where to say that the daemon is gone.
     pub(super) out: &'a Output,
-    /// How long; none: for ever.
+    /// How long; none: without an end.
     pub(super) timeout: Option<Duration>,
 }
 
@@ -171,8 +170,8 @@ impl Waiting<'_> {
     }
 }
 
-/// Connects to the next daemon, however long that takes. None if the last one ended in order: whoever stopped it
-/// does not start another, and all that it was to do is done.
+/// Connects to the next daemon, however long that takes. None if the last one was stopped: no next one is to be expected,
+/// and all that it was to do is done.
 pub(super) async fn reconnect(dir: &TeamDir) -> Option<Client> {
     let mut pause = PAUSE.0;
     loop {
@@ -189,7 +188,7 @@ pub(super) async fn reconnect(dir: &TeamDir) -> Option<Client> {
 
 /// Answers what is awaited from what the last daemon wrote before it ended in order.
 fn after_the_last_daemon(dir: &TeamDir, command: &Command) -> Result<Done, Refusal> {
-    let stopped = Refusal::new(RefusalCode::Conflict, "the daemon has stopped, and everybody with it");
+    let stopped = Refusal::new(RefusalCode::Conflict, "the daemon has stopped, with all its workers");
     let Command::Await { name, what: Await::Ended { .. }, .. } = command else { return Err(stopped) };
     let roster = roster::load(dir).map_err(|error| Refusal::new(RefusalCode::Failed, error.message()))?;
     let status = roster.member(name).map(|member| member.status).filter(|status| status.is_ended());
@@ -216,7 +215,8 @@ async fn ask(
     Ok(())
 }
 
-async fn elapsed(timeout: Option<Duration>) {
+/// Returns after this time; never if there is none.
+pub(super) async fn elapsed(timeout: Option<Duration>) {
     match timeout {
         Some(timeout) => tokio::time::sleep(timeout).await,
         None => std::future::pending().await,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use teamd_shared::watch::{Changes, POLL_EVERY, Watch};
 
-/// How often to look without a change: whether somebody still reads, and whether the daemon still runs.
+/// How often to look without a change: whether the output is still read, and whether the daemon still runs.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A watch of the files of one folder, which may not be there yet.
@@ -16,7 +16,7 @@ pub(super) struct Wake {
 }
 
 impl Wake {
-    /// Watches a folder from now on. Whoever reads after this misses nothing.
+    /// Watches a folder from now on. A caller that reads after this misses nothing.
     pub(super) fn new(folder: &Path, force_poll: bool) -> Self {
         let mut wake = Self { folder: folder.to_owned(), force_poll, watch: None };
         wake.arm();

@@ -4,16 +4,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::OFlags;
-use serde::Deserialize;
 use teamd_shared::fs::{AppendError, AppendLog, replace_synced};
-use teamd_shared::journal::{
-    FoldError, Line, Record, Tail, Team, TeamEvent, Unreadable, VERSION, read_lines,
-};
+use teamd_shared::journal::{Line, Record, Team, TeamEvent, read_lines};
 use teamd_shared::message::to_json_line;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-use crate::error::{CommandError, MEND_JOURNAL};
+use crate::error::CommandError;
 use crate::exit_code::ExitCode;
+use crate::journal_reader::{self, JournalError, Since, load};
 
 /// The journal, open for its only writer.
 #[derive(Debug)]
@@ -27,29 +25,6 @@ pub(super) struct Loaded {
     pub(super) team: Team,
     /// How long the torn last line was that was set aside, in bytes.
     pub(super) torn: Option<usize>,
-}
-
-/// Why the journal cannot be used. It is then left as it is.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum JournalError {
-    #[error(transparent)]
-    Dir(#[from] DirError),
-    #[error("cannot read journal.jsonl: {0}")]
-    Io(#[from] io::Error),
-    #[error("line {number} of journal.jsonl cannot be read: {why}")]
-    Unreadable { number: usize, why: String },
-    #[error("line {number} of journal.jsonl does not continue it: {why}")]
-    Fold { number: usize, why: FoldError },
-}
-
-impl JournalError {
-    /// Counts the lines before those that were read.
-    fn behind(mut self, lines_before: impl FnOnce() -> usize) -> Self {
-        if let Self::Unreadable { number, .. } | Self::Fold { number, .. } = &mut self {
-            *number += lines_before();
-        }
-        self
-    }
 }
 
 impl Journal {
@@ -158,10 +133,9 @@ pub(super) fn refuse_linked_copy(dir: &TeamDir) -> Result<(), CommandError> {
     )))
 }
 
-/// Folds the journal from its last snapshot on; an empty team if there is no journal. Nothing is mended.
+/// Folds the journal; an empty team if there is none. Nothing is mended.
 pub(super) fn read(dir: &TeamDir) -> Result<Team, JournalError> {
-    let tail = Tail::read(dir)?;
-    fold(&tail.bytes).map_err(|error| error.behind(|| tail.lines_before(dir)))
+    load(dir, Since::Snapshot, |_, _| {})
 }
 
 /// Folds the whole lines of a journal.
@@ -169,43 +143,5 @@ pub(super) fn read(dir: &TeamDir) -> Result<Team, JournalError> {
 /// # Errors
 /// [`JournalError`] for the first line that cannot be read, or does not continue the lines before.
 pub(super) fn fold(bytes: &[u8]) -> Result<Team, JournalError> {
-    let mut team = Team::default();
-    for line in read_lines(bytes) {
-        let (number, line) = line.map_err(unreadable)?;
-        team.apply(&line).map_err(|why| JournalError::Fold { number, why })?;
-    }
-    Ok(team)
-}
-
-/// Says why a line cannot be read. One that says it is newer need not look like ours.
-fn unreadable(Unreadable { number, text, why }: Unreadable<'_>) -> JournalError {
-    match version_of(text) {
-        Some(version) if version > VERSION => JournalError::Fold { number, why: FoldError::Newer(version) },
-        _ => JournalError::Unreadable { number, why },
-    }
-}
-
-/// Returns the version that a line, or another JSON object, says it has.
-pub(super) fn version_of(json: &[u8]) -> Option<u32> {
-    #[derive(Deserialize)]
-    struct Versioned {
-        version: u32,
-    }
-    serde_json::from_slice::<Versioned>(json).ok().map(|it| it.version)
-}
-
-impl From<JournalError> for CommandError {
-    fn from(error: JournalError) -> Self {
-        let new = CommandError::new(ExitCode::Failed, error.to_string());
-        match error {
-            JournalError::Dir(error) => error.into(),
-            JournalError::Io(_) => new.hint("nothing was changed; look at the permissions and the disk"),
-            JournalError::Fold { why: FoldError::Newer(_), .. } => {
-                new.hint("nothing was changed; use the newer teamd that wrote it")
-            }
-            JournalError::Unreadable { .. } | JournalError::Fold { .. } => {
-                new.hint(format!("nothing was changed; {MEND_JOURNAL}"))
-            }
-        }
-    }
+    journal_reader::fold(bytes, |_, _| {})
 }

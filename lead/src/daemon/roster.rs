@@ -14,9 +14,9 @@ use teamd_shared::transcript::Usage;
 
 use super::confinement::Confinement;
 use super::event::{Life, Now};
-use super::journal::version_of;
 use super::live::Live;
 use super::waiters::status;
+use crate::journal_reader::version_of;
 
 /// How long a change that nobody waits for (idle, working) may wait to be written together with others.
 const LAZY: Duration = Duration::from_millis(20);

@@ -42,14 +42,9 @@ pub(in crate::ctl) fn give(
             Err(error) => return Err(error),
         };
         let status = wanted.as_str();
-        if context.out.is_json() {
-            let answer =
-                json!({"request_id": request_id, "from": from, "status": status, "repeated": repeated});
-            context.out.json(&answer)?;
-        } else {
-            let already = if repeated { "already " } else { "" };
-            context.out.text(format_args!("the plan {request_id} of {from} is {already}{status}"))?;
-        }
+        let answer = json!({"request_id": request_id, "from": from, "status": status, "repeated": repeated});
+        let already = if repeated { "already " } else { "" };
+        context.out.result(&answer, format_args!("the plan {request_id} of {from} is {already}{status}"))?;
         Ok(request_id)
     })
 }

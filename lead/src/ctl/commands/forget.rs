@@ -34,10 +34,6 @@ pub(in crate::ctl) fn run(context: &Context, args: Forget) -> CommandResult {
         }
         // Those that it may have had; not every member has one of each sort.
         files.retain(|file| dir.root().join(file).exists());
-        if context.out.is_json() {
-            context.out.json(&json!({"name": args.name, "files": files}))?;
-            return Ok(ExitCode::Done);
-        }
         let mut text = format!("{} is forgotten", args.name);
         if !files.is_empty() {
             text.push_str(&format!("; its files are kept in {}:", dir.root().display()));
@@ -45,7 +41,7 @@ pub(in crate::ctl) fn run(context: &Context, args: Forget) -> CommandResult {
         for file in &files {
             text.push_str(&format!("\n  {}", escape::line(file)));
         }
-        context.out.text(text)?;
+        context.out.result(&json!({"name": args.name, "files": files}), text)?;
         Ok(ExitCode::Done)
     })
 }

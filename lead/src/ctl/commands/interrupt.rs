@@ -18,10 +18,10 @@ pub(in crate::ctl) fn run(context: &Context, args: Interrupt) -> CommandResult {
         let asked_at = since_boot();
         let mut client = Client::connect(&dir).await?;
         client.call(Command::Interrupt { name: args.name.clone(), asked_at }).await?;
-        match context.out.is_json() {
-            true => context.out.json(&json!({"name": args.name}))?,
-            false => context.out.text(format_args!("{} is told to stop what it is doing", args.name))?,
-        }
+        let name = &args.name;
+        context
+            .out
+            .result(&json!({"name": name}), format_args!("{name} is told to stop what it is doing"))?;
         Ok(ExitCode::Done)
     })
 }

@@ -1,53 +1,38 @@
-//! `teamctl plans`: the plans that wait for an answer, or the whole of one.
+//! `teamctl plans`: the plans that are pending, or one in full.
 
 use teamd_shared::request::{Kind, Payload, Request};
 
-use super::requests::details;
+use super::requests::{only, show};
 use crate::ctl::args::Plans;
 use crate::ctl::context::Context;
 use crate::ctl::table::{Cell, Table};
 use crate::ctl::{clock, journal, requests};
 use crate::error::CommandResult;
-use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Plans) -> CommandResult {
     let dir = context.dir()?;
-    let known = match &args.id {
-        Some(prefix) => {
-            let plan = requests::find(&dir, prefix, Some(Kind::PlanApproval))?;
-            [(plan.request_id.clone(), plan)].into()
-        }
+    let mut known = match &args.id {
+        Some(prefix) => only(requests::find(&dir, prefix, Some(Kind::PlanApproval))?),
         None => journal::fold(&dir)?.requests,
     };
-    let is_shown = |plan: &&Request| args.id.is_some() || is_open(plan);
-    let plans: Vec<&Request> = requests::in_order(&known).into_iter().filter(is_shown).collect();
-    if context.out.is_json() {
-        context.out.json(&plans)?;
-    } else if args.id.is_some() {
-        context.out.wrapped(&plans.into_iter().map(details).collect::<String>())?;
-    } else if plans.is_empty() {
-        context.out.note("no plan waits for an answer");
-    } else {
-        let mut table = Table::new(&["ID", "TEAMMATE", "ASKED", "LINES", "PLAN"]);
-        for plan in &plans {
-            let (lines, first) = lines(plan);
-            let age = clock::age(plan.created_at);
-            let cells = [plan.request_id.as_str(), &plan.from, &age, &lines.to_string(), first];
-            table.row(cells.map(Cell::new).to_vec());
-        }
-        context.out.text(table.render(context.out.width()))?;
+    known.retain(|_, it| args.id.is_some() || it.kind == Kind::PlanApproval && it.is_pending());
+    let plans = requests::in_order(&known);
+    let done = show(context, &plans, args.id.is_some(), ("no plan waits for an answer", table))?;
+    if args.id.is_none() && !plans.is_empty() {
         context.out.hint("`teamctl plans ID` shows the whole of one; `teamctl approve ID` or `reject ID --feedback TEXT` answers");
     }
-    Ok(ExitCode::Done)
+    Ok(done)
 }
 
-fn is_open(request: &Request) -> bool {
-    request.kind == Kind::PlanApproval && request.is_pending()
-}
-
-/// Returns how many lines a plan has, and the first one that says something.
-fn lines(plan: &Request) -> (usize, &str) {
-    let Payload::Plan { plan } = &plan.payload else { return (0, "") };
-    (plan.lines().count(), plan.lines().find(|line| !line.trim().is_empty()).unwrap_or_default())
+fn table(plans: &[&Request]) -> Table {
+    let mut table = Table::new(&["ID", "TEAMMATE", "ASKED", "LINES", "PLAN"]);
+    for request in plans {
+        let Payload::Plan { plan } = &request.payload else { continue };
+        let first = plan.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let (age, lines) = (clock::age(request.created_at), plan.lines().count().to_string());
+        let cells = [request.request_id.as_str(), &request.from, &age, &lines, first];
+        table.row(cells.map(Cell::new).to_vec());
+    }
+    table
 }

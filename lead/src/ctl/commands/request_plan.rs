@@ -12,6 +12,10 @@ use crate::ctl::waiting::{Interrupt, One, Waiting};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
+/// What holds when the waiting has ended early.
+const GOES_ON: &str =
+    "the gate stays closed and a plan is asked for; a running tool call may still write until it ends";
+
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: RequestPlan) -> CommandResult {
     let dir = context.dir()?;
@@ -36,20 +40,15 @@ pub(in crate::ctl) fn run(context: &Context, args: RequestPlan) -> CommandResult
             One::Refused(refusal) => return Err(refusal.into()),
             One::TimedOut => {
                 let message = format!("{name} has not yet said that everything it began before has ended");
-                return Err(CommandError::new(ExitCode::TimedOut, message)
-                    .hint("the gate stays closed and a plan is asked for; a running tool call may still write until it ends"));
+                return Err(CommandError::new(ExitCode::TimedOut, message).hint(GOES_ON));
             }
             One::Interrupted => {
-                return Err(CommandError::new(ExitCode::Interrupted, "the waiting was ended")
-                    .hint("the gate stays closed and a plan is asked for"));
+                return Err(CommandError::new(ExitCode::Interrupted, "the waiting was ended").hint(GOES_ON));
             }
         }
-        match context.out.is_json() {
-            true => context.out.json(&json!({"name": name, "incarnation": incarnation, "gate": "closed"}))?,
-            false => context.out.text(format_args!(
-                "{name} is asked for a plan and may change nothing until one is approved"
-            ))?,
-        }
+        let done = json!({"name": name, "incarnation": incarnation, "gate": "closed"});
+        let text = format!("{name} is asked for a plan and may change nothing until one is approved");
+        context.out.result(&done, text)?;
         Ok(ExitCode::Done)
     })
 }

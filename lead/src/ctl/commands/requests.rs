@@ -1,12 +1,15 @@
 //! `teamctl requests`: all requests that were ever asked, or everything about one.
 
+use std::collections::BTreeMap;
+
 use anstyle::{AnsiColor, Style};
+use teamd_shared::id::RequestId;
 use teamd_shared::request::{Payload, Request, Status};
 
 use crate::ctl::args::Requests;
 use crate::ctl::context::Context;
 use crate::ctl::output::paint;
-use crate::ctl::render::{BAD, BOLD, DIM, under};
+use crate::ctl::render::{BAD, BOLD, DIM, facts};
 use crate::ctl::table::{Cell, Table};
 use crate::ctl::{clock, journal, requests};
 use crate::error::CommandResult;
@@ -15,55 +18,60 @@ use crate::exit_code::ExitCode;
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Requests) -> CommandResult {
     let dir = context.dir()?;
-    let all = match &args.id {
-        Some(prefix) => {
-            let request = requests::find(&dir, prefix, None)?;
-            [(request.request_id.clone(), request)].into()
-        }
+    let known = match &args.id {
+        Some(prefix) => only(requests::find(&dir, prefix, None)?),
         None => journal::all_requests(&dir)?,
     };
-    let shown = requests::in_order(&all);
-    if context.out.is_json() {
-        context.out.json(&shown)?;
-    } else if args.id.is_some() {
-        context.out.wrapped(&shown.into_iter().map(details).collect::<String>())?;
-    } else if shown.is_empty() {
-        context.out.note("nothing was ever asked in this team");
+    show(
+        context,
+        &requests::in_order(&known),
+        args.id.is_some(),
+        ("no request was ever made in this team", table),
+    )
+}
+
+/// One request, by its id.
+pub(super) fn only(request: Request) -> BTreeMap<RequestId, Request> {
+    [(request.request_id.clone(), request)].into()
+}
+
+/// Shows one request in full, or all that were found as a table.
+pub(super) fn show(
+    context: &Context,
+    found: &[&Request],
+    full: bool,
+    (none, table): (&str, fn(&[&Request]) -> Table),
+) -> CommandResult {
+    let out = &context.out;
+    if out.is_json() {
+        out.json(&found)?;
+    } else if full {
+        out.wrapped(&found.iter().map(|request| details(request)).collect::<String>())?;
+    } else if found.is_empty() {
+        out.note(none);
     } else {
-        context.out.text(table(&shown).render(context.out.width()))?;
+        out.text(table(found).render(out.width()))?;
     }
     Ok(ExitCode::Done)
 }
 
 /// Shows everything about one request.
-pub(super) fn details(request: &Request) -> String {
-    let label = |name: &str| format!("  {} ", paint(DIM, format_args!("{name:<9}")));
+fn details(request: &Request) -> String {
     let status = paint(style(request.status), request.status.as_str());
-    let what = format!("{} of {}", request.kind.as_str(), request.member());
-    let mut lines = vec![format!("{}  {what}  {status}", paint(BOLD, &request.request_id))];
-    lines.push(format!(
-        "{}{}, incarnation {}",
-        label("asked"),
-        clock::time_of_day(request.created_at),
-        request.incarnation
-    ));
+    let (kind, member) = (request.kind.as_str(), request.member());
+    let asked = clock::time_of_day(request.created_at);
+    let mut all = vec![("asked", format!("{asked}, incarnation {}", request.incarnation))];
     match &request.payload {
-        Payload::Shutdown { reason, decide_within, force_after } => {
-            lines.push(under(&label("reason"), reason));
-            lines.push(format!("{}{} to decide", label("time"), clock::span(*decide_within)));
-            if let Some(after) = force_after {
-                lines.push(format!("{}after {}", label("forced"), clock::span(*after)));
-            }
-        }
-        Payload::Plan { plan } => lines.push(under(&label("plan"), plan)),
+        Payload::Shutdown { reason, decide_within, force_after } => all.extend([
+            ("reason", reason.clone()),
+            ("time", format!("{} to decide", clock::span(*decide_within))),
+            ("forced", force_after.map(|after| format!("after {}", clock::span(after))).unwrap_or_default()),
+        ]),
+        Payload::Plan { plan } => all.push(("plan", plan.clone())),
     }
-    if let Some(at) = request.resolved_at {
-        lines.push(format!("{}{}", label("resolved"), clock::time_of_day(at)));
-    }
-    if let Some(reason) = request.reason.as_deref().filter(|reason| !reason.is_empty()) {
-        lines.push(under(&label("answer"), reason));
-    }
-    lines.join("\n") + "\n"
+    all.push(("resolved", request.resolved_at.map(clock::time_of_day).unwrap_or_default()));
+    all.push(("answer", request.reason.clone().unwrap_or_default()));
+    facts(format!("{}  {kind} of {member}  {status}", paint(BOLD, &request.request_id)), &all)
 }
 
 fn table(requests: &[&Request]) -> Table {

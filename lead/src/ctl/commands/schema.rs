@@ -5,7 +5,7 @@ use teamd_shared::schema::Of;
 
 use crate::ctl::args::Schema;
 use crate::ctl::context::Context;
-use crate::error::{CommandError, CommandResult};
+use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
 /// Runs the command. Without a name all of them are printed, as one object.
@@ -16,12 +16,6 @@ pub(in crate::ctl) fn run(context: &Context, args: &Schema) -> CommandResult {
             Value::Object(Of::all().map(|of| (of.as_str().to_owned(), of.schema())).collect::<Map<_, _>>())
         }
     };
-    if context.out.is_json() {
-        context.out.json(&schema)?;
-        return Ok(ExitCode::Done);
-    }
-    let text = serde_json::to_string_pretty(&schema)
-        .map_err(|error| CommandError::new(ExitCode::Failed, format!("cannot write the schema: {error}")))?;
-    context.out.text(text)?;
+    context.out.result(&schema, format_args!("{schema:#}"))?;
     Ok(ExitCode::Done)
 }

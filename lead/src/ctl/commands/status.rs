@@ -1,5 +1,5 @@
-//! `teamctl status`: who is on the roster, and what everybody does. It reads files and `/proc` only, so it
-//! works without a daemon, and then says that nobody keeps the roster up to date.
+//! `teamctl status`: the members of the team, and what each does. It reads files and `/proc` only, so it works without a
+//! daemon, and then says that no daemon updates the roster.
 
 mod details;
 
@@ -11,7 +11,6 @@ use teamd_shared::amount::told;
 use teamd_shared::clock::wall;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::member::{Gate, SandboxMode};
-use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
 
 use crate::ctl::args::StatusArgs;
@@ -33,7 +32,7 @@ struct Row<'r> {
     member: &'r RosterMember,
     /// None where the inbox cannot be read.
     unread: Option<u64>,
-    /// It has ended, and no daemon was there to record it.
+    /// It has ended, and no daemon has recorded it.
     unnoticed: bool,
     /// What its processes use; none if they are not asked for, or it does not run.
     resources: Option<Resources>,
@@ -55,44 +54,38 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
         Some(name) => vec![roster::find(&roster, name)?],
         None => roster.members.iter().collect(),
     };
-    let kept = roster::daemon_pid(&roster).is_some();
+    let has_daemon = roster::daemon_pid(&roster).is_some();
     // The table has no room for it, and a look at every process of the machine takes its time.
     let wanted = context.out.is_json() || args.name.is_some();
     let processes = wanted.then(Processes::read);
-    let resources = |member| processes.as_ref().and_then(|it| it.of(&roster, member, args.name.is_some()));
-    let rows = shown
-        .into_iter()
-        .map(|member| Row { resources: resources(member), ..row(&dir, &roster, member, kept) });
-    let rows = rows.collect::<Vec<_>>();
+    let row = |member| Row {
+        member,
+        // One odd inbox must not hide the others.
+        unread: roster::unread(&dir, member).ok(),
+        unnoticed: !has_daemon && roster::is_gone(&roster, member),
+        resources: processes.as_ref().and_then(|it| it.of(&roster, member, args.name.is_some())),
+    };
+    let rows: Vec<Row<'_>> = shown.into_iter().map(row).collect();
     if context.out.is_json() {
         context.out.json(&document(&roster, &rows))?;
     } else if args.name.is_some() {
         context.out.text(rows.iter().map(details::details).collect::<String>())?;
     } else if rows.is_empty() {
-        context.out.note("nobody is on the roster");
+        context.out.note("the roster is empty");
         context.out.hint("`teamctl spawn NAME` starts a teammate");
     } else {
         context.out.text(table(&rows).render(context.out.width()) + &sum(&roster))?;
     }
-    if roster::daemon_pid(&roster).is_none() {
+    if !has_daemon {
         context.out.note("the daemon is not running: this is what the files say");
     }
     if let Some(why) = roster.sandbox.as_ref().and_then(|sandbox| sandbox.weak.as_ref()) {
-        context.out.note(format_args!("the sandbox is weak, as somebody has allowed; not held: {why}"));
+        context.out.note(format_args!("the sandbox is weak (--allow-weak-sandbox); not held: {why}"));
     }
-    for row in rows.iter().filter(|row| row.unnoticed) {
-        context
-            .out
-            .note(format_args!("the process of {} is gone: `teamd start` will record it", row.member.name));
+    for name in rows.iter().filter(|row| row.unnoticed).map(|row| &row.member.name) {
+        context.out.note(format_args!("the process of {name} is gone: `teamd start` will record it"));
     }
     Ok(ExitCode::Done)
-}
-
-/// `kept`: a daemon keeps the roster up to date.
-fn row<'r>(dir: &TeamDir, roster: &Roster, member: &'r RosterMember, kept: bool) -> Row<'r> {
-    // One odd inbox must not hide the others.
-    let unread = roster::unread(dir, member).ok();
-    Row { member, unread, unnoticed: !kept && roster::is_gone(roster, member), resources: None }
 }
 
 fn document(roster: &Roster, rows: &[Row<'_>]) -> Value {
@@ -154,7 +147,7 @@ impl Row<'_> {
         if self.silent_since().is_some() {
             return Cell::styled(self.activity(), BAD);
         }
-        // Whatever it does: a shell without walls is not to be overlooked.
+        // A shell without a sandbox is not to be overlooked.
         let unconfined = self.member.sandbox.mode == SandboxMode::Off && !self.member.status.is_ended();
         match (self.activity(), unconfined) {
             (activity, false) => Cell::new(activity),
@@ -177,7 +170,7 @@ fn table(rows: &[Row<'_>]) -> Table {
     let costs = rows.iter().any(|row| !row.member.usage.is_nothing());
     let mut titles = vec!["NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL"];
     titles.extend(costs.then_some("TOKENS"));
-    // Where nobody crashed, nobody was started again.
+    // Most teams have no crash to show.
     let restarts = rows.iter().any(|row| row.member.restarts > 0);
     titles.extend(restarts.then_some("RESTARTS"));
     titles.push("DOING");

@@ -11,6 +11,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use crate::client::{is_locked, not_running};
 use crate::ctl::args::Wait;
 use crate::ctl::context::{Context, block_on};
+use crate::ctl::waiting::elapsed;
 use crate::ctl::wake::Wake;
 use crate::ctl::{clock, roster};
 use crate::error::{CommandError, CommandResult};
@@ -22,12 +23,6 @@ const POLL_SETTLING: Duration = Duration::from_millis(20);
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
     let dir = context.dir()?;
-    let deadline = async {
-        match args.timeout {
-            Some(timeout) => tokio::time::sleep(timeout).await,
-            None => std::future::pending().await,
-        }
-    };
     block_on(async {
         let reached = tokio::select! {
             biased;
@@ -36,12 +31,10 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
                 let message = format!("the waiting for {} was ended", args.name);
                 return Err(CommandError::new(ExitCode::Interrupted, message).hint("nothing else was changed"));
             }
-            () = deadline => return Err(timed_out(&dir, args)?),
+            () = elapsed(args.timeout) => return Err(timed_out(&dir, args)?),
         };
-        match context.out.is_json() {
-            true => context.out.json(&json!({"name": args.name, "status": reached}))?,
-            false => context.out.text(format_args!("{} is {}", args.name, reached.as_str()))?,
-        }
+        let (name, status) = (&args.name, reached.as_str());
+        context.out.result(&json!({"name": name, "status": status}), format_args!("{name} is {status}"))?;
         Ok(ExitCode::Done)
     })
 }
@@ -79,7 +72,7 @@ fn look(
     if member.status.is_ended() {
         let message =
             format!("{} has ended ({}) and will not be {}", member.name, member.status.as_str(), any(wanted));
-        return Err(CommandError::new(ExitCode::Conflict, message).hint(next_life(&member.name)));
+        return Err(CommandError::new(ExitCode::Conflict, message).hint(next_spawn(&member.name)));
     }
     // One that begins just now has not written the roster yet.
     if roster::daemon_pid(roster).is_none() && !is_locked(dir) {
@@ -88,9 +81,9 @@ fn look(
     Ok(None)
 }
 
-fn next_life(name: &Name) -> String {
+fn next_spawn(name: &Name) -> String {
     let command = if *name == Name::lead() { "chat".to_owned() } else { format!("spawn {name}") };
-    format!("`teamctl {command}` begins its next life")
+    format!("`teamctl {command}` starts it again")
 }
 
 fn timed_out(dir: &TeamDir, args: &Wait) -> Result<CommandError, CommandError> {

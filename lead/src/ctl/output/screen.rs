@@ -1,7 +1,7 @@
 //! A terminal on which output arrives while a person types: whole lines above the prompt while one is shown, else as
 //! it comes. One thread writes, so that nothing gets between two halves of a line.
 //!
-//! It never decides what is shown, and nothing waits for it: a terminal that is held up (Ctrl-S) holds up nobody.
+//! It never decides what is shown, and no task waits for it: a terminal that is stopped (Ctrl-S) stops nothing else.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -115,7 +115,7 @@ impl Screen {
     }
 
     fn step(&self, step: Step) {
-        // Nobody writes any more only after the terminal is gone, and then there is nobody to tell.
+        // The writer ends only when the terminal is gone: then there is nothing to show it on.
         drop(self.steps.send(step));
     }
 }
@@ -169,7 +169,7 @@ impl Writer {
                 waiting.extend(self.take(step, &mut text));
             }
             self.print(text);
-            // Whoever waits may have gone on already.
+            // The waiting task may have gone on already.
             for done in waiting {
                 done.send(()).ok();
             }

@@ -16,16 +16,19 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
     let time = format!("{} ", paint(DIM, clock::time_of_day(entry.at)));
     match &entry.event {
         Event::Life { incarnation, conversation, prompt } => {
-            let begins = match incarnation == conversation {
-                true => format!("life {incarnation} begins"),
-                false => format!("life {incarnation} goes on with the conversation of life {conversation}"),
+            let (begins, prompt) = match incarnation == conversation {
+                true => ("begins".to_owned(), prompt.as_deref().unwrap_or_default()),
+                false => (format!("continues the conversation of {conversation}"), ""),
             };
-            let prompt = prompt.as_deref().filter(|_| incarnation == conversation).unwrap_or_default();
-            let heading = format!("{time}{}", paint(BOLD, format_args!("── {begins} ──")));
+            let begins = format_args!("── incarnation {incarnation} {begins} ──");
+            let heading = format!("{time}{}", paint(BOLD, begins));
             if prompt.is_empty() { heading } else { format!("{heading}\n{}", under("  prompt: ", prompt)) }
         }
         Event::Messages { messages } if messages.is_empty() => {
-            format!("{time}{}", paint(DIM, "what is not for it, or was written twice, is passed over"))
+            format!(
+                "{time}{}",
+                paint(DIM, "messages that are not for it, or were written twice, are passed over")
+            )
         }
         Event::Messages { messages } => {
             let shown: Vec<String> = messages.iter().map(taken_in).collect();
@@ -37,7 +40,7 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
         }
         Event::Restarted { reason } => under(&format!("{time}the inbox is read from its start: "), reason),
         Event::Asked { request_id, reason } => {
-            under(&format!("{time}asked to leave ({request_id}): "), reason)
+            under(&format!("{time}asked to shut down ({request_id}): "), reason)
         }
         Event::Answer { content, usage, cut, .. } => {
             let why = match cut {
@@ -122,7 +125,7 @@ mod tests {
     #[test]
     fn a_conversation_reads_like_one() {
         let life = json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "/bash ls"});
-        assert_eq!(shown(&life), "── life 1 begins ──\n  prompt: /bash ls");
+        assert_eq!(shown(&life), "── incarnation 1 begins ──\n  prompt: /bash ls");
         let answer = json!({"entry": "answer", "usage": {"input_tokens": 3, "output_tokens": 5}, "content": [
             {"type": "text", "text": "I look."}, {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls\x1b"}}]});
         assert_eq!(shown(&answer), "answer (3 + 5 tokens)\n  I look.\n  ▸ bash ls\\u{1b}");

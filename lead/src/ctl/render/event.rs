@@ -32,44 +32,45 @@ fn team(record: &TeamRecord) -> String {
     match record.event {
         TeamEvent::Started => format!("the daemon runs{pid}"),
         TeamEvent::Stopping => "the daemon is about to end".to_owned(),
-        TeamEvent::Staying => "the daemon stays: a teammate did not want to leave".to_owned(),
+        TeamEvent::Staying => "the daemon stays: a teammate rejected the shutdown".to_owned(),
         TeamEvent::Stopped => "the daemon ended".to_owned(),
-        TeamEvent::Read => "lines of the lead's inbox were taken in".to_owned(),
+        TeamEvent::Read => "the daemon read lines of the lead's inbox".to_owned(),
         TeamEvent::ModesRestored => "modes of the team directory were put back".to_owned(),
     }
 }
 
 fn member(record: &MemberRecord) -> String {
     let member = &record.member;
-    let (name, life) = (&member.name, member.incarnation);
+    let (name, incarnation) = (&member.name, member.incarnation);
     let pid = member.process.as_ref().map_or(String::new(), |process| format!("pid {}, ", process.pid));
     let because = record.because.map_or(String::new(), |seq| format!(" (by {seq})"));
     match record.event {
-        MemberEvent::Spawning if member.conversation < life => {
-            format!("{name} is spawned, to go on with life {} (incarnation {life})", member.conversation)
+        MemberEvent::Spawning if member.conversation < incarnation => {
+            let before = member.conversation;
+            format!("{name} is spawned (incarnation {incarnation}), to continue the conversation of {before}")
         }
-        MemberEvent::Spawning => format!("{name} is spawned (incarnation {life})"),
-        MemberEvent::Spawned => format!("{name} runs ({pid}incarnation {life})"),
-        MemberEvent::Adopted => format!("{name} is adopted ({pid}incarnation {life})"),
+        MemberEvent::Spawning => format!("{name} is spawned (incarnation {incarnation})"),
+        MemberEvent::Spawned => format!("{name} runs ({pid}incarnation {incarnation})"),
+        MemberEvent::Adopted => format!("{name} is adopted ({pid}incarnation {incarnation})"),
         MemberEvent::Ending => format!("{name} is ended by signals: {}", ending(member)),
         MemberEvent::Exited => exited(record),
         MemberEvent::GateOpened => format!("{name} may change things: gate open{because}"),
         MemberEvent::GateClosed => format!("{name} may change nothing: gate closed{because}"),
         MemberEvent::Forgotten => format!("{name} is forgotten"),
         MemberEvent::Silent => format!("{name} does not respond"),
-        MemberEvent::Answering => format!("{name} answers again"),
+        MemberEvent::Answering => format!("{name} responds again"),
     }
 }
 
 fn ending(member: &Member) -> &'static str {
     match member.ending {
         Some(Ending::Force) => "it was forced",
-        Some(Ending::Overdue) => "it was let go and is still there",
-        Some(Ending::Sigterm) => "somebody sent it SIGTERM",
+        Some(Ending::Overdue) => "it was released and is still there",
+        Some(Ending::Sigterm) => "a process sent it SIGTERM",
         Some(Ending::Stop) => "the daemon was told to end",
         Some(Ending::Hung) => "it does not answer",
         Some(Ending::Limit) => "it reached a limit",
-        None => "nobody said why",
+        None => "the reason is not recorded",
     }
 }
 
@@ -78,11 +79,11 @@ fn exited(record: &MemberRecord) -> String {
     let how = member.exit.as_ref().map_or(String::new(), |it| format!(" ({})", exit(it)));
     let name = &member.name;
     match member.phase {
-        Phase::Shutdown => format!("{name} left{how}"),
+        Phase::Shutdown => format!("{name} shut down{how}"),
         Phase::Killed => format!("{name} was killed{how}"),
         Phase::Crashed => format!("{name} crashed{how}"),
         Phase::Spawning | Phase::Running => {
-            format!("{name} crashed{how} and is started again (incarnation {})", member.incarnation)
+            format!("{name} crashed{how} and is restarted (incarnation {})", member.incarnation)
         }
     }
 }

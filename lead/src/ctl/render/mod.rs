@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 use teamd_shared::member::{Exit, Status};
 
 use super::escape;
+use super::output::paint;
 
 /// The style of what is less important.
 pub(super) const DIM: Style = Style::new().dimmed();
@@ -28,13 +29,22 @@ pub(super) fn status_style(status: Status) -> Style {
     }
 }
 
-/// Says how a life ended, as far as anybody could see.
+/// Says how an incarnation ended, as far as the daemon could observe it.
 pub(super) fn exit(exit: &Exit) -> String {
     match (exit.code, exit.signal) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => "nobody saw the exit code".to_owned(),
+        (None, None) => "the exit code was not observed".to_owned(),
     }
+}
+
+/// Lays out a heading, and below it each fact that has a text behind its label.
+pub(super) fn facts(heading: String, facts: &[(&str, String)]) -> String {
+    let shown = facts.iter().filter(|(_, text)| !text.is_empty());
+    let line = |(label, text): &(&str, String)| {
+        under(&format!("  {} ", paint(DIM, format_args!("{label:<11}"))), text)
+    };
+    shown.map(line).fold(heading, |text, line| text + "\n" + &line) + "\n"
 }
 
 /// How many blank lines in a row are shown as such.
@@ -72,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_heading_never_sticks_to_its_text() {
-        let styled = crate::ctl::output::paint(BOLD, "a plan:");
+        let styled = paint(BOLD, "a plan:");
         for (heading, text, shown) in [
             ("a plan:", "x", "a plan: x"),
             ("a plan:  ", "x", "a plan:  x"),

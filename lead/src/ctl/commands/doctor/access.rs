@@ -1,103 +1,67 @@
-//! Who may do what in the team directory: everything is the user's alone, and nothing leads elsewhere.
+//! The permissions in the team directory: everything is for its user alone, and nothing leads elsewhere.
 
 use teamd_shared::team_dir::{FOLDERS, Found, Kind, WORKSPACE_LINK};
 
-use super::finding::{Finding, Fix};
+use super::finding::Severity::Problem;
+use super::finding::{Check, Fix};
 use super::seen::Seen;
 
-const CHECK: &str = "access";
-
-/// Judges it.
-pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = seen
-        .unlisted
-        .iter()
-        .map(|error| {
-            Finding::problem(CHECK, error.to_string())
-                .means("whatever uses it fails")
-                .next("find out who put it there, and move it out of the team directory")
-        })
-        .collect();
-    findings.extend(root(seen));
+/// Judges them.
+pub(super) fn access(seen: &Seen, check: &mut Check) -> Option<String> {
+    for error in &seen.unlisted {
+        let next = "find out which program put it there, and move it out of the team directory";
+        check.problem(error.to_string(), "what needs it fails", next);
+    }
+    if let Ok(stat) = rustix::fs::fstat(&*seen.dir)
+        && stat.st_mode & 0o077 != 0
+    {
+        open(check, "the team directory", stat.st_mode, Fix::Close(None));
+    }
     let user = nix::unistd::geteuid().as_raw();
-    findings.extend(seen.files.iter().filter_map(|found| of(found, user)));
-    if findings.is_empty() {
-        findings
-            .push(Finding::ok(CHECK, format!("{} files and folders, for this user alone", seen.files.len())));
-    }
-    findings
+    seen.files.iter().for_each(|found| judge(check, found, user));
+    Some(format!("{} files and folders, for this user alone", seen.files.len()))
 }
 
-fn root(seen: &Seen) -> Option<Finding> {
-    let stat = rustix::fs::fstat(&*seen.dir).ok()?;
-    let mode = stat.st_mode;
-    (mode & 0o077 != 0).then(|| open("the team directory", mode).fix(Fix::Close(None)))
+fn open(check: &mut Check, what: &str, mode: u32, fix: Fix) {
+    let what = format!("{what} has mode {:04o}: other users may use it", mode & 0o7777);
+    check.fixable(Problem, what, "a user who can write there can command every teammate", fix);
 }
 
-fn open(what: &str, mode: u32) -> Finding {
-    Finding::problem(CHECK, format!("{what} has mode {:04o}: others than its user may use it", mode & 0o7777))
-        .means("whoever writes there can command every teammate; whoever reads there knows what was said")
-        .next("`teamctl doctor --fix` takes it from them")
-}
-
-/// Judges one thing.
-fn of(found: &Found, user: u32) -> Option<Finding> {
-    let at = &found.at;
+fn judge(check: &mut Check, found: &Found, user: u32) {
+    const FAILS: &str = "what needs it fails";
+    const MOVE: &str = "find out which program put it there, and move it out of the team directory";
+    let (at, top, file) = (&found.at, found.at.folder().is_none(), found.at.file_name());
+    let is_folder = top && FOLDERS.contains(&file);
+    let belongs = match found.kind {
+        Kind::File => !is_folder,
+        Kind::Folder => top || at.folder() == Some("archive"),
+        Kind::Socket => at.folder() == Some("run"),
+        Kind::Link => top && file == WORKSPACE_LINK,
+        Kind::Other => false,
+    };
     if found.owner != user {
-        return Some(
-            Finding::problem(CHECK, format!("{at} belongs to user {}, not to user {user}", found.owner))
-                .means("it is not read, and whatever needs it fails")
-                .next(format!("as root: `chown {user} {at}` in the team directory, or move it away")),
+        let next = format!("as root: `chown {user} {at}` in the team directory, or move it away");
+        check.problem(format!("{at} belongs to user {}, not to user {user}", found.owner), FAILS, &next);
+    } else if !belongs && found.kind == Kind::Link {
+        let means = "no link inside the team directory is followed: what needs this file fails";
+        check.problem(format!("{at} is a symbolic link"), means, "put the file itself in its place");
+    } else if !belongs {
+        check.problem(format!("{at} is not what belongs there"), FAILS, MOVE);
+    } else if matches!(found.kind, Kind::File | Kind::Folder) && found.mode & 0o077 != 0 {
+        open(check, &at.to_string(), found.mode, Fix::Close(Some(at.clone())));
+    } else if found.shared && found.kind == Kind::File {
+        let next = format!("`find / -inum {}` finds it", found.identity.1);
+        check.note(
+            format!("{at} has another name elsewhere (a hard link)"),
+            "what is written there is written here",
+            &next,
         );
     }
-    let folder = at.folder().is_none() && FOLDERS.contains(&at.file_name());
-    let socket = at.folder() == Some("run");
-    match found.kind {
-        Kind::Link if at.folder().is_none() && at.file_name() == WORKSPACE_LINK => return None,
-        Kind::Link => {
-            return Some(
-                Finding::problem(CHECK, format!("{at} is a symbolic link"))
-                    .means("no link inside the team directory is followed: whatever needs this file fails")
-                    .next("find out who put it there, and put the file itself in its place"),
-            );
-        }
-        Kind::Socket if socket => {}
-        Kind::Folder if folder || at.folder() == Some("archive") => {}
-        Kind::File if !folder => {}
-        Kind::Folder if at.folder().is_none() => {
-            return Some(
-                Finding::note(CHECK, format!("{at} is a folder that is not the team's"))
-                    .next("nobody uses it: move it away"),
-            );
-        }
-        _ => {
-            return Some(
-                Finding::problem(CHECK, format!("{at} is not what belongs there"))
-                    .means("whatever needs it fails, and blocks nobody")
-                    .next("find out who put it there, and move it out of the team directory"),
-            );
-        }
-    }
-    if found.mode & 0o077 != 0 && found.kind != Kind::Socket {
-        return Some(open(&at.to_string(), found.mode).fix(Fix::Close(Some(at.clone()))));
-    }
-    let needed = if found.kind == Kind::Folder { 0o700 } else { 0o600 };
-    if found.mode & needed != needed && at.folder() != Some("archive") {
-        return Some(
-            Finding::problem(CHECK, format!("{at} has mode {:04o}: its user may not use it", found.mode))
-                .means("whatever needs it fails")
-                .next(format!("`chmod {needed:o} {at}` in the team directory, unless somebody meant that")),
-        );
-    }
-    (found.shared && found.kind == Kind::File).then(|| {
-        Finding::note(CHECK, format!("{at} has another name elsewhere (a hard link)"))
-            .means("whoever can write it there writes it here")
-            .next(format!("`find / -inum {}` finds it", found.identity.1))
-    })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::finding::tests::told;
     use super::*;
     use teamd_shared::team_dir::TeamPath;
 
@@ -112,21 +76,22 @@ mod tests {
             shared: false,
             identity: (1, 2),
         };
-        let told = |found: Found| of(&found, 7).map_or(String::new(), |finding| finding.what);
-        assert_eq!(told(usual.clone()), "");
-        assert_eq!(
-            told(Found { owner: 8, ..usual.clone() }),
-            "journal.jsonl belongs to user 8, not to user 7"
-        );
-        assert!(told(Found { mode: 0o644, ..usual.clone() }).contains("has mode 0644: others"));
-        assert!(told(Found { mode: 0o200, ..usual.clone() }).contains("has mode 0200: its user may not"));
-        assert_eq!(told(Found { kind: Kind::Link, ..usual.clone() }), "journal.jsonl is a symbolic link");
-        assert_eq!(
-            told(Found { kind: Kind::Other, ..usual.clone() }),
-            "journal.jsonl is not what belongs there"
-        );
-        assert!(told(Found { shared: true, ..usual.clone() }).contains("hard link"));
+        let said = |found: Found| {
+            let told = told(|check| {
+                judge(check, &found, 7);
+                None
+            });
+            told.into_iter().map(|(_, what)| what).collect::<String>()
+        };
+        assert_eq!(said(usual.clone()), "");
+        let other = said(Found { owner: 8, ..usual.clone() });
+        assert_eq!(other, "journal.jsonl belongs to user 8, not to user 7");
+        assert!(said(Found { mode: 0o644, ..usual.clone() }).contains("has mode 0644: other users"));
+        assert_eq!(said(Found { kind: Kind::Link, ..usual.clone() }), "journal.jsonl is a symbolic link");
+        let odd = said(Found { kind: Kind::Other, ..usual.clone() });
+        assert_eq!(odd, "journal.jsonl is not what belongs there");
+        assert!(said(Found { shared: true, ..usual.clone() }).contains("hard link"));
         let socket = Found { at: TeamPath::socket(), kind: Kind::Socket, mode: 0o755, ..usual };
-        assert_eq!(told(socket), "");
+        assert_eq!(said(socket), "");
     }
 }

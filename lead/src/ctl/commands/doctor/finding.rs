@@ -1,10 +1,15 @@
-//! One thing that was looked at, and what came of it. Pure.
+//! What a check found: how bad it is, what it means, what to do next, and what sets it right. Pure.
 
 use std::path::PathBuf;
 
+use anstyle::Style;
 use serde::Serialize;
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::TeamPath;
+
+use crate::ctl::escape;
+use crate::ctl::output::paint;
+use crate::ctl::render::{BAD, BOLD, DIM};
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -18,141 +23,173 @@ pub(super) enum Severity {
     Problem,
 }
 
-impl Severity {
-    /// Returns it as it is written.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Note => "note",
-            Self::Problem => "problem",
-        }
-    }
-}
-
-/// What came of one look.
+/// One thing that a check found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Finding {
-    /// What was looked at: `journal`, `inboxes`, `disk` …
-    pub(super) check: &'static str,
-    /// How bad it is.
+    /// The check: `journal`, `inboxes`, `disk` …
+    check: &'static str,
     pub(super) severity: Severity,
-    /// What is so, in one line.
+    /// What is so, in one line. Two looks are compared by it: it holds no age and no other figure that changes by itself.
     pub(super) what: String,
     /// What follows from it; empty where that is plain.
     pub(super) means: String,
     /// What to do next; empty where nothing has to be done.
-    pub(super) next: String,
+    next: String,
     /// Whether `--fix` sets it right.
     pub(super) fixable: bool,
-    /// What it is about, so that two looks can be compared: what was seen once and is gone, or is about something else by
-    /// now, was work in progress.
-    #[serde(skip)]
-    pub(super) about: String,
-    /// What sets it right.
     #[serde(skip)]
     pub(super) fix: Option<Fix>,
 }
 
-/// What sets something right, without deleting anything that somebody may miss.
+/// What sets something right, and deletes no data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fix {
-    /// Take from others what they may do with a file or folder; none: with the team directory itself.
+    /// Takes the permissions of other users away from a file or folder; none: from the team directory itself.
     Close(Option<TeamPath>),
-    /// Set the torn last line of the journal aside, and cut it off.
+    /// Sets the torn last line of the journal aside.
     Journal,
-    /// Write the roster from the journal, and keep the old one aside.
+    /// Writes the roster from the journal, and keeps the old one aside.
     Roster,
-    /// Remove what may be deleted at any time.
+    /// Removes what may be deleted at any time.
     Remove(TeamPath),
-    /// Move a file into the archive.
+    /// Moves a file into the archive.
     Archive(TeamPath),
-    /// Remove a cgroup in which nobody lives.
+    /// Removes an empty cgroup.
     Cgroup(PathBuf),
-    /// End a process that is nobody's.
+    /// Ends an orphan.
     End(Identity),
 }
 
-impl Fix {
-    /// Tells whether it may be done only while no daemon runs.
-    pub(super) fn needs_rest(&self) -> bool {
-        !matches!(self, Self::Close(_))
+/// A check that is under way: it collects what it finds.
+pub(super) struct Check {
+    name: &'static str,
+    found: Vec<Finding>,
+}
+
+/// Runs a check: what it found, else what it returns for "all is well", if it has something to say.
+pub(super) fn run(name: &'static str, look: impl FnOnce(&mut Check) -> Option<String>) -> Vec<Finding> {
+    let mut check = Check { name, found: Vec::new() };
+    let fine = look(&mut check);
+    if let Some(fine) = fine.filter(|_| check.found.is_empty()) {
+        check.add(Severity::Ok, fine, "", "");
+    }
+    check.found
+}
+
+impl Check {
+    /// Adds something that is wrong: what is so, what it means, and what to do next.
+    pub(super) fn problem(&mut self, what: impl Into<String>, means: &str, next: &str) {
+        self.add(Severity::Problem, what, means, next);
+    }
+
+    /// Adds something that is worth knowing.
+    pub(super) fn note(&mut self, what: impl Into<String>, means: &str, next: &str) {
+        self.add(Severity::Note, what, means, next);
+    }
+
+    /// Adds something that `--fix` sets right.
+    pub(super) fn fixable(&mut self, severity: Severity, what: String, means: &str, fix: Fix) {
+        self.add(severity, what, means, &format!("`teamctl doctor --fix` {fix}"));
+        if let Some(finding) = self.found.last_mut() {
+            (finding.fixable, finding.fix) = (true, Some(fix));
+        }
+    }
+
+    /// Adds a finding.
+    pub(super) fn add(&mut self, severity: Severity, what: impl Into<String>, means: &str, next: &str) {
+        let (what, means, next) = (what.into(), means.to_owned(), next.to_owned());
+        self.found.push(Finding { check: self.name, severity, what, means, next, fixable: false, fix: None });
     }
 }
 
-impl Finding {
-    fn new(check: &'static str, severity: Severity, what: impl Into<String>) -> Self {
-        let what = what.into();
-        let (about, empty) = (what.clone(), String::new());
-        Self { check, severity, what, means: empty.clone(), next: empty, fixable: false, about, fix: None }
-    }
-
-    /// Says that something is as it should be.
-    pub(super) fn ok(check: &'static str, what: impl Into<String>) -> Self {
-        Self::new(check, Severity::Ok, what)
-    }
-
-    /// Says something that is worth knowing.
-    pub(super) fn note(check: &'static str, what: impl Into<String>) -> Self {
-        Self::new(check, Severity::Note, what)
-    }
-
-    /// Says that something is wrong.
-    pub(super) fn problem(check: &'static str, what: impl Into<String>) -> Self {
-        Self::new(check, Severity::Problem, what)
-    }
-
-    /// Says what follows from it.
-    #[must_use]
-    pub(super) fn means(mut self, means: impl Into<String>) -> Self {
-        self.means = means.into();
-        self
-    }
-
-    /// Says what to do next.
-    #[must_use]
-    pub(super) fn next(mut self, next: impl Into<String>) -> Self {
-        self.next = next.into();
-        self
-    }
-
-    /// Says what it is about, where the words for it change from one look to the next.
-    #[must_use]
-    pub(super) fn about(mut self, about: impl Into<String>) -> Self {
-        self.about = about.into();
-        self
-    }
-
-    /// Says what sets it right.
-    #[must_use]
-    pub(super) fn fix(mut self, fix: Fix) -> Self {
-        (self.fixable, self.fix) = (true, Some(fix));
-        self
+impl std::fmt::Display for Fix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Close(_) => "takes the permissions away",
+            Self::Journal => "sets it aside in journal.torn, as `teamd start` does",
+            Self::Roster => "writes it from the journal and keeps the old one, as `teamd start` does",
+            Self::Remove(_) | Self::Cgroup(_) => "removes it",
+            Self::Archive(_) => "moves it into archive/",
+            Self::End(_) => "ends it",
+        })
     }
 }
 
-/// Says how many there are.
+/// Counts things in words.
 pub(super) fn count(number: usize, of: &str) -> String {
     format!("{number} {of}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Keeps of a later look what an earlier one had seen too. What is as it should be needs no second look.
-pub(super) fn seen_again(earlier: &[Finding], later: Vec<Finding>) -> Vec<Finding> {
+/// Keeps of a later look what an earlier one had found too: the rest was work in progress.
+pub(super) fn found_again(earlier: &[Finding], later: Vec<Finding>) -> Vec<Finding> {
     let before =
-        |finding: &Finding| earlier.iter().any(|it| (it.check, &it.about) == (finding.check, &finding.about));
+        |finding: &Finding| earlier.iter().any(|it| (it.check, &it.what) == (finding.check, &finding.what));
     later.into_iter().filter(|finding| finding.severity == Severity::Ok || before(finding)).collect()
 }
 
+/// Lays findings out for people: the check, how it stands, and below each that is not as it should be what it means and
+/// what to do next.
+pub(super) fn show(findings: &[Finding]) -> String {
+    let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for finding in findings {
+        let (style, state) = match finding.severity {
+            Severity::Ok => (Style::new(), "ok"),
+            Severity::Note => (BOLD, "note"),
+            Severity::Problem => (BAD, "problem"),
+        };
+        let what = (finding.check, paint(style, format_args!("{state:<7}")), &finding.what);
+        let means = ("", paint(DIM, "means  "), &finding.means);
+        let next = ("", paint(DIM, "next   "), &finding.next);
+        for (check, label, said) in [what, means, next].into_iter().filter(|(_, _, said)| !said.is_empty()) {
+            text.push_str(&format!("{check:width$}  {label}  {}\n", escape::line(said)));
+        }
+    }
+    text
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
+    /// Returns the severity and the text of what a check finds.
+    pub(crate) fn told(look: impl FnOnce(&mut Check) -> Option<String>) -> Vec<(Severity, String)> {
+        run("test", look).into_iter().map(|it| (it.severity, it.what)).collect()
+    }
+
     #[test]
-    fn what_was_seen_once_is_no_finding() {
+    fn what_was_found_once_is_no_finding() {
         let at = |offset: u64| {
-            Finding::note("inboxes", format!("a torn tail at {offset}")).about(format!("tail {offset}"))
+            run("inboxes", |check| {
+                check.note(format!("a torn tail at {offset}"), "", "");
+                None
+            })
         };
-        let fine = || Finding::ok("journal", "42 lines");
-        assert_eq!(seen_again(&[at(7)], vec![at(9), fine()]), [fine()]);
-        assert_eq!(seen_again(&[at(7), fine()], vec![at(7)]), [at(7)]);
+        let fine = || run("journal", |_| Some("42 lines".to_owned()));
+        assert_eq!(found_again(&at(7), [at(9), fine()].concat()), fine());
+        assert_eq!(found_again(&[at(7), fine()].concat(), at(7)), at(7));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_what_it_means_and_what_to_do() {
+        let findings = [
+            run("disk", |_| Some("4 MiB are free".to_owned())),
+            run("journal", |check| {
+                check.problem("line 3 cannot be \x1b read", "no daemon starts", "mend it");
+                Some("not told".to_owned())
+            }),
+            run("cgroup", |check| {
+                check.note("none", "", "");
+                None
+            }),
+        ];
+        let shown = anstream::adapter::strip_str(&show(&findings.concat())).to_string();
+        insta::assert_snapshot!(shown, @r"
+        disk     ok       4 MiB are free
+        journal  problem  line 3 cannot be \u{1b} read
+                 means    no daemon starts
+                 next     mend it
+        cgroup   note     none
+        ");
     }
 }

@@ -1,11 +1,10 @@
-//! `--fix`: sets right what can be set right now, and tells each thing that it did. It deletes nothing that somebody may
-//! miss, and while a daemon runs it touches nothing that is the daemon's.
+//! `--fix`: sets right what can be set right now, and tells each thing that it did. It deletes no data, and while a daemon
+//! runs it touches nothing that is the daemon's.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
+use serde::Serialize;
 use teamd_shared::process::{Identity, ProcessHandle};
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::{cgroup, clock};
@@ -14,13 +13,11 @@ use super::finding::{Finding, Fix};
 use crate::error::CommandError;
 use crate::upkeep::{AtRest, TakeLock};
 
-/// How long a process may take to end that was told to.
-const END: Duration = Duration::from_secs(3);
-
 /// What came of it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Fixed {
     /// What was done, one line each.
+    #[serde(rename = "fixed")]
     pub(super) done: Vec<String>,
     /// What could not be done, and why.
     pub(super) failed: Vec<String>,
@@ -35,8 +32,9 @@ pub(super) fn all(dir: &Arc<TeamDir>, findings: &[Finding], take_lock: TakeLock)
             fixes.push(fix);
         }
     }
-    let (at_rest, always): (Vec<_>, Vec<_>) = fixes.into_iter().partition(|fix| fix.needs_rest());
-    for fix in always {
+    let (at_any_time, at_rest): (Vec<_>, Vec<_>) =
+        fixes.into_iter().partition(|fix| matches!(fix, Fix::Close(_)));
+    for fix in at_any_time {
         fixed.note(apply(dir, fix, None));
     }
     if at_rest.is_empty() {
@@ -44,9 +42,7 @@ pub(super) fn all(dir: &Arc<TeamDir>, findings: &[Finding], take_lock: TakeLock)
     }
     match take_lock(dir) {
         Ok(Some(lock)) => at_rest.into_iter().for_each(|fix| fixed.note(apply(dir, fix, Some(&*lock)))),
-        Ok(None) => {
-            fixed.failed.push("a daemon has started meanwhile: what is its own was left to it".to_owned())
-        }
+        Ok(None) => fixed.failed.push("a daemon has started meanwhile: its files were left to it".to_owned()),
         Err(error) => fixed.failed.push(error.message().to_owned()),
     }
     fixed
@@ -71,15 +67,13 @@ fn apply(dir: &TeamDir, fix: &Fix, lock: Option<&dyn AtRest>) -> Result<String, 
         }
         (Fix::Journal, Some(lock)) => lock.cut_journal().map_err(message),
         (Fix::Roster, Some(lock)) => lock.rebuild_roster().map_err(message),
-        (Fix::Remove(at), Some(_)) => {
-            dir.remove(at).map_err(said)?;
-            Ok(format!("{at}: removed"))
-        }
+        (Fix::Remove(at), Some(_)) => dir.remove(at).map(|()| format!("{at}: removed")).map_err(said),
         (Fix::Archive(at), Some(_)) => archive(dir, at).map_err(said),
-        (Fix::Cgroup(folder), Some(_)) => match cgroup::remove(folder) {
-            Ok(()) => Ok(format!("{}: removed", folder.display())),
-            Err(error) => Err(format!("cannot remove {}: {error}", folder.display())),
-        },
+        (Fix::Cgroup(folder), Some(_)) => {
+            let shown = folder.display();
+            let removed = cgroup::remove(folder).map(|()| format!("{shown}: removed"));
+            removed.map_err(|error| format!("cannot remove {shown}: {error}"))
+        }
         (Fix::End(identity), Some(_)) => end(identity),
         (_, None) => Err("a daemon runs".to_owned()),
     }
@@ -103,25 +97,20 @@ fn archive(dir: &TeamDir, at: &TeamPath) -> Result<String, DirError> {
     Ok(format!("{at}: moved to {to}"))
 }
 
-/// Ends a process that is held by its pidfd: a pid that is another's by now is not touched.
+/// Tells a process to end. It is held by its pidfd: another process that has the pid by now is not touched. The next look
+/// tells whether it is still there.
 fn end(identity: &Identity) -> Result<String, String> {
     let pid = identity.pid;
-    let handle = match ProcessHandle::open(identity.clone()) {
-        Ok(handle) => handle,
+    let told = ProcessHandle::open(identity.clone()).and_then(|handle| {
+        // A stopped process receives the first only after the second.
+        handle.signal(Signal::TERM).and_then(|()| handle.signal(Signal::CONT))
+    });
+    match told {
+        Ok(()) => Ok(format!("process {pid}: told to end")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(format!("process {pid}: has ended by itself"));
+            Ok(format!("process {pid}: has ended by itself"))
         }
-        Err(error) => return Err(format!("cannot hold process {pid}: {error}")),
-    };
-    // One that is stopped hears the first only after the second.
-    for signal in [Signal::TERM, Signal::CONT] {
-        handle.signal(signal).map_err(|error| format!("cannot signal process {pid}: {error}"))?;
-    }
-    let timeout = Timespec::try_from(END).map_err(|error| error.to_string())?;
-    match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&timeout)) {
-        Ok(1..) => Ok(format!("process {pid}: ended")),
-        Ok(0) => Err(format!("process {pid} was told to end, and is still there: `kill -9 {pid}`")),
-        Err(errno) => Err(format!("cannot wait for process {pid}: {errno}")),
+        Err(error) => Err(format!("cannot signal process {pid}: {error}")),
     }
 }
 
@@ -137,8 +126,8 @@ mod tests {
         let it = Identity::of(child.id()).unwrap();
         let (pid, before) = (it.pid, Identity { start_ticks: it.start_ticks - 1, ..it.clone() });
         assert_eq!(end(&before), Ok(format!("process {pid}: has ended by itself")));
-        assert!(child.try_wait().unwrap().is_none(), "it lives");
-        assert_eq!(end(&it), Ok(format!("process {pid}: ended")));
+        assert!(child.try_wait().unwrap().is_none(), "it runs");
+        assert_eq!(end(&it), Ok(format!("process {pid}: told to end")));
         child.wait().unwrap();
     }
 }

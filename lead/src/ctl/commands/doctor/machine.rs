@@ -1,262 +1,245 @@
-//! What the machine has to give: watches, files, processes, cgroups. Looking here, judging below, pure.
-
-use std::path::Path;
+//! The limits of the machine: inotify, open files, processes, cgroups, and the disk of the team directory.
 
 use rustix::process::{Resource, getrlimit};
 use teamd_shared::cgroup::{NoPlace, Place, Standing, Use};
 
-use super::finding::Finding;
+use super::finding::{Check, Finding, count, run};
 use super::processes::Process;
+use super::seen::Seen;
 
 /// How many inotify instances a team takes: those of the daemon, and one each of the first 32 workers.
 const WATCHERS: u64 = 34;
+/// Machines that have room for fewer teammates are worth a note.
+const WORKERS: u64 = 32;
 /// How many descriptors the daemon keeps for a teammate, roughly.
 const FILES_EACH: u64 = 4;
 /// How many descriptors a program needs in any case.
 const FILES: u64 = 64;
-/// How many more processes are few: a teammate is one, its commands are more.
+/// Fewer further processes are few: a teammate is one, its tool calls are more.
 const FEW_PROCESSES: u64 = 64;
+/// Less free space than this is a problem, in bytes: soon no line of the journal can be written.
+const FULL: u64 = 16 << 20;
+/// Less than this is worth a note, in bytes.
+const NEARLY_FULL: u64 = 256 << 20;
+/// Fewer free inodes than this are a problem: a teammate takes four, a tool call more.
+const FEW_INODES: u64 = 200;
+/// File systems whose data another machine (true) or a program has: `linux/magic.h`, of which the lower 32 bits count.
+const FILE_SYSTEMS: [(i64, &str, bool); 10] = [
+    (0x6969, "NFS", true),
+    (0xff53_4d42, "SMB", true),
+    (0xfe53_4d42, "SMB", true),
+    (0x517b, "SMB", true),
+    (0x5346_414f, "AFS", true),
+    (0x6b41_4653, "AFS", true),
+    (0x00c3_6400, "Ceph", true),
+    (0x0bd0_0bd0, "Lustre", true),
+    (0x0102_1997, "9p", false),
+    (0x6573_5546, "FUSE", false),
+];
+/// What follows where incarnations have no cgroup.
+const NO_CGROUP: &str = "the shims find and end what a teammate starts, without a cgroup of its own";
 
-/// What was found out.
-#[derive(Debug, Clone)]
-pub(super) struct Machine {
-    /// Instances of inotify that the user may have; none where there is no inotify.
-    instances: Option<u64>,
-    /// Those that were seen in use: not of programs that nobody may look into.
-    used: u64,
-    /// Whether one more could be had.
-    one_more: bool,
-    /// Watches that the user may have.
-    watches: u64,
-    /// The hard limit of open files; none: no limit.
-    files: Option<u64>,
-    /// The limit of processes and threads; none: no limit.
-    processes: Option<u64>,
-    /// How many the user has.
-    running: u64,
-    cgroup: Cgroup,
+/// Looks at the limits of this user. Nothing is changed; one inotify instance is made and given back.
+pub(super) fn look(processes: &[Process], cgroups: Use) -> Vec<Finding> {
+    let user = nix::unistd::getuid().as_raw();
+    let mine = || processes.iter().filter(|process| process.user == user);
+    let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok();
+    let most = most.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let threads = mine().map(|process| process.threads).sum();
+    let limit = getrlimit(Resource::Nproc).current.filter(|_| user != 0);
+    let place = || (cgroups == Use::Auto).then(|| Place::look(None));
+    [
+        run("inotify", |check| inotify(check, most, mine().map(|process| instances_of(process.pid)).sum())),
+        run("files", |check| files(check, getrlimit(Resource::Nofile).maximum)),
+        run("processes", |check| processes_of_user(check, limit, threads)),
+        run("cgroup", |check| cgroup(check, place())),
+    ]
+    .concat()
 }
 
-/// Where a daemon stands that is started from here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Cgroup {
-    /// A setting says that none is used.
-    Off,
-    /// As this process does.
-    On(Result<Place, NoPlace>),
-}
-
-impl Machine {
-    /// Looks. Nothing is changed; one inotify instance is made and given back.
-    pub(super) fn look(processes: &[Process], cgroups: Use) -> Self {
-        let limit = |name: &str| number(Path::new("/proc/sys/fs/inotify").join(name).as_path());
-        let user = nix::unistd::getuid().as_raw();
-        let mine = || processes.iter().filter(|process| process.user == user);
-        Self {
-            instances: limit("max_user_instances"),
-            used: mine().map(|process| instances_of(process.pid)).sum(),
-            one_more: one_more(),
-            watches: limit("max_user_watches").unwrap_or(0),
-            files: getrlimit(Resource::Nofile).maximum,
-            processes: getrlimit(Resource::Nproc).current.filter(|_| user != 0),
-            running: mine().map(|process| process.threads).sum(),
-            cgroup: match cgroups {
-                Use::Off => Cgroup::Off,
-                Use::Auto => Cgroup::On(Place::look(None)),
-            },
-        }
-    }
-
-    /// Says what it means.
-    pub(super) fn findings(&self) -> Vec<Finding> {
-        vec![self.inotify(), self.files(), self.processes(), self.cgroup.finding()]
-    }
-
-    fn inotify(&self) -> Finding {
-        const CHECK: &str = "inotify";
-        const RAISE: &str =
-            "end programs that watch many files, or `sysctl fs.inotify.max_user_instances=512` as root";
-        let Some(most) = self.instances else {
-            return Finding::note(CHECK, "there is no inotify here").means("files are looked at on a timer");
-        };
-        let (used, left) = (self.used, most.saturating_sub(self.used));
-        if !self.one_more {
-            return Finding::note(CHECK, format!("no inotify instance is left of {most} that the user may have"))
-                .means("a daemon that gets none looks every 250 ms, and rings its workers: later, and nothing is lost")
-                .next(RAISE);
-        }
-        let seen = format!(
-            "{used} of {most} instances are in use that can be seen, {} watches may be had",
-            self.watches
+fn inotify(check: &mut Check, most: u64, used: u64) -> Option<String> {
+    let left = if one_more() { most.saturating_sub(used) } else { 0 };
+    if left < WATCHERS {
+        check.note(
+            format!("fewer than {WATCHERS} inotify instances are left of {most} that the user may have"),
+            "the daemon wakes workers that get none, and looks on a timer if it gets none itself",
+            "end programs that watch many files, or `sysctl fs.inotify.max_user_instances=512` as root",
         );
-        if left < WATCHERS {
-            return Finding::note(CHECK, seen)
-                .about(CHECK)
-                .means(format!("the daemon and the first 32 workers take {WATCHERS}; workers that get none are rung by the daemon: nothing is lost"))
-                .next(RAISE);
-        }
-        if self.watches < 2 * WATCHERS {
-            return Finding::note(CHECK, seen)
-                .about(CHECK)
-                .means("where no watch is left, files are looked at on a timer")
-                .next("`sysctl fs.inotify.max_user_watches=65536` as root");
-        }
-        Finding::ok(CHECK, format!("{seen}: enough for the daemon and the first 32 workers; others are rung"))
     }
-
-    fn files(&self) -> Finding {
-        const CHECK: &str = "files";
-        let Some(most) = self.files else { return Finding::ok(CHECK, "no limit of open files") };
-        let enough = most.saturating_sub(FILES) / FILES_EACH;
-        let what = format!("{most} open files a process: enough for about {enough} teammates");
-        if enough >= 32 {
-            return Finding::ok(CHECK, what);
-        }
-        Finding::note(CHECK, what)
-            .means("a spawn beyond that is refused; nobody who runs is disturbed")
-            .next("raise the hard limit (`ulimit -Hn`, or `nofile` in /etc/security/limits.conf)")
-    }
-
-    fn processes(&self) -> Finding {
-        const CHECK: &str = "processes";
-        let running = self.running;
-        let Some(most) = self.processes else {
-            return Finding::ok(CHECK, format!("no limit for this user, who runs {running} (with threads)"));
-        };
-        let what = format!("{running} of {most} processes (with threads) run that this user may have");
-        if most.saturating_sub(running) >= FEW_PROCESSES {
-            return Finding::ok(CHECK, what);
-        }
-        Finding::note(CHECK, what)
-            .about(CHECK)
-            .means("soon nothing can be started: no teammate, and no command of one")
-            .next("end what is not needed, or raise the limit (`ulimit -u`)")
-    }
+    Some(format!("{left} instances are left: enough for the daemon and the first 32 workers"))
 }
 
-impl Cgroup {
-    fn finding(&self) -> Finding {
-        const CHECK: &str = "cgroup";
-        const WITHOUT: &str =
-            "what a teammate starts is found and ended by its keepers, without a cgroup of its own";
-        let without = |why: String| Finding::note(CHECK, why).means(WITHOUT);
-        match self {
-            Self::Off => without("off: a setting says so".to_owned()),
-            Self::On(Err(why)) => without(why.to_string()),
-            Self::On(Ok(place)) => {
-                let path = &place.path;
-                let gives =
-                    format!("version 2, a daemon that is started from here gives each life one below {path}");
-                let limits = |why: &str| format!("{gives}; limits hold for each process: {why}");
-                match place.standing {
-                    Standing::Foreign => without(format!("version 2, {path} is not delegated to this user"))
-                        .next("to give lives one: `systemd-run --user --scope -p Delegate=yes teamd start`, or `Delegate=yes` in a unit"),
-                    Standing::Writable => Finding::ok(CHECK, limits("no controller is delegated")),
-                    Standing::Delegated if place.is_a_service() => {
-                        Finding::ok(CHECK, limits("a service hands no controller on, or it could not be started again beside its workers"))
-                    }
-                    Standing::Delegated => match missing(&place.controllers)[..] {
-                        [] => Finding::ok(CHECK, format!("{gives}, which is delegated with {}", place.controllers)),
-                        [one] => Finding::ok(CHECK, format!("{gives}; the limit of {one} holds for each process: it is not among its controllers")),
-                        _ => Finding::ok(CHECK, limits("neither memory nor pids is among its controllers")),
-                    },
-                }
-            }
-        }
-    }
-}
-
-/// Returns which of the controllers that lives are bounded by are not there.
-fn missing(controllers: &str) -> Vec<&'static str> {
-    let there = |wanted: &str| controllers.split_ascii_whitespace().any(|it| it == wanted);
-    ["memory", "pids"].into_iter().filter(|wanted| !there(wanted)).collect()
-}
-
-/// Counts the inotify instances of a process; 0 for one that nobody may look into.
+/// Counts the inotify instances of a process; 0 for a process whose descriptors cannot be seen.
 fn instances_of(pid: u32) -> u64 {
-    let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return 0 };
-    let is_instance = |entry: &std::fs::DirEntry| {
-        std::fs::read_link(entry.path()).is_ok_and(|leads| leads.as_os_str() == "anon_inode:inotify")
-    };
-    open.filter_map(Result::ok).filter(is_instance).count() as u64
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().filter_map(Result::ok);
+    let leads = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    leads.filter(|leads| leads.as_os_str() == "anon_inode:inotify").count() as u64
 }
 
-#[cfg(target_os = "linux")]
 fn one_more() -> bool {
     rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).is_ok()
 }
 
-#[cfg(not(target_os = "linux"))]
-fn one_more() -> bool {
-    true
+fn files(check: &mut Check, limit: Option<u64>) -> Option<String> {
+    let enough = limit.unwrap_or(u64::MAX).saturating_sub(FILES) / FILES_EACH;
+    if enough < WORKERS {
+        check.note(
+            format!("so few files may be open that about {enough} teammates can run"),
+            "a spawn beyond that is refused; teammates that run are not disturbed",
+            "raise the hard limit (`ulimit -Hn`, or `nofile` in /etc/security/limits.conf)",
+        );
+    }
+    Some(limit.map_or("no limit of open files".to_owned(), |most| format!("{most} open files a process")))
 }
 
-fn number(path: &Path) -> Option<u64> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+fn processes_of_user(check: &mut Check, limit: Option<u64>, threads: u64) -> Option<String> {
+    if limit.is_some_and(|most| most.saturating_sub(threads) < FEW_PROCESSES) {
+        check.note(
+            format!("fewer than {FEW_PROCESSES} further processes may be started by this user"),
+            "soon nothing can be started: no teammate, and no tool call",
+            "end what is not needed, or raise the limit (`ulimit -u`)",
+        );
+    }
+    let most = limit.map_or("no limit".to_owned(), |most| most.to_string());
+    Some(format!("{threads} run (with threads), the limit of this user: {most}"))
+}
+
+/// Judges where a daemon would stand that is started from here; none: a setting says that it makes no cgroups.
+fn cgroup(check: &mut Check, place: Option<Result<Place, NoPlace>>) -> Option<String> {
+    const DELEGATE: &str =
+        "`systemd-run --user --scope -p Delegate=yes teamd start`, or `Delegate=yes` in a unit";
+    let (why, next) = match place {
+        None => ("off: a setting says so".to_owned(), ""),
+        Some(Err(why)) => (why.to_string(), ""),
+        Some(Ok(place)) if place.standing == Standing::Foreign => {
+            (format!("{} is not delegated to this user", place.path), DELEGATE)
+        }
+        Some(Ok(place)) => {
+            let delegated = place.standing == Standing::Delegated && !place.is_a_service();
+            let has = |wanted| delegated && place.controllers.split_ascii_whitespace().any(|it| it == wanted);
+            let limits = match (has("memory"), has("pids")) {
+                (true, true) => "",
+                (false, true) => "; the limit of memory holds for each process",
+                (true, false) => "; the limit of processes holds for each tool call",
+                (false, false) => "; limits hold for each process",
+            };
+            return Some(format!("each incarnation gets a cgroup below {}{limits}", place.path));
+        }
+    };
+    check.note(why, NO_CGROUP, next);
+    None
+}
+
+/// Judges which workers have no cgroup, whatever a daemon would do that is started from here.
+pub(super) fn workers_without_cgroup(seen: &Seen, check: &mut Check) -> Option<String> {
+    let alive = seen.running().filter(|it| it.process.as_ref().is_some_and(|process| seen.is_alive(process)));
+    let (with, without): (Vec<_>, Vec<_>) = alive.partition(|member| member.cgroup.is_some());
+    let names: Vec<&str> = without.iter().map(|member| member.name.as_str()).collect();
+    if !names.is_empty() {
+        let all = count(with.len() + names.len(), "worker");
+        let what = format!("of {all} no cgroup was given to {}", names.join(", "));
+        check.note(what, NO_CGROUP, "log/teamd.log says why");
+    }
+    None
+}
+
+/// Judges the file system of the team directory.
+pub(super) fn file_system(seen: &Seen, check: &mut Check) -> Option<String> {
+    let stat = rustix::fs::fstatvfs(&*seen.dir).ok()?;
+    if stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+        check.problem(
+            "the file system of the team directory is mounted read-only",
+            "no decision can be journaled, and no message sent",
+            "mount it for writing; after an error of the disk, look at `dmesg` first",
+        );
+    }
+    let number = rustix::fs::fstatfs(&*seen.dir).ok()?.f_type & 0xffff_ffff;
+    match FILE_SYSTEMS.into_iter().find(|(of, ..)| *of == number) {
+        Some((_, name, true)) => check.problem(
+            format!("the team directory lies on {name}"),
+            "a network file system has no atomic append: messages may be mixed, and locks may not hold",
+            "put the team directory on a local disk (`--team-dir`, or move it while no daemon runs)",
+        ),
+        Some((_, name, false)) => check.note(
+            format!("the team directory lies on {name}"),
+            "whether appends are atomic and locks hold depends on what stands behind it",
+            "a local disk is safer",
+        ),
+        None => return Some("local, and can be written".to_owned()),
+    };
+    None
+}
+
+/// Judges how much space is left.
+pub(super) fn disk(seen: &Seen, check: &mut Check) -> Option<String> {
+    let stat = rustix::fs::fstatvfs(&*seen.dir).ok()?;
+    // Some file systems count no files.
+    let inodes = (stat.f_files > 0).then_some(stat.f_favail);
+    space(check, stat.f_bavail.saturating_mul(stat.f_frsize), inodes)
+}
+
+fn space(check: &mut Check, free: u64, inodes: Option<u64>) -> Option<String> {
+    if free < FULL || inodes.is_some_and(|inodes| inodes < FEW_INODES) {
+        let what = format!("less than {} MiB or {FEW_INODES} files are free", FULL >> 20);
+        let means = "soon nothing can be journaled: commands are refused, and messages cannot be sent";
+        check.problem(what, means, "free space on the disk");
+    } else if free < NEARLY_FULL {
+        let what = format!("less than {} MiB are free", NEARLY_FULL >> 20);
+        let next = "free space; `teamctl forget` and archive/ show what is old";
+        check.note(what, "inboxes, transcripts and logs grow", next);
+    }
+    Some(format!("{} MiB are free", free >> 20))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::finding::Severity;
+    use super::super::finding::tests::told;
     use super::*;
 
-    fn usual() -> Machine {
-        Machine {
-            instances: Some(128),
-            used: 5,
-            one_more: true,
-            watches: 65536,
-            files: Some(1_048_576),
-            processes: Some(4096),
-            running: 300,
-            cgroup: Cgroup::On(Ok(place(Standing::Delegated))),
-        }
-    }
-
-    fn place(standing: Standing) -> Place {
-        let folder = "/sys/fs/cgroup/u".into();
-        Place { path: "/u".to_owned(), folder, standing, controllers: "memory pids".to_owned() }
+    fn worst(look: impl FnOnce(&mut Check) -> Option<String>) -> Severity {
+        told(look).into_iter().map(|(severity, _)| severity).max().unwrap()
     }
 
     #[test]
-    fn a_usual_machine_is_fine_and_what_is_scarce_is_said() {
-        assert!(usual().findings().iter().all(|finding| finding.severity == Severity::Ok));
-        let scarce = [
-            Machine { used: 100, ..usual() },
-            Machine { one_more: false, ..usual() },
-            Machine { watches: 10, ..usual() },
-            Machine { files: Some(128), ..usual() },
-            Machine { running: 4090, ..usual() },
-            Machine { cgroup: Cgroup::Off, ..usual() },
-            Machine { cgroup: Cgroup::On(Err(NoPlace::NotMounted)), ..usual() },
-            Machine { cgroup: Cgroup::On(Ok(place(Standing::Foreign))), ..usual() },
-        ];
-        for machine in scarce {
-            let notes: Vec<_> =
-                machine.findings().into_iter().filter(|it| it.severity == Severity::Note).collect();
-            assert_eq!(notes.len(), 1, "{machine:?}");
-            assert!(!notes[0].means.is_empty());
-        }
-    }
-
-    #[test]
-    fn where_limits_hold_for_each_process_only_the_reason_is_told() {
-        let told = |place| Cgroup::On(Ok(place)).finding().what;
-        let delegated = place(Standing::Delegated);
-        assert!(told(delegated.clone()).ends_with("which is delegated with memory pids"));
-        let service = Place { path: "/x/teamd.service".to_owned(), ..delegated.clone() };
-        let with = |controllers: &str| Place { controllers: controllers.to_owned(), ..delegated.clone() };
-        let (bare, others) = (with(""), with("cpu hugetlb"));
-        assert!(told(with("cpu pids")).contains("the limit of memory holds for each process"));
-        assert!(told(with("memory")).contains("the limit of pids holds for each process"));
-        for (place, why) in [
-            (service, "a service hands"),
-            (bare, "neither memory nor pids"),
-            (others, "neither memory nor pids"),
-            (place(Standing::Writable), "no controller is"),
+    fn what_is_scarce_is_said() {
+        let (ok, note, problem) = (Severity::Ok, Severity::Note, Severity::Problem);
+        assert_eq!(worst(|check| inotify(check, 128, 100)), note);
+        assert_eq!(worst(|check| files(check, Some(1_048_576))), ok);
+        assert_eq!(worst(|check| files(check, Some(128))), note);
+        assert_eq!(worst(|check| processes_of_user(check, Some(4096), 300)), ok);
+        assert_eq!(worst(|check| processes_of_user(check, Some(4096), 4090)), note);
+        for (free, inodes, severity) in [
+            (1 << 40, Some(1 << 20), ok),
+            (1 << 40, None, ok),
+            (100 << 20, None, note),
+            (1 << 20, None, problem),
+            (1 << 40, Some(7), problem),
         ] {
-            let told = told(place);
-            assert!(told.contains(&format!("limits hold for each process: {why}")), "{told}");
+            assert_eq!(worst(|check| space(check, free, inodes)), severity, "{free} {inodes:?}");
+        }
+    }
+
+    #[test]
+    fn where_no_cgroup_can_be_made_or_limited_that_is_told() {
+        let place = |standing, path: &str, controllers: &str| {
+            let (path, controllers) = (path.to_owned(), controllers.to_owned());
+            Some(Ok(Place { path, folder: "/sys/fs/cgroup/u".into(), standing, controllers }))
+        };
+        let said = |place| told(|check| cgroup(check, place)).remove(0);
+        let both = "; limits hold for each process";
+        for (place, end) in [
+            (place(Standing::Delegated, "/u", "memory pids"), "below /u"),
+            (place(Standing::Delegated, "/u", "cpu pids"), "; the limit of memory holds for each process"),
+            (place(Standing::Delegated, "/u", ""), both),
+            (place(Standing::Delegated, "/x/teamd.service", "memory pids"), both),
+            (place(Standing::Writable, "/u", "memory pids"), both),
+        ] {
+            let (severity, what) = said(place);
+            assert!(severity == Severity::Ok && what.ends_with(end), "{what}");
+        }
+        for place in [None, Some(Err(NoPlace::NotMounted)), place(Standing::Foreign, "/u", "")] {
+            assert_eq!(said(place).0, Severity::Note);
         }
     }
 }

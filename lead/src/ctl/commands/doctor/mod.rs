@@ -1,35 +1,28 @@
-//! `teamctl doctor`: what is wrong with this machine and this team directory, and what to do about it.
+//! `teamctl doctor`: a dry run of a start, and what else is wrong with this machine and this team directory.
 //!
-//! It looks, and judges what it saw (each check is a file of its own). What runs meanwhile is looked at again before it is
-//! called wrong: only what stays is a finding. It reads files and `/proc`, tries no lock but that of the daemon, and
-//! changes nothing, unless it is told to ([`fix`]).
+//! It reads files and `/proc`, tries no lock but that of the daemon, and changes nothing, unless it is told to ([`fix`]).
+//! While a daemon or a worker runs it looks again before it calls something wrong: only what stays is a finding.
 
 mod access;
-mod cgroups;
-mod disk;
+mod files;
 mod finding;
 mod fix;
-mod inboxes;
-mod journal;
 mod leftovers;
 mod machine;
+mod orphans;
 mod processes;
-mod report;
-mod roster;
 mod sandbox;
 mod seen;
-mod strays;
-mod transcripts;
+mod start;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use teamd_shared::register::Register;
-use teamd_shared::state::StateError;
 use teamd_shared::team_dir::TeamDir;
 
-use self::finding::{Finding, Severity};
+use self::finding::{Check, Finding, Severity};
 use self::fix::Fixed;
 use self::sandbox::Confined;
 use self::seen::Seen;
@@ -44,70 +37,87 @@ use crate::upkeep::TakeLock;
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(400), Duration::from_secs(1)];
 
+/// A check of a team directory. Returns what it says if it finds nothing.
+type Look = fn(&Seen, &mut Check) -> Option<String>;
+
 /// The checks of a team directory, in the order in which they are told.
-const CHECKS: [fn(&Seen) -> Vec<Finding>; 13] = [
-    |seen| disk::Disk::look(&seen.dir).map(|disk| disk.findings()).unwrap_or_default(),
-    |seen| disk::clock(seen.journal.last_at, seen.journal.boot.as_deref()),
-    journal::judge,
-    roster::judge,
-    roster::judge_lives,
-    cgroups::judge_lives,
-    inboxes::judge,
-    inboxes::judge_cursors,
-    transcripts::judge,
-    strays::judge_locks,
-    strays::judge_orphans,
-    |seen| [access::judge(seen), leftovers::judge(seen)].concat(),
-    sandbox::judge_programs,
+const CHECKS: [(&str, Look); 14] = [
+    ("file system", machine::file_system),
+    ("disk", machine::disk),
+    ("journal", start::journal),
+    ("roster", start::roster),
+    ("workers", start::workers),
+    ("cgroup", machine::workers_without_cgroup),
+    ("inboxes", files::inboxes),
+    ("positions", files::positions),
+    ("transcripts", files::transcripts),
+    ("locks", orphans::locks),
+    ("orphans", orphans::orphans),
+    ("access", access::access),
+    ("leftovers", leftovers::leftovers),
+    ("programs", sandbox::programs),
 ];
+
+/// What the command tells programs.
+#[derive(Serialize)]
+struct Report {
+    findings: Vec<Finding>,
+    #[serde(flatten)]
+    fixed: Fixed,
+    #[serde(flatten)]
+    confined: Confined,
+}
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Doctor, take_lock: TakeLock) -> CommandResult {
     let opened = context.dir().map(Arc::new);
     let confined = sandbox::look(opened.as_deref().ok());
     let mut findings = confined.findings();
-    findings.extend(machine::Machine::look(&processes::list(), context.settings.cgroup).findings());
-    findings.extend(register(&context.register));
+    findings.extend(machine::look(&processes::list(), context.settings.cgroup));
+    findings.extend(finding::run("register", |check| register(check, &context.register)));
     let mut fixed = Fixed::default();
     match &opened {
         Ok(dir) => {
             let mut of_team = examine(dir);
-            if args.fix && of_team.iter().any(|finding| finding.fix.is_some()) {
+            if args.fix && of_team.iter().any(|finding| finding.fixable) {
                 fixed = fix::all(dir, &of_team, take_lock);
                 of_team = examine(dir);
             }
             findings.extend(of_team);
         }
-        Err(_) if context.is_missing() => {
-            let here = format!("there is no team directory at {}", context.path.display());
-            findings.push(Finding::ok("team", here));
-        }
-        Err(error) => {
-            let finding = Finding::problem("team", error.to_string()).means("no command works here");
-            findings.push(finding.next(error.next_step().unwrap_or_default()));
-        }
+        Err(error) => findings.extend(finding::run("team", |check| {
+            if context.is_missing() {
+                return Some(format!("there is no team directory at {}", context.path.display()));
+            }
+            let next = error.next_step().unwrap_or_default();
+            check.problem(error.to_string(), "no command works here", next);
+            None
+        })),
     }
-    tell(context, &confined, &findings, &fixed)?;
-    let worst = findings.iter().map(|finding| finding.severity).max();
-    let failed = worst == Some(Severity::Problem) || !fixed.failed.is_empty();
+    let failed =
+        findings.iter().any(|finding| finding.severity == Severity::Problem) || !fixed.failed.is_empty();
+    tell(context, &Report { findings, fixed, confined })?;
     Ok(if failed { ExitCode::Failed } else { ExitCode::Done })
 }
 
-/// Judges the register: what is in it is believed, and hidden from tools.
-fn register(register: &Register) -> Vec<Finding> {
-    let bad = |why: StateError, next: &str| {
-        let means = "a team directory is not believed, and not hidden from tools";
-        Finding::problem("register", why.to_string()).means(means).next(next)
-    };
-    let of_an_entry = "remove that file, and enter the directory with `teamd start --adopt DIR`";
-    let of_all = "make the state directory yours again (`ls -ld`), or set XDG_STATE_HOME to another one";
+/// Judges the register: the team directories in it are used, and hidden from tools.
+fn register(check: &mut Check, register: &Register) -> Option<String> {
+    const MEANS: &str = "a team directory is not used, and not hidden from tools";
     match register.all() {
-        Ok((found, unread)) if unread.is_empty() => {
+        Ok((found, unread)) => {
+            for why in unread {
+                let next = "remove that file, and enter the directory with `teamd start --adopt DIR`";
+                check.problem(why.to_string(), MEANS, next);
+            }
             let teams = finding::count(found.len().saturating_sub(1), "team");
-            vec![Finding::ok("register", format!("{teams} in {}", register.state().root().display()))]
+            Some(format!("{teams} in {}", register.state().root().display()))
         }
-        Ok((_, unread)) => unread.into_iter().map(|why| bad(why, of_an_entry)).collect(),
-        Err(error) => vec![bad(error, of_all)],
+        Err(error) => {
+            let next =
+                "make the state directory yours again (`ls -ld`), or set XDG_STATE_HOME to another one";
+            check.problem(error.to_string(), MEANS, next);
+            None
+        }
     }
 }
 
@@ -121,15 +131,14 @@ fn examine(dir: &Arc<TeamDir>) -> Vec<Finding> {
         }
         wait(pause);
         seen = Seen::look(dir);
-        findings = finding::seen_again(&findings, judge(&seen));
+        findings = finding::found_again(&findings, judge(&seen));
     }
-    // Once: a daemon that does not answer takes its time.
-    findings.insert(0, strays::judge_daemon(&seen));
-    findings
+    // Once: it takes a while to be sure that a daemon does not answer.
+    [start::daemon(&seen), findings].concat()
 }
 
 fn judge(seen: &Seen) -> Vec<Finding> {
-    CHECKS.iter().flat_map(|check| check(seen)).collect()
+    CHECKS.iter().flat_map(|(name, look)| finding::run(name, |check| look(seen, check))).collect()
 }
 
 #[expect(
@@ -140,33 +149,23 @@ fn wait(pause: Duration) {
     std::thread::sleep(pause);
 }
 
-fn tell(
-    context: &Context,
-    confined: &Confined,
-    findings: &[Finding],
-    fixed: &Fixed,
-) -> Result<(), CommandError> {
+fn tell(context: &Context, report: &Report) -> Result<(), CommandError> {
     let out = &context.out;
     if out.is_json() {
-        let mut report = json!({"findings": findings, "fixed": fixed.done, "failed": fixed.failed});
-        if let (Value::Object(report), Value::Object(sandbox)) = (&mut report, confined.to_json()) {
-            report.extend(sandbox);
-        }
-        return out.json(&report);
+        return out.json(report);
     }
-    if let Some(table) = confined.table() {
-        out.text(table.render(out.width()))?;
-        out.text("\n")?;
+    if let Some(table) = report.confined.table() {
+        out.text(table.render(out.width()) + "\n")?;
     }
-    out.text(report::show(findings))?;
-    confined.missing().iter().for_each(|why| out.note(format_args!("missing: {why}")));
-    for done in &fixed.done {
+    out.text(finding::show(&report.findings))?;
+    report.confined.missing.iter().for_each(|why| out.note(format_args!("missing: {why}")));
+    for done in &report.fixed.done {
         out.text(format_args!("fixed: {}", escape::line(done)))?;
     }
-    for why in &fixed.failed {
+    for why in &report.fixed.failed {
         out.note(format_args!("not fixed: {}", escape::line(why)));
     }
-    let fixable = findings.iter().filter(|finding| finding.fixable).count();
+    let fixable = report.findings.iter().filter(|finding| finding.fixable).count();
     if fixable > 0 {
         out.hint(format_args!("`teamctl doctor --fix` sets {fixable} of these right, and deletes no data"));
     }

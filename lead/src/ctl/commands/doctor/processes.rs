@@ -1,4 +1,4 @@
-//! The processes of this machine, as far as anybody may see them, and which of them belong to a team.
+//! The processes of this machine, as far as they can be seen, and which of them belong to a team.
 //!
 //! A process is shown here as evidence. What is signalled is told by its identity, and held by a pidfd.
 
@@ -15,28 +15,26 @@ pub(super) struct Process {
     pub(super) user: u32,
     pub(super) threads: u64,
     /// Its command line; empty for one of the kernel.
-    pub(super) command: Vec<String>,
+    command: Vec<String>,
     /// Where descriptor 0 leads, where that may be seen.
-    pub(super) input: Option<PathBuf>,
+    input: Option<PathBuf>,
 }
 
 /// Lists all that can be seen; those that end meanwhile are left out.
 pub(super) fn list() -> Vec<Process> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    pids.filter_map(of).collect()
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| look(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
 }
 
-/// Looks at one.
-pub(super) fn of(pid: u32) -> Option<Process> {
+fn look(pid: u32) -> Option<Process> {
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let input = std::fs::read_link(format!("/proc/{pid}/fd/0")).ok();
-    parse(pid, &command, &status, input)
+    Some(Process { input, ..parse(pid, &command, &status)? })
 }
 
 /// Reads `proc_pid_cmdline(5)` and `proc_pid_status(5)`; none for a zombie.
-fn parse(pid: u32, command: &[u8], status: &str, input: Option<PathBuf>) -> Option<Process> {
+fn parse(pid: u32, command: &[u8], status: &str) -> Option<Process> {
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.split_ascii_whitespace().next()
@@ -44,56 +42,51 @@ fn parse(pid: u32, command: &[u8], status: &str, input: Option<PathBuf>) -> Opti
     if matches!(field("State")?, "Z" | "X") {
         return None;
     }
-    let words = command.strip_suffix(b"\0").unwrap_or(command);
-    let words = words.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    let words =
+        command.split_inclusive(|&byte| byte == 0).map(|word| word.strip_suffix(b"\0").unwrap_or(word));
     Some(Process {
         pid,
         parent: field("PPid")?.parse().ok()?,
         user: field("Uid")?.parse().ok()?,
         threads: field("Threads").and_then(|count| count.parse().ok()).unwrap_or(1),
-        command: words.filter(|_| !command.is_empty()).collect(),
-        input,
+        command: words.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
+        input: None,
     })
 }
 
 impl Process {
-    /// Returns which life it is, if it is a worker of the team directory at this path.
-    pub(super) fn life_in(&self, root: &Path) -> Option<(Name, u32)> {
-        let program = Path::new(self.command.first()?).file_name()?.to_str()?;
+    /// Returns the teammate and the incarnation, if it is a worker of the team directory at this path.
+    pub(super) fn worker_in(&self, root: &Path) -> Option<(Name, u32)> {
         let here = self.option("--team-dir").is_some_and(|path| Path::new(path) == root);
-        if !here || !program.starts_with("team-worker") || self.command.get(1)? != "run" {
+        if !here || !self.program()?.starts_with("team-worker") || self.command.get(1)? != "run" {
             return None;
         }
         Some((Name::of_inbox(self.option("--name")?).ok()?, self.option("--incarnation")?.parse().ok()?))
     }
 
-    /// Tells whether it keeps a command of the team directory at this path: its policy names it, or its descriptor 0 is
-    /// a transcript there.
-    pub(super) fn keeps_in(&self, root: &Path) -> bool {
-        if self.command.get(1).is_none_or(|word| word != "keeper") {
-            return false;
-        }
+    /// Tells whether it is a shim of the team directory at this path: its policy names the directory, or its descriptor 0
+    /// is a transcript there.
+    pub(super) fn is_shim_in(&self, root: &Path) -> bool {
         let named = format!("\"{}\"", root.display());
-        self.option("--policy").is_some_and(|policy| policy.contains(&named))
-            || self.input.as_ref().is_some_and(|input| input.starts_with(root.join("transcript")))
+        self.command.get(1).is_some_and(|word| word == "keeper")
+            && (self.option("--policy").is_some_and(|policy| policy.contains(&named))
+                || self.input.as_ref().is_some_and(|input| input.starts_with(root.join("transcript"))))
     }
 
     /// Tells whether it is a daemon.
     pub(super) fn is_daemon(&self) -> bool {
-        let program = self.command.first().and_then(|program| Path::new(program).file_name()?.to_str());
-        program == Some("teamd")
+        self.program() == Some("teamd")
     }
 
-    /// Tells whether it is the daemon of the team directory at this path.
-    pub(super) fn serves(&self, root: &Path) -> bool {
-        self.is_daemon() && self.option("--team-dir").is_some_and(|path| Path::new(path) == root)
+    fn program(&self) -> Option<&str> {
+        Path::new(self.command.first()?).file_name()?.to_str()
     }
 
     fn option(&self, name: &str) -> Option<&str> {
-        // What stands behind `--` is somebody's command.
-        let own = self.command.split(|word| word == "--").next()?;
-        let at = own.iter().position(|word| word == name)?;
-        own.get(at + 1).map(String::as_str)
+        // The words behind `--` are the command of a tool call.
+        let mut own = self.command.iter().take_while(|word| *word != "--");
+        own.find(|word| *word == name)?;
+        own.next().map(String::as_str)
     }
 
     /// Says what it is, for people: the beginning of its command line.
@@ -111,33 +104,33 @@ pub(super) mod tests {
     use super::*;
 
     /// A process with this command line.
-    pub(crate) fn process(pid: u32, parent: u32, command: &[&str]) -> Process {
+    fn process(command: &[&str]) -> Process {
         let command = command.iter().map(|&word| word.to_owned()).collect();
-        Process { pid, parent, command, threads: 1, ..Process::default() }
+        Process { pid: 1, parent: 1, command, threads: 1, ..Process::default() }
     }
 
     #[test]
     fn what_the_kernel_says_is_read() {
         let status = "Name:\tx\nState:\tS (sleeping)\nPPid:\t7\nUid:\t1000\t0\t0\t0\nThreads:\t3\n";
-        let read = parse(9, b"/bin/x\0a b\0", status, None).unwrap();
+        let read = parse(9, b"/bin/x\0a b\0", status).unwrap();
         assert_eq!((read.parent, read.user, read.threads), (7, 1000, 3));
         assert_eq!(read.command, ["/bin/x", "a b"]);
-        assert_eq!(parse(9, b"", &status.replace('S', "Z"), None), None);
+        assert_eq!(parse(9, b"", &status.replace('S', "Z")), None);
         assert!(list().iter().any(|process| process.pid == std::process::id()));
     }
 
     #[test]
-    fn workers_and_keepers_are_known_by_the_directory_that_they_name() {
+    fn workers_and_shims_are_known_by_the_directory_that_they_name() {
         let root = Path::new("/w/.team");
         let run =
             ["/b/team-worker", "run", "--name", "alice", "--incarnation", "3", "--team-dir", "/w/.team"];
-        let life = process(1, 1, &run).life_in(root).unwrap();
-        assert_eq!((life.0.as_str(), life.1), ("alice", 3));
-        assert_eq!(process(1, 1, &run).life_in(Path::new("/w")), None);
-        assert_eq!(process(1, 1, &["vi", "run", "--team-dir", "/w/.team"]).life_in(root), None);
+        let worker = process(&run).worker_in(root).unwrap();
+        assert_eq!((worker.0.as_str(), worker.1), ("alice", 3));
+        assert_eq!(process(&run).worker_in(Path::new("/w")), None);
+        assert_eq!(process(&["vi", "run", "--team-dir", "/w/.team"]).worker_in(root), None);
         let policy = r#"{"sealed":["/w/.team"]}"#;
-        assert!(process(1, 1, &["/proc/self/exe", "keeper", "--policy", policy, "--", "x"]).keeps_in(root));
-        assert!(!process(1, 1, &["/proc/self/exe", "keeper", "--", "--policy", policy]).keeps_in(root));
-        assert!(!process(1, 1, &["vi", "x", "--policy", policy]).keeps_in(root));
+        assert!(process(&["/proc/self/exe", "keeper", "--policy", policy, "--", "x"]).is_shim_in(root));
+        assert!(!process(&["/proc/self/exe", "keeper", "--", "--policy", policy]).is_shim_in(root));
+        assert!(!process(&["vi", "x", "--policy", policy]).is_shim_in(root));
     }
 }

@@ -1,17 +1,20 @@
 //! One look at a team directory: everything is read once, in an order that makes what runs meanwhile look like work in
 //! progress and not like a mistake. Nothing is changed, and no lock but that of the daemon is tried.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use teamd_shared::config::{ConfigError, Roster};
-use teamd_shared::journal::{FoldError, Team, read_lines};
+use teamd_shared::inbox::owner_of;
+use teamd_shared::journal::Team;
 use teamd_shared::locks::{self, Held};
+use teamd_shared::member::Member;
+use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
-use teamd_shared::team_dir::{DirError, FOLDERS, Found, TeamDir, TeamPath};
+use teamd_shared::team_dir::{DirError, FOLDERS, Found, Kind, TeamDir, TeamPath};
 
 use super::processes::{self, Process};
 use crate::client::is_locked;
+use crate::journal_reader::{self, JournalError};
 
 /// What was seen.
 pub(super) struct Seen {
@@ -20,7 +23,7 @@ pub(super) struct Seen {
     pub(super) locked: bool,
     pub(super) processes: Vec<Process>,
     pub(super) roster: Result<Option<Roster>, ConfigError>,
-    pub(super) journal: Journal,
+    pub(super) journal: Result<Journal, JournalError>,
     /// Everything at the top and in the folders.
     pub(super) files: Vec<Found>,
     /// What could not be listed.
@@ -28,40 +31,20 @@ pub(super) struct Seen {
     pub(super) locks: Vec<Held>,
 }
 
-/// The journal, as far as it can be read.
-#[derive(Default)]
+/// The journal.
 pub(super) struct Journal {
     /// Whether it is there.
     pub(super) exists: bool,
-    pub(super) lines: usize,
-    /// When the last line was written, seconds since 1970.
-    pub(super) last_at: Option<f64>,
-    /// The boot in which its last daemon began.
-    pub(super) boot: Option<String>,
-    /// Where a last line begins that has no end, and how long it is, in bytes.
-    pub(super) torn: Option<(usize, usize)>,
-    /// Why it cannot be read to its end.
-    pub(super) bad: Option<Bad>,
-    /// The fold of what can be read.
-    folded: Team,
-    /// The fold up to the line that the roster shows.
+    pub(super) team: Team,
+    /// The state at the line that the roster shows.
     pub(super) at_roster: Option<Team>,
-}
-
-/// Why a journal cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Bad {
-    /// The file cannot be read.
-    File(String),
-    /// A line is none.
-    Line(usize, String),
-    /// A line does not continue it.
-    Fold(usize, FoldError),
+    /// How many bytes stand behind its last newline.
+    pub(super) torn: Option<usize>,
 }
 
 impl Seen {
-    /// Looks. Processes come first: one that is seen before the journal is read, and is not in it, began without it. The
-    /// roster comes before the journal, which is never behind it.
+    /// Looks. Processes come first: a worker that is seen before the journal is read, and is not in it, began without it.
+    /// The roster comes before the journal, which is never behind it.
     pub(super) fn look(dir: &Arc<TeamDir>) -> Self {
         let locked = is_locked(dir);
         let processes = processes::list();
@@ -81,9 +64,15 @@ impl Seen {
         Self { dir, locked, processes, roster, journal, files, unlisted, locks }
     }
 
-    /// Returns the fold of the journal, if all of it can be read.
+    /// Returns the state of the team, if all of the journal can be read.
     pub(super) fn team(&self) -> Option<&Team> {
-        self.journal.bad.is_none().then_some(&self.journal.folded)
+        self.journal.as_ref().ok().map(|journal| &journal.team)
+    }
+
+    /// Returns the members that have not ended, by the journal.
+    pub(super) fn running(&self) -> impl Iterator<Item = &Member> {
+        let members = self.team().into_iter().flat_map(|team| team.members.values());
+        members.map(|state| &state.record).filter(|member| !member.phase.is_ended())
     }
 
     /// Tells whether the journal was written in another directory, of which this one is a copy.
@@ -97,14 +86,11 @@ impl Seen {
         !self.is_copied() && process.is_alive()
     }
 
-    /// Returns what stands in a folder (none: at the top).
-    pub(super) fn in_folder(&self, folder: Option<&str>) -> impl Iterator<Item = &Found> {
-        self.files.iter().filter(move |found| found.at.folder() == folder)
-    }
-
-    /// Returns what stands at a path.
-    pub(super) fn at(&self, path: &TeamPath) -> Option<&Found> {
-        self.files.iter().find(|found| found.at == *path)
+    /// Returns the files in a folder that belong to a teammate or the lead.
+    pub(super) fn owned(&self, folder: &'static str) -> impl Iterator<Item = (&Found, Name)> {
+        let files =
+            self.files.iter().filter(move |it| it.at.folder() == Some(folder) && it.kind == Kind::File);
+        files.filter_map(|found| Some((found, owner_of(found.at.file_name())?)))
     }
 
     /// Returns the processes that hold a file's lock.
@@ -112,69 +98,39 @@ impl Seen {
         self.locks.iter().filter(move |held| held.is_of(identity)).map(|held| held.pid)
     }
 
+    /// Tells whether a process holds the liveness lock of a member.
+    pub(super) fn is_held(&self, name: &Name) -> bool {
+        let at = TeamPath::transcript(name);
+        let found = self.files.iter().find(|found| found.at == at);
+        found.is_some_and(|found| self.holders(found.identity).next().is_some())
+    }
+
     /// Returns a process.
     pub(super) fn process(&self, pid: u32) -> Option<&Process> {
         self.processes.iter().find(|process| process.pid == pid)
     }
 
-    /// Tells whether somebody may be at work here: what is seen once may be gone in a moment.
+    /// Tells whether a daemon or a worker may be at work here: what is found once may be gone in a moment.
     pub(super) fn is_at_work(&self) -> bool {
-        let held = |found: &Found| self.holders(found.identity).next().is_some();
         self.locked
-            || self.in_folder(Some("transcript")).any(held)
-            || self.processes.iter().any(|process| process.life_in(self.dir.root()).is_some())
-    }
-
-    /// Returns the full path of something in the team directory, for people.
-    pub(super) fn path(&self, at: &TeamPath) -> PathBuf {
-        self.dir.path(at)
+            || self.owned("transcript").any(|(found, _)| self.holders(found.identity).next().is_some())
+            || self
+                .processes
+                .iter()
+                .any(|it| it.worker_in(self.dir.root()).is_some() || it.is_shim_in(self.dir.root()))
     }
 }
 
 impl Journal {
-    fn look(dir: &TeamDir, shown: Option<u64>) -> Self {
-        let mut journal = Self::default();
-        let bytes = match dir.read(&TeamPath::journal()) {
-            Ok(bytes) => bytes,
-            Err(error) if error.is_not_found() => return journal,
-            Err(error) => {
-                journal.bad = Some(Bad::File(error.to_string()));
-                return journal;
-            }
-        };
-        journal.exists = true;
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-        journal.torn = (whole < bytes.len()).then(|| (whole, bytes.len() - whole));
-        for line in read_lines(&bytes) {
-            let (number, line) = match line {
-                Ok(read) => read,
-                Err(bad) => {
-                    journal.bad = Some(newer(bad.text).map_or(Bad::Line(bad.number, bad.why), |version| {
-                        Bad::Fold(bad.number, FoldError::Newer(version))
-                    }));
-                    break;
-                }
-            };
-            if let Err(why) = journal.folded.apply(&line) {
-                journal.bad = Some(Bad::Fold(number, why));
-                break;
-            }
-            journal.lines += 1;
-            journal.last_at = Some(line.at);
-            if let Some(daemon) = &journal.folded.daemon {
-                journal.boot = Some(daemon.process.boot_id.clone());
-            }
+    fn look(dir: &TeamDir, shown: Option<u64>) -> Result<Self, JournalError> {
+        let bytes = journal_reader::read(dir)?;
+        let (exists, bytes) = (bytes.is_some(), bytes.unwrap_or_default());
+        let mut at_roster = None;
+        let team = journal_reader::fold(&bytes, |team, line| {
             if Some(line.seq) == shown {
-                journal.at_roster = Some(journal.folded.clone());
+                at_roster = Some(team.clone());
             }
-        }
-        journal
+        })?;
+        Ok(Self { exists, team, at_roster, torn: journal_reader::torn(&bytes) })
     }
-}
-
-/// Returns the version of a line that says it is newer. It need not look like ours.
-fn newer(line: &[u8]) -> Option<u32> {
-    let line: serde_json::Value = serde_json::from_slice(line).ok()?;
-    let version = u32::try_from(line.get("version")?.as_u64()?).ok()?;
-    (version > teamd_shared::journal::VERSION).then_some(version)
 }

@@ -17,10 +17,10 @@ pub(super) fn illegal(before: &Team, line: &Line) -> Vec<String> {
     }
     match &line.record {
         Record::Member(record) if record.because.is_none() => {
-            let (name, life) = (&record.member.name, record.member.incarnation);
+            let (name, incarnation) = (&record.member.name, record.member.incarnation);
             let last = before.last_life(name);
-            if life < last {
-                found.push(format!("the incarnation of {name} goes back from {last} to {life}"));
+            if incarnation < last {
+                found.push(format!("the incarnation of {name} goes back from {last} to {incarnation}"));
             }
         }
         Record::Request(record) if record.because.is_none() => found.extend(of_request(before, record)),

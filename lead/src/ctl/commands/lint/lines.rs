@@ -1,12 +1,11 @@
-//! Files of one writer, a record a line: the journal and the transcripts.
+//! Files of records, one a line: the lines, the places in them, and the journal.
 
-use teamd_shared::journal::{Team, Unreadable, read_lines};
-use teamd_shared::json;
-use teamd_shared::transcript::Entry;
+use teamd_shared::journal::{Team, read_lines};
 
 use super::decisions::illegal;
 use super::misread::misread;
-use super::{Remark, without_place};
+use super::{Remark, Severity, without_place};
+use crate::journal_reader::{self, JournalError};
 
 /// Reads a journal as a start does.
 pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
@@ -16,8 +15,13 @@ pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
     let texts: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
     for line in read_lines(bytes) {
         match line {
-            Err(Unreadable { number, text, why }) => {
-                remarks.push(unreadable(number, text, &why, REFUSED));
+            Err(bad) => {
+                remarks.push(match journal_reader::unreadable(&bad) {
+                    JournalError::Fold { why, .. } => {
+                        Remark::error((bad.number, 1), why.to_string(), REFUSED)
+                    }
+                    _ => unreadable(bad.number, bad.text, &bad.why, REFUSED),
+                });
                 // What follows would be told for the same reason.
                 continues = false;
             }
@@ -33,38 +37,27 @@ pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
             Ok(_) => {}
         }
     }
-    remarks.extend(torn(bytes, "`teamd start` sets it aside in journal.torn"));
+    remarks.extend(each_line(bytes, "`teamd start` sets it aside in journal.torn", |_, _| {}));
     remarks
 }
 
-/// Reads a transcript as a worker does that resumes.
-pub(super) fn transcript(bytes: &[u8]) -> Vec<Remark> {
-    const PASSED: &str = "passed over when the conversation goes on";
-    let whole = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
-    let lines = bytes[..whole].split(|&byte| byte == b'\n').zip(1..).filter(|(line, _)| !line.is_empty());
-    let mut remarks = Vec::new();
-    for (line, number) in lines {
-        match json::read::<Entry>(line) {
-            Ok(entry) => remarks.extend(misread(number, line, &entry)),
-            Err(error) => remarks.push(unreadable(number, line, &error.to_string(), PASSED)),
-        }
+/// Hands over each whole line that is not blank, with its number. Returns a remark about a last line without a newline.
+pub(super) fn each_line(bytes: &[u8], reader: &str, mut take: impl FnMut(usize, &[u8])) -> Option<Remark> {
+    let mut lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
+    let rest = lines.pop().unwrap_or_default();
+    let number = lines.len() + 1;
+    for (line, number) in lines.into_iter().zip(1..).filter(|(line, _)| !line.trim_ascii().is_empty()) {
+        take(number, line);
     }
-    remarks.extend(torn(bytes, "the next life sets it aside"));
-    remarks
-}
-
-fn unreadable(number: usize, line: &[u8], why: &str, reader: &str) -> Remark {
-    Remark::error((number, column_in(line, why)), without_place(why), reader)
-}
-
-/// A last line without a newline: it is not there yet.
-pub(super) fn torn(bytes: &[u8], reader: &str) -> Option<Remark> {
-    let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-    let rest = &bytes[whole..];
-    let line = bytes[..whole].iter().filter(|&&byte| byte == b'\n').count() + 1;
     (!rest.is_empty()).then(|| {
-        Remark::error((line, 1), format!("no newline behind the last line ({} bytes)", rest.len()), reader)
+        let what = format!("the file ends with {} bytes without a newline", rest.len());
+        Remark { severity: Severity::Torn, ..Remark::error((number, 1), what, reader) }
     })
+}
+
+/// Makes the remark about a line that is not the JSON that belongs there.
+pub(super) fn unreadable(number: usize, line: &[u8], why: &str, reader: &str) -> Remark {
+    Remark::error((number, column_in(line, why)), without_place(why), reader)
 }
 
 /// Returns the column that an error of JSON names in its text, in characters from 1.
@@ -103,7 +96,7 @@ mod tests {
         let broken = first() + "{\"ä\";1}\n" + &started(2) + "{\"seq\"";
         assert_eq!(
             told(&journal(broken.as_bytes())),
-            ["2:5: expected `:`", "4:1: no newline behind the last line (6 bytes)"]
+            ["2:5: expected `:`", "4:1: the file ends with 6 bytes without a newline"]
         );
     }
 
@@ -156,7 +149,7 @@ mod tests {
         ] {
             let remarks = journal(lines.as_bytes());
             assert_eq!(remarks.iter().map(|it| it.what.as_str()).collect::<Vec<_>>(), [what], "{lines}");
-            assert_eq!(remarks[0].severity, super::super::Severity::Warning);
+            assert_eq!(remarks[0].severity, Severity::Warning);
         }
     }
 
@@ -182,13 +175,5 @@ mod tests {
         assert_eq!(of(&started(2).replace("\"team\"", "0")), ["record is 0, and is read as \"team\""]);
         let tail = "tail is \"1\", and is read as \"0000000000000001\"";
         assert_eq!(of(&member(2, "1", "").replace("cbf29ce484222325", "1")), [tail]);
-    }
-
-    #[test]
-    fn a_transcript_is_read_as_a_worker_reads_it() {
-        let entry = "{\"at\":1.0,\"inbox\":{\"offset\":0,\"tail\":\"cbf29ce484222325\"},\"entry\":\"left\",\"reason\":\"x\"}\n";
-        assert_eq!(told(&transcript(entry.as_bytes())), [""; 0]);
-        let unknown = entry.replace("left", "gone");
-        assert!(told(&transcript(unknown.as_bytes()))[0].contains("unknown variant `gone`"));
     }
 }

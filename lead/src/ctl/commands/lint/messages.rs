@@ -8,7 +8,7 @@ use teamd_shared::json;
 use teamd_shared::message::{Body, MAX_LINE, Message, ParseError};
 
 use super::Remark;
-use super::lines::{column_in, column_of, torn};
+use super::lines::{column_in, column_of, each_line};
 
 /// The longest line that a shell writes with one system call, in bytes: a longer one may be parted by another writer.
 const ONE_WRITE: usize = 4096;
@@ -16,33 +16,23 @@ const ONE_WRITE: usize = 4096;
 const ENDS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 
 /// Reads an inbox as its owner does.
-pub(super) fn lint(bytes: &[u8]) -> Vec<Remark> {
-    let whole = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+pub(in crate::ctl::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
     let (mut remarks, mut ids) = (Vec::new(), HashMap::new());
-    for (line, number) in bytes[..whole].split(|&byte| byte == b'\n').zip(1..) {
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        match parse(line) {
-            Err(error) => remarks.push(Remark::error(
-                (number, column(line, &error)),
-                what(&error),
-                "rejected: it goes to NAME.rejected.jsonl, and the lead is told",
-            )),
-            Ok(message) => {
-                remarks.extend(unwise(number, line, &message));
-                if let Some(first) = message.id.and_then(|id| ids.insert(id, number)) {
-                    let said = format!("the same id as line {first}");
-                    remarks.push(Remark::warning(
-                        (number, key(line, "id")),
-                        said,
-                        "dropped: it was read before",
-                    ));
-                }
+    let torn = each_line(bytes, "not read yet: it is no line before its newline", |number, line| {
+        let message = match parse(line) {
+            Ok(message) => message,
+            Err(error) => {
+                let reader = "rejected: it goes to NAME.rejected.jsonl, and the lead is told";
+                return remarks.push(Remark::error((number, column(line, &error)), what(&error), reader));
             }
+        };
+        remarks.extend(unwise(number, line, &message));
+        if let Some(first) = message.id.and_then(|id| ids.insert(id, number)) {
+            let (place, said) = ((number, key(line, "id")), format!("the same id as line {first}"));
+            remarks.push(Remark::warning(place, said, "dropped: it was read before"));
         }
-    }
-    remarks.extend(torn(bytes, "not read yet: it is no line before its newline"));
+    });
+    remarks.extend(torn);
     remarks
 }
 
@@ -163,7 +153,9 @@ fn spellings(fields: &Map<String, Value>, message: &Message) -> Vec<(&'static st
     }
     let absent = |names: [&str; 2]| names.iter().all(|name| fields.get(*name).is_none_or(Value::is_null));
     let body = message.body.kind();
-    if names_a_request(&message.body) && absent(["request_id", "requestId"]) {
+    let of_request =
+        ["shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response"];
+    if of_request.contains(&body) && absent(["request_id", "requestId"]) {
         found.push(("metadata", "request_id"));
     }
     let written = fields.get("type").and_then(Value::as_str).unwrap_or_default();
@@ -182,16 +174,6 @@ fn spellings(fields: &Map<String, Value>, message: &Message) -> Vec<(&'static st
         _ => {}
     }
     found
-}
-
-fn names_a_request(body: &Body) -> bool {
-    matches!(
-        body,
-        Body::ShutdownRequest { .. }
-            | Body::ShutdownResponse { .. }
-            | Body::PlanApprovalRequest { .. }
-            | Body::PlanApprovalResponse { .. }
-    )
 }
 
 #[cfg(test)]
@@ -232,7 +214,7 @@ mod tests {
         8:84 metadata is another writer's spelling (read as request_id)
         8:84 metadata is another writer's spelling (read as approve)
         8:2 the same id as line 7 (dropped: it was read before)
-        9:1 no newline behind the last line (13 bytes) (not read yet: it is no line before its newline)
+        9:1 the file ends with 13 bytes without a newline (not read yet: it is no line before its newline)
         "#);
     }
 

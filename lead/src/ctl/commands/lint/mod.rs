@@ -1,13 +1,14 @@
-//! `teamctl lint`: what our readers make of a file that somebody else has written, line by line.
+//! `teamctl lint`: what our readers make of a file that another program has written, line by line.
 //!
-//! It asks the very readers of the programs; there is no second opinion in here. It looks at files wherever they are, needs
-//! no team, and changes nothing.
+//! It asks the readers that the programs use, and has no rules of its own. It reads files wherever they are, needs no team,
+//! and changes nothing. `doctor` runs the same checks on the team's own inboxes and transcripts.
 
 mod decisions;
 mod lines;
-mod messages;
+pub(super) mod messages;
 mod misread;
 mod settings;
+pub(super) mod transcript;
 
 use std::io::Read;
 use std::path::Path;
@@ -30,25 +31,28 @@ const MAX_FILE: u64 = 1 << 30;
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Severity {
-    /// A reader of ours does not take it.
+pub(super) enum Severity {
+    /// Our reader does not use the line.
     Error,
+    /// The last line has no newline: our reader does not use it yet.
+    #[serde(rename = "error")]
+    Torn,
     /// Legal, but unwise.
     Warning,
 }
 
-/// What is to be said of one place.
+/// A remark about one place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Remark {
+pub(super) struct Remark {
     /// From 1; 0 where the file as a whole is meant.
-    line: usize,
+    pub(super) line: usize,
     /// From 1, in characters.
     column: usize,
-    severity: Severity,
+    pub(super) severity: Severity,
     /// What is wrong.
-    what: String,
-    /// What a reader of ours does with it.
-    reader: String,
+    pub(super) what: String,
+    /// What our reader does with it.
+    pub(super) reader: String,
 }
 
 impl Remark {
@@ -74,7 +78,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Lint) -> CommandResult {
             |why| vec![Remark::error((0, 0), format!("cannot be read: {why}"), "nothing")],
             |bytes| of(kind, file, &bytes),
         );
-        failed |= remarks.iter().any(|remark| remark.severity == Severity::Error);
+        failed |= remarks.iter().any(|remark| remark.severity != Severity::Warning);
         for remark in &remarks {
             tell(context, file, remark)?;
         }
@@ -119,7 +123,7 @@ fn of(kind: LintAs, file: &str, bytes: &[u8]) -> Vec<Remark> {
     match kind {
         LintAs::Messages => messages::lint(bytes),
         LintAs::Journal => lines::journal(bytes),
-        LintAs::Transcript => lines::transcript(bytes),
+        LintAs::Transcript => transcript::lint(bytes),
         LintAs::Roster => roster(bytes),
         LintAs::Settings => settings::lint(file, bytes),
     }
@@ -147,19 +151,19 @@ fn without_place(error: &str) -> String {
 }
 
 fn tell(context: &Context, file: &str, remark: &Remark) -> Result<(), CommandError> {
+    #[derive(Serialize)]
+    struct OfFile<'a> {
+        file: &'a str,
+        #[serde(flatten)]
+        remark: &'a Remark,
+    }
     if context.out.is_json() {
-        let mut object = serde_json::json!({"file": file});
-        if let (Some(object), Ok(serde_json::Value::Object(fields))) =
-            (object.as_object_mut(), serde_json::to_value(remark))
-        {
-            object.extend(fields);
-        }
-        return context.out.json(&object);
+        return context.out.json(&OfFile { file, remark });
     }
     let (file, line, column) = (escape::line(file), remark.line, remark.column);
     let place = if line > 0 { format!("{file}:{line}:{column}") } else { file.into_owned() };
     let severity = match remark.severity {
-        Severity::Error => paint(BAD, "error"),
+        Severity::Error | Severity::Torn => paint(BAD, "error"),
         Severity::Warning => paint(BOLD, "warning"),
     };
     let (what, reader) = (escape::line(&remark.what), escape::line(&remark.reader));

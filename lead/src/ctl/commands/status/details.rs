@@ -9,7 +9,7 @@ use teamd_shared::settings::DEFAULT_TURNS;
 use teamd_shared::transcript::Usage;
 
 use crate::ctl::output::paint;
-use crate::ctl::render::{BOLD, DIM, exit, under};
+use crate::ctl::render::{BOLD, exit, facts};
 use crate::ctl::resources::Resources;
 use crate::ctl::{clock, tokens};
 
@@ -37,7 +37,7 @@ fn budget(member: &RosterMember) -> String {
     format!("{turns} model calls{} for a piece of work", tokens.unwrap_or_default())
 }
 
-/// Shows what one life may use, and who sees to that.
+/// Shows what an incarnation may use, and what enforces that.
 fn bounds(member: &RosterMember) -> String {
     let Bounds { memory, cpu_time, max_procs, max_time } = member.bounds;
     let seconds = |most| told(Duration::from_secs(most));
@@ -45,25 +45,25 @@ fn bounds(member: &RosterMember) -> String {
     let of_memory =
         if sum.memory { "all together (cgroup), and each process (rlimit)" } else { "each process (rlimit)" };
     let of_procs = if sum.procs {
-        "all together (cgroup), and each command (its keeper)"
+        "all together (cgroup), and each tool call (its shim)"
     } else {
-        "each command (its keeper)"
+        "each tool call (its shim)"
     };
     let bounds = [
         memory.map(|most| format!("memory {}, {of_memory}", told_size(most))),
         cpu_time.map(|most| format!("CPU time {}, each process (rlimit)", seconds(most))),
         max_procs.map(|most| format!("{most} processes, {of_procs}")),
-        max_time.map(|most| format!("{} for a life (the daemon)", seconds(most))),
+        max_time.map(|most| format!("{} for an incarnation (the daemon)", seconds(most))),
     ];
     bounds.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// Shows how it was established that nothing of a life is left, and what had to be killed for that.
+/// Shows how the daemon knew that nothing of an incarnation was left, and what had to be killed for that.
 fn left(exit: &Exit) -> String {
     let how = match exit.emptied {
-        Some(Emptied::Cgroup) => "its life lock is free, and its cgroup is empty",
-        Some(Emptied::Keepers) => "its life lock is free, and no stray child is left",
-        Some(Emptied::Lock) => "its life lock is free",
+        Some(Emptied::Cgroup) => "its liveness lock is free, and its cgroup is empty",
+        Some(Emptied::Keepers) => "its liveness lock is free, and no orphan is left",
+        Some(Emptied::Lock) => "its liveness lock is free",
         None => return String::new(),
     };
     let killed = match exit.left_behind {
@@ -99,39 +99,34 @@ fn sandbox(member: &RosterMember) -> String {
 pub(super) fn details(row: &Row<'_>) -> String {
     let member = row.member;
     let status = paint(row.status_style(), member.status.as_str());
-    let mut lines =
-        vec![format!("{}  {status} for {}", paint(BOLD, &member.name), clock::age(member.updated_at))];
-    let mut line = |label: &str, text: &str| {
-        if !text.is_empty() {
-            lines.push(under(&format!("  {} ", paint(DIM, format_args!("{label:<11}"))), text));
-        }
-    };
-    line("role", &member.role);
-    line("doing", &if member.status.is_ended() { String::new() } else { row.activity() });
-    line("unread", &row.unread.map_or_else(|| "?".to_owned(), |unread| unread.to_string()));
-    line("gate", member.gate.as_str());
-    line("pid", &pid(member));
-    line("incarnation", &member.incarnation.to_string());
-    line("model", &member.model);
-    line("tokens", &spent(&member.usage));
-    line("budget", &budget(member));
-    line("limits", &bounds(member));
-    line("cgroup", member.cgroup.as_ref().map_or("", |cgroup| &cgroup.path));
-    line("workspace", &member.workspace);
-    line("sandbox", &sandbox(member));
-    line("uses", &row.resources.as_ref().map(Resources::told).unwrap_or_default());
-    line("spawned", &clock::time_of_day(member.spawned_at));
-    line("restarts", &if member.restarts > 0 { member.restarts.to_string() } else { String::new() });
-    let (life, ended) = match &member.exit {
-        Some(ended) => ("ended", Some(ended)),
-        None => ("last life", member.last_exit.as_ref()),
-    };
-    if let Some(it) = ended {
-        let seen = format!("{}, {}, {} unread", clock::time_of_day(it.at), exit(it), it.unread);
-        let request = it.request_id.as_ref().map_or(String::new(), |id| format!(", by request {id}"));
-        line(life, &format!("{seen}{request}"));
-        line("note", it.note.as_deref().unwrap_or_default());
-        line("left", &left(it));
+    let heading = format!("{}  {status} for {}", paint(BOLD, &member.name), clock::age(member.updated_at));
+    let doing = if member.status.is_ended() { String::new() } else { row.activity() };
+    let restarts = if member.restarts > 0 { member.restarts.to_string() } else { String::new() };
+    let mut all = vec![
+        ("role", member.role.clone()),
+        ("doing", doing),
+        ("unread", row.unread.map_or_else(|| "?".to_owned(), |unread| unread.to_string())),
+        ("gate", member.gate.as_str().to_owned()),
+        ("pid", pid(member)),
+        ("incarnation", member.incarnation.to_string()),
+        ("model", member.model.clone()),
+        ("tokens", spent(&member.usage)),
+        ("budget", budget(member)),
+        ("limits", bounds(member)),
+        ("cgroup", member.cgroup.as_ref().map(|cgroup| cgroup.path.clone()).unwrap_or_default()),
+        ("workspace", member.workspace.clone()),
+        ("sandbox", sandbox(member)),
+        ("uses", row.resources.as_ref().map(Resources::told).unwrap_or_default()),
+        ("spawned", clock::time_of_day(member.spawned_at)),
+        ("restarts", restarts),
+    ];
+    let ended = member.exit.as_ref().map(|ended| ("ended", ended));
+    if let Some((label, it)) = ended.or(member.last_exit.as_ref().map(|last| ("last exit", last))) {
+        let request = it.request_id.as_ref().map(|id| format!(", by request {id}")).unwrap_or_default();
+        let at = clock::time_of_day(it.at);
+        all.push((label, format!("{at}, {}, {} unread{request}", exit(it), it.unread)));
+        all.push(("note", it.note.clone().unwrap_or_default()));
+        all.push(("left", left(it)));
     }
-    lines.join("\n") + "\n"
+    facts(heading, &all)
 }

@@ -3,6 +3,7 @@ use crate::ctl::context::tests::context;
 use crate::ctl::output::tests::Captured;
 use crate::ctl::roster::tests::{member, team};
 use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
 
 fn status(dir: &TeamDir, name: Option<&str>, json: bool) -> (CommandResult, Captured, Captured) {
     let (context, stdout, stderr) = context(dir, json);
@@ -21,7 +22,7 @@ fn roster() -> Value {
 }
 
 #[test]
-fn the_table_shows_everybody() {
+fn the_table_shows_all_members() {
     let mut members = roster();
     members[0]["pid"] = json!(4242);
     let members: Vec<RosterMember> = serde_json::from_value(members).unwrap();

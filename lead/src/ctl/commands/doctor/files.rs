@@ -1,0 +1,115 @@
+//! The team's own files, as `lint` checks them, and how far each reader has consumed its inbox.
+
+use teamd_shared::inbox::{ReadError, Standing, standing};
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::team_dir::TeamPath;
+use teamd_shared::transcript;
+
+use super::finding::{Check, Severity, count};
+use super::seen::Seen;
+use crate::ctl::commands::lint::{self, Remark};
+
+/// Judges the inboxes: each line is a message, and each inbox has a reader.
+pub(super) fn inboxes(seen: &Seen, check: &mut Check) -> Option<String> {
+    let (mut inboxes, mut lines) = (0, 0);
+    for (found, name) in seen.owned("inbox") {
+        if let Some(bytes) = read(seen, check, &found.at) {
+            let remarks = lint::messages::lint(&bytes);
+            let newlines = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == b'\n').count();
+            let consumed = position(seen, &name).map_or(0, |it| usize::try_from(it.offset).unwrap_or(0));
+            let consumed = newlines(&bytes[..consumed.min(bytes.len())]);
+            let unread = remarks.iter().filter(|it| is_error(it) && it.line > consumed).count();
+            tell(check, &found.at, &remarks, (Severity::Note, &format!("; {unread} still to be read")));
+            inboxes += 1;
+            lines += newlines(&bytes);
+        }
+        let has_reader = seen.team().is_none_or(|team| team.members.contains_key(&name));
+        if !has_reader && name != Name::lead() {
+            check.note(
+                format!("there is an inbox of {name}, who is not on the roster"),
+                "no worker reads it",
+                &format!("`teamctl spawn {name}` makes a reader; else move the file away"),
+            );
+        }
+    }
+    Some(format!("{inboxes} inboxes, {lines} lines, each a message"))
+}
+
+/// Judges the transcripts: each line is an entry, and each result belongs to a call.
+pub(super) fn transcripts(seen: &Seen, check: &mut Check) -> Option<String> {
+    let mut transcripts = 0;
+    for (found, _) in seen.owned("transcript") {
+        if let Some(bytes) = read(seen, check, &found.at) {
+            tell(check, &found.at, &lint::transcript::lint(&bytes), (Severity::Problem, ""));
+            transcripts += 1;
+        }
+    }
+    Some(format!("{transcripts} transcripts, each line an entry"))
+}
+
+fn read(seen: &Seen, check: &mut Check, at: &TeamPath) -> Option<Vec<u8>> {
+    match seen.dir.read(at) {
+        Ok(bytes) => Some(bytes),
+        // It went away meanwhile.
+        Err(error) if error.is_not_found() => None,
+        Err(error) => {
+            check.problem(error.to_string(), "its reader fails", "look at its permissions, and at the disk");
+            None
+        }
+    }
+}
+
+fn is_error(remark: &Remark) -> bool {
+    remark.severity == lint::Severity::Error
+}
+
+/// Tells what is wrong with a file, but not what is legal and unwise.
+fn tell(check: &mut Check, at: &TeamPath, remarks: &[Remark], (severity, more): (Severity, &str)) {
+    let errors = remarks.iter().filter(|remark| is_error(remark)).count();
+    if let Some(first) = remarks.iter().find(|remark| is_error(remark)) {
+        check.add(
+            severity,
+            format!("{} of {at} cannot be used; line {}: {}", count(errors, "line"), first.line, first.what),
+            &format!("{}{more}", first.reader),
+            &format!("`teamctl lint {at}` in the team directory shows each"),
+        );
+    }
+    if let Some(torn) = remarks.iter().find(|remark| remark.severity == lint::Severity::Torn) {
+        let next = "nothing, unless you wrote it: `echo >> FILE` ends the line";
+        check.note(format!("{at}: {}", torn.what), &torn.reader, next);
+    }
+}
+
+/// Returns how far a member has consumed its inbox: its transcript says, else the journal where it begins.
+fn position(seen: &Seen, name: &Name) -> Option<Position> {
+    let told = transcript::position(&seen.dir, name).ok().flatten();
+    told.or_else(|| seen.team()?.members.get(name).map(|state| state.record.begins_at))
+}
+
+/// Judges the positions: each is a place in its inbox, behind the line that was read there.
+pub(super) fn positions(seen: &Seen, check: &mut Check) -> Option<String> {
+    let team = seen.team()?;
+    let daemon = (team.seq > 0).then(|| (Name::lead(), team.lead, "the daemon"));
+    let members =
+        team.members.keys().filter_map(|name| Some((name.clone(), position(seen, name)?, name.as_str())));
+    let mut positions = 0;
+    for (name, position, reader) in daemon.into_iter().chain(members) {
+        positions += 1;
+        let offset = position.offset;
+        let why = match standing(&seen.dir, &name, position) {
+            Ok(Standing::Fits) | Err(ReadError::Dir(_)) => continue,
+            Ok(Standing::Beyond { .. }) => "which is shorter now",
+            Ok(Standing::WithinALine) => "which is no end of a line",
+            Ok(Standing::Changed) => "where other lines stand now",
+            Err(_) if offset == 0 => continue,
+            Err(_) => "which is not there",
+        };
+        check.problem(
+            format!("{reader} has read inbox/{name}.jsonl up to byte {offset}, {why}"),
+            "a program has truncated, replaced or removed the inbox: unread messages may be lost; reading goes on at the new beginning",
+            "find out which program does that: a reader must not truncate an inbox",
+        );
+    }
+    Some(format!("{positions} positions stand behind a line that was read"))
+}

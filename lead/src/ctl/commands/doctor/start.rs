@@ -1,0 +1,276 @@
+//! What a start would find: the daemon, the journal, the roster, and the workers that it would adopt.
+
+use std::time::Duration;
+
+use teamd_shared::config::{ConfigError, Roster, RosterMember, VERSION};
+use teamd_shared::control::{Command, Done};
+use teamd_shared::journal::{MemberState, Team};
+use teamd_shared::member::{Doing, Status};
+use teamd_shared::process::Identity;
+use teamd_shared::request::Kind;
+
+use super::finding::Severity::{self, Note, Problem};
+use super::finding::{Check, Finding, Fix, count, run};
+use super::processes::Process;
+use super::seen::Seen;
+use crate::client::{Client, is_locked};
+use crate::ctl::context::block_on;
+
+/// How long a daemon may take to say that it runs.
+const ANSWER: Duration = Duration::from_secs(3);
+/// What to do while a daemon runs that mends its own files.
+const MENDED_SOON: &str = "the daemon writes it anew within 10 seconds: run this again";
+/// Likewise for lines of other programs in the journal.
+const SET_ASIDE: &str = "the daemon sets it aside in journal.torn before it writes again";
+
+/// Judges the daemon: it answers if it holds the lock, and no worker waits for it if it does not run.
+pub(super) fn daemon(seen: &Seen) -> Vec<Finding> {
+    run("daemon", |check| {
+        if seen.locked {
+            return daemon_that_runs(seen, check);
+        }
+        let daemon = seen.team()?.daemon.as_ref();
+        let processes = seen.running().filter_map(|member| member.process.as_ref());
+        let alive = processes.filter(|process| seen.is_alive(process)).count();
+        if seen.is_copied() {
+            let what = "no daemon runs, and the last one served another directory: this is a copy of it";
+            let means =
+                "the processes in the journal are those of the original: `teamd start` touches none of them";
+            check.note(what, means, "`teamd start`");
+        } else if alive > 0 {
+            let verb = if alive == 1 { "is" } else { "are" };
+            let what = format!("no daemon runs, and {} {verb} alive", count(alive, "worker"));
+            let means = "their work goes on; no teammate can be spawned, shut down or approved";
+            check.problem(what, means, "`teamd start` adopts them");
+        } else if let Some(daemon) = daemon {
+            let what = format!("no daemon runs; the last one (pid {}) was killed", daemon.process.pid);
+            check.note(what, "the next start does what it had decided and not done", "`teamd start`");
+        }
+        Some("no daemon runs, and no worker waits for one".to_owned())
+    })
+}
+
+fn daemon_that_runs(seen: &Seen, check: &mut Check) -> Option<String> {
+    if let Some((pid, version)) = ping(seen) {
+        return Some(format!("teamd {version} runs (pid {pid})"));
+    }
+    if !is_locked(&seen.dir) {
+        return Some("it has just ended".to_owned());
+    }
+    // The kernel names the process that took the lock: for a daemon, the command that started it.
+    let recorded = seen.team().and_then(|team| Some(&team.daemon.as_ref()?.process));
+    let recorded = recorded.filter(|daemon| daemon.is_alive()).map(|daemon| daemon.pid);
+    let root = rustix::fs::fstat(&*seen.dir).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+    let by_kernel = root.into_iter().flat_map(|root| seen.holders(root));
+    let holder = recorded.into_iter().chain(by_kernel).find_map(|pid| seen.process(pid));
+    let holder = holder.map_or_else(|| "a process that cannot be seen".to_owned(), Process::describe);
+    let what = format!("{holder} holds the lock of the team directory, and no daemon answers");
+    let next = "see log/teamd.log; `kill -9` a daemon that hangs: `teamd start` then adopts its workers";
+    check.problem(what, "no daemon can start as long as that is so", next);
+    None
+}
+
+/// Asks the daemon for its pid and version.
+fn ping(seen: &Seen) -> Option<(u32, String)> {
+    let ask = async {
+        let call = async { Client::connect(&seen.dir).await.ok()?.call(Command::Ping).await.ok() };
+        match tokio::time::timeout(ANSWER, call).await {
+            Ok(Some(Done::Pong { pid, version, .. })) => Ok(Some((pid, version))),
+            _ => Ok(None),
+        }
+    };
+    block_on(ask).ok().flatten()
+}
+
+/// Judges the journal: a start accepts each line.
+pub(super) fn journal(seen: &Seen, check: &mut Check) -> Option<String> {
+    let journal = match &seen.journal {
+        Ok(journal) => journal,
+        Err(error) => {
+            check.problem(error.to_string(), "`teamd start` refuses", error.next_step());
+            return None;
+        }
+    };
+    let shows_members = matches!(&seen.roster, Ok(Some(roster)) if !roster.members.is_empty());
+    match (journal.exists, seen.locked) {
+        (false, true) => {
+            check.problem("there is no journal.jsonl, and a daemon runs", "", MENDED_SOON);
+        }
+        (false, false) if shows_members => {
+            let means = "`teamd start` begins with an empty roster, and keeps config.json aside";
+            check.problem(
+                "there is no journal.jsonl, and config.json has members",
+                means,
+                "put a copy of it back",
+            );
+        }
+        _ => {}
+    }
+    if let Some(length) = journal.torn {
+        let bytes = count(length, "byte");
+        let what = format!("the last line of journal.jsonl is torn ({bytes} without a newline)");
+        let died = "a daemon died while it wrote: what the line would have decided never took effect";
+        match seen.locked {
+            true => check.problem(what, "another program has written there", SET_ASIDE),
+            false => check.fixable(Problem, what, died, Fix::Journal),
+        }
+    }
+    let pending = journal.team.requests.values().filter(|request| request.is_pending()).count();
+    let (lines, members) = (journal.team.seq, count(journal.team.members.len(), "member"));
+    Some(format!("{lines} lines without a gap; {members}, {} pending", count(pending, "request")))
+}
+
+/// Judges the roster: it says what the journal says.
+pub(super) fn roster(seen: &Seen, check: &mut Check) -> Option<String> {
+    const CHANGED: &str = "another program has changed it; the daemon believes the journal alone";
+    let mut rewritten = |severity: Severity, what: String, means: &str| match seen.locked {
+        true => check.add(severity, what, means, MENDED_SOON),
+        false => check.fixable(severity, what, means, Fix::Roster),
+    };
+    let roster = match &seen.roster {
+        Ok(Some(roster)) => roster,
+        Ok(None) => {
+            if seen.team().is_some_and(|team| team.seq > 0) {
+                rewritten(Problem, "there is no config.json, and the journal has members".to_owned(), "");
+            }
+            return Some("none yet".to_owned());
+        }
+        Err(ConfigError::Dir(error)) => {
+            check.problem(error.to_string(), "`teamd start` refuses", "look at its permissions");
+            return None;
+        }
+        Err(error @ ConfigError::Malformed(_)) => {
+            rewritten(Problem, error.to_string(), "nothing is lost with it: the journal has it all");
+            return None;
+        }
+    };
+    if roster.version > VERSION {
+        let what = format!("config.json has version {}, this program knows {VERSION}", roster.version);
+        let means = "a newer teamd wrote it: `teamd start` refuses, and never writes over it";
+        check.problem(what, means, "use the newer teamd that wrote it");
+        return None;
+    }
+    let journal = seen.journal.as_ref().ok()?;
+    if journal.exists && roster.seq != journal.team.seq {
+        let (severity, means) = match roster.seq > journal.team.seq {
+            true => (Problem, "lines of the journal are lost: if there is a copy of it, put that back first"),
+            false => (Note, "the daemon was killed before it wrote it, or could not write it"),
+        };
+        let what = format!("config.json shows line {} of the journal, not the last", roster.seq);
+        rewritten(severity, what, means);
+    }
+    for what in journal.at_roster.iter().flat_map(|then| differences(roster, then)) {
+        rewritten(Problem, format!("config.json says otherwise than the journal: {what}"), CHANGED);
+    }
+    Some(format!("config.json agrees with the journal ({})", count(roster.members.len(), "member")))
+}
+
+/// Says what a roster says otherwise than the state at its line of the journal.
+fn differences(roster: &Roster, team: &Team) -> Vec<String> {
+    let missing = team.members.keys().filter(|name| roster.member(name).is_none());
+    let missing = missing.map(|name| format!("{name} is not there"));
+    let others = roster.members.iter().filter_map(|shown| match team.members.get(&shown.name) {
+        None => Some(format!("it knows no {}", shown.name)),
+        Some(state) => difference(shown, state, team),
+    });
+    missing.chain(others).collect()
+}
+
+fn difference(shown: &RosterMember, state: &MemberState, team: &Team) -> Option<String> {
+    let (name, member) = (&shown.name, &state.record);
+    let number = |number: Option<u64>| number.map_or_else(|| "none".to_owned(), |it| it.to_string());
+    let process = |part: fn(&Identity) -> u64| number(member.process.as_ref().map(part));
+    let status = status(shown, state, team);
+    let fields = [
+        ("incarnation", member.incarnation.to_string(), shown.incarnation.to_string()),
+        ("status", status.as_str().to_owned(), shown.status.as_str().to_owned()),
+        ("gate", member.gate.as_str().to_owned(), shown.gate.as_str().to_owned()),
+        ("pid", process(|it| it.pid.into()), number(shown.pid.map(Into::into))),
+        ("start time", process(|it| it.start_ticks), number(shown.start_ticks)),
+    ];
+    let different = fields.into_iter().find(|(_, is, said)| is != said);
+    different.map(|(field, is, said)| format!("the {field} of {name} is {is}, not {said}"))
+}
+
+/// The status that the journal allows: only the worker itself says whether it is idle or working.
+fn status(shown: &RosterMember, state: &MemberState, team: &Team) -> Status {
+    let name = &shown.name;
+    let leaving = team.let_go(name).is_some()
+        || state.record.ending.is_some()
+        || team.pending(name, Kind::Shutdown).is_some();
+    let doing = match shown.status {
+        Status::Idle => Doing::Idle,
+        Status::Working => Doing::Working,
+        _ => Doing::Starting,
+    };
+    Status::of(state.record.phase, leaving, team.pending(name, Kind::PlanApproval).is_some(), doing)
+}
+
+/// Judges the workers: each member that has not ended in the journal has its process.
+pub(super) fn workers(seen: &Seen, check: &mut Check) -> Option<String> {
+    const RECORDS: &str = "`teamd start` records it, and restarts the teammate if its policy says so";
+    seen.team()?;
+    let mut alive = 0;
+    for member in seen.running() {
+        let name = &member.name;
+        match &member.process {
+            Some(process) if seen.is_alive(process) => alive += 1,
+            None if seen.locked => alive += 1,
+            // Its shims are ending what it had started: `locks` tells of them.
+            Some(_) if seen.locked && seen.is_held(name) => {}
+            None => {
+                let what = format!("the start of {name} was not finished: the daemon was killed");
+                check.note(what, "", RECORDS);
+            }
+            Some(process) => {
+                let what = format!(
+                    "the process of {name} ({}) is gone, and the journal does not say so",
+                    process.pid
+                );
+                match seen.locked {
+                    true => {
+                        check.problem(what, "the daemon should have recorded that", "see `teamctl log teamd`")
+                    }
+                    false => check.note(what, "it ended while no daemon ran", RECORDS),
+                };
+            }
+        }
+    }
+    Some(format!("{} alive, as the journal says", count(alive, "worker")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn team() -> Team {
+        let member = json!({"seq": 1, "at": 1.0, "version": 1, "done": 0, "record": "member", "event": "spawned",
+            "name": "alice", "role": "", "model": "script", "workspace": "/w", "plan": false, "approve_by": "person",
+            "restart": "never", "incarnation": 2, "conversation": 1, "begins_at": {"offset": 0, "tail": "cbf29ce484222325"},
+            "phase": "running", "pid": 7, "start_ticks": 9, "boot_id": "b", "gate": "open", "ending": null,
+            "exit": null, "spawned_at": 1.0, "updated_at": 1.0});
+        let mut team = Team::default();
+        team.apply(&serde_json::from_value(member).unwrap()).unwrap();
+        team
+    }
+
+    fn told(change: impl Fn(&mut Value)) -> Vec<String> {
+        let mut roster = json!({"version": 1, "seq": 1, "team_name": "t", "daemon": null, "members": [
+            {"name": "alice", "status": "idle", "pid": 7, "start_ticks": 9, "incarnation": 2, "gate": "open"}]});
+        change(&mut roster["members"]);
+        differences(&serde_json::from_value(roster).unwrap(), &team())
+    }
+
+    #[test]
+    fn what_only_the_worker_says_is_no_difference_and_all_else_is() {
+        assert!(told(|_| {}).is_empty());
+        assert!(told(|members| members[0]["status"] = json!("working")).is_empty());
+        let one = |field: &str, value: Value| told(|members| members[0][field] = value.clone()).join("; ");
+        assert_eq!(one("status", json!("shutdown")), "the status of alice is starting, not shutdown");
+        assert_eq!(one("gate", json!("closed")), "the gate of alice is open, not closed");
+        assert_eq!(one("pid", json!(8)), "the pid of alice is 7, not 8");
+        assert_eq!(one("incarnation", json!(1)), "the incarnation of alice is 2, not 1");
+        assert_eq!(one("name", json!("bob")), "alice is not there; it knows no bob");
+    }
+}

@@ -225,9 +225,14 @@ fn documented() -> Vec<(Table, String, Option<String>)> {
     for line in text.lines() {
         let Some(row) = line.strip_prefix("| `") else { continue };
         let cells: Vec<&str> = row.split(" | ").collect();
-        assert_eq!(cells.len(), 7, "{line}");
-        let variable = (cells[5] != "–").then(|| cells[5].trim_matches('`').to_owned());
-        for place in cells[1].split(", ") {
+        assert_eq!(cells.len(), 6, "{line}");
+        let variable = (cells[4] != "–").then(|| cells[4].trim_matches('`').to_owned());
+        let places = match cells[1] {
+            "all" => "top, roles, members, lead",
+            "teammates" => "top, roles, members",
+            places => places,
+        };
+        for place in places.split(", ") {
             let table = Table::ALL.into_iter().find(|table| table.as_str().contains(place));
             rows.push((table.expect(line), cells[0].trim_matches('`').to_owned(), variable.clone()));
         }

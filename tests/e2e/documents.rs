@@ -1,40 +1,38 @@
 //! The documents say what is true.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-fn file(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+use crate::support::Team;
+
+/// How many words all documents may have together: a longer one is paid for by shortening another.
+const MAX_WORDS: usize = 14_000;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn file(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-#[test]
-fn each_failure_that_is_called_impossible_is_shown_by_a_test() {
-    let document = file("docs/failures.md");
-    let rows: Vec<Vec<&str>> = document
-        .lines()
-        .filter(|line| line.starts_with("| ") && !line.starts_with("| #"))
-        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
-        .collect();
-    let numbers: Vec<String> = rows.iter().map(|row| row[0].to_owned()).collect();
-    assert_eq!(numbers, (1..=30).map(|number: u32| number.to_string()).collect::<Vec<_>>());
-    for row in &rows {
-        let tests: Vec<(&str, &str)> = row[4].split('`').filter_map(|name| name.rsplit_once("::")).collect();
-        assert!(!tests.is_empty(), "failure {}", row[0]);
-        for (module, test) in tests {
-            let source = file(&format!("tests/e2e/{}.rs", module.replace("::", "/")));
-            assert!(
-                source.contains(&format!("#[test]\nfn {test}()")),
-                "failure {}: {module}::{test}",
-                row[0]
-            );
-        }
-    }
+/// Returns the paths of all documents.
+fn documents() -> Vec<PathBuf> {
+    let docs = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let at_the_top = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|name| root().join(name));
+    docs.filter(|path| path.is_file()).chain(at_the_top).collect()
 }
 
-/// The sources of everything, in one text.
+/// Returns what stands between backticks in a document, code blocks left out.
+fn quoted(document: &str) -> Vec<&str> {
+    let prose = document.split("```").step_by(2);
+    prose.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()
+}
+
+/// Returns the sources of everything, in one text.
 fn sources() -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut folders: Vec<_> = ["lead", "worker", "shared", "tests"].map(|folder| root.join(folder)).into();
+    let mut folders: Vec<_> = ["lead", "worker", "shared", "tests"].map(|folder| root().join(folder)).into();
     let mut text = String::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
@@ -49,41 +47,55 @@ fn sources() -> String {
     text
 }
 
+/// Returns the source of a module of the end-to-end tests.
+fn module(name: &str) -> Option<String> {
+    let path = root().join("tests/e2e").join(name.replace("::", "/"));
+    let file = path.with_extension("rs");
+    std::fs::read_to_string(if file.is_file() { file } else { path.join("mod.rs") }).ok()
+}
+
 #[test]
-fn each_test_that_stands_for_a_promise_is_there() {
-    let (document, sources) = (file("docs/reliability.md"), sources());
-    let named = document.split('`').skip(1).step_by(2).filter_map(|name| name.rsplit_once("::"));
-    let tests: Vec<&str> = named.map(|(_, test)| test).filter(|test| test.contains('_')).collect();
-    assert!(tests.len() > 20, "{tests:?}");
-    for test in tests {
-        // A property takes arguments.
-        assert!(sources.contains(&format!("fn {test}(")), "{test} is nowhere");
-    }
-    let mutants = document.split('`').skip(1).step_by(2);
-    let mutants = mutants.filter(|name| {
-        name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(char::is_alphabetic)
-    });
-    for mutant in mutants.filter(|name| name.chars().filter(char::is_ascii_uppercase).count() > 1) {
-        let known =
-            ["SIGKILL", "SIGTERM"].contains(&mutant) || sources.contains(&format!("Mutant::{mutant}"));
-        assert!(known || sources.contains(&format!("    {mutant},")), "{mutant} is nowhere");
+fn each_failure_that_is_called_impossible_is_shown_by_a_test() {
+    let document = file("docs/failures.md");
+    let (_, list) = document.trim_end().split_once("\n\n1. ").unwrap();
+    let list = format!("1. {list}");
+    let items: Vec<&str> = list.lines().collect();
+    let items: Vec<&[&str]> = items.chunks(2).collect();
+    assert_eq!(items.len(), 30);
+    for (number, item) in (1..).zip(items) {
+        assert!(item[0].starts_with(&format!("{number}. ")), "{number}: {item:?}");
+        let tests: Vec<_> = quoted(item[1]).into_iter().filter_map(|name| name.rsplit_once("::")).collect();
+        assert!(!tests.is_empty(), "{item:?}");
+        for (name, test) in tests {
+            let source = module(name).unwrap_or_else(|| panic!("failure {number}: there is no {name}"));
+            assert!(source.contains(&format!("#[test]\nfn {test}()")), "failure {number}: {name}::{test}");
+        }
     }
 }
 
-/// What stands between backticks in a document, code blocks left out.
-fn quoted(document: &str) -> Vec<&str> {
-    let prose = document.split("```").step_by(2);
-    prose.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()
+#[test]
+fn each_test_that_stands_for_a_promise_is_there() {
+    let (document, sources) = (file("docs/reliability.md"), sources());
+    let mut named = 0;
+    let names = quoted(&document).into_iter().filter(|name| name.len() > 2);
+    for (path, test) in names.filter_map(|name| name.rsplit_once("::")) {
+        named += 1;
+        match test {
+            "" => {
+                assert!(module(path).is_some_and(|source| source.contains("#[test]")), "{path} has no test")
+            }
+            test => assert!(sources.contains(&format!("fn {test}(")), "{test} is nowhere"),
+        }
+    }
+    assert!(named > 50, "only {named} tests were found");
 }
 
 #[test]
 fn each_path_that_a_document_names_is_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let documents = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let mut named = 0;
-    for path in documents.chain([root.join("README.md")]).filter(|path| path.is_file()) {
-        let document = std::fs::read_to_string(&path).unwrap();
-        // Links that lead to another file, and paths of the source.
+    // The map of the source names folders that are still on their way.
+    for path in documents().into_iter().filter(|path| !path.ends_with("CONTRIBUTING.md")) {
+        let document = file(&path);
         let links = document.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
         let links = links.filter(|link| !link.is_empty() && !link.contains("://"));
         let here = path.parent().unwrap();
@@ -92,20 +104,20 @@ fn each_path_that_a_document_names_is_there() {
         let folders = ["lead/", "worker/", "shared/", "tests/", "scripts/", "docs/"];
         let of_source = |text: &&str| folders.iter().any(|folder| text.starts_with(folder));
         let plain = |text: &&str| !text.contains(['*', '<', '{', '…']) && !text.contains("NAME");
-        let quoted = quoted.filter(of_source).filter(plain).map(|text| (text, root.join(text)));
+        let quoted = quoted.filter(of_source).filter(plain).map(|text| (text, root().join(text)));
         for (text, there) in links.chain(quoted) {
             named += 1;
             assert!(there.exists(), "{} names {text}, which is not there", path.display());
         }
     }
-    assert!(named > 20, "only {named} paths were found");
+    assert!(named > 30, "only {named} paths were found");
 }
 
 #[test]
 fn each_window_in_which_a_process_can_die_has_its_row() {
     let document = file("docs/reliability.md");
-    let section = document.split("## 6.").nth(1).unwrap().split("## 7.").next().unwrap();
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let section = document.split("## 4.").nth(1).unwrap().split("## 5.").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("- ")?.split(": ").next());
     let rows: Vec<&str> = rows.flat_map(|ids| ids.split(", ")).collect();
     let many = [("I", 1..=11), ("I", 20..=23), ("S", 1..=11), ("T", 1..=8)];
     let more = [("P", 1..=12), ("D", 1..=19), ("A", 1..=19)];
@@ -114,4 +126,71 @@ fn each_window_in_which_a_process_can_die_has_its_row() {
             assert_eq!(rows.iter().filter(|row| **row == id).count(), 1, "{id}");
         }
     }
+}
+
+#[test]
+fn all_documents_together_stay_short() {
+    let words: usize = documents().into_iter().map(|path| file(path).split_whitespace().count()).sum();
+    assert!(words <= MAX_WORDS, "{words} words");
+}
+
+/// Returns the commands of the README's tour, each with what it prints.
+fn tour(document: &str) -> Vec<(String, Vec<String>)> {
+    let mut commands: Vec<(String, Vec<String>)> = Vec::new();
+    let mut goes_on = false;
+    for block in document.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
+        for line in block.lines() {
+            if let Some(command) = line.strip_prefix("$ ") {
+                commands.push((command.to_owned(), Vec::new()));
+            } else if goes_on {
+                commands.last_mut().unwrap().0.push_str(&format!("\n{line}"));
+            } else {
+                commands.last_mut().unwrap().1.push(line.to_owned());
+            }
+            // A quote that is still open goes on in the next line.
+            goes_on = commands.last().unwrap().0.matches('\'').count() % 2 == 1;
+        }
+    }
+    commands
+}
+
+/// Tells whether two words of the output agree. Numbers, ids, times and paths differ from run to run; `ids` remembers which
+/// stands for which.
+fn agree(expected: &str, actual: &str, ids: &mut BTreeMap<String, String>) -> bool {
+    let word = |text: &str| text.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+    let varies = |text: &str| text.starts_with('/') || text.chars().any(|c| c.is_ascii_digit());
+    if expected != actual && varies(expected) && varies(actual) {
+        ids.insert(word(expected), word(actual));
+        return true;
+    }
+    expected == actual
+}
+
+#[test]
+fn the_tour_of_the_readme_prints_what_it_says() {
+    let team = Team::new();
+    let programs = Path::new(env!("CARGO_BIN_EXE_teamd")).parent().unwrap().display();
+    let tour = tour(&file("README.md"));
+    assert!(tour.len() > 15, "{tour:?}");
+    let mut ids: BTreeMap<String, String> = BTreeMap::new();
+    for (mut command, expected) in tour {
+        for (told, real) in ids.iter().filter(|(told, _)| told.len() >= 8) {
+            command = command.replace(told.as_str(), real);
+        }
+        let run = team.run_program("bash", ["-c", &format!("PATH={programs}:$PATH\nexec 2>&1\n{command}")]);
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let mut actual = run.stdout.lines();
+        for line in &expected {
+            if line == "…" {
+                actual = "".lines();
+                break;
+            }
+            let (wanted, found) = (words(line), words(actual.next().unwrap_or_default()));
+            let same =
+                wanted.len() == found.len() && wanted.iter().zip(&found).all(|(a, b)| agree(a, b, &mut ids));
+            assert!(same, "$ {command}\nthe README says: {line}\nit prints:\n{}", run.stdout);
+        }
+        assert_eq!(actual.next(), None, "$ {command}\nprints more than the README says:\n{}", run.stdout);
+    }
+    team.until_nobody_is_left();
 }

@@ -142,7 +142,7 @@ fn after_three_restarts_in_a_minute_it_gives_up() {
 
 /// Failure 3 (CC#45874; A).
 #[test]
-fn an_old_shutdown_request_cannot_end_a_later_life() {
+fn an_old_shutdown_request_cannot_end_a_later_incarnation() {
     let team = Team::started();
     team.spawn("alice", "/bash sleep 600");
     team.wait_for("alice", "working");

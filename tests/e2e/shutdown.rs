@@ -283,7 +283,7 @@ fn ctrl_c_ends_the_waiting_and_not_the_request() {
 
 /// Failure 5 (CC#81464).
 #[test]
-fn a_forged_request_ends_nobody() {
+fn a_forged_request_ends_no_teammate() {
     // Crash window D2: an idle teammate approves
     // an unknown request and leaves.
     let team = Team::started();

@@ -217,21 +217,25 @@ fn the_file_is_beside_the_team_directory_as_the_user_names_it() {
     assert_eq!(TeamFile::locate(&work.join(".team"), named), PathBuf::from("/etc/team.toml"));
 }
 
-/// Says what stands in the document: for each section, the keys with their variables.
+/// Reads the table of keys in the document: where each may stand, and its variable.
 fn documented() -> Vec<(Table, String, Option<String>)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/team-toml.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let (mut table, mut rows) = (None, Vec::new());
+    let mut rows = Vec::new();
     for line in text.lines() {
-        if let Some(title) = line.strip_prefix("## ") {
-            table = Table::ALL.into_iter().find(|table| title.trim_matches('`') == table.as_str());
-        }
-        let (Some(table), Some(row)) = (table, line.strip_prefix("| `")) else { continue };
+        let Some(row) = line.strip_prefix("| `") else { continue };
         let cells: Vec<&str> = row.split(" | ").collect();
         assert_eq!(cells.len(), 6, "{line}");
-        let variable = cells[4].trim_matches('`');
-        let variable = (variable != "–").then(|| variable.to_owned());
-        rows.push((table, cells[0].trim_matches('`').to_owned(), variable));
+        let variable = (cells[4] != "–").then(|| cells[4].trim_matches('`').to_owned());
+        let places = match cells[1] {
+            "all" => "top, roles, members, lead",
+            "teammates" => "top, roles, members",
+            places => places,
+        };
+        for place in places.split(", ") {
+            let table = Table::ALL.into_iter().find(|table| table.as_str().contains(place));
+            rows.push((table.expect(line), cells[0].trim_matches('`').to_owned(), variable.clone()));
+        }
     }
     rows.sort();
     rows

@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use reqwest::Url;
-use teamd_shared::amount::{WINDOW, parse_duration, parse_window};
+use teamd_shared::amount::{parse_period, parse_window};
 use teamd_shared::environment::Environment;
 use teamd_shared::model_spec::{ModelSpec, Provider};
 
@@ -125,18 +125,22 @@ impl Settings {
         let model = spec.model.clone().or_else(|| look.get("MODEL_ID"));
         let mut window = None;
         if let Some(text) = look.get("TEAM_CONTEXT_WINDOW") {
-            window = parse_window(&text);
-            if window.is_none() {
-                trouble =
-                    trouble.or_else(|| Some(bad("TEAM_CONTEXT_WINDOW", &format!("it is not {WINDOW}"))));
+            match parse_window(&text) {
+                Ok(tokens) => window = Some(tokens),
+                Err(expected) => {
+                    trouble = trouble
+                        .or_else(|| Some(bad("TEAM_CONTEXT_WINDOW", &format!("it is not {expected}"))));
+                }
             }
         }
         let mut patience = None;
         if let Some(text) = look.get("TEAM_MODEL_TIMEOUT") {
-            patience = parse_duration(&text).filter(|time| !time.is_zero());
-            if patience.is_none() {
-                trouble =
-                    trouble.or_else(|| Some(bad("TEAM_MODEL_TIMEOUT", "it is no time such as 120 or 2m")));
+            match parse_period(&text) {
+                Ok(time) => patience = Some(time),
+                Err(expected) => {
+                    trouble =
+                        trouble.or_else(|| Some(bad("TEAM_MODEL_TIMEOUT", &format!("it is not {expected}"))));
+                }
             }
         }
         Self {

@@ -1,24 +1,98 @@
-//! Amounts as people write them: times, and numbers of tokens. Pure.
+//! Amounts as people write them: times, sizes, numbers of tokens. Pure.
+//!
+//! A flag, a variable and a key of `team.toml` are read by the same function. Its error says what is expected, and fits
+//! behind "is not ".
 
+use std::fmt;
 use std::time::Duration;
 
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// What a text is not.
+pub type Expected = &'static str;
+
 /// The least tokens that a prompt and its answer must have together: the tools and a little work fit.
-pub const LEAST_WINDOW: u64 = 4_000;
+const LEAST_WINDOW: u64 = 4_000;
 
-/// What belongs into `TEAM_CONTEXT_WINDOW`. Fits behind "is not ".
-pub const WINDOW: &str =
-    "a number of tokens of 4000 or more, or such as 200k (the tools alone take more than less would hold)";
+/// The least memory that an incarnation may be limited to, in bytes: the sandbox init and its shell fit.
+const LEAST_MEMORY: u64 = 64 << 20;
 
-/// Reads a window of a model; none if it is no number, or below [`LEAST_WINDOW`].
-pub fn parse_window(text: &str) -> Option<u64> {
-    parse_count(text.trim()).filter(|&tokens| tokens >= LEAST_WINDOW)
-}
+/// The longest time that is read, in seconds: 10 years.
+const LONGEST: f64 = 315_360_000.0;
 
 /// Reads a time: a number with `ms`, `s`, `m`, `h` or `d`, or a bare number of seconds. At most 10 years.
-pub fn parse_duration(text: &str) -> Option<Duration> {
-    let unit_at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let number: f64 = text[..unit_at].parse().ok()?;
-    let seconds = match &text[unit_at..] {
+///
+/// # Errors
+/// What is expected.
+pub fn parse_duration(text: &str) -> Result<Duration, Expected> {
+    time(text).ok_or("a time such as 500ms, 30s, 2m or 1h")
+}
+
+/// Reads a time that is not 0.
+///
+/// # Errors
+/// What is expected.
+pub fn parse_period(text: &str) -> Result<Duration, Expected> {
+    time(text).filter(|time| !time.is_zero()).ok_or("a time above 0 such as 30s, 10m or 8h")
+}
+
+/// Reads a time that is not 0, in seconds; a begun second counts.
+///
+/// # Errors
+/// What is expected.
+pub fn parse_seconds(text: &str) -> Result<u64, Expected> {
+    parse_period(text).map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0))
+}
+
+/// Reads a time that is not 0, or `off`.
+///
+/// # Errors
+/// What is expected.
+pub fn parse_watchdog(text: &str) -> Result<Option<Duration>, Expected> {
+    match text {
+        "off" => Ok(None),
+        _ => parse_period(text).map(Some).map_err(|_| "a time above 0 such as 60s, or off"),
+    }
+}
+
+/// Reads a whole number above 0.
+///
+/// # Errors
+/// What is expected.
+pub fn parse_count(text: &str) -> Result<u32, Expected> {
+    text.parse().ok().filter(|&count| count > 0).ok_or("a whole number above 0")
+}
+
+/// Reads a number of tokens: a whole number above 0, also in thousands (`200k`) or millions (`2M`, `1.5M`).
+///
+/// # Errors
+/// What is expected.
+pub fn parse_tokens(text: &str) -> Result<u64, Expected> {
+    tokens(text).filter(|&count| count > 0).ok_or("a number of tokens above 0 such as 50000, 200k or 2M")
+}
+
+/// Reads how many tokens a prompt and its answer may have together.
+///
+/// # Errors
+/// What is expected.
+pub fn parse_window(text: &str) -> Result<u64, Expected> {
+    tokens(text).filter(|&count| count >= LEAST_WINDOW).ok_or(
+        "a number of tokens of 4000 or more, or such as 200k (the tools alone take more than less would hold)",
+    )
+}
+
+/// Reads a limit of memory in bytes: a number, also with `K`, `M`, `G` or `T` (powers of 1024).
+///
+/// # Errors
+/// What is expected.
+pub fn parse_memory(text: &str) -> Result<u64, Expected> {
+    bytes(text).filter(|&bytes| bytes >= LEAST_MEMORY).ok_or("a size such as 2G or 512M, 64M or more")
+}
+
+fn time(text: &str) -> Option<Duration> {
+    let (number, unit) = number_and_unit(text)?;
+    let seconds = match unit {
         "ms" => number / 1000.0,
         "" | "s" => number,
         "m" | "min" => number * 60.0,
@@ -26,24 +100,91 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         "d" => number * 86_400.0,
         _ => return None,
     };
-    (0.0..=315_360_000.0).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
+    (seconds <= LONGEST).then(|| Duration::from_secs_f64(seconds))
 }
 
-/// Reads a number of tokens: a whole number, also in thousands (`200k`) or millions (`2M`, `1.5M`).
-pub fn parse_count(text: &str) -> Option<u64> {
-    let (digits, zeros) = match text.strip_suffix(['k', 'K']) {
-        Some(digits) => (digits, 3),
-        None => text.strip_suffix(['m', 'M']).map_or((text, 0), |digits| (digits, 6)),
+fn tokens(text: &str) -> Option<u64> {
+    let (number, unit) = number_and_unit(text)?;
+    let factor = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "m" | "M" => 1e6,
+        _ => return None,
     };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let ordinary = |text: &str| text.bytes().all(|c| c.is_ascii_digit());
-    if whole.is_empty() || !ordinary(whole) || !ordinary(fraction) || fraction.len() > zeros {
-        return None;
+    let count = number * factor;
+    let is_whole = (count - count.round()).abs() < 1e-6;
+    if is_whole { whole(count.round()) } else { None }
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let (number, unit) = number_and_unit(text)?;
+    let factor = match unit.strip_suffix("iB").or_else(|| unit.strip_suffix('B')).unwrap_or(unit) {
+        "" => 1_u64,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        "g" | "G" => 1 << 30,
+        "t" | "T" => 1 << 40,
+        _ => return None,
+    };
+    whole(number * factor as f64)
+}
+
+/// Parts a number from its unit. The number begins and ends with a digit.
+fn number_and_unit(text: &str) -> Option<(f64, &str)> {
+    let unit_at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let is_number = !number.starts_with('.') && !number.ends_with('.');
+    Some((number.parse().ok().filter(|_| is_number)?, unit))
+}
+
+/// Returns the whole part of a number that `f64` holds exactly.
+fn whole(number: f64) -> Option<u64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is not negative, and below 2^53"
+    )]
+    let whole = (number < 9e15).then_some(number as u64);
+    whole
+}
+
+/// Reads a value that a person writes as a text or as a number. A frame holds it as it is.
+///
+/// # Errors
+/// What is expected in its place.
+pub(crate) fn written<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+    parse: fn(&str) -> Result<T, Expected>,
+) -> Result<Option<T>, D::Error> {
+    if !deserializer.is_human_readable() {
+        return Option::deserialize(deserializer);
     }
-    if digits.contains('.') && fraction.is_empty() {
-        return None;
+    deserializer.deserialize_any(Written(parse)).map(Some)
+}
+
+struct Written<T>(fn(&str) -> Result<T, Expected>);
+
+impl<T> Visitor<'_> for Written<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // No amount is an empty text.
+        f.write_str((self.0)("").err().unwrap_or_default())
     }
-    format!("{whole}{fraction}{}", "0".repeat(zeros - fraction.len())).parse().ok()
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.0)(text.trim()).map_err(|expected| E::invalid_value(Unexpected::Str(text), &expected))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        (self.0)(&number.to_string())
+            .map_err(|expected| E::invalid_value(Unexpected::Signed(number), &expected))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        (self.0)(&number.to_string())
+            .map_err(|expected| E::invalid_value(Unexpected::Float(number), &expected))
+    }
 }
 
 /// Says a time as people do: its two largest units, such as `1m10s`, `2h`, `0.4s`.
@@ -76,57 +217,6 @@ pub fn told_size(bytes: u64) -> String {
     }
 }
 
-/// Reads a time, or `off`.
-pub fn parse_watchdog(text: &str) -> Option<Option<Duration>> {
-    if text == "off" {
-        return Some(None);
-    }
-    parse_duration(text).filter(|time| !time.is_zero()).map(Some)
-}
-
-/// Reads a number of bytes: a number, also with `K`, `M`, `G` or `T` (powers of 1024, a fraction may stand before them).
-pub fn parse_size(text: &str) -> Option<u64> {
-    let unit_at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit_at);
-    let unit = unit.strip_suffix("iB").or_else(|| unit.strip_suffix('B')).unwrap_or(unit);
-    let shift = match unit {
-        "" => 0,
-        "k" | "K" => 10,
-        "m" | "M" => 20,
-        "g" | "G" => 30,
-        "t" | "T" => 40,
-        _ => return None,
-    };
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(1 << shift);
-    }
-    let bytes = number.parse::<f64>().ok()?
-        * f64::from(1_u32 << shift.min(31))
-        * if shift == 40 { 512.0 } else { 1.0 };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the bounds before")]
-    let whole = (shift > 0 && (0.0..=9e15).contains(&bytes)).then_some(bytes as u64);
-    whole
-}
-
-/// The least memory that a life may be bounded to, in bytes: what confines a command, and its shell, fit.
-pub const LEAST_MEMORY: u64 = 64 << 20;
-
-/// Reads a bound of memory; none if it is no size, or below [`LEAST_MEMORY`].
-pub fn parse_memory(text: &str) -> Option<u64> {
-    parse_size(text).filter(|&bytes| bytes >= LEAST_MEMORY)
-}
-
-/// Reads a bound of time in whole seconds, at least one: what is begun counts.
-pub fn parse_seconds(text: &str) -> Option<u64> {
-    whole_seconds(parse_duration(text)?)
-}
-
-/// Returns a time in whole seconds, a begun one counted; none if it is no time at all.
-pub fn whole_seconds(time: Duration) -> Option<u64> {
-    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
-    (seconds > 0).then_some(seconds)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,10 +226,10 @@ mod tests {
         for (text, seconds) in
             [("30s", 30.0), ("500ms", 0.5), ("2m", 120.0), ("1h", 3600.0), ("0", 0.0), ("1.5", 1.5)]
         {
-            assert_eq!(parse_duration(text), Some(Duration::from_secs_f64(seconds)), "{text}");
+            assert_eq!(parse_duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
         }
         for bad in ["", "s", "-1s", "1 s", "1e9", "99999d", "1.2.3", "NaN"] {
-            assert_eq!(parse_duration(bad), None, "{bad}");
+            assert!(parse_duration(bad).is_err(), "{bad}");
         }
     }
 
@@ -155,13 +245,16 @@ mod tests {
             ("0.5t", 1 << 39),
         ];
         for (text, bytes) in sizes {
-            assert_eq!(parse_size(text), Some(bytes), "{text}");
+            assert_eq!(super::bytes(text), Some(bytes), "{text}");
         }
         let huge = format!("{}G", "9".repeat(15));
-        for bad in ["", "G", "-1G", "1.5", "2X", "2 G", "2GG", "1e3", ".", &huge] {
-            assert_eq!(parse_size(bad), None, "{bad}");
+        for bad in ["", "G", "-1G", "2X", "2 G", "2GG", "1e3", ".", &huge] {
+            assert_eq!(bytes(bad), None, "{bad}");
         }
-        assert_eq!((parse_memory("63M"), parse_memory("64M")), (None, Some(LEAST_MEMORY)));
+        assert_eq!(
+            (parse_memory("63M"), parse_memory("64M")),
+            (Err("a size such as 2G or 512M, 64M or more"), Ok(LEAST_MEMORY))
+        );
     }
 
     #[test]
@@ -185,24 +278,25 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_of_time_is_whole_seconds_and_at_least_one() {
+    fn a_limit_of_time_is_whole_seconds_and_at_least_one() {
         assert_eq!(
             (parse_seconds("1h"), parse_seconds("1.2"), parse_seconds("10ms")),
-            (Some(3600), Some(2), Some(1))
+            (Ok(3600), Ok(2), Ok(1))
         );
-        assert_eq!((parse_seconds("0"), parse_seconds("soon")), (None, None));
-        assert_eq!(parse_watchdog("off"), Some(None));
-        assert_eq!((parse_watchdog("2m"), parse_watchdog("0")), (Some(Some(Duration::from_secs(120))), None));
+        assert!(parse_seconds("0").is_err() && parse_seconds("soon").is_err());
+        assert_eq!(parse_watchdog("off"), Ok(None));
+        assert_eq!(parse_watchdog("2m"), Ok(Some(Duration::from_secs(120))));
+        assert!(parse_watchdog("0").is_err());
     }
 
     #[test]
     fn counts_are_read_as_people_write_them() {
         for (text, count) in [("7", 7), ("200k", 200_000), ("1.5M", 1_500_000), ("2m", 2_000_000), ("0", 0)] {
-            assert_eq!(parse_count(text), Some(count), "{text}");
+            assert_eq!(tokens(text), Some(count), "{text}");
         }
         let huge = "9".repeat(40);
         for bad in ["", "k", "-1", "1.5", "1.", "1.k", ".5k", "1.2345k", "1e3", "2G", "1 k", "+1", &huge] {
-            assert_eq!(parse_count(bad), None, "{bad}");
+            assert_eq!(tokens(bad), None, "{bad}");
         }
     }
 }

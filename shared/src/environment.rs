@@ -18,7 +18,7 @@ pub const SECRETS: [&str; 4] =
 const WAYS: [&str; 7] =
     ["TEAM_CA", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
-/// What the name of a variable holds, somewhere, that has a key of something else; all in capital letters, parted by blanks.
+/// What the name of a variable holds, somewhere, that has a key of something else; all in capital letters, separated by blanks.
 const ANYWHERE: &str = "TOKEN SECRET PASSW PASSPHRASE PRIVATE_KEY API_KEY APIKEY CREDENTIAL SESSION COOKIE CONNECTION_STRING \
     _AUTH_ AUTHORIZATION JWT _PAT_ WEBHOOK MNEMONIC BEARER";
 

@@ -22,7 +22,7 @@ const ROSTER: &str = include_str!("hostile/config.json");
 const TRANSCRIPT: &str = include_str!("hostile/transcript.jsonl");
 const INBOX: &str = include_str!("hostile/inbox.jsonl");
 const TEAM_FILE: &str = "model = \"script\"\nmax_turns = 5\nrestart = \"never\"\n\n[sandbox]\nmode = \"read-only\"\n\n\
-    [roles.coder]\nmodel = \"anthropic\"\ninstructions = \"\"\"\nwrite\n\"\"\"\n";
+    [roles.coder]\nmodel = \"anthropic\"\nprompt = \"\"\"\nwrite\n\"\"\"\n";
 
 /// What is done to bytes.
 #[derive(Debug, Clone)]

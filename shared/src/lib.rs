@@ -37,6 +37,7 @@ pub mod settings;
 pub mod state;
 pub mod team_dir;
 pub mod team_file;
+pub mod terms;
 pub mod transcript;
 pub mod trust;
 pub mod visible;

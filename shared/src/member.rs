@@ -3,7 +3,6 @@
 mod exit;
 mod life;
 mod status;
-mod terms;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,38 +14,19 @@ use crate::process::Identity;
 pub use exit::{Emptied, Ending, Exit};
 pub use life::{End, Impossible, LifeEvent, Phase};
 pub use status::{Doing, Status, Waiting};
-pub(crate) use terms::add;
-pub use terms::{ApproveBy, Bounds, Cgroup, Gate, Limits, Restart, RestartLimit, Sandbox, SandboxMode};
+
+pub use crate::terms::{
+    ApproveBy, Bounds, Cgroup, Gate, Limits, Restart, RestartLimit, Sandbox, SandboxMode, Terms, TermsPatch,
+};
 
 /// A member as it stands in the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Member {
     /// Its name.
     pub name: Name,
-    /// What it is for, as the one who spawned it put it.
-    pub role: String,
-    /// The model, as `PROVIDER[:MODEL]`.
-    pub model: String,
-    /// The directory that it works in, absolute.
-    pub workspace: String,
-    /// Whether it must submit a plan first.
-    pub plan: bool,
-    /// Who answers its plans.
-    pub approve_by: ApproveBy,
-    /// When it is started again.
-    pub restart: Restart,
-    /// What its role says to its model, beside its own prompt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instructions: Option<String>,
-    /// How its commands are confined.
-    #[serde(default)]
-    pub sandbox: Sandbox,
-    /// What one piece of its work may cost.
-    #[serde(default)]
-    pub limits: Limits,
-    /// What one life of it may use.
-    #[serde(default, skip_serializing_if = "Bounds::is_nothing")]
-    pub bounds: Bounds,
+    /// What it is to be.
+    #[serde(flatten)]
+    pub terms: Terms,
     /// The life: 1, 2, 3 …
     pub incarnation: u32,
     /// The life in which its conversation began.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Namespaces {
-    /// Nobody may.
+    /// No program may make any.
     #[default]
     None,
     /// The helper itself.

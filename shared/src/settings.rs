@@ -1,16 +1,19 @@
 //! Settings of a process: from the environment (`TEAM_…`), else from `team.toml`, else the default; read once at its start.
 //!
-//! Only what a person starts by hand reads `team.toml`; it hands what stands there on to the daemon and to workers as
+//! Only a command that a person gives reads `team.toml`. It hands what stands there on to the daemon and to the workers as
 //! the variables named here ([`Settings::variables`]).
 
-use std::ffi::OsString;
 use std::time::Duration;
 
-use crate::amount::{parse_duration, parse_watchdog};
+use serde::{Deserialize, Deserializer};
+
+use crate::amount::{parse_count, parse_duration, parse_period, parse_watchdog, written};
 use crate::cgroup;
 use crate::inbox::Durability;
 use crate::member::RestartLimit;
-use crate::team_file::TeamFile;
+
+/// Looks a variable up, in the environment of a process or in one that came with a command.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// What can be set. Each field names its variable; in `team.toml` it is called as the field is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +22,6 @@ pub struct Settings {
     pub durability: Durability,
     /// `TEAM_GRACE`: time between the steps of the termination ladder (default 10 s).
     pub grace: Duration,
-    /// `TEAM_MAX_TURNS`: model calls for one piece of work (default 50).
-    pub max_turns: u32,
     /// `TEAM_POLL`: `1` looks at files on a timer instead of waiting for events.
     pub poll: bool,
     /// `TEAM_DECIDE_WITHIN`: how long a model may take to answer a shutdown (default 30 s).
@@ -29,33 +30,38 @@ pub struct Settings {
     pub shutdown_timeout: Duration,
     /// `TEAM_RESTART_MAX`, `TEAM_RESTART_PERIOD`: how often a worker that crashed is started again (default 3 in 60 s).
     pub restart: RestartLimit,
-    /// `TEAM_WATCHDOG`: how long a worker that should answer may be silent before the lead is told, and as long again
-    /// before it is ended (default 60 s); none (`off`): nobody is asked.
+    /// `TEAM_WATCHDOG`: how long a worker that should respond may be silent before the daemon tells the lead, and as long
+    /// again before the daemon kills it (default 60 s); none: `off`.
     pub watchdog: Option<Duration>,
-    /// `TEAM_CGROUP`: `auto` (default) gives each life a cgroup where the machine lets the daemon make some; `off` never.
+    /// `TEAM_CGROUP`: `auto` (default) gives each incarnation a cgroup where the daemon may make them; `off` never.
     pub cgroup: cgroup::Use,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            durability: Durability::default(),
-            grace: Duration::from_secs(10),
-            max_turns: DEFAULT_TURNS,
-            poll: false,
-            decide_within: Duration::from_secs(30),
-            shutdown_timeout: Duration::from_secs(120),
-            restart: RestartLimit::default(),
-            watchdog: Some(Duration::from_secs(60)),
-            cgroup: cgroup::Use::default(),
-        }
-    }
+/// What one source says of the settings; what is not said is none.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SettingsPatch {
+    durability: Option<Durability>,
+    #[serde(deserialize_with = "duration")]
+    grace: Option<Duration>,
+    poll: Option<bool>,
+    #[serde(deserialize_with = "duration")]
+    decide_within: Option<Duration>,
+    #[serde(deserialize_with = "duration")]
+    shutdown_timeout: Option<Duration>,
+    #[serde(deserialize_with = "count")]
+    restart_max: Option<u32>,
+    #[serde(deserialize_with = "period")]
+    restart_period: Option<Duration>,
+    #[serde(deserialize_with = "watchdog")]
+    watchdog: Option<Option<Duration>>,
+    cgroup: Option<cgroup::Use>,
 }
 
-/// Model calls for one piece of work, where nobody has said how many.
+/// Model calls for one piece of work, where nothing says how many.
 pub const DEFAULT_TURNS: u32 = 50;
 
-/// A variable has a value that means nothing.
+/// A variable has a wrong value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}={value:?} is not {expected}")]
 pub struct SettingError {
@@ -67,147 +73,180 @@ pub struct SettingError {
     pub expected: &'static str,
 }
 
+/// Reads a variable that is set to something.
+///
+/// # Errors
+/// [`SettingError`] if it is not what is expected.
+pub(crate) fn variable<T>(
+    lookup: Lookup<'_>,
+    variable: &'static str,
+    parse: impl Fn(&str) -> Result<T, &'static str>,
+) -> Result<Option<T>, SettingError> {
+    let Some(value) = lookup(variable).filter(|value| !value.is_empty()) else { return Ok(None) };
+    match parse(value.trim()) {
+        Ok(read) => Ok(Some(read)),
+        Err(expected) => Err(SettingError { variable, value, expected }),
+    }
+}
+
+impl SettingsPatch {
+    /// Names of the keys in `team.toml`.
+    pub const KEYS: [&str; 9] = [
+        "durability",
+        "grace",
+        "poll",
+        "decide_within",
+        "shutdown_timeout",
+        "restart_max",
+        "restart_period",
+        "watchdog",
+        "cgroup",
+    ];
+
+    fn of_environment(lookup: Lookup<'_>) -> Result<Self, SettingError> {
+        let poll = |text: &str| match text {
+            "0" => Ok(false),
+            "1" => Ok(true),
+            _ => Err("0 or 1"),
+        };
+        Ok(Self {
+            durability: variable(lookup, "TEAM_DURABILITY", |text| {
+                text.parse().map_err(|_| "disk or process")
+            })?,
+            grace: variable(lookup, "TEAM_GRACE", parse_duration)?,
+            poll: variable(lookup, "TEAM_POLL", poll)?,
+            decide_within: variable(lookup, "TEAM_DECIDE_WITHIN", parse_duration)?,
+            shutdown_timeout: variable(lookup, "TEAM_SHUTDOWN_TIMEOUT", parse_duration)?,
+            restart_max: variable(lookup, "TEAM_RESTART_MAX", parse_count)?,
+            restart_period: variable(lookup, "TEAM_RESTART_PERIOD", parse_period)?,
+            watchdog: variable(lookup, "TEAM_WATCHDOG", parse_watchdog)?,
+            cgroup: variable(lookup, "TEAM_CGROUP", |text| text.parse().map_err(|_| "auto or off"))?,
+        })
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            durability: Durability::default(),
+            grace: Duration::from_secs(10),
+            poll: false,
+            decide_within: Duration::from_secs(30),
+            shutdown_timeout: Duration::from_secs(120),
+            restart: RestartLimit::default(),
+            watchdog: Some(Duration::from_secs(60)),
+            cgroup: cgroup::Use::default(),
+        }
+    }
+}
+
 impl Settings {
     /// Reads the settings of a process that was started with what `team.toml` says in its environment.
     ///
     /// # Errors
-    /// [`SettingError`] for the first wrong value.
+    /// [`SettingError`] for the first variable with a wrong value.
     pub fn from_env() -> Result<Self, SettingError> {
-        Self::load(&TeamFile::default())
+        Self::default().with_environment(&|name| std::env::var(name).ok())
     }
 
-    /// Reads the settings of this process: the environment, else the file.
+    /// Returns these settings with what the environment says.
     ///
     /// # Errors
-    /// [`SettingError`] for the first wrong value of a variable.
-    pub fn load(file: &TeamFile) -> Result<Self, SettingError> {
-        Self::from_lookup(|name| std::env::var_os(name), file)
+    /// [`SettingError`] for the first variable with a wrong value.
+    pub fn with_environment(self, lookup: Lookup<'_>) -> Result<Self, SettingError> {
+        Ok(self.with(&SettingsPatch::of_environment(lookup)?))
     }
 
-    /// Returns what a file says.
-    pub fn of_file(file: &TeamFile) -> Self {
-        let default = Self::default();
+    /// Returns these settings with what a patch says.
+    #[must_use]
+    pub fn with(self, patch: &SettingsPatch) -> Self {
         Self {
-            durability: file.durability.unwrap_or(default.durability),
-            grace: file.grace.unwrap_or(default.grace),
-            max_turns: file.everybody.max_turns.unwrap_or(default.max_turns),
-            poll: file.poll.unwrap_or(default.poll),
-            decide_within: file.decide_within.unwrap_or(default.decide_within),
-            shutdown_timeout: file.shutdown_timeout.unwrap_or(default.shutdown_timeout),
+            durability: patch.durability.unwrap_or(self.durability),
+            grace: patch.grace.unwrap_or(self.grace),
+            poll: patch.poll.unwrap_or(self.poll),
+            decide_within: patch.decide_within.unwrap_or(self.decide_within),
+            shutdown_timeout: patch.shutdown_timeout.unwrap_or(self.shutdown_timeout),
             restart: RestartLimit {
-                max: file.restart_max.unwrap_or(default.restart.max),
-                period: file.restart_period.unwrap_or(default.restart.period),
+                max: patch.restart_max.unwrap_or(self.restart.max),
+                period: patch.restart_period.unwrap_or(self.restart.period),
             },
-            watchdog: file.watchdog.unwrap_or(default.watchdog),
-            cgroup: file.cgroup.unwrap_or(default.cgroup),
+            watchdog: patch.watchdog.unwrap_or(self.watchdog),
+            cgroup: patch.cgroup.unwrap_or(self.cgroup),
         }
     }
 
-    /// Returns what the daemon or a worker must be told in its environment to have the same settings: what is not the
-    /// default. (The limit of turns is in the record of each teammate.)
+    /// Returns the variables that give the daemon or a worker the same settings: those that differ from the default.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
-        let default = Self::default();
-        let mut variables = Vec::new();
-        if self.durability != default.durability {
-            variables.push(("TEAM_DURABILITY", self.durability.as_str().to_owned()));
-        }
-        if self.grace != default.grace {
-            variables.push(("TEAM_GRACE", format!("{}s", self.grace.as_secs_f64())));
-        }
-        if self.poll != default.poll {
-            variables.push(("TEAM_POLL", u8::from(self.poll).to_string()));
-        }
-        if self.restart.max != default.restart.max {
-            variables.push(("TEAM_RESTART_MAX", self.restart.max.to_string()));
-        }
-        if self.restart.period != default.restart.period {
-            variables.push(("TEAM_RESTART_PERIOD", format!("{}s", self.restart.period.as_secs_f64())));
-        }
-        if self.watchdog != default.watchdog {
-            let time = self.watchdog.map(|time| format!("{}s", time.as_secs_f64()));
-            variables.push(("TEAM_WATCHDOG", time.unwrap_or_else(|| "off".to_owned())));
-        }
-        if self.cgroup != default.cgroup {
-            variables.push(("TEAM_CGROUP", self.cgroup.as_str().to_owned()));
-        }
-        variables
+        let default = Self::default().all_variables();
+        self.all_variables().into_iter().filter(|variable| !default.contains(variable)).collect()
     }
 
-    fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>, file: &TeamFile) -> Result<Self, SettingError> {
-        let mut settings = Self::of_file(file);
-        let set = |variable: &'static str, expected, take: &mut dyn FnMut(&str) -> bool| {
-            let Some(value) = lookup(variable).filter(|value| !value.is_empty()) else { return Ok(()) };
-            let value = value.to_string_lossy().into_owned();
-            if take(&value) { Ok(()) } else { Err(SettingError { variable, value, expected }) }
-        };
-        set("TEAM_DURABILITY", "disk or process", &mut |v| {
-            v.parse().map(|d| settings.durability = d).is_ok()
-        })?;
-        set("TEAM_GRACE", TIME, &mut |v| parse_duration(v).map(|d| settings.grace = d).is_some())?;
-        set("TEAM_MAX_TURNS", "a whole number above 0", &mut |v| {
-            v.parse().ok().filter(|&n| n > 0).map(|n| settings.max_turns = n).is_some()
-        })?;
-        set("TEAM_POLL", "0 or 1", &mut |v| {
-            settings.poll = v == "1";
-            matches!(v, "0" | "1")
-        })?;
-        set("TEAM_DECIDE_WITHIN", TIME, &mut |v| {
-            parse_duration(v).map(|d| settings.decide_within = d).is_some()
-        })?;
-        set("TEAM_SHUTDOWN_TIMEOUT", TIME, &mut |v| {
-            parse_duration(v).map(|d| settings.shutdown_timeout = d).is_some()
-        })?;
-        set("TEAM_RESTART_MAX", "a whole number above 0", &mut |v| {
-            v.parse().ok().filter(|&n| n > 0).map(|n| settings.restart.max = n).is_some()
-        })?;
-        set("TEAM_RESTART_PERIOD", "a time such as 10s, above 0", &mut |v| {
-            let period = parse_duration(v).filter(|time| !time.is_zero());
-            period.map(|time| settings.restart.period = time).is_some()
-        })?;
-        set("TEAM_WATCHDOG", "a time such as 60s, or off", &mut |v| {
-            parse_watchdog(v).map(|time| settings.watchdog = time).is_some()
-        })?;
-        set("TEAM_CGROUP", "auto or off", &mut |v| v.parse().map(|it| settings.cgroup = it).is_ok())?;
-        Ok(settings)
+    fn all_variables(&self) -> [(&'static str, String); 7] {
+        let time = |time: Duration| format!("{}s", time.as_secs_f64());
+        [
+            ("TEAM_DURABILITY", self.durability.as_str().to_owned()),
+            ("TEAM_GRACE", time(self.grace)),
+            ("TEAM_POLL", u8::from(self.poll).to_string()),
+            ("TEAM_RESTART_MAX", self.restart.max.to_string()),
+            ("TEAM_RESTART_PERIOD", time(self.restart.period)),
+            ("TEAM_WATCHDOG", self.watchdog.map_or_else(|| "off".to_owned(), time)),
+            ("TEAM_CGROUP", self.cgroup.as_str().to_owned()),
+        ]
     }
 }
 
-const TIME: &str = "a time such as 10s";
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    written(deserializer, parse_duration)
+}
+
+fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    written(deserializer, parse_period)
+}
+
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    written(deserializer, parse_count)
+}
+
+fn watchdog<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Duration>>, D::Error> {
+    written(deserializer, parse_watchdog)
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn patch(text: &str) -> SettingsPatch {
+        toml::from_str(text).unwrap()
+    }
+
     #[test]
     fn a_wrong_value_names_variable_and_expectation() {
         let lookup = |name: &str| (name == "TEAM_POLL").then(|| "yes".into());
-        let error = Settings::from_lookup(lookup, &TeamFile::default()).unwrap_err();
+        let error = Settings::default().with_environment(&lookup).unwrap_err();
         assert_eq!(error.to_string(), "TEAM_POLL=\"yes\" is not 0 or 1");
-        assert_eq!(Settings::from_lookup(|_| None, &TeamFile::default()).unwrap(), Settings::default());
+        assert_eq!(Settings::default().with_environment(&|_| None), Ok(Settings::default()));
     }
 
     #[test]
     fn the_environment_goes_before_the_file_and_the_file_before_the_default() {
-        let file = TeamFile::parse("grace = 3\npoll = true\nmax_turns = 7\n").unwrap();
         let lookup = |name: &str| (name == "TEAM_GRACE").then(|| "4s".into());
-        let settings = Settings::from_lookup(lookup, &file).unwrap();
+        let settings = Settings::default().with(&patch("grace = 3\npoll = true\n"));
+        let settings = settings.with_environment(&lookup).unwrap();
         assert_eq!((settings.grace, settings.poll), (Duration::from_secs(4), true));
-        assert_eq!((settings.max_turns, settings.durability), (7, Durability::Disk));
+        assert_eq!(settings.durability, Durability::Disk);
     }
 
     #[test]
     fn what_is_handed_on_is_read_as_the_same() {
-        let file = TeamFile::parse(
+        let settings = Settings::default().with(&patch(
             "grace = 0.25\npoll = true\ndurability = 'process'\nrestart_max = 5\nrestart_period = '2m'\nwatchdog = 'off'\ncgroup = 'off'\n",
-        )
-        .unwrap();
-        let settings = Settings::of_file(&file);
+        ));
         assert_eq!(settings.restart, RestartLimit { max: 5, period: Duration::from_secs(120) });
         assert_eq!((settings.watchdog, settings.cgroup), (None, cgroup::Use::Off));
         let variables = settings.variables();
         let lookup =
-            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, text)| text.into());
-        assert_eq!(Settings::from_lookup(lookup, &TeamFile::default()).unwrap(), settings);
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, text)| text.clone());
+        assert_eq!(Settings::default().with_environment(&lookup).unwrap(), settings);
         assert_eq!(Settings::default().variables(), []);
     }
 }

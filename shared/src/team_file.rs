@@ -1,14 +1,10 @@
-//! `team.toml`: what a user has settled for a team, beside the team directory. What it may say, and where.
+//! `team.toml`: what a user has settled for a team, beside the team directory.
 //!
-//! Reading is pure but for [`TeamFile::load`]; what the file means for one teammate is worked out in [`resolve`].
-//! **Who reads**: whoever starts something, `teamd start` and whoever spawns. A daemon and a worker never do: what the
-//! file says reaches them in the order to spawn or as the variables of the same meaning, so a file that is broken
-//! later stops nobody who runs. Nothing in here writes the file, and no key to a model's service is read from it.
+//! Parsing is pure; only [`TeamFile::load`] reads a file. **Who reads**: the commands that start something. The daemon and the
+//! workers never do: what the file says reaches them in the spawn order, or as the variables of the same meaning. So a file
+//! that is broken later stops no worker. Nothing in here writes the file, and no key to a model's service is read from it.
 
 mod error;
-mod keys;
-mod read;
-pub mod resolve;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,15 +13,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
 
 pub use error::{Place, TeamFileError};
-pub use keys::{KEYS, Key, Table};
 
-use crate::cgroup;
-use crate::inbox::Durability;
-use crate::member::{ApproveBy, Bounds, Restart, SandboxMode};
-use crate::model_spec::ModelSpec;
+use crate::amount::{parse_period, parse_window, written};
+use crate::message::LEAD;
 use crate::name::Name;
+use crate::settings::{Lookup, SettingsPatch};
+use crate::terms::TermsPatch;
+use crate::terms::paths::absolute;
 
 /// Its name.
 pub const FILE: &str = "team.toml";
@@ -39,96 +39,76 @@ pub const MAX_SIZE: u64 = 1 << 20;
 pub struct TeamFile {
     /// The file; empty where there is none.
     pub path: PathBuf,
-    /// When a message counts as written.
-    pub durability: Option<Durability>,
-    /// Time between the steps of the termination ladder.
-    pub grace: Option<Duration>,
-    /// Whether files are looked at on a timer.
-    pub poll: Option<bool>,
-    /// How long a model may take to answer a shutdown.
-    pub decide_within: Option<Duration>,
-    /// How long `teamctl shutdown` waits.
-    pub shutdown_timeout: Option<Duration>,
-    /// How often a worker that crashed is started again within the period.
-    pub restart_max: Option<u32>,
-    /// The period in which that is counted.
-    pub restart_period: Option<Duration>,
-    /// How long a worker that should answer may be silent; none in it: as long as it likes.
-    pub watchdog: Option<Option<Duration>>,
-    /// Whether lives get a cgroup each.
-    pub cgroup: Option<cgroup::Use>,
+    /// The settings of daemon and commands.
+    pub settings: SettingsPatch,
     /// How the models' services are reached.
     pub service: Service,
-    /// What holds for everybody, unless a role or a member says otherwise.
-    pub everybody: Profile,
-    /// What holds for a role, by what the role is called.
-    pub roles: BTreeMap<String, Profile>,
-    /// What holds for a member.
-    pub members: BTreeMap<Name, Profile>,
-    /// What holds for the lead agent.
-    pub lead: Profile,
+    /// The top level: the terms of every member, unless its role or its own table says otherwise.
+    pub team: TermsPatch,
+    /// The terms of a role, by its name.
+    pub roles: BTreeMap<String, TermsPatch>,
+    /// The terms of a member.
+    pub members: BTreeMap<Name, TermsPatch>,
+    /// The terms of the lead agent.
+    pub lead: TermsPatch,
 }
 
 /// How the models' services are reached.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Service {
     /// Which certificate authorities are trusted: `platform`, `embedded`, or a file.
     pub ca: Option<String>,
     /// The longest silence in an answer.
+    #[serde(deserialize_with = "period")]
     pub timeout: Option<Duration>,
     /// How many tokens a prompt and its answer may have together.
+    #[serde(deserialize_with = "window")]
     pub context_window: Option<u64>,
 }
 
-/// What is settled for a member, a role, the lead, or everybody.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Profile {
-    /// What it is for.
-    pub role: Option<String>,
-    /// A member: what it shall do first. A role and the lead: what is added to its system prompt.
-    pub prompt: Option<String>,
-    /// The model.
-    pub model: Option<ModelSpec>,
-    /// The directory to work in, as it is written.
-    pub workspace: Option<String>,
-    /// Whether it must submit a plan first.
-    pub plan: Option<bool>,
-    /// Who answers its plans.
-    pub approve_by: Option<ApproveBy>,
-    /// When it is started again.
-    pub restart: Option<Restart>,
-    /// Model calls for one piece of work.
-    pub max_turns: Option<u32>,
-    /// Tokens for one piece of work.
-    pub max_tokens: Option<u64>,
-    /// What one life may use.
-    pub bounds: Bounds,
-    /// How its commands are confined.
-    pub sandbox: SandboxProfile,
+/// The tables below the top level.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Tables {
+    service: Service,
+    roles: BTreeMap<String, TermsPatch>,
+    members: BTreeMap<Name, TermsPatch>,
+    lead: TermsPatch,
 }
 
-/// How commands are confined.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SandboxProfile {
-    /// What they may write.
-    pub mode: Option<SandboxMode>,
-    /// Whether they may reach the network.
-    pub network: Option<bool>,
-    /// What they may write besides, as it is written.
-    pub writable: Vec<String>,
-    /// What they may not read, as it is written.
-    pub hidden: Vec<String>,
-    /// Variables that they are given although their names say that they hold a key.
-    pub env: Vec<String>,
-}
+const TABLES: [&str; 4] = ["service", "roles", "members", "lead"];
+
+/// The terms that make no sense in a table.
+const NOT_AT_TOP: [&str; 4] = ["role", "prompt", "workspace", "instructions"];
+const NOT_OF_A_ROLE: [&str; 3] = ["role", "workspace", "instructions"];
+const NOT_OF_A_MEMBER: [&str; 1] = ["instructions"];
+const NOT_OF_THE_LEAD: [&str; 6] = ["role", "workspace", "plan", "approve_by", "restart", "instructions"];
 
 impl TeamFile {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// [`TeamFileError::Wrong`] for the first mistake, with its place.
+    /// [`TeamFileError::Wrong`] for a mistake, with its place.
     pub fn parse(text: &str) -> Result<Self, TeamFileError> {
-        read::read(text)
+        // Some editors put it in front.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let document = DeTable::parse(text).map_err(|error| TeamFileError::of_toml(text, &error))?;
+        let (span, document) = (document.span(), document.into_inner());
+        refuse_misplaced(text, &document)?;
+        let (mut settings, mut tables, mut team) = (DeTable::new(), DeTable::new(), DeTable::new());
+        for (key, value) in document {
+            let part = match key.get_ref().as_ref() {
+                key if SettingsPatch::KEYS.contains(&key) => &mut settings,
+                key if TABLES.contains(&key) => &mut tables,
+                _ => &mut team,
+            };
+            part.insert(key, value);
+        }
+        let Tables { service, roles, members, lead } = part_of(text, Spanned::new(span.clone(), tables))?;
+        let settings = part_of(text, Spanned::new(span.clone(), settings))?;
+        let team = part_of(text, Spanned::new(span, team))?;
+        Ok(Self { path: PathBuf::new(), settings, service, team, roles, members, lead })
     }
 
     /// Returns where the file of a team is: where the variable [`VARIABLE`] says, else beside the team directory as the
@@ -143,21 +123,80 @@ impl TeamFile {
         team_dir.parent().unwrap_or(team_dir).join(FILE)
     }
 
-    /// Reads a file; one that is not there says nothing.
+    /// Reads a file; one that is not there says nothing. Its paths are made absolute: `~` is the user's home, any other path
+    /// counts from the directory of the file.
     ///
     /// # Errors
     /// [`TeamFileError`] if it cannot be read, is not the user's, or has a mistake.
-    pub fn load(path: &Path) -> Result<Self, TeamFileError> {
+    pub fn load(path: &Path, lookup: Lookup<'_>) -> Result<Self, TeamFileError> {
         let Some(bytes) = bytes_of(path)? else { return Ok(Self::default()) };
-        let read = match std::str::from_utf8(&bytes) {
+        let parsed = match std::str::from_utf8(&bytes) {
             Ok(text) => Self::parse(text),
             Err(error) => Err(TeamFileError::not_utf8(&bytes, error.valid_up_to())),
         };
-        match read {
-            Ok(file) => Ok(Self { path: path.to_owned(), ..file }),
-            Err(error) => Err(error.in_file(path)),
+        let mut file = parsed.map_err(|error| error.in_file(path))?;
+        path.clone_into(&mut file.path);
+        file.make_absolute(lookup)?;
+        Ok(file)
+    }
+
+    pub(crate) fn make_absolute(&mut self, lookup: Lookup<'_>) -> Result<(), TeamFileError> {
+        let Self { path, service, team, roles, members, lead, .. } = self;
+        let base = path.parent().unwrap_or(Path::new("/"));
+        for terms in [team, lead].into_iter().chain(roles.values_mut()).chain(members.values_mut()) {
+            terms.make_absolute(base, lookup)?;
+        }
+        if let Some(ca) = service.ca.as_mut().filter(|ca| !is_built_in(ca)) {
+            *ca = absolute(base, ca, lookup)?;
+        }
+        Ok(())
+    }
+}
+
+/// Tells whether `ca` names authorities that need no file.
+pub fn is_built_in(ca: &str) -> bool {
+    matches!(ca, "platform" | "embedded")
+}
+
+fn part_of<T: DeserializeOwned>(text: &str, table: Spanned<DeTable<'_>>) -> Result<T, TeamFileError> {
+    T::deserialize(toml::Deserializer::from(table)).map_err(|error| TeamFileError::of_toml(text, &error))
+}
+
+/// Refuses terms in a table in which they make no sense, and the lead agent among the members.
+fn refuse_misplaced(text: &str, document: &DeTable<'_>) -> Result<(), TeamFileError> {
+    let wrong = |key: &Spanned<DeString<'_>>, what| {
+        Err(TeamFileError::wrong(Place::of(text.as_bytes(), key.span().start), what))
+    };
+    let table = |key: &str| document.get(key).and_then(|value| value.get_ref().as_table());
+    let below = |key: &str| {
+        let tables = table(key).into_iter().flat_map(|tables| tables.values());
+        tables.filter_map(|value: &Spanned<DeValue<'_>>| value.get_ref().as_table()).collect::<Vec<_>>()
+    };
+    let lead = table("lead").into_iter().collect();
+    let places: [(Vec<&DeTable<'_>>, &[&str]); 4] = [
+        (vec![document], &NOT_AT_TOP),
+        (below("roles"), &NOT_OF_A_ROLE),
+        (below("members"), &NOT_OF_A_MEMBER),
+        (lead, &NOT_OF_THE_LEAD),
+    ];
+    for (tables, refused) in places {
+        let keys = tables.iter().flat_map(|table| table.keys());
+        if let Some(key) = keys.into_iter().find(|key| refused.contains(&key.get_ref().as_ref())) {
+            return wrong(key, format!("the key `{}` does not belong here", key.get_ref()));
         }
     }
+    match table("members").and_then(|members| members.get_key_value(LEAD)) {
+        Some((key, _)) => wrong(key, "the lead agent is no member: it has a table `[lead]`".to_owned()),
+        None => Ok(()),
+    }
+}
+
+fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    written(deserializer, parse_period)
+}
+
+fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    written(deserializer, parse_window)
 }
 
 /// Reads a file of bounded size; none if there is none.
@@ -165,7 +204,7 @@ fn bytes_of(path: &Path) -> Result<Option<Vec<u8>>, TeamFileError> {
     let io = |verb| {
         move |error: std::io::Error| TeamFileError::Io { verb, path: path.to_owned(), why: error.kind() }
     };
-    // A FIFO in its place must not hold anybody up.
+    // Opening a FIFO must not block.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = match rustix::fs::openat(CWD, path, flags, Mode::empty()) {
         Ok(fd) => fd,
@@ -173,11 +212,10 @@ fn bytes_of(path: &Path) -> Result<Option<Vec<u8>>, TeamFileError> {
         Err(errno) => return Err(io("open")(errno.into())),
     };
     let stat = rustix::fs::fstat(&fd).map_err(|errno| io("look at")(errno.into()))?;
-    let kind = FileType::from_raw_mode(stat.st_mode);
-    if kind != FileType::RegularFile {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(TeamFileError::NotAFile(path.to_owned()));
     }
-    // Whoever settles what a teammate runs commands the user's account.
+    // The owner of this file can have commands run with the user's rights.
     if ![0, nix::unistd::geteuid().as_raw()].contains(&stat.st_uid) {
         return Err(TeamFileError::Foreign { path: path.to_owned(), owner: stat.st_uid });
     }

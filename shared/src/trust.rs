@@ -6,15 +6,14 @@
 //! them: nothing else can be made to look like them, and a person can see what was trusted.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::member::{ApproveBy, SandboxMode};
-use crate::settings::SettingError;
+use crate::member::{ApproveBy, SandboxMode, TermsPatch};
 use crate::state::{StateDir, StateError, name_of};
-use crate::team_file::resolve::absolute;
-use crate::team_file::{Profile, TeamFile};
+use crate::team_file::{TeamFile, is_built_in};
 
 /// The folder of the store.
 const FOLDER: &str = "trust";
@@ -43,9 +42,9 @@ impl Widening {
     /// Finds them.
     ///
     /// # Errors
-    /// [`StateError`] if a path begins with `~` and there is no home, or if the file is gone.
-    pub fn of(file: &TeamFile, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, StateError> {
-        let keys = widening(file, lookup)?;
+    /// [`StateError`] if the file is gone.
+    pub fn of(file: &TeamFile) -> Result<Self, StateError> {
+        let keys = widening(file);
         // A command can put a link to a trusted file in the place of this one: both paths count.
         let find = |path: &Path| path.canonicalize().map_err(StateError::io("find", path));
         let both = || {
@@ -115,49 +114,52 @@ fn name(path: &Path) -> String {
     format!("{}.json", name_of(path))
 }
 
-/// The keys that widen. A key that runs a command, once there is one, belongs here too.
-fn widening(
-    file: &TeamFile,
-    lookup: &dyn Fn(&str) -> Option<String>,
-) -> Result<BTreeSet<String>, SettingError> {
+/// Returns the keys that widen. A key that runs a command, once there is one, belongs here too.
+fn widening(file: &TeamFile) -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
-    let roles: Vec<&Profile> = file.roles.values().collect();
-    let everybody = [&file.everybody];
+    let top = [&file.team];
     // A member can have any role: what one of them forbids is forbidden.
-    let above_members = [&everybody[..], &roles].concat();
-    let of_roles = file.roles.iter().map(|(name, role)| (format!("roles.{name:?}."), role, &everybody[..]));
-    let of_members =
-        file.members.iter().map(|(name, member)| (format!("members.{name}."), member, &above_members[..]));
-    let tables = [(String::new(), &file.everybody, &[][..]), ("lead.".to_owned(), &file.lead, &everybody)];
-    for (table, profile, above) in tables.into_iter().chain(of_roles).chain(of_members) {
-        let mut add = |key: &str, value: &str| keys.extend([format!("{table}{key} = {value}")]);
-        let sandbox = &profile.sandbox;
-        let modes = above.iter().filter_map(|above| above.sandbox.mode);
-        let strictest = modes.fold(SandboxMode::default(), SandboxMode::narrower);
-        if let Some(mode) = sandbox.mode.filter(|mode| mode.narrower(strictest) != *mode) {
-            add("sandbox.mode", &serde_json::to_string(&mode).unwrap_or_default());
-        }
-        if sandbox.network == Some(true) && above.iter().any(|above| above.sandbox.network == Some(false)) {
-            add("sandbox.network", "true");
-        }
-        for path in &sandbox.writable {
-            add("sandbox.writable", &format!("{:?}", absolute(&file.path, path, lookup)?));
-        }
-        sandbox.env.iter().for_each(|name| add("sandbox.env", &format!("{name:?}")));
-        // It takes the person out.
-        if profile.approve_by == Some(ApproveBy::Lead) {
-            add("approve_by", "\"lead\"");
-        }
-        if let Some(path) = &profile.workspace {
-            let path = absolute(&file.path, path, lookup)?;
-            outside(&file.path, Path::new(&path)).inspect(|real| add("workspace", &format!("{real:?}")));
-        }
+    let above_members: Vec<&TermsPatch> = top.into_iter().chain(file.roles.values()).collect();
+    add_table(&mut keys, "", (&file.team, &[]), &file.path);
+    add_table(&mut keys, "lead.", (&file.lead, &top), &file.path);
+    for (name, role) in &file.roles {
+        add_table(&mut keys, &format!("roles.{name:?}."), (role, &top), &file.path);
     }
-    // Whose word counts for a model's service: what a file says of that, a tool can say.
-    if let Some(ca) = file.service.ca.as_deref().filter(|ca| !matches!(*ca, "platform" | "embedded")) {
-        keys.insert(format!("service.ca = {:?}", absolute(&file.path, ca, lookup)?));
+    for (name, member) in &file.members {
+        add_table(&mut keys, &format!("members.{name}."), (member, &above_members), &file.path);
     }
-    Ok(keys)
+    // It decides which servers are believed to be a model's service, and what such a server says, a model says.
+    if let Some(ca) = file.service.ca.as_deref().filter(|ca| !is_built_in(ca)) {
+        keys.insert(format!("service.ca = {ca:?}"));
+    }
+    keys
+}
+
+/// Adds the keys of a table that let more be done than the tables `above` it, or take the person out.
+fn add_table(
+    keys: &mut BTreeSet<String>,
+    table: &str,
+    (terms, above): (&TermsPatch, &[&TermsPatch]),
+    file: &Path,
+) {
+    let sandbox = &terms.sandbox;
+    let mut add = |key: &str, value: &dyn Debug| keys.extend([format!("{table}{key} = {value:?}")]);
+    let modes = above.iter().filter_map(|above| above.sandbox.mode);
+    let strictest = modes.fold(SandboxMode::default(), SandboxMode::narrower);
+    if let Some(mode) = sandbox.mode.filter(|mode| mode.narrower(strictest) != *mode) {
+        add("sandbox.mode", &mode.as_str());
+    }
+    if sandbox.network == Some(true) && above.iter().any(|above| above.sandbox.network == Some(false)) {
+        add("sandbox.network", &true);
+    }
+    sandbox.writable.iter().for_each(|path| add("sandbox.writable", path));
+    sandbox.env.iter().for_each(|name| add("sandbox.env", name));
+    if terms.approve_by == Some(ApproveBy::Lead) {
+        add("approve_by", &"lead");
+    }
+    if let Some(real) = terms.workspace.as_deref().and_then(|path| outside(file, Path::new(path))) {
+        add("workspace", &real);
+    }
 }
 
 /// Returns where a path leads, unless that is below the directory of the file.
@@ -178,12 +180,12 @@ mod tests {
 
     fn file(scratch: &Path, text: &str) -> TeamFile {
         let path = scratch.join("team.toml");
-        drop(std::fs::File::create(&path).unwrap());
-        TeamFile { path, ..TeamFile::parse(text).unwrap() }
+        std::io::Write::write_all(&mut std::fs::File::create(&path).unwrap(), text.as_bytes()).unwrap();
+        TeamFile::load(&path, &|name| (name == "HOME").then(|| "/home/u".to_owned())).unwrap()
     }
 
     fn of(file: &TeamFile) -> Widening {
-        Widening::of(file, &|name| (name == "HOME").then(|| "/home/u".to_owned())).unwrap()
+        Widening::of(file).unwrap()
     }
 
     #[test]

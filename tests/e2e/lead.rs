@@ -6,7 +6,7 @@ mod plans;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use teamd_shared::member::{Sandbox, SandboxMode};
+use teamd_shared::member::SandboxMode;
 
 use crate::support::look::HELD;
 use crate::support::{Team, is_alive, signal};
@@ -76,8 +76,10 @@ fn what_the_daemon_refuses_is_told_with_the_way_on() {
 #[test]
 fn no_teammate_that_the_lead_agent_starts_may_do_more_than_it_may_itself() {
     let team = Team::started();
-    let bounds = Sandbox { mode: SandboxMode::ReadOnly, no_network: true, ..Sandbox::default() };
-    team.start_lead_with(|order| order.sandbox = Some(bounds));
+    team.start_lead_with(|order| {
+        order.terms.sandbox.mode = Some(SandboxMode::ReadOnly);
+        order.terms.sandbox.network = Some(false);
+    });
     std::os::unix::fs::symlink("/", team.root().join("link")).unwrap();
     let spawn = |path: &str| {
         format!(

@@ -124,7 +124,7 @@ fn a_value_that_makes_no_sense_is_refused_before_anything_happens() {
     team.write("team.toml", "max_turns = 0\n");
     let said = team.teamctl(["spawn", "alice"]).exits(2);
     assert!(
-        said.stderr.contains("team.toml:1:13: `max_turns` is 0, expected a whole number above 0"),
+        said.stderr.contains("team.toml:1:13: invalid value: integer `0`, expected a whole number above 0"),
         "{said:?}"
     );
     team.write("team.toml", "");

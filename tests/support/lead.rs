@@ -7,8 +7,10 @@ use teamd_shared::control::{
     Await, Command, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, Request, SpawnOrder, connect,
 };
 use teamd_shared::environment::Environment;
+use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
+use teamd_shared::terms::TermsPatch;
 
 use super::Team;
 
@@ -30,8 +32,11 @@ impl Team {
 
     fn begin_lead(&self, resume: bool, change: impl FnOnce(&mut SpawnOrder)) {
         let mut order = SpawnOrder {
-            role: Some("lead".to_owned()),
-            model: Some("script".to_owned()),
+            terms: TermsPatch {
+                role: Some("lead".to_owned()),
+                model: Some(ModelSpec::script()),
+                ..TermsPatch::default()
+            },
             resume,
             ..SpawnOrder::new(Name::lead(), self.environment())
         };

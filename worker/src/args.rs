@@ -18,7 +18,7 @@ pub(crate) struct Args {
 /// What the program does. (`keeper` and `confine`, for one command under a worker, are told apart before.)
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Live one life of a teammate; teamd runs this, with its connection as standard input
+    /// Run one incarnation of a teammate; teamd runs this, with its connection as standard input
     Run(RunArgs),
     /// Find out how commands can be confined here, and print it as JSON
     #[command(hide = true)]
@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Attack(AttackArgs),
 }
 
-/// Which life.
+/// Which incarnation.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     /// The team directory
@@ -37,7 +37,7 @@ pub(crate) struct RunArgs {
     /// The teammate
     #[arg(long, value_parser = Name::of_inbox)]
     pub(crate) name: Name,
-    /// Which life of it this is
+    /// Which incarnation of it this is
     #[arg(long, value_name = "N")]
     pub(crate) incarnation: u32,
     /// A program of the team, as the daemon was started: no command replaces it

@@ -59,7 +59,8 @@ impl<T: Tools> Session<T> {
 
     async fn spawn(&mut self, spawn: &Spawn) -> Result<Outcome, Outcome> {
         let order = self.spawner.order(self.outbox.dir(), spawn).map_err(Outcome::error)?;
-        let (name, plan, approve_by) = (order.name.clone(), order.plan, order.approve_by.unwrap_or_default());
+        let (name, plan, approve_by) =
+            (order.name.clone(), order.terms.plan == Some(true), order.terms.approve_by.unwrap_or_default());
         let (incarnation, skipped) = match self.order(Command::Spawn(Box::new(order))).await? {
             Done::Spawning { incarnation, skipped } => (incarnation, skipped),
             other => return Err(unexpected(&other)),

@@ -17,7 +17,7 @@ use teamd_shared::inbox::Durability;
 use teamd_shared::logging;
 use teamd_shared::name::Name;
 use teamd_shared::process::{deny_tracing, survive_file_limit};
-use teamd_shared::settings::Settings;
+use teamd_shared::settings::{DEFAULT_TURNS, Settings};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript::Event;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -142,19 +142,19 @@ impl Life {
         set_umask(welcome.environment.umask);
         let name = self.identity.name.clone();
         let toolbox = Toolbox::new(ToolboxConfig {
-            workspace: welcome.workspace.clone().into(),
+            workspace: welcome.terms.workspace.clone().into(),
             team_dir: Arc::clone(&self.dir),
             name: name.clone(),
             life_lock: self.transcript.life_lock()?,
             environment: welcome.environment.clone(),
             territory: welcome.territory.iter().map(PathBuf::from).collect(),
-            sandbox: welcome.sandbox.clone(),
-            bounds: welcome.bounds,
+            sandbox: welcome.terms.sandbox.clone(),
+            bounds: welcome.terms.bounds,
             confinement,
         })?;
         let access = Access { dir: &self.dir, environment: &welcome.environment };
         let persona = |room| persona(&self.dir, &name, &welcome, &toolbox, room);
-        let model = Model::from_spec(&welcome.model, persona, access);
+        let model = Model::from_spec(&welcome.terms.model, persona, access);
         let model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
         let (dir, environment) = (Arc::clone(&self.dir), welcome.environment.clone());
         let link = Link::start(connection, dir, self.identity.clone(), environment);
@@ -188,8 +188,8 @@ impl Life {
             turns: standing.turns,
             spent: standing.spent,
             limits: Budget {
-                turns: welcome.limits.max_turns.unwrap_or(settings.max_turns),
-                tokens: welcome.limits.max_tokens,
+                turns: welcome.terms.limits.max_turns.unwrap_or(DEFAULT_TURNS),
+                tokens: welcome.terms.limits.max_tokens,
             },
             usage: standing.usage,
             mail: mailbox.mail(),
@@ -231,13 +231,7 @@ impl Life {
 
 /// Returns what those begin with whom the lead agent starts.
 fn spawner(welcome: &Welcome) -> Spawner {
-    Spawner {
-        environment: welcome.environment.clone(),
-        model: welcome.model.clone(),
-        workspace: welcome.workspace.clone(),
-        sandbox: welcome.sandbox.clone(),
-        bounds: welcome.bounds,
-    }
+    Spawner { environment: welcome.environment.clone(), terms: welcome.terms.clone() }
 }
 
 /// Makes what the model is told of itself, with at most so many bytes of what the workspace says to agents. Who else is
@@ -259,14 +253,14 @@ fn persona(dir: &TeamDir, name: &Name, welcome: &Welcome, toolbox: &Toolbox, roo
     }
     let about = About {
         name,
-        role: &welcome.role,
-        instructions: welcome.instructions.as_deref(),
-        workspace: &welcome.workspace,
-        mode: welcome.sandbox.mode,
+        role: &welcome.terms.role,
+        instructions: welcome.terms.instructions.as_deref(),
+        workspace: &welcome.terms.workspace,
+        mode: welcome.terms.sandbox.mode,
         teammates: live.map(|member| (member.name.to_string(), member.role)).collect(),
         guide,
     };
-    let tools = schema::definitions(Kit::of(name), welcome.sandbox.mode);
+    let tools = schema::definitions(Kit::of(name), welcome.terms.sandbox.mode);
     Persona { name: name.clone(), system: persona::system(&about), tools }
 }
 

@@ -239,12 +239,15 @@ mod tests {
         let line = "teamctl spawn a --timeout 2m --restart never --approve-by lead";
         let Command::Spawn(spawn) = parse(line).unwrap() else { panic!() };
         assert_eq!(spawn.timeout, Duration::from_secs(120));
-        assert_eq!((spawn.restart, spawn.approve_by), (Some(Restart::Never), Some(ApproveBy::Lead)));
+        assert_eq!(
+            (spawn.terms.restart, spawn.terms.approve_by),
+            (Some(Restart::Never), Some(ApproveBy::Lead))
+        );
         let line = "teamctl spawn a --max-tokens 1.5M --max-turns 7 --sandbox off --model openai:q:8b";
         let Command::Spawn(spawn) = parse(line).unwrap() else { panic!() };
-        assert_eq!((spawn.max_tokens, spawn.max_turns), (Some(1_500_000), Some(7)));
-        assert_eq!(spawn.sandbox, Some(SandboxMode::Off));
-        assert_eq!(spawn.model.unwrap().to_string(), "openai:q:8b");
+        assert_eq!((spawn.terms.max_tokens, spawn.terms.max_turns), (Some(1_500_000), Some(7)));
+        assert_eq!(spawn.terms.sandbox.mode, Some(SandboxMode::Off));
+        assert_eq!(spawn.terms.model.unwrap().to_string(), "openai:q:8b");
         let Command::Shutdown(shutdown) = parse("teamctl shutdown a b").unwrap() else { panic!() };
         assert_eq!((shutdown.names.len(), shutdown.timeout), (2, None));
         assert_eq!(shutdown.decide_within, None);

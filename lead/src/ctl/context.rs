@@ -134,7 +134,7 @@ impl Context {
     /// # Errors
     /// As [`Context::team_file`], or if that cannot be told.
     pub(crate) fn widening(&self) -> Result<Widening, CommandError> {
-        Ok(Widening::of(self.team_file()?, &|name| std::env::var(name).ok())?)
+        Ok(Widening::of(self.team_file()?)?)
     }
 
     fn untrusted(&self) -> Result<Vec<String>, CommandError> {
@@ -199,11 +199,9 @@ fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context, CommandError>
         |path: &Path| TeamDir::open(path).is_ok_and(|dir| register.knows(&dir).is_ok_and(|known| known));
     let Located { path, passed_over } = locate(flag, &here, is_registered);
     let variable = |name: &str| std::env::var(name).ok();
-    let file = TeamFile::load(&here.join(TeamFile::locate(&path, variable)));
-    let settings = match &file {
-        Ok(file) => Settings::load(file)?,
-        Err(_) => Settings::from_env()?,
-    };
+    let file = TeamFile::load(&here.join(TeamFile::locate(&path, variable)), &variable);
+    let of_file = file.as_ref().map(|file| Settings::default().with(&file.settings)).unwrap_or_default();
+    let settings = of_file.with_environment(&variable)?;
     Ok(|out| Context { out, path, settings, file, register, passed_over })
 }
 

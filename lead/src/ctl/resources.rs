@@ -1,5 +1,5 @@
-//! What a teammate uses of the machine: its worker and all that descends from it, as `/proc` shows them. It reads, and asks
-//! nobody: it works without a daemon, and holds nobody up.
+//! What a teammate uses of the machine: its worker and all that descends from it, as `/proc` shows them. It works without a
+//! daemon, and no process waits for it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,12 +18,12 @@ pub(super) struct Resources {
     processes: usize,
     /// Bytes of memory that they have in use, what they share counted for each (`VmRSS`).
     rss: u64,
-    /// The same with what they share divided among those who do (`smaps_rollup`); null where some do not let it be read,
-    /// and where everybody is shown.
+    /// The same with what they share divided among the sharers (`smaps_rollup`); null where one of them cannot be read, and
+    /// where the whole team is shown.
     pss: Option<u64>,
     /// Seconds of CPU time of these, and of those that they had started and that have ended.
     cpu_seconds: f64,
-    /// Files that they have open; null where some do not let it be read, as workers do for anybody but root.
+    /// Files that they have open; null where one of them cannot be read: only root may read those of a worker.
     open_files: Option<usize>,
 }
 
@@ -63,7 +63,7 @@ impl Processes {
     /// Returns what a member uses; none if its worker does not run. `closely` also reads what takes longer.
     pub(super) fn of(&self, roster: &Roster, member: &RosterMember, closely: bool) -> Option<Resources> {
         let (pid, start_ticks) = (member.pid?, member.start_ticks?);
-        // Of a boot that is over, a process of the same number is somebody else.
+        // Since another boot, the number belongs to another process.
         let same_boot = roster
             .daemon
             .as_ref()

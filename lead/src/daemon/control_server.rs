@@ -19,7 +19,6 @@ use tokio::task::JoinHandle;
 
 use super::ear::Ear;
 use super::event::{Client, Life};
-use super::named::LookedUp;
 use super::peer::{self, Found};
 
 /// How long a peer may take to say who it is.
@@ -43,8 +42,6 @@ pub(super) enum Input {
     WorkerSays { connection: u64, life: Life, frame: FromWorker },
     /// A connection is closed.
     Gone { connection: u64 },
-    /// What an order names was looked up.
-    LookedUp(Box<LookedUp>),
 }
 
 /// A worker on a connection.

@@ -21,7 +21,7 @@ use super::batcher::{Batcher, NewLife, RETRY, Step};
 use super::control_server::{Connections, serve_born};
 use super::decide::decide;
 use super::ear::Ear;
-use super::event::{Client, Event, Life, Now};
+use super::event::{Event, Life, Now};
 use super::hand_over::HandOver;
 use super::journal::Journal;
 use super::later::Syncing;
@@ -42,8 +42,6 @@ pub(super) struct Dispatcher {
     pub(super) lead: LeadInbox,
     pub(super) connections: Connections,
     pub(super) ear: Ear,
-    /// Whose orders name something that is looked up just now.
-    pub(super) looking_up: Vec<Client>,
     /// Where the leaves that see a life off report to.
     pub(super) ends: mpsc::UnboundedSender<Event>,
     pub(super) began: Instant,

@@ -38,11 +38,6 @@ impl Ear {
         self.inputs.send(input).await.is_ok()
     }
 
-    /// Returns a way that nobody waits for: that of a thread which may take for ever.
-    pub(super) fn apart(&self) -> mpsc::WeakSender<Input> {
-        self.inputs.downgrade()
-    }
-
     /// Waits for what a peer says; none once nothing more is to be read. What has come before is read first.
     pub(super) async fn unless_closed<T>(&mut self, saying: impl Future<Output = T>) -> Option<T> {
         tokio::select! {

@@ -11,8 +11,8 @@ use teamd_shared::process::How;
 
 use super::dispatcher::Dispatcher;
 use super::event::{Event, Life};
-use super::named::unworkable;
 use super::see_off::{Beginning, see_off};
+use super::workspace::unworkable;
 
 /// How long those have to end that were killed, before they are looked for again: at first and at last.
 const STRAY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(2));
@@ -92,7 +92,7 @@ impl Dispatcher {
         let beginning = member.map(|it| Beginning { at: it.begins_at, conversation: it.conversation });
         let beginning = beginning.unwrap_or_default();
         let next_works_in =
-            member.filter(|it| self.may_begin_again(it)).map(|it| PathBuf::from(&it.workspace));
+            member.filter(|it| self.may_begin_again(it)).map(|it| PathBuf::from(&it.terms.workspace));
         let (dir, ends) = (Arc::clone(&self.dir), self.ends.clone());
         let (group, lock_tells) = (self.supervisor.leave(&life), self.supervisor.lock_tells(&life));
         tokio::spawn(async move {
@@ -113,7 +113,7 @@ impl Dispatcher {
 
     /// Tells whether a member may be started again that ends now: else nobody need know where it would work.
     fn may_begin_again(&self, member: &Member) -> bool {
-        member.restart == Restart::OnFailure
+        member.terms.restart == Restart::OnFailure
             && matches!(member.ending, None | Some(Ending::Hung))
             && self.batcher.team.shutdown_of(&member.name).is_none()
     }

@@ -125,12 +125,9 @@ pub(super) fn handing_over() -> Refusal {
     Refusal::new(RefusalCode::HandingOver, message).hint("try again in a moment")
 }
 
-/// Refuses what was read and is not decided when the daemon hands over, and whoever's order is looked up. All else that is
+/// Refuses what was read and is not decided when the daemon hands over. All else that is
 /// said now is said again to the next program, or stands in the files.
-pub(super) async fn refuse_the_rest(connections: &mut Connections, looking_up: Vec<Client>, heard: Heard) {
-    for client in looking_up {
-        connections.reply(client, Err(handing_over()));
-    }
+pub(super) async fn refuse_the_rest(connections: &mut Connections, heard: Heard) {
     let mut rest = heard.close();
     let refusing = async {
         while let Some(input) = rest.recv().await {
@@ -147,8 +144,7 @@ pub(super) async fn refuse_the_rest(connections: &mut Connections, looking_up: V
                     let client = Client { connection, tag, agent: true };
                     connections.reply(client, Err(handing_over()));
                 }
-                Input::WorkerHere(_) | Input::WorkerSays { .. } | Input::LookedUp(_) | Input::Gone { .. } => {
-                }
+                Input::WorkerHere(_) | Input::WorkerSays { .. } | Input::Gone { .. } => {}
             }
         }
     };
@@ -223,11 +219,10 @@ mod tests {
                 assert!(ear.tell(Input::ClientAsks { connection: 1, request }).await);
             }
             drop(ear);
-            let looked_up = Client { connection: 1, tag: 6, agent: false };
-            refuse_the_rest(&mut connections, vec![looked_up], heard).await;
+            refuse_the_rest(&mut connections, heard).await;
             connections.drain().await;
             let mut client = Connection::from_fd(theirs).unwrap();
-            for tag in [6, 7, 8] {
+            for tag in [7, 8] {
                 let reply: Reply = client.receive().await.unwrap().unwrap();
                 assert_eq!(reply, Reply { tag, result: Err(handing_over()) });
             }

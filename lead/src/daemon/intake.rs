@@ -1,8 +1,6 @@
 //! The dispatcher's ear: turns what connections, processes and inboxes report into events, with the facts that
 //! a decision rests on. Nothing is decided here.
 
-use std::sync::Arc;
-
 use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, Request, SpawnOrder, ToWorker};
 use teamd_shared::inbox::{ReadError, last_lines};
 use teamd_shared::name::Name;
@@ -16,7 +14,6 @@ use super::dispatcher::Dispatcher;
 use super::event::{Client, Event, Life, SpawnFacts};
 use super::hand_over::handing_over;
 use super::lead_inbox::Piece;
-use super::named::{Ground, LookedUp, look_apart};
 use super::see_off::life_lock_holder;
 
 impl Dispatcher {
@@ -55,7 +52,6 @@ impl Dispatcher {
                     }
                 }
             }
-            Input::LookedUp(looked) => self.looked_up(*looked),
             Input::Gone { connection } => {
                 self.batcher.waiters.drop_connection(connection);
                 let life = self.connections.remove(connection)?;
@@ -97,57 +93,18 @@ impl Dispatcher {
                 self.connections.reply(client, Err(handing_over()));
                 None
             }
-            Command::Spawn(order) => {
-                self.look_up(client, order);
-                None
-            }
+            Command::Spawn(order) => match self.spawn_facts(&order) {
+                Ok(facts) => Some(Event::Spawn(client, order, facts)),
+                Err(refusal) => {
+                    self.connections.reply(client, Err(refusal));
+                    None
+                }
+            },
             Command::HandOver(successor) => {
                 self.begin_to_hand_over(client, successor);
                 None
             }
             other => Some(Event::Command(client, other)),
-        }
-    }
-
-    /// Has what an order names looked up ([`look_apart`]).
-    fn look_up(&mut self, client: Client, order: Box<SpawnOrder>) {
-        let ground = Ground::of(&order, &self.batcher.team);
-        let (dir, inputs) = (Arc::clone(&self.dir), self.ear.apart());
-        let look = move || {
-            let found = LookedUp::look(client, order, ground, &dir);
-            let found = Input::LookedUp(Box::new(found));
-            if inputs.upgrade().is_none_or(|inputs| inputs.blocking_send(found).is_err()) {
-                tracing::debug!("the daemon ended before a path was looked up");
-            }
-        };
-        if let Err(error) = look_apart(look) {
-            let message = format!("cannot look up what the order names: {error}");
-            let refusal = Refusal::new(RefusalCode::Failed, message).hint("end something, and try again");
-            self.connections.reply(client, Err(refusal));
-            return;
-        }
-        self.looking_up.push(client);
-    }
-
-    /// Takes in what an order names, unless that rests on what does not hold any more: then it is looked up again.
-    fn looked_up(&mut self, looked: LookedUp) -> Option<Event> {
-        let LookedUp { client, order, ground, found } = looked;
-        self.looking_up.retain(|it| *it != client);
-        if !self.connections.waits(client) {
-            tracing::info!("nobody waits any more for {} to begin: it does not", order.name);
-            return None;
-        }
-        if Ground::of(&order, &self.batcher.team) != ground {
-            self.look_up(client, order);
-            return None;
-        }
-        let found = if self.hand_over.is_some() { Err(handing_over()) } else { found };
-        match found.and_then(|order| Ok((self.spawn_facts(&order)?, order))) {
-            Ok((facts, order)) => Some(Event::Spawn(client, order, facts)),
-            Err(refusal) => {
-                self.connections.reply(client, Err(refusal));
-                None
-            }
         }
     }
 

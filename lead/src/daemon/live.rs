@@ -249,7 +249,7 @@ impl Live {
             return;
         }
         let deadlines = &mut alive.deadlines;
-        let most = member.bounds.max_time.filter(|_| member.phase == Phase::Running);
+        let most = member.terms.bounds.max_time.filter(|_| member.phase == Phase::Running);
         if let Some(most) = most.filter(|_| member.ending.is_none() && team.let_go(name).is_none()) {
             let left = Duration::from_secs(most).min(FOREVER).saturating_sub(alive.older);
             deadlines.limit.get_or_insert(now.monotonic + left);

@@ -29,7 +29,6 @@ mod lead_inbox;
 mod live;
 mod lock;
 mod mend;
-mod named;
 mod news;
 mod peer;
 mod perform;
@@ -46,6 +45,7 @@ mod supervisor;
 mod waiters;
 mod watchdog;
 mod word;
+mod workspace;
 
 pub(crate) use at_rest::at_rest;
 pub(crate) use confinement::Confinement;

@@ -145,7 +145,6 @@ impl Running {
             lead,
             connections: Connections::default(),
             ear: ear.clone(),
-            looking_up: Vec::new(),
             ends,
             began: Instant::now(),
             progress: Progress::default(),
@@ -257,12 +256,12 @@ impl Running {
     /// is the daemon next, if one is.
     async fn end(self, dir: &TeamDir) -> Result<Option<HandOver>, CommandError> {
         let Self { dispatcher, heard, signals, socket, .. } = self;
-        let Dispatcher { batcher, mut connections, supervisor, ear, looking_up, hand_over, .. } = dispatcher;
+        let Dispatcher { batcher, mut connections, supervisor, ear, hand_over, .. } = dispatcher;
         socket.close();
         if let Some(End::HandedOver) = batcher.end {
             signals::hold_back();
             drop(ear);
-            refuse_the_rest(&mut connections, looking_up, heard).await;
+            refuse_the_rest(&mut connections, heard).await;
         } else {
             notify(&[sd_notify::NotifyState::Stopping]);
         }

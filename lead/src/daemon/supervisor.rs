@@ -110,7 +110,7 @@ impl Supervisor {
             command.spawn().map_err(|e| format!("cannot run {}: {e}", self.worker.path().display()))?;
         match self.hold(life.clone(), &child) {
             Ok(identity) => {
-                let group = self.cgroups.enclose(&life, child.id(), &member.bounds);
+                let group = self.cgroups.enclose(&life, child.id(), &member.terms.bounds);
                 let cgroup = group.as_ref().map(|group| group.record().clone());
                 self.strays.enclosed(group.is_some());
                 self.groups.extend(group.map(|group| (life, group)));

@@ -56,12 +56,7 @@ pub(crate) fn welcome(team: &Team, live: &Live, life: &Life) -> Option<Welcome> 
     let word = word(team, live, &life.name)?;
     let (member, alive) = (&state.record, live.of(life));
     Some(Welcome {
-        role: member.role.clone(),
-        model: member.model.clone(),
-        workspace: member.workspace.clone(),
-        instructions: member.instructions.clone(),
-        sandbox: member.sandbox.clone(),
-        limits: member.limits,
+        terms: member.terms.clone(),
         conversation: member.conversation,
         begins_at: member.begins_at,
         prompt: state.prompt.clone(),
@@ -69,6 +64,5 @@ pub(crate) fn welcome(team: &Team, live: &Live, life: &Life) -> Option<Welcome> 
         environment: alive.and_then(|alive| alive.environment.clone()).unwrap_or_default(),
         territory: team.territory().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
         word,
-        bounds: member.bounds,
     })
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
-use crate::member::{ApproveBy, Bounds, Limits, Restart, Sandbox, Status};
+use crate::member::{Status, TermsPatch};
 use crate::name::Name;
 use crate::process::Identity;
 
@@ -33,7 +33,7 @@ pub struct Reply {
 pub enum Command {
     /// Answer. Changes nothing.
     Ping,
-    /// Start a life. Answered with [`Done::Spawning`] once it is decided; [`Await::Ready`] waits for it.
+    /// Start an incarnation. Answered with [`Done::Spawning`] once it is decided; [`Await::Ready`] waits for it.
     Spawn(Box<SpawnOrder>),
     /// Ask a teammate to leave. Answered with [`Done::Asked`] once it is recorded; [`Await::Ended`] waits for it.
     Shutdown(ShutdownOrder),
@@ -74,7 +74,7 @@ pub enum Command {
     Await {
         /// The member.
         name: Name,
-        /// Its life.
+        /// Its incarnation.
         incarnation: u32,
         /// What is awaited.
         what: Await,
@@ -86,7 +86,7 @@ pub enum Command {
         /// What is set here, as far as it counts.
         environment: Environment,
     },
-    /// Hand over to another program, which becomes the daemon in the place of this one; nobody is stopped. Answered with
+    /// Hand over to another program, which becomes the daemon in the place of this one; no worker stops. Answered with
     /// [`Done::HandingOver`] when that happens.
     HandOver(Box<Successor>),
 }
@@ -109,14 +109,14 @@ pub struct Successor {
 
 impl Command {
     /// Tells whether a daemon may be asked a second time of which it is not known whether it has heard the first: it repeats its
-    /// answer. A shutdown it joins only as long as the first one is pending; a second one may reach a later life, unless it
+    /// answer. A shutdown it joins only as long as the first one is pending; a second one may reach a later incarnation, unless it
     /// says which one it is for.
     pub fn can_be_repeated(&self) -> bool {
         matches!(self, Self::Answer { .. } | Self::Await { .. } | Self::Ping)
     }
 }
 
-/// What can be awaited of a member's life.
+/// What can be awaited of a member's incarnation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Await {
     /// Its worker has said that it is ready.
@@ -138,68 +138,24 @@ pub enum Await {
     },
 }
 
-/// How to start a life.
+/// How to start an incarnation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SpawnOrder {
     /// The member.
     pub name: Name,
-    /// What it is for.
-    pub role: Option<String>,
-    /// What the conversation begins with.
-    pub prompt: Option<String>,
-    /// The model, as `PROVIDER[:MODEL]`.
-    pub model: Option<String>,
-    /// The directory to work in, absolute.
-    pub workspace: Option<String>,
-    /// Whether it must submit a plan first.
-    pub plan: bool,
-    /// Who answers its plans.
-    pub approve_by: Option<ApproveBy>,
-    /// When it is started again.
-    pub restart: Option<Restart>,
-    /// What its role says to its model.
-    pub instructions: Option<String>,
-    /// How its commands are confined; none: as in its life before, or by default.
-    pub sandbox: Option<Sandbox>,
-    /// What one piece of its work may cost; none: as in its life before, or by default.
-    pub limits: Option<Limits>,
-    /// Whether it goes on with its last conversation.
+    /// Whether it goes on with its last conversation, by the terms of its record; else it begins with the default terms.
     pub resume: bool,
+    /// What is said of its terms. Paths are real paths.
+    pub terms: TermsPatch,
     /// The environment and umask of the command.
     pub environment: Environment,
-    /// What one life of it may use; none: as in its life before, or no limit.
-    #[serde(deserialize_with = "or_nothing")]
-    pub bounds: Option<Bounds>,
 }
 
 impl SpawnOrder {
-    /// Makes the order of a fresh life of which nothing is said: all is as it is by default.
+    /// Makes the order of a fresh incarnation by the default terms.
     pub fn new(name: Name, environment: Environment) -> Self {
-        Self {
-            name,
-            role: None,
-            prompt: None,
-            model: None,
-            workspace: None,
-            plan: false,
-            approve_by: None,
-            restart: None,
-            instructions: None,
-            sandbox: None,
-            limits: None,
-            resume: false,
-            environment,
-            bounds: None,
-        }
+        Self { name, resume: false, terms: TermsPatch::default(), environment }
     }
-}
-
-/// Reads the last field of a frame, which older programs do not send: live workers of an older program go on when the daemon
-/// is replaced.
-pub(super) fn or_nothing<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(T::deserialize(deserializer).unwrap_or_default())
 }
 
 /// How to ask a teammate to leave.
@@ -213,10 +169,8 @@ pub struct ShutdownOrder {
     pub decide_within: f64,
     /// Seconds after which signals end it; none: never.
     pub force_after: Option<f64>,
-    /// The line of the journal in which it was spawned whom this is for, 0 if nobody had the name; none: whoever has it now.
-    /// For who asks a second time and does not know what the first has led to. Who asks first writes nothing: an older daemon
-    /// takes no field that it does not know.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "or_nothing")]
+    /// The line of the journal in which the member that this is for was spawned, 0 if no member had the name; none: the member
+    /// that has it now. For a client that asks a second time and does not know what the first request has led to.
     pub spawned: Option<u64>,
 }
 
@@ -234,11 +188,11 @@ pub enum Done {
         /// Whether it is about to end.
         stopping: bool,
     },
-    /// A life is decided.
+    /// The incarnation is decided.
     Spawning {
         /// Which one.
         incarnation: u32,
-        /// Messages of the life before that it will not read.
+        /// Messages to the incarnation before that it will not read.
         skipped: u64,
     },
     /// The worker is ready.
@@ -252,7 +206,7 @@ pub enum Done {
     Asked {
         /// The request.
         request_id: RequestId,
-        /// The life that is asked.
+        /// The incarnation that is asked.
         incarnation: u32,
     },
     /// The member has ended: its status says how. `exit` stands in the roster already.
@@ -264,7 +218,7 @@ pub enum Done {
     Recorded {
         /// At which line.
         seq: u64,
-        /// The member's life at that time, where it concerns one.
+        /// The member's incarnation at that time, where it concerns one.
         incarnation: u32,
     },
     /// The answer stands, by this command or by an earlier one that said the same.
@@ -336,6 +290,12 @@ pub enum RefusalCode {
     Conflict,
     /// The daemon becomes another program: the next one is to be asked.
     HandingOver,
+}
+
+impl From<Refusal> for String {
+    fn from(refusal: Refusal) -> Self {
+        refusal.hint.map(|hint| format!("{} ({hint})", refusal.message)).unwrap_or(refusal.message)
+    }
 }
 
 impl Refusal {

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
-use crate::member::{Bounds, Doing, Gate, Limits, Sandbox, Waiting};
+use crate::member::{Doing, Gate, Terms, Waiting};
 use crate::position::Position;
 use crate::transcript::Usage;
 
-use super::command::{PlanVerdict, Reply, Request, or_nothing};
+use super::command::{PlanVerdict, Reply, Request};
 
 /// What a worker says of itself, at every change and on every connection.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -104,18 +104,8 @@ pub enum ToWorker {
 /// What a life begins with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// What it is for.
-    pub role: String,
-    /// The model, as `PROVIDER[:MODEL]`.
-    pub model: String,
-    /// The directory to work in.
-    pub workspace: String,
-    /// What its role says to its model.
-    pub instructions: Option<String>,
-    /// How its commands are confined while its gate is open.
-    pub sandbox: Sandbox,
-    /// What one piece of its work may cost.
-    pub limits: Limits,
+    /// What it is to be.
+    pub terms: Terms,
     /// The life in which the conversation began; a fresh one equals the worker's own life.
     pub conversation: u32,
     /// Where the inbox stood when the conversation began.
@@ -130,9 +120,6 @@ pub struct Welcome {
     pub territory: Vec<String>,
     /// How things stand.
     pub word: Word,
-    /// What it may use.
-    #[serde(deserialize_with = "or_nothing")]
-    pub bounds: Bounds,
 }
 
 /// How things stand for one member. The one with the higher `seq` wins.

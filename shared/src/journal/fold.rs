@@ -148,7 +148,9 @@ impl Team {
         for id in &record.expired {
             self.expire(line, id, "the member ended or was spawned afresh");
         }
-        for path in std::iter::once(&record.member.workspace).chain(&record.member.sandbox.writable) {
+        for path in
+            std::iter::once(&record.member.terms.workspace).chain(&record.member.terms.sandbox.writable)
+        {
             if !self.territory.contains_key(Path::new(path)) {
                 self.territory.insert(path.into(), name.clone());
             }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::MAX_SIZE;
+use super::{MAX_SIZE, TABLES};
+use crate::settings::{SettingError, SettingsPatch};
 
 /// A place in a text: line and column, both from 1; a column is a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +61,7 @@ pub enum TeamFileError {
     /// Something else than a file is there.
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
-    /// Somebody else could settle what a teammate does.
+    /// Another user could settle what a teammate does.
     #[error("{} belongs to another user (uid {owner})", path.display())]
     Foreign {
         /// The file.
@@ -68,9 +69,12 @@ pub enum TeamFileError {
         /// Whose it is.
         owner: u32,
     },
-    /// Nobody has that much to say.
+    /// It is no file that a person writes.
     #[error("{} is larger than {MAX_SIZE} bytes", .0.display())]
     TooLarge(PathBuf),
+    /// A path in it begins with `~`, and there is no home.
+    #[error(transparent)]
+    Home(#[from] SettingError),
 }
 
 impl TeamFileError {
@@ -82,15 +86,16 @@ impl TeamFileError {
         Self::wrong(Place::of(bytes, offset), "this byte is not UTF-8")
     }
 
-    /// Adds what to do.
-    #[must_use]
-    pub(super) fn with_hint(self, text: impl Into<String>) -> Self {
-        match self {
-            Self::Wrong { path, place, what, .. } => {
-                Self::Wrong { path, place, what, hint: Some(text.into()) }
-            }
-            other => other,
-        }
+    /// Says what `toml` found, and where. Never shows the text around it: there may be a key in it.
+    pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> Self {
+        let place = Place::of(text.as_bytes(), error.span().map_or(0, |span| span.start));
+        let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+        let message: String = error.message().chars().take(600).map(escaped).collect();
+        let mut names = message.split('`').skip(1).step_by(2);
+        let unknown = names.next().filter(|_| message.starts_with("unknown field"));
+        let what = unknown.map_or_else(|| message.clone(), |key| format!("unknown key `{key}`"));
+        let hint = unknown.map(|key| advise(key, names.chain(SettingsPatch::KEYS).chain(TABLES)));
+        Self::Wrong { path: PathBuf::from(super::FILE), place, what, hint }
     }
 
     pub(super) fn in_file(self, file: &Path) -> Self {
@@ -117,6 +122,32 @@ impl TeamFileError {
             Self::NotAFile(_) => "move what is there away",
             Self::Foreign { .. } => "only what you (or root) own is followed: make a copy of your own",
             Self::TooLarge(_) => "long prompts can stand in files of their own: `--prompt-file`",
+            Self::Home(_) => "set HOME, or write the path without `~`",
         }
     }
+}
+
+/// Says which key may be meant.
+fn advise<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let near = known.map(|key| (distance(key, unknown), key)).min();
+    match near.filter(|(distance, key)| *distance <= key.len().div_ceil(3)) {
+        Some((_, key)) => format!("did you mean `{key}`?"),
+        None => "docs/team-toml.md lists the keys of each table; a model's key and address stand in the environment only \
+                 (ANTHROPIC_API_KEY, OPENAI_BASE_URL)"
+            .to_owned(),
+    }
+}
+
+/// How many letters are to be added, taken out or changed (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.chars().enumerate() {
+            let changed = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
 }

@@ -83,17 +83,19 @@ impl Gates {
         let before = self.now.get(&name).map(|(gate, _)| *gate);
         let ended_for_good = record.event == MemberEvent::Exited && record.ended_incarnation.is_none();
         let expected = match (record.event, before) {
-            (MemberEvent::Spawning, _) if member.conversation == member.incarnation => match member.plan {
-                true => Gate::Closed,
-                false => Gate::Open,
-            },
+            (MemberEvent::Spawning, _) if member.conversation == member.incarnation => {
+                match member.terms.plan {
+                    true => Gate::Closed,
+                    false => Gate::Open,
+                }
+            }
             // Going on may ask for a plan; it opens nothing.
             (MemberEvent::Spawning, Some(before)) if before == Gate::Closed || member.gate == Gate::Open => {
                 before
             }
             (MemberEvent::Spawning, _) => Gate::Closed,
             (MemberEvent::GateClosed, _) => Gate::Closed,
-            (MemberEvent::Exited, _) if ended_for_good && member.plan => Gate::Closed,
+            (MemberEvent::Exited, _) if ended_for_good && member.terms.plan => Gate::Closed,
             (_, before) => before.unwrap_or(Gate::Closed),
         };
         hold(member.gate == expected, || {

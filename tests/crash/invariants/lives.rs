@@ -209,7 +209,7 @@ impl Lives<'_> {
         let started_again = record.ended_incarnation.is_some();
         let given_back = started_again || self.stage.has_heard(self.daemon, &life.0, life.1);
         match () {
-            () if record.member.restart == Restart::Never => Some("the policy says so"),
+            () if record.member.terms.restart == Restart::Never => Some("the policy says so"),
             () if self.stopping => Some("the team stops"),
             () if self.asked.contains(life) => Some("its shutdown was asked for"),
             () if alive.restarts >= RESTARTS => Some("it was too often"),

@@ -54,7 +54,7 @@ fn what_waits_for_the_lead_agent_outlives_a_cut_of_its_conversation() {
     let mut cuts = 0;
     let server = ModelServer::answering(move |request| lead_says(request, &mut cuts));
     let team = server.team().with("TEAM_CONTEXT_WINDOW", "20k");
-    team.start_lead_with(|order| order.model = Some("anthropic:fake".to_owned()));
+    team.start_lead_with(|order| order.terms.model = "anthropic:fake".parse().ok());
     team.send("lead", "count the numbers");
     team.until_held();
     let id = meanwhile(&team);

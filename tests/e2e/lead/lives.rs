@@ -23,7 +23,7 @@ fn a_lead_agent_that_is_killed_goes_on_with_its_conversation() {
 #[test]
 fn a_shutdown_that_a_crash_broke_off_is_not_asked_of_the_next_life() {
     let team = Team::started();
-    team.start_lead_with(|order| order.restart = Some(Restart::Never));
+    team.start_lead_with(|order| order.terms.restart = Some(Restart::Never));
     team.spawn("alice", "");
     team.kill_daemon();
     team.send("lead", "/shutdown_request alice");

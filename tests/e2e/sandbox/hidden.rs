@@ -143,8 +143,7 @@ fn what_is_hidden_from_the_lead_agent_is_hidden_from_whom_it_spawns() {
     let team = Team::started();
     team.write("secret", "hush");
     let hidden = team.root().canonicalize().unwrap().join("secret").to_str().unwrap().to_owned();
-    let sandbox = teamd_shared::member::Sandbox { hidden: vec![hidden.clone()], ..Default::default() };
-    team.start_lead_with(|order| order.sandbox = Some(sandbox));
+    team.start_lead_with(|order| order.terms.sandbox.hidden = vec![hidden.clone()]);
     let spawn = json!({"name": "alice", "role": "coder", "prompt": "/read_file secret"});
     team.lead_does(&format!("/spawn_teammate {spawn}"));
     team.until_finished("alice", 1);

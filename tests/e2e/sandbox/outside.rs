@@ -192,7 +192,7 @@ fn a_key_that_is_named_in_the_settings_reaches_commands() {
     assert_eq!(works(&team, &["env | grep hush"]), ["GH_TOKEN=hush"]);
     team.write("team.toml", "[sandbox]\nenv = [\"OPENAI_API_KEY\"]\n");
     let refused = team.teamctl(["spawn", "bob"]).run_failed().stderr;
-    assert!(refused.contains("none of a model's key"), "{refused}");
+    assert!(refused.contains("is a model's key"), "{refused}");
 }
 
 #[test]

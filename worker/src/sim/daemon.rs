@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use teamd_shared::control::{FromWorker, PlanVerdict, ShutdownWord, ToWorker, Welcome, Word, WorkerState};
 use teamd_shared::id::RequestId;
 use teamd_shared::inbox;
-use teamd_shared::member::{Gate, Limits, Sandbox};
+use teamd_shared::member::{Gate, Limits, Terms};
 use teamd_shared::message::{Body, Message};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -137,13 +137,11 @@ impl Daemon {
 impl World<'_> {
     pub(super) fn welcome(&self) -> Welcome {
         Welcome {
-            role: "coder".to_owned(),
-            model: "script".to_owned(),
-            workspace: "/".to_owned(),
-            instructions: None,
-            sandbox: Sandbox::default(),
-            limits: Limits::default(),
-            bounds: Default::default(),
+            terms: Terms {
+                role: "coder".to_owned(),
+                limits: Limits { max_turns: Some(8), max_tokens: None },
+                ..Terms::of_workspace("/".to_owned())
+            },
             conversation: 1,
             begins_at: Position::START,
             prompt: Some("begin".to_owned()),

@@ -325,7 +325,7 @@ impl<'p> World<'p> {
         let (terminate, terminations) = mpsc::unbounded_channel();
         let terminate_at = Terminations::Played(terminations);
         let life = Life { dir: Arc::clone(&self.place.dir), identity, transcript, terminate: terminate_at };
-        let settings = Settings { durability: Durability::Process, max_turns: 8, ..Settings::default() };
+        let settings = Settings { durability: Durability::Process, ..Settings::default() };
         let (link, played) = Link::played();
         let ids = Box::new(SimIds(Rc::clone(&self.machine)));
         let model = Model::Played(Played::new(&self.machine));

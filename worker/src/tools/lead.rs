@@ -11,7 +11,7 @@ use teamd_shared::control::SpawnOrder;
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Team, read_lines};
-use teamd_shared::member::{ApproveBy, Bounds, Gate, Sandbox};
+use teamd_shared::member::{ApproveBy, Gate, Terms, TermsPatch};
 use teamd_shared::message::summary_of;
 use teamd_shared::model_spec::{ModelSpec, UnknownModel};
 use teamd_shared::name::Name;
@@ -19,68 +19,78 @@ use teamd_shared::request::{Kind, Payload, Request, Status};
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::team_file::TeamFile;
-use teamd_shared::team_file::resolve::{Asked, Flags, ModelFrom, resolve};
+use teamd_shared::terms::paths::resolve_paths;
+use teamd_shared::terms::resolve::{SpawnRequest, resolve};
 use teamd_shared::trust::Widening;
 
 use super::{Outcome, Spawn};
 
-/// Of what the lead agent makes a teammate.
+/// The lead agent, as the teammates that it spawns see it: none of them may do more.
 #[derive(Debug)]
 pub(crate) struct Spawner {
-    /// Environment, umask and keys: its own.
+    /// Its environment, umask and keys.
     pub(crate) environment: Environment,
-    /// The model where neither the call nor `TEAM_MODEL` nor `team.toml` names one: its own.
-    pub(crate) model: String,
-    /// The directory that it works in itself: nobody whom it starts works outside, unless `team.toml` says so.
-    pub(crate) workspace: String,
-    /// How its own commands are confined: nobody whom it starts is confined less.
-    pub(crate) sandbox: Sandbox,
-    /// What one life of the lead agent may use.
-    pub(crate) bounds: Bounds,
+    /// Its own terms.
+    pub(crate) terms: Terms,
 }
 
 impl Spawner {
-    /// Makes the order: what `teamctl spawn` makes of the same words.
+    /// Makes the spawn order: what `teamctl spawn` makes of the same words.
     ///
-    /// That the lead agent answers the plans of a teammate is for a person to say, in `team.toml`: no call can. Nor
-    /// can a call make a teammate that may do more than the lead agent itself: whoever tells another what to do may
-    /// do what that one may.
+    /// That the lead agent answers the plans of a teammate is for a person to say, in `team.toml`: no call can. Nor can a call
+    /// make a teammate that may do more than the lead agent itself, since the lead agent tells that teammate what to do.
     ///
     /// # Errors
     /// A text for the model.
     pub(crate) fn order(&self, dir: &TeamDir, spawn: &Spawn) -> Result<SpawnOrder, String> {
         let name = Name::new(&spawn.name).map_err(|error| error.to_string())?;
-        let flags = Flags {
+        let flags = TermsPatch {
             role: Some(spawn.role.clone()).filter(|role| !role.trim().is_empty()),
             prompt: Some(spawn.prompt.clone()),
             model: spawn.model.as_deref().map(model).transpose()?,
-            plan: spawn.plan,
-            ..Flags::default()
+            plan: spawn.plan.then_some(true),
+            ..TermsPatch::default()
         };
         let lookup = |variable: &str| self.environment.value(variable);
-        let file = TeamFile::locate(dir.root(), lookup);
-        let file = TeamFile::load(&file).map_err(|error| format!("{error} ({})", error.hint()))?;
+        let file = TeamFile::load(&TeamFile::locate(dir.root(), lookup), &lookup);
+        let file = file.map_err(|error| format!("{error} ({})", error.hint()))?;
         self.must_be_trusted(&file)?;
         let roster = roster(dir)?;
-        let asked = Asked { name: &name, flags: &flags, earlier: roster.member(&name) };
-        let mut resolved = resolve(asked, &lookup, &file).map_err(|error| error.to_string())?;
-        resolved.workspace =
-            Some(self.workspace(spawn.workspace.as_deref(), resolved.workspace.as_deref(), dir)?);
-        resolved.sandbox = Some(resolved.sandbox.unwrap_or_default().within(&self.sandbox));
-        // It may not set free what it is bound by itself.
-        resolved.bounds = Some(resolved.bounds.unwrap_or_default().or(self.bounds));
-        let is_guess = matches!(resolved.model_from, ModelFrom::Key(_) | ModelFrom::Default);
-        let mut order = resolved.order(name, self.environment.clone());
-        if is_guess {
-            order.model = Some(self.model.clone());
-        }
+        // A key is a guess; the lead agent's own model is none.
+        let default_model = self.terms.model.parse().ok();
+        let request = SpawnRequest { name: &name, flags, ca: None, resume: false };
+        let (earlier, environment) = (roster.member(&name), self.environment.clone());
+        let order = resolve(request, default_model, earlier, environment, &file);
+        let mut order = order.map_err(|error| error.to_string())?;
+        let workspace = self.workspace(spawn.workspace.as_deref(), order.terms.workspace.as_deref(), dir)?;
+        order.terms.workspace = Some(workspace);
+        self.bound(&mut order.terms);
+        let own = (self.terms.workspace.as_str(), &self.terms.sandbox);
+        resolve_paths(&mut order, dir, Some(own), || {
+            let team = team(dir)?;
+            Ok::<_, String>(team.territory().map(|(path, name)| (path.to_owned(), name.clone())).collect())
+        })?;
         Ok(order)
+    }
+
+    /// Takes from the terms of a teammate what the lead agent itself may not do or use.
+    fn bound(&self, terms: &mut TermsPatch) {
+        let Terms { sandbox, bounds, .. } = &self.terms;
+        terms.sandbox.mode = Some(terms.sandbox.mode.unwrap_or_default().narrower(sandbox.mode));
+        if sandbox.no_network {
+            terms.sandbox.network = Some(false);
+        }
+        terms.sandbox.hidden.extend(sandbox.hidden.iter().cloned());
+        terms.memory = terms.memory.or(bounds.memory);
+        terms.cpu_time = terms.cpu_time.or(bounds.cpu_time);
+        terms.max_procs = terms.max_procs.or(bounds.max_procs);
+        terms.max_time = terms.max_time.or(bounds.max_time);
     }
 
     /// Makes sure that the user has trusted what widens: tools write the file, and the lead agent reads it for itself.
     fn must_be_trusted(&self, file: &TeamFile) -> Result<(), String> {
         let state = StateDir::of_environment(&self.environment).map_err(|error| error.to_string())?;
-        let widening = Widening::of(file, &|name| self.environment.value(name));
+        let widening = Widening::of(file);
         let keys =
             widening.and_then(|it| it.untrusted(&state)).map_err(|error| error.to_string())?.join(", ");
         let why = "widens what the team may do, and the user has not trusted it";
@@ -90,15 +100,14 @@ impl Spawner {
 
     /// Returns where a teammate works: where the call says, else where the file does, else where the lead agent does.
     ///
-    /// The links of what a person names are for the daemon to follow, which knows the ones that a tool can have made;
-    /// those of what the call names are followed here, and lead to nothing but what is the lead agent's own.
+    /// The links of what the call names are followed here, and lead to nothing but what is the lead agent's own. Those of what
+    /// the file names are followed when the order is made, but for links that a tool can have made.
     fn workspace(&self, asked: Option<&str>, in_file: Option<&str>, dir: &TeamDir) -> Result<String, String> {
-        // Without links as it was recorded: one that stands there now is none of its own.
-        let own = Path::new(&self.workspace);
-        let file_leads_to = in_file.map(|path| directory(own, path)).transpose()?;
-        let Some(path) = asked else { return Ok(in_file.unwrap_or(&self.workspace).to_owned()) };
+        let own = Path::new(&self.terms.workspace);
+        let Some(path) = asked else { return Ok(in_file.unwrap_or(&self.terms.workspace).to_owned()) };
         let named = directory(own, path)?;
-        if let (Some(in_file), true) = (in_file, file_leads_to.as_deref() == Some(named.as_str())) {
+        let in_file = in_file.filter(|path| directory(own, path).is_ok_and(|leads_to| leads_to == named));
+        if let Some(in_file) = in_file {
             return Ok(in_file.to_owned());
         }
         if Path::new(&named).starts_with(own) && !Path::new(&named).starts_with(dir.root()) {
@@ -107,7 +116,7 @@ impl Spawner {
         Err(format!(
             "the workspace {path} is not in yours, {}: leave it out, or name a directory in yours. Only a person \
              can let a teammate work elsewhere: in team.toml, or with `teamctl spawn NAME --workspace DIR`",
-            self.workspace
+            self.terms.workspace
         ))
     }
 }
@@ -185,7 +194,7 @@ fn waits(team: &Team, request: &Request) -> String {
     match &request.payload {
         Payload::Plan { plan } => {
             let author = team.members.iter().find(|(name, _)| name.as_str() == member);
-            let by = match author.map(|(_, state)| state.record.approve_by).unwrap_or_default() {
+            let by = match author.map(|(_, state)| state.record.terms.approve_by).unwrap_or_default() {
                 ApproveBy::Person => "a person",
                 ApproveBy::Lead => "you",
             };
@@ -280,7 +289,7 @@ fn team(dir: &TeamDir) -> Result<Team, String> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use teamd_shared::member::SandboxMode;
+    use teamd_shared::member::{Bounds, SandboxMode};
 
     use super::*;
 
@@ -289,14 +298,16 @@ mod tests {
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let roster = json!({"version": 1, "members": []});
         teamd_shared::fs::replace(&dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+        teamd_shared::fs::replace(&dir, &TeamPath::journal(), b"").unwrap();
         let mut environment = Environment::default();
         environment.set("XDG_STATE_HOME", scratch.path().join("state").to_str().unwrap());
         let spawner = Spawner {
             environment,
-            model: "openai:own".to_owned(),
-            workspace: scratch.path().to_str().unwrap().to_owned(),
-            sandbox: Sandbox::default(),
-            bounds: Bounds { max_procs: Some(50), ..Bounds::default() },
+            terms: Terms {
+                model: "openai:own".to_owned(),
+                bounds: Bounds { max_procs: Some(50), ..Bounds::default() },
+                ..Terms::of_workspace(scratch.path().canonicalize().unwrap().to_str().unwrap().to_owned())
+            },
         };
         (scratch, dir, spawner)
     }
@@ -312,8 +323,8 @@ mod tests {
         team_file(scratch, text);
         let state = scratch.path().join("state").into_os_string();
         let state = StateDir::of(|name| (name == "XDG_STATE_HOME").then(|| state.clone())).unwrap();
-        let file = TeamFile::load(&scratch.path().join("team.toml")).unwrap();
-        Widening::of(&file, &|_| None).unwrap().trust(&state).unwrap();
+        let file = TeamFile::load(&scratch.path().join("team.toml"), &|_| None).unwrap();
+        Widening::of(&file).unwrap().trust(&state).unwrap();
     }
 
     #[test]
@@ -330,6 +341,10 @@ mod tests {
         assert!(spawner.order(&dir, &alice()).is_ok());
     }
 
+    fn model_of(order: &SpawnOrder) -> Option<String> {
+        order.terms.model.as_ref().map(ToString::to_string)
+    }
+
     fn alice() -> Spawn {
         Spawn { name: "alice".into(), role: "coder".into(), prompt: "mend it".into(), ..Spawn::default() }
     }
@@ -338,19 +353,22 @@ mod tests {
     fn a_teammate_is_what_the_file_says_and_has_the_model_of_the_lead_agent_where_nobody_names_one() {
         let (scratch, dir, mut spawner) = scene();
         let order = spawner.order(&dir, &alice()).unwrap();
-        assert_eq!((order.model.as_deref(), order.plan), (Some("openai:own"), false));
-        assert_eq!((order.role.as_deref(), order.prompt.as_deref()), (Some("coder"), Some("mend it")));
-        assert_eq!((order.approve_by, order.resume), (None, false));
+        assert_eq!((model_of(&order).as_deref(), order.terms.plan), (Some("openai:own"), None));
+        assert_eq!(
+            (order.terms.role.as_deref(), order.terms.prompt.as_deref()),
+            (Some("coder"), Some("mend it"))
+        );
+        assert_eq!((order.terms.approve_by, order.resume), (None, false));
         // A key is a guess, what it has itself is none.
         spawner.environment.secrets.push((b"ANTHROPIC_API_KEY".to_vec(), b"k".to_vec()));
         let order = spawner.order(&dir, &alice()).unwrap();
-        assert_eq!((order.model.as_deref(), order.environment.secrets.len()), (Some("openai:own"), 1));
+        assert_eq!((model_of(&order).as_deref(), order.environment.secrets.len()), (Some("openai:own"), 1));
         let toml = "model = \"script\"\n[members.alice]\nplan = true\n";
         team_file(&scratch, toml);
         let order = spawner.order(&dir, &alice()).unwrap();
-        assert_eq!((order.model.as_deref(), order.plan), (Some("script"), true));
+        assert_eq!((model_of(&order).as_deref(), order.terms.plan), (Some("script"), Some(true)));
         let named = Spawn { model: Some("anthropic:m".into()), ..alice() };
-        assert_eq!(spawner.order(&dir, &named).unwrap().model.as_deref(), Some("anthropic:m"));
+        assert_eq!(model_of(&spawner.order(&dir, &named).unwrap()).as_deref(), Some("anthropic:m"));
         team_file(&scratch, "modle = \"script\"\n");
         assert!(spawner.order(&dir, &alice()).unwrap_err().contains("team.toml"));
     }
@@ -380,12 +398,12 @@ mod tests {
         }
         std::os::unix::fs::symlink("/", root.join("own/link")).unwrap();
         std::os::unix::fs::symlink(dir.root(), root.join("own/team")).unwrap();
-        spawner.workspace = at("own");
+        spawner.terms.workspace = at("own");
         let ordered = |spawner: &Spawner, path: Option<&str>| {
             spawner.order(&dir, &Spawn { workspace: path.map(str::to_owned), ..alice() })
         };
         let workspace =
-            |spawner: &Spawner, path| ordered(spawner, path).map(|order| order.workspace.unwrap());
+            |spawner: &Spawner, path| ordered(spawner, path).map(|order| order.terms.workspace.unwrap());
         for (path, taken) in [(None, "own"), (Some("."), "own"), (Some("inside"), "own/inside")] {
             assert_eq!(workspace(&spawner, path), Ok(at(taken)));
         }
@@ -393,31 +411,33 @@ mod tests {
             let error = workspace(&spawner, Some(path)).unwrap_err();
             assert!(error.starts_with(&format!("the workspace {path} is not in yours")), "{error}");
         }
-        let around = Spawner { workspace: at(""), ..scene().2 };
+        let mut around = scene().2;
+        around.terms.workspace = at("");
         assert!(workspace(&around, Some(".team")).unwrap_err().contains("is not in yours"));
         trusted_file(&scratch, "sandbox.mode = \"off\"\n[members.alice]\nworkspace = \"apart\"\n");
         assert_eq!(workspace(&spawner, None), Ok(at("apart")));
         assert_eq!(workspace(&spawner, Some("../apart")), Ok(at("apart")));
         assert!(workspace(&spawner, Some("..")).is_err());
-        // What a link of the file stands for is for the daemon to find out; what is its own is not found anew.
+        // A link that a person names is followed; the call may name it, too.
         trusted_file(&scratch, "[members.alice]\nworkspace = \"own/link\"\n");
-        assert!(workspace(&spawner, None).unwrap().ends_with("/own/link"));
-        assert!(workspace(&spawner, Some("link")).unwrap().ends_with("/own/link"));
+        assert_eq!(workspace(&spawner, None).as_deref(), Ok("/"));
+        assert_eq!(workspace(&spawner, Some("link")).as_deref(), Ok("/"));
         trusted_file(&scratch, "sandbox.mode = \"off\"\n");
         std::fs::rename(root.join("own"), root.join("gone")).unwrap();
         std::os::unix::fs::symlink("apart", root.join("own")).unwrap();
-        assert_eq!(workspace(&spawner, None), Ok(at("own")));
+        assert!(workspace(&spawner, None).unwrap_err().contains("a symbolic link stands on the way"));
         assert!(workspace(&spawner, Some(".")).unwrap_err().contains("is not in yours"));
-        let sandbox = |spawner: &Spawner| ordered(spawner, None).unwrap().sandbox.unwrap();
+        spawner.terms.workspace = at("apart");
+        let sandbox = |spawner: &Spawner| ordered(spawner, None).unwrap().terms.sandbox;
         assert_eq!(
-            (sandbox(&spawner).mode, sandbox(&spawner).no_network),
-            (SandboxMode::WorkspaceWrite, false)
+            (sandbox(&spawner).mode, sandbox(&spawner).network),
+            (Some(SandboxMode::WorkspaceWrite), None)
         );
-        spawner.sandbox.no_network = true;
-        assert!(sandbox(&spawner).no_network);
+        spawner.terms.sandbox.no_network = true;
+        assert_eq!(sandbox(&spawner).network, Some(false));
         for mode in [SandboxMode::ReadOnly, SandboxMode::Off] {
-            spawner.sandbox.mode = mode;
-            assert_eq!(sandbox(&spawner).mode, mode);
+            spawner.terms.sandbox.mode = mode;
+            assert_eq!(sandbox(&spawner).mode, Some(mode));
         }
     }
 

@@ -1,6 +1,5 @@
 //! What talks to teammates and to the lead agent.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
@@ -42,7 +41,7 @@ pub(crate) struct Chat {
     pub(crate) model: Option<String>,
     /// The directory in which it works [default: the one that holds the team directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) workspace: Option<PathBuf>,
+    pub(crate) workspace: Option<String>,
     /// Begin a new conversation instead of resuming the last one; not beside a lead agent that runs
     #[arg(long)]
     pub(crate) fresh: bool,

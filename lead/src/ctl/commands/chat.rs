@@ -1,8 +1,9 @@
 //! `teamctl chat`: talks to the lead agent, which is started if it does not run.
 
 use teamd_shared::name::Name;
+use teamd_shared::terms::TermsPatch;
 
-use super::spawn::workspace;
+use super::spawn::make_absolute;
 use crate::ctl::args::Chat;
 use crate::ctl::context::Context;
 use crate::ctl::escape;
@@ -17,11 +18,9 @@ pub(in crate::ctl) fn run(context: &Context, args: &Chat) -> CommandResult {
     {
         context.out.note(escape::line(error.message()));
     }
-    let begin = Begin {
-        model: args.model.clone(),
-        workspace: args.workspace.as_deref().map(workspace).transpose()?,
-        fresh: args.fresh,
-    };
+    let mut flags = TermsPatch { workspace: args.workspace.clone(), ..TermsPatch::default() };
+    make_absolute(&mut flags)?;
+    let begin = Begin { model: args.model.clone(), workspace: flags.workspace, fresh: args.fresh };
     let party = Party { name: Name::lead(), begin: Some(begin) };
     talk::run(context, &Talk { party, last: args.last, timeout: args.timeout })
 }

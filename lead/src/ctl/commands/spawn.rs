@@ -9,19 +9,21 @@ use serde_json::json;
 use teamd_shared::config::RosterMember;
 use teamd_shared::control::{Await, Command, Done, SpawnOrder};
 use teamd_shared::environment::Environment;
-use teamd_shared::member::{Bounds, Limits, SandboxMode, Status};
+use teamd_shared::member::{SandboxMode, Status, TermsPatch};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::place::open_itself;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use teamd_shared::team_file::resolve::{Asked, Flags, ModelFrom, Resolved, missing_key, resolve};
+use teamd_shared::team_file::is_built_in;
+use teamd_shared::terms::paths::resolve_paths;
+use teamd_shared::terms::resolve::{SpawnRequest, missing_key, model_of_key, resolve};
 
 use crate::client::{Client, unexpected};
 use crate::ctl::args::Spawn;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::tail::Tail;
 use crate::ctl::waiting::{Interrupt, One, Waiting};
-use crate::ctl::{clock, escape, roster, text};
+use crate::ctl::{clock, escape, journal, roster, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 use crate::programs;
@@ -32,21 +34,20 @@ const LOG_LINES: usize = 10;
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
     let dir = context.dir()?;
-    let environment = Environment::of_self();
-    let resolved = settle(context, &dir, (&args.name, &flags(&args)?), &environment)?;
-    let built_in = resolved.model_from == ModelFrom::Default;
-    if let Some(prompt) = &resolved.prompt {
+    let name = args.name.clone();
+    let ca = args.ca.as_deref().map(authorities).transpose()?;
+    let (resume, timeout) = (args.resume, args.timeout);
+    let order = order(context, &dir, SpawnRequest { name: &name, flags: flags(args)?, ca, resume })?;
+    let is_built_in = order.terms.model.is_none() && !resume;
+    if let Some(prompt) = &order.terms.prompt {
         text::note_if_cut(context, prompt, "prompt");
     }
-    let order = resolved.order(args.name.clone(), environment);
     block_on(async {
-        let started = start(context, &dir, order, args.timeout).await?;
-        report(context, &args.name, &started)?;
-        if let Err(error) = tell(context, &dir, &args.name, built_in) {
-            context
-                .out
-                .note(format_args!("what else is to be said of {} cannot be read: {error}", args.name));
-            context.out.hint(format_args!("`teamctl status {}` shows it", args.name));
+        let started = start(context, &dir, order, timeout).await?;
+        report(context, &name, &started)?;
+        if let Err(error) = tell(context, &dir, &name, is_built_in) {
+            context.out.note(format_args!("what else is to be said of {name} cannot be read: {error}"));
+            context.out.hint(format_args!("`teamctl status {name}` shows it"));
         }
         Ok(ExitCode::Done)
     })
@@ -88,121 +89,86 @@ pub(in crate::ctl) async fn start(
     };
     if skipped > 0 {
         let messages = if skipped == 1 { "1 message" } else { &format!("{skipped} messages") };
-        context
-            .out
-            .note(format_args!("{messages} of the earlier life will not be read (`--resume` reads them)"));
+        context.out.note(format_args!(
+            "{messages} to the earlier incarnation will not be read (`--resume` reads them)"
+        ));
     }
     Ok(Started { pid, incarnation, status })
 }
 
-/// Works out what holds for a teammate (or the lead agent): the command line, the environment, `team.toml`.
+/// Makes the spawn order: from the flags, the environment and `team.toml`, with real paths.
 ///
 /// # Errors
-/// For what makes no sense, and a workspace that is none.
-pub(in crate::ctl) fn settle(
+/// For a wrong value, a key of `team.toml` that is not trusted, and a path that cannot be used.
+pub(in crate::ctl) fn order(
     context: &Context,
     dir: &TeamDir,
-    (name, flags): (&Name, &Flags),
-    environment: &Environment,
-) -> Result<Resolved, CommandError> {
+    request: SpawnRequest<'_>,
+) -> Result<SpawnOrder, CommandError> {
     let roster = roster::load(dir)?;
-    let asked = Asked { name, flags, earlier: roster.member(name) };
-    let lookup = |variable: &str| environment.value(variable);
-    let mut resolved = resolve(asked, &lookup, context.trusted_file()?)?;
-    // What stands in the file was not looked at yet.
-    if let Some(named) = &mut resolved.workspace {
-        *named = workspace(Path::new(named))?;
+    let earlier = roster.member(request.name);
+    let recorded = earlier.filter(|_| request.resume);
+    let environment = Environment::of_self();
+    let default_model = model_of_key(&|name| environment.value(name));
+    let mut order = resolve(request, default_model, earlier, environment, context.trusted_file()?)?;
+    let paths = recorded.map(|member| (member.workspace.as_str(), &member.sandbox));
+    resolve_paths(&mut order, dir, paths, || {
+        let team = journal::fold(dir)?;
+        Ok::<_, CommandError>(team.territory().map(|(path, name)| (path.to_owned(), name.clone())).collect())
+    })?;
+    let model = order.terms.model.clone();
+    if let Some(model) = model.or_else(|| recorded.and_then(|member| member.model.parse().ok())) {
+        warn_of_missing_key(context, &model, &order);
     }
-    let recorded = || roster.member(name).and_then(|member| member.model.parse().ok());
-    if let Some(model) = resolved.model.clone().or_else(recorded) {
-        warn_of_missing_key(context, name, &model, environment);
+    Ok(order)
+}
+
+/// Returns what the flags say, with absolute paths: the links on the way are followed when the order is made.
+fn flags(args: Spawn) -> Result<TermsPatch, CommandError> {
+    let mut flags = args.terms;
+    let from_file = args.prompt_file.as_deref().map(text::from_file).transpose()?;
+    let prompt = flags.prompt.take().or(from_file);
+    flags.prompt = prompt.map(|text| text::not_blank(text, "prompt")).transpose()?;
+    flags.plan = args.plan.then_some(true);
+    flags.sandbox.network = args.no_network.then_some(false);
+    make_absolute(&mut flags)?;
+    for path in &flags.sandbox.writable {
+        Path::new(path).metadata().map_err(|error| {
+            CommandError::new(ExitCode::Usage, format!("--writable {path} cannot be used: {error}"))
+                .hint("name a directory or a file that exists, outside the team directory")
+        })?;
     }
-    Ok(resolved)
+    Ok(flags)
 }
 
-fn flags(args: &Spawn) -> Result<Flags, CommandError> {
-    let prompt = match (&args.prompt, &args.prompt_file) {
-        (Some(text), _) => Some(text.clone()),
-        (None, Some(path)) => Some(text::from_file(path)?),
-        (None, None) => None,
-    };
-    Ok(Flags {
-        role: args.role.clone(),
-        prompt: prompt.map(|text| text::not_blank(text, "prompt")).transpose()?,
-        model: args.model.clone(),
-        workspace: args.workspace.as_deref().map(workspace).transpose()?,
-        plan: args.plan,
-        approve_by: args.approve_by,
-        restart: args.restart,
-        sandbox: args.sandbox,
-        no_network: args.no_network,
-        writable: args.writable.iter().map(|path| writable(path)).collect::<Result<_, _>>()?,
-        hidden: args.hidden.iter().map(|path| hidden(path)).collect::<Result<_, _>>()?,
-        limits: Limits { max_turns: args.max_turns, max_tokens: args.max_tokens },
-        bounds: Bounds {
-            memory: args.memory,
-            cpu_time: args.cpu_time,
-            max_procs: args.max_procs,
-            max_time: args.max_time,
-        },
-        ca: args.ca.as_deref().map(authorities).transpose()?,
-        resume: args.resume,
-    })
+/// Makes the paths of flags absolute: the daemon has another current directory.
+///
+/// # Errors
+/// If the current directory is gone, or a path begins with `~` and there is no home.
+pub(in crate::ctl) fn make_absolute(flags: &mut TermsPatch) -> Result<(), CommandError> {
+    let here = std::env::current_dir().map_err(|error| {
+        CommandError::new(ExitCode::Failed, format!("cannot find the current directory: {error}"))
+    })?;
+    Ok(flags.make_absolute(&here, &|name| std::env::var(name).ok())?)
 }
 
-/// Makes a path absolute that commands may write. Its links are for the daemon to follow: it knows which ones a tool
-/// can have made.
-fn writable(path: &Path) -> Result<String, CommandError> {
-    let bad = |why: String| {
-        CommandError::new(ExitCode::Usage, format!("--writable {} {why}", path.display()))
-            .hint("name a directory or a file that exists, outside the team directory")
-    };
-    let absolute = std::path::absolute(path).and_then(|absolute| absolute.metadata().map(|_| absolute));
-    let absolute = absolute.map_err(|error| bad(format!("cannot be used: {error}")))?;
-    absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
-}
-
-/// Makes a path absolute that tools may not read. It may be missing: then it is hidden when it appears.
-fn hidden(path: &Path) -> Result<String, CommandError> {
-    let bad = |why: String| CommandError::new(ExitCode::Usage, format!("--hidden {} {why}", path.display()));
-    let absolute = std::path::absolute(path).map_err(|error| bad(format!("cannot be used: {error}")))?;
-    absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
-}
-
-/// Reads whose word counts for a service's name: two are built in, anything else is a file. (One that is called like
-/// them is `./platform`.)
-fn authorities(named: &Path) -> Result<String, CommandError> {
-    if let Some(built_in) = named.to_str().filter(|name| matches!(*name, "platform" | "embedded")) {
-        return Ok(built_in.to_owned());
+/// Returns certificate authorities: two are built in, anything else is a file. (A file with one of their names is
+/// `./platform`.)
+fn authorities(named: &str) -> Result<String, CommandError> {
+    if is_built_in(named) {
+        return Ok(named.to_owned());
     }
     let bad = |why: String| {
-        CommandError::new(ExitCode::Usage, format!("--ca {} {why}", named.display()))
+        CommandError::new(ExitCode::Usage, format!("--ca {named} {why}"))
             .hint("it is `platform`, `embedded`, or a file of certificates in PEM")
     };
-    // Not resolved any further: what a link names may be renewed.
-    let absolute = std::path::absolute(named).map_err(|error| bad(format!("cannot be used: {error}")))?;
-    match absolute.metadata() {
-        Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => return Err(bad("is not a file".to_owned())),
-        Err(error) => return Err(bad(format!("cannot be used: {error}"))),
+    // Its links are not followed: the file behind them may be renewed.
+    let absolute = std::path::absolute(named).and_then(|absolute| Ok((absolute.metadata()?, absolute)));
+    match absolute {
+        Ok((metadata, absolute)) if metadata.is_file() => Ok(absolute.to_string_lossy().into_owned()),
+        Ok(_) => Err(bad("is not a file".to_owned())),
+        Err(error) => Err(bad(format!("cannot be used: {error}"))),
     }
-    absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
-}
-
-/// Makes the workspace absolute: the daemon has another current directory. Its links are for the daemon to follow: it
-/// knows which ones a tool can have made.
-pub(in crate::ctl) fn workspace(path: &Path) -> Result<String, CommandError> {
-    let bad = |why: String| {
-        CommandError::new(ExitCode::Failed, format!("the workspace {} {why}", path.display()))
-            .hint("name a directory that exists, or make it first")
-    };
-    let absolute = std::path::absolute(path);
-    let found = absolute.and_then(|absolute| absolute.metadata().map(|found| (absolute, found)));
-    let (absolute, found) = found.map_err(|error| bad(format!("cannot be used: {error}")))?;
-    if !found.is_dir() {
-        return Err(bad("is not a directory".to_owned()));
-    }
-    absolute.into_os_string().into_string().map_err(|_| bad("has a path that is not UTF-8".to_owned()))
 }
 
 fn not_ready(dir: &TeamDir, name: &Name, timeout: Duration, ended: One) -> CommandError {
@@ -246,9 +212,10 @@ fn end_of_log(dir: &TeamDir, name: &Name) -> Vec<String> {
     lines.iter().map(|line| escape::line(&String::from_utf8_lossy(line)).into_owned()).collect()
 }
 
-/// Whoever names a service and has no key for it will see every piece of work fail.
-fn warn_of_missing_key(context: &Context, name: &Name, model: &ModelSpec, environment: &Environment) {
-    if let Some(missing) = missing_key(model, &|variable| environment.value(variable)) {
+/// Without a key, every piece of work will fail.
+fn warn_of_missing_key(context: &Context, model: &ModelSpec, order: &SpawnOrder) {
+    let name = &order.name;
+    if let Some(missing) = missing_key(model, &|variable| order.environment.value(variable)) {
         let model = model.to_string();
         context.out.note(format_args!("{name} is to use {}, and no key for it is set", escape::line(&model)));
         context.out.hint(format_args!(
@@ -259,11 +226,11 @@ fn warn_of_missing_key(context: &Context, name: &Name, model: &ModelSpec, enviro
 
 /// Says what must not go unnoticed. A person who named no model and has no key gets the built-in one: that is told
 /// once, with the first teammate.
-fn tell(context: &Context, dir: &TeamDir, name: &Name, built_in: bool) -> Result<(), CommandError> {
+fn tell(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool) -> Result<(), CommandError> {
     let roster = roster::load(dir)?;
     let (this, others): (Vec<_>, Vec<_>) = roster.members.iter().partition(|member| member.name == *name);
     let scripted = |member: &&RosterMember| member.model == "script";
-    if built_in && this.iter().any(scripted) && !others.iter().any(scripted) {
+    if is_built_in && this.iter().any(scripted) && !others.iter().any(scripted) {
         context.out.note(format_args!(
             "no model is named and no key is set: {name} runs the built-in `script` model, which does what lines such as `/bash make` say"
         ));
@@ -324,35 +291,27 @@ mod tests {
     use crate::ctl::context::tests::context;
 
     #[test]
-    fn a_workspace_is_a_directory_and_absolute() {
-        assert!(workspace(Path::new(".")).unwrap().starts_with('/'));
-        let error = workspace(Path::new("/dev/null")).unwrap_err();
-        assert_eq!(error.message(), "the workspace /dev/null is not a directory");
-        assert!(workspace(Path::new("/no/such")).unwrap_err().message().contains("cannot be used"));
-    }
-
-    #[test]
-    fn what_may_be_written_is_there_and_its_links_are_not_followed_here() {
-        let scratch = tempfile::tempdir().unwrap();
-        let link = scratch.path().join("link");
-        std::os::unix::fs::symlink("/", &link).unwrap();
-        assert_eq!(writable(&link).as_deref(), Ok(link.to_str().unwrap()));
-        assert_eq!(workspace(&link).as_deref(), Ok(link.to_str().unwrap()));
-        let error = writable(&scratch.path().join("nowhere")).unwrap_err();
-        assert_eq!(error.code(), ExitCode::Usage);
+    fn what_may_be_written_is_there() {
+        let flags = |path: &str| {
+            let cli = args::Cli::try_parse_from(["teamctl", "spawn", "alice", "--writable", path]).unwrap();
+            let args::Command::Spawn(args) = cli.command else { panic!() };
+            flags(*args).map(|terms| terms.sandbox.writable)
+        };
+        assert!(flags("./src").unwrap()[0].ends_with("/lead/src"));
+        assert_eq!(flags("nowhere").unwrap_err().code(), ExitCode::Usage);
     }
 
     #[test]
     fn authorities_are_built_in_or_a_file() {
-        assert_eq!(authorities(Path::new("platform")).as_deref(), Ok("platform"));
-        assert!(authorities(Path::new("Cargo.toml")).unwrap().ends_with("/lead/Cargo.toml"));
+        assert_eq!(authorities("platform").as_deref(), Ok("platform"));
+        assert!(authorities("Cargo.toml").unwrap().ends_with("/lead/Cargo.toml"));
         for bad in ["nowhere.pem", "src"] {
-            assert_eq!(authorities(Path::new(bad)).unwrap_err().code(), ExitCode::Usage, "{bad}");
+            assert_eq!(authorities(bad).unwrap_err().code(), ExitCode::Usage, "{bad}");
         }
     }
 
     #[test]
-    fn whoever_is_ready_was_spawned_although_the_roster_cannot_be_read_any_more() {
+    fn a_teammate_that_is_ready_was_spawned_although_the_roster_cannot_be_read_any_more() {
         let (_scratch, dir) = scratch();
         let roster = dir.path(&TeamPath::config());
         let answering = daemon(&dir, move |command| {

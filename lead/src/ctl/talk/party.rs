@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use teamd_shared::clock;
 use teamd_shared::config::RosterMember;
-use teamd_shared::control::{Await, Command, Done, ShutdownOrder};
+use teamd_shared::control::{Await, Command, Done, ShutdownOrder, SpawnOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::append;
@@ -12,7 +12,8 @@ use teamd_shared::message::{Body, Message, USER};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
-use teamd_shared::team_file::resolve::{self, Flags, Resolved};
+use teamd_shared::terms::TermsPatch;
+use teamd_shared::terms::resolve::{SpawnRequest, model_of_key, resolve};
 use uuid::Uuid;
 
 use super::agree::{self, Verdict};
@@ -113,17 +114,15 @@ impl Party {
             return Err(not_running(dir));
         }
         let known = roster::load(dir)?.member(name).is_some();
-        let flags = Flags {
+        let flags = TermsPatch {
             role: Some(LEAD_ROLE.to_owned()),
             model: begin.model()?,
             workspace: begin.workspace.clone(),
-            // A conversation that was begun afresh goes on when the agent has to be started again.
-            resume: known && (again || !begin.fresh),
-            ..Flags::default()
+            ..TermsPatch::default()
         };
-        let environment = Environment::of_self();
-        let resolved = spawn::settle(context, dir, (name, &flags), &environment)?;
-        let order = resolved.order(name.clone(), environment);
+        // A conversation that was begun afresh goes on when the agent has to be started again.
+        let resume = known && (again || !begin.fresh);
+        let order = spawn::order(context, dir, SpawnRequest { name, flags, ca: None, resume })?;
         let Err(error) = spawn::start(context, dir, order, READY).await else { return Ok(true) };
         // Somebody else may have begun it in the same moment.
         match self.running(dir)?.filter(|_| error.code() == ExitCode::Conflict) {
@@ -157,8 +156,7 @@ async fn agrees(
     dir: &TeamDir,
     (member, begin): (&RosterMember, &Begin),
 ) -> Result<bool, CommandError> {
-    let environment = Environment::of_self();
-    let usual = match usual(context, member, &environment) {
+    let usual = match usual(context, member) {
         Ok(usual) => usual,
         // What is broken after it began stops nobody who talks to it as it is.
         Err(error) if begin.asks_for_nothing() => {
@@ -171,10 +169,10 @@ async fn agrees(
         }
         Err(error) => return Err(error),
     };
-    let (model, usual_model) = (begin.model()?, usual.model.clone());
+    let (model, usual_model) = (begin.model()?, usual.terms.model.clone());
     let differing = match member.model.parse::<ModelSpec>() {
         Ok(spec) if is_locked(dir) => {
-            let set = usual.order(member.name.clone(), environment).environment.of_service(spec.provider);
+            let set = usual.environment.of_service(spec.provider);
             compare(dir, &member.name, set).await?
         }
         // Nobody can tell.
@@ -195,16 +193,12 @@ async fn agrees(
     }
 }
 
-/// Works out what the lead agent would be if it were begun here and nothing was asked for.
-fn usual(
-    context: &Context,
-    member: &RosterMember,
-    environment: &Environment,
-) -> Result<Resolved, CommandError> {
-    let flags = Flags::default();
-    let asked = resolve::Asked { name: &member.name, flags: &flags, earlier: Some(member) };
-    let lookup = |variable: &str| environment.value(variable);
-    Ok(resolve::resolve(asked, &lookup, context.team_file()?)?)
+/// Returns the order that would start the lead agent here if nothing was asked for.
+fn usual(context: &Context, member: &RosterMember) -> Result<SpawnOrder, CommandError> {
+    let (flags, environment) = (TermsPatch::default(), Environment::of_self());
+    let request = SpawnRequest { name: &member.name, flags, ca: None, resume: false };
+    let default_model = model_of_key(&|name| environment.value(name));
+    Ok(resolve(request, default_model, Some(member), environment, context.team_file()?)?)
 }
 
 async fn compare(dir: &TeamDir, name: &Name, environment: Environment) -> Result<Vec<String>, CommandError> {

@@ -67,7 +67,7 @@ impl View<'_> {
         let environment = self.live.of(&life).and_then(|alive| alive.environment.as_ref());
         let RestartLimit { max, period } = self.rules.restart;
         let recent = self.recent_restarts(member).len();
-        let note = match member.restart {
+        let note = match member.terms.restart {
             _ if self.team.stopping => "not started again: the daemon is stopping".to_owned(),
             _ if self.team.pending(&member.name, Kind::Shutdown).is_some() => {
                 "not started again: its shutdown was asked for".to_owned()
@@ -146,7 +146,7 @@ impl View<'_> {
             };
         }
         let phase = member.phase.after(LifeEvent::Ended(end)).unwrap_or(Phase::Crashed);
-        Member { phase, gate: if member.plan { Gate::Closed } else { member.gate }, ..ended }
+        Member { phase, gate: if member.terms.plan { Gate::Closed } else { member.gate }, ..ended }
     }
 
     /// Returns the restarts that count. Of those of an earlier daemon only the time of day is known.

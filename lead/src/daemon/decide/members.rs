@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder, ToWorker};
 use teamd_shared::journal::{MemberEvent, MemberRecord, Record, Team};
-use teamd_shared::member::{Gate, LifeEvent, Member, Phase};
-use teamd_shared::model_spec::ModelSpec;
+use teamd_shared::member::{Gate, LifeEvent, Member, Phase, Terms};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 
@@ -29,7 +28,7 @@ impl View<'_> {
         let unread = before.and_then(|member| member.exit.as_ref()).map_or(0, |exit| exit.unread);
         let skipped = if order.resume { 0 } else { unread };
         let incarnation = member.incarnation;
-        let prompt = if order.resume { None } else { order.prompt.clone() };
+        let prompt = if order.resume { None } else { order.terms.prompt.clone() };
         let record = MemberRecord { prompt, ..MemberRecord::of(MemberEvent::Spawning, member) };
         Ok(Decision::default()
             .record(Record::Member(Box::new(record)))
@@ -60,16 +59,13 @@ impl View<'_> {
             let hint = format!("`teamctl spawn {name}` without --resume begins afresh");
             return refuse(RefusalCode::NotFound, format!("{name} has no earlier life to go on with"), hint);
         }
-        if order.resume && order.prompt.is_some() {
+        if order.resume && order.terms.prompt.is_some() {
             let hint = format!("`teamctl spawn {name} --resume`, then `teamctl send {name} TEXT`");
             return refuse(RefusalCode::Usage, "a resumed teammate takes no prompt".into(), hint);
         }
-        if *name == Name::lead() && (order.plan || order.approve_by.is_some()) {
+        if *name == Name::lead() && (order.terms.plan == Some(true) || order.terms.approve_by.is_some()) {
             let hint = "`teamctl chat` starts it".into();
             return refuse(RefusalCode::Usage, "the lead agent submits no plans".into(), hint);
-        }
-        if let Some(Err(error)) = order.model.as_deref().map(str::parse::<ModelSpec>) {
-            return refuse(RefusalCode::Usage, error.to_string(), error.hint().into());
         }
         if is_being_archived(self.team, name) {
             let message = format!("the files of the {name} that was forgotten are not in the archive yet");
@@ -86,18 +82,11 @@ impl View<'_> {
     fn fresh(&self, name: &Name, before: Option<&Member>, order: &SpawnOrder, facts: &SpawnFacts) -> Member {
         let incarnation = self.team.last_life(name) + 1;
         let exit = before.and_then(|member| member.exit.clone());
+        let role = before.map(|member| member.terms.role.clone()).unwrap_or_default();
+        let terms = Terms { role, ..Terms::of_workspace(facts.default_workspace.clone()) };
         Member {
             name: name.clone(),
-            role: order.role.clone().or_else(|| before.map(|m| m.role.clone())).unwrap_or_default(),
-            model: order.model.clone().unwrap_or_else(|| ModelSpec::script().to_string()),
-            workspace: order.workspace.clone().unwrap_or_else(|| facts.default_workspace.clone()),
-            plan: order.plan,
-            approve_by: order.approve_by.unwrap_or_default(),
-            restart: order.restart.unwrap_or_default(),
-            instructions: order.instructions.clone(),
-            sandbox: order.sandbox.clone().unwrap_or_default(),
-            limits: order.limits.unwrap_or_default(),
-            bounds: order.bounds.unwrap_or_default(),
+            terms: terms.with(&order.terms),
             incarnation,
             conversation: incarnation,
             begins_at: facts
@@ -106,7 +95,7 @@ impl View<'_> {
             phase: next_phase(before, LifeEvent::Spawning),
             process: None,
             cgroup: None,
-            gate: if order.plan { Gate::Closed } else { Gate::Open },
+            gate: if order.terms.plan == Some(true) { Gate::Closed } else { Gate::Open },
             ending: None,
             ending_note: None,
             restarts: Vec::new(),
@@ -120,23 +109,13 @@ impl View<'_> {
 
     /// The same conversation, in another process; what the order names is changed.
     fn resumed(&self, before: &Member, order: &SpawnOrder) -> Member {
-        let plan = before.plan || order.plan;
         Member {
-            role: order.role.clone().unwrap_or_else(|| before.role.clone()),
-            workspace: order.workspace.clone().unwrap_or_else(|| before.workspace.clone()),
-            plan,
-            approve_by: order.approve_by.unwrap_or(before.approve_by),
-            restart: order.restart.unwrap_or(before.restart),
-            model: order.model.clone().unwrap_or_else(|| before.model.clone()),
-            instructions: order.instructions.clone().or_else(|| before.instructions.clone()),
-            sandbox: order.sandbox.clone().unwrap_or_else(|| before.sandbox.clone()),
-            limits: order.limits.unwrap_or(before.limits),
-            bounds: order.bounds.unwrap_or(before.bounds),
+            terms: before.terms.clone().with(&order.terms),
             incarnation: before.incarnation + 1,
             phase: next_phase(Some(before), LifeEvent::Spawning),
             process: None,
             cgroup: None,
-            gate: if order.plan { Gate::Closed } else { before.gate },
+            gate: if order.terms.plan == Some(true) { Gate::Closed } else { before.gate },
             ending: None,
             ending_note: None,
             restarts: Vec::new(),

@@ -64,7 +64,7 @@ impl View<'_> {
     /// The lead agent answers the plans of those for whom a person has said so, and never its own.
     fn agent_may_answer(&self, request: &Request) -> Result<(), Refusal> {
         let author = self.team.members.iter().find(|(name, _)| name.as_str() == request.member());
-        let by = author.map(|(_, state)| state.record.approve_by).unwrap_or_default();
+        let by = author.map(|(_, state)| state.record.terms.approve_by).unwrap_or_default();
         let own = request.member() == LEAD;
         if request.kind != Kind::PlanApproval || !request.is_pending() || by == ApproveBy::Lead && !own {
             return Ok(());

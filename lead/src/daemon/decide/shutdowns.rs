@@ -114,7 +114,7 @@ impl View<'_> {
         let Some(member) = self.present(life).filter(|member| member.ending.is_none()) else {
             return Decision::default();
         };
-        let most = Duration::from_secs(member.bounds.max_time.unwrap_or_default());
+        let most = Duration::from_secs(member.terms.bounds.max_time.unwrap_or_default());
         let why = format!("it had lived as long as it may: {}", told(most));
         let member = Member { ending: Some(Ending::Limit), ending_note: Some(why), ..self.updated(member) };
         Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(life.clone()))

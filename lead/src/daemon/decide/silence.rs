@@ -32,7 +32,7 @@ impl View<'_> {
         }
         let time = told(self.rules.watchdog.unwrap_or_default());
         let name = &life.name;
-        let next = match (alive.connected, member.restart) {
+        let next = match (alive.connected, member.terms.restart) {
             (false, _) => {
                 format!("it has no connection; `teamctl shutdown {name} --force` ends it")
             }

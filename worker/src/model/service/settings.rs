@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reqwest::{NoProxy, Proxy, Url};
-use teamd_shared::amount::{WINDOW, parse_duration, parse_window};
+use teamd_shared::amount::{parse_period, parse_window};
 use teamd_shared::environment::Environment;
 use teamd_shared::model_spec::{ModelSpec, Provider};
 
@@ -112,13 +112,12 @@ impl Settings {
         let model = model.unwrap_or_else(|| catalog::default_model(provider).to_owned());
         let window = match get("TEAM_CONTEXT_WINDOW") {
             Some(text) => parse_window(&text)
-                .ok_or_else(|| bad_setting("TEAM_CONTEXT_WINDOW", &format!("it is not {WINDOW}")))?,
+                .map_err(|expected| bad_setting("TEAM_CONTEXT_WINDOW", &format!("it is not {expected}")))?,
             None => catalog::window(provider, &model),
         };
         let silence = match get("TEAM_MODEL_TIMEOUT") {
-            Some(text) => parse_duration(&text)
-                .filter(|time| !time.is_zero())
-                .ok_or_else(|| bad_setting("TEAM_MODEL_TIMEOUT", "it is no time such as 120 or 2m"))?,
+            Some(text) => parse_period(&text)
+                .map_err(|expected| bad_setting("TEAM_MODEL_TIMEOUT", &format!("it is not {expected}")))?,
             None => SILENCE,
         };
         Ok(Self {

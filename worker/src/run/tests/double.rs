@@ -15,7 +15,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::inbox;
 use teamd_shared::locks;
-use teamd_shared::member::{Bounds, Doing, Gate, Limits, Sandbox, SandboxMode};
+use teamd_shared::member::{Doing, Gate, Limits, Sandbox, SandboxMode, Terms};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
@@ -154,11 +154,7 @@ impl Team {
         let mut command = Command::new("/proc/self/exe");
         command.args([ENTRY, "--exact", "--quiet", "--nocapture", "--test-threads=1", "--", AS_WORKER]);
         command.arg(self.dir.root()).args(["alice", &incarnation.to_string()]);
-        command
-            .env_clear()
-            .env("TEAM_DURABILITY", "process")
-            .env("TEAM_MAX_TURNS", "12")
-            .env("TEAM_LOG", "debug");
+        command.env_clear().env("TEAM_DURABILITY", "process").env("TEAM_LOG", "debug");
         command.stdin(theirs).stdout(Stdio::from(log.try_clone().unwrap())).stderr(Stdio::from(log));
         let child = command.spawn().unwrap();
         drop(command);
@@ -188,13 +184,13 @@ impl Team {
         worker.word.gate = begin.gate;
         let path = std::env::var_os("PATH").unwrap().into_encoded_bytes();
         let welcome = Welcome {
-            role: "coder".to_owned(),
-            model: "script".to_owned(),
-            workspace: self.workspace().to_str().unwrap().to_owned(),
-            instructions: None,
-            // These tests are about the worker: the sandbox has its own, with the real programs.
-            sandbox: Sandbox { mode: SandboxMode::Off, ..Sandbox::default() },
-            limits: Limits::default(),
+            terms: Terms {
+                role: "coder".to_owned(),
+                // These tests are about the worker: the sandbox has its own, with the real programs.
+                sandbox: Sandbox { mode: SandboxMode::Off, ..Sandbox::default() },
+                limits: Limits { max_turns: Some(12), max_tokens: None },
+                ..Terms::of_workspace(self.workspace().to_str().unwrap().to_owned())
+            },
             conversation: begin.conversation,
             begins_at: Position::START,
             prompt: begin.prompt.map(str::to_owned),
@@ -206,7 +202,6 @@ impl Team {
             },
             territory: Vec::new(),
             word: worker.word.clone(),
-            bounds: Bounds::default(),
         };
         worker.say(ToWorker::Welcome(Box::new(welcome)));
         worker.state_where("ready", |state| state.doing != Doing::Starting);

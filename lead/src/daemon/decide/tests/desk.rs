@@ -8,7 +8,7 @@ use teamd_shared::control::{
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, Ids, RequestId};
 use teamd_shared::journal::{Line, Record, SNAPSHOT_LINES, Team};
-use teamd_shared::member::{Doing, Emptied, Member, RestartLimit};
+use teamd_shared::member::{Doing, Emptied, Member, Restart, RestartLimit, TermsPatch};
 use teamd_shared::message::{AnsweredBy, Body, Message};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -120,7 +120,8 @@ impl Desk {
 
     /// A member that runs, and must submit a plan first.
     pub(super) fn runs_with_plan(&mut self, who: &str) -> Life {
-        self.spawn(SpawnOrder { plan: true, ..order(who) }).unwrap();
+        let terms = TermsPatch { plan: Some(true), ..TermsPatch::default() };
+        self.spawn(SpawnOrder { terms, ..order(who) }).unwrap();
         self.starts(who)
     }
 
@@ -292,6 +293,12 @@ pub(super) fn environment(number: u8) -> Environment {
 
 pub(super) fn order(who: &str) -> SpawnOrder {
     SpawnOrder::new(name(who), environment(1))
+}
+
+/// The order of a teammate that is not started again after a crash.
+pub(super) fn never_restarted(who: &str) -> SpawnOrder {
+    let terms = TermsPatch { restart: Some(Restart::Never), ..TermsPatch::default() };
+    SpawnOrder { terms, ..order(who) }
 }
 
 pub(super) fn shutdown(who: &str, force_after: Option<f64>) -> Command {

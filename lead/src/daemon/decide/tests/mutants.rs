@@ -95,7 +95,7 @@ impl World {
             let mut doctored = team.clone();
             doctored.stopping &= !forgets;
             for state in doctored.members.values_mut().filter(|_| leaves_all) {
-                state.record.approve_by = ApproveBy::Lead;
+                state.record.terms.approve_by = ApproveBy::Lead;
             }
             doctored
         })

@@ -144,7 +144,7 @@ impl Promises {
         check(before.is_none_or(|before| before.incarnation < member.incarnation), || {
             format!("a life of {name} is counted twice")
         })?;
-        let opens = member.gate == Gate::Open && member.plan;
+        let opens = member.gate == Gate::Open && member.terms.plan;
         check(!opens, || format!("{name} must submit a plan, and begins with an open gate"))
     }
 
@@ -158,7 +158,7 @@ impl Promises {
                         && record.request.status == Status::Approved
                         && record.request.member() == name.as_str()
                 }
-                Record::Member(record) => record.event == MemberEvent::Spawning && !record.member.plan,
+                Record::Member(record) => record.event == MemberEvent::Spawning && !record.member.terms.plan,
                 Record::Team(_) | Record::Snapshot(_) => false,
             };
             check(!opened || by, || format!("the gate of {name} opens without an approval"))?;

@@ -91,7 +91,8 @@ impl Promises {
     /// Tells whether the lead agent may answer a plan: a person has left those of its author to it, and it is another's.
     pub(super) fn is_left_to_the_lead(&self, plan: &Request) -> bool {
         let author = self.fold.members.iter().find(|(name, _)| name.as_str() == plan.member());
-        author
-            .is_some_and(|(name, state)| state.record.approve_by == ApproveBy::Lead && *name != Name::lead())
+        author.is_some_and(|(name, state)| {
+            state.record.terms.approve_by == ApproveBy::Lead && *name != Name::lead()
+        })
     }
 }

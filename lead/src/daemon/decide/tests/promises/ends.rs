@@ -50,7 +50,9 @@ impl Promises {
     fn restarted(&mut self, record: &MemberRecord, facts: &Facts) -> Kept {
         let name = &record.member.name;
         let Some(before) = self.fold.members.get(name).map(|state| &state.record) else { return Ok(()) };
-        check(before.restart == Restart::OnFailure, || format!("{name} is restarted against its policy"))?;
+        check(before.terms.restart == Restart::OnFailure, || {
+            format!("{name} is restarted against its policy")
+        })?;
         let tried_again = before.phase == Phase::Spawning && before.restarted > 0;
         check(before.phase == Phase::Running || tried_again, || {
             format!("{name} is restarted, and never ran")

@@ -39,11 +39,9 @@ impl World {
         match self.rng.below(16) {
             0..=2 => {
                 let name = self.somebody(false);
-                let order = SpawnOrder::new(name, worker.environment.clone());
-                Command::Spawn(Box::new(SpawnOrder {
-                    prompt: Some("begin".to_owned()),
-                    ..self.varied(order)
-                }))
+                let mut order = self.varied(SpawnOrder::new(name, worker.environment.clone()));
+                order.terms.prompt = Some("begin".to_owned());
+                Command::Spawn(Box::new(order))
             }
             3 | 4 => {
                 let force_after = self.rng.one_in(6).then_some(0.0);

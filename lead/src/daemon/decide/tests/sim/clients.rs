@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use teamd_shared::control::{Await, Command, ShutdownOrder, SpawnOrder};
 use teamd_shared::id::RequestId;
-use teamd_shared::member::{ApproveBy, Restart};
+use teamd_shared::member::{ApproveBy, Restart, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::request::Kind;
 
@@ -92,14 +92,10 @@ impl World {
         let name = if !leads && self.rng.one_in(2) { Name::lead() } else { self.somebody(false) };
         let before = self.promises.fold.members.get(&name);
         let resume = before.is_some() && self.rng.one_in(2);
-        let order = SpawnOrder {
-            prompt: (!resume).then(|| "begin".to_owned()),
-            model: self.rng.one_in(12).then(|| "nonsense".to_owned()),
-            restart: self.rng.one_in(4).then_some(Restart::Never),
-            resume,
-            ..self.varied(SpawnOrder::new(name, environment(u32::try_from(client.connection).unwrap())))
-        };
-        // It is looked up when it is decided.
+        let environment = environment(u32::try_from(client.connection).unwrap());
+        let mut order = self.varied(SpawnOrder { resume, ..SpawnOrder::new(name, environment) });
+        order.terms.prompt = (!resume).then(|| "begin".to_owned());
+        order.terms.restart = self.rng.one_in(4).then_some(Restart::Never);
         let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
         Event::Spawn(client, Box::new(order), facts)
     }
@@ -110,7 +106,9 @@ impl World {
             return order;
         }
         let approve_by = self.rng.one_in(2).then_some(ApproveBy::Lead);
-        SpawnOrder { plan: self.rng.one_in(2), approve_by, ..order }
+        let terms =
+            TermsPatch { plan: self.rng.one_in(2).then_some(true), approve_by, ..TermsPatch::default() };
+        SpawnOrder { terms, ..order }
     }
 
     /// SIGTERM, or Ctrl-C.

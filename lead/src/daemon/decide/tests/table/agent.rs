@@ -2,7 +2,7 @@
 
 use teamd_shared::control::{Await, Command, Done, RefusalCode, ShutdownOrder, SpawnOrder};
 use teamd_shared::journal::{Line, Record};
-use teamd_shared::member::{ApproveBy, Phase};
+use teamd_shared::member::{ApproveBy, Phase, TermsPatch};
 use teamd_shared::message::{ASKED_BY, AnsweredBy, Body};
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
@@ -95,7 +95,9 @@ fn the_lead_agent_answers_only_the_plans_that_a_person_has_left_to_it() {
     // The same answer, once a person has given it, changes nothing.
     assert_eq!(desk.agent_asks(answer(&of_alice, true)), Ok(Done::Answered { repeated: true }));
     assert_eq!(refusal(desk.agent_asks(answer(&of_alice, false))).0, RefusalCode::Conflict);
-    desk.spawn(SpawnOrder { plan: true, approve_by: Some(ApproveBy::Lead), ..order("bob") }).unwrap();
+    let (plan, approve_by) = (Some(true), Some(ApproveBy::Lead));
+    let terms = TermsPatch { plan, approve_by, ..TermsPatch::default() };
+    desk.spawn(SpawnOrder { terms, ..order("bob") }).unwrap();
     let bob = desk.starts("bob");
     let of_bob = desk.submits(&bob, "bbbb0001");
     assert_eq!(desk.agent_asks(answer(&of_bob, false)), Ok(Done::Answered { repeated: false }));
@@ -106,9 +108,11 @@ fn the_lead_agent_answers_only_the_plans_that_a_person_has_left_to_it() {
 fn the_lead_agent_has_no_plans_and_none_of_its_own_is_answered_by_it() {
     let mut desk = Desk::new();
     let refused = |desk: &mut Desk, order| refusal(desk.spawn(order)).0;
-    assert_eq!(refused(&mut desk, SpawnOrder { plan: true, ..order("lead") }), RefusalCode::Usage);
-    let approve_by = Some(ApproveBy::Lead);
-    assert_eq!(refused(&mut desk, SpawnOrder { approve_by, ..order("lead") }), RefusalCode::Usage);
+    let planning = TermsPatch { plan: Some(true), ..TermsPatch::default() };
+    let approving = TermsPatch { approve_by: Some(ApproveBy::Lead), ..TermsPatch::default() };
+    for terms in [planning, approving] {
+        assert_eq!(refused(&mut desk, SpawnOrder { terms, ..order("lead") }), RefusalCode::Usage);
+    }
     let lead = desk.runs("lead");
     let ask = Command::RequestPlan { name: name("lead"), content: "x".to_owned() };
     assert_eq!(refusal(desk.ask(ask)).0, RefusalCode::Conflict);

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use teamd_shared::control::{Command, SpawnOrder, WorkerState};
 use teamd_shared::journal::{Line, Record};
-use teamd_shared::member::{Emptied, Gate, Phase, Restart, RestartLimit};
+use teamd_shared::member::{Emptied, Gate, Phase, RestartLimit};
 use teamd_shared::request::Status;
 
+use super::super::desk::never_restarted;
 use super::super::desk::{
     CLIENT, Desk, answer, ended, environment, idle, life, name, nothing, order, verdict,
 };
@@ -146,7 +147,7 @@ fn nobody_is_restarted_who_must_not_be() {
 #[test]
 fn a_crash_without_the_policy_is_the_end_and_needs_no_note() {
     let mut desk = Desk::new();
-    desk.spawn(SpawnOrder { restart: Some(Restart::Never), ..order("alice") }).unwrap();
+    desk.spawn(never_restarted("alice")).unwrap();
     let alice = desk.starts("alice");
     let plan = desk.submits(&alice, "aaaa0001");
     assert!(!restarts(&desk.ends(&alice)));
@@ -238,10 +239,13 @@ fn a_clock_that_jumps_takes_no_restart_away_and_adds_none() {
 fn nobody_is_started_again_where_nobody_can_work() {
     let mut desk = Desk::new();
     let alice = desk.runs("alice");
-    let why = "cannot work in /home/u/web: it does not answer".to_owned();
+    let why = "the workspace /home/u/web cannot be used: it does not answer".to_owned();
     let decision = desk.on(&Event::Ended { life: alice, ended: Ended { unworkable: Some(why), ..ended() } });
     assert_eq!((desk.member("alice").phase, restarts(&decision)), (Phase::Crashed, false));
-    assert_eq!(note(&desk).unwrap(), "not started again: cannot work in /home/u/web: it does not answer");
+    assert_eq!(
+        note(&desk).unwrap(),
+        "not started again: the workspace /home/u/web cannot be used: it does not answer"
+    );
 }
 
 #[test]

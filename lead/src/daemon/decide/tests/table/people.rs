@@ -2,18 +2,20 @@
 
 use teamd_shared::control::{Await, Command, Done, RefusalCode, SpawnOrder, ToWorker};
 use teamd_shared::journal::{MemberEvent, Record};
-use teamd_shared::member::{Gate, Phase, Restart};
+use teamd_shared::member::{Gate, Phase, Restart, TermsPatch};
 use teamd_shared::position::Position;
 
-use super::super::desk::{CLIENT, Desk, environment, life, name, nothing, order, refusal, reply, said};
+use super::super::desk::{
+    CLIENT, Desk, environment, life, name, never_restarted, nothing, order, refusal, reply, said,
+};
 use crate::daemon::event::{Action, Event, SpawnFacts};
 
 #[test]
 fn a_spawn_is_journaled_before_it_is_started_and_answered() {
     let mut desk = Desk::new();
     let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
-    let prompt = Some("count the files".to_owned());
-    let spawned = desk.on(&Event::Spawn(CLIENT, Box::new(SpawnOrder { prompt, ..order("alice") }), facts));
+    let terms = TermsPatch { prompt: Some("count the files".to_owned()), ..TermsPatch::default() };
+    let spawned = desk.on(&Event::Spawn(CLIENT, Box::new(SpawnOrder { terms, ..order("alice") }), facts));
     let [Record::Member(record)] = spawned.records.as_slice() else { panic!("{spawned:?}") };
     assert_eq!((record.event, record.member.phase), (MemberEvent::Spawning, Phase::Spawning));
     assert_eq!(
@@ -54,15 +56,16 @@ fn a_spawn_that_makes_no_sense_is_refused_and_changes_nothing() {
     desk.asks("alice", Some(0.0));
     desk.later(0);
     desk.ends(&alice);
-    let (before, prompt, model) = (desk.team.clone(), Some("hi".to_owned()), Some("gpt".to_owned()));
+    let before = desk.team.clone();
+    let prompted = TermsPatch { prompt: Some("hi".to_owned()), ..TermsPatch::default() };
+    let planning = TermsPatch { plan: Some(true), ..TermsPatch::default() };
     let cases = [
         (
-            SpawnOrder { name: teamd_shared::name::Name::lead(), plan: true, ..order("bob") },
+            SpawnOrder { name: teamd_shared::name::Name::lead(), terms: planning, ..order("bob") },
             RefusalCode::Usage,
         ),
         (SpawnOrder { resume: true, ..order("bob") }, RefusalCode::NotFound),
-        (SpawnOrder { resume: true, prompt, ..order("alice") }, RefusalCode::Usage),
-        (SpawnOrder { model, ..order("bob") }, RefusalCode::Usage),
+        (SpawnOrder { resume: true, terms: prompted, ..order("alice") }, RefusalCode::Usage),
     ];
     for (order, code) in cases {
         let refusal = desk.spawn(order.clone()).expect_err("a refusal");
@@ -105,21 +108,26 @@ fn a_refused_spawn_leaves_the_environment_of_whoever_runs_as_it_is() {
 #[test]
 fn a_resume_goes_on_with_the_conversation_and_changes_what_it_names() {
     let mut desk = Desk::new();
-    let role = Some("coder".to_owned());
-    desk.spawn(SpawnOrder { role, restart: Some(Restart::Never), ..order("alice") }).unwrap();
+    let (role, restart) = (Some("coder".to_owned()), Some(Restart::Never));
+    let terms = TermsPatch { role, restart, ..TermsPatch::default() };
+    desk.spawn(SpawnOrder { terms, ..order("alice") }).unwrap();
     let alice = desk.starts("alice");
     desk.ends(&alice);
-    let resumed = desk.spawn(SpawnOrder { resume: true, plan: true, ..order("alice") });
+    let terms = TermsPatch { plan: Some(true), ..TermsPatch::default() };
+    let resumed = desk.spawn(SpawnOrder { resume: true, terms, ..order("alice") });
     assert_eq!(resumed, Ok(Done::Spawning { incarnation: 2, skipped: 0 }));
     let member = desk.member("alice");
-    assert_eq!((member.conversation, member.role.as_str(), member.restart), (1, "coder", Restart::Never));
-    assert_eq!((member.plan, member.gate, member.begins_at), (true, Gate::Closed, Position::START));
+    assert_eq!(
+        (member.conversation, member.terms.role.as_str(), member.terms.restart),
+        (1, "coder", Restart::Never)
+    );
+    assert_eq!((member.terms.plan, member.gate, member.begins_at), (true, Gate::Closed, Position::START));
 }
 
 #[test]
 fn a_fresh_life_skips_the_mail_of_the_old_one() {
     let mut desk = Desk::new();
-    desk.spawn(SpawnOrder { restart: Some(Restart::Never), ..order("alice") }).unwrap();
+    desk.spawn(never_restarted("alice")).unwrap();
     let alice = desk.starts("alice");
     desk.ends(&alice);
     assert_eq!(desk.spawn(order("alice")), Ok(Done::Spawning { incarnation: 2, skipped: 2 }));
@@ -166,7 +174,7 @@ fn only_who_has_ended_is_forgotten_and_its_name_is_free_once_its_files_are_moved
 #[test]
 fn commands_about_nobody_are_not_found_and_about_ended_ones_a_conflict() {
     let mut desk = Desk::new();
-    desk.spawn(SpawnOrder { restart: Some(Restart::Never), ..order("alice") }).unwrap();
+    desk.spawn(never_restarted("alice")).unwrap();
     let alice = desk.starts("alice");
     desk.ends(&alice);
     let commands = |who: &str| {

@@ -2,11 +2,12 @@
 
 use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder, ToWorker, WorkerState};
 use teamd_shared::journal::{MemberEvent, Record};
-use teamd_shared::member::{self, Doing, Gate, Restart};
+use teamd_shared::member::{self, Doing, Gate};
 use teamd_shared::message::{Body, Message};
 use teamd_shared::request::{Kind, Status};
 use uuid::Uuid;
 
+use super::super::desk::never_restarted;
 use super::super::desk::{
     CLIENT, Desk, idle, life, name, nothing, order, plan, recorded, refusal, refused, request_id, said,
     verdict,
@@ -122,7 +123,7 @@ fn a_taken_id_is_refused_as_taken_whoever_has_it() {
 #[test]
 fn a_plan_that_expired_with_an_earlier_life_is_submitted_anew() {
     let mut desk = Desk::new();
-    desk.spawn(SpawnOrder { restart: Some(Restart::Never), ..order("alice") }).unwrap();
+    desk.spawn(never_restarted("alice")).unwrap();
     let alice = desk.starts("alice");
     let id = request_id("aaaa0001");
     let line = Message::new(Uuid::from_u128(99), "alice", "lead", 0.0, plan(&id));

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use teamd_shared::control::{SpawnOrder, WorkerState};
 use teamd_shared::journal::{MemberEvent, Record};
-use teamd_shared::member::{Bounds, Doing, Ending, Phase, Restart};
+use teamd_shared::member::{Doing, Ending, Phase, TermsPatch};
 
-use super::super::desk::{Desk, answer, idle, nothing, order};
+use super::super::desk::{Desk, answer, idle, never_restarted, nothing, order};
 use crate::daemon::decide::Decision;
 use crate::daemon::effects::messages;
 use crate::daemon::event::{Action, Event, Life};
@@ -94,7 +94,7 @@ fn whoever_works_is_asked_told_of_and_ended_as_one_that_crashed() {
 #[test]
 fn one_that_hangs_and_must_not_be_restarted_has_crashed() {
     let mut desk = Desk::new();
-    desk.spawn(SpawnOrder { restart: Some(Restart::Never), ..order("alice") }).unwrap();
+    desk.spawn(never_restarted("alice")).unwrap();
     let alice = desk.starts("alice");
     desk.on(&Event::Pong { life: alice.clone(), number: 0 });
     desk.on(&Event::Said {
@@ -180,8 +180,8 @@ fn a_new_daemon_counts_anew_and_tells_anew() {
 #[test]
 fn a_life_ends_at_its_limit_of_time_and_is_not_started_again() {
     let mut desk = Desk::new();
-    let bounds = Some(Bounds { max_time: Some(3600), ..Bounds::default() });
-    desk.spawn(SpawnOrder { bounds, ..order("alice") }).unwrap();
+    let terms = TermsPatch { max_time: Some(3600), ..TermsPatch::default() };
+    desk.spawn(SpawnOrder { terms, ..order("alice") }).unwrap();
     let alice = desk.starts("alice");
     assert!(nothing(&desk.later(3599)));
     let over = desk.later(1);
@@ -199,8 +199,8 @@ fn a_life_ends_at_its_limit_of_time_and_is_not_started_again() {
 #[test]
 fn what_a_life_has_lasted_counts_over_a_restart_of_the_daemon() {
     let mut desk = Desk::new();
-    let bounds = Some(Bounds { max_time: Some(3600), ..Bounds::default() });
-    desk.spawn(SpawnOrder { bounds, ..order("alice") }).unwrap();
+    let terms = TermsPatch { max_time: Some(3600), ..TermsPatch::default() };
+    desk.spawn(SpawnOrder { terms, ..order("alice") }).unwrap();
     let alice = desk.starts("alice");
     desk.live = crate::daemon::live::Live::default();
     desk.live.aged(&alice, Duration::from_secs(3590));

@@ -2,10 +2,9 @@
 //!
 //! A worker looks at them again: what is wrong there is told with its first piece of work.
 
-use super::{read, value};
-use crate::amount::{WINDOW, parse_duration, parse_window};
+use crate::amount::{parse_period, parse_window};
 use crate::model_spec::{ModelSpec, Provider};
-use crate::settings::SettingError;
+use crate::settings::{Lookup, SettingError, variable};
 
 /// Where the services are.
 const BASES: [(Provider, &str); 2] =
@@ -20,12 +19,9 @@ const NO_PASSWORD: &str = "an address without a user or password in it, which ev
 ///
 /// # Errors
 /// [`SettingError`] for the first value that can never work; it does not show a password.
-pub(super) fn check(
-    model: Option<&ModelSpec>,
-    lookup: &dyn Fn(&str) -> Option<String>,
-) -> Result<(), SettingError> {
+pub(super) fn check(model: Option<&ModelSpec>, lookup: Lookup<'_>) -> Result<(), SettingError> {
     for (provider, variable) in BASES {
-        let Some(url) = value(lookup, variable) else { continue };
+        let Some(url) = lookup(variable).filter(|url| !url.is_empty()) else { continue };
         let (user, rest) = parted(url.trim());
         // Tools inherit it, whatever the model is.
         if user {
@@ -37,9 +33,8 @@ pub(super) fn check(
         }
     }
     if model.is_some_and(|model| model.provider != Provider::Script) {
-        read(lookup, "TEAM_CONTEXT_WINDOW", WINDOW, parse_window)?;
-        let time = |text: &str| parse_duration(text.trim()).filter(|time| !time.is_zero());
-        read(lookup, "TEAM_MODEL_TIMEOUT", "a time above 0 such as 120 or 2m", time)?;
+        variable(lookup, "TEAM_CONTEXT_WINDOW", parse_window)?;
+        variable(lookup, "TEAM_MODEL_TIMEOUT", parse_period)?;
     }
     Ok(())
 }

@@ -1,0 +1,264 @@
+//! The terms of a teammate: what it is to be, what it may do and use, and who answers its plans.
+//!
+//! [`Terms`] say what holds, [`TermsPatch`] what one source says of it: the flags of a command, the environment, a table of
+//! `team.toml`. [`resolve`] merges the patches of all sources, [`paths`] resolves the paths that they name.
+
+mod patch;
+pub mod paths;
+pub mod resolve;
+mod service;
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use patch::{SandboxPatch, TermsPatch};
+
+use crate::model_spec::ModelSpec;
+
+/// What holds for a teammate, as it is recorded when it is spawned.
+///
+/// It stands in control frames, too: no field may be left out when it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Terms {
+    /// What it is for, in the words of the command that spawned it.
+    pub role: String,
+    /// The model, as `PROVIDER[:MODEL]`.
+    pub model: String,
+    /// The directory that it works in, absolute and without links.
+    pub workspace: String,
+    /// Whether it must submit a plan first.
+    pub plan: bool,
+    /// Who answers its plans.
+    pub approve_by: ApproveBy,
+    /// When it is started again.
+    pub restart: Restart,
+    /// What its role says to its model, beside its own prompt.
+    #[serde(default)]
+    pub instructions: Option<String>,
+    /// How its commands are confined.
+    #[serde(default)]
+    pub sandbox: Sandbox,
+    /// What one piece of its work may cost.
+    #[serde(default)]
+    pub limits: Limits,
+    /// What one incarnation may use.
+    #[serde(default)]
+    pub bounds: Bounds,
+}
+
+impl Terms {
+    /// Returns the terms of a teammate of which nothing is said but where it works.
+    pub fn of_workspace(workspace: String) -> Self {
+        Self {
+            role: String::new(),
+            model: ModelSpec::script().to_string(),
+            workspace,
+            plan: false,
+            approve_by: ApproveBy::default(),
+            restart: Restart::default(),
+            instructions: None,
+            sandbox: Sandbox::default(),
+            limits: Limits::default(),
+            bounds: Bounds::default(),
+        }
+    }
+
+    /// Returns these terms with what a patch says. Paths are added to the lists.
+    #[must_use]
+    pub fn with(mut self, patch: &TermsPatch) -> Self {
+        set(&mut self.role, patch.role.clone());
+        set(&mut self.model, patch.model.as_ref().map(ToString::to_string));
+        set(&mut self.workspace, patch.workspace.clone());
+        set(&mut self.plan, patch.plan);
+        set(&mut self.approve_by, patch.approve_by);
+        set(&mut self.restart, patch.restart);
+        self.instructions = patch.instructions.clone().or(self.instructions);
+        set(&mut self.sandbox.mode, patch.sandbox.mode);
+        set(&mut self.sandbox.no_network, patch.sandbox.network.map(|network| !network));
+        add(&mut self.sandbox.writable, &patch.sandbox.writable);
+        add(&mut self.sandbox.hidden, &patch.sandbox.hidden);
+        self.limits.max_turns = patch.max_turns.or(self.limits.max_turns);
+        self.limits.max_tokens = patch.max_tokens.or(self.limits.max_tokens);
+        self.bounds.memory = patch.memory.or(self.bounds.memory);
+        self.bounds.cpu_time = patch.cpu_time.or(self.bounds.cpu_time);
+        self.bounds.max_procs = patch.max_procs.or(self.bounds.max_procs);
+        self.bounds.max_time = patch.max_time.or(self.bounds.max_time);
+        self
+    }
+}
+
+fn set<T>(value: &mut T, said: Option<T>) {
+    if let Some(said) = said {
+        *value = said;
+    }
+}
+
+/// Adds to a list what does not stand in it.
+fn add(list: &mut Vec<String>, more: &[String]) {
+    for one in more {
+        if !list.contains(one) {
+            list.push(one.clone());
+        }
+    }
+}
+
+/// Whether a teammate may change anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// It may.
+    Open,
+    /// It may not.
+    Closed,
+}
+
+impl Gate {
+    /// Returns the gate as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// Who answers the plans of a teammate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum ApproveBy {
+    /// A person.
+    #[default]
+    Person,
+    /// The lead agent alone.
+    Lead,
+}
+
+/// When a worker that ended is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Restart {
+    /// Not at all.
+    Never,
+    /// When it crashed, at most as often as [`RestartLimit`] says.
+    #[default]
+    OnFailure,
+}
+
+/// How often a worker that crashed is started again, before its member counts as crashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestartLimit {
+    /// How many times within the period.
+    pub max: u32,
+    /// The period, counted back from the last crash.
+    pub period: Duration,
+}
+
+impl Default for RestartLimit {
+    fn default() -> Self {
+        Self { max: 3, period: Duration::from_secs(60) }
+    }
+}
+
+/// What a command of a teammate may do besides reading, while its gate is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxMode {
+    /// Write in its workspace, in a temporary directory of its own, and where it is allowed to by name.
+    #[default]
+    WorkspaceWrite,
+    /// Write in a temporary directory of its own only, and reach no network: as with a closed gate.
+    ReadOnly,
+    /// Whatever the user may do.
+    Off,
+}
+
+impl SandboxMode {
+    /// Returns the mode as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::WorkspaceWrite => "workspace-write",
+            Self::ReadOnly => "read-only",
+            Self::Off => "off",
+        }
+    }
+
+    /// Returns the mode that lets less be done.
+    pub fn narrower(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::ReadOnly, _) | (_, Self::ReadOnly) => Self::ReadOnly,
+            (Self::WorkspaceWrite, _) | (_, Self::WorkspaceWrite) => Self::WorkspaceWrite,
+            (Self::Off, Self::Off) => Self::Off,
+        }
+    }
+}
+
+/// How the commands of a teammate are confined while its gate is open. A closed gate confines them further.
+///
+/// It stands in control frames, too: no field may be left out when it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Sandbox {
+    /// What they may write.
+    #[serde(default)]
+    pub mode: SandboxMode,
+    /// Whether the network is taken away from them.
+    #[serde(default)]
+    pub no_network: bool,
+    /// Directories and files outside the workspace that they may write too, absolute.
+    #[serde(default)]
+    pub writable: Vec<String>,
+    /// Directories and files that they may not read, absolute.
+    #[serde(default)]
+    pub hidden: Vec<String>,
+}
+
+/// What one piece of work may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Limits {
+    /// Model calls; none: the setting `max_turns`.
+    #[serde(default)]
+    pub max_turns: Option<u32>,
+    /// Tokens, as [`crate::transcript::Usage::billed`] counts them; none: no limit.
+    #[serde(default)]
+    pub max_tokens: Option<u64>,
+}
+
+/// What one incarnation may use of the machine. None: no limit.
+///
+/// It stands in control frames, too: no field may be left out when it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Bounds {
+    /// Bytes of memory.
+    #[serde(default)]
+    pub memory: Option<u64>,
+    /// Seconds of CPU time.
+    #[serde(default)]
+    pub cpu_time: Option<u64>,
+    /// Processes of its commands.
+    #[serde(default)]
+    pub max_procs: Option<u32>,
+    /// Seconds from its beginning to its end.
+    #[serde(default)]
+    pub max_time: Option<u64>,
+}
+
+impl Bounds {
+    /// Tells whether nothing is bounded.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The cgroup (version 2) into which an incarnation was put, with all that it starts.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Cgroup {
+    /// Its directory, absolute.
+    pub path: String,
+    /// Whether the limit of memory holds for all its processes together.
+    #[serde(default)]
+    pub memory: bool,
+    /// Whether the limit of processes does.
+    #[serde(default)]
+    pub procs: bool,
+}

@@ -1,0 +1,190 @@
+//! What one source says of a teammate's terms: the flags of a command, the environment, a table of `team.toml`.
+
+use std::path::Path;
+
+use clap::ValueHint;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{ApproveBy, Restart, SandboxMode, add};
+use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
+use crate::environment::is_model_key;
+use crate::model_spec::{ModelSpec, UnknownModel};
+use crate::settings::{Lookup, SettingError, variable};
+
+// What is said of the terms; what is not said is none. It stands in control frames, too: no field may be left out when it is
+// written. The help of `teamctl spawn` shows the documentation of the fields.
+#[expect(missing_docs, reason = "it would take the place of the command's own help")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+pub struct TermsPatch {
+    /// What it is for, such as "reviewer"
+    #[arg(long, value_name = "ROLE")]
+    pub role: Option<String>,
+    /// What it shall do first
+    // Of a role and of the lead: what is added to its system prompt.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+    /// The model: script, anthropic:MODEL or openai:MODEL, or the provider alone [default: by the key that is set, else script]
+    #[arg(long, value_name = "MODEL", value_parser = model)]
+    pub model: Option<ModelSpec>,
+    /// The directory to work in [default: the one that holds the team directory]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub workspace: Option<String>,
+    /// It must submit a plan, and change nothing before the plan is approved.
+    #[arg(skip)]
+    pub plan: Option<bool>,
+    /// Who answers its plans [default: person]
+    #[arg(long, value_name = "WHO", hide_possible_values = true)]
+    pub approve_by: Option<ApproveBy>,
+    /// When it is started again after its worker ended [default: on-failure]
+    #[arg(long, value_name = "POLICY")]
+    pub restart: Option<Restart>,
+    /// How many model calls one piece of its work may take [default: 50]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[serde(deserialize_with = "count")]
+    pub max_turns: Option<u32>,
+    /// How many tokens one piece of its work may cost, such as 200k or 2M [default: no limit]
+    #[arg(long, value_name = "N", value_parser = parse_tokens)]
+    #[serde(deserialize_with = "tokens")]
+    pub max_tokens: Option<u64>,
+    /// How much memory it may use, such as 2G [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    #[serde(deserialize_with = "memory")]
+    pub memory: Option<u64>,
+    /// How much CPU time it may use, such as 1h [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    #[serde(deserialize_with = "seconds")]
+    pub cpu_time: Option<u64>,
+    /// How many processes its commands may have [default: no limit]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[serde(deserialize_with = "count")]
+    pub max_procs: Option<u32>,
+    /// How long one incarnation of it may last, such as 8h: then it is asked to leave, and ended [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    #[serde(deserialize_with = "seconds")]
+    pub max_time: Option<u64>,
+    /// How its commands are confined.
+    #[command(flatten)]
+    pub sandbox: SandboxPatch,
+    /// What its role says to its model.
+    #[arg(skip)]
+    pub instructions: Option<String>,
+}
+
+// What is said of how commands are confined.
+#[expect(missing_docs, reason = "it would take the place of the command's own help")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+pub struct SandboxPatch {
+    /// What its commands may write [default: workspace-write]; off: whatever you may
+    #[arg(long = "sandbox", value_name = "MODE")]
+    pub mode: Option<SandboxMode>,
+    /// Whether its commands reach the network.
+    #[arg(skip)]
+    pub network: Option<bool>,
+    /// A directory or file outside the workspace that its commands may write; may be repeated
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub writable: Vec<String>,
+    /// A directory or file that its tools may not read; may be repeated
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub hidden: Vec<String>,
+    /// Variables that its commands are given although their names say that they hold a key.
+    #[arg(skip)]
+    #[serde(deserialize_with = "variables")]
+    pub env: Vec<String>,
+}
+
+impl TermsPatch {
+    /// Reads what the environment says.
+    ///
+    /// # Errors
+    /// [`SettingError`] for the first variable with a wrong value.
+    pub fn of_environment(lookup: Lookup<'_>) -> Result<Self, SettingError> {
+        Ok(Self {
+            model: variable(lookup, "TEAM_MODEL", |text| text.parse().map_err(|_| MODELS))?,
+            max_turns: variable(lookup, "TEAM_MAX_TURNS", parse_count)?,
+            max_tokens: variable(lookup, "TEAM_MAX_TOKENS", parse_tokens)?,
+            memory: variable(lookup, "TEAM_MEMORY", parse_memory)?,
+            cpu_time: variable(lookup, "TEAM_CPU_TIME", parse_seconds)?,
+            max_procs: variable(lookup, "TEAM_MAX_PROCS", parse_count)?,
+            max_time: variable(lookup, "TEAM_MAX_TIME", parse_seconds)?,
+            ..Self::default()
+        })
+    }
+
+    /// Returns what this patch says, and where it says nothing, what the other one says. Lists add up.
+    #[must_use]
+    pub fn merge(self, below: Self) -> Self {
+        Self {
+            role: self.role.or(below.role),
+            prompt: self.prompt.or(below.prompt),
+            model: self.model.or(below.model),
+            workspace: self.workspace.or(below.workspace),
+            plan: self.plan.or(below.plan),
+            approve_by: self.approve_by.or(below.approve_by),
+            restart: self.restart.or(below.restart),
+            max_turns: self.max_turns.or(below.max_turns),
+            max_tokens: self.max_tokens.or(below.max_tokens),
+            memory: self.memory.or(below.memory),
+            cpu_time: self.cpu_time.or(below.cpu_time),
+            max_procs: self.max_procs.or(below.max_procs),
+            max_time: self.max_time.or(below.max_time),
+            sandbox: self.sandbox.merge(&below.sandbox),
+            instructions: self.instructions.or(below.instructions),
+        }
+    }
+
+    /// Makes every path absolute: `~` is the user's home, any other path counts from a directory.
+    ///
+    /// # Errors
+    /// [`SettingError`] if a path begins with `~` and there is no home.
+    pub fn make_absolute(&mut self, base: &Path, lookup: Lookup<'_>) -> Result<(), SettingError> {
+        let lists = [&mut self.sandbox.writable, &mut self.sandbox.hidden];
+        for path in self.workspace.iter_mut().chain(lists.into_iter().flatten()) {
+            *path = super::paths::absolute(base, path, lookup)?;
+        }
+        Ok(())
+    }
+}
+
+impl SandboxPatch {
+    fn merge(mut self, below: &Self) -> Self {
+        add(&mut self.writable, &below.writable);
+        add(&mut self.hidden, &below.hidden);
+        add(&mut self.env, &below.env);
+        Self { mode: self.mode.or(below.mode), network: self.network.or(below.network), ..self }
+    }
+}
+
+fn model(text: &str) -> Result<ModelSpec, String> {
+    text.parse().map_err(|error: UnknownModel| format!("{error}: {}", error.hint()))
+}
+
+const MODELS: &str = "script, anthropic[:MODEL] or openai[:MODEL]";
+
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    written(deserializer, parse_count)
+}
+
+fn tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    written(deserializer, parse_tokens)
+}
+
+fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    written(deserializer, parse_memory)
+}
+
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    written(deserializer, parse_seconds)
+}
+
+fn variables<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    match names.iter().find(|name| name.contains('=') || is_model_key(name.as_bytes())) {
+        Some(name) => {
+            Err(D::Error::custom(format_args!("{name:?} is not the name of a variable, or is a model's key")))
+        }
+        None => Ok(names),
+    }
+}

@@ -18,7 +18,7 @@ pub(crate) use checks::{Completions, Doctor, Lint, LintAs, Schema};
 pub(crate) use lives::{Forget, Shutdown, Spawn, Wait};
 pub(crate) use looks::{Events, Inbox, Log, Plans, Range, Requests, StatusArgs, Transcript};
 pub(crate) use talk::{Attach, Broadcast, Chat, Interrupt, Send};
-pub(crate) use value::{Mailbox, duration};
+pub(crate) use value::duration;
 pub(crate) use verdicts::{RequestPlan, Verdict};
 
 /// Where the help shows what every command takes.
@@ -139,6 +139,7 @@ mod tests {
     use teamd_shared::member::{ApproveBy, Restart, SandboxMode, Status};
     use teamd_shared::name::Name;
 
+    use super::value::Mailbox;
     use super::*;
     use clap::CommandFactory;
 

@@ -28,8 +28,8 @@ fn a_person_is_asked_about_a_plan_on_which_the_lead_agent_called_for_a_verdict()
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     let mark = terminal.mark();
     terminal.line("a question first");
-    terminal.until_after(mark, "a, r or l is expected");
-    let mark = terminal.shown().rfind("a, r or l is expected").unwrap();
+    terminal.until_after(mark, "type a, r or l");
+    let mark = terminal.shown().rfind("type a, r or l").unwrap();
     terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
     terminal.press("\r");
     // What is typed before the next one is shown is no answer.

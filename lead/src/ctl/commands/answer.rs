@@ -13,36 +13,53 @@ use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, id: &str, approve: bool, feedback: &str) -> CommandResult {
-    give(context, id, approve, text::given(feedback)?).map(|_| ExitCode::Done)
+    give(context, id, approve, text::given(feedback)?)?.tell(context)?;
+    Ok(ExitCode::Done)
 }
 
-/// Gives the answer, with this feedback, and says so. Returns the whole id.
+/// An answer that the daemon has recorded.
+pub(in crate::ctl) struct Answered {
+    request_id: RequestId,
+    /// The teammate whose plan it is.
+    pub(in crate::ctl) from: String,
+    approve: bool,
+    /// Whether the plan had this answer already.
+    pub(in crate::ctl) repeated: bool,
+}
+
+/// Gives the answer, and prints nothing.
 pub(in crate::ctl) fn give(
     context: &Context,
     id: &str,
     approve: bool,
     feedback: String,
-) -> Result<RequestId, CommandError> {
+) -> Result<Answered, CommandError> {
     let dir = context.dir()?;
     let team = journal::fold(&dir)?;
     let plan = requests::resolve(&team, id, Some(Kind::PlanApproval))?;
     let (request_id, from) = (plan.request_id.clone(), plan.from.clone());
-    block_on(async {
-        let mut client = Client::connect(&dir).await?;
-        let command = Command::Answer { request_id: request_id.clone(), approve, feedback };
-        let repeated = match client.call(command).await? {
-            Done::Answered { repeated } => repeated,
-            other => return Err(unexpected(&other)),
-        };
-        let status = if approve { "approved" } else { "rejected" };
+    let command = Command::Answer { request_id: request_id.clone(), approve, feedback };
+    let done = block_on(async { Ok(Client::connect(&dir).await?.call(command).await?) })?;
+    match done {
+        Done::Answered { repeated } => Ok(Answered { request_id, from, approve, repeated }),
+        other => Err(unexpected(&other)),
+    }
+}
+
+impl Answered {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// If stdout cannot be written.
+    pub(in crate::ctl) fn tell(&self, context: &Context) -> Result<(), CommandError> {
+        let Self { request_id, from, repeated, .. } = self;
+        let status = if self.approve { "approved" } else { "rejected" };
         if context.out.is_json() {
-            let answer =
-                json!({"request_id": request_id, "from": from, "status": status, "repeated": repeated});
-            context.out.json(&answer)?;
-        } else {
-            let already = if repeated { "already " } else { "" };
-            context.out.text(format_args!("the plan {request_id} of {from} is {already}{status}"))?;
+            return context.out.json(
+                &json!({"request_id": request_id, "from": from, "status": status, "repeated": repeated}),
+            );
         }
-        Ok(request_id)
-    })
+        let already = if *repeated { "already " } else { "" };
+        context.out.text(format_args!("the plan {request_id} of {from} is {already}{status}"))
+    }
 }

@@ -1,4 +1,4 @@
-//! Who is talked to: how a message reaches it, and how the lead agent is started when it does not run.
+//! The agent of a chat: how a message reaches it, and how the lead agent is started when it is not running.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::team_file::resolve::{self, Flags, Resolved};
 use uuid::Uuid;
 
-use super::agree::{self, Verdict};
+use super::compare_settings::{self, Comparison};
 use crate::client::{Client, is_locked, not_running, unexpected};
 use crate::ctl::commands::send::{Fate, Posted, ended_meanwhile, runs};
 use crate::ctl::commands::spawn;
@@ -30,28 +30,26 @@ const READY: Duration = Duration::from_secs(30);
 /// What the lead agent is for.
 const LEAD_ROLE: &str = "lead";
 
-/// Who is talked to.
-pub(in crate::ctl) struct Party {
-    /// Its name.
+/// The agent of a chat.
+pub(in crate::ctl) struct ChatTarget {
     pub(in crate::ctl) name: Name,
-    /// How it is begun when it does not run: the lead agent. Others are not begun by talking to them.
-    pub(in crate::ctl) begin: Option<Begin>,
+    /// How the lead agent is started when it is not running; none for a teammate, which a chat does not start.
+    pub(in crate::ctl) start: Option<LeadOptions>,
 }
 
-/// How the lead agent is begun.
+/// What the command line asks of the lead agent.
 #[derive(Debug, Clone, Default)]
-pub(in crate::ctl) struct Begin {
+pub(in crate::ctl) struct LeadOptions {
     /// The model, as `PROVIDER[:MODEL]`.
     pub(in crate::ctl) model: Option<String>,
-    /// The directory to work in, absolute.
+    /// The workspace, an absolute path.
     pub(in crate::ctl) workspace: Option<String>,
-    /// Whether a new conversation begins; else the last one goes on.
+    /// Whether a new conversation begins; else the last one continues.
     pub(in crate::ctl) fresh: bool,
 }
 
-impl Begin {
-    /// Tells whether one that runs is talked to as it is.
-    fn asks_for_nothing(&self) -> bool {
+impl LeadOptions {
+    fn is_empty(&self) -> bool {
         let Self { model, workspace, fresh } = self;
         model.is_none() && workspace.is_none() && !fresh
     }
@@ -62,31 +60,31 @@ impl Begin {
     }
 }
 
-impl Party {
-    /// Tells whether it is the lead agent, whose work the whole team is.
-    pub(super) fn leads(&self) -> bool {
-        self.begin.is_some()
+impl ChatTarget {
+    /// Tells whether it is the lead agent, whose work includes that of its team.
+    pub(super) fn is_lead(&self) -> bool {
+        self.start.is_some()
     }
 
-    /// Returns it, if it runs.
+    /// Returns the agent, if it is running.
     ///
     /// # Errors
     /// [`ExitCode::NotFound`] if a teammate is not on the roster.
     pub(super) fn running(&self, dir: &TeamDir) -> Result<Option<RosterMember>, CommandError> {
         let roster = roster::load(dir)?;
-        let member = match (roster.member(&self.name), &self.begin) {
+        let member = match (roster.member(&self.name), &self.start) {
             (None, None) => return Err(roster::unknown(&self.name)),
             (member, _) => member.filter(|member| runs(&roster, member)),
         };
         Ok(member.cloned())
     }
 
-    /// Begins it if it does not run. Returns whether it was begun. The first time, one that runs is looked at whether it is
-    /// what is asked for; `again`: it was.
+    /// Starts the lead agent if it is not running, and returns whether it did. One that runs is compared with the command
+    /// line first, unless that was done before (`again`).
     ///
     /// # Errors
-    /// [`ExitCode::NotRunning`] without a daemon, [`ExitCode::Conflict`] if it is not to be begun from here, or is another
-    /// one than was asked for, else as `teamctl spawn`.
+    /// [`ExitCode::NotRunning`] without a daemon, [`ExitCode::Conflict`] if a teammate is not running or the lead agent differs
+    /// from the command line, else as `teamctl spawn`.
     pub(super) async fn ensure(
         &self,
         context: &Context,
@@ -94,20 +92,20 @@ impl Party {
         again: bool,
     ) -> Result<bool, CommandError> {
         if let Some(member) = self.running(dir)? {
-            let goes_on = match &self.begin {
-                Some(begin) if !again => agrees(context, dir, (&member, begin)).await?,
+            let stays = match &self.start {
+                Some(options) if !again => compare(context, dir, (&member, options)).await?,
                 _ => true,
             };
-            if goes_on {
+            if stays {
                 return Ok(false);
             }
-            end(context, dir, &self.name).await?;
+            shut_down(context, dir, &self.name).await?;
         }
         let name = &self.name;
-        let Some(begin) = &self.begin else {
+        let Some(options) = &self.start else {
             let message = format!("{name} is not running: nothing was sent");
             return Err(CommandError::new(ExitCode::Conflict, message)
-                .hint(format!("`teamctl spawn {name} --resume` goes on with its conversation")));
+                .hint(format!("`teamctl spawn {name} --resume` continues its conversation")));
         };
         if !is_locked(dir) {
             return Err(not_running(dir));
@@ -115,28 +113,28 @@ impl Party {
         let known = roster::load(dir)?.member(name).is_some();
         let flags = Flags {
             role: Some(LEAD_ROLE.to_owned()),
-            model: begin.model()?,
-            workspace: begin.workspace.clone(),
-            // A conversation that was begun afresh goes on when the agent has to be started again.
-            resume: known && (again || !begin.fresh),
+            model: options.model()?,
+            workspace: options.workspace.clone(),
+            // A fresh conversation continues when the agent is started again.
+            resume: known && (again || !options.fresh),
             ..Flags::default()
         };
         let environment = Environment::of_self();
         let resolved = spawn::settle(context, dir, (name, &flags), &environment)?;
         let order = resolved.order(name.clone(), environment);
         let Err(error) = spawn::start(context, dir, order, READY).await else { return Ok(true) };
-        // Somebody else may have begun it in the same moment.
+        // Another chat may have started it at the same moment.
         match self.running(dir)?.filter(|_| error.code() == ExitCode::Conflict) {
-            Some(member) => agrees(context, dir, (&member, begin)).await.map(|_| false),
+            Some(member) => compare(context, dir, (&member, options)).await.map(|_| false),
             None => Err(error),
         }
     }
 
-    /// Sends it a message of the person. Returns the id.
+    /// Sends a message of the person, and returns its id.
     ///
     /// # Errors
     /// If it cannot be appended, or the receiver ended meanwhile.
-    pub(super) fn say(&self, context: &Context, dir: &TeamDir, text: &str) -> Result<Uuid, CommandError> {
+    pub(super) fn send(&self, context: &Context, dir: &TeamDir, text: &str) -> Result<Uuid, CommandError> {
         let roster = roster::load_one(dir, &self.name)?;
         let to = roster::find(&roster, &self.name)?;
         let id = RandomIds.message();
@@ -150,20 +148,20 @@ impl Party {
     }
 }
 
-/// Looks whether the lead agent that runs is the one that is asked for, and says what differs. Returns whether it goes on
-/// as it is.
-async fn agrees(
+/// Compares the lead agent that runs with the command line and the settings, and tells what differs. Returns whether it
+/// stays as it is.
+async fn compare(
     context: &Context,
     dir: &TeamDir,
-    (member, begin): (&RosterMember, &Begin),
+    (member, options): (&RosterMember, &LeadOptions),
 ) -> Result<bool, CommandError> {
     let environment = Environment::of_self();
     let usual = match usual(context, member, &environment) {
         Ok(usual) => usual,
-        // What is broken after it began stops nobody who talks to it as it is.
-        Err(error) if begin.asks_for_nothing() => {
+        // Settings that are broken now do not matter to an agent that runs.
+        Err(error) if options.is_empty() => {
             context.out.note(format_args!(
-                "what is set here is not compared with what {} has: {error}",
+                "the settings here are not compared with those of {}: {error}",
                 member.name
             ));
             error.next_step().into_iter().for_each(|hint| context.out.hint(hint));
@@ -171,31 +169,31 @@ async fn agrees(
         }
         Err(error) => return Err(error),
     };
-    let (model, usual_model) = (begin.model()?, usual.model.clone());
+    let (model, usual_model) = (options.model()?, usual.model.clone());
     let differing = match member.model.parse::<ModelSpec>() {
         Ok(spec) if is_locked(dir) => {
             let set = usual.order(member.name.clone(), environment).environment.of_service(spec.provider);
-            compare(dir, &member.name, set).await?
+            different_variables(dir, &member.name, set).await?
         }
-        // Nobody can tell.
+        // Without a daemon the variables of the agent are unknown.
         _ => Vec::new(),
     };
-    let asked = agree::Asked { begin, model, usual: usual_model, differing };
-    match agree::judge(member, &asked)? {
-        Verdict::Agrees => Ok(true),
-        Verdict::Tell { note, hint } => {
+    let asked = compare_settings::Asked { options, model, usual: usual_model, differing };
+    match compare_settings::compare(member, &asked)? {
+        Comparison::Same => Ok(true),
+        Comparison::Note { note, hint } => {
             context.out.note(escape::line(&note));
             context.out.hint(hint);
             Ok(true)
         }
-        Verdict::Anew { note } => {
+        Comparison::Restart { note } => {
             context.out.note(escape::line(&note));
             Ok(false)
         }
     }
 }
 
-/// Works out what the lead agent would be if it were begun here and nothing was asked for.
+/// Resolves the settings that a lead agent would get here without options.
 fn usual(
     context: &Context,
     member: &RosterMember,
@@ -207,7 +205,11 @@ fn usual(
     Ok(resolve::resolve(asked, &lookup, context.team_file()?)?)
 }
 
-async fn compare(dir: &TeamDir, name: &Name, environment: Environment) -> Result<Vec<String>, CommandError> {
+async fn different_variables(
+    dir: &TeamDir,
+    name: &Name,
+    environment: Environment,
+) -> Result<Vec<String>, CommandError> {
     let mut client = Client::connect(dir).await?;
     match client.call(Command::Compare { name: name.clone(), environment }).await? {
         Done::Compared { differing } => Ok(differing),
@@ -215,11 +217,11 @@ async fn compare(dir: &TeamDir, name: &Name, environment: Environment) -> Result
     }
 }
 
-/// Asks it to leave, and waits until it is gone.
-async fn end(context: &Context, dir: &TeamDir, name: &Name) -> Result<(), CommandError> {
+/// Shuts the lead agent down, and waits for it.
+async fn shut_down(context: &Context, dir: &TeamDir, name: &Name) -> Result<(), CommandError> {
     let order = ShutdownOrder {
         name: name.clone(),
-        reason: "it is begun again with what is set now".to_owned(),
+        reason: "it is started again with the current settings".to_owned(),
         decide_within: context.settings.decide_within.as_secs_f64(),
         force_after: None,
         spawned: None,
@@ -237,11 +239,12 @@ async fn end(context: &Context, dir: &TeamDir, name: &Name) -> Result<(), Comman
         One::Done(_) => Ok(()),
         One::Refused(refusal) => Err(refusal.into()),
         One::TimedOut => {
-            Err(CommandError::new(ExitCode::TimedOut, format!("{name} has not left yet")).hint(hint))
+            Err(CommandError::new(ExitCode::TimedOut, format!("{name} has not shut down yet")).hint(hint))
         }
-        One::Interrupted => {
-            Err(CommandError::new(ExitCode::Interrupted, format!("the waiting for {name} was ended"))
-                .hint(hint))
-        }
+        One::Interrupted => Err(CommandError::new(
+            ExitCode::Interrupted,
+            format!("interrupted: no longer waiting for {name}"),
+        )
+        .hint(hint)),
     }
 }

@@ -1,5 +1,5 @@
-//! The sign that a person talks to the lead agent at a terminal: a shared `flock` on `run/chat`. The lead's worker looks
-//! whether somebody holds one. The file says nothing, and nothing is lost with it.
+//! The sign that a person talks to the lead agent at a terminal: a shared `flock` on `run/chat`. The worker of the lead
+//! agent looks whether such a lock is held. The file is empty, and nothing is lost with it.
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -14,13 +14,13 @@ pub(super) struct Presence<'d> {
 }
 
 impl<'d> Presence<'d> {
-    /// Makes the sign, which is not given yet.
+    /// Does not take the lock yet.
     pub(super) fn new(dir: &'d TeamDir) -> Self {
         Self { dir, held: None }
     }
 
-    /// Gives the sign, and gives it anew where the file was deleted: `run/` may be at any time. Whoever looks for it
-    /// holds the lock for a moment; then it is given at the next call, which is due within a second.
+    /// Takes the lock, also where the file was deleted since: `run/` may be at any time. The worker holds the lock for a
+    /// moment while it looks; the next call takes it then, within a second.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_seen_as_long_as_somebody_talks_and_after_the_file_was_deleted() {
+    fn it_is_seen_as_long_as_a_chat_is_open_and_after_the_file_was_deleted() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let seen = || {
@@ -62,7 +62,7 @@ mod tests {
         one.show().unwrap();
         other.show().unwrap();
         drop(one);
-        assert!(seen(), "the other one still talks");
+        assert!(seen(), "the other chat is still open");
         dir.remove(&TeamPath::chat()).unwrap();
         other.show().unwrap();
         assert!(seen());
@@ -70,7 +70,7 @@ mod tests {
         // What another test starts has all descriptors of this process for a moment.
         let deadline = Instant::now() + Duration::from_secs(30);
         while seen() {
-            assert!(Instant::now() < deadline, "it is seen although nobody talks any more");
+            assert!(Instant::now() < deadline, "it is seen although no chat is open");
             std::thread::yield_now();
         }
     }

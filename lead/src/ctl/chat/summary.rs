@@ -1,4 +1,4 @@
-//! What happens beside an answer, in one line each. Pure, and not escaped: that is for whoever prints it.
+//! What happens beside an answer, in one line each. Pure; the caller escapes the line.
 
 use serde_json::Value;
 use teamd_shared::message::{Body, IdleReason, Message};
@@ -6,8 +6,10 @@ use teamd_shared::transcript::Cut;
 
 /// The longest line, in characters.
 const LONGEST: usize = 160;
+/// The longest reason of a failure, in characters: it ends with what to do.
+const LONGEST_REASON: usize = 1000;
 
-/// Returns the first line of a text that says something, cut where it grows too long.
+/// Returns the first line of a text that is not blank, cut where it is too long.
 pub(super) fn line(text: &str) -> String {
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim_end();
     let mut shown: String = first.chars().take(LONGEST).collect();
@@ -17,8 +19,8 @@ pub(super) fn line(text: &str) -> String {
     shown
 }
 
-/// Returns the line, and how many follow that say something.
-fn line_and_more(text: &str) -> String {
+/// Returns that line, and the number of lines that follow it.
+pub(super) fn line_and_more(text: &str) -> String {
     match text.lines().filter(|line| !line.trim().is_empty()).count() {
         0 | 1 => line(text),
         2 => format!("{} (+ 1 line)", line(text)),
@@ -26,10 +28,10 @@ fn line_and_more(text: &str) -> String {
     }
 }
 
-/// Says what a call does.
+/// Describes a tool call.
 pub(super) fn call(name: &str, input: &Value) -> String {
     let fields: Vec<String> = match input.as_object() {
-        // The one field says it without its name.
+        // A single field needs no name.
         Some(fields) if fields.len() == 1 => fields.values().map(value).collect(),
         Some(fields) => fields.iter().map(|(name, field)| format!("{name}={}", value(field))).collect(),
         None => vec![value(input)],
@@ -41,7 +43,7 @@ fn value(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Says what came of a call.
+/// Describes the result of a call.
 pub(super) fn result(content: &str) -> String {
     match content.trim().is_empty() {
         true => "  ✓".to_owned(),
@@ -49,65 +51,51 @@ pub(super) fn result(content: &str) -> String {
     }
 }
 
-/// Says with what a conversation began.
-pub(super) fn prompt(prompt: &str) -> String {
-    format!("prompt: {}", line_and_more(prompt))
-}
-
-/// Says that the agent was asked to leave.
-pub(super) fn asked(reason: &str) -> String {
-    match reason.trim().is_empty() {
-        true => "asked to leave".to_owned(),
-        false => format!("asked to leave: {}", line(reason)),
-    }
-}
-
-/// Says why an answer ended early.
+/// Explains why an answer ended early.
 pub(super) fn cut(cut: Cut) -> &'static str {
     match cut {
-        Cut::Length => "the answer was cut: it grew too long",
-        Cut::Refusal => "the answer was cut: the model refused to go on",
+        Cut::Length => "the answer was cut: it was too long",
+        Cut::Refusal => "the answer was cut: the model refused to continue",
     }
 }
 
-/// Says how a piece of work ended; nothing if it was done.
+/// Explains why a piece of work ended early; none if it is done.
 pub(super) fn ended(reason: IdleReason, content: &str) -> Option<String> {
-    let why = match reason {
-        IdleReason::Available => return None,
-        // Whole, since it ends with what to do.
-        IdleReason::Failed => format!("failed: {}", content.trim().chars().take(1000).collect::<String>()),
-        IdleReason::MaxTurns => "the work was ended: it took too many turns".to_owned(),
-        IdleReason::MaxTokens => "the work was ended: it took too many tokens".to_owned(),
-        IdleReason::Interrupted => "interrupted".to_owned(),
-    };
-    Some(why)
+    match reason {
+        IdleReason::Available => None,
+        IdleReason::Failed => {
+            Some(format!("failed: {}", content.trim().chars().take(LONGEST_REASON).collect::<String>()))
+        }
+        IdleReason::MaxTurns => Some("the work was ended: it took too many turns".to_owned()),
+        IdleReason::MaxTokens => Some("the work was ended: it took too many tokens".to_owned()),
+        IdleReason::Interrupted => Some("interrupted".to_owned()),
+    }
 }
 
-/// Says what a message was that the agent took in.
-pub(super) fn taken_in(value: &Value) -> String {
+/// Describes a message that the agent has read.
+pub(super) fn message(value: &Value) -> String {
     let Ok(message) = Message::from_json(value.clone()) else { return line(&value.to_string()) };
-    let (from, content) = (&message.from, line_and_more(&message.content));
     let what = match &message.body {
-        Body::Message | Body::Broadcast | Body::Unknown { .. } => return line(&format!("{from}: {content}")),
-        Body::IdleNotification { idle_reason: IdleReason::Available, .. } => "is idle".to_owned(),
-        Body::IdleNotification { idle_reason, .. } => format!("is idle ({})", idle_reason.as_str()),
+        Body::Message | Body::Broadcast | Body::Unknown { .. } => "",
         Body::TeammateTerminated { name, .. } => return format!("{name} has ended"),
-        Body::PlanRequest => "asks for a plan".to_owned(),
-        // The plan itself is told where it waits for its answer.
+        // The plan itself is shown where it waits for its answer.
         Body::PlanApprovalRequest { request_id, .. } => {
-            return format!("{from} submits a plan ({request_id})");
+            return format!("{} submits a plan ({request_id})", message.from);
         }
-        Body::PlanApprovalResponse { request_id, approve, .. } => {
-            format!("{} the plan {request_id}", if *approve { "approves" } else { "rejects" })
+        Body::IdleNotification { idle_reason: IdleReason::Available, .. } => " is idle",
+        Body::IdleNotification { idle_reason, .. } => &format!(" is idle ({})", idle_reason.as_str()),
+        Body::PlanRequest => " asks for a plan",
+        Body::PlanApprovalResponse { request_id, approve: true, .. } => {
+            &format!(" approves the plan {request_id}")
         }
-        Body::ShutdownRequest { .. } => "asks to leave".to_owned(),
-        Body::ShutdownResponse { approve, .. } => {
-            if *approve { "agrees to leave" } else { "does not want to leave" }.to_owned()
-        }
+        Body::PlanApprovalResponse { request_id, .. } => &format!(" rejects the plan {request_id}"),
+        Body::ShutdownRequest { .. } => " asks for a shutdown",
+        Body::ShutdownResponse { approve: true, .. } => " approves the shutdown",
+        Body::ShutdownResponse { .. } => " rejects the shutdown",
     };
-    match content.is_empty() {
-        true => format!("{from} {what}"),
-        false => line(&format!("{from} {what}: {content}")),
+    match line_and_more(&message.content).as_str() {
+        "" => format!("{}{what}", message.from),
+        content => line(&format!("{}{what}: {content}", message.from)),
     }
 }
 
@@ -129,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn a_message_says_who_and_what() {
-        let said = |message: Value| taken_in(&message);
+    fn a_message_names_its_sender_and_its_purpose() {
+        let said = |value: Value| message(&value);
         let idle = json!({"type": "idle_notification", "from": "alice", "idle_reason": "available", "content": "done"});
         assert_eq!(said(idle), "alice is idle: done");
         assert_eq!(said(json!({"type": "message", "from": "bob", "content": "a\nb"})), "bob: a (+ 1 line)");
@@ -140,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_work_that_was_not_done_is_told() {
+    fn only_work_that_is_not_done_is_explained() {
         assert_eq!(ended(IdleReason::Available, "x"), None);
         assert_eq!(ended(IdleReason::Failed, "no key").unwrap(), "failed: no key");
     }

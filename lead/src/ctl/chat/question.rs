@@ -1,7 +1,6 @@
-//! A question to the person: shall a plan be approved, on which the lead agent has called for a verdict? Pure.
+//! The question whether a plan is approved, after the lead agent has called for a verdict on it. Pure.
 
 use teamd_shared::id::RequestId;
-use teamd_shared::request::{Payload, Request};
 
 use super::view::Proposal;
 
@@ -9,82 +8,58 @@ use super::view::Proposal;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Question {
     proposal: Proposal,
-    /// Whether the answer is no, and only the reason is missing.
+    /// Whether the person rejects the plan, and only the reason is missing.
     rejects: bool,
 }
 
-/// What the person means.
+/// What the person answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply {
     /// The verdict.
-    Give {
-        /// Yes or no.
-        approve: bool,
-        /// What to mind, or to change.
-        feedback: String,
-    },
-    /// No; the reason is asked for.
+    Verdict { approve: bool, feedback: String },
+    /// The plan is rejected; the reason is asked for.
     Why,
     /// Not now.
     Later,
-    /// It is no answer.
+    /// The line is no answer.
     Unclear,
 }
 
 impl Question {
-    /// Asks whether a person agrees.
+    /// Asks whether the person agrees with the lead agent.
     pub(super) fn new(proposal: Proposal) -> Self {
         Self { proposal, rejects: false }
     }
 
-    /// Returns the plan.
+    /// Returns the id of the plan.
     pub(super) fn request_id(&self) -> &RequestId {
         &self.proposal.request_id
     }
 
-    /// Returns the call for a verdict.
-    pub(super) fn call(&self) -> &str {
-        &self.proposal.call
-    }
-
-    /// Returns what stands in front of the answer.
+    /// Returns the prompt for the answer.
     pub(super) fn prompt(&self) -> &'static str {
         if self.rejects { "what shall change> " } else { "[a]pprove, [r]eject, [l]ater> " }
     }
 
-    /// Shows the plan, whose it is, and what the lead agent would answer.
-    pub(super) fn heading(&self, request: &Request) -> (String, String, String) {
-        let plan = match &request.payload {
-            Payload::Plan { plan } => plan.clone(),
-            Payload::Shutdown { .. } => String::new(),
-        };
-        let verdict = if self.proposal.approve { "approve" } else { "reject" };
-        let why = match self.proposal.feedback.as_str() {
-            "" => String::new(),
-            feedback => format!(": {feedback}"),
-        };
-        let heading = format!("the plan {} of {}:", request.request_id, request.from);
-        (heading, plan, format!("the lead agent would {verdict} it{why}"))
-    }
-
-    /// Tells whether a text is an answer to any question, and hardly anything else.
-    pub(super) fn is_word(text: &str) -> bool {
+    /// Tells whether a text is an answer to such a question, and hardly a message.
+    pub(super) fn is_answer(text: &str) -> bool {
         matches!(text.trim().to_lowercase().as_str(), "a" | "approve" | "r" | "reject" | "l" | "later")
     }
 
-    /// Reads an answer. Only a word of its own is one: nobody approves by the beginning of a sentence.
+    /// Reads an answer. Only a whole word is one: the beginning of a sentence approves nothing.
     pub(super) fn read(&mut self, text: &str) -> Reply {
         let text = text.trim();
+        // The feedback of the lead agent belongs to its own verdict.
         let of_lead = |approve: bool| match self.proposal.approve == approve {
             true => self.proposal.feedback.clone(),
             false => String::new(),
         };
         if self.rejects {
             let feedback = if text.is_empty() { of_lead(false) } else { text.to_owned() };
-            return Reply::Give { approve: false, feedback };
+            return Reply::Verdict { approve: false, feedback };
         }
         match text.to_lowercase().as_str() {
-            "a" | "approve" => Reply::Give { approve: true, feedback: of_lead(true) },
+            "a" | "approve" => Reply::Verdict { approve: true, feedback: of_lead(true) },
             "r" | "reject" => {
                 self.rejects = true;
                 Reply::Why
@@ -110,7 +85,7 @@ mod tests {
     }
 
     fn gives(approve: bool, feedback: &str) -> Reply {
-        Reply::Give { approve, feedback: feedback.to_owned() }
+        Reply::Verdict { approve, feedback: feedback.to_owned() }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The terminal under the line editor, and what is typed while no line is edited.
 //!
-//! The editor reads from a pseudo-terminal of its own, which gets one byte after the other, each when the one before was
-//! read. Because an editor that also prints what others say looks for keys only where they arrive: those that it has
-//! read together with another one it would see when the next one is pressed (rustyline 18, `PosixRawReader::select`),
-//! and those behind the end of a line it would lose. What is shown goes to the real terminal directly.
+//! The editor reads from a pseudo-terminal of its own, which gets each byte when the editor has read the one before. An
+//! editor that also prints above its prompt otherwise misses keys: it sees keys that it has read together with another one
+//! only when the next one is pressed (rustyline 18, `PosixRawReader::select`), and loses those behind the end of a line.
+//! The output goes to the real terminal directly.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,29 +22,28 @@ use rustix::termios::{
 /// Turns bracketed paste off, which the editor does itself unless it is left in the middle of a line.
 const PASTE_OFF: &[u8] = b"\x1b[?2004l";
 /// Ctrl-C.
-const STOP: u8 = 3;
-/// Ctrl-D: ends a line on which nothing was typed.
-const NOTHING: u8 = 4;
-/// Ends a line, whatever was typed on it.
+const INTERRUPT: u8 = 3;
+/// Ctrl-D: ends an empty line.
+const END: u8 = 4;
+/// Ends any line.
 const ENTER: u8 = b'\r';
-/// Between two looks whether the editor has read a byte, when the next one waits: nothing wakes for that.
+/// How long to wait until the editor has read a byte, when the next one waits: no event tells.
 const READ: Duration = Duration::from_micros(200);
 
-/// What came beside the editor.
+/// An event beside the lines of the editor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Came {
-    /// Ctrl-C.
-    Stop,
+pub(super) enum Signalled {
+    /// Ctrl-C while no line is edited.
+    Interrupt,
     /// The terminal is gone.
     End,
 }
 
-/// What a line is asked for by.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A prompt.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Prompt {
-    /// What stands in front of it.
     pub(super) text: String,
-    /// Which question it answers; none: it is said to the agent.
+    /// The question that the line answers; none: the line is a message to the agent.
     pub(super) question: Option<usize>,
 }
 
@@ -62,11 +61,13 @@ pub(super) struct Terminal {
 struct State {
     /// The prompt that is to be shown, and whether only when a key is pressed.
     asked: Option<(Prompt, bool)>,
+    /// The prompt that was shown last.
+    shown: Prompt,
     /// How many lines the editor has begun.
     begun: u64,
     /// Whether a key was given to the editor since.
     touched: bool,
-    /// Whether the line is ended by nobody's key, since another prompt is to be shown.
+    /// Whether the line is ended without the person, to show another prompt.
     replaced: bool,
     /// Whether the editor wants keys.
     feeding: bool,
@@ -76,11 +77,11 @@ struct State {
 }
 
 impl Terminal {
-    /// Takes over the terminal that is stdin. `beside` hears what is not for the editor.
+    /// Takes over the terminal that is stdin. `beside` is called for what is not for the editor.
     ///
     /// # Errors
     /// If the system refuses.
-    pub(super) fn take(edits: bool, beside: impl Fn(Came) + Send + 'static) -> io::Result<Arc<Self>> {
+    pub(super) fn take(edits: bool, beside: impl Fn(Signalled) + Send + 'static) -> io::Result<Arc<Self>> {
         let real = io::stdin().as_fd().try_clone_to_owned()?;
         let before = tcgetattr(&real)?;
         let ends = if edits { Some(pseudo_terminal(&before)?) } else { None };
@@ -91,7 +92,7 @@ impl Terminal {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let terminal = Arc::new(Self { real, before, editor: reads, state, changed });
         if let Some(writes) = writes {
-            terminal.resumed();
+            terminal.set_up();
             let mut real = File::from(terminal.real.try_clone()?);
             let (hears, feeds) = (Arc::clone(&terminal), Arc::clone(&terminal));
             std::thread::spawn(move || hears.hear(&mut real, &beside));
@@ -100,53 +101,40 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Asks for a line. `heard` is how many the one who asks knows of: with another one under way it asks in vain, unless
-    /// it asks a question and nothing of that line was typed.
+    /// Shows a prompt, at once or `on_key` when a key is pressed. `heard` is how many lines the caller has received.
+    ///
+    /// A line in progress under another prompt is ended, and continued under this one. It stays as it is under a prompt for
+    /// messages when a question comes and something was typed, and while keys are on their way: the caller asks again.
     pub(super) fn ask(&self, heard: u64, prompt: Prompt, on_key: bool) {
         let mut state = self.state();
-        let idle = !state.touched && state.typed.is_empty() && self.editor.is_some();
-        let replaces = heard != state.begun && prompt.question.is_some() && idle;
-        if replaces {
+        let touched = state.touched;
+        if heard != state.begun && !state.replaced {
+            let stays = prompt == state.shown || prompt.question.is_some() && touched;
+            let still = state.feeding && state.typed.is_empty() && !self.is_unread();
+            if stays || !still || self.editor.is_none() {
+                return;
+            }
+            state.typed.push_back(if touched { ENTER } else { END });
             (state.replaced, state.touched) = (true, true);
-            state.typed.push_back(NOTHING);
         }
-        if replaces || heard == state.begun || state.replaced {
-            state.asked = Some((prompt, on_key));
-            self.changed.notify_all();
-        }
-    }
-
-    /// Asks for a line under another prompt: what was typed of the one that is under way stays. `heard` and `on_key` as for
-    /// [`Terminal::ask`]. In vain while keys are on their way: nobody knows what line they make.
-    pub(super) fn ask_anew(&self, heard: u64, prompt: Prompt, on_key: bool) {
-        let mut state = self.state();
-        let (under_way, replaced) = (heard != state.begun, state.replaced);
-        let still = state.feeding && state.typed.is_empty() && !self.is_unread() && self.editor.is_some();
-        if !under_way || replaced {
-            state.asked = Some((prompt, on_key));
-        } else if still {
-            let touched = state.touched;
-            let on_key = on_key && !touched;
-            state.typed.push_back(if touched { ENTER } else { NOTHING });
-            (state.replaced, state.touched) = (true, true);
-            state.asked = Some((prompt, on_key));
-        }
+        state.asked = Some((prompt, on_key));
         self.changed.notify_all();
     }
 
-    /// Waits until a line is asked for, and a key is pressed where that is to come first; none at the end. The editor has
-    /// keys from then on: in one step, or whoever asks in between would take a line on which something `stands` for one
-    /// that is empty, or for one that is over.
+    /// Waits until a prompt is to be shown; none at the end. The editor gets keys from then on. `continues` tells whether
+    /// text is on the line already.
     ///
-    /// What was typed before the prompt is shown answers no question: it was meant for something else.
-    pub(super) fn asked(&self, stands: bool) -> Option<Prompt> {
+    /// A line that was begun before its prompt was shown answers no question: it was meant for something else.
+    pub(super) fn asked(&self, continues: bool) -> Option<Prompt> {
         let mut state = self.state();
         while !state.ended {
             let ahead = !state.typed.is_empty() || self.is_unread();
-            let pressed = ahead || self.editor.is_none();
+            let pressed = ahead || continues || self.editor.is_none();
             if let Some((prompt, _)) = state.asked.take_if(|(_, on_key)| !*on_key || pressed) {
                 state.begun += 1;
-                (state.touched, state.feeding) = (stands, true);
+                state.shown.clone_from(&prompt);
+                // In one step with the prompt: in between the line would seem to be empty, or over.
+                (state.touched, state.feeding) = (continues, true);
                 self.changed.notify_all();
                 return Some(Prompt { question: prompt.question.filter(|_| !ahead), ..prompt });
             }
@@ -155,7 +143,7 @@ impl Terminal {
         None
     }
 
-    /// Tells whether the line that has just ended was only to make room for another prompt: it does not count then.
+    /// Tells whether the line that has just ended makes room for another prompt: it does not count then.
     pub(super) fn was_replaced(&self) -> bool {
         let mut state = self.state();
         let replaced = std::mem::take(&mut state.replaced);
@@ -163,8 +151,8 @@ impl Terminal {
         replaced
     }
 
-    /// Tells whether the line is being ended only to make room for another prompt.
-    pub(super) fn makes_room(&self) -> bool {
+    /// Tells whether the line is being ended to make room for another prompt.
+    pub(super) fn is_replacing(&self) -> bool {
         self.state().replaced
     }
 
@@ -173,11 +161,11 @@ impl Terminal {
         self.state().feeding = false;
     }
 
-    /// Keys are not echoed, each can be seen at once, and none is a signal: Ctrl-C and Ctrl-Z are for the editor.
-    pub(super) fn resumed(&self) {
+    /// Sets the terminal up: keys are not echoed, each can be read at once, and none is a signal.
+    pub(super) fn set_up(&self) {
         if self.editor.is_some() {
             // Without it typed keys are echoed, and nothing worse.
-            tcsetattr(&self.real, OptionalActions::Drain, &quiet(&self.before)).ok();
+            tcsetattr(&self.real, OptionalActions::Drain, &raw(&self.before)).ok();
         }
     }
 
@@ -194,20 +182,20 @@ impl Terminal {
     }
 
     /// Takes what is typed, as long as the terminal is there.
-    fn hear(&self, real: &mut File, beside: &impl Fn(Came)) {
+    fn hear(&self, real: &mut File, beside: &impl Fn(Signalled)) {
         let mut bytes = [0; 1024];
         loop {
             let read = match real.read(&mut bytes) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Ok(read @ 1..) => read,
-                Ok(0) | Err(_) => return beside(Came::End),
+                Ok(0) | Err(_) => return beside(Signalled::End),
             };
             let mut state = self.state();
             for &byte in &bytes[..read] {
-                if byte == STOP && !state.feeding {
-                    // As a terminal does: what was typed before is not meant any more.
+                if byte == INTERRUPT && !state.feeding {
+                    // As in every terminal this also discards what was typed before.
                     state.typed.clear();
-                    beside(Came::Stop);
+                    beside(Signalled::Interrupt);
                 } else {
                     state.typed.push_back(byte);
                 }
@@ -252,13 +240,13 @@ impl Terminal {
     }
 }
 
-fn quiet(before: &Termios) -> Termios {
-    let mut quiet = before.clone();
-    quiet.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN;
-    quiet.input_modes -= InputModes::ICRNL | InputModes::IXON;
-    quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
-    quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
-    quiet
+fn raw(before: &Termios) -> Termios {
+    let mut raw = before.clone();
+    raw.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN;
+    raw.input_modes -= InputModes::ICRNL | InputModes::IXON;
+    raw.special_codes[SpecialCodeIndex::VMIN] = 1;
+    raw.special_codes[SpecialCodeIndex::VTIME] = 0;
+    raw
 }
 
 /// Makes a pseudo-terminal that changes nothing of what goes through: where keys are written, and where they are read.
@@ -268,7 +256,7 @@ fn pseudo_terminal(like: &Termios) -> io::Result<(OwnedFd, OwnedFd)> {
     unlockpt(&writes)?;
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let reads = open(ptsname(&writes, Vec::new())?, flags, Mode::empty())?;
-    tcsetattr(&reads, OptionalActions::Now, &quiet(like))?;
+    tcsetattr(&reads, OptionalActions::Now, &raw(like))?;
     Ok((writes, reads))
 }
 
@@ -276,8 +264,8 @@ fn pseudo_terminal(like: &Termios) -> io::Result<(OwnedFd, OwnedFd)> {
 mod tests {
     use super::*;
 
-    /// A terminal whose line has begun just now, with something on it or not: nobody has heard of its end.
-    fn begun(stands: bool) -> (Terminal, OwnedFd) {
+    /// A terminal whose line has begun just now, with text on it or not.
+    fn begun(continues: bool) -> (Terminal, OwnedFd) {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
         let real = openpt(flags).unwrap();
         let before = tcgetattr(&real).unwrap();
@@ -285,7 +273,7 @@ mod tests {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let terminal = Terminal { real, before, editor: Some(reads), state, changed };
         terminal.ask(0, prompt(None), false);
-        assert_eq!(terminal.asked(stands), Some(prompt(None)));
+        assert_eq!(terminal.asked(continues), Some(prompt(None)));
         (terminal, writes)
     }
 
@@ -294,20 +282,23 @@ mod tests {
     }
 
     #[test]
-    fn a_question_makes_room_for_itself_only_where_nothing_stands() {
-        for stands in [false, true] {
-            let (terminal, _writes) = begun(stands);
+    fn a_question_replaces_a_prompt_only_where_nothing_is_typed() {
+        for continues in [false, true] {
+            let (terminal, _writes) = begun(continues);
             terminal.ask(0, prompt(Some(1)), false);
-            assert_eq!(terminal.makes_room(), !stands);
+            assert_eq!(terminal.is_replacing(), !continues);
         }
     }
 
     #[test]
-    fn another_prompt_takes_the_place_of_one_that_has_just_been_asked_for() {
-        for (stands, ends_by) in [(false, NOTHING), (true, ENTER)] {
-            let (terminal, _writes) = begun(stands);
-            terminal.ask_anew(0, prompt(None), false);
-            assert!(terminal.makes_room());
+    fn a_prompt_replaces_that_of_a_question_and_keeps_what_is_typed() {
+        for (continues, ends_by) in [(false, END), (true, ENTER)] {
+            let (terminal, _writes) = begun(continues);
+            terminal.ask(0, prompt(None), false);
+            assert!(!terminal.is_replacing(), "it is shown already");
+            terminal.state().shown = prompt(Some(1));
+            terminal.ask(0, prompt(None), false);
+            assert!(terminal.is_replacing());
             assert_eq!(terminal.state().typed, [ends_by]);
         }
     }

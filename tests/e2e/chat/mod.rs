@@ -210,7 +210,10 @@ fn a_lead_agent_with_a_wrong_key_is_begun_again_with_the_right_one_and_no_other_
 
     let team = team.with("ANTHROPIC_API_KEY", KEY);
     let run = chat(&team, "once more").ok();
-    assert!(run.stderr.contains("it is started again with the ANTHROPIC_API_KEY that is set here"), "{run:?}");
+    assert!(
+        run.stderr.contains("it is started again with the ANTHROPIC_API_KEY that is set here"),
+        "{run:?}"
+    );
     assert_eq!((run.stdout.as_str(), team.incarnation("lead")), ("done\n", 2));
     assert!(server.last().mentions("and again"), "its conversation goes on");
     for (flag, value) in [("--model", "openai:fake"), ("--workspace", "/")] {

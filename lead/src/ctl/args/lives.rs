@@ -84,23 +84,23 @@ pub(crate) struct Spawn {
 
 #[derive(Debug, Args)]
 pub(crate) struct Shutdown {
-    /// Whom to ask
+    /// Teammates to shut down
     #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
     #[arg(value_parser = Name::of_inbox)]
     pub(crate) names: Vec<Name>,
-    /// Ask every teammate that runs; the lead agent stays
+    /// Shut down every teammate that runs; the lead agent stays
     #[arg(long)]
     pub(crate) all: bool,
-    /// Why, for its model to weigh
+    /// Reason, for the teammate's model to weigh
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) reason: String,
     /// How long to wait [default: 120s, with --force 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// How long its model has to decide, before its runtime says yes [default: 30s]
+    /// How long its model has to decide, before its runtime approves [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) decide_within: Option<Duration>,
-    /// End it with signals after the timeout, whatever it says (0: at once)
+    /// After the timeout, terminate it (SIGTERM, then SIGKILL); with `--timeout 0s` immediately
     #[arg(long)]
     pub(crate) force: bool,
     /// Return when the request is recorded
@@ -113,10 +113,10 @@ pub(crate) struct Wait {
     /// The teammate
     #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
-    /// Which one, or several with commas
+    /// Status to wait for (comma-separated)
     #[arg(long = "for", value_name = "STATUS", required = true, value_delimiter = ',', value_parser = status())]
     pub(crate) status: Vec<Status>,
-    /// How long to wait [default: for ever]
+    /// How long to wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
 }

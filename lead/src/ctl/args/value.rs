@@ -58,7 +58,7 @@ pub(super) fn log_name(text: &str) -> Result<LogName, NameError> {
 
 /// Reads a time.
 pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
-    parse_duration(text).ok_or("a time such as 500ms, 30s, 2m or 1h is expected")
+    parse_duration(text).ok_or("expected a time such as 500ms, 30s, 2m or 1h")
 }
 
 /// Reads a model.
@@ -68,19 +68,17 @@ pub(super) fn model(text: &str) -> Result<ModelSpec, String> {
 
 /// Reads a number of tokens.
 pub(super) fn tokens(text: &str) -> Result<u64, &'static str> {
-    parse_count(text)
-        .filter(|&count| count > 0)
-        .ok_or("a number above 0 such as 50000, 200k or 2M is expected")
+    parse_count(text).filter(|&count| count > 0).ok_or("expected a number above 0, such as 50000, 200k or 2M")
 }
 
 /// Reads a bound of memory, in bytes.
 pub(super) fn memory(text: &str) -> Result<u64, &'static str> {
-    parse_memory(text).ok_or("a size such as 2G or 512M is expected, 64M or more")
+    parse_memory(text).ok_or("expected a size of at least 64M, such as 512M or 2G")
 }
 
 /// Reads a bound of time, in seconds.
 pub(super) fn seconds(text: &str) -> Result<u64, &'static str> {
-    parse_seconds(text).ok_or("a time such as 30s, 10m or 8h is expected, above 0")
+    parse_seconds(text).ok_or("expected a time above 0, such as 30s, 10m or 8h")
 }
 
 /// Reads what commands may write; a shell completes it.

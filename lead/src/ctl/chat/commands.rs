@@ -244,7 +244,7 @@ mod tests {
                 "`teamctl plans ID` shows the whole of one; `teamctl approve ID` or `reject ID --feedback TEXT` answers",
                 "/plans ID shows the whole of one; /approve ID or /reject ID TEXT answers",
             ),
-            ("`teamctl status` shows who is there", "/team shows who is there"),
+            ("`teamctl status` shows the teammates", "/team shows the teammates"),
             (
                 "take another name, or `teamctl shutdown bob` first; `make` it",
                 "take another name, or /shutdown bob first; `make` it",

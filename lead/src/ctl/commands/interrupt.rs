@@ -1,4 +1,4 @@
-//! `teamctl interrupt`: ends the turn of a teammate, and not the teammate.
+//! `teamctl interrupt`: interrupts a teammate's current turn.
 
 use serde_json::json;
 use teamd_shared::clock::since_boot;
@@ -20,7 +20,7 @@ pub(in crate::ctl) fn run(context: &Context, args: Interrupt) -> CommandResult {
         client.call(Command::Interrupt { name: args.name.clone(), asked_at }).await?;
         match context.out.is_json() {
             true => context.out.json(&json!({"name": args.name}))?,
-            false => context.out.text(format_args!("{} is told to stop what it is doing", args.name))?,
+            false => context.out.text(format_args!("interrupted {}", args.name))?,
         }
         Ok(ExitCode::Done)
     })

@@ -40,7 +40,7 @@ pub(in crate::ctl) fn run(context: &Context, args: RequestPlan) -> CommandResult
                     .hint("the gate stays closed and a plan is asked for; a running tool call may still write until it ends"));
             }
             One::Interrupted => {
-                return Err(CommandError::new(ExitCode::Interrupted, "the waiting was ended")
+                return Err(CommandError::new(ExitCode::Interrupted, "interrupted: no longer waiting")
                     .hint("the gate stays closed and a plan is asked for"));
             }
         }

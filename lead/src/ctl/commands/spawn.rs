@@ -234,7 +234,7 @@ fn not_ready(dir: &TeamDir, name: &Name, timeout: Duration, ended: One) -> Comma
             ))
         }
         One::Interrupted => {
-            CommandError::new(ExitCode::Interrupted, format!("the waiting for {name} was ended"))
+            CommandError::new(ExitCode::Interrupted, format!("interrupted: no longer waiting for {name}"))
                 .hint(format!("{name} goes on starting, `teamctl shutdown {name}` ends it"))
         }
     }
@@ -250,7 +250,7 @@ fn end_of_log(dir: &TeamDir, name: &Name) -> Vec<String> {
 fn warn_of_missing_key(context: &Context, name: &Name, model: &ModelSpec, environment: &Environment) {
     if let Some(missing) = missing_key(model, &|variable| environment.value(variable)) {
         let model = model.to_string();
-        context.out.note(format_args!("{name} is to use {}, and no key for it is set", escape::line(&model)));
+        context.out.note(format_args!("{name} cannot call {}: no key for it is set", escape::line(&model)));
         context.out.hint(format_args!(
             "set {missing}, then `teamctl shutdown {name}` and `teamctl spawn {name} --resume`"
         ));

@@ -33,7 +33,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
             biased;
             reached = watch(context, &dir, args) => reached?,
             Ok(()) = tokio::signal::ctrl_c() => {
-                let message = format!("the waiting for {} was ended", args.name);
+                let message = format!("interrupted: no longer waiting for {}", args.name);
                 return Err(CommandError::new(ExitCode::Interrupted, message).hint("nothing else was changed"));
             }
             () = deadline => return Err(timed_out(&dir, args)?),
@@ -90,7 +90,7 @@ fn look(
 
 fn next_life(name: &Name) -> String {
     let command = if *name == Name::lead() { "chat".to_owned() } else { format!("spawn {name}") };
-    format!("`teamctl {command}` begins its next life")
+    format!("`teamctl {command}` starts it again")
 }
 
 fn timed_out(dir: &TeamDir, args: &Wait) -> Result<CommandError, CommandError> {

@@ -33,7 +33,7 @@ pub(super) fn exit(exit: &Exit) -> String {
     match (exit.code, exit.signal) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => "nobody saw the exit code".to_owned(),
+        (None, None) => "exit code unknown".to_owned(),
     }
 }
 

@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(report(&of_people, &started), Ok(ExitCode::Done));
         let said = stdout.text();
         assert!(said.starts_with("teamd is running for ") && said.contains("(3 bytes)"), "{said}");
-        assert!(stderr.text().starts_with("note: what it has found cannot be read: "), "{}", stderr.text());
+        assert!(stderr.text().starts_with("note: its findings cannot be read: "), "{}", stderr.text());
         let (of_programs, stdout, _) = context(&dir, true);
         assert_eq!(report(&of_programs, &started), Ok(ExitCode::Done));
         let said: serde_json::Value = serde_json::from_str(&stdout.text()).unwrap();

@@ -20,26 +20,11 @@ use rustyline::{CompletionType, Config, Context, Editor, ExternalPrinter, Helper
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::commands;
-use super::terminal::{Prompt, Signalled, Terminal};
+use super::terminal::{Key, Prompt, Terminal};
 use crate::ctl::output::{AbovePrompt, Screen};
 
 /// How many lines the history has.
 const HISTORY: usize = 1000;
-
-/// What the person types.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Key {
-    /// A line, or several.
-    Line {
-        text: String,
-        /// The question under whose prompt the line was begun.
-        question: Option<usize>,
-    },
-    /// Ctrl-C.
-    Interrupt,
-    /// Ctrl-D on an empty line, or the terminal is gone.
-    End,
-}
 
 /// The keyboard.
 pub(super) struct Keyboard {
@@ -69,8 +54,7 @@ impl Keyboard {
         });
         let (sender, keys) = unbounded_channel();
         let signals = sender.clone();
-        let terminal = Terminal::take(above.is_some(), move |signalled| {
-            let key = if signalled == Signalled::Interrupt { Key::Interrupt } else { Key::End };
+        let terminal = Terminal::take(above.is_some(), move |key| {
             // The program may be about to end.
             signals.send((key, false)).ok();
         })?;

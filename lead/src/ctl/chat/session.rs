@@ -1,11 +1,11 @@
 //! A chat at a terminal: lines in, the agent's words out, until the person leaves.
 
+mod look;
 mod plans;
 
 use std::time::Duration;
 
-use teamd_shared::clock::wall;
-use teamd_shared::member::{Status, Waiting};
+use teamd_shared::member::Waiting;
 use teamd_shared::message::IdleReason;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::{Entry, Event};
@@ -15,17 +15,17 @@ use tokio::sync::oneshot;
 use super::ChatOptions;
 use super::commands::{self, Input};
 use super::follow::Follower;
-use super::keyboard::{Key, Keyboard};
+use super::keyboard::Keyboard;
 use super::presence::Presence;
 use super::question::Question;
 use super::target::ChatTarget;
-use super::terminal::Prompt;
-use super::view::{Item, View};
+use super::terminal::{Key, Prompt};
+use super::view::View;
 use crate::ctl::args::{self, Command};
 use crate::ctl::context::Context;
 use crate::ctl::escape;
 use crate::ctl::output::{Output, Screen, paint};
-use crate::ctl::render::{BAD, DIM};
+use crate::ctl::render::DIM;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -68,7 +68,7 @@ struct Session<'a> {
 /// If the agent cannot be reached, or the terminal cannot be used.
 pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> CommandResult {
     let target = &options.target;
-    let mut signals = Signals::catch()?;
+    let signals = signals()?;
     // A teammate that has ended is only shown, until something is sent.
     let begun = target.is_lead() && target.ensure(context, dir, false).await?;
     target.running(dir)?;
@@ -92,7 +92,7 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions)
         trouble: None,
     };
     session.begin(options.last, begun)?;
-    let ended = session.converse(&mut signals).await;
+    let ended = session.converse(signals).await;
     session.screen.end_line();
     if matches!(ended, Ok(ExitCode::Done)) && session.runs {
         let stays = if target.is_lead() { "the team" } else { target.name.as_str() };
@@ -100,6 +100,21 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions)
     }
     session.screen.flush();
     ended
+}
+
+/// Catches Ctrl-C, SIGCONT (after Ctrl-Z), SIGTERM and SIGHUP: each leaves the terminal as it was.
+fn signals() -> Result<[Signal; 4], CommandError> {
+    let catch = |kind| {
+        signal(kind)
+            .map_err(|error| CommandError::new(ExitCode::Failed, format!("cannot catch signals: {error}")))
+    };
+    let resume = SignalKind::from_raw(nix::libc::SIGCONT);
+    Ok([
+        catch(SignalKind::interrupt())?,
+        catch(resume)?,
+        catch(SignalKind::terminate())?,
+        catch(SignalKind::hangup())?,
+    ])
 }
 
 /// Prints above the prompt, in the words of the prompt.
@@ -149,7 +164,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    async fn converse(&mut self, signals: &mut Signals) -> CommandResult {
+    async fn converse(&mut self, signals: [Signal; 4]) -> CommandResult {
+        let [mut interrupt, mut resume, mut terminate, mut hang_up] = signals;
         loop {
             tokio::select! {
                 key = self.keyboard.next() => match key {
@@ -163,10 +179,10 @@ impl Session<'_> {
                     }
                 },
                 () = self.follower.changed() => self.look(),
-                _ = signals.interrupt.recv() => self.interrupt().await,
-                _ = signals.resume.recv() => self.keyboard.resumed(),
-                _ = signals.terminate.recv() => return Ok(ExitCode::Done),
-                _ = signals.hang_up.recv() => return Ok(ExitCode::Done),
+                _ = interrupt.recv() => self.interrupt().await,
+                _ = resume.recv() => self.keyboard.resumed(),
+                _ = terminate.recv() => return Ok(ExitCode::Done),
+                _ = hang_up.recv() => return Ok(ExitCode::Done),
             }
             self.ready();
         }
@@ -266,105 +282,5 @@ impl Session<'_> {
         } else {
             self.context.out.hint("no turn is running; /quit or Ctrl-D leaves");
         }
-    }
-
-    /// Shows what is new. A failure to read is shown once.
-    fn look(&mut self) {
-        let trouble = self.look_at_all().err();
-        if trouble != self.trouble {
-            trouble.iter().for_each(|error| self.context.out.error(error));
-            self.trouble = trouble;
-        }
-    }
-
-    fn look_at_all(&mut self) -> Result<(), CommandError> {
-        let news = self.follower.conversation()?;
-        let items = self.view.update(&news.live, &news.entries);
-        self.show(items);
-        if news.entries.iter().any(|entry| matches!(entry.event, Event::Idle { .. })) {
-            self.awaits = false;
-        }
-        self.follower.plans()?.iter().for_each(|plan| self.show_plan(plan));
-        self.look_at_team()?;
-        self.look_for_question()
-    }
-
-    fn look_at_team(&mut self) -> Result<(), CommandError> {
-        if let Some(presence) = &mut self.presence {
-            presence.show()?;
-        }
-        let daemon = self.follower.has_daemon();
-        if daemon != std::mem::replace(&mut self.daemon, daemon) {
-            self.context.out.note(match daemon {
-                true => "the daemon is back",
-                false => {
-                    "the daemon is gone; messages still arrive, commands do not (`teamd start` starts it)"
-                }
-            });
-        }
-        let member = self.follower.member()?;
-        let runs = member.as_ref().is_some_and(|(_, runs)| *runs);
-        self.look_at_pause(member.as_ref().and_then(|(member, _)| member.waiting.clone()).filter(|_| runs));
-        if !runs && self.runs {
-            let how = member.map_or("forgotten", |(member, _)| match member.status {
-                status if status.is_ended() => status.as_str(),
-                _ => Status::Crashed.as_str(),
-            });
-            self.context.out.note(format_args!("{} has ended ({how})", self.target.name));
-            self.context.out.hint(match self.target.is_lead() {
-                true => "your next message starts it again; /quit leaves",
-                false => "/quit leaves",
-            });
-            self.awaits = false;
-        }
-        self.runs = runs;
-        Ok(())
-    }
-
-    /// Shows that the agent waits for the service of its model, once for each pause.
-    fn look_at_pause(&mut self, pause: Option<Waiting>) {
-        if pause == self.pause {
-            return;
-        }
-        match &pause {
-            Some(pause) => {
-                let line = format!("{}: {}", self.target.name, pause.told(wall()));
-                self.screen.passing(&escape::line(&line));
-            }
-            None => self.screen.passed(),
-        }
-        self.pause = pause;
-    }
-
-    fn show(&self, items: Vec<Item>) {
-        for item in items {
-            match item {
-                Item::Answer(text) => self.screen.stream(&text),
-                Item::End => self.screen.end_line(),
-                Item::Aside(line) => self.context.out.aside(paint(DIM, escape::line(&line))),
-                Item::Failure(line) => self.context.out.aside(paint(BAD, escape::line(&line))),
-            }
-        }
-    }
-}
-
-/// The signals of a chat at a terminal.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hang_up: Signal,
-    resume: Signal,
-}
-
-impl Signals {
-    fn catch() -> Result<Self, CommandError> {
-        let refused = |error| CommandError::new(ExitCode::Failed, format!("cannot catch signals: {error}"));
-        let catch = |kind| signal(kind).map_err(refused);
-        Ok(Self {
-            interrupt: catch(SignalKind::interrupt())?,
-            terminate: catch(SignalKind::terminate())?,
-            hang_up: catch(SignalKind::hangup())?,
-            resume: catch(SignalKind::from_raw(nix::libc::SIGCONT))?,
-        })
     }
 }

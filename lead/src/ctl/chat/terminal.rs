@@ -30,12 +30,18 @@ const ENTER: u8 = b'\r';
 /// How long to wait until the editor has read a byte, when the next one waits: no event tells.
 const READ: Duration = Duration::from_micros(200);
 
-/// An event beside the lines of the editor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Signalled {
-    /// Ctrl-C while no line is edited.
+/// What the person types.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// A line, or several.
+    Line {
+        text: String,
+        /// The question under whose prompt the line was begun.
+        question: Option<usize>,
+    },
+    /// Ctrl-C.
     Interrupt,
-    /// The terminal is gone.
+    /// Ctrl-D on an empty line, or the terminal is gone.
     End,
 }
 
@@ -77,11 +83,11 @@ struct State {
 }
 
 impl Terminal {
-    /// Takes over the terminal that is stdin. `beside` is called for what is not for the editor.
+    /// Takes over the terminal that is stdin. `beside` is called for a key that is not for the editor.
     ///
     /// # Errors
     /// If the system refuses.
-    pub(super) fn take(edits: bool, beside: impl Fn(Signalled) + Send + 'static) -> io::Result<Arc<Self>> {
+    pub(super) fn take(edits: bool, beside: impl Fn(Key) + Send + 'static) -> io::Result<Arc<Self>> {
         let real = io::stdin().as_fd().try_clone_to_owned()?;
         let before = tcgetattr(&real)?;
         let ends = if edits { Some(pseudo_terminal(&before)?) } else { None };
@@ -182,20 +188,20 @@ impl Terminal {
     }
 
     /// Takes what is typed, as long as the terminal is there.
-    fn hear(&self, real: &mut File, beside: &impl Fn(Signalled)) {
+    fn hear(&self, real: &mut File, beside: &impl Fn(Key)) {
         let mut bytes = [0; 1024];
         loop {
             let read = match real.read(&mut bytes) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Ok(read @ 1..) => read,
-                Ok(0) | Err(_) => return beside(Signalled::End),
+                Ok(0) | Err(_) => return beside(Key::End),
             };
             let mut state = self.state();
             for &byte in &bytes[..read] {
                 if byte == INTERRUPT && !state.feeding {
                     // As in every terminal this also discards what was typed before.
                     state.typed.clear();
-                    beside(Signalled::Interrupt);
+                    beside(Key::Interrupt);
                 } else {
                     state.typed.push_back(byte);
                 }

@@ -238,7 +238,7 @@ fn errors_of_settings_name_the_setting() {
         "[sandbox]\nmode = \"off\"",
     ];
     for setting in settings {
-        std::fs::write(team.root().join("team.toml"), setting).unwrap();
+        team.write("team.toml", setting);
         writeln!(session.text, "# team.toml: {}", setting.replace('\n', "; ")).unwrap();
         session.teamctl("spawn alice");
     }

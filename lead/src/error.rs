@@ -3,6 +3,8 @@
 //! The modules below have error enums of their own; here, at the edge, they become one shape for people
 //! (`error: …`, `hint: …`) and for programs (`{"error":{"code","message","hint"}}`). Nothing here prints.
 
+use std::io::ErrorKind;
+
 use serde_json::{Value, json};
 use teamd_shared::config::ConfigError;
 use teamd_shared::control::Refusal;
@@ -13,8 +15,12 @@ use teamd_shared::team_file::TeamFileError;
 
 use crate::exit_code::ExitCode;
 
-/// What to do about an error that has no other hint.
-const LOOK_AT_MACHINE: &str = "look at the free space of the disk and at the limits (`df`, `ulimit -n`, `teamctl doctor`), then try again";
+/// The hint of an error without another one.
+const LOOK_AT_MACHINE: &str =
+    "check the free disk space and the limits (`df`, `ulimit -n`, `teamctl doctor`), then try again";
+
+/// The hint where a path cannot be created.
+pub(crate) const NO_PARENT: &str = "check the path: the directory above it must exist";
 
 /// What a command returns.
 pub(crate) type CommandResult = Result<ExitCode, CommandError>;
@@ -35,7 +41,7 @@ impl CommandError {
         Self { code, message: message.into(), hint: None, candidates: Vec::new() }
     }
 
-    /// Says what to do next; a second hint stands behind the first.
+    /// Adds what to do next; a second hint follows the first.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         let hint = hint.into();
@@ -46,7 +52,7 @@ impl CommandError {
         self
     }
 
-    /// Says what an ambiguous word could mean, one candidate each.
+    /// Adds what an ambiguous word could mean, one candidate each.
     #[must_use]
     pub(crate) fn candidates(mut self, candidates: Vec<String>) -> Self {
         self.candidates = candidates;
@@ -63,8 +69,7 @@ impl CommandError {
         &self.message
     }
 
-    /// Returns what to do next. Where nobody knew better (the system refused something that it hardly ever refuses),
-    /// that is to look at the machine.
+    /// Returns what to do next: by default to check the machine, since the system refused what it hardly ever refuses.
     pub(crate) fn next_step(&self) -> Option<&str> {
         let general =
             (self.code == ExitCode::Failed && self.candidates.is_empty()).then_some(LOOK_AT_MACHINE);
@@ -76,7 +81,7 @@ impl CommandError {
         &self.candidates
     }
 
-    /// Returns what stands under `error` in the JSON form.
+    /// Returns the value of `error` in the JSON form.
     pub(crate) fn to_json(&self) -> Value {
         let mut error =
             json!({"code": self.code.as_str(), "message": self.message, "hint": self.next_step()});
@@ -92,15 +97,15 @@ impl From<DirError> for CommandError {
         let message = error.to_string();
         match error {
             DirError::Missing(_) => Self::new(ExitCode::NotRunning, message)
-                .hint("`teamd start` makes one here, `--team-dir DIR` names another one"),
+                .hint("`teamd start` creates one here; `--team-dir DIR` names another one"),
             DirError::Foreign { .. } => {
-                Self::new(ExitCode::Failed, message).hint("only the user who owns a team directory is served")
+                Self::new(ExitCode::Failed, message).hint("only the owner of a team directory can use it")
             }
             DirError::Link(_) | DirError::NotAFile(_) => Self::new(ExitCode::Failed, message)
-                .hint("find out who put it there, and move it out of the team directory"),
+                .hint("find out where it comes from, and move it out of the team directory"),
             DirError::Replaced { ref path, ref place } => {
                 let put_back = format!(
-                    "a tool may have replaced the link: move away what is there, and `ln -s {} {}`",
+                    "a tool may have replaced the link: move away what is there, then `ln -s {} {}`",
                     place.display(),
                     path.display()
                 );
@@ -116,8 +121,23 @@ impl From<DirError> for CommandError {
             DirError::NotADirectory(_) => {
                 Self::new(ExitCode::Failed, message).hint("`--team-dir DIR` names the team directory")
             }
-            DirError::Io { .. } => Self::new(ExitCode::Failed, message),
+            DirError::Io { ref source, .. } => {
+                let error = Self::new(ExitCode::Failed, message);
+                io_hint(source.kind()).into_iter().fold(error, Self::hint)
+            }
         }
+    }
+}
+
+/// Returns what to do about an error of the system that says more than that the machine is short of something.
+fn io_hint(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::PermissionDenied => {
+            Some("check the owner and the mode of that path, and as which user you run")
+        }
+        ErrorKind::ReadOnlyFilesystem => Some("that file system is mounted read-only"),
+        ErrorKind::NotFound => Some(NO_PARENT),
+        _ => None,
     }
 }
 
@@ -126,7 +146,7 @@ impl From<ConfigError> for CommandError {
         match error {
             ConfigError::Dir(error) => error.into(),
             ConfigError::Malformed(_) => Self::new(ExitCode::Failed, error.to_string())
-                .hint("`teamd start` writes it anew from the journal, and keeps the old one"),
+                .hint("`teamd start` writes it again from the journal, and keeps the old file"),
         }
     }
 }
@@ -135,8 +155,9 @@ impl From<ReadError> for CommandError {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Dir(error) => error.into(),
-            ReadError::NoInbox(_) => Self::new(ExitCode::NotFound, error.to_string())
-                .hint("`teamctl status` shows who is on the roster"),
+            ReadError::NoInbox(_) => {
+                Self::new(ExitCode::NotFound, error.to_string()).hint("`teamctl status` shows the teammates")
+            }
             ReadError::NotALine { .. } => Self::new(ExitCode::Failed, error.to_string()),
         }
     }
@@ -148,7 +169,7 @@ impl From<AppendError> for CommandError {
         let error = match error {
             AppendError::Dir(error) => error.into(),
             AppendError::NoInbox(_) => {
-                Self::new(ExitCode::NotFound, message).hint("`teamctl status` shows who is on the roster")
+                Self::new(ExitCode::NotFound, message).hint("`teamctl status` shows the teammates")
             }
             _ => Self::new(ExitCode::Failed, message),
         };
@@ -219,6 +240,12 @@ mod tests {
             path: "config.json".into(),
             source: std::io::Error::from_raw_os_error(24),
         };
+        let denied = DirError::Io {
+            verb: "open",
+            path: ".team".into(),
+            source: std::io::Error::from_raw_os_error(13),
+        };
+        assert!(CommandError::from(denied).next_step().unwrap().contains("owner"));
         let error = CommandError::from(refused);
         assert!(error.next_step().unwrap().contains("ulimit"));
         assert!(error.to_json()["hint"].is_string());
@@ -226,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn candidates_stand_in_the_json_where_there_are_some() {
+    fn candidates_are_in_the_json_where_there_are_some() {
         let error =
             CommandError::new(ExitCode::NotFound, "ambiguous").candidates(vec!["a1".into(), "a2".into()]);
         let json = r#"{"code":"not_found","message":"ambiguous","hint":null,"candidates":["a1","a2"]}"#;

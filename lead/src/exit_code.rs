@@ -1,17 +1,17 @@
-//! The exit codes of `teamd` and `teamctl`: scripts rest on them, so a number never changes its meaning.
+//! The exit codes of `teamd` and `teamctl`. Scripts depend on them: a number never changes its meaning.
 
 use teamd_shared::control::RefusalCode;
 
 /// How a program ended. Each error belongs to one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ExitCode {
-    /// 0: done. For a shutdown: the process is gone, however it ended.
+    /// 0: done. For a shutdown: the process has exited, however it ended.
     Done,
     /// 1: failed.
     Failed,
-    /// 2: the command line, or a setting, makes no sense.
+    /// 2: the command line or a setting is wrong.
     Usage,
-    /// 3: the teammate did not want to.
+    /// 3: the teammate rejected it.
     Rejected,
     /// 4: no such teammate or request, or an ambiguous prefix.
     NotFound,
@@ -55,7 +55,7 @@ impl ExitCode {
         }
     }
 
-    /// Returns the kind as it stands in the `code` of a JSON error.
+    /// Returns the `code` of a JSON error.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",

@@ -44,8 +44,8 @@ impl JournalError {
                 "nothing was changed; use the newer teamd that wrote it"
             }
             Self::Unreadable { .. } | Self::Fold { .. } => {
-                "nothing was changed; mend that line, or move journal.jsonl aside to begin with an empty \
-                 roster (workers that are still there are then told to leave)"
+                "nothing was changed; correct that line, or move journal.jsonl aside to begin with an empty \
+                 roster (workers that still run are then told to exit)"
             }
         }
     }

@@ -1,10 +1,12 @@
 //! Only a team directory that the register knows is used: by commands, `teamd start` among them.
 
+use std::io::ErrorKind;
+
 use teamd_shared::register::Register;
 use teamd_shared::state::{StateDir, StateError};
 use teamd_shared::team_dir::TeamDir;
 
-use crate::error::CommandError;
+use crate::error::{CommandError, NO_PARENT};
 use crate::exit_code::ExitCode;
 
 /// Returns the register of this user.
@@ -43,6 +45,9 @@ impl From<StateError> for CommandError {
         match error {
             StateError::Dir(error) => error.into(),
             StateError::Setting(error) => error.into(),
+            StateError::Io { ref source, .. } if source.kind() == ErrorKind::NotFound => {
+                Self::new(ExitCode::Failed, error.to_string()).hint(NO_PARENT)
+            }
             StateError::Io { .. } => Self::new(ExitCode::Failed, error.to_string()).hint(NO_STATE),
         }
     }

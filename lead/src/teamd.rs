@@ -24,13 +24,13 @@ use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 use crate::registered;
 
-/// Between two looks whether a daemon that has said goodbye is gone.
+/// The pause between two looks whether a daemon that announced its end has exited.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The daemon of a team of agent processes: it supervises the teammates and keeps their requests.
+/// The daemon of a team of agent processes: it supervises the teammates and tracks their requests
 #[derive(Debug, Parser)]
 #[command(name = "teamd", version, subcommand_required = true, arg_required_else_help = true)]
-#[command(after_help = "`teamctl` talks to the team: `teamctl --help` shows how.")]
+#[command(after_help = "`teamctl` leads the team: see `teamctl --help`.")]
 struct Cli {
     #[command(flatten)]
     global: Global,
@@ -42,69 +42,69 @@ struct Cli {
 enum Command {
     Start(Start),
     Stop(Stop),
-    /// Show whether the daemon runs
+    /// Show whether the daemon is running
     Status,
     Trust(trust::Trust),
-    /// Be the daemon: what `start` starts
+    /// Run as the daemon: `start` runs this
     #[command(hide = true)]
     Serve(Serve),
 }
 
-/// How the commands of the team are confined, as `start` has found out.
+/// The sandbox of the team's commands, as `start` has probed it.
 #[derive(Debug, Args)]
 struct Serve {
     #[arg(long)]
     sandbox_layers: Layers,
     #[arg(long)]
     weakness: Option<String>,
-    /// The number of the descriptor under which the worker's program was handed on.
+    /// The number of the descriptor of the worker's program.
     #[arg(long)]
     worker: i32,
-    /// The daemon before became this program.
+    /// Whether the previous daemon became this program.
     #[arg(long)]
     handed_over: bool,
 }
 
 /// Start the daemon, and return when it answers
 ///
-/// It detaches from the terminal and writes to log/teamd.log in the team directory. A team directory that is
-/// not there is made. Teammates that are still alive from before are adopted.
+/// The daemon detaches from the terminal and logs to log/teamd.log in the team directory, which is created if it is
+/// missing. Teammates that are still running are adopted.
 #[derive(Debug, Args)]
 struct Start {
     /// Stay in the foreground, for systemd and containers; log to stderr
     #[arg(long)]
     foreground: bool,
-    /// Have a daemon that runs become this program (after an update, say); nobody is stopped
+    /// Replace a running daemon by this program, for example after an update, without stopping a teammate
     ///
-    /// The process stays the same, with its teammates, and in a service manager; commands that wait go on waiting.
+    /// The process keeps its pid, its teammates and its place in a service manager. Commands that wait keep waiting.
     #[arg(long, conflicts_with = "foreground")]
     replace: bool,
-    /// Use this team directory although `teamd start` of this user has not made it: a copy, say, or one that was moved
+    /// Use a team directory that `teamd start` of this user did not create, such as a copy or one that was moved
     ///
-    /// Its roster, inboxes and transcripts are believed from then on: know where they come from.
+    /// Its roster, inboxes and transcripts are trusted from then on: know where they come from.
     #[arg(long, value_name = "DIR")]
     adopt: Option<PathBuf>,
-    /// Start although what teammates run cannot be confined as promised here
+    /// Start even if this machine cannot sandbox the teammates' commands as promised
     ///
-    /// `teamctl doctor` says what is not held, and why; `teamctl status` repeats it as long as the daemon runs.
+    /// `teamctl doctor` shows which promises do not hold, and why; `teamctl status` repeats it while the daemon runs.
     #[arg(long)]
     allow_weak_sandbox: bool,
-    /// Whether each life gets a cgroup of its own (version 2): auto (where that can be), off
+    /// Whether each incarnation gets a cgroup (version 2): auto (where possible) or off
     ///
-    /// With one, all that a life has started is killed in one step, the kernel says when nothing of it is left, and limits
-    /// hold for their sum where its controllers are delegated. Without, keepers end what they have started, and limits
-    /// hold for each process. `teamctl doctor` says which it is here. Else `TEAM_CGROUP`, else `cgroup` in team.toml.
+    /// With a cgroup, a teammate and its child processes are killed in one step, and limits hold for their sum where the
+    /// controllers are delegated. Without one, shims end the processes, and limits hold for each process. `teamctl doctor`
+    /// shows which of the two applies. Default: `TEAM_CGROUP`, then `cgroup` in team.toml.
     #[arg(long, value_name = "auto|off")]
     cgroup: Option<cgroup::Use>,
 }
 
-/// Ask every teammate to leave, then end the daemon
+/// Shut down every teammate, then stop the daemon
 #[derive(Debug, Args)]
 struct Stop {
-    /// End the teammates that do not want to leave
+    /// Also terminate teammates that reject the shutdown
     #[arg(long)]
     force: bool,
-    /// How long to wait for them
+    /// How long to wait for the teammates
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
     timeout: Duration,
 }
@@ -114,7 +114,7 @@ pub(crate) fn run() -> std::process::ExitCode {
     context::run(global, |cli, context| dispatch(cli.command, context))
 }
 
-/// What is to be adopted is the team directory.
+/// `--adopt DIR` names the team directory, too.
 fn global(cli: &Cli) -> Global {
     match &cli.command {
         Command::Start(Start { adopt: Some(dir), .. }) => {
@@ -173,7 +173,7 @@ fn start(context: &Context, args: &Start) -> CommandResult {
     report(context, &started)
 }
 
-/// Says that the daemon runs, and what it has found. It runs also where that cannot be read.
+/// Tells that the daemon is running, and what it found. It is running even where that cannot be read.
 fn report(context: &Context, started: &daemon::Started) -> CommandResult {
     let (pid, path) = (started.pid, context.path.display());
     let found = match started.already_running {
@@ -197,7 +197,7 @@ fn report(context: &Context, started: &daemon::Started) -> CommandResult {
     };
     context.out.text(format_args!("teamd {how} for {path} (pid {pid})"))?;
     let found = found.unwrap_or_else(|error| {
-        context.out.note(format_args!("what it has found cannot be read: {error}"));
+        context.out.note(format_args!("its findings cannot be read: {error}"));
         context.out.hint("`teamctl status` and `teamctl requests` show it");
         journal::TakenOver::default()
     });
@@ -208,7 +208,7 @@ fn report(context: &Context, started: &daemon::Started) -> CommandResult {
     Ok(ExitCode::Done)
 }
 
-/// Looks what the daemon has found, once it has recorded the ends, and what expired with them.
+/// Reads what the daemon found, once it has recorded the ended teammates and their expired requests.
 fn taken_over(context: &Context) -> Result<journal::TakenOver, CommandError> {
     let dir = context.dir()?;
     let found = journal::taken_over(&dir)?;
@@ -227,8 +227,8 @@ fn stop(context: &Context, args: &Stop) -> CommandResult {
             stopped = request_stop(&dir, args) => stopped?,
             () = tokio::time::sleep(args.timeout) => return Err(still_there(&dir, args.timeout, args.force)),
             Ok(()) = tokio::signal::ctrl_c() => {
-                return Err(CommandError::new(ExitCode::Interrupted, "the waiting was ended")
-                    .hint("the daemon goes on asking the teammates and then ends; `teamd status` shows whether it runs"));
+                return Err(CommandError::new(ExitCode::Interrupted, "interrupted: no longer waiting for the daemon")
+                    .hint("the daemon still shuts the teammates down and then stops; `teamd status` shows whether it runs"));
             }
         };
         if let StopOutcome::Rejected(names) = stopped {
@@ -236,7 +236,7 @@ fn stop(context: &Context, args: &Stop) -> CommandResult {
         }
         match context.out.is_json() {
             true => context.out.json(&json!({"stopped": true, "team_dir": context.path}))?,
-            false => context.out.text("teamd has ended, and all teammates with it")?,
+            false => context.out.text("teamd has stopped, and all teammates with it")?,
         }
         Ok(ExitCode::Done)
     })
@@ -249,8 +249,8 @@ async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, Command
             Ok(Done::Stop(StopOutcome::Rejected(names))) => return Ok(StopOutcome::Rejected(names)),
             Ok(Done::Stop(StopOutcome::Stopped)) => break true,
             Ok(other) => return Err(unexpected(&other)),
-            // Somebody else had it stopped at the same moment, or it was killed: its journal tells. If it answers still, it
-            // may not have heard.
+            // Another command stopped it at the same moment, or it was killed: its journal tells. If it still answers, it may not
+            // have received the order.
             Err(CallError::Lost(_) | CallError::Untaken(_) | CallError::Stopped) => {
                 let again = tokio::select! {
                     biased;
@@ -273,47 +273,49 @@ async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, Command
     let unreadable = |error: CommandError| {
         let why = error.message();
         let message =
-            format!("the daemon has ended, but whether all teammates are gone cannot be read: {why}");
-        CommandError::new(ExitCode::Failed, message).hint("`teamctl status` shows who still runs")
+            format!("the daemon has stopped, but whether all teammates have exited cannot be read: {why}");
+        CommandError::new(ExitCode::Failed, message).hint("`teamctl status` shows which teammates still run")
     };
     if heard || journal::ended_in_order(dir, &daemon).map_err(unreadable)? {
         return Ok(StopOutcome::Stopped);
     }
-    Err(CommandError::new(ExitCode::Failed, "the daemon ended before it said that all teammates are gone")
-        .hint("`teamctl status` shows who still runs; `teamd start` and `teamd stop` end them in order"))
+    Err(CommandError::new(
+        ExitCode::Failed,
+        "the daemon ended before it confirmed that all teammates have exited",
+    )
+    .hint(
+        "`teamctl status` shows which teammates still run; `teamd start` and `teamd stop` end them in order",
+    ))
 }
 
 fn still_there(dir: &TeamDir, waited: Duration, force: bool) -> CommandError {
     let who = roster::load(dir).map_or_else(
-        |unreadable| format!("somebody ({unreadable})"),
+        |unreadable| format!("its teammates ({unreadable})"),
         |roster| {
             let alive = roster.members.iter().filter(|member| !member.status.is_ended());
             let names: Vec<&str> = alive.map(|member| member.name.as_str()).collect();
-            if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
+            if names.is_empty() { "no teammate".to_owned() } else { names.join(", ") }
         },
     );
     let time = clock::span(waited.as_secs_f64());
-    let message = format!("the daemon has not ended within {time}: it waits for {who}");
+    let message = format!("the daemon has not stopped within {time}: it waits for {who}");
     let hint = match force {
-        true => "they are sent SIGTERM, and SIGKILL a grace period later: the daemon ends then",
-        false => {
-            "they are asked, and the daemon ends when they have left; `teamd stop --force` does not wait"
-        }
+        true => "the daemon sends SIGTERM, after a grace period SIGKILL, and then stops",
+        false => "the daemon stops when they have shut down; `teamd stop --force` terminates them",
     };
     CommandError::new(ExitCode::TimedOut, message).hint(hint)
 }
 
 fn rejected(names: &[(Name, String)]) -> CommandError {
     let listed: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
-    let verb = if listed.len() == 1 { "does" } else { "do" };
-    let message = format!("{} {verb} not want to leave: the daemon stays", listed.join(", "));
+    let message = format!("{} rejected the shutdown: the daemon keeps running", listed.join(", "));
     CommandError::new(ExitCode::Rejected, message)
         .candidates(names.iter().map(|(name, reason)| format!("{name}: {reason}")).collect())
         .hint("wait for them, or `teamd stop --force`")
 }
 
-/// Connects, and tells which process answers: it is alive, so that the pid is its own. A daemon that is about to end
-/// may take a connection and not answer on it any more: then there is another one, or none.
+/// Connects, and returns the process that answers: it is alive, so the pid is its own. A daemon that is about to end may
+/// accept a connection without an answer: then there is another one, or none.
 async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), CommandError> {
     loop {
         let mut client = Client::connect(dir).await?;
@@ -332,8 +334,7 @@ async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), Comman
     }
 }
 
-/// Waits until the daemon is gone, and its lock with it. The lock alone would not tell: a daemon that was
-/// started meanwhile may have taken it.
+/// Waits until the daemon has exited. Its lock alone would not tell: a daemon that was started meanwhile may hold it.
 async fn ended(daemon: &Identity) -> Result<(), CommandError> {
     while daemon.runs().map_err(|error| cannot_watch(&error))? {
         tokio::time::sleep(PAUSE).await;
@@ -415,7 +416,7 @@ mod tests {
             .map(|(name, why)| (Name::new(name).unwrap(), why.to_owned()));
         let error = rejected(&names);
         assert_eq!(error.code(), ExitCode::Rejected);
-        assert_eq!(error.message(), "alice, bob do not want to leave: the daemon stays");
+        assert_eq!(error.message(), "alice, bob rejected the shutdown: the daemon keeps running");
         assert_eq!(error.choices(), ["alice: still writing", "bob: "]);
     }
 
@@ -442,7 +443,7 @@ mod tests {
         assert_eq!(report(&of_people, &started), Ok(ExitCode::Done));
         let said = stdout.text();
         assert!(said.starts_with("teamd is running for ") && said.contains("(3 bytes)"), "{said}");
-        assert!(stderr.text().starts_with("note: what it has found cannot be read: "), "{}", stderr.text());
+        assert!(stderr.text().starts_with("note: its findings cannot be read: "), "{}", stderr.text());
         let (of_programs, stdout, _) = context(&dir, true);
         assert_eq!(report(&of_programs, &started), Ok(ExitCode::Done));
         let said: serde_json::Value = serde_json::from_str(&stdout.text()).unwrap();
@@ -484,7 +485,7 @@ mod tests {
         let (context, stdout, _) = context(&dir, false);
         let args = Stop { force: false, timeout: Duration::from_secs(60) };
         assert_eq!(stop(&context, &args), Ok(ExitCode::Done));
-        assert_eq!(stdout.text(), "teamd has ended, and all teammates with it\n");
+        assert_eq!(stdout.text(), "teamd has stopped, and all teammates with it\n");
         daemon.join().unwrap();
     }
 }

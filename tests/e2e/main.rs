@@ -38,6 +38,7 @@ mod strangers;
 mod supervision;
 #[path = "../support/mod.rs"]
 mod support;
+mod texts;
 mod tools;
 mod trust;
 mod wire;

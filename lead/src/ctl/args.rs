@@ -1,7 +1,6 @@
 //! The command line of `teamctl`, and what it shares with that of `teamd`.
 //!
-//! What can be checked without looking at the team is checked here: names, times, ids. A wrong one is exit
-//! code 2 before anything happens.
+//! Names, times and ids are checked here: a wrong one is exit code 2 before anything happens.
 
 mod checks;
 mod lives;
@@ -18,36 +17,36 @@ pub(crate) use checks::{Completions, Doctor, Lint, LintAs, Schema};
 pub(crate) use lives::{Forget, Shutdown, Spawn, Wait};
 pub(crate) use looks::{Events, Inbox, Log, Plans, Range, Requests, StatusArgs, Transcript};
 pub(crate) use talk::{Attach, Broadcast, Chat, Interrupt, Send};
-pub(crate) use value::{Mailbox, duration};
+pub(crate) use value::duration;
 pub(crate) use verdicts::{RequestPlan, Verdict};
 
-/// Where the help shows what every command takes.
+/// The heading of the options that every command takes.
 const EVERYWHERE: &str = "Options of every command";
 
-/// What every command of both programs takes.
+/// The options of every command of both programs.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Global {
-    /// The team directory [default: the nearest .team here or above, else ./.team]
+    /// Team directory [default: the nearest .team here or above, else ./.team]
     #[arg(long, value_name = "DIR", global = true, env = "TEAM_DIR", hide_env_values = true)]
     #[arg(value_hint = ValueHint::DirPath, help_heading = EVERYWHERE)]
     pub(crate) team_dir: Option<OsString>,
 
-    /// Print JSON: one object, or one a line with --follow; errors as JSON on stderr
+    /// Print JSON: one object, or one per line with --follow; errors as JSON on stderr
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub(crate) json: bool,
 }
 
-/// Lead a team of agent processes.
+/// Lead a team of agent processes
 ///
-/// Each teammate is a process of its own, which the daemon of the team (`teamd`) supervises. Everything that
-/// they say and do stands in plain files under the team directory.
+/// Each teammate is a process, supervised by the team's daemon (`teamd`). Their messages and conversations are plain
+/// files in the team directory.
 #[derive(Debug, Parser)]
 #[command(name = "teamctl", version, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "First steps:\n  teamd start\n  teamctl spawn alice --prompt '/bash cargo test'\n  \
     teamctl inbox\n  teamctl shutdown alice\n\nExit codes:\n  0 done                1 failed       2 usage\n  \
     3 rejected            4 not found    5 timed out\n  6 daemon not running  7 conflict     130 interrupted")]
 pub(crate) struct Cli {
-    /// What every command takes.
+    /// The options of every command.
     #[command(flatten)]
     pub(crate) global: Global,
     /// The command.
@@ -55,76 +54,75 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// The commands, in the order in which a person meets them.
-// What each says of itself stands here: its arguments are made only when it is the one that is called, since
-// making those of all takes longer than most commands.
+/// The commands, in the order in which a person needs them.
+// The help of each is here, and not at its arguments: those are built only for the command that is called, since to
+// build all of them takes longer than most commands.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum Command {
     /// Start a teammate
     ///
-    /// Returns when its worker is ready. It works in the environment of this command. What the command line does
-    /// not say, the environment (TEAM_…) says, else team.toml, beside the team directory.
+    /// Returns when the worker is ready. The worker gets the environment of this command. Options that are not given here
+    /// come from the environment (TEAM_…), then from team.toml beside the team directory.
     Spawn(Box<Spawn>),
-    /// Ask teammates to leave, and wait until their processes are gone
+    /// Shut teammates down, and wait until their processes have exited
     ///
-    /// An idle teammate leaves at once. A working one may reject; what it says is shown, and it goes on.
+    /// An idle teammate exits at once. A working one may reject the request: its reason is shown, and it keeps working.
     Shutdown(Shutdown),
-    /// Show who is on the roster, and what everybody does
+    /// Show the teammates and what they are doing
     ///
-    /// Reads files only: it works without a daemon too.
+    /// Works without a daemon, too: it only reads files.
     #[command(visible_alias = "ls")]
     Status(StatusArgs),
     /// Send a message to a teammate
     Send(Send),
-    /// Send a message to every teammate that runs
+    /// Send a message to every running teammate
     Broadcast(Broadcast),
-    /// End what a teammate is doing, but not the teammate
+    /// Interrupt a teammate's current turn
     Interrupt(Interrupt),
-    /// Show the last messages of an inbox; nothing is consumed
+    /// Show the last messages of an inbox, without consuming them
     Inbox(Inbox),
     /// Show a teammate's conversation with its model
     Transcript(Transcript),
-    /// Show the log of a worker, or of the daemon
+    /// Show the log of a teammate's worker or of the daemon
     Log(Log),
-    /// Show what the daemon has decided, from its journal
+    /// Show the daemon's decisions, from its journal
     Events(Events),
-    /// Show requests, and where they stand
+    /// Show requests and their states
     Requests(Requests),
     /// Show the plans that wait for an answer
     Plans(Plans),
-    /// Approve a plan: its teammate may change things until the next one
+    /// Approve a plan: the teammate may change things until its next plan
     Approve(Verdict),
-    /// Reject a plan: its teammate changes nothing, and may submit another one
+    /// Reject a plan: the teammate stays read-only and may submit another plan
     Reject(Verdict),
-    /// Ask a teammate for a plan: from now on it changes nothing until one is approved
+    /// Ask a teammate for a plan: it is read-only from now on until a plan is approved
     RequestPlan(RequestPlan),
-    /// Wait until a teammate has a status
+    /// Wait until a teammate has a given status
     Wait(Wait),
-    /// Take a teammate that has ended off the roster; its files go into the archive
+    /// Remove an ended teammate from the team; its files move to the archive
     Forget(Forget),
     /// Talk to the lead agent, which leads the team for you
     ///
-    /// It is started if it does not run. Without a terminal it is told what stands on stdin, and its answers are
-    /// printed until the work is done: `echo "fix the failing test" | teamctl chat`
+    /// Starts the lead agent if it is not running. Without a terminal, stdin is the message, and the answers are printed
+    /// until the work is done: `echo "fix the failing test" | teamctl chat`
     Chat(Chat),
     /// Watch a teammate's conversation, and talk to it
     ///
-    /// What you type is sent as a message. Leaving ends nothing.
+    /// Each line that you type is sent as a message. Leaving the chat does not stop the teammate.
     Attach(Attach),
-    /// Look for what is wrong with this machine and the team directory, and say what to do
+    /// Check this machine and the team directory, and say what to do about each problem
     ///
-    /// A confined child really tries to break out. Each finding is ok, a note or a problem. Ends with 1 if there is a
-    /// problem, else with 0. It may be run beside a team that works.
+    /// The sandbox is tested by a child process that tries to break out. Each finding is ok, a note or a problem. Exits 1 if
+    /// there is a problem, else 0. Safe to run while the team works.
     Doctor(Doctor),
-    /// Say what our readers make of files that others write: inboxes, journal, roster, transcripts, team.toml
+    /// Check hand-written or generated files: inboxes, journal, roster, transcripts, team.toml
     ///
-    /// One line for each place, FILE:LINE:COLUMN. Ends with 1 if something is not read as it stands, with 0 if all is, with
-    /// warnings or without.
+    /// Prints FILE:LINE:COLUMN for each problem. Exits 1 if any line is rejected, and 0 if there are at most warnings.
     Lint(Lint),
-    /// Print the JSON Schema of what stands in the files
+    /// Print the JSON Schema of the team's files and of the output of commands
     ///
-    /// Of one line, where a file has a record a line. Without a name all of them, as one object.
+    /// The schema of a JSONL file describes one line. Without a name, prints all schemas as one object.
     Schema(Schema),
     /// Print a completion script for a shell
     ///
@@ -139,6 +137,7 @@ mod tests {
     use teamd_shared::member::{ApproveBy, Restart, SandboxMode, Status};
     use teamd_shared::name::Name;
 
+    use super::value::Mailbox;
     use super::*;
     use clap::CommandFactory;
 

@@ -229,7 +229,7 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// Turns what clap says into an error as all others are: what is wrong, then what to do.
-fn explain(rendered: &str) -> CommandError {
+pub(crate) fn explain(rendered: &str) -> CommandError {
     let message = rendered.strip_prefix("error: ").unwrap_or(rendered);
     let message = message.split("\n\n").next().unwrap_or_default().trim_end();
     let error = CommandError::new(ExitCode::Usage, message);

@@ -1,14 +1,14 @@
-//! Text that others wrote, made safe for a terminal.
+//! Makes foreign text safe for a terminal.
 //!
-//! A message can hold anything: sequences that move the cursor, change the title or fill the clipboard, and
-//! marks that show text in another order than it has. What people read shows them as visible text; JSON holds
-//! them as `\u` escapes, which every parser takes back.
+//! A message may contain sequences that move the cursor, change the title or fill the clipboard, and marks that show text
+//! in another order. Output for people shows them as visible text; JSON has them as `\u` escapes, which every parser reads
+//! back.
 
 use std::borrow::Cow;
 
 use teamd_shared::visible::is_hidden;
 
-/// Escapes what a terminal would act on, but for newline and tab.
+/// Escapes what a terminal would act on, except newline and tab.
 pub(crate) fn text(text: &str) -> Cow<'_, str> {
     escape(text, |c| c != '\n' && c != '\t' && is_hidden(c), |c, safe| safe.extend(c.escape_default()))
 }
@@ -18,9 +18,9 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escape(text, is_hidden, |c, safe| safe.extend(c.escape_default()))
 }
 
-/// Escapes in JSON what its own rules leave as it is, and a terminal would act on.
+/// Escapes in JSON what a terminal would act on and JSON's own rules leave as it is.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
-    // Outside of its strings JSON holds no such characters.
+    // Outside of strings JSON has no such characters.
     escape(text, is_hidden, |c, safe| {
         // A character beyond the first plane is two of them.
         let mut units = [0; 2];

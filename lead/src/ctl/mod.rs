@@ -4,6 +4,7 @@
 //! writes nothing but messages into inboxes (and `doctor --fix` what no daemon writes just now), and uses nothing of the
 //! daemon's own modules.
 
+mod chat;
 mod commands;
 mod render;
 mod requests;
@@ -12,7 +13,6 @@ pub(crate) mod roster;
 mod stream;
 mod table;
 mod tail;
-mod talk;
 mod text;
 mod tokens;
 mod waiting;

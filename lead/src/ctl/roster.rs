@@ -131,7 +131,7 @@ pub(crate) fn unknown(name: &Name) -> CommandError {
             .hint("`teamctl chat` starts one");
     }
     CommandError::new(ExitCode::NotFound, format!("there is no teammate named {name}"))
-        .hint(format!("`teamctl status` shows who is there, `teamctl spawn {name}` starts one"))
+        .hint(format!("`teamctl status` shows the teammates; `teamctl spawn {name}` starts a new one"))
 }
 
 /// Returns the pid of the daemon, if it runs.

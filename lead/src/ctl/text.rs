@@ -1,4 +1,4 @@
-//! Text that the user gives: on the command line, in a file, or on stdin.
+//! Text from the user: on the command line, in a file, or on stdin.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,15 +16,15 @@ const MAX_COUNTED: u64 = 64 << 20;
 /// Stands for stdin.
 const STDIN: &str = "-";
 
-/// Returns a text of the command line, or what stdin says where the text is `-`.
+/// Returns a text of the command line, or stdin where the text is `-`.
 ///
 /// # Errors
-/// [`ExitCode::Failed`] if stdin cannot be read, is no text, or says too much.
+/// [`ExitCode::Failed`] if stdin cannot be read, is not UTF-8 text, or is too long.
 pub(super) fn given(text: &str) -> Result<String, CommandError> {
     if text == STDIN { read("stdin", io::stdin().lock()) } else { Ok(text.to_owned()) }
 }
 
-/// Returns what a file says, or stdin where the file is `-`.
+/// Returns the text of a file, or of stdin where the file is `-`.
 ///
 /// # Errors
 /// As [`given`], and if the file cannot be opened.
@@ -39,7 +39,7 @@ pub(super) fn from_file(path: &Path) -> Result<String, CommandError> {
     read(&shown, file)
 }
 
-/// Refuses a text that says nothing.
+/// Refuses a blank text.
 ///
 /// # Errors
 /// [`ExitCode::Usage`] if the text is blank.
@@ -50,20 +50,20 @@ pub(super) fn not_blank(text: String, what: &str) -> Result<String, CommandError
     Ok(text)
 }
 
-/// Says that a text is longer than a model reads.
+/// Notes that a text is longer than a model is shown.
 pub(super) fn note_if_cut(context: &Context, text: &str, what: &str) {
     if let Some(note) = cut(text, what) {
         context.out.note(note);
-        context.out.hint(
-            "what is longer belongs into a file in the workspace: the agent can read it piece by piece",
-        );
+        context
+            .out
+            .hint("put a longer text into a file in the workspace: the agent can read it piece by piece");
     }
 }
 
 fn cut(text: &str, what: &str) -> Option<String> {
     let length = text.chars().count();
     (length > MAX_SHOWN).then(|| {
-        format!("the {what} has {length} characters: a model behind a service is shown {MAX_SHOWN}, its beginning and its end")
+        format!("the {what} has {length} characters: a model of a service is shown {MAX_SHOWN} of them, its beginning and its end")
     })
 }
 
@@ -76,14 +76,14 @@ fn read(from: &str, mut input: impl Read) -> Result<String, CommandError> {
         let rest = io::copy(&mut input.take(MAX_COUNTED), &mut io::sink()).map_err(cannot)?;
         let more = if rest == MAX_COUNTED { "more than " } else { "" };
         let size = bytes.len() as u64 + rest;
-        let message = format!("{from} has {more}{size} bytes, the limit is {MAX_LINE}");
+        let message = format!("{from} has {more}{size} bytes; the limit is {MAX_LINE}");
         return Err(CommandError::new(ExitCode::Failed, message)
-            .hint("write the text to a file in the workspace, and send its path"));
+            .hint("put the text into a file in the workspace, and send its path"));
     }
     let mut text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         CommandError::new(ExitCode::Failed, format!("{from} is not UTF-8 text: invalid byte at {at}")).hint(
-            "write it to a file in the workspace, and send its path; `iconv` turns other texts into UTF-8",
+            "put it into a file in the workspace, and send its path; `iconv` converts other encodings to UTF-8",
         )
     })?;
     // `echo hi | teamctl send alice -` means "hi".
@@ -98,14 +98,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_comes_without_its_last_line_end() {
+    fn text_loses_its_last_line_end() {
         assert_eq!(read("stdin", &b"a\n b\r\n"[..]).unwrap(), "a\n b");
         assert_eq!(read("stdin", &b""[..]).unwrap(), "");
         assert_eq!(not_blank(" \n".to_owned(), "message").unwrap_err().code(), ExitCode::Usage);
     }
 
     #[test]
-    fn what_a_model_is_not_shown_whole_is_noted() {
+    fn a_text_that_a_model_is_not_shown_whole_is_noted() {
         assert_eq!(cut(&"ü".repeat(MAX_SHOWN), "prompt"), None);
         let note = cut(&"ü".repeat(MAX_SHOWN + 1), "prompt").unwrap();
         assert!(
@@ -115,9 +115,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_no_text_is_refused_with_the_reason() {
+    fn a_text_that_is_too_long_or_not_utf_8_is_refused_with_the_reason() {
         let error = read("stdin", io::repeat(b'x').take(MAX_LINE as u64 + 7)).unwrap_err();
-        assert_eq!(error.message(), "stdin has 1048583 bytes, the limit is 1048576");
+        assert_eq!(error.message(), "stdin has 1048583 bytes; the limit is 1048576");
         assert!(
             read("f", &b"\xff"[..]).unwrap_err().next_step().is_some_and(|hint| hint.contains("workspace"))
         );

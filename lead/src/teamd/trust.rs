@@ -8,17 +8,17 @@ use crate::ctl::escape;
 use crate::error::CommandResult;
 use crate::exit_code::ExitCode;
 
-/// Trust the keys of team.toml that widen what the team may do, with the values that they have
+/// Trust the keys of team.toml that give the team more rights, with their current values
 ///
-/// Such a key counts only when it is trusted: sandbox.mode = "off", sandbox.writable, sandbox.env, a network or a mode that
-/// the level above forbids, approve_by = "lead", a workspace elsewhere, a file of certificate authorities. Read the file
-/// before you trust it. Trust ends where a value changes.
+/// Such a key has no effect until it is trusted: sandbox.mode = "off", sandbox.writable, sandbox.env, a network or a mode
+/// that the level above forbids, approve_by = "lead", a workspace elsewhere, a file of certificate authorities. Read the
+/// file before you trust it. A changed value must be trusted again.
 #[derive(Debug, Args)]
 pub(super) struct Trust {
-    /// Show what is trusted, and change nothing
+    /// Only show which keys are trusted
     #[arg(long, conflicts_with = "revoke")]
     show: bool,
-    /// Take back what was trusted of this file
+    /// Trust no key of this file any longer
     #[arg(long)]
     revoke: bool,
 }

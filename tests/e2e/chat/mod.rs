@@ -201,7 +201,7 @@ fn a_lead_agent_with_a_wrong_key_is_begun_again_with_the_right_one_and_no_other_
     let run = team.teamctl_with(["chat", "--model", model], "go").exits(1);
     assert!(run.stderr.contains("refuses the key"), "{run:?}");
     let run = chat(&team, "and again").exits(1);
-    assert!(!run.stderr.contains("begun again with"), "the same would fail again: {run:?}");
+    assert!(!run.stderr.contains("started again with"), "the same would fail again: {run:?}");
     let mut terminal = Terminal::teamctl(&team, &["chat"]);
     terminal.until("refuses the key");
     terminal.until("lead> ");
@@ -210,7 +210,10 @@ fn a_lead_agent_with_a_wrong_key_is_begun_again_with_the_right_one_and_no_other_
 
     let team = team.with("ANTHROPIC_API_KEY", KEY);
     let run = chat(&team, "once more").ok();
-    assert!(run.stderr.contains("it is begun again with the ANTHROPIC_API_KEY that is set here"), "{run:?}");
+    assert!(
+        run.stderr.contains("it is started again with the ANTHROPIC_API_KEY that is set here"),
+        "{run:?}"
+    );
     assert_eq!((run.stdout.as_str(), team.incarnation("lead")), ("done\n", 2));
     assert!(server.last().mentions("and again"), "its conversation goes on");
     for (flag, value) in [("--model", "openai:fake"), ("--workspace", "/")] {

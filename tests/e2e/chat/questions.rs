@@ -28,8 +28,8 @@ fn a_person_is_asked_about_a_plan_on_which_the_lead_agent_called_for_a_verdict()
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     let mark = terminal.mark();
     terminal.line("a question first");
-    terminal.until_after(mark, "a, r or l is expected");
-    let mark = terminal.shown().rfind("a, r or l is expected").unwrap();
+    terminal.until_after(mark, "type a, r or l");
+    let mark = terminal.shown().rfind("type a, r or l").unwrap();
     terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
     terminal.press("\r");
     // What is typed before the next one is shown is no answer.
@@ -57,7 +57,7 @@ fn an_answer_is_told_once_and_hints_name_what_can_be_typed_here() {
     terminal.line("/approve nowhere");
     terminal.until_after(mark, "/plans shows the ids");
     terminal.line("/team nobody");
-    terminal.until_after(mark, "/team shows who is there");
+    terminal.until_after(mark, "/team shows the teammates");
     assert!(!terminal.shown()[mark..].contains("teamctl plans"), "{}", terminal.shown());
     terminal.line(&format!("/approve {}", &id[..6]));
     terminal.until_after(mark, &format!("the plan {id} of bob is approved"));

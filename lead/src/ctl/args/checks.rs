@@ -1,4 +1,4 @@
-//! What examines the machine, the team directory and foreign files, and what a shell is told.
+//! The arguments of the commands that check: `doctor`, `lint`, `schema`, `completions`.
 
 use clap::{Args, ValueHint};
 use clap_complete::Shell;
@@ -8,48 +8,48 @@ use super::value::schema;
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Set right what can be set right without deleting any data, and tell each thing that was done
+    /// Repair what can be repaired without deleting data, and list every change
     ///
-    /// Beside a daemon only what is not its own; without one also the journal's torn end, the roster, and what dead
-    /// processes left.
+    /// While a daemon runs, its own files are left alone. Without a daemon, this also repairs a torn end of the journal and
+    /// the roster, and cleans up after dead processes.
     #[arg(long)]
     pub(crate) fix: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Lint {
-    /// The files; - is stdin
+    /// Files to check; - reads stdin
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
     pub(crate) files: Vec<String>,
-    /// What they are [default: as their names say, else messages]
+    /// Kind of the files [default: by their names, else messages]
     #[arg(long = "as", value_name = "WHAT")]
     pub(crate) kind: Option<LintAs>,
 }
 
-/// What a file is read as.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LintAs {
-    /// An inbox.
+    /// An inbox
     Messages,
-    /// The journal.
+    /// journal.jsonl
     Journal,
-    /// config.json.
+    /// config.json
     Roster,
-    /// A transcript.
+    /// A transcript
     Transcript,
-    /// team.toml.
+    /// team.toml
     Settings,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Schema {
-    /// Which one
+    /// File or output to describe
     #[arg(value_name = "WHAT", value_parser = schema())]
     pub(crate) of: Option<Of>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell
     pub(crate) shell: Shell,
 }

@@ -45,7 +45,7 @@ pub(crate) struct Shutdown {
     /// Shut down every teammate that runs; the lead agent stays
     #[arg(long)]
     pub(crate) all: bool,
-    /// Why, for its model to weigh
+    /// Reason, for the teammate's model to weigh
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) reason: String,
     /// How long to wait [default: 120s, with --force 10s]
@@ -54,7 +54,7 @@ pub(crate) struct Shutdown {
     /// How long its model has to decide, before its runtime approves [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) decide_within: Option<Duration>,
-    /// End it with signals after the timeout, whatever it says (0: at once)
+    /// After the timeout, terminate it (SIGTERM, then SIGKILL); with `--timeout 0s` immediately
     #[arg(long)]
     pub(crate) force: bool,
     /// Return when the request is recorded
@@ -67,10 +67,10 @@ pub(crate) struct Wait {
     /// The teammate
     #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
-    /// Which one, or several with commas
+    /// Status to wait for (comma-separated)
     #[arg(long = "for", value_name = "STATUS", required = true, value_delimiter = ',', value_parser = status())]
     pub(crate) status: Vec<Status>,
-    /// How long to wait [default: for ever]
+    /// How long to wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
 }

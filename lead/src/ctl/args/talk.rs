@@ -1,4 +1,4 @@
-//! What talks to teammates and to the lead agent.
+//! The arguments of the commands that talk to teammates and to the lead agent.
 
 use std::time::Duration;
 
@@ -9,59 +9,59 @@ use super::value::{Mailbox, duration, mailbox};
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
-    /// To whom: a teammate, lead or user
+    /// Recipient: a teammate, `lead` or `user`
     #[arg(value_parser = mailbox)]
     pub(crate) name: Mailbox,
-    /// The message; - reads it from stdin
+    /// Message; - reads it from stdin
     #[arg(allow_hyphen_values = true)]
     pub(crate) text: String,
-    /// Send it although the teammate does not run: its next life reads it
+    /// Also send to a teammate that is not running: its next incarnation reads the message
     #[arg(long)]
     pub(crate) queue: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Broadcast {
-    /// The message; - reads it from stdin
+    /// Message; - reads it from stdin
     #[arg(allow_hyphen_values = true)]
     pub(crate) text: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Interrupt {
-    /// The teammate
+    /// Teammate
     #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Chat {
-    /// The model of a lead agent that is started, as PROVIDER or PROVIDER:MODEL
+    /// Model of a lead agent that is started, as PROVIDER or PROVIDER:MODEL
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// The directory in which it works [default: the one that holds the team directory]
+    /// Workspace of a lead agent that is started [default: the parent of the team directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: Option<String>,
-    /// Begin a new conversation instead of resuming the last one; not beside a lead agent that runs
+    /// Begin a new conversation instead of continuing the last one; refused while the lead agent runs
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// Show the last N entries of the conversation at first
+    /// Show the last N entries of the conversation first
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) last: usize,
-    /// Without a terminal: how long to wait until the work is done [default: for ever]
+    /// Without a terminal: how long to wait for the end of the work [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
-    /// The teammate
+    /// Teammate
     #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
-    /// Show the last N entries of the conversation at first
+    /// Show the last N entries of the conversation first
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) last: usize,
-    /// Without a terminal: how long to wait until the work is done [default: for ever]
+    /// Without a terminal: how long to wait for the end of the work [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! What is decided about plans.
+//! The arguments of the commands about plans.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::value::duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct Verdict {
-    /// The plan: its id, or the beginning of it
+    /// Plan: its id, or the beginning of it
     pub(crate) id: String,
-    /// What to mind, or what to change; - reads it from stdin
+    /// Feedback for the teammate; - reads it from stdin
     #[arg(
         long,
         value_name = "TEXT",
@@ -24,13 +24,13 @@ pub(crate) struct Verdict {
 
 #[derive(Debug, Args)]
 pub(crate) struct RequestPlan {
-    /// The teammate
+    /// Teammate
     #[arg(value_parser = Name::of_inbox)]
     pub(crate) name: Name,
-    /// What the plan shall be about; - reads it from stdin
+    /// Instructions for the plan; - reads them from stdin
     #[arg(default_value = "Submit a plan before you change anything else.", allow_hyphen_values = true)]
     pub(crate) text: String,
-    /// How long to wait until nothing that began before runs any more
+    /// How long to wait for running commands to finish
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
     pub(crate) timeout: Duration,
 }

@@ -13,38 +13,57 @@ use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, id: &str, approve: bool, feedback: &str) -> CommandResult {
-    give(context, id, approve, text::given(feedback)?).map(|_| ExitCode::Done)
+    give(context, id, approve, text::given(feedback)?)?.tell(context)?;
+    Ok(ExitCode::Done)
 }
 
-/// Gives the answer, with this feedback, and says so. Returns the whole id.
+/// An answer that the daemon has recorded.
+pub(in crate::ctl) struct Answered {
+    request_id: RequestId,
+    /// The teammate whose plan it is.
+    pub(in crate::ctl) from: String,
+    approve: bool,
+    /// Whether the plan had this answer already.
+    pub(in crate::ctl) repeated: bool,
+}
+
+/// Gives the answer, and prints nothing.
 pub(in crate::ctl) fn give(
     context: &Context,
     id: &str,
     approve: bool,
     feedback: String,
-) -> Result<RequestId, CommandError> {
+) -> Result<Answered, CommandError> {
     let dir = context.dir()?;
     let plan = requests::find(&dir, id, Some(Kind::PlanApproval))?;
     let (request_id, from) = (plan.request_id.clone(), plan.from.clone());
     let wanted = if approve { Status::Approved } else { Status::Rejected };
-    block_on(async {
-        let mut client = Client::connect(&dir).await?;
-        let command = Command::Answer { request_id: request_id.clone(), approve, feedback };
-        let repeated = match client.call(command).await.map_err(CommandError::from) {
-            Ok(Done::Answered { repeated }) => repeated,
-            Ok(other) => return Err(unexpected(&other)),
-            // It ended so long ago that the daemon knows it no more: the journal does.
-            Err(error) if error.code() == ExitCode::NotFound && plan.status == wanted => true,
-            Err(error) if error.code() == ExitCode::NotFound && !plan.is_pending() => {
-                let message = format!("the plan {request_id} is already {}", plan.status.as_str());
-                return Err(CommandError::new(ExitCode::Conflict, message));
-            }
-            Err(error) => return Err(error),
-        };
-        let status = wanted.as_str();
+    let command = Command::Answer { request_id: request_id.clone(), approve, feedback };
+    let done = block_on(async { Ok(Client::connect(&dir).await?.call(command).await?) });
+    let repeated = match done {
+        Ok(Done::Answered { repeated }) => repeated,
+        Ok(other) => return Err(unexpected(&other)),
+        // It ended so long ago that the daemon knows it no more: the journal does.
+        Err(error) if error.code() == ExitCode::NotFound && plan.status == wanted => true,
+        Err(error) if error.code() == ExitCode::NotFound && !plan.is_pending() => {
+            let message = format!("the plan {request_id} is already {}", plan.status.as_str());
+            return Err(CommandError::new(ExitCode::Conflict, message));
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(Answered { request_id, from, approve, repeated })
+}
+
+impl Answered {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// If stdout cannot be written.
+    pub(in crate::ctl) fn tell(&self, context: &Context) -> Result<(), CommandError> {
+        let Self { request_id, from, repeated, .. } = self;
+        let status = if self.approve { "approved" } else { "rejected" };
         let answer = json!({"request_id": request_id, "from": from, "status": status, "repeated": repeated});
-        let already = if repeated { "already " } else { "" };
-        context.out.result(&answer, format_args!("the plan {request_id} of {from} is {already}{status}"))?;
-        Ok(request_id)
-    })
+        let already = if *repeated { "already " } else { "" };
+        context.out.result(&answer, format_args!("the plan {request_id} of {from} is {already}{status}"))
+    }
 }

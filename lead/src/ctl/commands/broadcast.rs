@@ -64,7 +64,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
         let names: Vec<&str> = sent.iter().map(|name| name.as_str()).collect();
         context.out.text(format_args!("sent to {} ({id})", names.join(", ")))?;
     } else if codes.is_empty() {
-        context.out.note("nobody runs: the message was sent to nobody");
+        context.out.note("no teammate is running: nothing was sent");
     }
     Ok(ExitCode::highest(codes))
 }

@@ -1,4 +1,4 @@
-//! `teamctl interrupt`: ends the turn of a teammate, and not the teammate.
+//! `teamctl interrupt`: interrupts a teammate's current turn.
 
 use serde_json::json;
 use teamd_shared::clock::since_boot;
@@ -19,9 +19,7 @@ pub(in crate::ctl) fn run(context: &Context, args: Interrupt) -> CommandResult {
         let mut client = Client::connect(&dir).await?;
         client.call(Command::Interrupt { name: args.name.clone(), asked_at }).await?;
         let name = &args.name;
-        context
-            .out
-            .result(&json!({"name": name}), format_args!("{name} is told to stop what it is doing"))?;
+        context.out.result(&json!({"name": name}), format_args!("interrupted {name}"))?;
         Ok(ExitCode::Done)
     })
 }

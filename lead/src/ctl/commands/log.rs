@@ -16,7 +16,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Log) -> CommandResult {
     let at = TeamPath::log(&args.name.0);
     let missing =
         CommandError::new(ExitCode::NotFound, format!("there is no log at {}", dir.path(&at).display()))
-            .hint("`teamctl status` shows who is there, `teamctl log teamd` is the daemon's");
+            .hint("`teamctl status` shows the teammates; `teamctl log teamd` shows the daemon's log");
     Stream { at, human, json, plain: true }.show(context, &dir, &args.range, Some(missing))
 }
 

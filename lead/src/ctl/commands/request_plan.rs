@@ -43,7 +43,8 @@ pub(in crate::ctl) fn run(context: &Context, args: RequestPlan) -> CommandResult
                 return Err(CommandError::new(ExitCode::TimedOut, message).hint(GOES_ON));
             }
             One::Interrupted => {
-                return Err(CommandError::new(ExitCode::Interrupted, "the waiting was ended").hint(GOES_ON));
+                return Err(CommandError::new(ExitCode::Interrupted, "interrupted: no longer waiting")
+                    .hint("the gate stays closed and a plan is asked for"));
             }
         }
         let done = json!({"name": name, "incarnation": incarnation, "gate": "closed"});

@@ -50,7 +50,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
     if context.out.is_json() {
         context.out.json(&json!({"id": id, "to": to.to, "offset": appended.offset}))?;
     } else {
-        let what = if fate == Fate::Waits { "waits for the next life of" } else { "sent to" };
+        let what = if fate == Fate::Waits { "waits for the next incarnation of" } else { "sent to" };
         context.out.text(format_args!("{what} {} ({id})", to.to))?;
     }
     Ok(ExitCode::Done)
@@ -75,14 +75,17 @@ fn check<'r>(roster: &'r Roster, name: &Name, queue: bool) -> Result<&'r RosterM
     if member.status.is_ended() {
         return match queue {
             true => Ok(member),
-            false => Err(not_running(member.status.as_str())
-                .hint(format!("`--queue` leaves it for the next life, `teamctl spawn {name}` begins one"))),
+            false => Err(not_running(member.status.as_str()).hint(format!(
+                "`--queue` leaves it for the next incarnation; `teamctl spawn {name}` starts one"
+            ))),
         };
     }
     // What stands in the inbox when an end is recorded is mail of that life, and a fresh one passes over it.
     let unrecorded = |hint: &str| Err(not_running("gone, though nobody recorded it").hint(hint));
     if !runs(roster, member) {
-        return unrecorded("`teamd start` records its end; then `--queue` leaves it for the next life");
+        return unrecorded(
+            "`teamd start` records its end; then `--queue` leaves it for the next incarnation",
+        );
     }
     if queue && roster.process_is_gone(member).unwrap_or(false) {
         return unrecorded(
@@ -183,7 +186,7 @@ impl Posted<'_> {
     fn left_to_a_resume(&self) -> CommandError {
         let name = &self.to.name;
         ended_meanwhile(name)
-            .hint(format!("only `teamctl spawn {name} --resume` reads it, a fresh life does not"))
+            .hint(format!("only `teamctl spawn {name} --resume` reads it; a fresh conversation does not"))
     }
 
     /// Makes the error of a message of which it cannot be seen what becomes of it: it is there, and not to be sent again
@@ -216,7 +219,7 @@ impl Posted<'_> {
 pub(in crate::ctl) fn ended_meanwhile(name: &Name) -> CommandError {
     let message = format!("{name} ended while the message was sent");
     CommandError::new(ExitCode::Conflict, message)
-        .hint(format!("the message is in its inbox: `teamctl spawn {name}` begins the next life"))
+        .hint(format!("the message is in its inbox: `teamctl spawn {name}` starts the next incarnation"))
 }
 
 #[cfg(test)]

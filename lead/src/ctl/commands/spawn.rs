@@ -200,7 +200,7 @@ fn not_ready(dir: &TeamDir, name: &Name, timeout: Duration, ended: One) -> Comma
             ))
         }
         One::Interrupted => {
-            CommandError::new(ExitCode::Interrupted, format!("the waiting for {name} was ended"))
+            CommandError::new(ExitCode::Interrupted, format!("interrupted: no longer waiting for {name}"))
                 .hint(format!("{name} goes on starting, `teamctl shutdown {name}` ends it"))
         }
     }
@@ -217,7 +217,7 @@ fn warn_of_missing_key(context: &Context, model: &ModelSpec, order: &SpawnOrder)
     let name = &order.name;
     if let Some(missing) = missing_key(model, &|variable| order.environment.value(variable)) {
         let model = model.to_string();
-        context.out.note(format_args!("{name} is to use {}, and no key for it is set", escape::line(&model)));
+        context.out.note(format_args!("{name} cannot call {}: no key for it is set", escape::line(&model)));
         context.out.hint(format_args!(
             "set {missing}, then `teamctl shutdown {name}` and `teamctl spawn {name} --resume`"
         ));

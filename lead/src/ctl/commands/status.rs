@@ -41,7 +41,7 @@ struct Row<'r> {
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult {
     if args.name.is_none() && context.is_missing() {
-        context.out.note(format_args!("there is no team at {} yet", context.path.display()));
+        context.out.note(format_args!("there is no team directory at {} yet", context.path.display()));
         context.out.hint("`teamd start` makes one");
         if context.out.is_json() {
             context.out.json(&document(&Roster::default(), &[]))?;
@@ -71,13 +71,13 @@ pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult
     } else if args.name.is_some() {
         context.out.text(rows.iter().map(details::details).collect::<String>())?;
     } else if rows.is_empty() {
-        context.out.note("the roster is empty");
+        context.out.note("there are no teammates");
         context.out.hint("`teamctl spawn NAME` starts a teammate");
     } else {
         context.out.text(table(&rows).render(context.out.width()) + &sum(&roster))?;
     }
     if !has_daemon {
-        context.out.note("the daemon is not running: this is what the files say");
+        context.out.note("the daemon is not running; showing the last recorded state");
     }
     if let Some(why) = roster.sandbox.as_ref().and_then(|sandbox| sandbox.weak.as_ref()) {
         context.out.note(format_args!("the sandbox is weak (--allow-weak-sandbox); not held: {why}"));

@@ -28,7 +28,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
             biased;
             reached = watch(context, &dir, args) => reached?,
             Ok(()) = tokio::signal::ctrl_c() => {
-                let message = format!("the waiting for {} was ended", args.name);
+                let message = format!("interrupted: no longer waiting for {}", args.name);
                 return Err(CommandError::new(ExitCode::Interrupted, message).hint("nothing else was changed"));
             }
             () = elapsed(args.timeout) => return Err(timed_out(&dir, args)?),

@@ -34,7 +34,7 @@ pub(super) fn exit(exit: &Exit) -> String {
     match (exit.code, exit.signal) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => "the exit code was not observed".to_owned(),
+        (None, None) => "exit code unknown".to_owned(),
     }
 }
 

@@ -1,0 +1,270 @@
+//! The lines of a chat: words for the agent, and the commands of the prompt, which call those of `teamctl`.
+//!
+//! A line that begins with a slash is never sent to the agent: a misspelt command must not reach a model. `//` in front
+//! sends a text that begins with a slash.
+
+use clap::Parser;
+use teamd_shared::name::Name;
+
+use crate::ctl::args::{Cli, Command};
+use crate::ctl::commands::{answer, inbox, interrupt, plans, shutdown, status};
+use crate::ctl::context::{Context, explain};
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+/// A command of the prompt, as `/help` lists it.
+struct Slash {
+    word: &'static str,
+    /// What follows it; in brackets what may be left out.
+    takes: &'static str,
+    /// The command of `teamctl` that it calls.
+    calls: &'static str,
+    help: &'static str,
+}
+
+const fn slash(word: &'static str, takes: &'static str, calls: &'static str, help: &'static str) -> Slash {
+    Slash { word, takes, calls, help }
+}
+
+const COMMANDS: [Slash; 9] = [
+    slash("/team", "[NAME]", "status", "the teammates and what they do"),
+    slash("/inbox", "[NAME]", "inbox", "the last messages of an inbox"),
+    slash("/plans", "[ID]", "plans", "the plans that wait for an answer, or one plan in full"),
+    slash("/approve", "ID [FEEDBACK]", "approve", "approve a plan; the beginning of its id is enough"),
+    slash("/reject", "ID [FEEDBACK]", "reject", "reject a plan"),
+    slash("/shutdown", "NAME [REASON]", "shutdown", "ask a teammate to shut down, and wait for it"),
+    slash("/interrupt", "[NAME]", "interrupt", "interrupt a teammate's current turn"),
+    slash("/help", "", "", "this list"),
+    slash("/quit", "", "", "leave; the agents go on (also Ctrl-D)"),
+];
+
+/// What a line means.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// The line is empty.
+    Nothing,
+    /// Words for the agent.
+    Say(String),
+    /// A command of `teamctl`.
+    Call(Box<Command>),
+    /// Lists the commands.
+    Help,
+    /// Leaves.
+    Quit,
+    /// The line begins with a slash and is no command.
+    Wrong(CommandError),
+}
+
+/// Reads a line, or several that were typed or pasted as one. A command without a name means `agent`.
+pub(super) fn parse(text: &str, agent: &Name) -> Input {
+    let text = text.trim_end();
+    match text.strip_prefix('/') {
+        None if text.is_empty() => Input::Nothing,
+        None => Input::Say(text.to_owned()),
+        Some(said) if said.starts_with('/') => Input::Say(said.to_owned()),
+        Some(_) => command(text, agent).unwrap_or_else(|why| {
+            Input::Wrong(CommandError::new(ExitCode::Usage, why).hint("//TEXT sends /TEXT"))
+        }),
+    }
+}
+
+fn command(text: &str, agent: &Name) -> Result<Input, String> {
+    let (word, rest) = first_word(text);
+    let word = match word {
+        "/?" => "/help",
+        "/exit" => "/quit",
+        word => word,
+    };
+    let Some(slash) = COMMANDS.iter().find(|slash| slash.word == word) else {
+        return Err(format!("there is no command {word}; there are {}", completions("/").join(" ")));
+    };
+    if rest.is_empty() && !slash.takes.is_empty() && !slash.takes.starts_with('[') {
+        return Err(format!("{word} takes {}", slash.takes));
+    }
+    let (first, more) = first_word(rest);
+    match word {
+        "/help" | "/quit" if !rest.is_empty() => Err(format!("{word} takes no arguments")),
+        "/help" => Ok(Input::Help),
+        "/quit" => Ok(Input::Quit),
+        "/inbox" | "/interrupt" if rest.is_empty() => call(&[slash.calls, agent.as_str()]),
+        "/approve" | "/reject" => call(&[slash.calls, &format!("--feedback={more}"), "--", first]),
+        "/shutdown" => call(&[slash.calls, &format!("--reason={more}"), "--", first]),
+        _ => call(&[slash.calls, "--"].into_iter().chain(rest.split_whitespace()).collect::<Vec<_>>()),
+    }
+}
+
+fn first_word(text: &str) -> (&str, &str) {
+    let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (word, rest.trim())
+}
+
+fn call(words: &[&str]) -> Result<Input, String> {
+    let parsed = Cli::try_parse_from(["teamctl"].iter().chain(words));
+    let wrong = |error: clap::Error| explain(&error.render().to_string()).message().to_owned();
+    parsed.map(|cli| Input::Call(Box::new(cli.command))).map_err(wrong)
+}
+
+/// Runs a command. `says_answer` tells whether the answer to a plan of this teammate is to be printed. Blocks, and starts a
+/// runtime: not to be called within one.
+///
+/// # Errors
+/// As the command of `teamctl`.
+pub(super) fn run(
+    context: &Context,
+    command: Command,
+    says_answer: impl FnOnce(&str) -> bool,
+) -> CommandResult {
+    let (verdict, approve) = match command {
+        Command::Status(args) => return status::run(context, &args),
+        Command::Inbox(args) => return inbox::run(context, &args),
+        Command::Plans(args) => return plans::run(context, &args),
+        Command::Shutdown(args) => return shutdown::run(context, args),
+        Command::Interrupt(args) => return interrupt::run(context, args),
+        Command::Approve(verdict) => (verdict, true),
+        Command::Reject(verdict) => (verdict, false),
+        _ => return Ok(ExitCode::Done),
+    };
+    let answered = answer::give(context, &verdict.id, approve, verdict.feedback)?;
+    if answered.repeated || says_answer(&answered.from) {
+        answered.tell(context)?;
+    }
+    Ok(ExitCode::Done)
+}
+
+/// Returns the commands that begin with what is typed.
+pub(super) fn completions(typed: &str) -> Vec<&'static str> {
+    COMMANDS.iter().map(|slash| slash.word).filter(|word| word.starts_with(typed)).collect()
+}
+
+/// Lists the commands.
+pub(super) fn help() -> String {
+    let line = |usage: &str, help: &str| format!("  {usage:<25} {help}\n");
+    let lines = COMMANDS.iter().map(|slash| line(&format!("{} {}", slash.word, slash.takes), slash.help));
+    lines.collect::<String>()
+        + &line("//TEXT", "send /TEXT: a text that begins with a slash")
+        + "A line that ends with \\ continues in the next one. Ctrl-C interrupts the current turn.\n"
+}
+
+/// Rewrites a hint for the prompt: a command of `teamctl` becomes the command of the prompt that calls it.
+pub(super) fn in_chat(hint: &str) -> String {
+    if !hint.matches('`').count().is_multiple_of(2) {
+        return hint.to_owned();
+    }
+    let (mut said, mut of_teamctl) = (String::new(), false);
+    for (at, part) in hint.split('`').enumerate() {
+        let quoted = at % 2 == 1;
+        let command = part.strip_prefix("teamctl ");
+        of_teamctl |= quoted && command.is_some();
+        // A second command often follows without `teamctl`.
+        match as_slash(command.unwrap_or(part)).filter(|_| quoted && of_teamctl) {
+            Some(command) => said.push_str(&command),
+            None if quoted => said.extend(["`", part, "`"]),
+            None => said.push_str(part),
+        }
+    }
+    said
+}
+
+fn as_slash(command: &str) -> Option<String> {
+    let command = command.replacen(" --feedback ", " ", 1);
+    let (word, rest) = first_word(&command);
+    let calls = if word == "requests" { "plans" } else { word };
+    let slash = COMMANDS.iter().find(|slash| slash.calls == calls)?;
+    // The prompt has no flags.
+    let has_flags = rest.split(' ').any(|word| word.starts_with('-'));
+    (!has_flags).then(|| format!("{} {rest}", slash.word).trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Input {
+        parse(text, &Name::new("alice").unwrap())
+    }
+
+    fn called(text: &str) -> Command {
+        let Input::Call(command) = parsed(text) else { panic!("{text}") };
+        *command
+    }
+
+    fn said(text: &str) -> String {
+        let Input::Say(said) = parsed(text) else { panic!("{text}") };
+        said
+    }
+
+    #[test]
+    fn words_are_said_and_two_slashes_say_one() {
+        assert!(matches!(parsed(" \n"), Input::Nothing));
+        assert_eq!(said("fix it\n"), "fix it");
+        assert_eq!(said("//bash ls\n/bash pwd"), "/bash ls\n/bash pwd");
+        assert_eq!(said(" /team"), " /team");
+    }
+
+    #[test]
+    fn commands_take_names_ids_and_text() {
+        assert!(matches!(called("/team"), Command::Status(args) if args.name.is_none()));
+        assert!(matches!(called("/team bob "), Command::Status(args) if args.name.is_some()));
+        assert!(matches!(called("/inbox"), Command::Inbox(args) if args.name.to == "alice"));
+        assert!(matches!(called("/interrupt"), Command::Interrupt(args) if args.name.as_str() == "alice"));
+        let Command::Approve(verdict) = called("/approve a1b2") else { panic!() };
+        assert_eq!((verdict.id.as_str(), verdict.feedback.as_str()), ("a1b2", ""));
+        let Command::Reject(verdict) = called("/reject a1  --keep the cache\nand the log") else { panic!() };
+        assert_eq!((verdict.id.as_str(), verdict.feedback.as_str()), ("a1", "--keep the cache\nand the log"));
+        let Command::Shutdown(args) = called("/shutdown bob the work is done") else { panic!() };
+        assert_eq!((args.names[0].as_str(), args.reason.as_str()), ("bob", "the work is done"));
+        assert!(matches!(parsed("/quit"), Input::Quit) && matches!(parsed("/?"), Input::Help));
+    }
+
+    #[test]
+    fn a_line_that_is_no_command_is_not_sent() {
+        let Input::Wrong(why) = parsed("/bash ls") else { panic!() };
+        assert_eq!(
+            why.message(),
+            "there is no command /bash; there are /team /inbox /plans /approve /reject /shutdown /interrupt /help /quit"
+        );
+        for line in [
+            "/",
+            "/approve",
+            "/shutdown",
+            "/shutdown ../x",
+            "/team a b",
+            "/team --json",
+            "/plans a b",
+            "/quit now",
+        ] {
+            assert!(matches!(parsed(line), Input::Wrong(_)), "{line}");
+        }
+    }
+
+    #[test]
+    fn hints_name_what_can_be_typed_at_the_prompt() {
+        for (hint, expected) in [
+            (
+                "`teamctl plans ID` shows the whole of one; `teamctl approve ID` or `reject ID --feedback TEXT` answers",
+                "/plans ID shows the whole of one; /approve ID or /reject ID TEXT answers",
+            ),
+            ("`teamctl status` shows the teammates", "/team shows the teammates"),
+            (
+                "take another name, or `teamctl shutdown bob` first; `make` it",
+                "take another name, or /shutdown bob first; `make` it",
+            ),
+            ("end it: `teamctl shutdown bob --force`", "end it: `teamctl shutdown bob --force`"),
+            ("`teamctl log bob` and `teamd start`", "`teamctl log bob` and `teamd start`"),
+            ("status", "status"),
+            ("unknown key `inbox` in `status`", "unknown key `inbox` in `status`"),
+            ("`inbox` is full: `teamctl status` shows why", "`inbox` is full: /team shows why"),
+            ("`teamctl requests` shows them", "/plans shows them"),
+            ("an odd ` one", "an odd ` one"),
+        ] {
+            assert_eq!(in_chat(hint), expected);
+        }
+    }
+
+    #[test]
+    fn a_command_is_completed_by_its_beginning() {
+        assert_eq!(completions("/s"), ["/shutdown"]);
+        assert_eq!(completions("x"), Vec::<&str>::new());
+        assert!(help().contains("//TEXT"));
+    }
+}

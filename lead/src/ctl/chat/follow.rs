@@ -1,0 +1,253 @@
+//! Follows the files of a conversation: the transcript, the answer in progress, the roster, and the plans in the journal.
+//! It reads, and decides nothing.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use rustix::fs::OFlags;
+use teamd_shared::config::{Roster, RosterMember};
+use teamd_shared::id::RequestId;
+use teamd_shared::journal::{Line, Record};
+use teamd_shared::member::Status;
+use teamd_shared::name::Name;
+use teamd_shared::request::{Kind, Request};
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use teamd_shared::transcript::Entry;
+
+use crate::client::is_locked;
+use crate::ctl::commands::send::runs;
+use crate::ctl::roster;
+use crate::ctl::tail::Tail;
+use crate::ctl::wake::Wake;
+use crate::error::CommandError;
+
+/// What is new in a conversation.
+#[derive(Debug)]
+pub(super) struct News {
+    /// The text of the answer in progress, as far as its characters are complete.
+    pub(super) live: String,
+    /// The new entries, read after that text.
+    pub(super) entries: Vec<Entry>,
+    /// The new entries as they are in the file.
+    pub(super) lines: Vec<Vec<u8>>,
+}
+
+/// A reader of the files.
+pub(super) struct Follower<'d> {
+    dir: &'d TeamDir,
+    name: Name,
+    transcript: Tail<'d>,
+    journal: Tail<'d>,
+    plans: BTreeMap<RequestId, Request>,
+    wakes: [(Wake, TeamPath); 3],
+}
+
+impl<'d> Follower<'d> {
+    /// Begins at the last `last` entries of a member's conversation. Must be called within the runtime.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(super) fn begin(
+        dir: &'d TeamDir,
+        name: &Name,
+        last: usize,
+        poll: bool,
+    ) -> Result<Self, CommandError> {
+        // Watched before it is read: a line that is written in between is seen.
+        let wakes = [TeamPath::transcript(name), TeamPath::live(name), TeamPath::config()]
+            .map(|at| (Wake::new(dir.path(&at).parent().unwrap_or(dir.root()), poll), at));
+        let mut transcript = Tail::new(dir, TeamPath::transcript(name));
+        transcript.begin(Some(last), |line| !line.trim_ascii().is_empty())?;
+        let mut journal = Tail::new(dir, TeamPath::journal());
+        journal.begin(None, |_| true)?;
+        Ok(Self { dir, name: name.clone(), transcript, journal, plans: BTreeMap::new(), wakes })
+    }
+
+    /// Returns when a file may have changed, at the latest after a second. Dropping the future loses nothing.
+    pub(super) async fn changed(&mut self) {
+        let [(transcript, a), (live, b), (roster, c)] = &mut self.wakes;
+        tokio::select! {
+            () = transcript.changed(a.file_name()) => {}
+            () = live.changed(b.file_name()) => {}
+            () = roster.changed(c.file_name()) => {}
+        }
+    }
+
+    /// Reads what is new in the conversation.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(super) fn conversation(&mut self) -> Result<News, DirError> {
+        let mut news = News { live: self.live()?, entries: Vec::new(), lines: Vec::new() };
+        loop {
+            let lines = self.transcript.read()?;
+            if lines.is_empty() {
+                return Ok(news);
+            }
+            // An entry of a newer program is not shown.
+            news.entries.extend(lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok()));
+            news.lines.extend(lines);
+        }
+    }
+
+    fn live(&self) -> Result<String, DirError> {
+        let at = TeamPath::live(&self.name);
+        let mut file = match self.dir.open_file(&at, OFlags::RDONLY) {
+            Err(error) if error.is_not_found() => return Ok(String::new()),
+            file => file?,
+        };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|source| DirError::Io {
+            verb: "read",
+            path: self.dir.path(&at),
+            source,
+        })?;
+        // The last character may not be complete yet.
+        let complete = std::str::from_utf8(&bytes).map_or_else(|error| error.valid_up_to(), str::len);
+        Ok(String::from_utf8_lossy(&bytes[..complete]).into_owned())
+    }
+
+    /// Returns the plans that have changed since the last call, as they are now, oldest first.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub(super) fn plans(&mut self) -> Result<Vec<Request>, DirError> {
+        let mut changed: Vec<Request> = Vec::new();
+        loop {
+            let lines = self.journal.read()?;
+            if lines.is_empty() {
+                return Ok(changed);
+            }
+            for line in lines.iter().filter_map(|line| serde_json::from_slice::<Line>(line).ok()) {
+                let Record::Request(record) = line.record else { continue };
+                let request = record.request;
+                if request.kind == Kind::PlanApproval {
+                    changed.retain(|other| other.request_id != request.request_id);
+                    changed.push(request.clone());
+                    self.plans.insert(request.request_id.clone(), request);
+                }
+            }
+        }
+    }
+
+    /// Returns a plan that is pending, as far as [`Follower::plans`] has read.
+    pub(super) fn pending(&self, id: &RequestId) -> Option<&Request> {
+        self.plans.get(id).filter(|plan| plan.is_pending())
+    }
+
+    /// Tells whether the daemon runs.
+    pub(super) fn has_daemon(&self) -> bool {
+        is_locked(self.dir)
+    }
+
+    /// Returns the agent as the roster shows it, and whether it runs.
+    ///
+    /// # Errors
+    /// If the roster cannot be read.
+    pub(super) fn member(&self) -> Result<Option<(RosterMember, bool)>, CommandError> {
+        let roster = roster::load(self.dir)?;
+        Ok(roster.member(&self.name).map(|member| (member.clone(), runs(&roster, member))))
+    }
+
+    /// Returns what is to be expected of the agent, and with `all` of its whole team.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(super) fn activity(&self, all: bool) -> Result<Activity, CommandError> {
+        let roster = roster::load(self.dir)?;
+        let concerned = roster.members.iter().filter(|member| all || member.name == self.name);
+        let states = concerned.map(|member| self.state(&roster, member));
+        Ok(Activity::of(&self.name, &states.collect::<Result<Vec<_>, _>>()?))
+    }
+
+    fn state(&self, roster: &Roster, member: &RosterMember) -> Result<MemberState, CommandError> {
+        let status =
+            if runs(roster, member) || member.status.is_ended() { member.status } else { Status::Crashed };
+        let has_work = !status.is_ended() && !roster::has_settled(self.dir, member)?;
+        Ok(MemberState { name: member.name.clone(), status, has_work })
+    }
+}
+
+/// What is to be expected of an agent or a team.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Activity {
+    /// A teammate works.
+    Working,
+    /// No teammate works, but one has mail to read.
+    MailWaits,
+    /// Nothing more happens.
+    Quiet,
+    /// Nothing more happens until a person answers the plans of these teammates.
+    PlansWait(Vec<Name>),
+    /// The agent has ended.
+    Ended,
+}
+
+/// A member, as far as its activity depends on it.
+#[derive(Debug, Clone)]
+struct MemberState {
+    name: Name,
+    status: Status,
+    /// Whether it has unread mail, or its transcript says that the turn goes on.
+    has_work: bool,
+}
+
+impl Activity {
+    fn of(agent: &Name, members: &[MemberState]) -> Self {
+        let is_agent = |member: &&MemberState| member.name == *agent;
+        if members.iter().find(is_agent).is_none_or(|member| member.status.is_ended()) {
+            return Self::Ended;
+        }
+        let has = |statuses: &[Status]| members.iter().any(|member| statuses.contains(&member.status));
+        if has(&[Status::Starting, Status::Working, Status::ShuttingDown]) {
+            return Self::Working;
+        }
+        if members.iter().any(|member| member.status == Status::Idle && member.has_work) {
+            return Self::MailWaits;
+        }
+        let waiting = members.iter().filter(|member| member.status == Status::AwaitingApproval);
+        let waiting: Vec<Name> = waiting.map(|member| member.name.clone()).collect();
+        if waiting.is_empty() { Self::Quiet } else { Self::PlansWait(waiting) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn activity(members: &[(&str, Status, bool)]) -> Activity {
+        let state = |&(name, status, has_work): &(&str, Status, bool)| MemberState {
+            name: Name::of_inbox(name).unwrap(),
+            status,
+            has_work,
+        };
+        Activity::of(&Name::lead(), &members.iter().map(state).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_team_is_quiet_when_no_member_has_work() {
+        let idle = ("lead", Status::Idle, false);
+        assert_eq!(activity(&[idle]), Activity::Quiet);
+        assert_eq!(activity(&[("lead", Status::Idle, true)]), Activity::MailWaits);
+        for status in [Status::Working, Status::Starting, Status::ShuttingDown] {
+            assert_eq!(activity(&[("lead", status, false)]), Activity::Working);
+            assert_eq!(activity(&[idle, ("alice", status, false)]), Activity::Working);
+        }
+        assert_eq!(activity(&[idle, ("alice", Status::Idle, true)]), Activity::MailWaits);
+        assert_eq!(activity(&[idle, ("alice", Status::Crashed, true)]), Activity::Quiet);
+    }
+
+    #[test]
+    fn a_plan_waits_for_a_person_when_all_else_is_done() {
+        let plan = ("alice", Status::AwaitingApproval, true);
+        let alice = Name::new("alice").unwrap();
+        assert_eq!(activity(&[("lead", Status::Idle, false), plan]), Activity::PlansWait(vec![alice]));
+        assert_eq!(activity(&[("lead", Status::Working, false), plan]), Activity::Working);
+    }
+
+    #[test]
+    fn an_agent_that_has_ended_answers_nothing() {
+        assert_eq!(activity(&[("lead", Status::Crashed, false)]), Activity::Ended);
+        assert_eq!(activity(&[("alice", Status::Working, false)]), Activity::Ended);
+    }
+}

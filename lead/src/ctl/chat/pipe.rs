@@ -1,0 +1,188 @@
+//! A chat without a terminal: stdin is the message, and the agent's answers are the result. It ends with the work that the
+//! message sets off.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use teamd_shared::clock::wall;
+use teamd_shared::message::IdleReason;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
+
+use super::ChatOptions;
+use super::commands::{self, Input};
+use super::follow::{Activity, Follower, News};
+use super::view::{Item, View};
+use crate::ctl::context::{Context, block_on};
+use crate::ctl::output::paint;
+use crate::ctl::render::{BAD, DIM};
+use crate::ctl::stream::as_it_stands;
+use crate::ctl::waiting::Interrupt;
+use crate::ctl::{clock, escape, text};
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+
+/// The first and the longest pause before another look at a team of which only mail waits: the files change before the
+/// roster does, and a worker that is held up reads its mail late.
+const MAIL: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
+
+/// Sends what is on stdin, and waits until the work is done.
+///
+/// # Errors
+/// If the agent cannot be reached; [`ExitCode::Failed`] if its work failed, [`ExitCode::TimedOut`],
+/// [`ExitCode::Interrupted`].
+pub(super) fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> CommandResult {
+    let target = &options.target;
+    let inputs = inputs(&text::given("-")?, &target.name)?;
+    if target.is_lead() && inputs.is_empty() {
+        return Err(CommandError::new(ExitCode::Usage, "there is nothing to say on stdin")
+            .hint("`echo TEXT | teamctl chat`, or call it at a terminal"));
+    }
+    let says = inputs.iter().any(|input| matches!(input, Input::Say(_)));
+    let mut pipe = block_on(Pipe::begin(context, dir, options, says))?;
+    for input in inputs {
+        match input {
+            Input::Quit => return Ok(ExitCode::Done),
+            Input::Help => context.out.text(commands::help())?,
+            Input::Call(command) => drop(commands::run(context, *command, |_| true)?),
+            Input::Say(text) => pipe.view.sent(target.send(context, dir, &text)?),
+            Input::Nothing | Input::Wrong(_) => {}
+        }
+    }
+    // Commands alone set no work off.
+    if !says && target.is_lead() {
+        return Ok(ExitCode::Done);
+    }
+    block_on(pipe.wait())
+}
+
+/// Reads one message, or commands line by line. Nothing is done if a part of it is wrong.
+fn inputs(said: &str, agent: &Name) -> Result<Vec<Input>, CommandError> {
+    let inputs = match said.starts_with('/') {
+        true => said.lines().map(|line| commands::parse(line, agent)).collect(),
+        false if said.trim().is_empty() => Vec::new(),
+        false => vec![Input::Say(said.to_owned())],
+    };
+    let wrong = |input| if let Input::Wrong(error) = input { Err(error) } else { Ok(input) };
+    inputs.into_iter().map(wrong).collect()
+}
+
+/// A chat.
+struct Pipe<'a> {
+    context: &'a Context,
+    options: &'a ChatOptions,
+    view: View,
+    follower: Follower<'a>,
+}
+
+impl<'a> Pipe<'a> {
+    async fn begin(
+        context: &'a Context,
+        dir: &'a TeamDir,
+        options: &'a ChatOptions,
+        says: bool,
+    ) -> Result<Self, CommandError> {
+        let target = &options.target;
+        match says {
+            true => drop(target.ensure(context, dir, false).await?),
+            false => drop(target.running(dir)?),
+        }
+        let last = if says { 0 } else { options.last };
+        let follower = Follower::begin(dir, &target.name, last, context.settings.poll)?;
+        Ok(Self { context, options, view: View::new(&target.name, false), follower })
+    }
+
+    async fn wait(mut self) -> CommandResult {
+        let mut interrupt = Interrupt::catch()?;
+        let name = self.options.target.name.clone();
+        let timeout = self.options.timeout;
+        // Without a timeout: longer than any machine runs.
+        let deadline = tokio::time::sleep(timeout.unwrap_or(Duration::MAX));
+        tokio::select! {
+            biased;
+            ended = self.follow() => ended,
+            () = interrupt.came() => {
+                let message = format!("interrupted: no longer waiting for {name}");
+                Err(CommandError::new(ExitCode::Interrupted, message)
+                    .hint(format!("{name} goes on; `teamctl interrupt {name}` interrupts its turn")))
+            }
+            () = deadline => {
+                let time = clock::span(timeout.unwrap_or_default().as_secs_f64());
+                Err(CommandError::new(ExitCode::TimedOut, format!("the work is not done after {time}"))
+                    .hint(format!("it goes on; `teamctl attach {name}` shows it")))
+            }
+        }
+    }
+
+    async fn follow(&mut self) -> CommandResult {
+        let target = &self.options.target;
+        let (mut told, mut shown_pause, mut mail_pause) = (false, None, MAIL.0);
+        while !self.context.out.closed() {
+            // Read before the conversation: of a team that is quiet here, the files have everything.
+            let activity = self.follower.activity(target.is_lead())?;
+            let news = self.follower.conversation()?;
+            self.show(&news)?;
+            let next = match &activity {
+                Activity::Working => Duration::MAX,
+                // A message that is read without a turn changes no file that is watched.
+                Activity::MailWaits => mail_pause,
+                _ if !news.entries.is_empty() => continue,
+                quiet => return self.end(quiet),
+            };
+            mail_pause = if next == mail_pause { (mail_pause * 2).min(MAIL.1) } else { MAIL.0 };
+            let pause = self.follower.member()?.and_then(|(member, _)| member.waiting);
+            if let Some(pause) = pause.as_ref().filter(|_| pause != shown_pause) {
+                let line = format!("{}: {}", target.name, pause.told(wall()));
+                self.context.out.aside(paint(DIM, escape::line(&line)));
+            }
+            shown_pause = pause;
+            if !told && !self.follower.has_daemon() {
+                told = true;
+                self.context.out.note("the daemon is gone; still waiting (`teamd start` starts it again)");
+            }
+            drop(tokio::time::timeout(next, self.follower.changed()).await);
+        }
+        Ok(ExitCode::Done)
+    }
+
+    fn show(&mut self, news: &News) -> Result<(), CommandError> {
+        let out = &self.context.out;
+        if out.is_json() {
+            news.lines.iter().try_for_each(|line| out.json(&as_it_stands(line)))?;
+        }
+        // Answers are shown when they are complete: a pipe cannot take back what was printed.
+        for item in self.view.update("", &news.entries) {
+            match item {
+                Item::Answer(_) if out.is_json() => {}
+                Item::Answer(text) if io::stdout().is_terminal() => out.text(escape::text(&text))?,
+                Item::Answer(text) => out.text(text)?,
+                Item::End => {}
+                Item::Aside(line) => out.aside(paint(DIM, escape::line(&line))),
+                Item::Failure(line) => out.aside(paint(BAD, escape::line(&line))),
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&self, activity: &Activity) -> CommandResult {
+        let name = &self.options.target.name;
+        if *activity == Activity::Ended {
+            let message = format!("{name} has ended before the work was done");
+            return Err(CommandError::new(ExitCode::Failed, message)
+                .hint(format!("`teamctl status {name}` and `teamctl log {name}` show why")));
+        }
+        if let Activity::PlansWait(names) = activity {
+            let names = names.iter().map(Name::as_str).collect::<Vec<_>>().join(", ");
+            self.context.out.note(format_args!("a plan waits for a person: {names}"));
+            self.context.out.hint("`teamctl plans` shows it; `teamctl approve ID` or `reject ID` answers it");
+        }
+        match self.view.ended() {
+            None | Some(IdleReason::Available) => Ok(ExitCode::Done),
+            Some(reason) => {
+                let message = format!("the work of {name} was not done: {}", reason.as_str());
+                Err(CommandError::new(ExitCode::Failed, message)
+                    .hint(format!("`teamctl transcript {name} --last 5` shows the end of it")))
+            }
+        }
+    }
+}

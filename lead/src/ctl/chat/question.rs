@@ -1,0 +1,112 @@
+//! The question whether a plan is approved, after the lead agent has called for a verdict on it. Pure.
+
+use teamd_shared::id::RequestId;
+
+use super::view::Proposal;
+
+/// The question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Question {
+    proposal: Proposal,
+    /// Whether the person rejects the plan, and only the reason is missing.
+    rejects: bool,
+}
+
+/// What the person answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// The verdict.
+    Verdict { approve: bool, feedback: String },
+    /// The plan is rejected; the reason is asked for.
+    Why,
+    /// Not now.
+    Later,
+    /// The line is no answer.
+    Unclear,
+}
+
+impl Question {
+    /// Asks whether the person agrees with the lead agent.
+    pub(super) fn new(proposal: Proposal) -> Self {
+        Self { proposal, rejects: false }
+    }
+
+    /// Returns the id of the plan.
+    pub(super) fn request_id(&self) -> &RequestId {
+        &self.proposal.request_id
+    }
+
+    /// Returns the prompt for the answer.
+    pub(super) fn prompt(&self) -> &'static str {
+        if self.rejects { "what shall change> " } else { "[a]pprove, [r]eject, [l]ater> " }
+    }
+
+    /// Tells whether a text is an answer to such a question, and hardly a message.
+    pub(super) fn is_answer(text: &str) -> bool {
+        matches!(text.trim().to_lowercase().as_str(), "a" | "approve" | "r" | "reject" | "l" | "later")
+    }
+
+    /// Reads an answer. Only a whole word is one: the beginning of a sentence approves nothing.
+    pub(super) fn read(&mut self, text: &str) -> Reply {
+        let text = text.trim();
+        // The feedback of the lead agent belongs to its own verdict.
+        let of_lead = |approve: bool| match self.proposal.approve == approve {
+            true => self.proposal.feedback.clone(),
+            false => String::new(),
+        };
+        if self.rejects {
+            let feedback = if text.is_empty() { of_lead(false) } else { text.to_owned() };
+            return Reply::Verdict { approve: false, feedback };
+        }
+        match text.to_lowercase().as_str() {
+            "a" | "approve" => Reply::Verdict { approve: true, feedback: of_lead(true) },
+            "r" | "reject" => {
+                self.rejects = true;
+                Reply::Why
+            }
+            "l" | "later" => Reply::Later,
+            _ => Reply::Unclear,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(approve: bool) -> Question {
+        let request_id = RequestId::new("a1").unwrap();
+        Question::new(Proposal {
+            call: "t".to_owned(),
+            request_id,
+            approve,
+            feedback: "mind the log".to_owned(),
+        })
+    }
+
+    fn gives(approve: bool, feedback: &str) -> Reply {
+        Reply::Verdict { approve, feedback: feedback.to_owned() }
+    }
+
+    #[test]
+    fn the_feedback_of_the_lead_agent_goes_with_its_own_verdict_only() {
+        assert_eq!(question(true).read(" A "), gives(true, "mind the log"));
+        assert_eq!(question(false).read("Approve"), gives(true, ""));
+        for (recommended, typed, expected) in
+            [(true, "", ""), (false, "", "mind the log"), (false, "a", "a"), (true, "smaller", "smaller")]
+        {
+            let mut question = question(recommended);
+            assert_eq!(question.read("r"), Reply::Why);
+            assert_eq!(question.read(typed), gives(false, expected));
+        }
+    }
+
+    #[test]
+    fn a_sentence_approves_nothing() {
+        assert_eq!(question(true).read("a question first"), Reply::Unclear);
+        for text in ["", "y", "yes", "n", "no", "ok"] {
+            assert_eq!(question(true).read(text), Reply::Unclear, "{text}");
+        }
+        assert_eq!(question(true).read("later"), Reply::Later);
+    }
+}

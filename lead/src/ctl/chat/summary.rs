@@ -1,0 +1,135 @@
+//! What happens beside an answer, in one line each. Pure; the caller escapes the line.
+
+use serde_json::Value;
+use teamd_shared::message::{Body, IdleReason, Message};
+use teamd_shared::transcript::Cut;
+
+/// The longest line, in characters.
+const LONGEST: usize = 160;
+/// The longest reason of a failure, in characters: it ends with what to do.
+const LONGEST_REASON: usize = 1000;
+
+/// Returns the first line of a text that is not blank, cut where it is too long.
+pub(super) fn line(text: &str) -> String {
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim_end();
+    let mut shown: String = first.chars().take(LONGEST).collect();
+    if shown.len() < first.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Returns that line, and the number of lines that follow it.
+pub(super) fn line_and_more(text: &str) -> String {
+    match text.lines().filter(|line| !line.trim().is_empty()).count() {
+        0 | 1 => line(text),
+        2 => format!("{} (+ 1 line)", line(text)),
+        lines => format!("{} (+ {} lines)", line(text), lines - 1),
+    }
+}
+
+/// Describes a tool call.
+pub(super) fn call(name: &str, input: &Value) -> String {
+    let fields: Vec<String> = match input.as_object() {
+        // A single field needs no name.
+        Some(fields) if fields.len() == 1 => fields.values().map(value).collect(),
+        Some(fields) => fields.iter().map(|(name, field)| format!("{name}={}", value(field))).collect(),
+        None => vec![value(input)],
+    };
+    line_and_more(format!("▸ {name} {}", fields.join(" ")).trim_end())
+}
+
+fn value(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Describes the result of a call.
+pub(super) fn result(content: &str) -> String {
+    match content.trim().is_empty() {
+        true => "  ✓".to_owned(),
+        false => format!("  ↳ {}", line_and_more(content)),
+    }
+}
+
+/// Explains why an answer ended early.
+pub(super) fn cut(cut: Cut) -> &'static str {
+    match cut {
+        Cut::Length => "the answer was cut: it was too long",
+        Cut::Refusal => "the answer was cut: the model refused to continue",
+    }
+}
+
+/// Explains why a piece of work ended early; none if it is done.
+pub(super) fn ended(reason: IdleReason, content: &str) -> Option<String> {
+    match reason {
+        IdleReason::Available => None,
+        IdleReason::Failed => {
+            Some(format!("failed: {}", content.trim().chars().take(LONGEST_REASON).collect::<String>()))
+        }
+        IdleReason::MaxTurns => Some("the work was ended: it took too many turns".to_owned()),
+        IdleReason::MaxTokens => Some("the work was ended: it took too many tokens".to_owned()),
+        IdleReason::Interrupted => Some("interrupted".to_owned()),
+    }
+}
+
+/// Describes a message that the agent has read.
+pub(super) fn message(value: &Value) -> String {
+    let Ok(message) = Message::from_json(value.clone()) else { return line(&value.to_string()) };
+    let what = match &message.body {
+        Body::Message | Body::Broadcast | Body::Unknown { .. } => "",
+        Body::TeammateTerminated { name, .. } => return format!("{name} has ended"),
+        // The plan itself is shown where it waits for its answer.
+        Body::PlanApprovalRequest { request_id, .. } => {
+            return format!("{} submits a plan ({request_id})", message.from);
+        }
+        Body::IdleNotification { idle_reason: IdleReason::Available, .. } => " is idle",
+        Body::IdleNotification { idle_reason, .. } => &format!(" is idle ({})", idle_reason.as_str()),
+        Body::PlanRequest => " asks for a plan",
+        Body::PlanApprovalResponse { request_id, approve: true, .. } => {
+            &format!(" approves the plan {request_id}")
+        }
+        Body::PlanApprovalResponse { request_id, .. } => &format!(" rejects the plan {request_id}"),
+        Body::ShutdownRequest { .. } => " asks for a shutdown",
+        Body::ShutdownResponse { approve: true, .. } => " approves the shutdown",
+        Body::ShutdownResponse { .. } => " rejects the shutdown",
+    };
+    match line_and_more(&message.content).as_str() {
+        "" => format!("{}{what}", message.from),
+        content => line(&format!("{}{what}: {content}", message.from)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_call_and_its_result_are_one_line_each() {
+        assert_eq!(call("bash", &json!({"command": "cargo test\nls"})), "▸ bash cargo test (+ 1 line)");
+        assert_eq!(call("edit_file", &json!({"path": "a", "n": 1})), "▸ edit_file path=a n=1");
+        assert_eq!(call("list_teammates", &json!({})), "▸ list_teammates");
+        assert_eq!(call("odd", &json!([1])), "▸ odd [1]");
+        assert_eq!(result("\nok\n\nthen\nend\n"), "  ↳ ok (+ 2 lines)");
+        assert_eq!(result(" \n"), "  ✓");
+        let long = result(&"x".repeat(500));
+        assert_eq!((long.chars().count(), long.ends_with('…')), (LONGEST + 5, true));
+    }
+
+    #[test]
+    fn a_message_names_its_sender_and_its_purpose() {
+        let said = |value: Value| message(&value);
+        let idle = json!({"type": "idle_notification", "from": "alice", "idle_reason": "available", "content": "done"});
+        assert_eq!(said(idle), "alice is idle: done");
+        assert_eq!(said(json!({"type": "message", "from": "bob", "content": "a\nb"})), "bob: a (+ 1 line)");
+        let ended = json!({"type": "teammate_terminated", "from": "teamd", "name": "bob", "exit": null, "content": ""});
+        assert_eq!(said(ended), "bob has ended");
+        assert_eq!(said(json!(7)), "7");
+    }
+
+    #[test]
+    fn only_work_that_is_not_done_is_explained() {
+        assert_eq!(ended(IdleReason::Available, "x"), None);
+        assert_eq!(ended(IdleReason::Failed, "no key").unwrap(), "failed: no key");
+    }
+}

@@ -1,0 +1,244 @@
+//! The agent of a chat: how a message reaches it, and how the lead agent is started when it is not running.
+
+use std::time::Duration;
+
+use teamd_shared::clock;
+use teamd_shared::config::RosterMember;
+use teamd_shared::control::{Await, Command, Done, ShutdownOrder, SpawnOrder};
+use teamd_shared::environment::Environment;
+use teamd_shared::id::{Ids, RandomIds};
+use teamd_shared::inbox::append;
+use teamd_shared::message::{Body, Message, USER};
+use teamd_shared::model_spec::ModelSpec;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
+use teamd_shared::terms::TermsPatch;
+use teamd_shared::terms::resolve::{SpawnRequest, model_of_key, resolve};
+use uuid::Uuid;
+
+use super::compare_settings::{self, Comparison};
+use crate::client::{Client, is_locked, not_running, unexpected};
+use crate::ctl::commands::send::{Fate, Posted, ended_meanwhile, runs};
+use crate::ctl::commands::spawn;
+use crate::ctl::context::Context;
+use crate::ctl::waiting::{Interrupt, One, Waiting};
+use crate::ctl::{escape, roster};
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// How long the lead agent may take until it is ready.
+const READY: Duration = Duration::from_secs(30);
+/// What the lead agent is for.
+const LEAD_ROLE: &str = "lead";
+
+/// The agent of a chat.
+pub(in crate::ctl) struct ChatTarget {
+    pub(in crate::ctl) name: Name,
+    /// How the lead agent is started when it is not running; none for a teammate, which a chat does not start.
+    pub(in crate::ctl) start: Option<LeadOptions>,
+}
+
+/// What the command line asks of the lead agent.
+#[derive(Debug, Clone, Default)]
+pub(in crate::ctl) struct LeadOptions {
+    /// The model, as `PROVIDER[:MODEL]`.
+    pub(in crate::ctl) model: Option<String>,
+    /// The workspace, an absolute path.
+    pub(in crate::ctl) workspace: Option<String>,
+    /// Whether a new conversation begins; else the last one continues.
+    pub(in crate::ctl) fresh: bool,
+}
+
+impl LeadOptions {
+    fn is_empty(&self) -> bool {
+        let Self { model, workspace, fresh } = self;
+        model.is_none() && workspace.is_none() && !fresh
+    }
+
+    fn model(&self) -> Result<Option<ModelSpec>, CommandError> {
+        let model = self.model.as_deref().map(str::parse::<ModelSpec>).transpose();
+        model.map_err(|error| CommandError::new(ExitCode::Usage, error.to_string()).hint(error.hint()))
+    }
+}
+
+impl ChatTarget {
+    /// Tells whether it is the lead agent, whose work includes that of its team.
+    pub(super) fn is_lead(&self) -> bool {
+        self.start.is_some()
+    }
+
+    /// Returns the agent, if it is running.
+    ///
+    /// # Errors
+    /// [`ExitCode::NotFound`] if a teammate is not on the roster.
+    pub(super) fn running(&self, dir: &TeamDir) -> Result<Option<RosterMember>, CommandError> {
+        let roster = roster::load(dir)?;
+        let member = match (roster.member(&self.name), &self.start) {
+            (None, None) => return Err(roster::unknown(&self.name)),
+            (member, _) => member.filter(|member| runs(&roster, member)),
+        };
+        Ok(member.cloned())
+    }
+
+    /// Starts the lead agent if it is not running, and returns whether it did. One that runs is compared with the command
+    /// line first, unless that was done before (`again`).
+    ///
+    /// # Errors
+    /// [`ExitCode::NotRunning`] without a daemon, [`ExitCode::Conflict`] if a teammate is not running or the lead agent differs
+    /// from the command line, else as `teamctl spawn`.
+    pub(super) async fn ensure(
+        &self,
+        context: &Context,
+        dir: &TeamDir,
+        again: bool,
+    ) -> Result<bool, CommandError> {
+        if let Some(member) = self.running(dir)? {
+            let stays = match &self.start {
+                Some(options) if !again => compare(context, dir, (&member, options)).await?,
+                _ => true,
+            };
+            if stays {
+                return Ok(false);
+            }
+            shut_down(context, dir, &self.name).await?;
+        }
+        let name = &self.name;
+        let Some(options) = &self.start else {
+            let message = format!("{name} is not running: nothing was sent");
+            return Err(CommandError::new(ExitCode::Conflict, message)
+                .hint(format!("`teamctl spawn {name} --resume` continues its conversation")));
+        };
+        if !is_locked(dir) {
+            return Err(not_running(dir));
+        }
+        let known = roster::load(dir)?.member(name).is_some();
+        let flags = TermsPatch {
+            role: Some(LEAD_ROLE.to_owned()),
+            model: options.model()?,
+            workspace: options.workspace.clone(),
+            ..TermsPatch::default()
+        };
+        // A fresh conversation continues when the agent is started again.
+        let resume = known && (again || !options.fresh);
+        let order = spawn::order(context, dir, SpawnRequest { name, flags, ca: None, resume })?;
+        let Err(error) = spawn::start(context, dir, order, READY).await else { return Ok(true) };
+        // Another chat may have started it at the same moment.
+        match self.running(dir)?.filter(|_| error.code() == ExitCode::Conflict) {
+            Some(member) => compare(context, dir, (&member, options)).await.map(|_| false),
+            None => Err(error),
+        }
+    }
+
+    /// Sends a message of the person, and returns its id.
+    ///
+    /// # Errors
+    /// If it cannot be appended, or the receiver ended meanwhile.
+    pub(super) fn send(&self, context: &Context, dir: &TeamDir, text: &str) -> Result<Uuid, CommandError> {
+        let roster = roster::load_one(dir, &self.name)?;
+        let to = roster::find(&roster, &self.name)?;
+        let id = RandomIds.message();
+        let message =
+            Message::new(id, USER, self.name.as_str(), clock::wall(), Body::Message).with_content(text);
+        let at = append(dir, &self.name, &message, context.settings.durability)?;
+        match (Posted { id, to, at }).look_again(dir)? {
+            Fate::Sent => Ok(id),
+            Fate::Waits => Err(ended_meanwhile(&self.name)),
+        }
+    }
+}
+
+/// Compares the lead agent that runs with the command line and the settings, and tells what differs. Returns whether it
+/// stays as it is.
+async fn compare(
+    context: &Context,
+    dir: &TeamDir,
+    (member, options): (&RosterMember, &LeadOptions),
+) -> Result<bool, CommandError> {
+    let usual = match usual(context, member) {
+        Ok(usual) => usual,
+        // Settings that are broken now do not matter to an agent that runs.
+        Err(error) if options.is_empty() => {
+            context.out.note(format_args!(
+                "the settings here are not compared with those of {}: {error}",
+                member.name
+            ));
+            error.next_step().into_iter().for_each(|hint| context.out.hint(hint));
+            return Ok(true);
+        }
+        Err(error) => return Err(error),
+    };
+    let (model, usual_model) = (options.model()?, usual.terms.model.clone());
+    let differing = match member.model.parse::<ModelSpec>() {
+        Ok(spec) if is_locked(dir) => {
+            let set = usual.environment.of_service(spec.provider);
+            different_variables(dir, &member.name, set).await?
+        }
+        // Without a daemon the variables of the agent are unknown.
+        _ => Vec::new(),
+    };
+    let asked = compare_settings::Asked { options, model, usual: usual_model, differing };
+    match compare_settings::compare(member, &asked)? {
+        Comparison::Same => Ok(true),
+        Comparison::Note { note, hint } => {
+            context.out.note(escape::line(&note));
+            context.out.hint(hint);
+            Ok(true)
+        }
+        Comparison::Restart { note } => {
+            context.out.note(escape::line(&note));
+            Ok(false)
+        }
+    }
+}
+
+/// Returns the order that would start the lead agent here if nothing was asked for.
+fn usual(context: &Context, member: &RosterMember) -> Result<SpawnOrder, CommandError> {
+    let (flags, environment) = (TermsPatch::default(), Environment::of_self());
+    let request = SpawnRequest { name: &member.name, flags, ca: None, resume: false };
+    let default_model = model_of_key(&|name| environment.value(name));
+    Ok(resolve(request, default_model, Some(member), environment, context.team_file()?)?)
+}
+
+async fn different_variables(
+    dir: &TeamDir,
+    name: &Name,
+    environment: Environment,
+) -> Result<Vec<String>, CommandError> {
+    let mut client = Client::connect(dir).await?;
+    match client.call(Command::Compare { name: name.clone(), environment }).await? {
+        Done::Compared { differing } => Ok(differing),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Shuts the lead agent down, and waits for it.
+async fn shut_down(context: &Context, dir: &TeamDir, name: &Name) -> Result<(), CommandError> {
+    let order = ShutdownOrder {
+        name: name.clone(),
+        reason: "it is started again with the current settings".to_owned(),
+        decide_within: context.settings.decide_within.as_secs_f64(),
+        force_after: None,
+        spawned: None,
+    };
+    let interrupt = Interrupt::catch()?;
+    let mut client = Client::connect(dir).await?;
+    let (request_id, incarnation) = match client.call(Command::Shutdown(order)).await? {
+        Done::Asked { request_id, incarnation } => (request_id, incarnation),
+        other => return Err(unexpected(&other)),
+    };
+    let ended = Command::Await { name: name.clone(), incarnation, what: Await::Ended { request_id } };
+    let timeout = Some(context.settings.shutdown_timeout);
+    let hint = format!("`teamctl status {name}` shows what it does");
+    match (Waiting { dir, out: &context.out, timeout }).one((client, interrupt), ended).await {
+        One::Done(_) => Ok(()),
+        One::Refused(refusal) => Err(refusal.into()),
+        One::TimedOut => {
+            Err(CommandError::new(ExitCode::TimedOut, format!("{name} has not shut down yet")).hint(hint))
+        }
+        One::Interrupted => Err(CommandError::new(
+            ExitCode::Interrupted,
+            format!("interrupted: no longer waiting for {name}"),
+        )
+        .hint(hint)),
+    }
+}

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::replay::ToolUse;
 use crate::state::Verdict;
-use crate::tools::{Call, Kit, Outcome};
+use crate::tools::{Action, Call, Caller, Outcome, PlanApproval};
 
 /// What the calls are told that stand behind a rejected plan.
 pub(crate) const BEHIND_A_REJECTED: &str = "refused: the plan was rejected";
@@ -31,8 +31,12 @@ impl Submission {
     /// the call is no plan. `pending`: the plan of this conversation that has no verdict.
     ///
     /// A life that begins with it must say so from the first: the daemon lets a plan expire that nobody waits for.
-    pub(crate) fn resumed(kit: Kit, call: &ToolUse, pending: Option<&RequestId>) -> Option<Self> {
-        let Ok(Call::PlanApproval { plan }) = Call::parse(kit, &call.name, &call.input) else { return None };
+    pub(crate) fn resumed(caller: Caller, call: &ToolUse, pending: Option<&RequestId>) -> Option<Self> {
+        let Ok(Call { action: Action::SubmitPlan(PlanApproval { plan }), .. }) =
+            caller.parse(&call.name, &call.input)
+        else {
+            return None;
+        };
         let first = Self { plan, message_id: call.message_id?, request_id: call.request_id.clone()? };
         let ids = std::iter::successors(Some(first.clone()), |before| Some(before.clone().renamed()));
         Some(ids.take(RENAMES).find(|known| Some(&known.request_id) == pending).unwrap_or(first))
@@ -113,7 +117,7 @@ mod tests {
             repeated: true,
         };
         let second = first.clone().renamed();
-        let resumed = |pending| Submission::resumed(Kit::Teammate, &call, pending);
+        let resumed = |pending| Submission::resumed(Caller::Teammate, &call, pending);
         assert_eq!(resumed(None).as_ref(), Some(&first));
         assert_eq!(resumed(Some(&first.request_id)).as_ref(), Some(&first));
         assert_eq!(resumed(Some(&second.request_id)).as_ref(), Some(&second));
@@ -123,7 +127,7 @@ mod tests {
             input: serde_json::json!({ "command": "true" }),
             ..call.clone()
         };
-        assert_eq!(Submission::resumed(Kit::Teammate, &other, None), None);
+        assert_eq!(Submission::resumed(Caller::Teammate, &other, None), None);
     }
 
     #[test]

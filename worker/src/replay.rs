@@ -16,7 +16,7 @@ use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage, text_of};
 use uuid::Uuid;
 
 use crate::state::At;
-use crate::tools::Kit;
+use crate::tools::{AfterCrash, Caller};
 
 /// A call that the model asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -186,19 +186,20 @@ impl Standing {
 
     /// Takes out the calls that are not run in this life, and returns their results; marks the one that is made again.
     pub(crate) fn interrupted(&mut self) -> Vec<Interrupted> {
-        let kit = Kit::of(&self.owner);
+        let caller = Caller::of(&self.owner);
+        let runs_again = |call: &ToolUse| caller.after_crash(&call.name) != AfterCrash::Interrupted;
         match self.calls.front_mut() {
             None => return Vec::new(),
-            Some(first) if kit.is_repeated(&first.name) => {
+            Some(first) if runs_again(first) => {
                 first.repeated = true;
                 return Vec::new();
             }
             Some(_) => {}
         }
         let mut results = Vec::new();
-        let mut content = kit.may_have_run();
+        let mut content = caller.may_have_run();
         for call in std::mem::take(&mut self.calls) {
-            if kit.is_repeated(&call.name) {
+            if runs_again(&call) {
                 self.calls.push_back(call);
                 continue;
             }

@@ -36,8 +36,8 @@ use crate::plan::Submission;
 use crate::replay::{Owed, Standing};
 use crate::session::Session;
 use crate::state::{Beginning, Budget, State};
-use crate::tools::lead::Spawner;
-use crate::tools::{Call, Confinement, Guide, Kit, Rest, Toolbox, ToolboxConfig, Tools, schema};
+use crate::tools::spawn_teammate::Spawner;
+use crate::tools::{Caller, Confinement, Guide, Rest, Toolbox, ToolboxConfig, Tools};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
@@ -144,7 +144,7 @@ impl Life {
             workspace: welcome.workspace.clone().into(),
             team_dir: Arc::clone(&self.dir),
             name: name.clone(),
-            life_lock: self.transcript.life_lock()?,
+            liveness_lock: self.transcript.life_lock()?,
             environment: welcome.environment.clone(),
             territory: welcome.territory.iter().map(PathBuf::from).collect(),
             sandbox: welcome.sandbox.clone(),
@@ -170,11 +170,9 @@ impl Life {
         let Identity { name, incarnation } = self.identity.clone();
         self.transcript.set_durable(settings.durability == Durability::Disk);
         let mut outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
-        let clear_up = |broken_off: &Call| toolbox.clear_up(broken_off);
-        let mut standing =
-            resume(&mut self.transcript, &mut model, &welcome, &self.identity, (&mut outbox, &clear_up))?;
+        let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity, &mut outbox)?;
         let live = Live::new(Arc::clone(&self.dir), &name);
-        let kit = Kit::of(&name);
+        let caller = Caller::of(&name);
         let waking = match (welcome.watch, settings.poll) {
             (_, true) => Waking::Poll,
             (true, false) => Waking::Events,
@@ -197,7 +195,7 @@ impl Life {
         let submission = standing
             .calls
             .front()
-            .and_then(|call| Submission::resumed(kit, call, welcome.word.plan.as_ref()));
+            .and_then(|call| Submission::resumed(caller, call, welcome.word.plan.as_ref()));
         let began = Instant::now();
         let spawner = spawner(&welcome);
         let mut state = State::new(beginning, welcome.word, began.elapsed());
@@ -217,7 +215,7 @@ impl Life {
             transcript: self.transcript,
             outbox,
             ids,
-            kit,
+            caller,
             spawner,
             incarnation,
             calls: standing.calls,
@@ -265,7 +263,7 @@ fn persona(dir: &TeamDir, name: &Name, welcome: &Welcome, toolbox: &Toolbox, roo
         teammates: live.map(|member| (member.name.to_string(), member.role)).collect(),
         guide,
     };
-    let tools = schema::definitions(Kit::of(name), welcome.sandbox.mode);
+    let tools = Caller::of(name).tools(welcome.sandbox.mode);
     Persona { name: name.clone(), system: persona::system(&about), tools }
 }
 
@@ -282,7 +280,7 @@ fn resume(
     model: &mut Model,
     welcome: &Welcome,
     identity: &Identity,
-    (outbox, clear_up): (&mut Outbox, &dyn Fn(&Call)),
+    outbox: &mut Outbox,
 ) -> Result<Standing, TranscriptError> {
     let conversation = welcome.conversation;
     let Identity { name, incarnation } = identity;
@@ -315,12 +313,6 @@ fn resume(
     }
     // Before a result follows: a notice that the last entry owes is owed no more then, unless that says so.
     standing.owed.iter().cloned().for_each(|notice| outbox.notify_once(notice));
-    // Before it has a result, too: a life that is killed here is followed by one that does it again.
-    let broken_off =
-        standing.calls.front().map(|first| Call::parse(Kit::of(name), &first.name, &first.input));
-    if let Some(Ok(broken_off)) = broken_off {
-        clear_up(&broken_off);
-    }
     for result in standing.interrupted() {
         let event = Event::Result {
             tool_use_id: result.tool_use_id,

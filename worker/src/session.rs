@@ -22,8 +22,8 @@ use crate::outbox::{Outbox, Sending};
 use crate::plan::Submission;
 use crate::replay::{Owed, ToolUse};
 use crate::state::{Because, End, Step};
-use crate::tools::lead::{self, Spawner};
-use crate::tools::{Kit, Toolbox, Tools};
+use crate::tools::spawn_teammate::Spawner;
+use crate::tools::{Caller, Toolbox, Tools, team};
 use crate::transcript::{Transcript, TranscriptError};
 
 /// How long the lead is not told what it could not be told.
@@ -38,8 +38,8 @@ pub(crate) struct Session<T = Toolbox> {
     pub(crate) transcript: Transcript,
     pub(crate) outbox: Outbox,
     pub(crate) ids: Box<dyn Ids>,
-    /// What it may call.
-    pub(crate) kit: Kit,
+    /// What it calls tools as.
+    pub(crate) caller: Caller,
     /// What a teammate begins with that the lead agent starts.
     pub(crate) spawner: Spawner,
     /// Which life it is.
@@ -175,7 +175,7 @@ impl<T: Tools> Session<T> {
         let body = Body::ShutdownResponse { request_id: id, approve, reason, answered_by };
         let mut message = self.outbox.message(message_id, LEAD, body);
         // Of an end the daemon tells; of a rejection nobody else does.
-        if !approve && lead::has_asked(self.outbox.dir(), request_id) {
+        if !approve && team::lead_agent_asked(self.outbox.dir(), request_id) {
             message.extra.insert(ASKED_BY.to_owned(), LEAD.into());
         }
         let line = send(&self.outbox, &Name::lead(), &message)?;
@@ -191,13 +191,13 @@ impl<T: Tools> Session<T> {
             IdleReason::MaxTurns | IdleReason::MaxTokens => {
                 self.desk.state.limits().told(idle_reason).unwrap_or_default()
             }
-            IdleReason::Interrupted => self.kit.interrupted().to_owned(),
+            IdleReason::Interrupted => self.caller.interrupted().to_owned(),
         };
         let message_id = self.ids.message();
         self.record(&Entry::Idle { idle_reason, content: content.clone(), message_id })?;
         self.transcript.sync()?;
         self.outbox.notify(Owed::Idle { idle_reason, content: content.clone(), message_id });
-        self.desk.toolbox.reap_strays();
+        self.desk.toolbox.reap_orphans();
         self.desk.state.finished(idle_reason, &content);
         Ok(())
     }
@@ -221,7 +221,7 @@ impl<T: Tools> Session<T> {
         let by_signal = matches!(end, End::Terminated);
         self.record(&Entry::Left { reason, incarnation: self.incarnation, by_signal })?;
         self.transcript.sync()?;
-        self.desk.toolbox.end_strays();
+        self.desk.toolbox.end_orphans();
         self.desk.link.close().await;
         Ok(())
     }

@@ -1,21 +1,23 @@
 //! The steps of a turn: the model is asked, its calls run one after the other, each result is recorded before
 //! the next call begins. What a step does next is not decided here.
 
+use teamd_shared::member::Gate;
 use teamd_shared::message::{AnsweredBy, Body, LEAD};
 use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 use teamd_shared::transcript::{Block, Event as Entry};
 
-use crate::gate;
-use crate::model::{Answer as ModelAnswer, Compaction, ModelError, delivery};
-use crate::outbox::{Outbox, explained};
+use crate::model::{Answer as ModelAnswer, Compaction, ModelError};
 use crate::plan::{self, Submission};
 use crate::replay::{calls_of, closing};
 use crate::session::{Session, stands};
 use crate::state::{Answer, End, Outcome as Made, Verdict, Why};
-use crate::tools::team::{self, Letter};
-use crate::tools::{Call, Outcome, Runs, Tools};
+use crate::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval, Runs, Tools};
 use crate::transcript::TranscriptError;
+
+/// What a call is told that a closed gate refuses.
+const GATE_CLOSED: &str = "refused: the gate is closed, nothing may be changed; submit a plan with plan_approval and wait for \
+     the verdict";
 
 impl<T: Tools> Session<T> {
     /// Asks the model. A call that is dropped leaves nothing behind but what it cost.
@@ -86,7 +88,7 @@ impl<T: Tools> Session<T> {
         let ModelAnswer { mut content, usage, cut, length } = answer;
         for block in &mut content {
             if let Block::ToolUse { name, message_id, request_id, .. } = block
-                && self.kit.has_ids(name)
+                && self.caller.after_crash(name) == AfterCrash::RunAgainWithIds
             {
                 *message_id = Some(self.ids.message());
                 *request_id = (name == "plan_approval").then(|| self.ids.request());
@@ -107,54 +109,36 @@ impl<T: Tools> Session<T> {
     pub(crate) async fn call(&mut self) -> Result<(), TranscriptError> {
         let Some(next) = self.calls.front() else { return Ok(()) };
         let (message_id, request_id, repeated) = (next.message_id, next.request_id.clone(), next.repeated);
-        let call = match Call::parse(self.kit, &next.name, &next.input) {
+        let Call { activity, action } = match self.caller.parse(&next.name, &next.input) {
             Ok(call) => call,
             Err(why) => return self.end_call(Outcome::error(why)),
         };
         let message_id = message_id.unwrap_or_else(|| self.ids.message());
-        if let Err(refused) = gate::admit(self.desk.state.gate(), call.needs_open_gate()) {
-            return self.end_call(Outcome::error(refused));
-        }
-        match call {
-            Call::SendMessage { ref to, ref content } => {
-                self.desk.state.calling(call.activity(), false);
-                let letter = Letter { id: message_id, repeated, content };
-                let sending = team::send_message(&self.outbox, to, letter);
-                let outcome = self.desk.attend_to_its_end(sending).await;
+        match action {
+            Action::Local(action) => self.run_tool(activity, action).await,
+            Action::Team(action) => {
+                self.desk.state.calling(activity, false);
+                let outcome = self.act_on_team(action, message_id, repeated).await;
                 self.end_call(outcome)
             }
-            Call::ReadInbox => self.read_inbox(),
-            Call::PlanApproval { plan } => {
+            Action::ReadInbox => self.read_inbox(),
+            Action::AnswerShutdown(response) => self.answer_shutdown(response, message_id, repeated),
+            Action::SubmitPlan(PlanApproval { plan }) => {
                 let request_id = request_id.unwrap_or_else(|| self.ids.request());
                 self.desk.state.planning(request_id.clone());
                 self.submission = Some(Submission { plan, message_id, request_id });
                 Ok(())
             }
-            Call::ShutdownResponse { request_id, approve, reason } => {
-                if self.desk.state.pending_shutdown() != Some(&request_id) {
-                    let which = match self.desk.state.pending_shutdown() {
-                        Some(pending) => format!("; the one that waits for your answer is {pending}"),
-                        None => String::new(),
-                    };
-                    let told = format!("no shutdown request {request_id} is pending{which}");
-                    return self.end_call(Outcome::error(told));
-                }
-                self.desk.state.calling("answering a shutdown".to_owned(), false);
-                let send = if repeated { Outbox::send_once } else { Outbox::send };
-                match self.respond(&request_id, (message_id, send), (approve, reason), AnsweredBy::Model) {
-                    Ok(()) => Ok(()),
-                    Err(error) => self.end_call(Outcome::error(explained(&error))),
-                }
-            }
-            Call::Lead(call) => self.lead_call(call, message_id, repeated).await,
-            call => self.run_tool(call).await,
         }
     }
 
-    async fn run_tool(&mut self, call: Call) -> Result<(), TranscriptError> {
+    async fn run_tool(&mut self, activity: String, action: LocalAction) -> Result<(), TranscriptError> {
         let gate = self.desk.state.gate();
-        self.desk.state.calling(call.activity(), call.changes(gate));
-        let mut running = self.desk.toolbox.start(call, gate);
+        if gate == Gate::Closed && action.needs_open_gate() {
+            return self.end_call(Outcome::error(GATE_CLOSED));
+        }
+        self.desk.state.calling(activity, action.changes(gate));
+        let mut running = self.desk.toolbox.start(action, gate);
         let outcome = match self.desk.attend(running.finish()).await {
             Ok(outcome) => outcome,
             Err(why) => self.desk.attend_to_its_end(running.cancel(&self.broken_off(&why))).await,
@@ -178,7 +162,7 @@ impl<T: Tools> Session<T> {
     /// Says why something is broken off, or does not begin.
     pub(crate) fn broken_off(&self, why: &Why) -> String {
         match why {
-            Why::Interrupted => self.kit.interrupted(),
+            Why::Interrupted => self.caller.interrupted(),
             Why::LetGo => "the shutdown is approved",
             Why::Overdue => "the shutdown was not answered in time",
             Why::Asked => "you are asked to leave",
@@ -203,16 +187,6 @@ impl<T: Tools> Session<T> {
         }
         self.desk.state.skipped();
         Ok(())
-    }
-
-    /// Delivers what has arrived, and lists it.
-    fn read_inbox(&mut self) -> Result<(), TranscriptError> {
-        self.desk.fetch();
-        let delivered = self.take_in()?;
-        let owner = self.outbox.from();
-        let shown: Vec<_> = delivered.iter().filter_map(|message| delivery::show(message, owner)).collect();
-        let listed = delivery::list(&shown);
-        self.end_call(Outcome::ok(listed.unwrap_or_else(|| format!("{} new messages, below", shown.len()))))
     }
 
     /// Writes the line of the plan, unless an earlier life has written it, and names it.

@@ -15,7 +15,7 @@ use teamd_shared::transcript::Usage;
 use super::*;
 use crate::mailbox::{Taken, Waking};
 use crate::state::{At, Beginning, Budget, Step};
-use crate::tools::{Call, Outcome, Runs};
+use crate::tools::{LocalAction, Outcome, Runs};
 
 /// Tools that are never used.
 #[derive(Debug)]
@@ -34,11 +34,11 @@ impl Runs for Idle {
 impl Tools for Idle {
     type Running = Self;
 
-    fn start(&mut self, _: Call, _: Gate) -> Self {
+    fn start(&mut self, _: LocalAction, _: Gate) -> Self {
         Self
     }
 
-    fn has_background(&self) -> bool {
+    fn has_background(&mut self) -> bool {
         false
     }
 
@@ -46,9 +46,9 @@ impl Tools for Idle {
         ready(())
     }
 
-    fn reap_strays(&mut self) {}
+    fn reap_orphans(&mut self) {}
 
-    fn end_strays(&mut self) {}
+    fn end_orphans(&mut self) {}
 }
 
 /// A desk with an open gate, which the daemon rings.

@@ -1,28 +1,59 @@
-//! What the tools of the lead agent read, order and tell: the team as the files show it, and exact words. It asks nobody:
-//! what the daemon must do goes over the worker's connection.
+//! `spawn_teammate`: starts a teammate that may do no more than the lead agent itself.
 
-use std::fmt::Write as _;
-use std::fs::TryLockError;
 use std::path::Path;
 
-use rustix::fs::OFlags;
-use teamd_shared::config::{Roster, RosterMember};
-use teamd_shared::control::SpawnOrder;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use teamd_shared::control::{Await, Command, Done, SpawnOrder};
 use teamd_shared::environment::Environment;
-use teamd_shared::id::RequestId;
-use teamd_shared::journal::{Team, read_lines};
-use teamd_shared::member::{ApproveBy, Bounds, Gate, Sandbox};
-use teamd_shared::message::summary_of;
+use teamd_shared::member::{ApproveBy, Bounds, Sandbox};
 use teamd_shared::model_spec::{ModelSpec, UnknownModel};
 use teamd_shared::name::Name;
-use teamd_shared::request::{Kind, Payload, Request, Status};
 use teamd_shared::state::StateDir;
-use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::team_dir::TeamDir;
 use teamd_shared::team_file::TeamFile;
 use teamd_shared::team_file::resolve::{Asked, Flags, ModelFrom, resolve};
 use teamd_shared::trust::Widening;
 
-use super::{Outcome, Spawn};
+use super::input::{Input, not_blank};
+use super::orders::unexpected;
+use super::{Action, TeamAction, Tools, team};
+use crate::session::Session;
+
+/// Starts a teammate: an agent of its own, in a process of its own, that works on `prompt` at once. It sees nothing
+/// of this conversation: the prompt must hold all that it needs. With `plan` it can change nothing before a plan of
+/// it is approved. Returns when it is ready; you hear by itself when it submits a plan, writes, or has finished: do
+/// not wait or poll.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SpawnTeammate {
+    /// Its name: 1 to 32 of a-z, 0-9, _ and -.
+    #[serde(deserialize_with = "not_blank")]
+    pub(crate) name: String,
+    /// What it is for, in a word or two, such as `coder` or `reviewer`.
+    pub(crate) role: String,
+    /// What it shall do, with all that it must know to do it.
+    #[serde(deserialize_with = "not_blank")]
+    pub(crate) prompt: String,
+    /// True: it must submit a plan, and can change nothing before the plan is approved.
+    #[serde(default)]
+    pub(crate) plan: bool,
+    /// Only if the person asks for one: PROVIDER or PROVIDER:MODEL.
+    pub(crate) model: Option<String>,
+    /// Only if it shall not be yours: a directory in your workspace.
+    pub(crate) workspace: Option<String>,
+}
+
+impl Input for SpawnTeammate {
+    const NAME: &'static str = "spawn_teammate";
+    const SUBJECT: &'static str = "name";
+
+    fn action(self) -> Action {
+        let is_said = |text: &String| !text.trim().is_empty();
+        let (model, workspace) = (self.model.filter(is_said), self.workspace.filter(is_said));
+        Action::Team(TeamAction::Spawn(Self { model, workspace, ..self }))
+    }
+}
 
 /// Of what the lead agent makes a teammate.
 #[derive(Debug)]
@@ -48,7 +79,7 @@ impl Spawner {
     ///
     /// # Errors
     /// A text for the model.
-    pub(crate) fn order(&self, dir: &TeamDir, spawn: &Spawn) -> Result<SpawnOrder, String> {
+    pub(crate) fn order(&self, dir: &TeamDir, spawn: &SpawnTeammate) -> Result<SpawnOrder, String> {
         let name = Name::new(&spawn.name).map_err(|error| error.to_string())?;
         let flags = Flags {
             role: Some(spawn.role.clone()).filter(|role| !role.trim().is_empty()),
@@ -61,7 +92,7 @@ impl Spawner {
         let file = TeamFile::locate(dir.root(), lookup);
         let file = TeamFile::load(&file).map_err(|error| format!("{error} ({})", error.hint()))?;
         self.must_be_trusted(&file)?;
-        let roster = roster(dir)?;
+        let roster = team::roster(dir)?;
         let asked = Asked { name: &name, flags: &flags, earlier: roster.member(&name) };
         let mut resolved = resolve(asked, &lookup, &file).map_err(|error| error.to_string())?;
         resolved.workspace =
@@ -127,160 +158,38 @@ fn model(text: &str) -> Result<ModelSpec, String> {
     text.parse().map_err(|error: UnknownModel| format!("{error} ({})", error.hint()))
 }
 
-/// Reads the name of a teammate that a call is about.
-///
-/// # Errors
-/// A text for the model.
-pub(crate) fn teammate(name: &str) -> Result<Name, String> {
-    match Name::new(name) {
-        Ok(name) => Ok(name),
-        Err(_) if name == Name::lead().as_str() => Err("that is you: name a teammate".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Shows the team: who there is, what each does, and what waits for an answer.
-pub(crate) fn list(dir: &TeamDir) -> Outcome {
-    let shown = roster(dir).and_then(|roster| Ok(listed(&roster, &team(dir)?)));
-    shown.into()
-}
-
-fn listed(roster: &Roster, team: &Team) -> String {
-    let mates: Vec<&RosterMember> =
-        roster.members.iter().filter(|member| member.name != Name::lead()).collect();
-    if mates.is_empty() {
-        return "there are no teammates: spawn_teammate starts one".to_owned();
-    }
-    let mut lines: Vec<String> = mates.into_iter().map(line).collect();
-    let mut pending: Vec<&Request> = team.requests.values().filter(|request| request.is_pending()).collect();
-    pending.sort_by(|a, b| a.created_at.total_cmp(&b.created_at));
-    lines.extend(pending.into_iter().map(|request| waits(team, request)));
-    lines.join("\n")
-}
-
-fn line(member: &RosterMember) -> String {
-    let mut line = member.name.to_string();
-    let mut add = |text: std::fmt::Arguments<'_>| {
-        // Writing to a string cannot fail.
-        let _infallible = line.write_fmt(text);
-    };
-    if !member.role.is_empty() {
-        add(format_args!(" ({})", member.role));
-    }
-    add(format_args!(": {}", member.status.as_str()));
-    if member.status.is_ended() {
-        return line;
-    }
-    if !member.activity.is_empty() {
-        add(format_args!(", {}", member.activity));
-    }
-    if member.gate == Gate::Closed {
-        add(format_args!(", gate closed"));
-    }
-    line
-}
-
-fn waits(team: &Team, request: &Request) -> String {
-    let (id, member) = (&request.request_id, request.member());
-    match &request.payload {
-        Payload::Plan { plan } => {
-            let author = team.members.iter().find(|(name, _)| name.as_str() == member);
-            let by = match author.map(|(_, state)| state.record.approve_by).unwrap_or_default() {
-                ApproveBy::Person => "a person",
-                ApproveBy::Lead => "you",
-            };
-            format!("plan {id} of {member} waits for {by}: {}", summary_of(plan))
+impl<T: Tools> Session<T> {
+    /// Orders a teammate, and waits until it is ready.
+    pub(super) async fn spawn(&mut self, spawn: &SpawnTeammate) -> Result<String, String> {
+        let order = self.spawner.order(self.outbox.dir(), spawn)?;
+        let (name, plan, approve_by) = (order.name.clone(), order.plan, order.approve_by.unwrap_or_default());
+        let (incarnation, skipped) = match self.order(Command::Spawn(Box::new(order))).await? {
+            Done::Spawning { incarnation, skipped } => (incarnation, skipped),
+            other => return Err(unexpected(&other)),
+        };
+        let what = Await::Ready;
+        match self.order(Command::Await { name: name.clone(), incarnation, what }).await? {
+            Done::Ready { .. } => {}
+            other => return Err(unexpected(&other)),
         }
-        Payload::Shutdown { .. } => format!("shutdown {id} of {member} is pending"),
-    }
-}
-
-/// Shows where a request stands.
-pub(crate) fn status(dir: &TeamDir, request_id: &RequestId) -> Outcome {
-    let found = team(dir).and_then(|team| {
-        let request =
-            team.requests.get(request_id).ok_or_else(|| format!("no such request: {request_id}"))?;
-        Ok(stands(&team, request))
-    });
-    found.into()
-}
-
-fn stands(team: &Team, request: &Request) -> String {
-    let (member, status) = (request.member(), request.status.as_str());
-    let what = match request.kind {
-        Kind::Shutdown => "shutdown",
-        Kind::PlanApproval => "plan",
-    };
-    let mut text = format!("{what} {} of {member}: {status}", request.request_id);
-    if let Some(reason) = request.reason.as_deref().filter(|reason| !reason.trim().is_empty()) {
-        text.push_str(&format!(" ({reason})"));
-    }
-    if request.kind == Kind::Shutdown && request.status == Status::Approved {
-        let life =
-            team.members.iter().find(|(name, _)| name.as_str() == member).map(|(_, state)| &state.record);
-        let leaves = life.is_some_and(|it| it.incarnation == request.incarnation && !it.phase.is_ended());
-        text.push_str(if leaves { "; it is about to leave" } else { "; its process is gone" });
-    }
-    text
-}
-
-/// Returns the pending plan of this id: its author and the life that submitted it.
-///
-/// # Errors
-/// A text for the model.
-pub(crate) fn author(dir: &TeamDir, request_id: &RequestId) -> Result<(Name, u32), String> {
-    let team = team(dir)?;
-    let request = team.requests.get(request_id).ok_or_else(|| format!("no such request: {request_id}"))?;
-    let name = Name::of_inbox(request.member()).map_err(|error| error.to_string())?;
-    Ok((name, request.incarnation))
-}
-
-/// Tells whether the lead agent has asked for this, and not a person alone. If that cannot be seen it has: it had better
-/// be told once too often.
-pub(crate) fn has_asked(dir: &TeamDir, request_id: &RequestId) -> bool {
-    match team(dir) {
-        Ok(team) => team.requests.get(request_id).is_some_and(|request| request.agent),
-        Err(why) => {
-            tracing::warn!("cannot see who has asked for {request_id}: {why}");
-            true
+        let mut told = format!("{name} has started (incarnation {incarnation}) and works on your prompt");
+        if plan {
+            let who = if approve_by == ApproveBy::Lead { "you answer" } else { "a person answers" };
+            told.push_str(&format!("; it submits a plan first, which {who}"));
         }
-    }
-}
-
-/// Tells whether a person sits at a terminal with `teamctl chat`: whoever does holds a shared lock.
-pub(crate) fn somebody_chats(dir: &TeamDir) -> bool {
-    match dir.open_file(&TeamPath::chat(), OFlags::RDONLY) {
-        // Let go with the descriptor.
-        Ok(file) => matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
-        Err(error) if error.is_not_found() => false,
-        Err(error) => {
-            tracing::warn!("cannot see whether somebody chats: {error}");
-            false
+        if skipped > 0 {
+            told.push_str(&format!("; messages of its earlier incarnation that it will not read: {skipped}"));
         }
+        Ok(told)
     }
-}
-
-fn roster(dir: &TeamDir) -> Result<Roster, String> {
-    let roster = Roster::load(dir).map_err(|error| format!("cannot look up who runs: {error}"))?;
-    roster.ok_or_else(|| "cannot look up who runs: there is no roster".to_owned())
-}
-
-/// Folds the journal, as whoever reads it does.
-fn team(dir: &TeamDir) -> Result<Team, String> {
-    let unread = |why: String| format!("cannot read the journal: {why}");
-    let bytes = dir.read(&TeamPath::journal()).map_err(|error| unread(error.to_string()))?;
-    let mut team = Team::default();
-    for line in read_lines(&bytes) {
-        let (number, line) = line.map_err(|it| unread(format!("line {}: {}", it.number, it.why)))?;
-        team.apply(&line).map_err(|error| unread(format!("line {number}: {error}")))?;
-    }
-    Ok(team)
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use teamd_shared::fs::replace;
     use teamd_shared::member::SandboxMode;
+    use teamd_shared::team_dir::TeamPath;
 
     use super::*;
 
@@ -288,7 +197,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let roster = json!({"version": 1, "members": []});
-        teamd_shared::fs::replace(&dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+        replace(&dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
         let mut environment = Environment::default();
         environment.set("XDG_STATE_HOME", scratch.path().join("state").to_str().unwrap());
         let spawner = Spawner {
@@ -330,12 +239,19 @@ mod tests {
         assert!(spawner.order(&dir, &alice()).is_ok());
     }
 
-    fn alice() -> Spawn {
-        Spawn { name: "alice".into(), role: "coder".into(), prompt: "mend it".into(), ..Spawn::default() }
+    fn alice() -> SpawnTeammate {
+        SpawnTeammate {
+            name: "alice".into(),
+            role: "coder".into(),
+            prompt: "mend it".into(),
+            plan: false,
+            model: None,
+            workspace: None,
+        }
     }
 
     #[test]
-    fn a_teammate_is_what_the_file_says_and_has_the_model_of_the_lead_agent_where_nobody_names_one() {
+    fn a_teammate_is_what_the_file_says_and_has_the_model_of_the_lead_agent() {
         let (scratch, dir, mut spawner) = scene();
         let order = spawner.order(&dir, &alice()).unwrap();
         assert_eq!((order.model.as_deref(), order.plan), (Some("openai:own"), false));
@@ -349,7 +265,7 @@ mod tests {
         team_file(&scratch, toml);
         let order = spawner.order(&dir, &alice()).unwrap();
         assert_eq!((order.model.as_deref(), order.plan), (Some("script"), true));
-        let named = Spawn { model: Some("anthropic:m".into()), ..alice() };
+        let named = SpawnTeammate { model: Some("anthropic:m".into()), ..alice() };
         assert_eq!(spawner.order(&dir, &named).unwrap().model.as_deref(), Some("anthropic:m"));
         team_file(&scratch, "modle = \"script\"\n");
         assert!(spawner.order(&dir, &alice()).unwrap_err().contains("team.toml"));
@@ -359,19 +275,21 @@ mod tests {
     fn what_cannot_be_used_is_told_before_anything_is_asked() {
         let (_scratch, dir, spawner) = scene();
         for (spawn, told) in [
-            (Spawn { name: "lead".into(), ..alice() }, "reserved"),
-            (Spawn { name: "../x".into(), ..alice() }, "not a name"),
-            (Spawn { model: Some("gpt".into()), ..alice() }, "\"gpt\""),
-            (Spawn { workspace: Some("nowhere".into()), ..alice() }, "the workspace nowhere cannot be used"),
+            (SpawnTeammate { name: "lead".into(), ..alice() }, "reserved"),
+            (SpawnTeammate { name: "../x".into(), ..alice() }, "not a name"),
+            (SpawnTeammate { model: Some("gpt".into()), ..alice() }, "\"gpt\""),
+            (
+                SpawnTeammate { workspace: Some("nowhere".into()), ..alice() },
+                "the workspace nowhere cannot be used",
+            ),
         ] {
             let error = spawner.order(&dir, &spawn).unwrap_err();
             assert!(error.contains(told), "{error}");
         }
-        assert_eq!(teammate("lead"), Err("that is you: name a teammate".to_owned()));
     }
 
     #[test]
-    fn nobody_whom_it_starts_may_do_more_than_itself() {
+    fn no_teammate_may_do_more_than_the_lead_agent_that_starts_it() {
         let (scratch, dir, mut spawner) = scene();
         let root = scratch.path().canonicalize().unwrap();
         let at = |path: &str| root.join(path).to_str().unwrap().to_owned();
@@ -382,7 +300,7 @@ mod tests {
         std::os::unix::fs::symlink(dir.root(), root.join("own/team")).unwrap();
         spawner.workspace = at("own");
         let ordered = |spawner: &Spawner, path: Option<&str>| {
-            spawner.order(&dir, &Spawn { workspace: path.map(str::to_owned), ..alice() })
+            spawner.order(&dir, &SpawnTeammate { workspace: path.map(str::to_owned), ..alice() })
         };
         let workspace =
             |spawner: &Spawner, path| ordered(spawner, path).map(|order| order.workspace.unwrap());
@@ -419,31 +337,5 @@ mod tests {
             spawner.sandbox.mode = mode;
             assert_eq!(sandbox(&spawner).mode, mode);
         }
-    }
-
-    #[test]
-    fn somebody_chats_as_long_as_a_shared_lock_is_held() {
-        let (_scratch, dir, _) = scene();
-        assert!(!somebody_chats(&dir));
-        let chat = dir.open_file(&TeamPath::chat(), OFlags::RDWR | OFlags::CREATE).unwrap();
-        assert!(!somebody_chats(&dir));
-        chat.lock_shared().unwrap();
-        assert!(somebody_chats(&dir) && somebody_chats(&dir));
-        // What another test starts has all descriptors of this process for a moment: to close it is not enough.
-        chat.unlock().unwrap();
-        assert!(!somebody_chats(&dir));
-    }
-
-    #[test]
-    fn the_team_is_shown_in_a_line_each() {
-        let roster = json!({"version": 1, "members": [
-            {"name": "alice", "role": "coder", "status": "working", "gate": "closed", "activity": "bash: make"},
-            {"name": "bob", "role": "", "status": "shutdown", "gate": "open"},
-            {"name": "lead", "role": "lead", "status": "working", "gate": "open"}]});
-        let mut roster: Roster = serde_json::from_value(roster).unwrap();
-        let shown = listed(&roster, &Team::default());
-        assert_eq!(shown, "alice (coder): working, bash: make, gate closed\nbob: shutdown");
-        roster.members.truncate(0);
-        assert_eq!(listed(&roster, &Team::default()), "there are no teammates: spawn_teammate starts one");
     }
 }

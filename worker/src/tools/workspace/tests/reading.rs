@@ -85,9 +85,9 @@ fn a_line_far_behind_the_beginning_is_left_to_bash() {
     let file = File::create(scratch.path("sparse")).unwrap();
     (&file).write_all("text\n".repeat(2000).as_bytes()).unwrap();
     file.set_len(1 << 40).unwrap();
-    let error = scratch.workspace.read("sparse", Some(3000), None).unwrap_err().to_string();
+    let error = scratch.read_from("sparse", Some(3000), None).unwrap_err();
     assert!(error.contains("offset 3000 lies more than") && error.contains("sed -n 3000,5000p"), "{error}");
-    assert!(scratch.workspace.read("sparse", Some(2000), Some(1)).unwrap().starts_with("text\n"));
+    assert!(scratch.read_from("sparse", Some(2000), Some(1)).unwrap().starts_with("text\n"));
 }
 
 #[test]

@@ -4,18 +4,17 @@ mod changing;
 mod paths;
 mod reading;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use teamd_shared::name::Name;
-use teamd_shared::team_dir::TeamDir;
-
 use super::*;
+use crate::tools::edit_file::EditFile;
+use crate::tools::output::KEPT;
+use crate::tools::read_file::ReadFile;
+use crate::tools::write_file::WriteFile;
 
 fn alice() -> Name {
     Name::new("alice").unwrap()
@@ -59,7 +58,7 @@ impl Scratch {
     }
 
     fn read_from(&self, path: &str, offset: Option<u64>, limit: Option<u64>) -> Result<String, String> {
-        self.workspace.read(path, offset, limit).map_err(|error| error.to_string())
+        self.workspace.read(&ReadFile { path: path.to_owned(), limit, offset })
     }
 
     fn guide(&self, most: usize) -> Guide {
@@ -67,11 +66,12 @@ impl Scratch {
     }
 
     fn write(&self, path: &str, content: &str) -> Result<String, String> {
-        self.workspace.write(path, content).map_err(|error| error.to_string())
+        self.workspace.write(&write_file(path, content))
     }
 
     fn edit(&self, path: &str, old: &str, new: &str) -> Result<String, String> {
-        self.workspace.edit(path, old, new).map_err(|error| error.to_string())
+        let (path, old_text, new_text) = (path.to_owned(), old.to_owned(), new.to_owned());
+        self.workspace.edit(&EditFile { path, old_text, new_text })
     }
 
     /// Asserts that no tool gets through a path, and with what words.
@@ -97,6 +97,10 @@ impl Scratch {
             }
         }
     }
+}
+
+fn write_file(path: &str, content: &str) -> WriteFile {
+    WriteFile { path: path.to_owned(), content: content.to_owned() }
 }
 
 fn put(path: &Path, content: &str) {

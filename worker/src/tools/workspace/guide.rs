@@ -38,7 +38,7 @@ impl Workspace {
     pub(crate) fn guide(&self, most: usize) -> Option<Guide> {
         let most = most.min(MOST);
         FILES.iter().find_map(|&name| {
-            let (file, stat) = self.open_existing(name).ok()?;
+            let (file, stat) = self.open_file(name).ok()?;
             let mut bytes = Vec::new();
             // One more tells whether that is all.
             file.take(most as u64 + 1).read_to_end(&mut bytes).ok()?;

@@ -1,7 +1,7 @@
-//! The worker's side of a keeper: starts it, hears its report, ends it, and sweeps up when it was killed.
+//! The worker's side of a shim: starts it, hears its report, ends it, and sweeps up when it was killed.
 //!
-//! Nothing here waits in a system call. Every keeper is known by its pid while it is not reaped: any other child of
-//! this process is what a killed keeper has left, and is ended.
+//! Nothing here waits in a system call. Every shim is known by its pid while it is not reaped: any other child of
+//! this process is what a killed shim has left, and is ended.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,119 +22,103 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
+use super::Job;
 use crate::keeper::{Because, Report, SUBCOMMAND, sweep};
-use crate::sandbox::Policy;
 use crate::variables::Variables;
 
-/// How long a report may be, in bytes: a keeper writes one short line.
+/// How long a report may be, in bytes: a shim writes one short line.
 const MAX_REPORT: usize = 64 << 10;
 
-/// The keepers of this process that are not reaped.
-static KEEPERS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+/// The shims of this process that are not reaped.
+static SHIMS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-fn keepers() -> MutexGuard<'static, Vec<Pid>> {
-    KEEPERS.lock().unwrap_or_else(PoisonError::into_inner)
+fn shims() -> MutexGuard<'static, Vec<Pid>> {
+    SHIMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a command runs with.
 #[derive(Debug)]
-pub(super) struct Surroundings {
-    pub(super) workspace: PathBuf,
-    pub(super) environment: Environment,
-    pub(super) bounds: Bounds,
-    /// The transcript, locked: each keeper shares the lock.
-    pub(super) life_lock: File,
+pub(in crate::tools) struct Surroundings {
+    pub(in crate::tools) workspace: PathBuf,
+    pub(in crate::tools) environment: Environment,
+    pub(in crate::tools) bounds: Bounds,
+    /// The transcript, locked: each shim shares the lock.
+    pub(in crate::tools) liveness_lock: File,
 }
 
-/// A command as its call has it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Job<'a> {
-    pub(super) command: &'a str,
-    /// Seconds.
-    pub(super) timeout: Option<f64>,
-    /// What it may do; none: whatever the user may.
-    pub(super) policy: Option<&'a Policy>,
-}
-
-/// What a keeper is asked to do.
-#[derive(Debug)]
-pub(super) struct Order<'a> {
-    pub(super) command: &'a str,
-    pub(super) policy: Option<&'a Policy>,
-    pub(super) timeout: Option<Duration>,
-    /// Where the output goes.
-    pub(super) output: OwnedFd,
-    /// Whether that is a log, which shall tell how the command ended.
-    pub(super) log: bool,
-}
-
-/// How a kept command ended. Nothing of it is left either way.
+/// How a command ended. Nothing of it is left either way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// As the keeper says.
+pub(in crate::tools) enum Ended {
+    /// As the shim says.
     Reported(Report),
-    /// The keeper was killed, by the command or by the worker.
-    KeeperLost,
+    /// The shim was killed, by the command or by the worker.
+    ShimLost,
 }
 
-/// A keeper that is not reaped. If it is dropped, the lifeline closes and the keeper ends the command.
+/// A shim that is not reaped. If it is dropped, the lifeline closes and the shim ends the command.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(in crate::tools) struct ShimHandle {
     child: Child,
     channel: UnixStream,
     heard: Vec<u8>,
-    /// Whether the keeper has closed its end: it does so only by exiting.
+    /// Whether the shim has closed its end: it does so only by exiting.
     closed: bool,
     reaped: bool,
-    /// Made before the keeper, so that no child's end is missed.
+    /// Made before the shim, so that no child's end is missed.
     child_ended: SignalStream,
 }
 
-impl Kept {
-    /// Starts a keeper and its command.
-    pub(super) fn start(surroundings: &Surroundings, order: Order<'_>) -> io::Result<Self> {
-        // The keeper would say it later, and less well.
+impl ShimHandle {
+    /// Starts a shim and its command. If the output is a log, the shim writes behind it how the command ended.
+    pub(in crate::tools) fn start(
+        surroundings: &Surroundings,
+        job: Job<'_>,
+        output: OwnedFd,
+        is_log: bool,
+    ) -> io::Result<Self> {
+        // The shim would say it later, and less well.
         surroundings.workspace.metadata()?;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let channel = UnixStream::from_std(ours)?;
         let child_ended = signal(SignalKind::child())?;
-        let (program, mut arguments) = keeper_program();
-        if let Some(timeout) = order.timeout {
+        let (program, mut arguments) = shim_program();
+        if let Some(timeout) = job.timeout {
+            let timeout = Duration::from_secs_f64(timeout);
             arguments.extend(["--timeout-ms".into(), timeout.as_millis().to_string().into()]);
         }
-        arguments.extend(order.log.then(|| "--log".into()));
+        arguments.extend(is_log.then(|| "--log".into()));
         if !surroundings.bounds.is_nothing() {
             arguments.extend(["--bounds".into(), serde_json::to_string(&surroundings.bounds)?.into()]);
         }
-        if let Some(policy) = order.policy {
+        if let Some(policy) = job.policy {
             arguments.extend(["--policy".into(), serde_json::to_string(policy)?.into()]);
         }
         let variables = Variables::of(surroundings.environment.variables());
-        let variables = match order.policy {
+        let variables = match job.policy {
             Some(policy) => variables.with("TMPDIR", policy.temp_inside().as_os_str()),
             None => variables,
         };
-        if order.policy.is_none() {
+        if job.policy.is_none() {
             arguments.extend(["--directory".into(), surroundings.workspace.clone().into()]);
         }
         let variables = variables.hand_over()?;
         arguments.extend(["--variables".into(), variables.as_raw_fd().to_string().into()]);
-        arguments.extend(["--".into(), order.command.into()]);
+        arguments.extend(["--".into(), job.command.into()]);
         let mut command = Command::new(program);
-        // It stands outside of the sandbox: nothing that a command may write, or asks for, has a say in how it begins.
+        // It is outside the sandbox: nothing that a command may write has a say in how it begins.
         command.arg0("team-worker").args(arguments).env_clear().current_dir("/");
-        command.stdin(Stdio::from(surroundings.life_lock.try_clone()?));
-        command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(order.output));
-        // Held until the pid is known: a sweep between the two would take the keeper for a stray.
-        let mut keepers = keepers();
+        command.stdin(Stdio::from(surroundings.liveness_lock.try_clone()?));
+        command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(output));
+        // Held until the pid is known: a sweep between the two would take the shim for an orphan.
+        let mut shims = shims();
         let child = spawn_with_signals_blocked(&mut command)?;
-        keepers.push(Pid::from_child(&child));
+        shims.push(Pid::from_child(&child));
         Ok(Self { child, channel, heard: Vec::new(), closed: false, reaped: false, child_ended })
     }
 
-    /// Asks the keeper to end the command; wakes it if the command has stopped it.
-    pub(super) fn end(&self) {
+    /// Asks the shim to end the command; wakes it if the command has stopped it.
+    pub(in crate::tools) fn end(&self) {
         if let Err(errno) = rustix::net::shutdown(&self.channel, Shutdown::Write) {
             // It has ended already.
             tracing::debug!("cannot close a lifeline: {errno}");
@@ -142,8 +126,8 @@ impl Kept {
         self.signal(Signal::CONT);
     }
 
-    /// Kills a keeper that does not end its command. What it leaves is swept up by [`Kept::ended`].
-    pub(super) fn kill(&self) {
+    /// Kills a shim that does not end its command. What it leaves is swept up by [`ShimHandle::ended`].
+    pub(in crate::tools) fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
@@ -152,12 +136,12 @@ impl Kept {
         if !self.reaped
             && let Err(errno) = kill_process(Pid::from_child(&self.child), signal)
         {
-            tracing::warn!("cannot send {signal:?} to a keeper: {errno}");
+            tracing::warn!("cannot send {signal:?} to a shim: {errno}");
         }
     }
 
     /// Waits until the command and all that it started is gone. May be dropped and called again.
-    pub(super) async fn ended(&mut self) -> Ended {
+    pub(in crate::tools) async fn ended(&mut self) -> Ended {
         while !self.closed {
             let mut bytes = [0; 1024];
             match self.channel.read(&mut bytes).await {
@@ -167,19 +151,19 @@ impl Kept {
             }
         }
         // A process leaves its children to the next one after it has closed its descriptors: reap it before
-        // looking for strays.
+        // looking for orphans.
         while !self.try_reap() {
             self.child_ended.recv().await;
         }
         let mut lines = self.heard.split(|&byte| byte == b'\n').rev();
         let ended = lines.find_map(|line| serde_json::from_slice(line).ok());
-        let ended = ended.map_or(Ended::KeeperLost, Ended::Reported);
+        let ended = ended.map_or(Ended::ShimLost, Ended::Reported);
         // One that failed may have left its command, as one that was killed has.
         if matches!(&ended, Ended::Reported(report) if report.because != Because::Failed) {
             return ended;
         }
         loop {
-            match sweep_strays() {
+            match sweep_orphans() {
                 Swept::Nothing => return ended,
                 Swept::Gone => {}
                 Swept::Dying => {
@@ -192,27 +176,27 @@ impl Kept {
 
     fn try_reap(&mut self) -> bool {
         if !self.reaped {
-            let mut keepers = keepers();
-            // An error means that somebody else has reaped it.
+            let mut shims = shims();
+            // An error means that it is reaped already.
             self.reaped = !matches!(self.child.try_wait(), Ok(None));
             if self.reaped {
-                keepers.retain(|&keeper| keeper != Pid::from_child(&self.child));
+                shims.retain(|&shim| shim != Pid::from_child(&self.child));
             }
         }
         self.reaped
     }
 }
 
-impl Drop for Kept {
+impl Drop for ShimHandle {
     fn drop(&mut self) {
-        // A keeper that nobody waits for any more is reaped, and if need be killed, as a stray.
+        // A shim that no call waits for any more is reaped, and if need be killed, as an orphan.
         if !self.try_reap() {
-            keepers().retain(|&keeper| keeper != Pid::from_child(&self.child));
+            shims().retain(|&shim| shim != Pid::from_child(&self.child));
         }
     }
 }
 
-/// Starts a keeper. It is born with all signals blocked, and reads them when it can: none kills it before.
+/// Starts a shim with all signals blocked. It reads them when it can, and none kills it before.
 fn spawn_with_signals_blocked(command: &mut Command) -> io::Result<Child> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let started = command.spawn();
@@ -222,64 +206,64 @@ fn spawn_with_signals_blocked(command: &mut Command) -> io::Result<Child> {
 
 /// What one round of sweeping up came upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Swept {
+pub(in crate::tools) enum Swept {
     /// Nothing: nothing is left.
     Nothing,
-    /// Strays, which are gone; what they leave is found in the next round.
+    /// Orphans, which are gone; what they leave is found in the next round.
     Gone,
-    /// Strays that are not gone yet: SIGCHLD announces the end of each.
+    /// Orphans that are not gone yet: SIGCHLD announces the end of each.
     Dying,
-    /// It could not be seen who is there.
+    /// The children could not be listed.
     Unknown,
 }
 
-/// Kills and reaps, in one round, the children of this process that are no keepers, and what descends from them.
-pub(super) fn sweep_strays() -> Swept {
+/// Kills and reaps, in one round, the children of this process that are no shims, and what descends from them.
+pub(in crate::tools) fn sweep_orphans() -> Swept {
     // Mostly: it costs one call, where the look at all processes costs each of a thousand workers one of them all.
     if !sweep::has_children() {
         return Swept::Nothing;
     }
-    let keepers = keepers();
-    try_sweep(|child| keepers.contains(&child) || is_of_another_test(child)).unwrap_or_else(|error| {
-        tracing::error!("cannot look for what a keeper left: {error}");
+    let shims = shims();
+    try_sweep(|child| shims.contains(&child) || is_of_another_test(child)).unwrap_or_else(|error| {
+        tracing::error!("cannot look for what a shim left: {error}");
         Swept::Unknown
     })
 }
 
 fn try_sweep(spared: impl Fn(Pid) -> bool) -> io::Result<Swept> {
-    let strays = sweep::kill_children(&spared)?;
-    if strays.is_empty() {
+    let orphans = sweep::kill_children(&spared)?;
+    if orphans.is_empty() {
         return Ok(if sweep::has_child(spared)? { Swept::Gone } else { Swept::Nothing });
     }
-    let is_dying = |stray| matches!(rustix::process::waitpid(Some(stray), WaitOptions::NOHANG), Ok(None));
+    let is_dying = |orphan| matches!(rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG), Ok(None));
     // All of them, not only up to the first: each is to be reaped.
-    let dying = strays.into_iter().filter(|&stray| is_dying(stray)).count();
+    let dying = orphans.into_iter().filter(|&orphan| is_dying(orphan)).count();
     Ok(if dying > 0 { Swept::Dying } else { Swept::Gone })
 }
 
-/// Returns program and first arguments of a keeper: this program, whatever stands at its path meanwhile.
+/// Returns program and first arguments of a shim: this program, whatever stands at its path meanwhile.
 #[cfg(not(test))]
-fn keeper_program() -> (PathBuf, Vec<OsString>) {
+fn shim_program() -> (PathBuf, Vec<OsString>) {
     (Path::new("/proc/self/exe").to_owned(), vec![SUBCOMMAND.into()])
 }
 
-/// In unit tests, this binary is the test harness, and one of its tests is the keeper.
+/// In unit tests, this binary is the test harness, and one of its tests is the shim.
 #[cfg(test)]
-fn keeper_program() -> (PathBuf, Vec<OsString>) {
+fn shim_program() -> (PathBuf, Vec<OsString>) {
     let arguments =
         [crate::keeper::tests::ENTRY, "--exact", "--quiet", "--nocapture", "--test-threads=1", "--"];
     let arguments = arguments.into_iter().chain([crate::keeper::tests::AS_KEEPER, SUBCOMMAND]);
     (Path::new("/proc/self/exe").to_owned(), arguments.map(OsString::from).collect())
 }
 
-/// In a worker, only keepers are started.
+/// In a worker, only shims are started.
 #[cfg(not(test))]
 fn is_of_another_test(_child: Pid) -> bool {
     false
 }
 
-/// In unit tests, other tests start workers at the same time: the harness again, by a name that no stray has. Spared are
-/// also a child that is not yet the program it shall be, and the keeper of a worker that was killed: it ends by itself.
+/// In unit tests, other tests start workers at the same time: the harness again, by a name that no orphan has. Spared are
+/// also a child that is not yet the program it shall be, and the shim of a worker that was killed: it ends by itself.
 #[cfg(test)]
 fn is_of_another_test(child: Pid) -> bool {
     let of = |name: &str| format!("/proc/{}/{name}", child.as_raw_pid());

@@ -162,8 +162,6 @@ impl Tools for Toolbox {
     }
 
     fn reap_orphans(&mut self) {}
-
-    fn end_orphans(&mut self) {}
 }
 
 impl Runs for Run {

@@ -26,11 +26,11 @@ use super::disk::{self, Disk, Killed};
 use super::machine::{Machine, Played, Shared, SimIds, Toolbox};
 use super::people::Sent;
 use super::{Mutant, Rng};
-use crate::connection::{Identity, Link, played};
-use crate::desk::Terminations;
+use crate::agent::connection::{Identity, Link, played};
+use crate::agent::dispatcher::Terminations;
+use crate::agent::run::{Life, Means};
+use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::model::Model;
-use crate::run::{Life, Means};
-use crate::transcript::{Transcript, TranscriptError};
 
 /// How often a worker may go on without waiting.
 const SPINS: u32 = 3000;

@@ -16,8 +16,8 @@ use super::input::Input;
 use super::orders::{refused, unexpected};
 use super::plan_approval::PlanApproval;
 use super::{Action, AfterCrash, TeamAction, Tools, team};
-use crate::connection::Unanswered;
-use crate::session::Session;
+use crate::agent::connection::Unanswered;
+use crate::agent::session::Session;
 
 /// How often the worker looks whether a person still sits at the chat, while a call waits for that person.
 const LOOK: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ impl<T: Tools> Session<T> {
     pub(super) async fn answer_plan(&mut self, input: AnswerPlan) -> Result<String, String> {
         let AnswerPlan { request_id, approve, feedback } = input;
         let answer = Command::Answer { request_id: request_id.clone(), approve, feedback };
-        let done = match self.desk.ask(answer).await {
+        let done = match self.dispatcher.ask(answer).await {
             Ok(Err(Unanswered::Refused(refusal))) if refusal.code == RefusalCode::Rejected => {
                 if team::has_chat(self.outbox.dir()) {
                     return self.await_person(&request_id).await;
@@ -83,9 +83,9 @@ impl<T: Tools> Session<T> {
         let name = Name::of_inbox(request.member()).map_err(|error| error.to_string())?;
         let what = Await::Answered { request_id: request_id.clone() };
         let question = Command::Await { name, incarnation: request.incarnation, what };
-        self.desk.state.asking();
-        let Self { desk, outbox, .. } = self;
-        match desk.ask_while(question, chat_ends(outbox.dir())).await {
+        self.dispatcher.state.asking();
+        let Self { dispatcher, outbox, .. } = self;
+        match dispatcher.ask_while(question, chat_ends(outbox.dir())).await {
             Ok(Some(Ok(Done::Judged(verdict)))) => Ok(told(&verdict)),
             Ok(Some(Ok(other))) => Err(unexpected(&other)),
             Ok(Some(Err(unanswered))) => Err(refused(&unanswered)),

@@ -165,8 +165,6 @@ pub(crate) trait Tools: std::fmt::Debug {
     /// Kills and reaps, in one round, the orphans of killed shims. Calls do so themselves: this is for the moments
     /// between them.
     fn reap_orphans(&mut self);
-    /// Ends the last of what was started. To be called when no shim runs any more.
-    fn end_orphans(&mut self);
 }
 
 /// A call that has been started. If it is dropped, it is ended, but no caller waits for that.

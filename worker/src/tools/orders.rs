@@ -6,9 +6,9 @@ use uuid::Uuid;
 
 use super::send_message::{Letter, broadcast, send_message};
 use super::{Outcome, TeamAction, Tools, list_teammates, request_status};
-use crate::connection::{Reply, Unanswered};
-use crate::session::Session;
-use crate::state::Why;
+use crate::agent::connection::{Reply, Unanswered};
+use crate::agent::session::Session;
+use crate::core::state::Why;
 
 impl<T: Tools> Session<T> {
     /// Carries out a call about the team; `repeated`: an earlier incarnation may have begun it.
@@ -22,11 +22,11 @@ impl<T: Tools> Session<T> {
         match action {
             TeamAction::SendMessage(message) => {
                 let sending = send_message(&self.outbox, &message.to, letter(&message.content));
-                self.desk.attend_to_its_end(sending).await
+                self.dispatcher.run_to_end(sending).await
             }
             TeamAction::Broadcast(content) => {
                 let sending = broadcast(&self.outbox, letter(&content));
-                self.desk.attend_to_its_end(sending).await
+                self.dispatcher.run_to_end(sending).await
             }
             TeamAction::List => list_teammates::list(self.outbox.dir()),
             TeamAction::ShowRequest(request_id) => request_status::show(self.outbox.dir(), &request_id),
@@ -43,7 +43,7 @@ impl<T: Tools> Session<T> {
     /// # Errors
     /// A text for the model: why it is not done, or not known to be.
     pub(super) async fn order(&mut self, command: Command) -> Result<Done, String> {
-        let answered = self.desk.ask(command).await;
+        let answered = self.dispatcher.ask(command).await;
         self.done(answered)
     }
 

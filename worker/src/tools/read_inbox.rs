@@ -5,9 +5,9 @@ use serde::Deserialize;
 
 use super::input::Input;
 use super::{Action, Outcome, Tools};
+use crate::agent::session::Session;
+use crate::agent::transcript::TranscriptError;
 use crate::model::delivery;
-use crate::session::Session;
-use crate::transcript::TranscriptError;
 
 /// Shows the messages that have arrived since the last ones you were given. Messages reach you with the results of
 /// your calls anyway: it is needed only in the middle of long work.
@@ -26,7 +26,7 @@ impl Input for ReadInbox {
 impl<T: Tools> Session<T> {
     /// Consumes what has arrived, and lists it in the result.
     pub(crate) fn read_inbox(&mut self) -> Result<(), TranscriptError> {
-        self.desk.fetch();
+        self.dispatcher.fetch();
         let delivered = self.take_in()?;
         let owner = self.outbox.from();
         let shown: Vec<_> = delivered.iter().filter_map(|message| delivery::show(message, owner)).collect();

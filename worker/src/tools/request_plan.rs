@@ -7,7 +7,7 @@ use teamd_shared::control::{Command, Done};
 use super::input::{Input, not_blank};
 use super::orders::unexpected;
 use super::{Action, TeamAction, Tools, team};
-use crate::session::Session;
+use crate::agent::session::Session;
 
 /// Closes the gate of a teammate, so that it can change nothing more, and asks it for a plan about `content`. You
 /// hear by itself when the plan is there.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::input::Input;
 use super::{Action, AfterCrash, TeamAction};
-use crate::outbox::{Outbox, explained};
+use crate::agent::outbox::{Outbox, explained};
 
 /// Sends a message to a teammate by its name, to the lead (`lead`) or to everybody (`all`). To ask, to answer, to
 /// hand something over. The lead hears of your final answer by itself when you finish: do not send it too. Answers
@@ -161,7 +161,7 @@ fn was_sent(outbox: &Outbox, owner: &Name, letter: Letter<'_>) -> Result<bool, S
 fn append(outbox: &Outbox, to: &str, owner: &Name, letter: Letter<'_>) -> Result<Appended, String> {
     let body = if to == ALL { Body::Broadcast } else { Body::Message };
     let message = outbox.message(letter.id, to, body).with_content(letter.content);
-    outbox.send(owner, &message).map_err(|error| explained(&error))
+    outbox.send(owner, &message, false).map_err(|error| explained(&error))
 }
 
 /// Looks again, and tells what becomes of a message unless it is read.

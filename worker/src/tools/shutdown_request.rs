@@ -7,7 +7,7 @@ use teamd_shared::control::{Command, Done, ShutdownOrder};
 use super::input::{Input, not_blank};
 use super::orders::unexpected;
 use super::{Action, TeamAction, Tools, team};
-use crate::session::Session;
+use crate::agent::session::Session;
 
 /// Seconds that the model of a teammate has to decide whether it leaves, as with `teamctl shutdown`.
 const DECIDE_WITHIN: f64 = 30.0;

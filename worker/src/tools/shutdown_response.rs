@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::input::Input;
 use super::{Action, AfterCrash, Outcome, Tools};
-use crate::outbox::{Outbox, explained};
-use crate::session::Session;
-use crate::transcript::TranscriptError;
+use crate::agent::outbox::explained;
+use crate::agent::session::Session;
+use crate::agent::transcript::TranscriptError;
 
 /// Answers a shutdown request that was shown to you, under its id: `approve` true when your work is done or can be
 /// left as it is (you then leave), false with a `reason` when you must finish something first. Nothing else answers
@@ -45,15 +45,14 @@ impl<T: Tools> Session<T> {
         message_id: Uuid,
         repeated: bool,
     ) -> Result<(), TranscriptError> {
-        let pending = self.desk.state.pending_shutdown();
+        let pending = self.dispatcher.state.pending_shutdown();
         if pending != Some(&request_id) {
             let which = pending.map(|pending| format!("; the one that waits for your answer is {pending}"));
             let told = format!("no shutdown request {request_id} is pending{}", which.unwrap_or_default());
             return self.end_call(Outcome::error(told));
         }
-        self.desk.state.calling("answering a shutdown".to_owned(), false);
-        let send = if repeated { Outbox::send_once } else { Outbox::send };
-        match self.respond(&request_id, (message_id, send), (approve, reason), AnsweredBy::Model) {
+        self.dispatcher.state.calling("answering a shutdown".to_owned(), false);
+        match self.respond(&request_id, (message_id, repeated), (approve, reason), AnsweredBy::Model) {
             Ok(()) => Ok(()),
             Err(error) => self.end_call(Outcome::error(explained(&error))),
         }

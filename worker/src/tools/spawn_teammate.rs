@@ -18,7 +18,7 @@ use teamd_shared::trust::Widening;
 use super::input::{Input, not_blank};
 use super::orders::unexpected;
 use super::{Action, TeamAction, Tools, team};
-use crate::session::Session;
+use crate::agent::session::Session;
 
 /// Starts a teammate: an agent of its own, in a process of its own, that works on `prompt` at once. It sees nothing
 /// of this conversation: the prompt must hold all that it needs. With `plan` it can change nothing before a plan of

@@ -17,7 +17,6 @@ use super::bash::{Background, Bash, Foreground, Job, Surroundings, sweep_orphans
 use super::workspace::{Guide, Workspace};
 use super::{LocalAction, Outcome, Runs, Tools};
 use crate::sandbox::{self, Origin, Policy, TempDir};
-use crate::strays;
 
 /// What a read-only member is told when it writes a file.
 const READ_ONLY: &str = "refused: this teammate is read-only; it changes no file";
@@ -211,10 +210,6 @@ impl Tools for Toolbox {
 
     fn reap_orphans(&mut self) {
         sweep_orphans();
-    }
-
-    fn end_orphans(&mut self) {
-        strays::end();
     }
 }
 

@@ -43,20 +43,20 @@ impl Background {
         job: Job<'_>,
     ) -> Result<String, String> {
         check_length(job.command)?;
-        let (id, kept) = self.next_log().map_err(|error| error.to_string())?;
+        let (id, mut kept) = self.new_log().map_err(|error| error.to_string())?;
         let file = format!("background-{id}.log");
         let cannot = |error: io::Error| {
             format!("cannot make the log {file} of a command in {}: {error}", temp.display())
         };
-        let log = log::make(&temp.join(&file)).map_err(cannot)?;
+        let log = log::make(&temp.join(&file), &mut kept).map_err(cannot)?;
         let output = log.try_clone().map_err(cannot)?.into();
         let shim = ShimHandle::start(surroundings, job, output, true);
         let shim = shim.map_err(|error| cannot_start(surroundings, &error))?;
-        let (running, team_dir) = (self.running.subscribe(), Arc::clone(&self.team_dir));
+        let running = self.running.subscribe();
         self.tasks.spawn(async move {
             watch(shim, running).await;
-            if let Err(error) = keep(&log, &team_dir, &kept) {
-                tracing::error!("cannot keep the output of a command in the background in {kept}: {error}");
+            if let Err(error) = log::keep(&log, &mut kept) {
+                tracing::error!("cannot keep the output of the command {id} in the background: {error}");
             }
         });
         // As the next command sees it.
@@ -68,14 +68,16 @@ impl Background {
         ))
     }
 
-    /// Returns the number of the next command, and where its log is kept: not over that of an earlier incarnation.
-    fn next_log(&mut self) -> Result<(u32, TeamPath), DirError> {
+    /// Makes the file in which the next output is kept. While it is there, no later incarnation takes the same number.
+    fn new_log(&mut self) -> Result<(u32, File), DirError> {
         loop {
             let id = self.next;
-            let kept = TeamPath::background_log(&self.name, &id.to_string());
+            let at = TeamPath::background_log(&self.name, &id.to_string());
+            let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
             self.next += 1;
-            if self.team_dir.identity(&kept)?.is_none() {
-                return Ok((id, kept));
+            match self.team_dir.open_file(&at, flags) {
+                Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => {}
+                made => return made.map(|file| (id, file)),
             }
         }
     }
@@ -95,11 +97,6 @@ impl Background {
         while self.tasks.try_join_next().is_some() {}
         !self.tasks.is_empty()
     }
-}
-
-fn keep(log: &File, team_dir: &TeamDir, at: &TeamPath) -> anyhow::Result<()> {
-    let mut kept = team_dir.open_file(at, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL)?;
-    Ok(log::keep(log, &mut kept)?)
 }
 
 /// Waits for the end of a command, and ends it when it is told to, or when its [`Background`] is gone.

@@ -11,15 +11,20 @@ use super::PIECE;
 /// How much of the head, and of the tail, of a log is kept, in bytes: a multiple of [`PIECE`].
 const MAX_SIDE: u64 = 1 << 20;
 
-/// Makes the file that a command writes to. It stays open: a tool can put something else at its path.
-pub(super) fn make(path: &Path) -> io::Result<File> {
+/// Makes the file that a command writes to, and says in the file for the copy where that is. It stays open: a tool can put
+/// something else at its path.
+pub(super) fn make(path: &Path, kept: &mut File) -> io::Result<File> {
     let mut options = File::options();
-    options.read(true).append(true).create_new(true).mode(0o600).open(path)
+    let log = options.read(true).append(true).create_new(true).mode(0o600).open(path)?;
+    // Also true if the worker is killed: then the output is gone with the temporary directory.
+    writeln!(kept, "[until it has ended, its output is in {}]", path.display())?;
+    Ok(log)
 }
 
 /// Copies head and tail of a log to where they outlive the incarnation: the command decides how long the rest is.
 pub(super) fn keep(log: &File, kept: &mut File) -> io::Result<()> {
     let length = log.metadata()?.len();
+    kept.set_len(0)?;
     let tail = length.saturating_sub(MAX_SIDE).max(MAX_SIDE);
     copy(log, 0, kept)?;
     if tail > MAX_SIDE {

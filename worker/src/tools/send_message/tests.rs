@@ -171,7 +171,7 @@ fn a_repeated_call_whose_line_stands_in_the_inbox_writes_no_second_one() {
     // Its first incarnation came as far as bob.
     let sent = team.outbox.message(LETTER.id, ALL, Body::Broadcast).with_content(LETTER.content);
     for owner in ["lead", "bob"] {
-        team.outbox.send(&Name::of_inbox(owner).unwrap(), &sent).unwrap();
+        team.outbox.send(&Name::of_inbox(owner).unwrap(), &sent, false).unwrap();
     }
     let counts = || ["lead", "bob", "carol"].map(|owner| lines(&team, owner).len());
     let [lead, bob, carol] = counts();

@@ -13,6 +13,8 @@ async fn a_command_in_the_background_writes_its_log_and_ends_when_told() {
     let pids = scratch.pids(SURVIVOR_COUNT).await;
     assert!(scratch.toolbox.has_background());
     assert_eq!(fs::read_to_string(&at).unwrap(), "hello\n");
+    let said = fs::read_to_string(&log).unwrap();
+    assert_eq!(said, format!("[until it has ended, its output is in {}]\n", at.display()));
     timeout(LIMIT, scratch.toolbox.end_background()).await.unwrap();
     assert!(!scratch.toolbox.has_background());
     assert!(pids.into_iter().all(is_gone));

@@ -24,21 +24,21 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::agent::connection::{Identity, Link, await_welcome, take_from_stdin};
+use crate::agent::dispatcher::{Dispatcher, Terminations};
+use crate::agent::live::Live;
+use crate::agent::mailbox::{Mailbox, Waking};
+use crate::agent::outbox::Outbox;
+use crate::agent::persona::{self, About};
+use crate::agent::session::Session;
+use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::args::RunArgs;
-use crate::connection::{Identity, Link, be_born, take_from_stdin};
-use crate::desk::{Desk, Terminations};
-use crate::live::Live;
-use crate::mailbox::{Mailbox, Waking};
+use crate::core::plan::Submission;
+use crate::core::replay::{PendingNotice, Standing};
+use crate::core::state::{Beginning, Budget, State};
 use crate::model::{Access, Model, Persona};
-use crate::outbox::Outbox;
-use crate::persona::{self, About};
-use crate::plan::Submission;
-use crate::replay::{Owed, Standing};
-use crate::session::Session;
-use crate::state::{Beginning, Budget, State};
 use crate::tools::spawn_teammate::Spawner;
 use crate::tools::{Caller, Confinement, Guide, Rest, Toolbox, ToolboxConfig, Tools};
-use crate::transcript::{Transcript, TranscriptError};
 
 /// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
@@ -76,7 +76,7 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     let mut connection = Connection::from_fd(inherited).context("descriptor 0 is no connection to teamd")?;
     let identity = Identity { name: args.name.clone(), incarnation: args.incarnation };
     let welcome = tokio::select! {
-        welcome = be_born(&mut connection, &identity) => welcome,
+        welcome = await_welcome(&mut connection, &identity) => welcome,
         _ = terminate.recv() => {
             connection.send(&FromWorker::Leaving).await?;
             return Ok(());
@@ -199,7 +199,7 @@ impl Life {
         let began = Instant::now();
         let spawner = spawner(&welcome);
         let mut state = State::new(beginning, welcome.word, began.elapsed());
-        if let Some(Owed::Idle { idle_reason, content, .. }) = standing.owed.last() {
+        if let Some(PendingNotice::Idle { idle_reason, content, .. }) = standing.owed.last() {
             state.rests(*idle_reason, content);
         }
         if let Some(plan) = &submission {
@@ -207,9 +207,10 @@ impl Life {
         }
         let (terminate, work_began) = (self.terminate, Duration::ZERO);
         let pauses = model.pauses();
-        let desk = Desk { state, link, mailbox, toolbox, terminate, pauses, began, work_began, tick: began };
+        let dispatcher =
+            Dispatcher { state, link, mailbox, toolbox, terminate, pauses, began, work_began, tick: began };
         Ok(Session {
-            desk,
+            dispatcher,
             model,
             live,
             transcript: self.transcript,
@@ -296,13 +297,13 @@ fn resume(
     }
     transcript.set_cursor(if is_empty { welcome.begins_at } else { standing.cursor });
     let mut record = |standing: &mut Standing, owed: Vec<Uuid>, event: Event| {
-        transcript.set_owed(owed.clone());
+        transcript.set_pending(owed.clone());
         transcript.append(&event)?;
         model.observe(&event);
         standing.follow(&event, &owed);
         Ok::<(), TranscriptError>(())
     };
-    let owed: Vec<Uuid> = standing.owed.iter().map(Owed::id).collect();
+    let owed: Vec<Uuid> = standing.owed.iter().map(PendingNotice::id).collect();
     if is_empty {
         // Also for an earlier life that ended before it could: a conversation begins with the entry of its first life.
         let prompt = welcome.prompt.clone();
@@ -312,14 +313,14 @@ fn resume(
         record(&mut standing, owed, Event::Life { incarnation, conversation, prompt: None })?;
     }
     // Before a result follows: a notice that the last entry owes is owed no more then, unless that says so.
-    standing.owed.iter().cloned().for_each(|notice| outbox.notify_once(notice));
+    standing.owed.iter().cloned().for_each(|notice| outbox.notify(notice, true));
     for result in standing.interrupted() {
         let event = Event::Result {
             tool_use_id: result.tool_use_id,
             content: result.content.to_owned(),
             is_error: true,
         };
-        record(&mut standing, outbox.owes(), event)?;
+        record(&mut standing, outbox.pending(), event)?;
     }
     Ok(standing)
 }

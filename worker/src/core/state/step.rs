@@ -32,9 +32,9 @@ pub(crate) enum Step {
     /// Give every call that has no result one that says why it does not run.
     Skip(Why),
     /// Write the line of the plan, and name it.
-    NamePlan,
+    SubmitPlan,
     /// Choose another id for the plan.
-    RenamePlan,
+    RenumberPlan,
     /// Tell the model what became of its plan.
     Resolve(Verdict),
     /// Answer the shutdown for the model.
@@ -218,7 +218,7 @@ impl State {
         // so does its plan, which a life between may have submitted under another id.
         let of_this_life = matches!(plan.said, Said::Recorded(_));
         if !of_this_life && verdict.is_some_and(|verdict| verdict.status == Status::Expired) {
-            return Step::RenamePlan;
+            return Step::RenumberPlan;
         }
         if let Some(verdict) = verdict.filter(|verdict| verdict.status != Status::Pending) {
             let feedback = verdict.feedback.clone();
@@ -227,12 +227,12 @@ impl State {
         match &plan.said {
             // Nothing that an open gate let through may run when the plan is recorded.
             Said::Nothing if self.background => self.wait(now),
-            Said::Nothing => Step::NamePlan,
+            Said::Nothing => Step::SubmitPlan,
             Said::Named | Said::Recorded(Status::Pending) => self.wait(now),
             Said::Recorded(status) => {
                 Step::Resolve(Verdict::Decided { status: *status, feedback: String::new() })
             }
-            Said::Taken => Step::RenamePlan,
+            Said::Taken => Step::RenumberPlan,
             Said::Refused(why) => Step::Resolve(Verdict::Refused(why.clone())),
         }
     }

@@ -7,13 +7,13 @@ use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 use teamd_shared::transcript::{Block, Event as Entry};
 
+use crate::agent::session::{Session, stands};
+use crate::agent::transcript::TranscriptError;
+use crate::core::plan::{self, Submission};
+use crate::core::replay::{calls_of, closing};
+use crate::core::state::{Answer, End, Outcome as Made, Verdict, Why};
 use crate::model::{Answer as ModelAnswer, Compaction, ModelError};
-use crate::plan::{self, Submission};
-use crate::replay::{calls_of, closing};
-use crate::session::{Session, stands};
-use crate::state::{Answer, End, Outcome as Made, Verdict, Why};
 use crate::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval, Runs, Tools};
-use crate::transcript::TranscriptError;
 
 /// What a call is told that a closed gate refuses.
 const GATE_CLOSED: &str = "refused: the gate is closed, nothing may be changed; submit a plan with plan_approval and wait for \
@@ -22,33 +22,33 @@ const GATE_CLOSED: &str = "refused: the gate is closed, nothing may be changed; 
 impl<T: Tools> Session<T> {
     /// Asks the model. A call that is dropped leaves nothing behind but what it cost.
     pub(crate) async fn think(&mut self) -> Result<(), TranscriptError> {
-        self.desk.state.thinking();
+        self.dispatcher.state.thinking();
         if self.model.is_full() {
             return self.compact().await;
         }
-        let Self { desk, model, live, .. } = self;
+        let Self { dispatcher, model, live, .. } = self;
         if model.streams() {
             live.begin();
         }
-        let budget = desk.state.tokens_left();
-        let came = desk.attend(model.answer(budget, &mut |heard| live.hear(heard))).await;
-        self.pay()?;
+        let budget = dispatcher.state.tokens_left();
+        let came = dispatcher.run_until(model.answer(budget, &mut |heard| live.hear(heard))).await;
+        self.record_usage()?;
         match came {
             Ok(Ok(answer)) => self.answered(answer)?,
             // It is cut, and the model is asked again.
-            Ok(Err(ModelError::TooLong(_))) if self.model.is_full() => self.desk.state.dropped(),
+            Ok(Err(ModelError::TooLong(_))) if self.model.is_full() => self.dispatcher.state.dropped(),
             Ok(Err(error)) => self.failed(&error),
-            Err(_) => self.desk.state.dropped(),
+            Err(_) => self.dispatcher.state.dropped(),
         }
         Ok(())
     }
 
     /// Records what was paid for an answer that does not come.
-    fn pay(&mut self) -> Result<(), TranscriptError> {
+    fn record_usage(&mut self) -> Result<(), TranscriptError> {
         let usage = self.model.take_unrecorded();
         if !usage.is_nothing() {
             self.record(&Entry::Paid { usage })?;
-            self.desk.state.paid(usage);
+            self.dispatcher.state.count_usage(usage);
         }
         Ok(())
     }
@@ -57,28 +57,28 @@ impl<T: Tools> Session<T> {
     fn failed(&mut self, error: &ModelError) {
         // That the budget is spent is told as it is told between two answers.
         if matches!(error, ModelError::Spent) {
-            return self.desk.state.dropped();
+            return self.dispatcher.state.dropped();
         }
         let told = format!("{error} (hint: {})", error.hint());
         tracing::error!("no answer: {told}");
         self.closing = told;
-        self.desk.state.failed();
+        self.dispatcher.state.failed();
     }
 
     /// Puts a summary in the place of the beginning of the conversation.
     async fn compact(&mut self) -> Result<(), TranscriptError> {
-        let budget = self.desk.state.tokens_left();
-        let came = self.desk.attend(self.model.compact(budget)).await;
-        self.pay()?;
+        let budget = self.dispatcher.state.tokens_left();
+        let came = self.dispatcher.run_until(self.model.compact(budget)).await;
+        self.record_usage()?;
         match came {
             Ok(Ok(Compaction { summary, kept, usage })) => {
                 self.record(&Entry::Compacted { summary, kept, usage })?;
-                self.desk.state.paid(usage);
-                self.desk.state.dropped();
+                self.dispatcher.state.count_usage(usage);
+                self.dispatcher.state.dropped();
             }
             // Nothing is cut: the service may be there again for the next piece of work.
             Ok(Err(error)) => self.failed(&error),
-            Err(_) => self.desk.state.dropped(),
+            Err(_) => self.dispatcher.state.dropped(),
         }
         Ok(())
     }
@@ -97,11 +97,11 @@ impl<T: Tools> Session<T> {
         self.closing = closing(&content, cut);
         self.calls = calls_of(&content);
         self.record(&Entry::Answer { content, usage, cut, length })?;
-        self.desk.state.paid(usage);
+        self.dispatcher.state.count_usage(usage);
         if !self.calls.is_empty() {
             self.transcript.sync()?;
         }
-        self.desk.state.answered(!self.calls.is_empty());
+        self.dispatcher.state.answered(!self.calls.is_empty());
         Ok(())
     }
 
@@ -117,7 +117,7 @@ impl<T: Tools> Session<T> {
         match action {
             Action::Local(action) => self.run_tool(activity, action).await,
             Action::Team(action) => {
-                self.desk.state.calling(activity, false);
+                self.dispatcher.state.calling(activity, false);
                 let outcome = self.act_on_team(action, message_id, repeated).await;
                 self.end_call(outcome)
             }
@@ -125,7 +125,7 @@ impl<T: Tools> Session<T> {
             Action::AnswerShutdown(response) => self.answer_shutdown(response, message_id, repeated),
             Action::SubmitPlan(PlanApproval { plan }) => {
                 let request_id = request_id.unwrap_or_else(|| self.ids.request());
-                self.desk.state.planning(request_id.clone());
+                self.dispatcher.state.planning(request_id.clone());
                 self.submission = Some(Submission { plan, message_id, request_id });
                 Ok(())
             }
@@ -133,15 +133,15 @@ impl<T: Tools> Session<T> {
     }
 
     async fn run_tool(&mut self, activity: String, action: LocalAction) -> Result<(), TranscriptError> {
-        let gate = self.desk.state.gate();
+        let gate = self.dispatcher.state.gate();
         if gate == Gate::Closed && action.needs_open_gate() {
             return self.end_call(Outcome::error(GATE_CLOSED));
         }
-        self.desk.state.calling(activity, action.changes(gate));
-        let mut running = self.desk.toolbox.start(action, gate);
-        let outcome = match self.desk.attend(running.finish()).await {
+        self.dispatcher.state.calling(activity, action.changes(gate));
+        let mut running = self.dispatcher.toolbox.start(action, gate);
+        let outcome = match self.dispatcher.run_until(running.finish()).await {
             Ok(outcome) => outcome,
-            Err(why) => self.desk.attend_to_its_end(running.cancel(&self.broken_off(&why))).await,
+            Err(why) => self.dispatcher.run_to_end(running.cancel(&self.broken_off(&why))).await,
         };
         self.end_call(outcome)
     }
@@ -152,10 +152,10 @@ impl<T: Tools> Session<T> {
             let Outcome { content, is_error } = outcome;
             self.record(&Entry::Result { tool_use_id: ended.id, content, is_error })?;
         }
-        self.desk.state.background(self.desk.toolbox.has_background());
-        self.desk.state.call_ended(!self.calls.is_empty());
+        self.dispatcher.state.background(self.dispatcher.toolbox.has_background());
+        self.dispatcher.state.call_ended(!self.calls.is_empty());
         // What has arrived reaches the model with this result, whenever the watch may say so.
-        self.desk.fetch();
+        self.dispatcher.fetch();
         Ok(())
     }
 
@@ -177,30 +177,30 @@ impl<T: Tools> Session<T> {
     pub(crate) fn skip(&mut self, why: &Why) -> Result<(), TranscriptError> {
         let submission = self.submission.take();
         if let Some(submission) = &submission {
-            self.desk.link.settle(&submission.request_id);
+            self.dispatcher.link.settle(&submission.request_id);
         }
-        if submission.is_some() || self.desk.state.is_answering() {
+        if submission.is_some() || self.dispatcher.state.is_answering() {
             self.end_call(Outcome::error(format!("no reply: {}", self.broken_off(why))))?;
         }
         while !self.calls.is_empty() {
             self.end_call(Outcome::error(format!("not run: {}", self.broken_off(why))))?;
         }
-        self.desk.state.skipped();
+        self.dispatcher.state.skipped();
         Ok(())
     }
 
     /// Writes the line of the plan, unless an earlier life has written it, and names it.
-    pub(crate) fn name_plan(&mut self) -> Result<(), TranscriptError> {
+    pub(crate) fn submit_plan(&mut self) -> Result<(), TranscriptError> {
         let Some(Submission { plan, message_id, request_id }) = self.submission.clone() else {
             return Ok(());
         };
         let incarnation = Some(self.incarnation);
         let body = Body::PlanApprovalRequest { request_id: request_id.clone(), plan, incarnation };
         let message = self.outbox.message(message_id, LEAD, body);
-        match self.outbox.send_once(&Name::lead(), &message) {
+        match self.outbox.send(&Name::lead(), &message, true) {
             Ok(line) => {
-                self.desk.state.named();
-                self.desk.link.name(&request_id, line);
+                self.dispatcher.state.named();
+                self.dispatcher.link.submit(&request_id, line);
                 Ok(())
             }
             Err(error) => self.resolve(&Verdict::Refused(error.to_string())),
@@ -208,11 +208,11 @@ impl<T: Tools> Session<T> {
     }
 
     /// Chooses other ids: those of the plan belong to another request.
-    pub(crate) fn rename_plan(&mut self) {
+    pub(crate) fn renumber_plan(&mut self) {
         if let Some(before) = self.submission.take() {
-            self.desk.link.settle(&before.request_id);
-            let submission = before.renamed();
-            self.desk.state.planning(submission.request_id.clone());
+            self.dispatcher.link.settle(&before.request_id);
+            let submission = before.renumbered();
+            self.dispatcher.state.planning(submission.request_id.clone());
             self.submission = Some(submission);
         }
     }
@@ -220,7 +220,7 @@ impl<T: Tools> Session<T> {
     /// Tells the model what became of its plan; the calls behind one that was not approved are refused.
     pub(crate) fn resolve(&mut self, verdict: &Verdict) -> Result<(), TranscriptError> {
         if let Some(submission) = self.submission.take() {
-            self.desk.link.settle(&submission.request_id);
+            self.dispatcher.link.settle(&submission.request_id);
         }
         self.end_call(plan::told(verdict))?;
         if !matches!(verdict, Verdict::Decided { status: Status::Approved, .. }) {
@@ -233,8 +233,8 @@ impl<T: Tools> Session<T> {
 
     /// Goes on with what the daemon made of an answer to a shutdown; the model is told of its own.
     pub(crate) fn settle(&mut self, answer: &Answer) -> Result<(), TranscriptError> {
-        let now = self.desk.now();
-        self.desk.state.settled(now);
+        let now = self.dispatcher.now();
+        self.dispatcher.state.settled(now);
         // A line that was refused is not meant again.
         self.approval = None;
         if answer.by == AnsweredBy::Runtime {

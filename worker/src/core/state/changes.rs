@@ -156,7 +156,7 @@ impl State {
     }
 
     /// The model did something that costs.
-    pub(crate) fn paid(&mut self, usage: Usage) {
+    pub(crate) fn count_usage(&mut self, usage: Usage) {
         self.usage += usage;
         self.spent = self.spent.saturating_add(usage.billed());
     }

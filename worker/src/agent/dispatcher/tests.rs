@@ -13,8 +13,8 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript::Usage;
 
 use super::*;
-use crate::mailbox::{Taken, Waking};
-use crate::state::{At, Beginning, Budget, Step};
+use crate::agent::mailbox::{Taken, Waking};
+use crate::core::state::{At, Beginning, Budget, Step};
 use crate::tools::{LocalAction, Outcome, Runs};
 
 /// Tools that are never used.
@@ -47,12 +47,10 @@ impl Tools for Idle {
     }
 
     fn reap_orphans(&mut self) {}
-
-    fn end_orphans(&mut self) {}
 }
 
-/// A desk with an open gate, which the daemon rings.
-fn desk(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Desk<Idle> {
+/// A dispatcher with an open gate, which the daemon rings.
+fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
     let word = Word { seq: 1, gate: Gate::Open, shutdown: None, let_go: false, plan: None, verdict: None };
     let mailbox = Mailbox::open(Arc::clone(dir), alice, Position::START, Vec::new(), Waking::Ring).unwrap();
     let limits = Budget { turns: 5, tokens: None };
@@ -61,7 +59,7 @@ fn desk(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Desk<Idle> {
     let beginning = Beginning { at, turns: 0, spent: 0, limits, usage, mail, rest };
     let (_terminate, played) = tokio::sync::mpsc::unbounded_channel();
     let began = Instant::now();
-    Desk {
+    Dispatcher {
         state: State::new(beginning, word, Duration::ZERO),
         link: Link::played().0,
         mailbox,
@@ -81,13 +79,13 @@ async fn a_request_for_a_plan_that_nobody_rang_for_holds_when_the_daemon_is_gone
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
     let alice = Name::new("alice").unwrap();
     inbox::create(&dir, &alice).unwrap();
-    let mut desk = desk(&dir, &alice, At::Thinking { results: false });
+    let mut dispatcher = dispatcher_of(&dir, &alice, At::Thinking { results: false });
     let id = RandomIds.message();
     let asks = Message::new(id, "lead", "alice", 1.0, Body::PlanRequest);
     inbox::append(&dir, &alice, &asks, Durability::Process).unwrap();
-    assert_eq!(desk.state.gate(), Gate::Open);
-    desk.take(Event::Heard(Heard::Away));
-    assert_eq!(desk.state.gate(), Gate::Closed);
+    assert_eq!(dispatcher.state.gate(), Gate::Open);
+    dispatcher.dispatch(Event::Heard(Heard::Away));
+    assert_eq!(dispatcher.state.gate(), Gate::Closed);
 }
 
 #[tokio::test]
@@ -96,7 +94,7 @@ async fn mail_behind_more_news_than_fit_into_memory_is_taken_in_before_a_shutdow
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
     let alice = Name::new("alice").unwrap();
     inbox::create(&dir, &alice).unwrap();
-    let mut desk = desk(&dir, &alice, At::Idle);
+    let mut dispatcher = dispatcher_of(&dir, &alice, At::Idle);
     let path = dir.path(&TeamPath::inbox(&alice));
     let news = "{\"type\":\"teammate_terminated\",\"from\":\"teamd\",\"name\":\"bob\"}\n".repeat(30_000);
     let work = "{\"type\":\"message\",\"from\":\"user\",\"content\":\"hi\"}\n";
@@ -106,15 +104,15 @@ async fn mail_behind_more_news_than_fit_into_memory_is_taken_in_before_a_shutdow
     let shutdown = ShutdownWord { request_id, reason: "tidy".to_owned(), decide_within: 600.0 };
     let word =
         Word { seq: 2, gate: Gate::Open, shutdown: Some(shutdown), let_go: false, plan: None, verdict: None };
-    desk.daemon_says(ToWorker::Word(word));
-    while desk.state.next(desk.now()) == Step::TakeIn {
+    dispatcher.daemon_says(ToWorker::Word(word));
+    while dispatcher.state.next(dispatcher.now()) == Step::TakeIn {
         let starts = |taken: &Taken| match taken {
             Taken::Messages { messages, .. } => messages.iter().any(|message| message.starts_a_turn(&alice)),
             _ => false,
         };
-        let work = desk.mailbox.take().iter().any(starts);
-        desk.state.taken_in(work, desk.mailbox.has_rest());
-        desk.fetch();
+        let work = dispatcher.mailbox.take().iter().any(starts);
+        dispatcher.state.taken_in(work, dispatcher.mailbox.has_rest());
+        dispatcher.fetch();
     }
-    assert_eq!(desk.state.next(desk.now()), Step::Think);
+    assert_eq!(dispatcher.state.next(dispatcher.now()), Step::Think);
 }

@@ -13,9 +13,9 @@ use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::connection::{Heard, Link, Reply, Unanswered};
-use crate::mailbox::Mailbox;
-use crate::state::{End, Hold, State, Why};
+use crate::agent::connection::{Heard, Link, Reply, Unanswered};
+use crate::agent::mailbox::Mailbox;
+use crate::core::state::{End, Hold, State, Why};
 use crate::tools::{Toolbox, Tools};
 
 /// How many events are served before the next step.
@@ -61,7 +61,7 @@ impl Terminations {
 
 /// What is served all the time.
 #[derive(Debug)]
-pub(crate) struct Desk<T = Toolbox> {
+pub(crate) struct Dispatcher<T = Toolbox> {
     pub(crate) state: State,
     pub(crate) link: Link,
     pub(crate) mailbox: Mailbox,
@@ -77,14 +77,14 @@ pub(crate) struct Desk<T = Toolbox> {
     pub(crate) tick: Instant,
 }
 
-impl<T: Tools> Desk<T> {
+impl<T: Tools> Dispatcher<T> {
     /// Returns the time that the state knows.
     pub(crate) fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
     /// Serves until an activity is done, or the state stops it; then whoever called ends it.
-    pub(crate) async fn attend<O>(&mut self, activity: impl Future<Output = O>) -> Result<O, Why> {
+    pub(crate) async fn run_until<O>(&mut self, activity: impl Future<Output = O>) -> Result<O, Why> {
         let mut activity = pin!(activity);
         loop {
             let until = match self.state.hold(self.now()) {
@@ -94,19 +94,19 @@ impl<T: Tools> Desk<T> {
             tokio::select! {
                 biased;
                 output = &mut activity => return Ok(output),
-                event = self.event(until) => self.take(event),
+                event = self.event(until) => self.dispatch(event),
             }
         }
     }
 
     /// Serves until an activity is done that nothing stops.
-    pub(crate) async fn attend_to_its_end<O>(&mut self, activity: impl Future<Output = O>) -> O {
+    pub(crate) async fn run_to_end<O>(&mut self, activity: impl Future<Output = O>) -> O {
         let mut activity = pin!(activity);
         loop {
             tokio::select! {
                 biased;
                 output = &mut activity => return output,
-                event = self.event(None) => self.take(event),
+                event = self.event(None) => self.dispatch(event),
             }
         }
     }
@@ -114,13 +114,13 @@ impl<T: Tools> Desk<T> {
     /// Asks the daemon for something, as the lead agent, and serves until it answers, or the state stops that.
     pub(crate) async fn ask(&mut self, command: Command) -> Result<Reply, Why> {
         let (tag, answer) = self.link.ask(command);
-        let asked = self.attend(tokio::time::timeout(PATIENCE, answer)).await;
+        let asked = self.run_until(tokio::time::timeout(PATIENCE, answer)).await;
         self.link.give_up(tag);
         // One that does not answer is as good as lost; nobody but this link drops the other end.
         asked.map(|answer| answer.ok().and_then(Result::ok).unwrap_or(Err(Unanswered::Lost)))
     }
 
-    /// As [`Desk::ask`], however long the answer takes; none if something else is over before.
+    /// As [`Dispatcher::ask`], however long the answer takes; none if something else is over before.
     pub(crate) async fn ask_while(
         &mut self,
         command: Command,
@@ -134,7 +134,7 @@ impl<T: Tools> Desk<T> {
                 () = over => None,
             }
         };
-        let waited = self.attend(waiting).await;
+        let waited = self.run_until(waiting).await;
         self.link.give_up(tag);
         waited
     }
@@ -142,7 +142,7 @@ impl<T: Tools> Desk<T> {
     /// Serves one event, at least until a time.
     pub(crate) async fn wait(&mut self, until: Option<Duration>) {
         let event = self.event(until).await;
-        self.take(event);
+        self.dispatch(event);
     }
 
     /// Serves what has happened already: a turn of quick calls must not outrun the daemon's word.
@@ -152,7 +152,7 @@ impl<T: Tools> Desk<T> {
         for _ in 0..AT_ONCE {
             tokio::select! {
                 biased;
-                event = self.event(None) => self.take(event),
+                event = self.event(None) => self.dispatch(event),
                 () = std::future::ready(()) => return,
             }
         }
@@ -176,7 +176,7 @@ impl<T: Tools> Desk<T> {
         }
     }
 
-    fn take(&mut self, event: Event) {
+    fn dispatch(&mut self, event: Event) {
         match event {
             Event::Heard(Heard::Daemon(said)) => self.daemon_says(said),
             Event::Heard(Heard::NoTeam) => {

@@ -15,7 +15,7 @@ use teamd_shared::position::Position;
 use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage, text_of};
 use uuid::Uuid;
 
-use crate::state::At;
+use crate::core::state::At;
 use crate::tools::{AfterCrash, Caller};
 
 /// A call that the model asked for.
@@ -57,12 +57,12 @@ pub(crate) struct Standing {
     /// The messages that were taken in.
     pub(crate) seen: Vec<Uuid>,
     /// The notice to the lead that follows from the last entry, and may be missing.
-    pub(crate) owed: Vec<Owed>,
+    pub(crate) owed: Vec<PendingNotice>,
 }
 
 /// A notice to the lead.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Owed {
+pub(crate) enum PendingNotice {
     /// A piece of work ended.
     Idle {
         /// How.
@@ -83,7 +83,7 @@ pub(crate) enum Owed {
     },
 }
 
-impl Owed {
+impl PendingNotice {
     /// Returns the id of the notice.
     pub(crate) fn id(&self) -> Uuid {
         let (Self::Idle { message_id, .. } | Self::Rejected { message_id, .. }) = self;
@@ -120,10 +120,10 @@ impl Standing {
     }
 
     /// Follows one more entry, with the notices that were owed when it was written.
-    pub(crate) fn follow(&mut self, event: &Event, still_owed: &[Uuid]) {
+    pub(crate) fn follow(&mut self, event: &Event, still_pending: &[Uuid]) {
         // A life begins with what the one before owed.
         if !matches!(event, Event::Life { .. }) {
-            self.owed.retain(|notice| still_owed.contains(&notice.id()));
+            self.owed.retain(|notice| still_pending.contains(&notice.id()));
         }
         match event {
             Event::Life { prompt, .. } if prompt.is_some() => self.work(),
@@ -139,12 +139,12 @@ impl Standing {
             }
             Event::Idle { idle_reason, content, message_id } => {
                 let (idle_reason, content, message_id) = (*idle_reason, content.clone(), *message_id);
-                self.owed.push(Owed::Idle { idle_reason, content, message_id });
+                self.owed.push(PendingNotice::Idle { idle_reason, content, message_id });
                 self.at = At::Idle;
             }
             Event::Rejected { offset, reason, message_id } => {
                 let (offset, reason, message_id) = (*offset, reason.clone(), *message_id);
-                self.owed.push(Owed::Rejected { offset, reason, message_id });
+                self.owed.push(PendingNotice::Rejected { offset, reason, message_id });
             }
             // A life that left by its own doing gave its work up; only a crash is gone on from.
             Event::Left { .. } => {

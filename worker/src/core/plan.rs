@@ -4,8 +4,8 @@ use teamd_shared::id::RequestId;
 use teamd_shared::request::Status;
 use uuid::Uuid;
 
-use crate::replay::ToolUse;
-use crate::state::Verdict;
+use crate::core::replay::ToolUse;
+use crate::core::state::Verdict;
 use crate::tools::{Action, Call, Caller, Outcome, PlanApproval};
 
 /// What the calls are told that stand behind a rejected plan.
@@ -24,7 +24,7 @@ pub(crate) struct Submission {
 
 /// How many ids are tried to find the one that a plan is pending under: each is taken by chance (1 of 2³²), or since
 /// the plan expired with an earlier life.
-const RENAMES: usize = 64;
+const RENUMBERINGS: usize = 64;
 
 impl Submission {
     /// Returns the plan that an earlier life was about to submit, or had submitted, when it ended in this call; none if
@@ -38,8 +38,8 @@ impl Submission {
             return None;
         };
         let first = Self { plan, message_id: call.message_id?, request_id: call.request_id.clone()? };
-        let ids = std::iter::successors(Some(first.clone()), |before| Some(before.clone().renamed()));
-        Some(ids.take(RENAMES).find(|known| Some(&known.request_id) == pending).unwrap_or(first))
+        let ids = std::iter::successors(Some(first.clone()), |before| Some(before.clone().renumbered()));
+        Some(ids.take(RENUMBERINGS).find(|known| Some(&known.request_id) == pending).unwrap_or(first))
     }
 
     /// Returns the same plan under other ids: its id belongs to another request.
@@ -47,7 +47,7 @@ impl Submission {
     /// The transcript holds only the first ids. The others follow from them, so that a worker that is restarted
     /// tries the same ids in the same order, and comes to the one that it was recorded under.
     #[must_use]
-    pub(crate) fn renamed(self) -> Self {
+    pub(crate) fn renumbered(self) -> Self {
         // The last bits of a UUIDv7 are random: others make another id of the same time. An odd step walks
         // through all of 32 bits before it comes back.
         let [head @ .., s1, s2, s3, s4, l1, l2, l3, l4] = *self.message_id.as_bytes();
@@ -95,9 +95,9 @@ mod tests {
     #[test]
     fn other_ids_follow_from_the_first_ones() {
         let first = submission();
-        let (second, again) = (first.clone().renamed(), first.clone().renamed());
+        let (second, again) = (first.clone().renumbered(), first.clone().renumbered());
         assert_eq!(second, again);
-        let third = second.clone().renamed();
+        let third = second.clone().renumbered();
         assert_ne!(first.request_id, second.request_id);
         assert_ne!(second.request_id, third.request_id);
         assert!(first.message_id != second.message_id && first.message_id != third.message_id);
@@ -116,7 +116,7 @@ mod tests {
             request_id: Some(first.request_id.clone()),
             repeated: true,
         };
-        let second = first.clone().renamed();
+        let second = first.clone().renumbered();
         let resumed = |pending| Submission::resumed(Caller::Teammate, &call, pending);
         assert_eq!(resumed(None).as_ref(), Some(&first));
         assert_eq!(resumed(Some(&first.request_id)).as_ref(), Some(&first));

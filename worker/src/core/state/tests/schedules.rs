@@ -72,8 +72,8 @@ fn perform(
                 *open = 0;
                 state.skipped();
             }
-            Step::NamePlan => state.named(),
-            Step::RenamePlan => state.planning(id("p2")),
+            Step::SubmitPlan => state.named(),
+            Step::RenumberPlan => state.planning(id("p2")),
             Step::Resolve(_) => {
                 *open -= 1;
                 state.call_ended(*open > 0);

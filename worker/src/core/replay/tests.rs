@@ -143,7 +143,7 @@ fn a_notice_is_owed_as_long_as_the_entries_that_follow_say_so() {
     let owed = [standing.owed[0].id()];
     standing.follow(&messages(&["message"]), &owed);
     standing.follow(&next_life(), &owed);
-    assert!(matches!(standing.owed[..], [Owed::Idle { .. }]));
+    assert!(matches!(standing.owed[..], [PendingNotice::Idle { .. }]));
     standing.follow(&messages(&["message"]), &[]);
     assert!(standing.owed.is_empty());
 }
@@ -152,14 +152,20 @@ fn a_notice_is_owed_as_long_as_the_entries_that_follow_say_so() {
 fn a_notice_is_owed_only_while_nothing_followed_its_entry() {
     let rejected =
         Event::Rejected { offset: 4, reason: "not JSON".to_owned(), message_id: Uuid::from_u128(7) };
-    assert!(matches!(standing(&[life(None), idle()]).owed.last(), Some(Owed::Idle { .. })));
-    assert!(matches!(standing(&[life(None), idle(), next_life()]).owed.last(), Some(Owed::Idle { .. })));
+    assert!(matches!(standing(&[life(None), idle()]).owed.last(), Some(PendingNotice::Idle { .. })));
+    assert!(matches!(
+        standing(&[life(None), idle(), next_life()]).owed.last(),
+        Some(PendingNotice::Idle { .. })
+    ));
     assert!(matches!(
         standing(&[life(None), rejected.clone()]).owed.last(),
-        Some(Owed::Rejected { offset: 4, .. })
+        Some(PendingNotice::Rejected { offset: 4, .. })
     ));
     for follower in [messages(&["message"]), rejected, left()] {
-        assert!(!matches!(standing(&[life(None), idle(), follower]).owed.last(), Some(Owed::Idle { .. })));
+        assert!(!matches!(
+            standing(&[life(None), idle(), follower]).owed.last(),
+            Some(PendingNotice::Idle { .. })
+        ));
     }
 }
 

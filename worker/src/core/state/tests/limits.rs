@@ -21,7 +21,7 @@ fn a_piece_of_work_has_a_limit_of_tokens_and_what_came_from_a_cache_does_not_cou
     let spend = |state: &mut State, input_tokens, cache_read_input_tokens| {
         state.thinking();
         let usage = Usage { input_tokens, output_tokens: 9, cache_read_input_tokens, ..Usage::default() };
-        state.paid(usage);
+        state.count_usage(usage);
         state.answered(true);
         state.call_ended(false);
     };
@@ -37,9 +37,9 @@ fn a_piece_of_work_has_a_limit_of_tokens_and_what_came_from_a_cache_does_not_cou
     assert_eq!(state.next(NOW), Step::Think, "the next piece of work has as much again");
     assert_eq!(state.report(false).usage.cache_read_input_tokens, 1_000_000, "all that was spent is said");
     assert_eq!(state.tokens_left(), Some(1000));
-    state.paid(Usage { output_tokens: 400, cache_read_input_tokens: 9, ..Usage::default() });
+    state.count_usage(Usage { output_tokens: 400, cache_read_input_tokens: 9, ..Usage::default() });
     assert_eq!(state.tokens_left(), Some(600));
-    state.paid(Usage { output_tokens: 4000, ..Usage::default() });
+    state.count_usage(Usage { output_tokens: 4000, ..Usage::default() });
     assert_eq!(state.tokens_left(), Some(0));
     state.limits.tokens = None;
     assert_eq!(state.tokens_left(), None);

@@ -1,5 +1,5 @@
 //! The dispatcher of the worker: asks the state for the next step and performs it (the steps of a turn in `turn`, those of
-//! the lead agent in `lead`). What happens meanwhile is served by the [`Desk`]. Nothing is decided elsewhere.
+//! the lead agent in `lead`). What happens meanwhile is served by the [`Dispatcher`]. Nothing is decided elsewhere.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use teamd_shared::request::Status;
 use teamd_shared::transcript::Event as Entry;
 use uuid::Uuid;
 
-use crate::desk::Desk;
-use crate::live::Live;
-use crate::mailbox::Taken;
+use crate::agent::dispatcher::Dispatcher;
+use crate::agent::live::Live;
+use crate::agent::mailbox::Taken;
+use crate::agent::outbox::Outbox;
+use crate::agent::transcript::{Transcript, TranscriptError};
+use crate::core::plan::Submission;
+use crate::core::replay::{PendingNotice, ToolUse};
+use crate::core::state::{Because, End, Step};
 use crate::model::Model;
-use crate::outbox::{Outbox, Sending};
-use crate::plan::Submission;
-use crate::replay::{Owed, ToolUse};
-use crate::state::{Because, End, Step};
 use crate::tools::spawn_teammate::Spawner;
 use crate::tools::{Caller, Toolbox, Tools, team};
-use crate::transcript::{Transcript, TranscriptError};
 
 /// How long the lead is not told what it could not be told.
 const RETRY: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// A worker at work.
 #[derive(Debug)]
 pub(crate) struct Session<T = Toolbox> {
-    pub(crate) desk: Desk<T>,
+    pub(crate) dispatcher: Dispatcher<T>,
     pub(crate) model: Model,
     pub(crate) live: Live,
     pub(crate) transcript: Transcript,
@@ -61,21 +61,21 @@ impl<T: Tools> Session<T> {
     /// [`TranscriptError`] if the transcript cannot be written: then nothing more may happen.
     pub(crate) async fn run(mut self) -> Result<(), TranscriptError> {
         loop {
-            self.desk.catch_up().await;
-            match self.desk.state.next(self.desk.now()) {
+            self.dispatcher.catch_up().await;
+            match self.dispatcher.state.next(self.dispatcher.now()) {
                 Step::Wait { until } => {
                     let until = self
-                        .tell_what_is_owed()
+                        .flush_notices()
                         .map_or(until, |retry| Some(until.map_or(retry, |at| at.min(retry))));
-                    self.desk.wait(until).await;
+                    self.dispatcher.wait(until).await;
                 }
                 Step::TakeIn => drop(self.take_in()?),
                 Step::Show { request_id, reason } => self.show(request_id, reason)?,
                 Step::Think => self.think().await?,
                 Step::Call => self.call().await?,
                 Step::Skip(why) => self.skip(&why)?,
-                Step::NamePlan => self.name_plan()?,
-                Step::RenamePlan => self.rename_plan(),
+                Step::SubmitPlan => self.submit_plan()?,
+                Step::RenumberPlan => self.renumber_plan(),
                 Step::Resolve(verdict) => self.resolve(&verdict)?,
                 Step::Approve { request_id, because } => self.approve(request_id, &because),
                 Step::Settle(answer) => self.settle(&answer)?,
@@ -86,16 +86,16 @@ impl<T: Tools> Session<T> {
     }
 
     /// Tells the lead what it could not be told before; returns when to try again, if that is so still.
-    fn tell_what_is_owed(&mut self) -> Option<Duration> {
-        if let Err(error) = self.outbox.pay() {
+    fn flush_notices(&mut self) -> Option<Duration> {
+        if let Err(error) = self.outbox.flush() {
             tracing::debug!("the lead cannot be told yet: {error}");
         }
-        (!self.outbox.owes().is_empty()).then(|| self.desk.now() + RETRY)
+        (!self.outbox.pending().is_empty()).then(|| self.dispatcher.now() + RETRY)
     }
 
     /// Records what happened, and lets the model know.
     pub(crate) fn record(&mut self, entry: &Entry) -> Result<(), TranscriptError> {
-        self.transcript.set_owed(self.outbox.owes());
+        self.transcript.set_pending(self.outbox.pending());
         self.transcript.append(entry)?;
         self.model.observe(entry);
         Ok(())
@@ -104,7 +104,7 @@ impl<T: Tools> Session<T> {
     /// Takes the mail in; returns the messages.
     pub(crate) fn take_in(&mut self) -> Result<Vec<Message>, TranscriptError> {
         let mut delivered = Vec::new();
-        for taken in self.desk.mailbox.take() {
+        for taken in self.dispatcher.mailbox.take() {
             match taken {
                 Taken::Messages { messages, behind } => {
                     self.transcript.set_cursor(behind);
@@ -114,11 +114,11 @@ impl<T: Tools> Session<T> {
                 }
                 Taken::Rejected { offset, rejection, behind } => {
                     // Into quarantine first: a second time there changes nothing, a second notice would.
-                    let reason = self.desk.mailbox.reject(offset, &rejection);
+                    let reason = self.dispatcher.mailbox.reject(offset, &rejection);
                     self.transcript.set_cursor(behind);
                     let message_id = self.ids.message();
                     self.record(&Entry::Rejected { offset, reason: reason.clone(), message_id })?;
-                    self.outbox.notify(Owed::Rejected { offset, reason, message_id });
+                    self.outbox.notify(PendingNotice::Rejected { offset, reason, message_id }, false);
                 }
                 Taken::Restarted { reason } => {
                     tracing::warn!("{reason}: reading from its new beginning");
@@ -128,26 +128,26 @@ impl<T: Tools> Session<T> {
             }
         }
         let work = delivered.iter().any(|message| message.starts_a_turn(self.outbox.from()));
-        if work && self.desk.state.is_idle() {
-            self.desk.work_began = since_boot();
+        if work && self.dispatcher.state.is_idle() {
+            self.dispatcher.work_began = since_boot();
         }
-        self.desk.state.taken_in(work, self.desk.mailbox.has_rest());
-        self.desk.fetch();
+        self.dispatcher.state.taken_in(work, self.dispatcher.mailbox.has_rest());
+        self.dispatcher.fetch();
         Ok(delivered)
     }
 
     fn show(&mut self, request_id: RequestId, reason: String) -> Result<(), TranscriptError> {
         self.record(&Entry::Asked { request_id, reason })?;
-        self.desk.state.shown();
+        self.dispatcher.state.shown();
         Ok(())
     }
 
     /// Answers a shutdown for the model.
     fn approve(&mut self, request_id: RequestId, because: &Because) {
         // What is tried again may stand there from the time before.
-        let (message_id, send): (_, Sending) = match &self.approval {
-            Some((known, id)) if *known == request_id => (*id, Outbox::send_once),
-            _ => (self.ids.message(), Outbox::send),
+        let (message_id, repeated) = match &self.approval {
+            Some((known, id)) if *known == request_id => (*id, true),
+            _ => (self.ids.message(), false),
         };
         self.approval = Some((request_id.clone(), message_id));
         let reason = match because {
@@ -157,9 +157,9 @@ impl<T: Tools> Session<T> {
             Because::Overdue(within) => format!("no answer within {within} s"),
         };
         let by = AnsweredBy::Runtime;
-        if let Err(error) = self.respond(&request_id, (message_id, send), (true, reason), by) {
+        if let Err(error) = self.respond(&request_id, (message_id, repeated), (true, reason), by) {
             tracing::error!("the shutdown could not be answered: {error}");
-            self.desk.state.answer_failed(self.desk.now());
+            self.dispatcher.state.answer_failed(self.dispatcher.now());
         }
     }
 
@@ -167,7 +167,7 @@ impl<T: Tools> Session<T> {
     pub(crate) fn respond(
         &mut self,
         request_id: &RequestId,
-        (message_id, send): (Uuid, Sending),
+        (message_id, repeated): (Uuid, bool),
         (approve, reason): (bool, String),
         by: AnsweredBy,
     ) -> Result<(), AppendError> {
@@ -178,9 +178,9 @@ impl<T: Tools> Session<T> {
         if !approve && team::lead_agent_asked(self.outbox.dir(), request_id) {
             message.extra.insert(ASKED_BY.to_owned(), LEAD.into());
         }
-        let line = send(&self.outbox, &Name::lead(), &message)?;
-        self.desk.state.answering(request_id.clone(), approve, by);
-        self.desk.link.name(request_id, line);
+        let line = self.outbox.send(&Name::lead(), &message, repeated)?;
+        self.dispatcher.state.answering(request_id.clone(), approve, by);
+        self.dispatcher.link.submit(request_id, line);
         Ok(())
     }
 
@@ -189,25 +189,25 @@ impl<T: Tools> Session<T> {
         let content = match idle_reason {
             IdleReason::Available | IdleReason::Failed => std::mem::take(&mut self.closing),
             IdleReason::MaxTurns | IdleReason::MaxTokens => {
-                self.desk.state.limits().told(idle_reason).unwrap_or_default()
+                self.dispatcher.state.limits().told(idle_reason).unwrap_or_default()
             }
             IdleReason::Interrupted => self.caller.interrupted().to_owned(),
         };
         let message_id = self.ids.message();
         self.record(&Entry::Idle { idle_reason, content: content.clone(), message_id })?;
         self.transcript.sync()?;
-        self.outbox.notify(Owed::Idle { idle_reason, content: content.clone(), message_id });
-        self.desk.toolbox.reap_orphans();
-        self.desk.state.finished(idle_reason, &content);
+        self.outbox.notify(PendingNotice::Idle { idle_reason, content: content.clone(), message_id }, false);
+        self.dispatcher.toolbox.reap_orphans();
+        self.dispatcher.state.finished(idle_reason, &content);
         Ok(())
     }
 
     /// Ends the life: what it started first, its last entry then, its connection last.
     async fn leave(mut self, end: &End) -> Result<(), TranscriptError> {
-        self.desk.state.leaving();
-        self.desk.mailbox.close();
-        while self.desk.state.has_background() {
-            self.desk.wait(None).await;
+        self.dispatcher.state.leaving();
+        self.dispatcher.mailbox.close();
+        while self.dispatcher.state.has_background() {
+            self.dispatcher.wait(None).await;
         }
         let reason = match end {
             End::Approved => "the shutdown is approved".to_owned(),
@@ -215,14 +215,14 @@ impl<T: Tools> Session<T> {
             End::Unknown(why) => why.clone(),
         };
         tracing::info!("leaving: {reason}");
-        if let Err(error) = self.outbox.pay() {
+        if let Err(error) = self.outbox.flush() {
             tracing::error!("the lead could not be told, and will not be: {error}");
         }
         let by_signal = matches!(end, End::Terminated);
         self.record(&Entry::Left { reason, incarnation: self.incarnation, by_signal })?;
         self.transcript.sync()?;
-        self.desk.toolbox.end_orphans();
-        self.desk.link.close().await;
+        self.dispatcher.toolbox.reap_orphans();
+        self.dispatcher.link.close().await;
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{Watch, WatchError};
 use uuid::Uuid;
 
-use crate::state::Mail;
+use crate::core::state::Mail;
 
 /// How many lines wait in memory at most, give or take a look; the rest waits in the file.
 const MAX_WAITING: usize = 4096;

@@ -40,7 +40,7 @@ fn a_plan_closes_the_gate_and_is_named_when_no_background_command_runs() {
     assert_eq!((state.gate(), state.next(NOW)), (Gate::Closed, WAIT));
     assert!(state.must_end_background());
     state.background(false);
-    assert_eq!(state.next(NOW), Step::NamePlan);
+    assert_eq!(state.next(NOW), Step::SubmitPlan);
     state.named();
     state.word(word(2), NOW);
     assert_eq!((state.gate(), state.next(NOW)), (Gate::Closed, WAIT));
@@ -69,11 +69,11 @@ fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
     let mut state = planning();
     state.named();
     state.refused(&id("p1"), "taken".to_owned(), true);
-    assert_eq!(state.next(NOW), Step::RenamePlan);
+    assert_eq!(state.next(NOW), Step::RenumberPlan);
     state.planning(id("p2"));
     // Its line was lost: it is written again, but not for ever.
     for _ in 0..=REWRITES {
-        assert_eq!(state.next(NOW), Step::NamePlan);
+        assert_eq!(state.next(NOW), Step::SubmitPlan);
         state.named();
         state.refused(&id("p2"), "no such line".to_owned(), false);
     }
@@ -95,9 +95,9 @@ fn a_plan_that_expired_with_an_earlier_life_is_renamed_although_it_is_named_alre
     };
     for (mut state, told) in [(planning(), "nothing"), (named(), "named"), (taken(), "taken")] {
         state.word(judges(2, Status::Expired), NOW);
-        assert_eq!(state.next(NOW), Step::RenamePlan, "{told}");
+        assert_eq!(state.next(NOW), Step::RenumberPlan, "{told}");
         state.planning(id("p2"));
-        assert_eq!(state.next(NOW), Step::NamePlan);
+        assert_eq!(state.next(NOW), Step::SubmitPlan);
     }
 }
 

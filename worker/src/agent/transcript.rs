@@ -153,7 +153,7 @@ impl Transcript {
     }
 
     /// Sets which notices are owed to the lead: they stand in every entry until they are told.
-    pub(crate) fn set_owed(&mut self, owed: Vec<Uuid>) {
+    pub(crate) fn set_pending(&mut self, owed: Vec<Uuid>) {
         self.owed = owed;
     }
 

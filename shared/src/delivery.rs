@@ -8,6 +8,7 @@ use std::fmt::{self, Display};
 use crate::config::{Roster, RosterMember};
 use crate::inbox::Appended;
 use crate::member::Exit;
+use crate::process::{Identity, boot_id};
 use crate::team_dir::TeamDir;
 use crate::transcript;
 
@@ -47,9 +48,9 @@ impl Display for Doubt {
             Self::SpawnedAgain => {
                 f.write_str("it was spawned again while the message was sent, and may not read it")
             }
-            Self::EndNotRecorded => {
-                f.write_str("it has just ended, and whether it has read the message is not known yet")
-            }
+            Self::EndNotRecorded => f.write_str(
+                "it ended, and its end is not recorded yet: whether it has read the message is not known",
+            ),
             Self::Unseen(why) => write!(f, "whether it reads the message cannot be seen: {why}"),
         }
     }
@@ -84,7 +85,14 @@ impl Delivery {
             let is_left = ended_behind(&member.exit);
             return Ok(if is_left { Self::Unknown(Doubt::LeftToResume) } else { Self::Waits });
         }
-        let is_gone = now.process_is_gone(member).map_err(|error| error.to_string())?;
+        let is_gone = match (&now.daemon, member.pid, member.start_ticks) {
+            // No daemon is recorded, and with it no boot: a process of this one is looked for.
+            (None, Some(pid), Some(start_ticks)) => {
+                boot_id().and_then(|boot_id| Identity { pid, start_ticks, boot_id }.runs()).map(|runs| !runs)
+            }
+            _ => now.process_is_gone(member),
+        };
+        let is_gone = is_gone.map_err(|error| error.to_string())?;
         Ok(if is_gone { Self::Unknown(Doubt::EndNotRecorded) } else { Self::Sent })
     }
 }

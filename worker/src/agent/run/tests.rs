@@ -9,7 +9,7 @@ mod shutdowns;
 use super::*;
 
 /// The test below, under which the test harness is a worker.
-const ENTRY: &str = "run::tests::worker_entry";
+const ENTRY: &str = "agent::run::tests::worker_entry";
 
 /// The argument that tells it so; team directory, name and incarnation follow.
 const AS_WORKER: &str = "as-worker";

@@ -1,11 +1,11 @@
 //! The connection to the daemon: the one that the worker is born with, and every later one.
 //!
-//! A task of its own reads and writes, so that a daemon that is stopped or gone holds nobody up. What is to be
+//! A task of its own reads and writes, so that a daemon that is stopped or gone does not hold the worker up. What is to be
 //! said is not a queue but what holds now (the state, the lines not yet recorded): it is said again whole on each
 //! new connection. The task decides nothing; what it hears goes to the session.
 //!
 //! What the lead agent asks is said again on a new connection, too, if the daemon takes a second one for the first; else
-//! whoever asked is told that the daemon was lost.
+//! the caller is told that the daemon was lost.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 /// The pauses between attempts to reach the daemon: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// How long a life that ends waits for its last words to be sent.
+/// How long an incarnation that ends waits for its last words to be sent.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How many frames may wait for the session.
@@ -38,7 +38,7 @@ const HEARD: usize = 64;
 pub(crate) struct Identity {
     /// The member.
     pub(crate) name: Name,
-    /// Its life.
+    /// Its incarnation.
     pub(crate) incarnation: u32,
 }
 
@@ -158,11 +158,11 @@ impl Link {
         (tag, answer)
     }
 
-    /// Passes an answer on. One that nobody waits for any more changes nothing.
+    /// Passes an answer on. One that no call waits for any more changes nothing.
     pub(crate) fn answered(&mut self, tag: u32, reply: Reply) {
         self.said.send_modify(|said| said.asked.retain(|asked| asked.tag != tag));
         if self.waiting.remove(&tag).is_none_or(|answers| answers.send(reply).is_err()) {
-            tracing::debug!("nobody waits for the answer to question {tag}");
+            tracing::debug!("no call waits for the answer to question {tag}");
         }
     }
 
@@ -187,7 +187,7 @@ impl Link {
         self.said.send_modify(|said| said.submitted.push(Submitted { request_id, line }));
     }
 
-    /// Names the lines of a request no more: the daemon has recorded or refused them, or nobody waits for them.
+    /// Submits the lines of a request no more: the daemon has recorded or refused them, or no call waits for them.
     pub(crate) fn settle(&self, request_id: &RequestId) {
         self.said.send_modify(|said| said.submitted.retain(|line| line.request_id != *request_id));
     }
@@ -401,7 +401,7 @@ impl Task {
         Ok(connection)
     }
 
-    /// A directory without a name: nobody will ever listen there again.
+    /// A directory without a name: no daemon will listen there again.
     fn team_is_deleted(&self) -> bool {
         rustix::fs::fstat(&*self.dir).is_ok_and(|it| it.st_nlink == 0)
     }

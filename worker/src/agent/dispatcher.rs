@@ -83,7 +83,7 @@ impl<T: Tools> Dispatcher<T> {
         self.began.elapsed()
     }
 
-    /// Serves until an activity is done, or the state stops it; then whoever called ends it.
+    /// Serves until an activity is done, or the state stops it; then the caller ends it.
     pub(crate) async fn run_until<O>(&mut self, activity: impl Future<Output = O>) -> Result<O, Why> {
         let mut activity = pin!(activity);
         loop {
@@ -116,7 +116,7 @@ impl<T: Tools> Dispatcher<T> {
         let (tag, answer) = self.link.ask(command);
         let asked = self.run_until(tokio::time::timeout(PATIENCE, answer)).await;
         self.link.give_up(tag);
-        // One that does not answer is as good as lost; nobody but this link drops the other end.
+        // One that does not answer is as good as lost; only this link drops the other end.
         asked.map(|answer| answer.ok().and_then(Result::ok).unwrap_or(Err(Unanswered::Lost)))
     }
 
@@ -145,10 +145,10 @@ impl<T: Tools> Dispatcher<T> {
         self.dispatch(event);
     }
 
-    /// Serves what has happened already: a turn of quick calls must not outrun the daemon's word.
+    /// Serves what has happened already: a turn of quick calls must not outrun the daemon's directive.
     pub(crate) async fn catch_up(&mut self) {
         tokio::task::yield_now().await;
-        // Whoever writes to the inbox without a pause must not keep the work from going on.
+        // A program that writes to the inbox without a pause must not keep the work from going on.
         for _ in 0..AT_ONCE {
             tokio::select! {
                 biased;
@@ -183,7 +183,7 @@ impl<T: Tools> Dispatcher<T> {
                 self.state.end(End::Unknown("the team directory was deleted".to_owned()));
             }
             Event::Heard(Heard::Away) => {
-                // What it had decided last it may have left in the inbox alone, and nobody rings any more.
+                // What it had decided last it may have left in the inbox alone, and the daemon wakes no worker any more.
                 self.fetch();
                 self.state.away();
             }
@@ -204,7 +204,7 @@ impl<T: Tools> Dispatcher<T> {
     fn daemon_says(&mut self, said: ToWorker) {
         match said {
             ToWorker::Word(word) => {
-                // What was sent before the word is read before it is acted on.
+                // What was sent before the directive is read before the worker acts on it.
                 self.fetch();
                 self.state.word(word, self.now());
             }

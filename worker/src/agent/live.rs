@@ -1,4 +1,4 @@
-//! The text of the answer that the model is giving just now, for whoever looks on: `run/NAME.live`.
+//! The text of the answer that the model is giving just now, for people who look on: `run/NAME.live`.
 //!
 //! **Who writes**: this worker alone. **Who reads**: `teamctl chat` and `attach`. It is emptied when a model call begins
 //! and holds nothing that the transcript will not hold: whether it can be written or not changes nothing, and it is
@@ -34,7 +34,7 @@ impl Live {
         self.file = match self.dir.open_file(&self.at, flags) {
             Ok(file) => self.or_complain(file.set_len(0)).map(|()| file),
             Err(error) => {
-                tracing::debug!("nobody can look on: {error}");
+                tracing::debug!("the answer cannot be shown while it comes: {error}");
                 None
             }
         };
@@ -57,7 +57,11 @@ impl Live {
     }
 
     fn or_complain<T>(&self, result: io::Result<T>) -> Option<T> {
-        result.map_err(|error| tracing::debug!("nobody can look on at {}: {error}", self.at)).ok()
+        result
+            .map_err(|error| {
+                tracing::debug!("the answer cannot be shown in {} while it comes: {error}", self.at)
+            })
+            .ok()
     }
 }
 

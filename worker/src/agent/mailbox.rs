@@ -123,7 +123,7 @@ impl Mailbox {
         }
     }
 
-    /// Hears no more: the life ends.
+    /// Hears no more: the incarnation ends.
     pub(crate) fn close(&mut self) {
         if let Some(watch) = &mut self.watch {
             watch.disarm();
@@ -259,7 +259,7 @@ impl Mailbox {
         taken
     }
 
-    /// Tells whether a line is somebody else's: the daemon looks after what is no message in the inbox of the lead.
+    /// Tells whether a line is not for this member: the daemon looks after what is no message in the inbox of the lead.
     fn passes_over(&self, line: &Line) -> bool {
         match &line.message {
             Ok(message) => message.concern(&self.name) == Concern::None,

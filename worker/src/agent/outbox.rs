@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use teamd_shared::clock;
 use teamd_shared::inbox::{self, AppendError, Appended, Durability};
-use teamd_shared::message::{Body, IdleReason, LEAD, Message, summary_of};
+use teamd_shared::message::{Body, LEAD, Message, summary_of};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use uuid::Uuid;

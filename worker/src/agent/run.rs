@@ -1,6 +1,6 @@
-//! How a life begins, in order: connection, lock, welcome, transcript, inbox, and only then the session.
+//! How an incarnation begins, in order: connection, lock, welcome, transcript, inbox, and only then the session.
 //!
-//! Before the welcome nothing is done that anybody could notice, but for the lock that proves the life.
+//! Before the welcome the worker does nothing that can be seen, except that it takes the liveness lock.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ use crate::model::{Access, Model, Persona};
 use crate::tools::spawn_teammate::Spawner;
 use crate::tools::{Caller, Confinement, Guide, Rest, Toolbox, ToolboxConfig, Tools};
 
-/// Lives one life; 0 if it ended by its own doing, 1 if it could not begin or go on.
+/// Runs one incarnation; 0 if it ended by its own doing, 1 if it could not begin or go on.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     logging::to_stderr();
     match start(args) {
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
 
 fn start(args: &RunArgs) -> anyhow::Result<()> {
     let inherited = take_from_stdin().context("cannot take the connection from descriptor 0")?;
-    // It fails in a process that leads its group already: then whoever started it has seen to that.
+    // It fails in a process that leads its group already: then its parent has seen to that.
     if let Err(errno) = nix::unistd::setsid() {
         tracing::debug!("no session of its own: {errno}");
     }
@@ -68,7 +68,7 @@ fn start(args: &RunArgs) -> anyhow::Result<()> {
 
 async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     let mut terminate = catch(SignalKind::terminate())?;
-    // A session of its own is told neither by anybody who means it; caught and not ignored, since what is ignored
+    // In a session of its own, no terminal sends these. They are caught and not ignored, since what is ignored
     // stays so in every command that is started.
     let _ignored = [catch(SignalKind::interrupt())?, catch(SignalKind::hangup())?];
     let dir = Arc::new(TeamDir::open(&args.team_dir)?);
@@ -85,13 +85,13 @@ async fn live(args: &RunArgs, inherited: OwnedFd) -> anyhow::Result<()> {
     match welcome {
         Ok(Some(welcome)) => {
             let terminate = Terminations::Sent(terminate);
-            let life = Life { dir, identity, transcript, terminate };
+            let incarnation = Incarnation { dir, identity, transcript, terminate };
             let confinement = Confinement {
                 layers: args.sandbox_layers,
                 weak: args.allow_weak_sandbox,
                 programs: args.programs.clone(),
             };
-            let session = life.begin(welcome, connection, confinement)?;
+            let session = incarnation.begin(welcome, connection, confinement)?;
             Ok(session.run().await?)
         }
         Ok(None) => Ok(()),
@@ -106,11 +106,11 @@ fn catch(kind: SignalKind) -> anyhow::Result<Signal> {
     signal(kind).context("cannot catch a signal")
 }
 
-/// What a life has before it is welcomed.
-pub(crate) struct Life {
+/// What an incarnation has before it is welcomed.
+pub(crate) struct Incarnation {
     /// The team directory.
     pub(crate) dir: Arc<TeamDir>,
-    /// Whose life it is.
+    /// The member and its incarnation.
     pub(crate) identity: Identity,
     /// Its transcript, locked.
     pub(crate) transcript: Transcript,
@@ -118,7 +118,7 @@ pub(crate) struct Life {
     pub(crate) terminate: Terminations,
 }
 
-/// What a life works with.
+/// What an incarnation works with.
 pub(crate) struct Means<T> {
     /// The tools that work on the machine.
     pub(crate) toolbox: T,
@@ -130,7 +130,7 @@ pub(crate) struct Means<T> {
     pub(crate) ids: Box<dyn Ids>,
 }
 
-impl Life {
+impl Incarnation {
     fn begin(
         self,
         welcome: Welcome,
@@ -144,7 +144,7 @@ impl Life {
             workspace: welcome.workspace.clone().into(),
             team_dir: Arc::clone(&self.dir),
             name: name.clone(),
-            liveness_lock: self.transcript.life_lock()?,
+            liveness_lock: self.transcript.liveness_lock()?,
             environment: welcome.environment.clone(),
             territory: welcome.territory.iter().map(PathBuf::from).collect(),
             sandbox: welcome.sandbox.clone(),
@@ -227,7 +227,7 @@ impl Life {
     }
 }
 
-/// Returns what those begin with whom the lead agent starts.
+/// Returns what a teammate begins with that the lead agent starts.
 fn spawner(welcome: &Welcome) -> Spawner {
     Spawner {
         environment: welcome.environment.clone(),
@@ -239,7 +239,7 @@ fn spawner(welcome: &Welcome) -> Spawner {
 }
 
 /// Makes what the model is told of itself, with at most so many bytes of what the workspace says to agents. Who else is
-/// there stands in the roster; without one, nobody is named.
+/// there stands in the roster; without one, no member is named.
 fn persona(dir: &TeamDir, name: &Name, welcome: &Welcome, toolbox: &Toolbox, room: usize) -> Persona {
     let roster = Roster::load(dir).unwrap_or_else(|error| {
         tracing::warn!("who else is in the team cannot be told: {error}");
@@ -268,14 +268,14 @@ fn persona(dir: &TeamDir, name: &Name, welcome: &Welcome, toolbox: &Toolbox, roo
     Persona { name: name.clone(), system: persona::system(&about), tools }
 }
 
-/// The umask of whoever asked for the teammate: it holds for what its tools make.
+/// Sets the umask of the command that asked for the teammate: it holds for what its tools make.
 fn set_umask(mask: u32) {
     let mask = nix::sys::stat::Mode::from_bits_truncate(mask);
     nix::sys::stat::umask(mask);
 }
 
-/// Goes on with a conversation, or begins it: writes the entry of this life, and the results of calls that the
-/// life before did not end. The model sees every entry.
+/// Goes on with a conversation, or begins it: writes the entry of this incarnation, and the results of calls that the
+/// incarnation before did not end. The model sees every entry.
 fn resume(
     transcript: &mut Transcript,
     model: &mut Model,
@@ -305,7 +305,7 @@ fn resume(
     };
     let owed: Vec<Uuid> = standing.owed.iter().map(PendingNotice::id).collect();
     if is_empty {
-        // Also for an earlier life that ended before it could: a conversation begins with the entry of its first life.
+        // Also for an earlier incarnation that ended before it could: a conversation begins with the entry of its first incarnation.
         let prompt = welcome.prompt.clone();
         record(&mut standing, Vec::new(), Event::Life { incarnation: conversation, conversation, prompt })?;
     }

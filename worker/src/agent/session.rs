@@ -42,7 +42,7 @@ pub(crate) struct Session<T = Toolbox> {
     pub(crate) caller: Caller,
     /// What a teammate begins with that the lead agent starts.
     pub(crate) spawner: Spawner,
-    /// Which life it is.
+    /// Which incarnation it is.
     pub(crate) incarnation: u32,
     /// The calls of the last answer that have no result, in order; the first one is next, or runs.
     pub(crate) calls: VecDeque<ToolUse>,
@@ -55,7 +55,7 @@ pub(crate) struct Session<T = Toolbox> {
 }
 
 impl<T: Tools> Session<T> {
-    /// Works until the life ends.
+    /// Works until the incarnation ends.
     ///
     /// # Errors
     /// [`TranscriptError`] if the transcript cannot be written: then nothing more may happen.
@@ -163,7 +163,7 @@ impl<T: Tools> Session<T> {
         }
     }
 
-    /// Writes an answer to a shutdown (yes or no, and why), and names it.
+    /// Writes an answer to a shutdown (yes or no, and why), and submits it.
     pub(crate) fn respond(
         &mut self,
         request_id: &RequestId,
@@ -174,7 +174,7 @@ impl<T: Tools> Session<T> {
         let (id, answered_by) = (request_id.clone(), Some(by));
         let body = Body::ShutdownResponse { request_id: id, approve, reason, answered_by };
         let mut message = self.outbox.message(message_id, LEAD, body);
-        // Of an end the daemon tells; of a rejection nobody else does.
+        // The daemon tells of an end; only this message tells of a rejection.
         if !approve && team::lead_agent_asked(self.outbox.dir(), request_id) {
             message.extra.insert(ASKED_BY.to_owned(), LEAD.into());
         }
@@ -202,7 +202,7 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Ends the life: what it started first, its last entry then, its connection last.
+    /// Ends the incarnation: what it started first, its last entry then, its connection last.
     async fn leave(mut self, end: &End) -> Result<(), TranscriptError> {
         self.dispatcher.state.leaving();
         self.dispatcher.mailbox.close();

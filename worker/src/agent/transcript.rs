@@ -1,7 +1,7 @@
-//! The transcript file: its lock, which is the life; its entries, read once and appended.
+//! The transcript file: its lock, which is the liveness lock; its entries, read once and appended.
 //!
 //! **Who writes**: this process alone, an entry a line, each with the cursor (how far the inbox is taken in).
-//! **When it dies** in the middle of an entry, the next life cuts the torn tail off. An entry that cannot be
+//! **When it dies** in the middle of an entry, the next incarnation cuts the torn tail off. An entry that cannot be
 //! written ends the process: nothing may happen that is not in the transcript.
 
 use std::fs::{File, TryLockError};
@@ -19,13 +19,13 @@ use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript::{Entry, Event};
 use uuid::Uuid;
 
-/// What every line that begins a life holds, and hardly any other.
+/// What every line that begins an incarnation holds, and hardly any other.
 const LIFE: &[u8] = b"\"entry\":\"life\"";
 
 /// Why the transcript cannot be used. Fits behind "error: ".
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TranscriptError {
-    /// Another process lives this life, or still ends a call of it.
+    /// Another process is this incarnation, or still ends a call of it.
     #[error("{} is locked: this teammate (or a tool call of it) still runs", .0.display())]
     Locked(PathBuf),
     /// The system refused.
@@ -64,7 +64,7 @@ pub(crate) struct Transcript {
 }
 
 impl Transcript {
-    /// Takes the life lock and repairs the end of the file. Nothing is read yet.
+    /// Takes the liveness lock and repairs the end of the file. Nothing is read yet.
     pub(crate) fn lock(dir: &TeamDir, name: &Name) -> Result<Self, TranscriptError> {
         let (at, aside) = (TeamPath::transcript(name), TeamPath::transcript_torn(name));
         let path = dir.path(&at);
@@ -92,13 +92,13 @@ impl Transcript {
         self.durable = durable;
     }
 
-    /// Returns another descriptor of the file: whoever holds it holds the life lock.
-    pub(crate) fn life_lock(&self) -> Result<File, TranscriptError> {
+    /// Returns another descriptor of the file: a process that holds it holds the liveness lock.
+    pub(crate) fn liveness_lock(&self) -> Result<File, TranscriptError> {
         let clone = self.log.file().try_clone();
         clone.map_err(|source| TranscriptError::Io { verb: "open", path: self.path.clone(), source })
     }
 
-    /// Reads a conversation: the entries from the life in which it began; none if it never began.
+    /// Reads a conversation: the entries from the incarnation in which it began; none if it never began.
     ///
     /// Earlier conversations in the same file are passed over without being understood. Each entry is handed over when it is
     /// read: all of them may be more than the memory holds.
@@ -224,7 +224,7 @@ mod tests {
     fn a_life_is_locked_until_every_descriptor_of_it_is_closed() {
         let (_scratch, dir, alice) = scratch();
         let transcript = Transcript::lock(&dir, &alice).unwrap();
-        let keeper = transcript.life_lock().unwrap();
+        let keeper = transcript.liveness_lock().unwrap();
         drop(transcript);
         let error = Transcript::lock(&dir, &alice).unwrap_err();
         assert!(matches!(error, TranscriptError::Locked(_)), "{error}");

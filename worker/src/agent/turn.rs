@@ -189,7 +189,7 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Writes the line of the plan, unless an earlier life has written it, and names it.
+    /// Writes the line of the plan, unless an earlier incarnation has written it, and submits it.
     pub(crate) fn submit_plan(&mut self) -> Result<(), TranscriptError> {
         let Some(Submission { plan, message_id, request_id }) = self.submission.clone() else {
             return Ok(());

@@ -23,14 +23,14 @@ pub(crate) struct Submission {
 }
 
 /// How many ids are tried to find the one that a plan is pending under: each is taken by chance (1 of 2³²), or since
-/// the plan expired with an earlier life.
+/// the plan expired with an earlier incarnation.
 const RENUMBERINGS: usize = 64;
 
 impl Submission {
-    /// Returns the plan that an earlier life was about to submit, or had submitted, when it ended in this call; none if
+    /// Returns the plan that an earlier incarnation was about to submit, or had submitted, when it ended in this call; none if
     /// the call is no plan. `pending`: the plan of this conversation that has no verdict.
     ///
-    /// A life that begins with it must say so from the first: the daemon lets a plan expire that nobody waits for.
+    /// An incarnation that begins with it must say so from the first: the daemon lets a plan expire that no worker waits for.
     pub(crate) fn resumed(caller: Caller, call: &ToolUse, pending: Option<&RequestId>) -> Option<Self> {
         let Ok(Call { action: Action::SubmitPlan(PlanApproval { plan }), .. }) =
             caller.parse(&call.name, &call.input)

@@ -1,8 +1,8 @@
-//! Where a conversation stands, pure: the fold of its transcript when a life begins.
+//! Where a conversation stands, pure: the fold of its transcript when an incarnation begins.
 //!
 //! The answer of the model is in the transcript before its first call runs, and each result before the next call
-//! begins. So of the calls without a result only the first can have begun when the earlier life ended. It is not
-//! run again: nobody knows what it did. But what sends a message is repeated under the ids that the answer holds (and
+//! begins. So of the calls without a result only the first can have begun when the earlier incarnation ended. It is not
+//! run again: what it did is not known. But what sends a message is repeated under the ids that the answer holds (and
 //! what the daemon takes for the same a second time, too), and then the calls behind it, which never began, simply follow.
 
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ pub(crate) struct ToolUse {
     pub(crate) message_id: Option<Uuid>,
     /// The id of the request that it asks, if it asks one.
     pub(crate) request_id: Option<RequestId>,
-    /// Whether an earlier life may have begun it.
+    /// Whether an earlier incarnation may have begun it.
     pub(crate) repeated: bool,
 }
 
@@ -91,7 +91,7 @@ impl PendingNotice {
     }
 }
 
-/// A result that a call gets because its life ended.
+/// A result that a call gets because its incarnation ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Interrupted {
     /// The call.
@@ -121,7 +121,7 @@ impl Standing {
 
     /// Follows one more entry, with the notices that were owed when it was written.
     pub(crate) fn follow(&mut self, event: &Event, still_pending: &[Uuid]) {
-        // A life begins with what the one before owed.
+        // An incarnation begins with what the one before owed.
         if !matches!(event, Event::Life { .. }) {
             self.owed.retain(|notice| still_pending.contains(&notice.id()));
         }
@@ -146,7 +146,7 @@ impl Standing {
                 let (offset, reason, message_id) = (*offset, reason.clone(), *message_id);
                 self.owed.push(PendingNotice::Rejected { offset, reason, message_id });
             }
-            // A life that left by its own doing gave its work up; only a crash is gone on from.
+            // An incarnation that left by its own doing gave its work up; only a crash is gone on from.
             Event::Left { .. } => {
                 self.calls.clear();
                 self.at = At::Idle;
@@ -184,7 +184,7 @@ impl Standing {
         self.at = if self.calls.is_empty() { At::Done(IdleReason::Available) } else { At::Call };
     }
 
-    /// Takes out the calls that are not run in this life, and returns their results; marks the one that is made again.
+    /// Takes out the calls that are not run in this incarnation, and returns their results; marks the one that is made again.
     pub(crate) fn interrupted(&mut self) -> Vec<Interrupted> {
         let caller = Caller::of(&self.owner);
         let runs_again = |call: &ToolUse| caller.after_crash(&call.name) != AfterCrash::Interrupted;

@@ -1,4 +1,4 @@
-//! What the worker does next, pure: from what it knows (the word, its mail, where its work stands, the time) to
+//! What the worker does next, pure: from what it knows (the directive, its mail, where its work stands, the time) to
 //! one [`Step`]. The session performs the step and says what came of it.
 //!
 //! It imports no runtime, file system, clock or random source: a time is a [`Duration`] since the session began.
@@ -24,15 +24,15 @@ pub(crate) use step::{Because, End, Hold, Step, Verdict, Why};
 pub(crate) struct State {
     /// How things stand, as the daemon said last.
     word: Word,
-    /// The highest word that was acted on.
+    /// The highest directive that was acted on.
     acted_on: u64,
-    /// The shutdown that nobody has answered yet.
+    /// The shutdown that is not answered yet.
     shutdown: Option<Shutdown>,
-    /// The shutdown whose answer the daemon has recorded or refused: an older word may still call it pending.
+    /// The shutdown whose answer the daemon has recorded or refused: an older directive may still call it pending.
     settled: Option<RequestId>,
     /// The answer that is on its way to the daemon.
     answer: Option<Answer>,
-    /// Whether the daemon has recorded that this life ends.
+    /// Whether the daemon has recorded that this incarnation ends.
     let_go: bool,
     /// Whether the model let itself go, with calls in the same answer: they still run.
     keep_calls: bool,
@@ -61,7 +61,7 @@ pub(crate) struct State {
     leaving: bool,
     /// Whether the daemon is gone, and has said nothing since.
     away: bool,
-    /// Whether a plan was asked for since the daemon's last word: that word may be older.
+    /// Whether a plan was asked for since the daemon's last directive: that word may be older.
     plan_wanted: bool,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct Plan {
     lost: u32,
 }
 
-/// How often the line of a plan is written again that was lost: somebody may just have emptied the lead's inbox.
+/// How often the line of a plan is written again that was lost: a program may just have emptied the lead's inbox.
 const REWRITES: u32 = 3;
 
 /// What the daemon knows of a plan.
@@ -202,7 +202,7 @@ pub(crate) struct Beginning {
 }
 
 impl State {
-    /// Begins, with the first word.
+    /// Begins, with the first directive.
     pub(crate) fn new(beginning: Beginning, word: Word, now: Duration) -> Self {
         let mut state = Self {
             word: Word { shutdown: None, let_go: false, ..word.clone() },
@@ -235,7 +235,7 @@ impl State {
         state
     }
 
-    /// Returns whether the worker may change anything: the word says so, no plan of its own is unanswered, and none was
+    /// Returns whether the worker may change anything: the directive says so, no plan of its own is unanswered, and none was
     /// asked for by a daemon that cannot say so any more.
     pub(crate) fn gate(&self) -> Gate {
         let outdated = self.away && self.plan_wanted;
@@ -274,7 +274,7 @@ impl State {
         }
     }
 
-    /// A word that closes the gate is acted on when nothing runs any more that an open gate let through.
+    /// A directive that closes the gate is acted on when nothing runs any more that an open gate let through.
     fn act(&mut self) {
         let changing = self.background || matches!(self.at, At::Calling { gated: true, .. });
         if self.word.gate == Gate::Open || !changing {

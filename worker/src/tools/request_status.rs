@@ -57,9 +57,9 @@ fn stands(team: &Team, request: &Request) -> String {
         text.push_str(&format!(" ({reason})"));
     }
     if request.kind == Kind::Shutdown && request.status == Status::Approved {
-        let life =
+        let member =
             team.members.iter().find(|(name, _)| name.as_str() == member).map(|(_, state)| &state.record);
-        let leaves = life.is_some_and(|it| it.incarnation == request.incarnation && !it.phase.is_ended());
+        let leaves = member.is_some_and(|it| it.incarnation == request.incarnation && !it.phase.is_ended());
         text.push_str(if leaves { "; it is about to leave" } else { "; its process is gone" });
     }
     text

@@ -30,7 +30,7 @@ pub(crate) struct SpawnTeammate {
     /// Its name: 1 to 32 of a-z, 0-9, _ and -.
     #[serde(deserialize_with = "not_blank")]
     pub(crate) name: String,
-    /// What it is for, in a word or two, such as `coder` or `reviewer`.
+    /// What it is for, in a directive or two, such as `coder` or `reviewer`.
     pub(crate) role: String,
     /// What it shall do, with all that it must know to do it.
     #[serde(deserialize_with = "not_blank")]
@@ -62,11 +62,11 @@ pub(crate) struct Spawner {
     pub(crate) environment: Environment,
     /// The model where neither the call nor `TEAM_MODEL` nor `team.toml` names one: its own.
     pub(crate) model: String,
-    /// The directory that it works in itself: nobody whom it starts works outside, unless `team.toml` says so.
+    /// The directory that it works in itself: no teammate that it starts works outside, unless `team.toml` says so.
     pub(crate) workspace: String,
-    /// How its own commands are confined: nobody whom it starts is confined less.
+    /// How its own commands are confined: no teammate that it starts is confined less.
     pub(crate) sandbox: Sandbox,
-    /// What one life of the lead agent may use.
+    /// What one incarnation of the lead agent may use.
     pub(crate) bounds: Bounds,
 }
 
@@ -74,7 +74,7 @@ impl Spawner {
     /// Makes the order: what `teamctl spawn` makes of the same words.
     ///
     /// That the lead agent answers the plans of a teammate is for a person to say, in `team.toml`: no call can. Nor
-    /// can a call make a teammate that may do more than the lead agent itself: whoever tells another what to do may
+    /// can a call make a teammate that may do more than the lead agent itself: an agent that tells another what to do may
     /// do what that one may.
     ///
     /// # Errors

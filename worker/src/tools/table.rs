@@ -49,7 +49,7 @@ pub(crate) enum AfterCrash {
     RunAgainWithIds,
 }
 
-/// To whom a tool is offered.
+/// The members that a tool is offered to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Offered {
     All,

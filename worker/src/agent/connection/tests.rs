@@ -63,7 +63,7 @@ fn each_answer_reaches_whoever_has_asked() {
         link.answered(first, Ok(Done::Answered { repeated: false }));
         assert_eq!(to_first.await.unwrap(), Ok(Done::Answered { repeated: false }));
         assert_eq!(to_second.await.unwrap(), Ok(Done::Answered { repeated: true }));
-        // One that nobody waits for any more changes nothing.
+        // One that no call waits for any more changes nothing.
         let (third, to_third) = link.ask(Command::Ping);
         link.give_up(third);
         link.answered(third, Ok(Done::Answered { repeated: false }));

@@ -1,4 +1,5 @@
 use serde_json::Value;
+use teamd_shared::message::IdleReason;
 
 use super::*;
 

@@ -45,7 +45,7 @@ impl State {
         self.act();
     }
 
-    /// The daemon is gone. What it had decided last it may have left in the inbox alone; its next word tells.
+    /// The daemon is gone. What it had decided last it may have left in the inbox alone; its next directive tells.
     pub(crate) fn away(&mut self) {
         self.away = true;
     }
@@ -78,12 +78,12 @@ impl State {
         }
     }
 
-    /// The lead ends the turn. Whoever does not work has none.
+    /// The lead ends the turn. An idle worker has none.
     pub(crate) fn interrupt(&mut self) {
         self.interrupted = self.at != At::Idle;
     }
 
-    /// The life ends, whatever anybody says; the first reason counts.
+    /// The incarnation ends in any case; the first reason counts.
     pub(crate) fn end(&mut self, end: End) {
         self.end.get_or_insert(end);
     }
@@ -222,7 +222,7 @@ impl State {
 
     /// What became of the answer is known to the model.
     ///
-    /// One that was refused changed nothing: while the daemon's word calls the shutdown pending, it is answered again, a
+    /// One that was refused changed nothing: while the daemon's directive calls the shutdown pending, it is answered again, a
     /// little later.
     pub(crate) fn settled(&mut self, now: Duration) {
         let Some(answer) = self.answer.take() else { return };
@@ -247,7 +247,7 @@ impl State {
         self.rests(reason, told);
     }
 
-    /// The last piece of work ended so, in this life or an earlier one.
+    /// The last piece of work ended so, in this incarnation or an earlier one.
     pub(crate) fn rests(&mut self, reason: IdleReason, told: &str) {
         self.trouble = report::trouble(reason, told);
     }
@@ -262,7 +262,7 @@ impl State {
         self.limits.tokens.map(|most| most.saturating_sub(self.spent))
     }
 
-    /// The life ends now, but for the background commands.
+    /// The incarnation ends now, but for the background commands.
     pub(crate) fn leaving(&mut self) {
         self.leaving = true;
     }

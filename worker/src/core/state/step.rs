@@ -48,7 +48,7 @@ pub(crate) enum Step {
     Settle(Answer),
     /// End the work, and tell the lead.
     Finish(IdleReason),
-    /// End the life.
+    /// End the incarnation.
     Leave(End),
 }
 
@@ -77,18 +77,18 @@ pub(crate) enum Why {
     Asked,
     /// The person says something else while a call waits for an answer.
     SpokenTo,
-    /// The life ends.
+    /// The incarnation ends.
     Ends(End),
 }
 
-/// Why a life ends.
+/// Why an incarnation ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     /// The daemon has recorded the approval.
     Approved,
     /// SIGTERM came.
     Terminated,
-    /// The daemon does not know this life, or there is no team any more.
+    /// The daemon does not know this incarnation, or there is no team any more.
     Unknown(String),
 }
 
@@ -169,7 +169,7 @@ impl State {
                 Hold::Stop(Why::Interrupted)
             }
             (At::Asking, Some(_)) => Hold::Stop(Why::Asked),
-            // Whoever is asked says something else first, and must be heard.
+            // The person who is asked says something else first, and must be heard.
             (At::Asking, None) if self.spoken_to => Hold::Stop(Why::SpokenTo),
             (At::Thinking { .. }, _) if self.let_go => Hold::Stop(Why::LetGo),
             (At::Thinking { .. }, Some(shutdown)) => match shutdown.decide_by.max(shutdown.not_before) {
@@ -188,12 +188,12 @@ impl State {
         }
     }
 
-    /// The runtime answers at once where nobody works, and where the model had its time.
+    /// The runtime answers at once where there is no work, and where the model had its time.
     fn approve(&self, now: Duration) -> Option<Step> {
         let shutdown = self.shutdown.as_ref().filter(|shutdown| now >= shutdown.not_before)?;
         let overdue = now >= shutdown.decide_by;
         let because = match self.at {
-            // It is read first, but whoever is told news without a pause answers all the same.
+            // It is read first, but a worker that gets news without a pause answers all the same.
             At::Idle if self.mail == Mail::News && !overdue => return None,
             At::Idle if self.mail == Mail::Work && shutdown.owes_mail => return None,
             At::Idle if shutdown.shown => Because::TurnEnded,
@@ -214,8 +214,8 @@ impl State {
 
     fn plan_step(&self, plan: &Plan, now: Duration) -> Step {
         let verdict = self.word.verdict.as_ref().filter(|verdict| verdict.request_id == plan.request_id);
-        // Unless it is recorded for this life, it expired with the one that had submitted it; the conversation goes on, and
-        // so does its plan, which a life between may have submitted under another id.
+        // Unless it is recorded for this incarnation, it expired with the one that had submitted it; the conversation goes on, and
+        // so does its plan, which an incarnation between may have submitted under another id.
         let of_this_life = matches!(plan.said, Said::Recorded(_));
         if !of_this_life && verdict.is_some_and(|verdict| verdict.status == Status::Expired) {
             return Step::RenumberPlan;

@@ -12,6 +12,7 @@ pub mod cgroup;
 pub mod clock;
 pub mod config;
 pub mod control;
+pub mod delivery;
 pub mod environment;
 pub mod fs;
 #[cfg(test)]

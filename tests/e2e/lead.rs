@@ -63,7 +63,7 @@ fn what_the_daemon_refuses_is_told_with_the_way_on() {
         "that is you: name a teammate",
         "no such request: ffffffff",
         "a message to yourself goes nowhere",
-        "plan_approval: the field \"request_id\" is missing",
+        "plan_approval: unknown field `plan`",
         "no such request: ffffffff",
     ];
     for (result, expected) in results.iter().zip(expected) {

@@ -1,38 +1,24 @@
 //! The process of one teammate: it reads its inbox, asks its model, runs the tools, and keeps the protocol.
 //!
-//! It never decides alone that it may leave or that its gate is open: only the daemon's word on its connection does.
+//! It never decides alone that it may leave or that its gate is open: only a directive of the daemon on its connection does.
 
+mod agent;
 mod args;
 mod bounds;
-mod connection;
-mod desk;
-mod gate;
+mod core;
 mod keeper;
-mod lead;
-mod live;
-mod mailbox;
 mod model;
-mod outbox;
-mod persona;
-mod plan;
-mod replay;
-mod run;
 mod sandbox;
-mod session;
 #[cfg(test)]
 mod sim;
-mod state;
-mod strays;
 mod tools;
-mod transcript;
-mod turn;
 mod variables;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Runs `team-worker`: a life of a teammate, the keeper of one of its commands, or its helper.
+/// Runs `team-worker`: an incarnation of a teammate, the shim of one of its commands, or its helper.
 pub fn team_worker() -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(first) if first == keeper::SUBCOMMAND => return keeper::keeper_main(),
@@ -43,7 +29,7 @@ pub fn team_worker() -> ExitCode {
     match args::Args::try_parse() {
         Ok(args::Args { command: args::Command::Probe(what) }) => sandbox::probe::probe_main(&what),
         Ok(args::Args { command: args::Command::Attack(what) }) => sandbox::probe::attack_main(&what),
-        Ok(args::Args { command: args::Command::Run(life) }) => run::run(&life),
+        Ok(args::Args { command: args::Command::Run(incarnation) }) => agent::run::run(&incarnation),
         Err(error) => {
             // Nobody reads it if that fails.
             drop(error.print());

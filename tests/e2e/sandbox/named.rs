@@ -52,7 +52,7 @@ fn a_link_that_takes_the_place_of_what_may_be_written_leads_no_later_life_there(
             assert!(!said.iter().any(|said| said.contains(BROKEN)), "{with:?} {said:?}");
             // It is told, and once.
             let told = format!(
-                "[allowed by name, but not writable in this life: {cache} (a symbolic link stands on"
+                "[allowed by name, but not writable in this incarnation: {cache} (a symbolic link stands on"
             );
             assert!(said[0].starts_with(&told) && !said[1].contains("allowed by name"), "{with:?} {said:?}");
             assert!(!home(&team).join("planted").exists(), "{with:?}");

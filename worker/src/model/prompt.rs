@@ -25,7 +25,7 @@ pub(crate) struct Tool {
     /// Its name.
     pub(crate) name: &'static str,
     /// What it does, and when to use it.
-    pub(crate) description: &'static str,
+    pub(crate) description: String,
     /// The JSON Schema of its input: an object.
     pub(crate) input: Value,
 }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{Mutant, Rng, disk};
 use crate::model::{Answer, ModelError};
-use crate::tools::{Call, Outcome, Runs, Tools};
+use crate::tools::{LocalAction, Outcome, Runs, Tools};
 
 pub(super) type Shared = Rc<RefCell<Machine>>;
 
@@ -128,11 +128,11 @@ pub(super) struct Run {
 impl Tools for Toolbox {
     type Running = Run;
 
-    fn start(&mut self, call: Call, gate: Gate) -> Run {
+    fn start(&mut self, action: LocalAction, gate: Gate) -> Run {
         disk::acts();
-        let (what, seconds, background) = match call {
-            Call::Bash { command, timeout, background } => (command, timeout, background),
-            Call::WriteFile { path, .. } => (path, None, false),
+        let (what, seconds, background) = match action {
+            LocalAction::Bash(bash) => (bash.command, bash.timeout, bash.run_in_background),
+            LocalAction::WriteFile(file) => (file.path, None, false),
             other => panic!("{other:?} is no call of this model"),
         };
         let mut machine = self.0.borrow_mut();
@@ -150,7 +150,7 @@ impl Tools for Toolbox {
         Run { machine: Rc::clone(&self.0), until, outcome: Outcome::ok(format!("ran {what}")) }
     }
 
-    fn has_background(&self) -> bool {
+    fn has_background(&mut self) -> bool {
         let machine = self.0.borrow();
         machine.mutant != Some(Mutant::BackgroundStays) && !machine.background.is_empty()
     }
@@ -161,9 +161,7 @@ impl Tools for Toolbox {
         self.0.borrow_mut().background.clear();
     }
 
-    fn reap_strays(&mut self) {}
-
-    fn end_strays(&mut self) {}
+    fn reap_orphans(&mut self) {}
 }
 
 impl Runs for Run {

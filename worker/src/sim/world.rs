@@ -26,11 +26,11 @@ use super::disk::{self, Disk, Killed};
 use super::machine::{Machine, Played, Shared, SimIds, Toolbox};
 use super::people::Sent;
 use super::{Mutant, Rng};
-use crate::connection::{Identity, Link, played};
-use crate::desk::Terminations;
+use crate::agent::connection::{Identity, Link, played};
+use crate::agent::dispatcher::Terminations;
+use crate::agent::run::{Incarnation, Means};
+use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::model::Model;
-use crate::run::{Life, Means};
-use crate::transcript::{Transcript, TranscriptError};
 
 /// How often a worker may go on without waiting.
 const SPINS: u32 = 3000;
@@ -324,7 +324,8 @@ impl<'p> World<'p> {
         disk::with(|disk| disk.held = torn);
         let (terminate, terminations) = mpsc::unbounded_channel();
         let terminate_at = Terminations::Played(terminations);
-        let life = Life { dir: Arc::clone(&self.place.dir), identity, transcript, terminate: terminate_at };
+        let life =
+            Incarnation { dir: Arc::clone(&self.place.dir), identity, transcript, terminate: terminate_at };
         let settings = Settings { durability: Durability::Process, ..Settings::default() };
         let (link, played) = Link::played();
         let ids = Box::new(SimIds(Rc::clone(&self.machine)));

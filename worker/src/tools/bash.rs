@@ -1,42 +1,43 @@
-//! The tool `bash`: commands in the foreground, whose output is the result, and in the background, whose output
-//! is a log file in the temporary directory of the life, and kept in the team directory when they have ended.
+//! `bash`: commands in the foreground, whose output is the result, and in the background, whose output is a log file.
 //!
-//! Each command runs under a keeper ([`crate::keeper`]), and what it started is gone when it is over. Nothing here
-//! decides whether a command may run: that is the gate's business.
+//! Each command runs under a shim ([`crate::keeper`]), and what it started is gone when it is over.
 
+mod background;
 mod log;
+mod shim_handle;
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::OFlags;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
 use teamd_shared::member::Bounds;
-use teamd_shared::name::Name;
-use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
-use super::Outcome;
-use super::call::DEFAULT_TIMEOUT;
-use super::kept::{Ended, Job, Kept, Order, Surroundings};
+use super::input::{self, Input};
 use super::output::Output;
+use super::{Action, LocalAction, Outcome};
 use crate::bounds;
 use crate::keeper::{Because, Report};
 use crate::sandbox::Policy;
-use log::Log;
+pub(super) use background::Background;
+use shim_handle::{Ended, ShimHandle};
+pub(super) use shim_handle::{Surroundings, sweep_orphans};
+
+/// Seconds that a command may take unless its call says otherwise.
+const DEFAULT_TIMEOUT: f64 = 120.0;
+
+/// The longest time that a call may ask for, in seconds.
+const MAX_TIMEOUT: f64 = 3600.0;
 
 /// The longest command that the kernel takes as one argument, in bytes (`MAX_ARG_STRLEN`, less the final NUL).
 const MAX_COMMAND: usize = (128 << 10) - 1;
 
-/// How long a keeper may take to end a command before it is killed, and the worker does it in its place.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a shim may take to end a command before it is killed, and the worker does it in its place.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// How much is read at once, in bytes: as much as a pipe holds.
 const PIECE: usize = 64 << 10;
@@ -44,10 +45,53 @@ const PIECE: usize = 64 << 10;
 /// How much is read at most when the command is over, in bytes: more than the largest pipe holds for a user.
 const MAX_REST: usize = 2 << 20;
 
+/// Runs a command with `bash -c` in the workspace, and returns what it prints (stdout and stderr together) and its
+/// exit code. It has no terminal and no input: nothing that asks questions works. All that it leaves running ends
+/// with the call, unless `run_in_background` is set: then the call returns at once, the command goes on, and its
+/// output goes to a log file that is named in the result. Of long output only beginning and end are kept. The file
+/// system outside the workspace cannot be written; while the gate is closed nothing can, and there is no network.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bash {
+    /// The command.
+    #[serde(deserialize_with = "input::without_nul")]
+    pub(crate) command: String,
+    /// Seconds until it is ended: 120 by default, at most 3600.
+    #[serde(default, deserialize_with = "timeout")]
+    pub(crate) timeout: Option<f64>,
+    /// True: return at once, and let the command go on.
+    #[serde(default)]
+    pub(crate) run_in_background: bool,
+}
+
+impl Input for Bash {
+    const NAME: &'static str = "bash";
+    const SUBJECT: &'static str = "command";
+
+    fn action(self) -> Action {
+        Action::Local(LocalAction::Bash(self))
+    }
+}
+
+fn timeout<'de, D: Deserializer<'de>>(input: D) -> Result<Option<f64>, D::Error> {
+    let fits = |seconds: &f64| *seconds > 0.0 && *seconds <= MAX_TIMEOUT;
+    input::checked(input, fits, format_args!("above 0 and at most {MAX_TIMEOUT} seconds")).map(Some)
+}
+
+/// A command as its call has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Job<'a> {
+    pub(super) command: &'a str,
+    /// Seconds.
+    pub(super) timeout: Option<f64>,
+    /// What it may do; none: all that the user may.
+    pub(super) policy: Option<&'a Policy>,
+}
+
 /// A command in the foreground.
 #[derive(Debug)]
 pub(super) struct Foreground {
-    kept: Kept,
+    shim: ShimHandle,
     pipe: pipe::Receiver,
     /// Whether the pipe may hold more.
     open: bool,
@@ -55,9 +99,9 @@ pub(super) struct Foreground {
     output: Output,
     timeout: Duration,
     bounds: Bounds,
-    /// When the keeper must have ended the command: it can be stopped or hindered, and the worker cannot.
-    patience: Instant,
-    /// Whether the keeper was asked to end the command, and must be killed next.
+    /// When the shim must have ended the command: it can be stopped or hindered, and the worker cannot.
+    deadline: Instant,
+    /// Whether the shim was asked to end the command, and must be killed next.
     asked: bool,
     /// Why the command was cancelled, if it was.
     cancelled: Option<String>,
@@ -66,25 +110,24 @@ pub(super) struct Foreground {
 impl Foreground {
     /// Starts a command.
     pub(super) fn start(surroundings: &Surroundings, job: Job<'_>) -> Result<Self, String> {
-        let Job { command, timeout, policy } = job;
-        check_length(command)?;
-        let timeout = Duration::from_secs_f64(timeout.unwrap_or(DEFAULT_TIMEOUT));
+        check_length(job.command)?;
+        let seconds = job.timeout.unwrap_or(DEFAULT_TIMEOUT);
+        let (job, timeout) = (Job { timeout: Some(seconds), ..job }, Duration::from_secs_f64(seconds));
         let start = || {
             let (reader, writer) = io::pipe()?;
             let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-            let order = Order { command, policy, timeout: Some(timeout), output: writer.into(), log: false };
-            Ok((Kept::start(surroundings, order)?, pipe))
+            Ok((ShimHandle::start(surroundings, job, writer.into(), false)?, pipe))
         };
-        let (kept, pipe) = start().map_err(|error| cannot_start(surroundings, &error))?;
+        let (shim, pipe) = start().map_err(|error| cannot_start(surroundings, &error))?;
         Ok(Self {
-            kept,
+            shim,
             pipe,
             open: true,
             piece: vec![0; PIECE],
             output: Output::default(),
             timeout,
             bounds: surroundings.bounds,
-            patience: Instant::now() + timeout + PATIENCE,
+            deadline: Instant::now() + timeout + GRACE,
             asked: false,
             cancelled: None,
         })
@@ -98,13 +141,13 @@ impl Foreground {
                     Ok(0) | Err(_) => self.open = false,
                     Ok(read) => {
                         self.output.push(&self.piece[..read]);
-                        // A flood would use up what one look of the runtime may do, and whoever is served beside it
-                        // (the daemon, signals) had nothing left.
+                        // A flood would use up the budget of this task, and starve what is served beside it (the
+                        // daemon, signals).
                         tokio::task::yield_now().await;
                     }
                 },
-                ended = self.kept.ended() => break ended,
-                () = sleep_until(self.patience) => self.lose_patience(),
+                ended = self.shim.ended() => break ended,
+                () = sleep_until(self.deadline) => self.escalate(),
             }
         };
         self.read_the_rest();
@@ -114,26 +157,26 @@ impl Foreground {
     /// Ends the command and all that it started; returns when that is gone.
     pub(super) async fn cancel(mut self, why: &str) -> Outcome {
         self.cancelled = Some(why.to_owned());
-        self.lose_patience();
+        self.escalate();
         self.finish().await
     }
 
-    fn lose_patience(&mut self) {
+    fn escalate(&mut self) {
         if self.asked {
-            self.kept.kill();
+            self.shim.kill();
         } else {
-            self.kept.end();
+            self.shim.end();
         }
         self.asked = true;
-        self.patience = Instant::now() + PATIENCE;
+        self.deadline = Instant::now() + GRACE;
     }
 
-    /// Reads what is still in the pipe. All writers are gone, so it ends; but one that was handed to a process
-    /// elsewhere must not be waited for, nor listened to for ever.
+    /// Reads what is still in the pipe. All writers are gone, so it ends; but a pipe that was handed to a process elsewhere
+    /// must not be waited for.
     fn read_the_rest(&mut self) {
         let mut rest = MAX_REST;
         while self.open && rest > 0 {
-            // Not through the runtime: what it knows of the pipe can be older than the end of the keeper.
+            // Not through the runtime: what it knows of the pipe can be older than the end of the shim.
             match rustix::io::read(self.pipe.as_fd(), &mut self.piece[..]) {
                 Ok(0) => self.open = false,
                 Ok(read) => {
@@ -147,7 +190,7 @@ impl Foreground {
     }
 
     fn outcome(&mut self, ended: Ended) -> Outcome {
-        let notes = tell_notes(&ended);
+        let notes = log_notes(&ended);
         let mut outcome = self.outcome_by_itself(ended);
         notes.iter().for_each(|note| outcome.content.push_str(&format!("\n[{note}]")));
         outcome
@@ -163,8 +206,8 @@ impl Foreground {
             (Ended::Reported(Report { because: Because::TooMany, .. }), None) => Some(self.too_many()),
             (Ended::Reported(Report { because: Because::TimedOut, .. }), None) => Some(self.timed_out()),
             (_, None) if self.asked => Some(self.timed_out()),
-            (Ended::KeeperLost, None) => Some("the keeper of this command was killed".to_owned()),
-            (Ended::Reported(_), None) => Some("the keeper of this command was told to end it".to_owned()),
+            (Ended::ShimLost, None) => Some("the shim of this command was killed".to_owned()),
+            (Ended::Reported(_), None) => Some("the shim of this command was told to end it".to_owned()),
             (_, Some(why)) => Some(why),
         };
         let text = text.trim_end_matches('\n');
@@ -195,8 +238,8 @@ impl Foreground {
     }
 }
 
-/// Writes what the user is to be told into the log, and returns it.
-fn tell_notes(ended: &Ended) -> Vec<String> {
+/// Logs the notes of a shim, and returns them.
+fn log_notes(ended: &Ended) -> Vec<String> {
     let Ended::Reported(Report { notes, .. }) = ended else { return Vec::new() };
     notes.iter().for_each(|note| tracing::warn!("after a command: {note}"));
     notes.clone()
@@ -208,7 +251,7 @@ fn how_it_exited(report: &Report) -> Option<String> {
         (Some(0), _) => None,
         (Some(code), _) => Some(format!("exit code {code}")),
         (None, Some(signal)) => Some(format!("ended by signal {signal}")),
-        (None, None) => Some("ended, nobody saw how".to_owned()),
+        (None, None) => Some("ended, and how is not known".to_owned()),
     }
 }
 
@@ -224,142 +267,6 @@ fn check_length(command: &str) -> Result<(), String> {
 
 fn cannot_start(surroundings: &Surroundings, error: &io::Error) -> String {
     format!("cannot start a command in {}: {error}", surroundings.workspace.display())
-}
-
-/// The commands in the background.
-#[derive(Debug)]
-pub(super) struct Background {
-    team_dir: Arc<TeamDir>,
-    name: Name,
-    commands: Vec<BackgroundCommand>,
-    /// The number that is tried for the next log.
-    next: u32,
-}
-
-/// A command in the background, watched by a task of its own. If it is dropped, the command is ended.
-#[derive(Debug)]
-struct BackgroundCommand {
-    end: Option<oneshot::Sender<()>>,
-    watched: JoinHandle<()>,
-}
-
-impl Background {
-    /// Makes the list, empty.
-    pub(super) fn new(team_dir: Arc<TeamDir>, name: Name) -> Self {
-        Self { team_dir, name, commands: Vec::new(), next: 1 }
-    }
-
-    /// Starts a command; the outcome tells its number and where its output goes.
-    pub(super) fn start(
-        &mut self,
-        surroundings: &Surroundings,
-        temp: &Path,
-        job: Job<'_>,
-    ) -> Result<Outcome, String> {
-        let Job { command, timeout, policy } = job;
-        check_length(command)?;
-        let (id, kept_log) = self.new_log().map_err(|error| error.to_string())?;
-        let file = format!("background-{id}.log");
-        let cannot = |error: io::Error| {
-            format!("cannot make the log {file} of a command in {}: {error}", temp.display())
-        };
-        let log = Log::make(&temp.join(&file), kept_log).map_err(cannot)?;
-        let output = log.output.try_clone().map_err(cannot)?.into();
-        let timeout = timeout.map(Duration::from_secs_f64);
-        let order = Order { command, policy, timeout, output, log: true };
-        let kept = Kept::start(surroundings, order).map_err(|error| cannot_start(surroundings, &error))?;
-        let (end, ended) = oneshot::channel();
-        let watched = tokio::spawn(async move {
-            watch(kept, ended).await;
-            if let Err(error) = log.keep() {
-                tracing::error!("cannot keep the output of the command {id} in the background: {error}");
-            }
-        });
-        self.commands.retain(|command| !command.watched.is_finished());
-        self.commands.push(BackgroundCommand { end: Some(end), watched });
-        // As the next command sees it.
-        let shown = policy.map_or(temp, Policy::temp_inside).join(&file);
-        Ok(Outcome::ok(format!(
-            "started in the background as {id}; its output goes to {} (look at it with `tail`). It ends at the latest \
-             with this worker, or when the gate closes.",
-            shown.display()
-        )))
-    }
-
-    /// Says in the logs of commands that run no more, since an earlier life was killed, that nothing follows. To be called while
-    /// nothing runs.
-    pub(super) fn close_logs(&self) {
-        for id in 1_u32.. {
-            let at = TeamPath::background_log(&self.name, &id.to_string());
-            let file = match self.team_dir.open_file(&at, OFlags::RDWR | OFlags::APPEND) {
-                Ok(file) => file,
-                Err(error) if error.is_not_found() => return,
-                Err(error) => {
-                    tracing::warn!("what became of a command in the background cannot be said: {error}");
-                    // Something else stands at this one place; or the system refuses, as it would at the next one.
-                    if error.io_kind().is_none() {
-                        continue;
-                    }
-                    return;
-                }
-            };
-            if let Err(error) = log::close(file) {
-                tracing::warn!("what became of a command cannot be said in {at}: {error}");
-            }
-        }
-    }
-
-    /// Makes the file in which the next output is kept: by it, no later life takes the same number.
-    fn new_log(&mut self) -> Result<(u32, File), DirError> {
-        loop {
-            let id = self.next;
-            let at = TeamPath::background_log(&self.name, &id.to_string());
-            let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
-            self.next += 1;
-            match self.team_dir.open_file(&at, flags) {
-                Ok(file) => return Ok((id, file)),
-                Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Ends all commands and what they started; returns when that is gone. May be dropped and called again.
-    pub(super) async fn end(&mut self) {
-        for command in &mut self.commands {
-            drop(command.end.take());
-        }
-        while let Some(command) = self.commands.last_mut() {
-            if let Err(error) = (&mut command.watched).await {
-                tracing::error!("cannot tell how a command in the background ended: {error}");
-            }
-            self.commands.pop();
-        }
-    }
-
-    /// Tells whether a command runs.
-    pub(super) fn is_running(&self) -> bool {
-        self.commands.iter().any(|command| !command.watched.is_finished())
-    }
-}
-
-/// Waits for the end of a command, and ends it when it is told to, or when nobody could tell it any more.
-async fn watch(mut kept: Kept, told: oneshot::Receiver<()>) {
-    let ended = tokio::select! {
-        ended = kept.ended() => ended,
-        _ = told => {
-            kept.end();
-            if let Ok(ended) = timeout_at(Instant::now() + PATIENCE, kept.ended()).await {
-                ended
-            } else {
-                tracing::warn!("a keeper did not end its command in {} s", PATIENCE.as_secs());
-                kept.kill();
-                kept.ended().await
-            }
-        }
-    };
-    tell_notes(&ended);
-    tracing::debug!("a command in the background ended: {ended:?}");
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use teamd_shared::clock;
 use teamd_shared::config::RosterMember;
 use teamd_shared::control::{Await, Command, Done, ShutdownOrder, SpawnOrder};
+use teamd_shared::delivery::Delivery;
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::append;
@@ -18,7 +19,7 @@ use uuid::Uuid;
 
 use super::compare_settings::{self, Comparison};
 use crate::client::{Client, is_locked, not_running, unexpected};
-use crate::ctl::commands::send::{Fate, Posted, ended_meanwhile, runs};
+use crate::ctl::commands::send::{delivery, ended_meanwhile, runs, unsure};
 use crate::ctl::commands::spawn;
 use crate::ctl::context::Context;
 use crate::ctl::waiting::{Interrupt, One, Waiting};
@@ -140,9 +141,10 @@ impl ChatTarget {
         let message =
             Message::new(id, USER, self.name.as_str(), clock::wall(), Body::Message).with_content(text);
         let at = append(dir, &self.name, &message, context.settings.durability)?;
-        match (Posted { id, to, at }).look_again(dir)? {
-            Fate::Sent => Ok(id),
-            Fate::Waits => Err(ended_meanwhile(&self.name)),
+        match delivery(dir, to, at) {
+            Delivery::Sent => Ok(id),
+            Delivery::Waits => Err(ended_meanwhile(&self.name)),
+            Delivery::Unknown(doubt) => Err(unsure(&self.name, id, &doubt)),
         }
     }
 }

@@ -7,12 +7,13 @@ use std::{iter, panic, thread};
 use serde_json::json;
 use teamd_shared::clock;
 use teamd_shared::config::RosterMember;
+use teamd_shared::delivery::{Delivery, Doubt};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::{AppendError, Appended, append};
 use teamd_shared::message::{ALL, Body, LEAD, Message};
 use teamd_shared::name::Name;
 
-use super::send::{Fate, Posted, ended_meanwhile, running};
+use super::send::{delivery, ended_meanwhile, running, unsure};
 use crate::ctl::args::Broadcast;
 use crate::ctl::context::Context;
 use crate::ctl::{roster, text};
@@ -25,7 +26,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
     let content = text::not_blank(text::given(&args.text)?, "message")?;
     text::note_if_cut(context, &content, "message");
     let roster = roster::load(&dir)?;
-    // It is the lead that says this, and nobody writes to itself.
+    // The lead says this, and no member writes to itself.
     let others: Vec<_> = running(&roster).into_iter().filter(|member| member.name != Name::lead()).collect();
     let id = RandomIds.message();
     let message = Message::new(id, LEAD, ALL, clock::wall(), Body::Broadcast).with_content(content);
@@ -44,19 +45,23 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
     let (mut sent, mut codes) = (Vec::new(), Vec::new());
     for (to, appended) in appended {
         let name = &to.name;
-        let outcome = match (appended.map(|at| Posted { id, to, at }), &now) {
-            (Ok(_), Ok(_)) if still_run.get(name) == Some(&to.spawned_seq) => Ok(Fate::Sent),
-            (Ok(posted), Ok(_)) => posted.look_again(&dir),
-            (Ok(posted), Err(error)) => Err(posted.unseen(error)),
+        let delivery = match (appended, &now) {
+            (Ok(_), Ok(_)) if still_run.get(name) == Some(&to.spawned_seq) => Ok(Delivery::Sent),
+            (Ok(appended), Ok(_)) => Ok(delivery(&dir, to, appended)),
+            (Ok(_), Err(error)) => Ok(Delivery::Unknown(Doubt::Unseen(error.to_string()))),
             (Err(error), _) => Err(not_appended(name, error)),
         };
-        match outcome.and_then(|fate| if fate == Fate::Sent { Ok(()) } else { Err(ended_meanwhile(name)) }) {
-            Ok(()) => sent.push(name),
-            Err(error) => {
-                context.out.error(&error);
-                codes.push(error.code());
+        let error = match delivery {
+            Ok(Delivery::Sent) => {
+                sent.push(name);
+                continue;
             }
-        }
+            Ok(Delivery::Waits) => ended_meanwhile(name),
+            Ok(Delivery::Unknown(doubt)) => unsure(name, id, &doubt),
+            Err(error) => error,
+        };
+        context.out.error(&error);
+        codes.push(error.code());
     }
     if context.out.is_json() {
         context.out.json(&json!({"id": id, "to": sent}))?;
@@ -69,8 +74,8 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
     Ok(ExitCode::highest(codes))
 }
 
-/// How many inboxes are written at once. One after the other, each waits for the disk on its own, behind what those
-/// write who have the message already; together they share its commits. More than this gain nothing.
+/// How many inboxes are written at once. One after the other, each waits for the disk on its own; together they share its
+/// commits. More than this gain nothing.
 const AT_ONCE: usize = 16;
 
 /// Appends to the inbox of each, and returns what came of it, in their order.
@@ -85,7 +90,7 @@ fn to_each<'m>(
         mine.collect::<Vec<_>>()
     };
     let mut outcomes = thread::scope(|scope| {
-        // Whoever may not have that many threads does it with those that are there.
+        // Where the system refuses more threads, those that are there do it.
         let helpers = (1..AT_ONCE.min(members.len()))
             .map_while(|_| thread::Builder::new().spawn_scoped(scope, work).ok())
             .collect::<Vec<_>>();

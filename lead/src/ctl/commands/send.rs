@@ -1,20 +1,17 @@
 //! `teamctl send`: appends a message to an inbox. The daemon is not on this way, and need not run.
 //!
-//! The roster is looked at before the append, so that nobody writes to a name that is not there, and once more
-//! after it: whoever ended in between may never read the message, and the sender must know.
-
-use std::fmt::Display;
+//! The roster is looked at before the append, so that no line goes to a name that is not there, and once more after it
+//! ([`Delivery`]): a teammate that ended in between may never read the message, and the sender must know.
 
 use serde_json::json;
 use teamd_shared::clock;
 use teamd_shared::config::{Roster, RosterMember};
+use teamd_shared::delivery::{Delivery, Doubt};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::inbox::{Appended, append};
-use teamd_shared::member::Exit;
 use teamd_shared::message::{Body, LEAD, Message, USER};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
-use teamd_shared::transcript;
 use uuid::Uuid;
 
 use crate::ctl::args::Send;
@@ -35,22 +32,22 @@ pub(in crate::ctl) fn run(context: &Context, args: &Send) -> CommandResult {
         false => Some(receiver(&dir, &to.owner, args.queue)?),
     };
     text::note_if_cut(context, &content, "message");
-    // A person with teamctl has the lead's role, but nobody writes to itself.
+    // A person with teamctl has the lead's role, but no member writes to itself.
     let from = if is_lead { USER } else { LEAD };
     let id = RandomIds.message();
     let message = Message::new(id, from, &to.to, clock::wall(), Body::Message).with_content(content);
     let appended = append(&dir, &to.owner, &message, context.settings.durability)?;
-    let fate = match &receiver {
-        None => Fate::Sent,
-        Some(to) => Posted { id, to, at: appended }.look_again(&dir)?,
+    let delivery = receiver.as_ref().map_or(Delivery::Sent, |to| delivery(&dir, to, appended));
+    let waits = match delivery {
+        Delivery::Sent => false,
+        Delivery::Waits if args.queue => true,
+        Delivery::Waits => return Err(ended_meanwhile(&to.owner)),
+        Delivery::Unknown(doubt) => return Err(unsure(&to.owner, id, &doubt)),
     };
-    if fate == Fate::Waits && !args.queue {
-        return Err(ended_meanwhile(&to.owner));
-    }
     if context.out.is_json() {
         context.out.json(&json!({"id": id, "to": to.to, "offset": appended.offset}))?;
     } else {
-        let what = if fate == Fate::Waits { "waits for the next incarnation of" } else { "sent to" };
+        let what = if waits { "waits for the next incarnation of" } else { "sent to" };
         context.out.text(format_args!("{what} {} ({id})", to.to))?;
     }
     Ok(ExitCode::Done)
@@ -80,8 +77,8 @@ fn check<'r>(roster: &'r Roster, name: &Name, queue: bool) -> Result<&'r RosterM
             ))),
         };
     }
-    // What stands in the inbox when an end is recorded is mail of that life, and a fresh one passes over it.
-    let unrecorded = |hint: &str| Err(not_running("gone, though nobody recorded it").hint(hint));
+    // What is in the inbox when an end is recorded is mail of that incarnation, and a fresh one skips it.
+    let unrecorded = |hint: &str| Err(not_running("gone, though its end is not recorded").hint(hint));
     if !runs(roster, member) {
         return unrecorded(
             "`teamd start` records its end; then `--queue` leaves it for the next incarnation",
@@ -100,122 +97,49 @@ pub(in crate::ctl) fn runs(roster: &Roster, member: &RosterMember) -> bool {
     !member.status.is_ended() && !roster::ended_unnoticed(roster, member)
 }
 
-/// Returns those who run, as far as roster and processes tell.
+/// Returns the members that run, as far as roster and processes tell.
 pub(in crate::ctl) fn running(roster: &Roster) -> Vec<&RosterMember> {
-    let kept = roster::daemon_pid(roster).is_some();
-    let runs =
-        |member: &&RosterMember| !member.status.is_ended() && (kept || !roster::is_gone(roster, member));
+    let has_daemon = roster::daemon_pid(roster).is_some();
+    let runs = |member: &&RosterMember| {
+        !member.status.is_ended() && (has_daemon || !roster::is_gone(roster, member))
+    };
     roster.members.iter().filter(runs).collect()
 }
 
-/// What becomes of a message that was appended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::ctl) enum Fate {
-    /// Its receiver runs, or has taken it in.
-    Sent,
-    /// The end of its receiver is recorded, and was before it came: the next life reads it.
-    Waits,
-}
-
-/// A message that stands in the inbox of a member.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::ctl) struct Posted<'m> {
-    /// Its id.
-    pub(in crate::ctl) id: Uuid,
-    /// Whom it was sent to, as the roster showed it before.
-    pub(in crate::ctl) to: &'m RosterMember,
-    /// Where it stands.
-    pub(in crate::ctl) at: Appended,
-}
-
-impl Posted<'_> {
-    /// Looks at the roster again, and tells what becomes of the message.
-    ///
-    /// A process that lives after the append reads the message, or it is counted as unread at its end. Of one that is
-    /// gone the roster will say so in a moment, and where its inbox stood.
-    ///
-    /// # Errors
-    /// [`ExitCode::Conflict`] or [`ExitCode::NotFound`] if a next life will not read it by itself, or it is not known whether it
-    /// will, else [`Posted::unseen`].
-    pub(in crate::ctl) fn look_again(&self, dir: &TeamDir) -> Result<Fate, CommandError> {
-        let name = &self.to.name;
-        let roster = roster::load_settled(dir, name).map_err(|error| self.unseen(&error))?;
-        let Some(member) = roster.member(name) else { return Err(self.forgotten()) };
-        let end = self.at.offset + self.at.len;
-        // A fresh life begins where the inbox stood when the last one ended.
-        let ended_behind = |exit: &Option<Exit>| exit.as_ref().is_some_and(|exit| exit.inbox.offset >= end);
-        if member.spawned_seq != self.to.spawned_seq {
-            match (&member.last_exit, &member.exit) {
-                (None, None) => return Err(self.forgotten()),
-                (last, now) if ended_behind(last) || ended_behind(now) => {
-                    return Err(self.spawned_meanwhile());
-                }
-                _ => {}
-            }
-        }
-        let read = transcript::position(dir, name).map_err(|error| self.unseen(&error))?;
-        if read.is_some_and(|position| position.offset >= end) {
-            return Ok(Fate::Sent);
-        }
-        let gone = roster.process_is_gone(member).map_err(|error| self.unseen(&error))?;
-        if runs(&roster, member) && !gone {
-            return Ok(Fate::Sent);
-        }
-        if !member.status.is_ended() {
-            return Err(self.unrecorded());
-        }
-        if ended_behind(&member.exit) {
-            return Err(self.left_to_a_resume());
-        }
-        Ok(Fate::Waits)
-    }
-
-    /// Where its inbox stood may have been looked up before the message came, and is recorded later; and it may be started
-    /// again by the policy.
-    fn unrecorded(&self) -> CommandError {
-        let Self { id, to: RosterMember { name, .. }, .. } = self;
-        let message = format!(
-            "{name} ended while the message was sent, and its end is not recorded yet: the message is in its inbox ({id}), \
-             but whether it was read, or will be, is not known"
-        );
-        CommandError::new(ExitCode::Conflict, message).hint(format!(
-            "look with `teamctl status {name}`, or `teamctl inbox {name}`, before you send it again"
-        ))
-    }
-
-    fn left_to_a_resume(&self) -> CommandError {
-        let name = &self.to.name;
-        ended_meanwhile(name)
-            .hint(format!("only `teamctl spawn {name} --resume` reads it; a fresh conversation does not"))
-    }
-
-    /// Makes the error of a message of which it cannot be seen what becomes of it: it is there, and not to be sent again
-    /// as whatever failed before it may be.
-    pub(in crate::ctl) fn unseen(&self, why: &dyn Display) -> CommandError {
-        let Self { id, to: RosterMember { name, .. }, .. } = self;
-        let message = format!(
-            "the message is in the inbox of {name} ({id}), but whether it is read cannot be seen: {why}"
-        );
-        CommandError::new(ExitCode::Failed, message).hint(format!(
-            "look with `teamctl status {name}`, or `teamctl inbox {name}`, before you send it again"
-        ))
-    }
-
-    fn forgotten(&self) -> CommandError {
-        let message = format!("{} was forgotten while the message was sent", self.to.name);
-        CommandError::new(ExitCode::NotFound, message).hint("the message lies with its files in the archive")
-    }
-
-    fn spawned_meanwhile(&self) -> CommandError {
-        let name = &self.to.name;
-        let message = format!("{name} ended, and was spawned again, while the message was sent");
-        CommandError::new(ExitCode::Conflict, message).hint(format!(
-            "a fresh life does not read it, one that `--resume` began does: `teamctl transcript {name}` shows which it is"
-        ))
+/// Looks at the roster again, once the end of a process that is gone is recorded, and tells what becomes of a message.
+/// `to` is its receiver as the roster showed it before.
+pub(in crate::ctl) fn delivery(dir: &TeamDir, to: &RosterMember, appended: Appended) -> Delivery {
+    match roster::load_settled(dir, &to.name) {
+        Ok(now) => Delivery::of(dir, to, appended, &now),
+        Err(error) => Delivery::Unknown(Doubt::Unseen(error.to_string())),
     }
 }
 
-/// Makes the error of a message to somebody who ended while it was sent.
+/// Makes the error of a message that may not be read. It is in the inbox, so the hint is not to send it again.
+pub(in crate::ctl) fn unsure(name: &Name, id: Uuid, doubt: &Doubt) -> CommandError {
+    let (code, hint) = match doubt {
+        Doubt::Forgotten => {
+            (ExitCode::NotFound, "it lies with the files of the teammate in the archive".to_owned())
+        }
+        Doubt::LeftToResume => (
+            ExitCode::Conflict,
+            format!("only `teamctl spawn {name} --resume` reads it, a fresh spawn does not"),
+        ),
+        Doubt::SpawnedAgain => (
+            ExitCode::Conflict,
+            format!(
+                "a fresh spawn does not read it, `--resume` does: `teamctl transcript {name}` shows which it was"
+            ),
+        ),
+        Doubt::EndNotRecorded | Doubt::Unseen(_) => (
+            if *doubt == Doubt::EndNotRecorded { ExitCode::Conflict } else { ExitCode::Failed },
+            format!("look with `teamctl status {name}`, or `teamctl inbox {name}`, before you send it again"),
+        ),
+    };
+    CommandError::new(code, format!("the message is in the inbox of {name} ({id}), but {doubt}")).hint(hint)
+}
+
+/// Makes the error of a message to a teammate that ended while it was sent.
 pub(in crate::ctl) fn ended_meanwhile(name: &Name) -> CommandError {
     let message = format!("{name} ended while the message was sent");
     CommandError::new(ExitCode::Conflict, message)
@@ -227,6 +151,7 @@ mod tests {
     use super::*;
     use crate::ctl::roster::tests::{member, team};
     use teamd_shared::fs::replace;
+    use teamd_shared::member::Exit;
     use teamd_shared::position::Position;
     use teamd_shared::process::Identity;
     use teamd_shared::team_dir::TeamPath;
@@ -240,9 +165,12 @@ mod tests {
     }
 
     /// A message to alice, whom the roster showed like this before, and which stands from 100 to 150.
-    fn look_again(dir: &TeamDir, before: serde_json::Value) -> Result<Fate, CommandError> {
+    fn look_again(dir: &TeamDir, before: serde_json::Value) -> Result<Delivery, CommandError> {
         let to = &serde_json::from_value(before).unwrap();
-        Posted { id: Uuid::from_u128(7), to, at: Appended { offset: 100, len: 50 } }.look_again(dir)
+        match delivery(dir, to, Appended { offset: 100, len: 50 }) {
+            Delivery::Unknown(doubt) => Err(unsure(&name(), Uuid::from_u128(7), &doubt)),
+            known => Ok(known),
+        }
     }
 
     fn exit(stood_at: u64) -> Exit {
@@ -263,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_runs_is_written_to_unless_it_may_wait() {
+    fn only_a_running_teammate_is_written_to_unless_the_message_may_wait() {
         for (status, queue, expected) in [
             ("idle", false, ExitCode::Done),
             ("shutting_down", false, ExitCode::Done),
@@ -286,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_a_next_life_before_the_end_of_the_last_one_is_recorded() {
+    fn nothing_waits_for_a_next_incarnation_before_the_end_of_the_last_one_is_recorded() {
         // No daemon runs.
         let (_scratch, dir) = team(&json!([gone()]));
         let refused = check(&roster::load(&dir).unwrap(), &name(), true).unwrap_err();
@@ -308,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn of_whom_the_end_is_not_recorded_yet_nobody_says_who_will_read_the_message() {
+    fn while_an_end_is_not_recorded_it_is_not_said_who_will_read_the_message() {
         // A daemon runs, and does not record it as long as it is waited for.
         let (_scratch, dir) = team(&json!([]));
         let daemon = this_process();
@@ -342,9 +270,9 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_a_message_to_somebody_who_ended_meanwhile_is_known() {
+    fn what_becomes_of_a_message_to_a_teammate_that_ended_meanwhile_is_known() {
         let before = || member("alice", "idle");
-        for (stood_at, fate) in [(100, Ok(Fate::Waits)), (150, Err(ExitCode::Conflict))] {
+        for (stood_at, fate) in [(100, Ok(Delivery::Waits)), (150, Err(ExitCode::Conflict))] {
             let mut ended = member("alice", "crashed");
             ended["exit"] = serde_json::to_value(exit(stood_at)).unwrap();
             let (_scratch, dir) = team(&json!([ended]));
@@ -352,7 +280,7 @@ mod tests {
             assert_eq!(looked.map_err(|error| error.code()), fate, "the inbox stood at {stood_at}");
         }
         let (_scratch, dir) = team(&json!([member("alice", "working")]));
-        assert_eq!(look_again(&dir, before()), Ok(Fate::Sent));
+        assert_eq!(look_again(&dir, before()), Ok(Delivery::Sent));
         // Its process is gone, and the roster does not say so yet: it will.
         let daemon = this_process();
         let write = |member: &serde_json::Value| {
@@ -379,10 +307,10 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_a_message_to_somebody_who_was_spawned_again_meanwhile_is_known() {
+    fn what_becomes_of_a_message_to_a_teammate_that_was_spawned_again_is_known() {
         for (last_exit, fate) in [
             // It was written when the earlier life had ended already.
-            (Some(exit(100)), Ok(Fate::Sent)),
+            (Some(exit(100)), Ok(Delivery::Sent)),
             (Some(exit(150)), Err(ExitCode::Conflict)),
             // Another one, with an inbox of its own.
             (None, Err(ExitCode::NotFound)),
@@ -399,11 +327,11 @@ mod tests {
         restarted["incarnation"] = json!(2);
         restarted["last_exit"] = serde_json::to_value(exit(150)).unwrap();
         let (_scratch, dir) = team(&json!([restarted]));
-        assert_eq!(look_again(&dir, member("alice", "idle")), Ok(Fate::Sent));
+        assert_eq!(look_again(&dir, member("alice", "idle")), Ok(Delivery::Sent));
     }
 
     #[test]
-    fn whoever_cannot_look_again_is_not_told_to_try_again() {
+    fn a_sender_that_cannot_look_again_is_not_told_to_send_again() {
         let (_scratch, dir) = team(&json!([member("alice", "idle")]));
         // Not a file that can be read.
         let transcript = dir.path(&TeamPath::transcript(&name()));

@@ -10,16 +10,21 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use teamd_shared::environment::Environment;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::time::{sleep, timeout};
 
 use super::*;
 use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::sandbox::Layers;
 
-use crate::tools::{Call, Confinement, Running, Toolbox, ToolboxConfig};
+use crate::tools::toolbox::Running;
+use crate::tools::{Confinement, Toolbox, ToolboxConfig};
 
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -38,8 +43,8 @@ fn toolbox_in(workspace: &Path) -> Toolbox {
     let team_dir = Arc::new(TeamDir::create(&workspace.join(".team")).unwrap());
     let name = Name::new("alice").unwrap();
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND;
-    let life_lock = team_dir.open_file(&TeamPath::transcript(&name), flags).unwrap();
-    life_lock.try_lock().unwrap();
+    let liveness_lock = team_dir.open_file(&TeamPath::transcript(&name), flags).unwrap();
+    liveness_lock.try_lock().unwrap();
     let environment = Environment {
         variables: vec![
             (b"PATH".to_vec(), b"/usr/bin:/bin".to_vec()),
@@ -48,21 +53,21 @@ fn toolbox_in(workspace: &Path) -> Toolbox {
         secrets: vec![(b"OPENAI_API_KEY".to_vec(), b"sk-secret".to_vec())],
         umask: 0o22,
     };
-    toolbox_with(workspace, team_dir, (name, life_lock), environment)
+    toolbox_with(workspace, team_dir, (name, liveness_lock), environment)
 }
 
-/// As the next life has it; the lock is not taken.
-fn toolbox_of_next_life(workspace: &Path) -> Toolbox {
+/// As the next incarnation has it; the lock is not taken.
+fn toolbox_of_next_incarnation(workspace: &Path) -> Toolbox {
     let team_dir = Arc::new(TeamDir::open(&workspace.join(".team")).unwrap());
-    let life_lock = File::open(transcript(workspace)).unwrap();
-    toolbox_with(workspace, team_dir, (Name::new("alice").unwrap(), life_lock), Environment::default())
+    let liveness_lock = File::open(transcript(workspace)).unwrap();
+    toolbox_with(workspace, team_dir, (Name::new("alice").unwrap(), liveness_lock), Environment::default())
 }
 
-/// These tests are about keepers: the sandbox has its own, with the real programs.
+/// These tests are about shims: the sandbox has its own, with the real programs.
 fn toolbox_with(
     workspace: &Path,
     team_dir: Arc<TeamDir>,
-    (name, life_lock): (Name, File),
+    (name, liveness_lock): (Name, File),
     environment: Environment,
 ) -> Toolbox {
     let sandbox = Sandbox { mode: SandboxMode::Off, ..Sandbox::default() };
@@ -74,7 +79,7 @@ fn toolbox_with(
         workspace,
         team_dir,
         name,
-        life_lock,
+        liveness_lock,
         environment,
         sandbox,
         confinement,
@@ -105,14 +110,11 @@ impl Scratch {
     }
 
     fn start_with(&mut self, command: &str, timeout: Option<f64>) -> Running {
-        self.toolbox.start(Call::Bash { command: command.to_owned(), timeout, background: false }, Gate::Open)
+        self.toolbox.start(bash(command, timeout, false), Gate::Open)
     }
 
     async fn background(&mut self, command: &str) -> Outcome {
-        self.toolbox
-            .start(Call::Bash { command: command.to_owned(), timeout: None, background: true }, Gate::Open)
-            .finish()
-            .await
+        self.toolbox.start(bash(command, None, true), Gate::Open).finish().await
     }
 
     async fn run(&mut self, command: &str) -> Outcome {
@@ -130,7 +132,11 @@ impl Scratch {
     }
 }
 
-async fn until(condition: impl Fn() -> bool) {
+fn bash(command: &str, timeout: Option<f64>, run_in_background: bool) -> LocalAction {
+    LocalAction::Bash(Bash { command: command.to_owned(), timeout, run_in_background })
+}
+
+async fn until(mut condition: impl FnMut() -> bool) {
     let waited = async {
         while !condition() {
             sleep(Duration::from_millis(2)).await;

@@ -255,7 +255,11 @@ fn result(id: &str, content: &str, is_error: bool) -> Part {
 }
 
 fn tools() -> Vec<Tool> {
-    let of = |name| Tool { name, description: "does", input: json!({"type": "object", "properties": {}}) };
+    let of = |name| Tool {
+        name,
+        description: "does".to_owned(),
+        input: json!({"type": "object", "properties": {}}),
+    };
     vec![of("bash"), of("read_file")]
 }
 

@@ -6,14 +6,15 @@ use super::*;
 async fn a_command_in_the_background_writes_its_log_and_ends_when_told() {
     let mut scratch = Scratch::new();
     let outcome = scratch.background(&format!("echo hello; {SURVIVORS} sleep 1000")).await;
-    let log = scratch.path(".team/log/alice.background-1.log").canonicalize().unwrap();
+    let log = scratch.path(".team/log/alice.background-1.log");
     let at = scratch.log_of(&outcome);
     assert!(!outcome.is_error && !at.starts_with(scratch.path("")), "{outcome:?}");
     assert!(outcome.content.starts_with("started in the background as 1;"), "{outcome:?}");
     let pids = scratch.pids(SURVIVOR_COUNT).await;
     assert!(scratch.toolbox.has_background());
     assert_eq!(fs::read_to_string(&at).unwrap(), "hello\n");
-    assert!(fs::read_to_string(&log).unwrap().contains(at.to_str().unwrap()));
+    let said = fs::read_to_string(&log).unwrap();
+    assert_eq!(said, format!("[until it has ended, its output is in {}]\n", at.display()));
     timeout(LIMIT, scratch.toolbox.end_background()).await.unwrap();
     assert!(!scratch.toolbox.has_background());
     assert!(pids.into_iter().all(is_gone));
@@ -52,7 +53,7 @@ async fn what_is_kept_of_a_log_is_what_the_command_wrote_whatever_it_does_with_t
 }
 
 #[tokio::test]
-async fn what_a_killed_keeper_of_the_background_leaves_is_ended_at_once() {
+async fn what_a_killed_shim_of_the_background_leaves_is_ended_at_once() {
     let mut scratch = Scratch::new();
     scratch.background(&format!("{SURVIVORS} kill -9 $PPID; sleep 1000")).await;
     let pids = scratch.pids(SURVIVOR_COUNT).await;
@@ -66,20 +67,19 @@ async fn commands_in_the_background_are_kept_apart_from_what_calls_leave() {
     scratch.background("echo $$ >> pids; sleep 1000").await;
     let background = scratch.pids(1).await;
     assert!(scratch.run("kill -9 $PPID; sleep 1000").await.is_error);
-    scratch.toolbox.reap_strays();
+    scratch.toolbox.reap_orphans();
     assert!(!is_gone(background[0]) && scratch.toolbox.has_background());
     drop(scratch.toolbox);
     until(|| is_gone(background[0])).await;
 }
 
 #[tokio::test]
-async fn logs_of_an_earlier_life_are_not_written_over() {
+async fn logs_of_an_earlier_incarnation_are_not_written_over() {
     let mut scratch = Scratch::new();
     scratch.background("echo first life").await;
     until(|| !scratch.toolbox.has_background()).await;
-    let mut second = toolbox_of_next_life(scratch.folder.path());
-    let call = Call::Bash { command: "echo second".to_owned(), timeout: None, background: true };
-    let outcome = second.start(call, Gate::Open).finish().await;
+    let mut second = toolbox_of_next_incarnation(scratch.folder.path());
+    let outcome = second.start(bash("echo second", None, true), Gate::Open).finish().await;
     assert!(outcome.content.starts_with("started in the background as 2;"), "{outcome:?}");
     timeout(LIMIT, second.end_background()).await.unwrap();
     let first = fs::read_to_string(scratch.path(".team/log/alice.background-1.log")).unwrap();

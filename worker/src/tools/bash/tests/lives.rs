@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_keeper_holds_the_life_lock_until_its_call_is_over() {
+async fn a_shim_holds_the_liveness_lock_until_its_call_is_over() {
     let mut scratch = Scratch::new();
     let running = scratch.start("echo $$ >> pids; sleep 1000");
     scratch.pids(1).await;
@@ -22,16 +22,15 @@ async fn a_keeper_holds_the_life_lock_until_its_call_is_over() {
 async fn worker_entry() {
     let mut arguments = std::env::args().skip_while(|argument| argument != "as-worker").skip(1);
     let Some(folder) = arguments.next() else { return };
-    let stops_its_keeper = arguments.next().as_deref() == Some("stopped");
+    let stops_its_shim = arguments.next().as_deref() == Some("stopped");
     // A worker has a session of its own.
     rustix::process::setsid().unwrap();
     let mut toolbox = toolbox_in(Path::new(&folder));
-    let stop = if stops_its_keeper { "kill -STOP $PPID;" } else { "" };
+    let stop = if stops_its_shim { "kill -STOP $PPID;" } else { "" };
     let command = format!("{SURVIVORS} {stop} echo $$ >> pids; sleep 1000");
     let background = "echo $$ >> pids; setsid bash -c 'echo $$ >> pids; sleep 1000' & sleep 1000".to_owned();
-    let background = Call::Bash { command: background, timeout: None, background: true };
-    let mut running = toolbox.start(Call::Bash { command, timeout: None, background: false }, Gate::Open);
-    toolbox.start(background, Gate::Open);
+    let mut running = toolbox.start(bash(&command, None, false), Gate::Open);
+    toolbox.start(bash(&background, None, true), Gate::Open);
     running.finish().await;
 }
 
@@ -46,28 +45,6 @@ fn worker_in(folder: &Path, how: &str) -> std::process::Child {
         "--",
     ]);
     command.arg("as-worker").arg(folder).arg(how).spawn().unwrap()
-}
-
-#[tokio::test]
-async fn the_log_of_a_command_whose_worker_is_killed_does_not_say_for_ever_that_it_runs() {
-    // No toolbox is made here: what another test starts would hold its lock for a moment.
-    let folder = tempfile::tempdir().unwrap();
-    let mut worker = worker_in(folder.path(), "running");
-    let log =
-        || fs::read_to_string(folder.path().join(".team/log/alice.background-1.log")).unwrap_or_default();
-    until(|| log().ends_with("]\n")).await;
-    assert!(log().starts_with("[it runs: ") && log().lines().count() == 1, "{}", log());
-    kill_process(Pid::from_child(&worker), Signal::KILL).unwrap();
-    worker.wait().unwrap();
-    for _ in ["the next life", "and one more"] {
-        drop(toolbox_of_next_life(folder.path()));
-        let log = log();
-        assert!(log.starts_with("[it runs: ") && log.lines().count() == 2, "{log}");
-        assert!(
-            log.ends_with("\n[its worker was killed before it ended: its output is not kept]\n"),
-            "{log}"
-        );
-    }
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@
 use std::task::Poll;
 
 use super::*;
-use crate::tools::State;
+use crate::tools::sleep::Sleep;
+use crate::tools::toolbox::State;
 
 #[tokio::test]
 async fn the_result_is_what_the_command_wrote_and_how_it_ended() {
@@ -201,9 +202,9 @@ async fn a_workspace_that_is_gone_is_named() {
 #[tokio::test]
 async fn a_sleep_can_be_cancelled() {
     let mut scratch = Scratch::new();
-    let mut short = scratch.toolbox.start(Call::Sleep { seconds: 0.01 }, Gate::Open);
+    let mut short = scratch.toolbox.start(LocalAction::Sleep(Sleep { seconds: 0.01 }), Gate::Open);
     assert_eq!(short.finish().await, Outcome::ok("slept 0.01 s"));
-    let mut long = scratch.toolbox.start(Call::Sleep { seconds: 1000.0 }, Gate::Open);
+    let mut long = scratch.toolbox.start(LocalAction::Sleep(Sleep { seconds: 1000.0 }), Gate::Open);
     assert!(timeout(Duration::from_millis(5), long.finish()).await.is_err());
     assert_eq!(long.cancel("interrupted").await, Outcome::error("[interrupted]"));
 }

@@ -37,7 +37,7 @@ async fn a_command_that_kills_its_keeper_is_ended_by_the_worker() {
     let mut scratch = Scratch::new();
     let command = format!("{SURVIVORS} echo $$ >> pids; echo begun; kill -9 $PPID; sleep 1000");
     let outcome = scratch.run(&command).await;
-    assert_eq!(outcome, Outcome::error("begun\n[the keeper of this command was killed]"));
+    assert_eq!(outcome, Outcome::error("begun\n[the shim of this command was killed]"));
     assert!(scratch.pids(SURVIVOR_COUNT + 1).await.into_iter().all(is_gone));
 }
 
@@ -93,7 +93,7 @@ async fn a_tree_of_sessions_that_has_lost_its_keeper_is_ended_by_the_worker() {
     let grown = "while [ \"$(cat pids 2> /dev/null | wc -l)\" -lt 31 ]; do sleep 0.01; done";
     let outcome = scratch.run(&format!("bash grow 4 & {grown}; kill -9 $PPID; sleep 1000")).await;
     assert!(
-        outcome.is_error && outcome.content.ends_with("[the keeper of this command was killed]"),
+        outcome.is_error && outcome.content.ends_with("[the shim of this command was killed]"),
         "{outcome:?}"
     );
     assert!(scratch.pids(31).await.into_iter().all(is_gone));

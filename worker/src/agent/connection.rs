@@ -1,0 +1,421 @@
+//! The connection to the daemon: the one that the worker is born with, and every later one.
+//!
+//! A task of its own reads and writes, so that a daemon that is stopped or gone does not hold the worker up. What is to be
+//! said is not a queue but what holds now (the state, the lines not yet recorded): it is said again whole on each
+//! new connection. The task decides nothing; what it hears goes to the session.
+//!
+//! What the lead agent asks is said again on a new connection, too, if the daemon takes a second one for the first; else
+//! the caller is told that the daemon was lost.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use teamd_shared::control::{
+    self, Command, Connection, Done, FromWorker, Greeting, Incoming, Outgoing, PROTOCOL, Peer, Refusal,
+    Request, ToWorker, Welcome, WireError, WorkerState,
+};
+use teamd_shared::environment::Environment;
+use teamd_shared::id::RequestId;
+use teamd_shared::inbox::Appended;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// The pauses between attempts to reach the daemon: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// How long an incarnation that ends waits for its last words to be sent.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How many frames may wait for the session.
+const HEARD: usize = 64;
+
+/// Who this worker is.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    /// The member.
+    pub(crate) name: Name,
+    /// Its incarnation.
+    pub(crate) incarnation: u32,
+}
+
+impl Identity {
+    fn greeting(&self, environment: Option<Environment>, state: WorkerState) -> Greeting {
+        let (name, incarnation, state) = (self.name.clone(), self.incarnation, Box::new(state));
+        Greeting { protocol: PROTOCOL, peer: Peer::Worker { name, incarnation, environment, state } }
+    }
+}
+
+/// Greets on the connection that the worker was born with, and waits to be welcomed.
+///
+/// None if the daemon does not welcome it: then nothing has begun, and nothing may.
+pub(crate) async fn await_welcome(
+    connection: &mut Connection,
+    identity: &Identity,
+) -> Result<Option<Welcome>, WireError> {
+    connection.send(&identity.greeting(None, WorkerState::default())).await?;
+    loop {
+        match connection.receive().await? {
+            Some(ToWorker::Welcome(welcome)) => return Ok(Some(*welcome)),
+            Some(ToWorker::Stranger { why }) => {
+                tracing::info!("not welcome: {why}");
+                return Ok(None);
+            }
+            Some(_) => {}
+            None => return Ok(None),
+        }
+    }
+}
+
+/// A line of the lead's inbox that this worker means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Submitted {
+    request_id: RequestId,
+    line: Appended,
+}
+
+/// What holds now, and is said.
+#[derive(Debug, Clone, Default)]
+struct Said {
+    state: WorkerState,
+    /// The lines that are not recorded yet.
+    submitted: Vec<Submitted>,
+    /// What was asked and is not answered yet.
+    asked: Vec<Request>,
+    leaving: bool,
+    /// How many questions of the daemon the session has come to, and the number of the last one: they begin anew with
+    /// each daemon.
+    pongs: (u64, u64),
+}
+
+/// Why there is no answer to what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unanswered {
+    /// The daemon says no.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
+    /// It was lost, and what became of the order is not known.
+    #[error("the daemon was lost before it answered: it may have been carried out")]
+    Lost,
+}
+
+/// The answer to what was asked.
+pub(crate) type Reply = Result<Done, Unanswered>;
+
+/// What the session hears.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// The daemon says something.
+    Daemon(ToWorker),
+    /// The daemon is gone.
+    Away,
+    /// The daemon is gone, and this can not be asked again.
+    Lost {
+        /// What was asked.
+        tag: u32,
+    },
+    /// The team directory was deleted: there is no team any more.
+    NoTeam,
+}
+
+/// The session's end.
+#[derive(Debug)]
+pub(crate) struct Link {
+    said: watch::Sender<Said>,
+    heard: mpsc::Receiver<Heard>,
+    task: JoinHandle<()>,
+    /// Who waits for an answer.
+    waiting: HashMap<u32, oneshot::Sender<Reply>>,
+    last_tag: u32,
+}
+
+impl Link {
+    /// Starts the task, with the connection that the worker was born with.
+    pub(crate) fn start(
+        connection: Connection,
+        dir: Arc<TeamDir>,
+        identity: Identity,
+        environment: Environment,
+    ) -> Self {
+        let (said, listens) = watch::channel(Said::default());
+        let (hears, heard) = mpsc::channel(HEARD);
+        let lost = HashSet::new();
+        let task = Task { dir, identity, environment, said: listens, hears, lost, pause: PAUSES.0 };
+        let task = tokio::spawn(task.run(connection));
+        Self { said, heard, task, waiting: HashMap::new(), last_tag: 0 }
+    }
+
+    /// Asks the daemon for something, as the lead agent; returns the number of the question, and where its answer comes.
+    pub(crate) fn ask(&mut self, command: Command) -> (u32, oneshot::Receiver<Reply>) {
+        self.last_tag += 1;
+        let tag = self.last_tag;
+        let (answers, answer) = oneshot::channel();
+        self.waiting.insert(tag, answers);
+        self.said.send_modify(|said| said.asked.push(Request { tag, command }));
+        (tag, answer)
+    }
+
+    /// Passes an answer on. One that no call waits for any more changes nothing.
+    pub(crate) fn answered(&mut self, tag: u32, reply: Reply) {
+        self.said.send_modify(|said| said.asked.retain(|asked| asked.tag != tag));
+        if self.waiting.remove(&tag).is_none_or(|answers| answers.send(reply).is_err()) {
+            tracing::debug!("no call waits for the answer to question {tag}");
+        }
+    }
+
+    /// Waits for an answer no more.
+    pub(crate) fn give_up(&mut self, tag: u32) {
+        self.waiting.remove(&tag);
+        self.said.send_modify(|said| said.asked.retain(|asked| asked.tag != tag));
+    }
+
+    /// Says where the worker stands, if that has changed.
+    pub(crate) fn say(&self, state: WorkerState) {
+        self.said.send_if_modified(|said| {
+            let changed = said.state != state;
+            said.state = state;
+            changed
+        });
+    }
+
+    /// Names a line, until it is settled.
+    pub(crate) fn submit(&self, request_id: &RequestId, line: Appended) {
+        let request_id = request_id.clone();
+        self.said.send_modify(|said| said.submitted.push(Submitted { request_id, line }));
+    }
+
+    /// Submits the lines of a request no more: the daemon has recorded or refused them, or no call waits for them.
+    pub(crate) fn settle(&self, request_id: &RequestId) {
+        self.said.send_modify(|said| said.submitted.retain(|line| line.request_id != *request_id));
+    }
+
+    /// Answers the daemon's question whether the session goes round.
+    pub(crate) fn pong(&self, number: u64) {
+        self.said.send_modify(|said| said.pongs = (said.pongs.0 + 1, number));
+    }
+
+    /// Says that SIGTERM came.
+    pub(crate) fn say_leaving(&self) {
+        self.said.send_modify(|said| said.leaving = true);
+    }
+
+    /// Waits for what is heard next. Dropping the future loses nothing.
+    pub(crate) async fn hear(&mut self) -> Heard {
+        match self.heard.recv().await {
+            Some(heard) => heard,
+            // The task ends after this link alone.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Sends what is still unsaid, if the daemon takes it, and ends the connection.
+    pub(crate) async fn close(self) {
+        let Self { said, heard, task, .. } = self;
+        drop((said, heard));
+        // A daemon that does not read is no reason to stay.
+        drop(tokio::time::timeout(LAST_WORDS, task).await);
+    }
+}
+
+/// Why a connection ended.
+enum End {
+    /// The daemon closed it, or it broke.
+    Closed,
+    /// The session has nothing more to say.
+    Done,
+}
+
+struct Task {
+    dir: Arc<TeamDir>,
+    identity: Identity,
+    environment: Environment,
+    said: watch::Receiver<Said>,
+    hears: mpsc::Sender<Heard>,
+    /// What was asked on a connection that is gone, and cannot be asked again.
+    lost: HashSet<u32>,
+    /// How long to wait before the next attempt; only a daemon that says something makes it short again.
+    pause: Duration,
+}
+
+/// What was said on the present connection.
+#[derive(Debug)]
+struct Told {
+    state: WorkerState,
+    submitted: Vec<Submitted>,
+    asked: HashSet<u32>,
+    leaving: bool,
+    /// Whether it was said that it can be asked.
+    able: bool,
+    /// How many questions were answered, or belong to the connections before.
+    pongs: u64,
+}
+
+impl Told {
+    /// Nothing but the state, which the greeting says.
+    fn greeted(state: WorkerState, pongs: u64) -> Self {
+        Self { state, submitted: Vec::new(), asked: HashSet::new(), leaving: false, able: false, pongs }
+    }
+
+    /// Returns what holds now and was not said on this connection, and notes that it is; the state first, since it says
+    /// what a named plan is. `lost`: what was asked on a connection that is gone, and cannot be asked again.
+    fn frames(&mut self, said: Said, lost: &HashSet<u32>) -> Vec<FromWorker> {
+        let mut frames = Vec::new();
+        if said.state != self.state {
+            self.state = said.state.clone();
+            frames.push(FromWorker::State(said.state));
+        }
+        if !self.able {
+            self.able = true;
+            frames.push(FromWorker::Pong { number: 0 });
+        }
+        let (pongs, number) = said.pongs;
+        if pongs != self.pongs {
+            self.pongs = pongs;
+            frames.push(FromWorker::Pong { number });
+        }
+        self.submitted.retain(|named| said.submitted.contains(named));
+        for named in said.submitted {
+            if !self.submitted.contains(&named) {
+                self.submitted.push(named.clone());
+                let Submitted { request_id, line: Appended { offset, len } } = named;
+                frames.push(FromWorker::Named { request_id, offset, len });
+            }
+        }
+        for asked in said.asked {
+            if !lost.contains(&asked.tag) && self.asked.insert(asked.tag) {
+                frames.push(FromWorker::Asks(asked));
+            }
+        }
+        if said.leaving && !self.leaving {
+            self.leaving = true;
+            frames.push(FromWorker::Leaving);
+        }
+        frames
+    }
+}
+
+impl Task {
+    async fn run(mut self, born_with: Connection) {
+        let mut told = Told::greeted(WorkerState::default(), 0);
+        let mut connection = born_with;
+        loop {
+            match self.serve(connection, &mut told).await {
+                End::Done => return,
+                End::Closed => tracing::info!("the daemon is gone; going on without it"),
+            }
+            drop(self.hears.send(Heard::Away).await);
+            self.lose(&told).await;
+            match self.reconnect().await {
+                Some(again) => (connection, told) = again,
+                None => return,
+            }
+            tracing::info!("the daemon is back");
+        }
+    }
+
+    /// Says what was asked on a connection that is gone, and cannot be asked again.
+    async fn lose(&mut self, told: &Told) {
+        let asked = self.said.borrow().asked.clone();
+        let was_told = |asked: &&Request| told.asked.contains(&asked.tag);
+        for Request { tag, .. } in asked.iter().filter(was_told).filter(|it| !it.command.can_be_repeated()) {
+            if self.lost.insert(*tag) && self.hears.send(Heard::Lost { tag: *tag }).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn serve(&mut self, connection: Connection, told: &mut Told) -> End {
+        let (mut outgoing, mut incoming): (Outgoing<FromWorker>, Incoming<ToWorker>) = connection.split();
+        self.said.mark_changed();
+        loop {
+            tokio::select! {
+                changed = self.said.changed() => {
+                    let done = changed.is_err();
+                    if let Err(error) = self.tell(&mut outgoing, told).await {
+                        tracing::debug!("the daemon cannot be told: {error}");
+                        return End::Closed;
+                    }
+                    if done {
+                        return End::Done;
+                    }
+                }
+                heard = incoming.receive() => match heard {
+                    Ok(Some(heard)) => {
+                        self.pause = PAUSES.0;
+                        if self.hears.send(Heard::Daemon(heard)).await.is_err() {
+                            // The session ends: its last words follow.
+                            drop(self.tell(&mut outgoing, told).await);
+                            return End::Done;
+                        }
+                    }
+                    Ok(None) => return End::Closed,
+                    Err(error) => {
+                        tracing::warn!("the connection to the daemon broke: {error}");
+                        return End::Closed;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Says what holds now and was not said on this connection.
+    async fn tell(&mut self, outgoing: &mut Outgoing<FromWorker>, told: &mut Told) -> Result<(), WireError> {
+        let said = self.said.borrow_and_update().clone();
+        for frame in told.frames(said, &self.lost) {
+            outgoing.send(&frame).await?;
+        }
+        Ok(())
+    }
+
+    /// Tries until the daemon is there; none if the session ends first, or the team.
+    async fn reconnect(&mut self) -> Option<(Connection, Told)> {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(self.pause) => {}
+                () = self.hears.closed() => return None,
+            }
+            if self.team_is_deleted() {
+                drop(self.hears.send(Heard::NoTeam).await);
+                return None;
+            }
+            self.pause = (self.pause * 2).min(PAUSES.1);
+            let (state, pongs) = {
+                let said = self.said.borrow();
+                (said.state.clone(), said.pongs.0)
+            };
+            match self.connect(state.clone()).await {
+                Ok(connection) => {
+                    return Some((connection, Told::greeted(state, pongs)));
+                }
+                Err(error) => tracing::debug!("the daemon cannot be reached: {error}"),
+            }
+        }
+    }
+
+    async fn connect(&self, state: WorkerState) -> Result<Connection, WireError> {
+        let mut connection = control::connect(&self.dir).await?;
+        connection.send(&self.identity.greeting(Some(self.environment.clone()), state)).await?;
+        Ok(connection)
+    }
+
+    /// A directory without a name: no daemon will listen there again.
+    fn team_is_deleted(&self) -> bool {
+        rustix::fs::fstat(&*self.dir).is_ok_and(|it| it.st_nlink == 0)
+    }
+}
+
+/// Takes the connection that the worker was born with from descriptor 0, and puts `/dev/null` there, so that no
+/// tool inherits it.
+pub(crate) fn take_from_stdin() -> io::Result<std::os::fd::OwnedFd> {
+    let taken = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    Ok(taken)
+}
+
+#[cfg(test)]
+pub(crate) mod played;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+use teamd_shared::control::{Await, Listener, ShutdownOrder, SpawnOrder, pair};
+
+use super::*;
+
+/// A lead agent's worker, and the daemon's end of its connection.
+fn link(dir: &Arc<TeamDir>) -> (Link, Connection) {
+    let (ours, theirs) = pair().unwrap();
+    let identity = Identity { name: Name::lead(), incarnation: 1 };
+    let connection = Connection::from_fd(theirs).unwrap();
+    let link = Link::start(connection, Arc::clone(dir), identity, Environment::default());
+    (link, Connection::from_fd(ours).unwrap())
+}
+
+fn scratch() -> (tempfile::TempDir, Arc<TeamDir>) {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+    (scratch, dir)
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// The next question that the daemon is asked.
+async fn asked(daemon: &mut Connection) -> Request {
+    loop {
+        match daemon.receive().await.unwrap().unwrap() {
+            FromWorker::Asks(request) => return request,
+            _ => continue,
+        }
+    }
+}
+
+fn shutdown() -> Command {
+    let name = Name::new("alice").unwrap();
+    Command::Shutdown(ShutdownOrder {
+        name,
+        reason: String::new(),
+        decide_within: 30.0,
+        force_after: None,
+        spawned: None,
+    })
+}
+
+fn answer_to_plan() -> Command {
+    Command::Answer { request_id: RequestId::new("a1").unwrap(), approve: true, feedback: String::new() }
+}
+
+fn spawn() -> Command {
+    Command::Spawn(Box::new(SpawnOrder::new(Name::new("alice").unwrap(), Environment::default())))
+}
+
+#[test]
+fn each_answer_reaches_whoever_has_asked() {
+    let (_scratch, dir) = scratch();
+    runtime().block_on(async {
+        let (mut link, mut daemon) = link(&dir);
+        let (first, to_first) = link.ask(Command::Ping);
+        let (second, to_second) = link.ask(shutdown());
+        assert_eq!(asked(&mut daemon).await.tag, first);
+        assert_eq!(asked(&mut daemon).await, Request { tag: second, command: shutdown() });
+        link.answered(second, Ok(Done::Answered { repeated: true }));
+        link.answered(first, Ok(Done::Answered { repeated: false }));
+        assert_eq!(to_first.await.unwrap(), Ok(Done::Answered { repeated: false }));
+        assert_eq!(to_second.await.unwrap(), Ok(Done::Answered { repeated: true }));
+        // One that no call waits for any more changes nothing.
+        let (third, to_third) = link.ask(Command::Ping);
+        link.give_up(third);
+        link.answered(third, Ok(Done::Answered { repeated: false }));
+        assert!(to_third.await.is_err());
+    });
+}
+
+#[test]
+fn a_daemon_that_comes_back_is_asked_again_only_what_it_takes_for_the_same() {
+    let (_scratch, dir) = scratch();
+    runtime().block_on(async {
+        let (mut link, mut daemon) = link(&dir);
+        let what = Await::Ready;
+        let wait = Command::Await { name: Name::new("alice").unwrap(), incarnation: 1, what };
+        let (spawned, answer) = link.ask(spawn());
+        let (leaves, to_shutdown) = link.ask(shutdown());
+        let (judged, _to_answer) = link.ask(answer_to_plan());
+        let (awaited, _to_wait) = link.ask(wait);
+        for tag in [spawned, leaves, judged, awaited] {
+            assert_eq!(asked(&mut daemon).await.tag, tag);
+        }
+        let listener = Listener::bind(&dir).unwrap();
+        drop(daemon);
+        assert!(matches!(link.hear().await, Heard::Away));
+        for (lost, answer) in [(spawned, answer), (leaves, to_shutdown)] {
+            let Heard::Lost { tag } = link.hear().await else { panic!("something else") };
+            assert_eq!(tag, lost);
+            link.answered(tag, Err(Unanswered::Lost));
+            assert_eq!(answer.await.unwrap(), Err(Unanswered::Lost));
+        }
+        // What was never said is said now.
+        let (late, _to_late) = link.ask(spawn());
+        let mut daemon = listener.accept().await.unwrap();
+        daemon.receive::<Greeting>().await.unwrap().unwrap();
+        for tag in [judged, awaited, late] {
+            assert_eq!(asked(&mut daemon).await.tag, tag);
+        }
+    });
+}

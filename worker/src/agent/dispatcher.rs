@@ -1,0 +1,260 @@
+//! What the worker serves all the time, while something runs as well as while nothing does: the daemon, the inbox,
+//! signals, the end of background commands, the time. Each event is fed to the state, and what the state says of itself is
+//! said to the daemon. Nothing is decided here, and nothing is waited for in a system call.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use teamd_shared::control::{Command, ToWorker};
+use teamd_shared::member::Waiting;
+use teamd_shared::watch::SLOW_TICK;
+use tokio::signal::unix::Signal;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::agent::connection::{Heard, Link, Reply, Unanswered};
+use crate::agent::mailbox::Mailbox;
+use crate::core::state::{End, Hold, State, Why};
+use crate::tools::{Toolbox, Tools};
+
+/// How many events are served before the next step.
+const AT_ONCE: usize = 64;
+
+/// How long the daemon may take to answer the lead agent.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What happens outside.
+#[derive(Debug)]
+enum Event {
+    Heard(Heard),
+    Mail,
+    Terminate,
+    BackgroundEnded,
+    Pause(Option<Waiting>),
+    Time,
+}
+
+/// The signals that end the worker.
+#[derive(Debug)]
+pub(crate) enum Terminations {
+    /// As the system sends them.
+    Sent(Signal),
+    /// As a simulation sends them.
+    #[cfg(test)]
+    Played(tokio::sync::mpsc::UnboundedReceiver<()>),
+}
+
+impl Terminations {
+    /// Waits for the next one. Dropping the future loses nothing.
+    pub(crate) async fn recv(&mut self) {
+        let came = match self {
+            Self::Sent(signal) => signal.recv().await,
+            #[cfg(test)]
+            Self::Played(played) => played.recv().await,
+        };
+        if came.is_none() {
+            std::future::pending().await
+        }
+    }
+}
+
+/// What is served all the time.
+#[derive(Debug)]
+pub(crate) struct Dispatcher<T = Toolbox> {
+    pub(crate) state: State,
+    pub(crate) link: Link,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) toolbox: T,
+    pub(crate) terminate: Terminations,
+    /// The pause of the moment in which the model waits for its service, if it has one.
+    pub(crate) pauses: Option<watch::Receiver<Option<Waiting>>>,
+    /// What the times of the state count from.
+    pub(crate) began: Instant,
+    /// When the piece of work began that is done now, since the boot.
+    pub(crate) work_began: Duration,
+    /// When the inbox is looked at without being woken.
+    pub(crate) tick: Instant,
+}
+
+impl<T: Tools> Dispatcher<T> {
+    /// Returns the time that the state knows.
+    pub(crate) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Serves until an activity is done, or the state stops it; then the caller ends it.
+    pub(crate) async fn run_until<O>(&mut self, activity: impl Future<Output = O>) -> Result<O, Why> {
+        let mut activity = pin!(activity);
+        loop {
+            let until = match self.state.hold(self.now()) {
+                Hold::Stop(why) => return Err(why),
+                Hold::Go { until } => until,
+            };
+            tokio::select! {
+                biased;
+                output = &mut activity => return Ok(output),
+                event = self.event(until) => self.dispatch(event),
+            }
+        }
+    }
+
+    /// Serves until an activity is done that nothing stops.
+    pub(crate) async fn run_to_end<O>(&mut self, activity: impl Future<Output = O>) -> O {
+        let mut activity = pin!(activity);
+        loop {
+            tokio::select! {
+                biased;
+                output = &mut activity => return output,
+                event = self.event(None) => self.dispatch(event),
+            }
+        }
+    }
+
+    /// Asks the daemon for something, as the lead agent, and serves until it answers, or the state stops that.
+    pub(crate) async fn ask(&mut self, command: Command) -> Result<Reply, Why> {
+        let (tag, answer) = self.link.ask(command);
+        let asked = self.run_until(tokio::time::timeout(PATIENCE, answer)).await;
+        self.link.give_up(tag);
+        // One that does not answer is as good as lost; only this link drops the other end.
+        asked.map(|answer| answer.ok().and_then(Result::ok).unwrap_or(Err(Unanswered::Lost)))
+    }
+
+    /// As [`Dispatcher::ask`], however long the answer takes; none if something else is over before.
+    pub(crate) async fn ask_while(
+        &mut self,
+        command: Command,
+        over: impl Future<Output = ()>,
+    ) -> Result<Option<Reply>, Why> {
+        let (tag, answer) = self.link.ask(command);
+        let waiting = async {
+            tokio::select! {
+                biased;
+                answer = answer => Some(answer.unwrap_or(Err(Unanswered::Lost))),
+                () = over => None,
+            }
+        };
+        let waited = self.run_until(waiting).await;
+        self.link.give_up(tag);
+        waited
+    }
+
+    /// Serves one event, at least until a time.
+    pub(crate) async fn wait(&mut self, until: Option<Duration>) {
+        let event = self.event(until).await;
+        self.dispatch(event);
+    }
+
+    /// Serves what has happened already: a turn of quick calls must not outrun the daemon's directive.
+    pub(crate) async fn catch_up(&mut self) {
+        tokio::task::yield_now().await;
+        // A program that writes to the inbox without a pause must not keep the work from going on.
+        for _ in 0..AT_ONCE {
+            tokio::select! {
+                biased;
+                event = self.event(None) => self.dispatch(event),
+                () = std::future::ready(()) => return,
+            }
+        }
+    }
+
+    /// Says where the worker stands, and waits for what happens next. Dropping the future loses nothing.
+    async fn event(&mut self, until: Option<Duration>) -> Event {
+        self.link.say(self.state.report(self.mailbox.wants_ring()));
+        let until = until.map_or(self.tick, |until| self.tick.min(self.began + until));
+        let Self { state, link, mailbox, toolbox, terminate, pauses, .. } = self;
+        // In an order, so that a schedule can be replayed. What comes last is only to be looked at now and then, and is
+        // after each of the others: nothing is lost by waiting.
+        tokio::select! {
+            biased;
+            () = terminate.recv() => Event::Terminate,
+            () = toolbox.end_background(), if state.must_end_background() => Event::BackgroundEnded,
+            heard = link.hear() => Event::Heard(heard),
+            pause = next_pause(pauses) => Event::Pause(pause),
+            () = mailbox.changed() => Event::Mail,
+            () = tokio::time::sleep_until(until) => Event::Time,
+        }
+    }
+
+    fn dispatch(&mut self, event: Event) {
+        match event {
+            Event::Heard(Heard::Daemon(said)) => self.daemon_says(said),
+            Event::Heard(Heard::NoTeam) => {
+                self.state.end(End::Unknown("the team directory was deleted".to_owned()));
+            }
+            Event::Heard(Heard::Away) => {
+                // What it had decided last it may have left in the inbox alone, and the daemon wakes no worker any more.
+                self.fetch();
+                self.state.away();
+            }
+            Event::Heard(Heard::Lost { tag }) => self.link.answered(tag, Err(Unanswered::Lost)),
+            Event::Mail => self.fetch(),
+            Event::Terminate => {
+                tracing::info!("SIGTERM: leaving");
+                self.link.say_leaving();
+                self.state.end(End::Terminated);
+            }
+            Event::BackgroundEnded => self.state.background(false),
+            Event::Pause(pause) => self.state.pause(pause),
+            Event::Time if Instant::now() >= self.tick => self.fetch(),
+            Event::Time => {}
+        }
+    }
+
+    fn daemon_says(&mut self, said: ToWorker) {
+        match said {
+            ToWorker::Word(word) => {
+                // What was sent before the directive is read before the worker acts on it.
+                self.fetch();
+                self.state.word(word, self.now());
+            }
+            ToWorker::Welcome(welcome) => {
+                self.fetch();
+                self.state.word(welcome.word, self.now());
+            }
+            ToWorker::Recorded { request_id, status } => {
+                self.link.settle(&request_id);
+                self.state.recorded(&request_id, status);
+            }
+            ToWorker::Refused { request_id, why, taken } => {
+                tracing::warn!("the daemon refused {request_id}: {why}");
+                self.link.settle(&request_id);
+                self.state.refused(&request_id, why, taken);
+            }
+            ToWorker::Ring => self.fetch(),
+            // It may come late, and find work that was not there when it was asked for.
+            ToWorker::Interrupt { asked_at } if asked_at < self.work_began => {}
+            ToWorker::Interrupt { .. } => self.state.interrupt(),
+            ToWorker::Reply(reply) => {
+                self.link.answered(reply.tag, reply.result.map_err(Unanswered::Refused))
+            }
+            ToWorker::Ping { number } => self.link.pong(number),
+            ToWorker::Stranger { why } => self.state.end(End::Unknown(why)),
+        }
+    }
+
+    /// Looks into the inbox. Nothing is taken in.
+    pub(crate) fn fetch(&mut self) {
+        self.tick = Instant::now() + SLOW_TICK;
+        self.mailbox.fetch();
+        self.state.mail(self.mailbox.mail(), self.now());
+        self.state.rest(self.mailbox.has_unseen());
+        self.state.spoken_to(self.mailbox.holds_word_of_person());
+        if self.mailbox.holds_request_for_plan() {
+            self.state.plan_wanted();
+        }
+    }
+}
+
+/// Waits until the pause of the moment is another one. Dropping the future loses nothing.
+async fn next_pause(pauses: &mut Option<watch::Receiver<Option<Waiting>>>) -> Option<Waiting> {
+    if let Some(pauses) = pauses
+        && pauses.changed().await.is_ok()
+    {
+        return pauses.borrow_and_update().clone();
+    }
+    std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+use std::future::{pending, ready};
+use std::io::Write as _;
+use std::sync::Arc;
+
+use teamd_shared::control::{ShutdownWord, Word};
+use teamd_shared::id::{Ids, RandomIds, RequestId};
+use teamd_shared::inbox::{self, Durability};
+use teamd_shared::member::Gate;
+use teamd_shared::message::{Body, Message};
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::transcript::Usage;
+
+use super::*;
+use crate::agent::mailbox::{Taken, Waking};
+use crate::core::state::{At, Beginning, Budget, Step};
+use crate::tools::{LocalAction, Outcome, Runs};
+
+/// Tools that are never used.
+#[derive(Debug)]
+struct Idle;
+
+impl Runs for Idle {
+    async fn finish(&mut self) -> Outcome {
+        pending().await
+    }
+
+    async fn cancel(self, why: &str) -> Outcome {
+        Outcome::error(why)
+    }
+}
+
+impl Tools for Idle {
+    type Running = Self;
+
+    fn start(&mut self, _: LocalAction, _: Gate) -> Self {
+        Self
+    }
+
+    fn has_background(&mut self) -> bool {
+        false
+    }
+
+    fn end_background(&mut self) -> impl Future<Output = ()> {
+        ready(())
+    }
+
+    fn reap_orphans(&mut self) {}
+}
+
+/// A dispatcher with an open gate, which the daemon rings.
+fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
+    let word = Word { seq: 1, gate: Gate::Open, shutdown: None, let_go: false, plan: None, verdict: None };
+    let mailbox = Mailbox::open(Arc::clone(dir), alice, Position::START, Vec::new(), Waking::Ring).unwrap();
+    let limits = Budget { turns: 5, tokens: None };
+    let usage = Usage::default();
+    let (mail, rest) = (mailbox.mail(), mailbox.has_unseen());
+    let beginning = Beginning { at, turns: 0, spent: 0, limits, usage, mail, rest };
+    let (_terminate, played) = tokio::sync::mpsc::unbounded_channel();
+    let began = Instant::now();
+    Dispatcher {
+        state: State::new(beginning, word, Duration::ZERO),
+        link: Link::played().0,
+        mailbox,
+        toolbox: Idle,
+        terminate: Terminations::Played(played),
+        pauses: None,
+        began,
+        work_began: Duration::ZERO,
+        tick: began + SLOW_TICK,
+    }
+}
+
+#[tokio::test]
+async fn a_request_for_a_plan_that_nobody_rang_for_holds_when_the_daemon_is_gone() {
+    // Crash window P4, of a worker without a watch: the daemon died between its line and its word.
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+    let alice = Name::new("alice").unwrap();
+    inbox::create(&dir, &alice).unwrap();
+    let mut dispatcher = dispatcher_of(&dir, &alice, At::Thinking { results: false });
+    let id = RandomIds.message();
+    let asks = Message::new(id, "lead", "alice", 1.0, Body::PlanRequest);
+    inbox::append(&dir, &alice, &asks, Durability::Process).unwrap();
+    assert_eq!(dispatcher.state.gate(), Gate::Open);
+    dispatcher.dispatch(Event::Heard(Heard::Away));
+    assert_eq!(dispatcher.state.gate(), Gate::Closed);
+}
+
+#[tokio::test]
+async fn mail_behind_more_news_than_fit_into_memory_is_taken_in_before_a_shutdown_is_answered() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+    let alice = Name::new("alice").unwrap();
+    inbox::create(&dir, &alice).unwrap();
+    let mut dispatcher = dispatcher_of(&dir, &alice, At::Idle);
+    let path = dir.path(&TeamPath::inbox(&alice));
+    let news = "{\"type\":\"teammate_terminated\",\"from\":\"teamd\",\"name\":\"bob\"}\n".repeat(30_000);
+    let work = "{\"type\":\"message\",\"from\":\"user\",\"content\":\"hi\"}\n";
+    let mut inbox = std::fs::File::options().append(true).open(path).unwrap();
+    inbox.write_all((news + work).as_bytes()).unwrap();
+    let request_id = RequestId::new("5d0c0ffe").unwrap();
+    let shutdown = ShutdownWord { request_id, reason: "tidy".to_owned(), decide_within: 600.0 };
+    let word =
+        Word { seq: 2, gate: Gate::Open, shutdown: Some(shutdown), let_go: false, plan: None, verdict: None };
+    dispatcher.daemon_says(ToWorker::Word(word));
+    while dispatcher.state.next(dispatcher.now()) == Step::TakeIn {
+        let starts = |taken: &Taken| match taken {
+            Taken::Messages { messages, .. } => messages.iter().any(|message| message.starts_a_turn(&alice)),
+            _ => false,
+        };
+        let work = dispatcher.mailbox.take().iter().any(starts);
+        dispatcher.state.taken_in(work, dispatcher.mailbox.has_rest());
+        dispatcher.fetch();
+    }
+    assert_eq!(dispatcher.state.next(dispatcher.now()), Step::Think);
+}

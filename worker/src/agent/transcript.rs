@@ -1,0 +1,274 @@
+//! The transcript file: its lock, which is the liveness lock; its entries, read once and appended.
+//!
+//! **Who writes**: this process alone, an entry a line, each with the cursor (how far the inbox is taken in).
+//! **When it dies** in the middle of an entry, the next incarnation cuts the torn tail off. An entry that cannot be
+//! written ends the process: nothing may happen that is not in the transcript.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, BufRead};
+use std::path::PathBuf;
+
+use rustix::fs::OFlags;
+use teamd_shared::clock;
+use teamd_shared::fs::{AppendError, AppendLog};
+use teamd_shared::json;
+use teamd_shared::message::to_json_line;
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use teamd_shared::transcript::{Entry, Event};
+use uuid::Uuid;
+
+/// What every line that begins an incarnation holds, and hardly any other.
+const LIFE: &[u8] = b"\"entry\":\"life\"";
+
+/// Why the transcript cannot be used. Fits behind "error: ".
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TranscriptError {
+    /// Another process is this incarnation, or still ends a call of it.
+    #[error("{} is locked: this teammate (or a tool call of it) still runs", .0.display())]
+    Locked(PathBuf),
+    /// The system refused.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    /// The system refused to read, lock or sync it.
+    #[error("cannot {verb} {}: {source}", .path.display())]
+    Io {
+        /// What was tried.
+        verb: &'static str,
+        /// The transcript.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// An entry could not be written.
+    #[error("cannot write the transcript {}: {source}", .path.display())]
+    Write {
+        /// The transcript.
+        path: PathBuf,
+        /// Why not.
+        source: AppendError,
+    },
+}
+
+/// The transcript of this member, open and locked.
+#[derive(Debug)]
+pub(crate) struct Transcript {
+    log: AppendLog,
+    path: PathBuf,
+    cursor: Position,
+    /// What the lead could not be told yet.
+    owed: Vec<Uuid>,
+    /// Whether entries that must outlive a loss of power are synced.
+    durable: bool,
+}
+
+impl Transcript {
+    /// Takes the liveness lock and repairs the end of the file. Nothing is read yet.
+    pub(crate) fn lock(dir: &TeamDir, name: &Name) -> Result<Self, TranscriptError> {
+        let (at, aside) = (TeamPath::transcript(name), TeamPath::transcript_torn(name));
+        let path = dir.path(&at);
+        let file = dir.open_file(&at, OFlags::RDWR | OFlags::CREATE | OFlags::APPEND)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(TranscriptError::Locked(path)),
+            Err(TryLockError::Error(source)) => {
+                return Err(TranscriptError::Io { verb: "lock", path, source });
+            }
+        }
+        let opened = AppendLog::repair(file, dir, &at, &aside)?;
+        if let Some(torn) = opened.torn {
+            tracing::warn!(
+                "{} bytes of a torn entry were moved to {}",
+                torn.len(),
+                dir.path(&aside).display()
+            );
+        }
+        Ok(Self { log: opened.log, path, cursor: Position::START, owed: Vec::new(), durable: true })
+    }
+
+    /// Sets whether [`Transcript::sync`] syncs.
+    pub(crate) fn set_durable(&mut self, durable: bool) {
+        self.durable = durable;
+    }
+
+    /// Returns another descriptor of the file: a process that holds it holds the liveness lock.
+    pub(crate) fn liveness_lock(&self) -> Result<File, TranscriptError> {
+        let clone = self.log.file().try_clone();
+        clone.map_err(|source| TranscriptError::Io { verb: "open", path: self.path.clone(), source })
+    }
+
+    /// Reads a conversation: the entries from the incarnation in which it began; none if it never began.
+    ///
+    /// Earlier conversations in the same file are passed over without being understood. Each entry is handed over when it is
+    /// read: all of them may be more than the memory holds.
+    pub(crate) fn each_entry(
+        &mut self,
+        conversation: u32,
+        mut take: impl FnMut(Entry),
+    ) -> Result<(), TranscriptError> {
+        let begins = |line: &[u8]| {
+            contains(line, LIFE)
+                && json::read::<Entry>(line).is_ok_and(
+                    |entry| matches!(entry.event, Event::Life { conversation: of, .. } if of == conversation),
+                )
+        };
+        let Self { log, path, .. } = self;
+        let cannot_read = |source| TranscriptError::Io { verb: "read", path: path.clone(), source };
+        let mut reader = log.reader().map_err(cannot_read)?;
+        let (mut read, mut has_begun) = (Vec::new(), false);
+        loop {
+            read.clear();
+            if reader.read_until(b'\n', &mut read).map_err(cannot_read)? == 0 {
+                return Ok(());
+            }
+            let line = read.trim_ascii_end();
+            has_begun = has_begun || begins(line);
+            if !has_begun || line.is_empty() {
+                continue;
+            }
+            match json::read::<Entry>(line) {
+                Ok(entry) => take(entry),
+                // A foreign hand was in the file: the rest of the conversation is worth more than this entry.
+                Err(error) => tracing::error!("an entry of {} cannot be read: {error}", path.display()),
+            }
+        }
+    }
+
+    /// Reads a conversation whole.
+    #[cfg(test)]
+    pub(crate) fn conversation(&mut self, conversation: u32) -> Result<Vec<Entry>, TranscriptError> {
+        let mut entries = Vec::new();
+        self.each_entry(conversation, |entry| entries.push(entry)).map(|()| entries)
+    }
+
+    /// Returns how far the inbox is taken in.
+    pub(crate) fn cursor(&self) -> Position {
+        self.cursor
+    }
+
+    /// Sets how far the inbox is taken in: it stands in the next entry.
+    pub(crate) fn set_cursor(&mut self, cursor: Position) {
+        self.cursor = cursor;
+    }
+
+    /// Sets which notices are owed to the lead: they stand in every entry until they are told.
+    pub(crate) fn set_pending(&mut self, owed: Vec<Uuid>) {
+        self.owed = owed;
+    }
+
+    /// Appends an entry.
+    pub(crate) fn append(&mut self, event: &Event) -> Result<(), TranscriptError> {
+        let (inbox, owed) = (self.cursor, self.owed.clone());
+        let entry = Entry { at: clock::wall(), inbox, owed, event: event.clone() };
+        let value =
+            serde_json::to_value(&entry).map_err(|error| self.unwritten(AppendError::Write(error.into())))?;
+        let mut line = to_json_line(&value);
+        line.push(b'\n');
+        #[cfg(test)]
+        let line = crate::sim::writes_an_entry(self.log.file(), event, line)
+            .map_err(|source| self.unwritten(AppendError::Write(source)))?;
+        self.log.append(&line).map_err(|source| self.unwritten(source))
+    }
+
+    /// Makes the entries outlive a loss of power.
+    pub(crate) fn sync(&self) -> Result<(), TranscriptError> {
+        if !self.durable {
+            return Ok(());
+        }
+        self.log.sync().map_err(|source| self.unwritten(source))
+    }
+
+    fn unwritten(&self, source: AppendError) -> TranscriptError {
+        TranscriptError::Write { path: self.path.clone(), source }
+    }
+}
+
+fn contains(line: &[u8], part: &[u8]) -> bool {
+    // The key stands near the beginning: `at`, `inbox`, `entry`.
+    line[..line.len().min(256)].windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::time::{Duration, Instant};
+
+    fn scratch() -> (tempfile::TempDir, TeamDir, Name) {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        (scratch, dir, Name::new("alice").unwrap())
+    }
+
+    /// Locks it again. What another test starts has all descriptors of this process for a moment, and the lock with them.
+    fn lock_again(dir: &TeamDir, owner: &Name) -> Transcript {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            match Transcript::lock(dir, owner) {
+                Err(TranscriptError::Locked(_)) if Instant::now() < deadline => std::thread::yield_now(),
+                locked => return locked.unwrap(),
+            }
+        }
+    }
+
+    fn life(incarnation: u32, conversation: u32) -> Event {
+        Event::Life { incarnation, conversation, prompt: None }
+    }
+
+    fn text(content: &str) -> Event {
+        Event::Left { reason: content.to_owned(), incarnation: 1, by_signal: false }
+    }
+
+    #[test]
+    fn a_life_is_locked_until_every_descriptor_of_it_is_closed() {
+        let (_scratch, dir, alice) = scratch();
+        let transcript = Transcript::lock(&dir, &alice).unwrap();
+        let keeper = transcript.liveness_lock().unwrap();
+        drop(transcript);
+        let error = Transcript::lock(&dir, &alice).unwrap_err();
+        assert!(matches!(error, TranscriptError::Locked(_)), "{error}");
+        drop(keeper);
+        lock_again(&dir, &alice);
+    }
+
+    #[test]
+    fn only_the_conversation_that_is_asked_for_is_read() {
+        let (_scratch, dir, alice) = scratch();
+        let mut transcript = Transcript::lock(&dir, &alice).unwrap();
+        for event in [life(1, 1), text("old"), life(2, 2), text("new"), life(3, 2), text("newer")] {
+            transcript.append(&event).unwrap();
+        }
+        let events = |entries: Vec<Entry>| entries.into_iter().map(|entry| entry.event).collect::<Vec<_>>();
+        let read = events(transcript.conversation(2).unwrap());
+        assert_eq!(read, [life(2, 2), text("new"), life(3, 2), text("newer")]);
+        assert!(transcript.conversation(4).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_cursor_stands_in_every_entry() {
+        let (_scratch, dir, alice) = scratch();
+        let mut transcript = Transcript::lock(&dir, &alice).unwrap();
+        transcript.append(&life(1, 1)).unwrap();
+        let cursor = Position::after(5, b"abcd\n");
+        transcript.set_cursor(cursor);
+        transcript.append(&text("later")).unwrap();
+        let cursors: Vec<_> = transcript.conversation(1).unwrap().iter().map(|entry| entry.inbox).collect();
+        assert_eq!(cursors, [Position::START, cursor]);
+        assert_eq!(teamd_shared::transcript::position(&dir, &alice).unwrap(), Some(cursor));
+    }
+
+    #[test]
+    fn a_torn_or_unreadable_entry_does_not_take_the_others_with_it() {
+        let (_scratch, dir, alice) = scratch();
+        let mut transcript = Transcript::lock(&dir, &alice).unwrap();
+        transcript.append(&life(1, 1)).unwrap();
+        drop(transcript);
+        let path = dir.path(&TeamPath::transcript(&alice));
+        let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all(b"not an entry\n{\"at\":1,\"inb").unwrap();
+        let mut transcript = lock_again(&dir, &alice);
+        transcript.append(&text("after")).unwrap();
+        assert_eq!(transcript.conversation(1).unwrap().len(), 2);
+    }
+}

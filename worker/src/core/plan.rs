@@ -1,0 +1,144 @@
+//! A plan on its way to the lead, and what its author is told of it, pure.
+
+use teamd_shared::id::RequestId;
+use teamd_shared::request::Status;
+use uuid::Uuid;
+
+use crate::core::replay::ToolUse;
+use crate::core::state::Verdict;
+use crate::tools::{Action, Call, Caller, Outcome, PlanApproval};
+
+/// What the calls are told that stand behind a rejected plan.
+pub(crate) const BEHIND_A_REJECTED: &str = "refused: the plan was rejected";
+
+/// A plan and its ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Submission {
+    /// The plan.
+    pub(crate) plan: String,
+    /// The id of its line.
+    pub(crate) message_id: Uuid,
+    /// The id of the request.
+    pub(crate) request_id: RequestId,
+}
+
+/// How many ids are tried to find the one that a plan is pending under: each is taken by chance (1 of 2³²), or since
+/// the plan expired with an earlier incarnation.
+const RENUMBERINGS: usize = 64;
+
+impl Submission {
+    /// Returns the plan that an earlier incarnation was about to submit, or had submitted, when it ended in this call; none if
+    /// the call is no plan. `pending`: the plan of this conversation that has no verdict.
+    ///
+    /// An incarnation that begins with it must say so from the first: the daemon lets a plan expire that no worker waits for.
+    pub(crate) fn resumed(caller: Caller, call: &ToolUse, pending: Option<&RequestId>) -> Option<Self> {
+        let Ok(Call { action: Action::SubmitPlan(PlanApproval { plan }), .. }) =
+            caller.parse(&call.name, &call.input)
+        else {
+            return None;
+        };
+        let first = Self { plan, message_id: call.message_id?, request_id: call.request_id.clone()? };
+        let ids = std::iter::successors(Some(first.clone()), |before| Some(before.clone().renumbered()));
+        Some(ids.take(RENUMBERINGS).find(|known| Some(&known.request_id) == pending).unwrap_or(first))
+    }
+
+    /// Returns the same plan under other ids: its id belongs to another request.
+    ///
+    /// The transcript holds only the first ids. The others follow from them, so that a worker that is restarted
+    /// tries the same ids in the same order, and comes to the one that it was recorded under.
+    #[must_use]
+    pub(crate) fn renumbered(self) -> Self {
+        // The last bits of a UUIDv7 are random: others make another id of the same time. An odd step walks
+        // through all of 32 bits before it comes back.
+        let [head @ .., s1, s2, s3, s4, l1, l2, l3, l4] = *self.message_id.as_bytes();
+        let step = u32::from_be_bytes([s1, s2, s3, s4]) | 1;
+        let low = u32::from_be_bytes([l1, l2, l3, l4]).wrapping_add(step);
+        let mut bytes = *self.message_id.as_bytes();
+        bytes[head.len() + 4..].copy_from_slice(&low.to_be_bytes());
+        let before = u32::from_str_radix(self.request_id.as_str(), 16).unwrap_or(0);
+        let request_id = RequestId::from_bits(before.wrapping_add(step));
+        Self { message_id: Uuid::from_bytes(bytes), request_id, ..self }
+    }
+}
+
+/// Returns what the author of a plan is told.
+pub(crate) fn told(verdict: &Verdict) -> Outcome {
+    match verdict {
+        Verdict::Decided { status: Status::Approved, feedback } => Outcome::ok(with("approved", feedback)),
+        Verdict::Decided { status, feedback } => {
+            let next = match status {
+                Status::Rejected => "rejected; the gate stays closed: submit a revised plan",
+                _ => "expired without a verdict; the gate stays closed",
+            };
+            Outcome::error(with(next, feedback))
+        }
+        Verdict::Refused(why) => Outcome::error(format!("the plan was not recorded: {why}")),
+    }
+}
+
+fn with(verdict: &str, feedback: &str) -> String {
+    if feedback.trim().is_empty() { verdict.to_owned() } else { format!("{verdict}\n{feedback}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn submission() -> Submission {
+        Submission {
+            plan: "drop the cache".to_owned(),
+            message_id: Uuid::now_v7(),
+            request_id: RequestId::from_bits(7),
+        }
+    }
+
+    #[test]
+    fn other_ids_follow_from_the_first_ones() {
+        let first = submission();
+        let (second, again) = (first.clone().renumbered(), first.clone().renumbered());
+        assert_eq!(second, again);
+        let third = second.clone().renumbered();
+        assert_ne!(first.request_id, second.request_id);
+        assert_ne!(second.request_id, third.request_id);
+        assert!(first.message_id != second.message_id && first.message_id != third.message_id);
+        assert_eq!(second.message_id.get_version_num(), 7);
+        assert_eq!(third.plan, first.plan);
+    }
+
+    #[test]
+    fn a_plan_is_found_again_under_the_ids_that_it_was_recorded_under() {
+        let first = submission();
+        let call = ToolUse {
+            id: "call-1-1".to_owned(),
+            name: "plan_approval".to_owned(),
+            input: serde_json::json!({ "plan": first.plan }),
+            message_id: Some(first.message_id),
+            request_id: Some(first.request_id.clone()),
+            repeated: true,
+        };
+        let second = first.clone().renumbered();
+        let resumed = |pending| Submission::resumed(Caller::Teammate, &call, pending);
+        assert_eq!(resumed(None).as_ref(), Some(&first));
+        assert_eq!(resumed(Some(&first.request_id)).as_ref(), Some(&first));
+        assert_eq!(resumed(Some(&second.request_id)).as_ref(), Some(&second));
+        assert_eq!(resumed(Some(&RequestId::from_bits(0))).as_ref(), Some(&first), "another plan");
+        let other = ToolUse {
+            name: "bash".to_owned(),
+            input: serde_json::json!({ "command": "true" }),
+            ..call.clone()
+        };
+        assert_eq!(Submission::resumed(Caller::Teammate, &other, None), None);
+    }
+
+    #[test]
+    fn only_an_approval_is_no_error_and_feedback_is_passed_on() {
+        let decided =
+            |status, feedback: &str| told(&Verdict::Decided { status, feedback: feedback.to_owned() });
+        let approved = decided(Status::Approved, "mind the tests");
+        assert_eq!((approved.content.as_str(), approved.is_error), ("approved\nmind the tests", false));
+        assert!(decided(Status::Rejected, "too risky").is_error);
+        assert!(decided(Status::Rejected, "too risky").content.ends_with("\ntoo risky"));
+        assert!(decided(Status::Expired, " ").content.starts_with("expired"));
+        assert!(told(&Verdict::Refused("no".to_owned())).is_error);
+    }
+}

@@ -1,0 +1,287 @@
+//! What the worker does next, pure: from what it knows (the directive, its mail, where its work stands, the time) to
+//! one [`Step`]. The session performs the step and says what came of it.
+//!
+//! It imports no runtime, file system, clock or random source: a time is a [`Duration`] since the session began.
+//! What is written into the transcript and said to the daemon is decided here and nowhere else.
+
+mod changes;
+mod report;
+mod step;
+
+use std::time::Duration;
+
+use teamd_shared::control::{ShutdownWord, Word};
+use teamd_shared::id::RequestId;
+use teamd_shared::member::{Gate, Waiting};
+use teamd_shared::message::{AnsweredBy, IdleReason};
+use teamd_shared::request::Status;
+use teamd_shared::transcript::Usage;
+
+pub(crate) use step::{Because, End, Hold, Step, Verdict, Why};
+
+/// What the worker knows.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    /// How things stand, as the daemon said last.
+    word: Word,
+    /// The highest directive that was acted on.
+    acted_on: u64,
+    /// The shutdown that is not answered yet.
+    shutdown: Option<Shutdown>,
+    /// The shutdown whose answer the daemon has recorded or refused: an older directive may still call it pending.
+    settled: Option<RequestId>,
+    /// The answer that is on its way to the daemon.
+    answer: Option<Answer>,
+    /// Whether the daemon has recorded that this incarnation ends.
+    let_go: bool,
+    /// Whether the model let itself go, with calls in the same answer: they still run.
+    keep_calls: bool,
+    mail: Mail,
+    /// Whether there is more of it, not even looked at.
+    rest: bool,
+    /// Whether something of the person is among it.
+    spoken_to: bool,
+    /// When mail is taken in that starts a turn after a moment.
+    settled_at: Option<Duration>,
+    at: At,
+    /// The pause in the model call that runs.
+    pause: Option<Waiting>,
+    /// Model calls of this piece of work.
+    turns: u32,
+    /// What they cost, as a budget counts it.
+    spent: u64,
+    limits: Budget,
+    /// What the conversation has cost so far.
+    usage: Usage,
+    /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another one has begun.
+    trouble: String,
+    interrupted: bool,
+    end: Option<End>,
+    background: bool,
+    leaving: bool,
+    /// Whether the daemon is gone, and has said nothing since.
+    away: bool,
+    /// Whether a plan was asked for since the daemon's last directive: that word may be older.
+    plan_wanted: bool,
+}
+
+/// Where the work stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum At {
+    /// There is none.
+    Idle,
+    /// The model is next; `results`: it is given some.
+    Turn {
+        /// Whether calls have ended since the model was asked last.
+        results: bool,
+    },
+    /// A model call runs.
+    Thinking {
+        /// As before it.
+        results: bool,
+    },
+    /// A call of the last answer is next.
+    Call,
+    /// That call runs, or its answer to a shutdown is on its way.
+    Calling {
+        /// In a few words.
+        activity: String,
+        /// Whether an open gate let it through.
+        gated: bool,
+    },
+    /// That call waits for a person, who may take days.
+    Asking,
+    /// That call is a plan: it suspends the turn.
+    Plan(Plan),
+    /// The work has ended, and the lead is to be told.
+    Done(IdleReason),
+}
+
+/// A plan without a verdict.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Plan {
+    request_id: RequestId,
+    said: Said,
+    /// How often its line could not be read where it was written.
+    lost: u32,
+}
+
+/// How often the line of a plan is written again that was lost: a program may just have emptied the lead's inbox.
+const REWRITES: u32 = 3;
+
+/// What the daemon knows of a plan.
+#[derive(Debug, Clone, PartialEq)]
+enum Said {
+    /// Nothing: the background commands must end first.
+    Nothing,
+    /// Its line was named.
+    Named,
+    /// It is recorded, and stands so.
+    Recorded(Status),
+    /// Its id belongs to another request.
+    Taken,
+    /// It will not be recorded.
+    Refused(String),
+}
+
+/// What one piece of work may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// Model calls.
+    pub(crate) turns: u32,
+    /// Tokens, as [`Usage::billed`] counts them.
+    pub(crate) tokens: Option<u64>,
+}
+
+/// What has arrived and is not taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mail {
+    /// Nothing.
+    None,
+    /// Nothing that starts a turn.
+    News,
+    /// Something that starts one, after a moment in which more of its kind may come.
+    Soon,
+    /// Something that does.
+    Work,
+}
+
+/// A pending shutdown.
+#[derive(Debug, Clone)]
+struct Shutdown {
+    word: ShutdownWord,
+    /// When the runtime decides.
+    decide_by: Duration,
+    /// Whether the model knows.
+    shown: bool,
+    /// Whether there was unread work when it was asked, or may have been: that is taken in first.
+    owes_mail: bool,
+    /// Not before this time: an answer could not be written.
+    not_before: Duration,
+}
+
+/// The answer to a shutdown.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    /// The shutdown.
+    pub(crate) request_id: RequestId,
+    /// Yes or no.
+    pub(crate) approve: bool,
+    /// Who decided.
+    pub(crate) by: AnsweredBy,
+    /// What the daemon made of it, once it has said so.
+    pub(crate) outcome: Option<Outcome>,
+}
+
+/// What the daemon made of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Outcome {
+    /// The request stands so; an answer that came second finds the first one here.
+    Recorded(Status),
+    /// The answer changed nothing.
+    Refused(String),
+}
+
+/// What the worker begins with.
+#[derive(Debug, Clone)]
+pub(crate) struct Beginning {
+    /// Where the work stood in the transcript.
+    pub(crate) at: At,
+    /// Model calls of that work.
+    pub(crate) turns: u32,
+    /// What they cost, as a budget counts it.
+    pub(crate) spent: u64,
+    /// The most that it may have.
+    pub(crate) limits: Budget,
+    /// What the conversation has cost so far.
+    pub(crate) usage: Usage,
+    /// The mail that is there already.
+    pub(crate) mail: Mail,
+    /// Whether there is more of it, not even looked at.
+    pub(crate) rest: bool,
+}
+
+impl State {
+    /// Begins, with the first directive.
+    pub(crate) fn new(beginning: Beginning, word: Word, now: Duration) -> Self {
+        let mut state = Self {
+            word: Word { shutdown: None, let_go: false, ..word.clone() },
+            acted_on: 0,
+            shutdown: None,
+            settled: None,
+            answer: None,
+            let_go: false,
+            keep_calls: false,
+            mail: Mail::None,
+            rest: beginning.rest,
+            spoken_to: false,
+            settled_at: None,
+            at: beginning.at,
+            pause: None,
+            turns: beginning.turns,
+            spent: beginning.spent,
+            limits: beginning.limits,
+            usage: beginning.usage,
+            trouble: String::new(),
+            interrupted: false,
+            end: None,
+            background: false,
+            leaving: false,
+            away: false,
+            plan_wanted: false,
+        };
+        state.mail(beginning.mail, now);
+        state.word(word, now);
+        state
+    }
+
+    /// Returns whether the worker may change anything: the directive says so, no plan of its own is unanswered, and none was
+    /// asked for by a daemon that cannot say so any more.
+    pub(crate) fn gate(&self) -> Gate {
+        let outdated = self.away && self.plan_wanted;
+        if outdated || matches!(self.at, At::Plan(_)) { Gate::Closed } else { self.word.gate }
+    }
+
+    /// Returns the shutdown that the model may answer.
+    pub(crate) fn pending_shutdown(&self) -> Option<&RequestId> {
+        self.shutdown.as_ref().map(|shutdown| &shutdown.word.request_id)
+    }
+
+    /// Tells whether the model's answer to a shutdown is on its way: that call is neither run nor not run.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.by == AnsweredBy::Model)
+    }
+
+    /// Tells whether there is no work.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.at == At::Idle
+    }
+
+    /// Tells whether background commands run.
+    pub(crate) fn has_background(&self) -> bool {
+        self.background
+    }
+
+    /// Tells whether the background commands have to end.
+    pub(crate) fn must_end_background(&self) -> bool {
+        self.background && (self.leaving || self.gate() == Gate::Closed)
+    }
+
+    fn plan_mut(&mut self, request_id: &RequestId) -> Option<&mut Plan> {
+        match &mut self.at {
+            At::Plan(plan) if plan.request_id == *request_id => Some(plan),
+            _ => None,
+        }
+    }
+
+    /// A directive that closes the gate is acted on when nothing runs any more that an open gate let through.
+    fn act(&mut self) {
+        let changing = self.background || matches!(self.at, At::Calling { gated: true, .. });
+        if self.word.gate == Gate::Open || !changing {
+            self.acted_on = self.word.seq;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

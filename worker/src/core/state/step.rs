@@ -1,0 +1,251 @@
+//! The next step, from what is known.
+
+use std::time::Duration;
+
+use teamd_shared::id::RequestId;
+use teamd_shared::message::IdleReason;
+use teamd_shared::request::Status;
+
+use super::{Answer, At, Mail, Plan, Said, State};
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Step {
+    /// Nothing, until something happens or this time has come.
+    Wait {
+        /// The time.
+        until: Option<Duration>,
+    },
+    /// Take the mail in.
+    TakeIn,
+    /// Show the shutdown to the model.
+    Show {
+        /// The request.
+        request_id: RequestId,
+        /// Why.
+        reason: String,
+    },
+    /// Ask the model.
+    Think,
+    /// Run the next call.
+    Call,
+    /// Give every call that has no result one that says why it does not run.
+    Skip(Why),
+    /// Write the line of the plan, and name it.
+    SubmitPlan,
+    /// Choose another id for the plan.
+    RenumberPlan,
+    /// Tell the model what became of its plan.
+    Resolve(Verdict),
+    /// Answer the shutdown for the model.
+    Approve {
+        /// The request.
+        request_id: RequestId,
+        /// Why the runtime answers.
+        because: Because,
+    },
+    /// Go on with what the daemon made of an answer.
+    Settle(Answer),
+    /// End the work, and tell the lead.
+    Finish(IdleReason),
+    /// End the incarnation.
+    Leave(End),
+}
+
+/// Whether what runs goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Hold {
+    /// It does, at least until this time.
+    Go {
+        /// The time.
+        until: Option<Duration>,
+    },
+    /// It does not.
+    Stop(Why),
+}
+
+/// Why a call does not run, or not to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The lead interrupted the turn.
+    Interrupted,
+    /// The shutdown is approved.
+    LetGo,
+    /// The model did not answer the shutdown in time.
+    Overdue,
+    /// A shutdown is asked for while a call waits for a person.
+    Asked,
+    /// The person says something else while a call waits for an answer.
+    SpokenTo,
+    /// The incarnation ends.
+    Ends(End),
+}
+
+/// Why an incarnation ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The daemon has recorded the approval.
+    Approved,
+    /// SIGTERM came.
+    Terminated,
+    /// The daemon does not know this incarnation, or there is no team any more.
+    Unknown(String),
+}
+
+/// Why the runtime answers a shutdown.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Because {
+    /// There is no work.
+    Idle,
+    /// The turn ended without an answer.
+    TurnEnded,
+    /// The turn is suspended by a plan.
+    Suspended,
+    /// The model did not answer in time (seconds).
+    Overdue(f64),
+}
+
+/// What became of a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Verdict {
+    /// It was answered, or expired.
+    Decided {
+        /// How.
+        status: Status,
+        /// What to change, or what to mind.
+        feedback: String,
+    },
+    /// It was never recorded.
+    Refused(String),
+}
+
+const WAIT: Step = Step::Wait { until: None };
+
+impl State {
+    /// Decides what to do next. While something runs, [`State::hold`] is to be asked.
+    pub(crate) fn next(&self, now: Duration) -> Step {
+        if let Some(end) = &self.end {
+            return self.ending(end);
+        }
+        if let Some(answer) = &self.answer {
+            return if answer.outcome.is_some() { Step::Settle(answer.clone()) } else { WAIT };
+        }
+        match self.at {
+            At::Done(reason) => return Step::Finish(reason),
+            At::Call | At::Plan(_) if self.interrupted => return Step::Skip(Why::Interrupted),
+            At::Turn { .. } if self.interrupted => return Step::Finish(IdleReason::Interrupted),
+            At::Call if self.let_go && !self.keep_calls => return Step::Skip(Why::LetGo),
+            At::Plan(_) if self.let_go => return Step::Skip(Why::LetGo),
+            At::Idle | At::Turn { .. } if self.let_go => return Step::Leave(End::Approved),
+            _ => {}
+        }
+        if let Some(approve) = self.approve(now) {
+            return approve;
+        }
+        match &self.at {
+            At::Idle if self.mail == Mail::None || self.settles(now) => self.wait(now),
+            At::Idle => Step::TakeIn,
+            At::Turn { .. } if self.turns >= self.limits.turns => Step::Finish(IdleReason::MaxTurns),
+            At::Turn { .. } if self.limits.tokens.is_some_and(|most| self.spent >= most) => {
+                Step::Finish(IdleReason::MaxTokens)
+            }
+            // After the limits: what arrives when one is reached begins the next piece of work.
+            At::Turn { .. } if self.mail != Mail::None => Step::TakeIn,
+            At::Turn { results } => self.show(*results).unwrap_or(Step::Think),
+            At::Call => Step::Call,
+            At::Plan(plan) => self.plan_step(plan, now),
+            At::Done(reason) => Step::Finish(*reason),
+            At::Thinking { .. } | At::Calling { .. } | At::Asking => WAIT,
+        }
+    }
+
+    /// Decides whether the model call or the tool call that runs goes on.
+    pub(crate) fn hold(&self, now: Duration) -> Hold {
+        if let Some(end) = &self.end {
+            return Hold::Stop(Why::Ends(end.clone()));
+        }
+        match (&self.at, &self.shutdown) {
+            (At::Thinking { .. } | At::Calling { .. } | At::Asking, _) if self.interrupted => {
+                Hold::Stop(Why::Interrupted)
+            }
+            (At::Asking, Some(_)) => Hold::Stop(Why::Asked),
+            // The person who is asked says something else first, and must be heard.
+            (At::Asking, None) if self.spoken_to => Hold::Stop(Why::SpokenTo),
+            (At::Thinking { .. }, _) if self.let_go => Hold::Stop(Why::LetGo),
+            (At::Thinking { .. }, Some(shutdown)) => match shutdown.decide_by.max(shutdown.not_before) {
+                over if now >= over => Hold::Stop(Why::Overdue),
+                later => Hold::Go { until: Some(later) },
+            },
+            _ => Hold::Go { until: None },
+        }
+    }
+
+    fn ending(&self, end: &End) -> Step {
+        match self.at {
+            At::Call | At::Calling { .. } | At::Asking | At::Plan(_) => Step::Skip(Why::Ends(end.clone())),
+            At::Done(reason) => Step::Finish(reason),
+            At::Idle | At::Turn { .. } | At::Thinking { .. } => Step::Leave(end.clone()),
+        }
+    }
+
+    /// The runtime answers at once where there is no work, and where the model had its time.
+    fn approve(&self, now: Duration) -> Option<Step> {
+        let shutdown = self.shutdown.as_ref().filter(|shutdown| now >= shutdown.not_before)?;
+        let overdue = now >= shutdown.decide_by;
+        let because = match self.at {
+            // It is read first, but a worker that gets news without a pause answers all the same.
+            At::Idle if self.mail == Mail::News && !overdue => return None,
+            At::Idle if self.mail == Mail::Work && shutdown.owes_mail => return None,
+            At::Idle if shutdown.shown => Because::TurnEnded,
+            At::Idle => Because::Idle,
+            At::Plan(_) => Because::Suspended,
+            At::Turn { .. } | At::Call if overdue => Because::Overdue(shutdown.word.decide_within),
+            _ => return None,
+        };
+        Some(Step::Approve { request_id: shutdown.word.request_id.clone(), because })
+    }
+
+    /// The model learns of a shutdown together with results, so that work that came before it has begun.
+    fn show(&self, results: bool) -> Option<Step> {
+        let shutdown = self.shutdown.as_ref().filter(|shutdown| results && !shutdown.shown)?;
+        let word = shutdown.word.clone();
+        Some(Step::Show { request_id: word.request_id, reason: word.reason })
+    }
+
+    fn plan_step(&self, plan: &Plan, now: Duration) -> Step {
+        let verdict = self.word.verdict.as_ref().filter(|verdict| verdict.request_id == plan.request_id);
+        // Unless it is recorded for this incarnation, it expired with the one that had submitted it; the conversation goes on, and
+        // so does its plan, which an incarnation between may have submitted under another id.
+        let of_this_life = matches!(plan.said, Said::Recorded(_));
+        if !of_this_life && verdict.is_some_and(|verdict| verdict.status == Status::Expired) {
+            return Step::RenumberPlan;
+        }
+        if let Some(verdict) = verdict.filter(|verdict| verdict.status != Status::Pending) {
+            let feedback = verdict.feedback.clone();
+            return Step::Resolve(Verdict::Decided { status: verdict.status, feedback });
+        }
+        match &plan.said {
+            // Nothing that an open gate let through may run when the plan is recorded.
+            Said::Nothing if self.background => self.wait(now),
+            Said::Nothing => Step::SubmitPlan,
+            Said::Named | Said::Recorded(Status::Pending) => self.wait(now),
+            Said::Recorded(status) => {
+                Step::Resolve(Verdict::Decided { status: *status, feedback: String::new() })
+            }
+            Said::Taken => Step::RenumberPlan,
+            Said::Refused(why) => Step::Resolve(Verdict::Refused(why.clone())),
+        }
+    }
+
+    /// Tells whether mail that is there waits for more of its kind.
+    fn settles(&self, now: Duration) -> bool {
+        self.settled_at.is_some_and(|time| time > now)
+    }
+
+    /// Waits; not beyond the time when the answer to a shutdown is to be tried again, or mail is to be taken in.
+    fn wait(&self, now: Duration) -> Step {
+        let again = self.shutdown.as_ref().map(|shutdown| shutdown.not_before);
+        let until = [again, self.settled_at].into_iter().flatten().filter(|&time| time > now).min();
+        Step::Wait { until }
+    }
+}

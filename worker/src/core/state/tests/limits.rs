@@ -1,0 +1,98 @@
+//! What one piece of work may cost, and how its end is told.
+
+use super::*;
+
+#[test]
+fn a_piece_of_work_has_a_limit_of_turns_and_the_next_one_its_own() {
+    let mut state = at(At::Turn { results: false });
+    for _ in 0..2 {
+        state.thinking();
+        state.answered(true);
+        state.call_ended(false);
+    }
+    assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTurns));
+    state.finished(IdleReason::MaxTurns, "");
+    state.taken_in(true, false);
+    assert_eq!(state.next(NOW), Step::Think);
+}
+
+#[test]
+fn a_piece_of_work_has_a_limit_of_tokens_and_what_came_from_a_cache_does_not_count() {
+    let spend = |state: &mut State, input_tokens, cache_read_input_tokens| {
+        state.thinking();
+        let usage = Usage { input_tokens, output_tokens: 9, cache_read_input_tokens, ..Usage::default() };
+        state.count_usage(usage);
+        state.answered(true);
+        state.call_ended(false);
+    };
+    let mut state = at(At::Turn { results: false });
+    spend(&mut state, 900, 1_000_000);
+    assert_eq!(state.next(NOW), Step::Think);
+    spend(&mut state, 82, 0);
+    assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTurns), "the limit of turns goes before");
+    state.limits.turns = 50;
+    assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTokens));
+    state.finished(IdleReason::MaxTokens, "");
+    state.taken_in(true, false);
+    assert_eq!(state.next(NOW), Step::Think, "the next piece of work has as much again");
+    assert_eq!(state.report(false).usage.cache_read_input_tokens, 1_000_000, "all that was spent is said");
+    assert_eq!(state.tokens_left(), Some(1000));
+    state.count_usage(Usage { output_tokens: 400, cache_read_input_tokens: 9, ..Usage::default() });
+    assert_eq!(state.tokens_left(), Some(600));
+    state.count_usage(Usage { output_tokens: 4000, ..Usage::default() });
+    assert_eq!(state.tokens_left(), Some(0));
+    state.limits.tokens = None;
+    assert_eq!(state.tokens_left(), None);
+    spend(&mut state, u64::MAX, 0);
+    assert_eq!(state.next(NOW), Step::Think);
+}
+
+#[test]
+fn why_work_came_to_nothing_is_said_until_other_work_begins() {
+    let mut state = at(At::Turn { results: false });
+    let activity = |state: &State| state.report(false).activity;
+    state.failed();
+    let Step::Finish(reason) = state.next(NOW) else { panic!() };
+    state.finished(reason, "\nthe key was refused (401) (hint: take\nanother one)");
+    assert_eq!(activity(&state), "failed: the key was refused (401)");
+    state.taken_in(false, false);
+    assert_eq!(activity(&state), "failed: the key was refused (401)", "news are no work");
+    state.taken_in(true, false);
+    assert_eq!(activity(&state), "thinking");
+    for (reason, said) in [
+        (IdleReason::MaxTokens, "stopped: token limit"),
+        (IdleReason::MaxTurns, "stopped: turn limit"),
+        (IdleReason::Interrupted, "interrupted"),
+        (IdleReason::Available, ""),
+    ] {
+        state.finished(reason, "all is well");
+        assert_eq!(activity(&state), said);
+    }
+    state.finished(IdleReason::Failed, &"x".repeat(10_000));
+    assert!(activity(&state).len() < 200);
+}
+
+#[test]
+fn an_end_by_a_limit_names_it_and_how_to_raise_it() {
+    let budget = Budget { turns: 3, tokens: Some(1000) };
+    let told = budget.told(IdleReason::MaxTurns).unwrap();
+    assert!(told.starts_with("stopped at the limit of 3 model calls") && told.contains("`--max-turns`"));
+    let told = budget.told(IdleReason::MaxTokens).unwrap();
+    assert!(told.contains("1000 tokens") && told.contains("`max_tokens` in team.toml"), "{told}");
+    assert_eq!(budget.told(IdleReason::Available), None);
+}
+
+#[test]
+fn what_arrives_when_a_limit_is_reached_begins_the_next_piece_of_work() {
+    for (turns, spent) in [(3, 0), (1, 1000)] {
+        let limits = Budget { turns: 3, tokens: Some(1000) };
+        let (at, usage) = (At::Turn { results: true }, Usage::default());
+        let beginning = Beginning { at, turns, spent, limits, usage, mail: Mail::Work, rest: false };
+        let mut state = State::new(beginning, word(1), NOW);
+        assert!(matches!(state.next(NOW), Step::Finish(_)), "{turns} {spent}");
+        state.finished(IdleReason::MaxTurns, "told");
+        assert_eq!(state.next(NOW), Step::TakeIn);
+        state.taken_in(true, false);
+        assert_eq!(state.next(NOW), Step::Think);
+    }
+}

@@ -1,0 +1,141 @@
+//! Any schedule: whatever happens in whatever order.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What the outside does in a random schedule.
+#[derive(Debug, Clone)]
+enum Move {
+    Word(Word),
+    Mail(Mail),
+    Reply(Status),
+    Refuse(bool),
+    Interrupt,
+    Later(u64),
+    ActivityEnds,
+    Term,
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let status = prop_oneof![
+        Just(Status::Pending),
+        Just(Status::Approved),
+        Just(Status::Rejected),
+        Just(Status::Expired)
+    ];
+    let word = (0_u64..20, any::<(bool, bool, bool)>(), status.clone()).prop_map(
+        |(seq, (open, asked, go), status)| {
+            let word = if asked { asks(seq) } else { judges(seq, status) };
+            let gate = if open { Gate::Open } else { Gate::Closed };
+            Move::Word(Word { gate, let_go: go && seq > 15, ..word })
+        },
+    );
+    let one = prop_oneof![
+        4 => word,
+        2 => prop_oneof![Just(Mail::News), Just(Mail::Work)].prop_map(Move::Mail),
+        2 => status.prop_map(Move::Reply),
+        1 => any::<bool>().prop_map(Move::Refuse),
+        1 => Just(Move::Interrupt),
+        2 => (1_u64..40).prop_map(Move::Later),
+        6 => Just(Move::ActivityEnds),
+        1 => Just(Move::Term),
+    ];
+    prop::collection::vec(one, 0..60)
+}
+
+/// Plays the session: performs steps until the state waits. Returns whether the life has ended.
+fn perform(
+    state: &mut State,
+    now: Duration,
+    open: &mut usize,
+    may_leave: bool,
+) -> Result<bool, TestCaseError> {
+    for _ in 0..200 {
+        match state.next(now) {
+            Step::Wait { until } => {
+                prop_assert!(until.is_none_or(|until| until > now), "a wait that is over");
+                return Ok(false);
+            }
+            Step::TakeIn => state.taken_in(state.mail == Mail::Work, false),
+            Step::Show { .. } => state.shown(),
+            Step::Think => {
+                prop_assert_eq!(*open, 0, "a model call although calls have no result");
+                state.thinking();
+            }
+            Step::Call => {
+                prop_assert!(*open > 0);
+                let gated = state.gate() == Gate::Open;
+                if *open == 2 { state.planning(id("p1")) } else { state.calling("bash".to_owned(), gated) }
+            }
+            Step::Skip(_) => {
+                *open = 0;
+                state.skipped();
+            }
+            Step::SubmitPlan => state.named(),
+            Step::RenumberPlan => state.planning(id("p2")),
+            Step::Resolve(_) => {
+                *open -= 1;
+                state.call_ended(*open > 0);
+            }
+            Step::Approve { request_id, .. } => {
+                prop_assert_eq!(state.pending_shutdown(), Some(&request_id));
+                state.answering(request_id, true, AnsweredBy::Runtime);
+            }
+            Step::Settle(_) => state.settled(NOW),
+            Step::Finish(reason) => {
+                prop_assert_eq!(*open, 0, "work ends although calls have no result");
+                state.finished(reason, "");
+            }
+            Step::Leave(end) => {
+                prop_assert_eq!(*open, 0, "a life ends although calls have no result");
+                prop_assert!(may_leave || end == End::Terminated, "nobody recorded an approval");
+                return Ok(true);
+            }
+        }
+    }
+    Err(TestCaseError::fail("the state never waits"))
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_every_call_gets_a_result_and_nobody_leaves_unasked(moves in moves()) {
+        let mut state = at(At::Idle);
+        let (mut now, mut open, mut may_leave) = (NOW, 0, false);
+        for (turn, one) in moves.into_iter().enumerate() {
+            if perform(&mut state, now, &mut open, may_leave)? {
+                return Ok(());
+            }
+            match one {
+                Move::Word(word) => {
+                    may_leave |= word.let_go && word.seq >= state.word.seq;
+                    state.word(word, now);
+                }
+                Move::Mail(mail) => state.mail(mail, NOW),
+                Move::Reply(status) => {
+                    may_leave |= status == Status::Approved && state.answer.is_some();
+                    ["s1", "p1", "p2"].into_iter().for_each(|it| state.recorded(&id(it), status));
+                }
+                Move::Refuse(taken) => {
+                    state.refused(&id("s1"), String::new(), false);
+                    ["p1", "p2"].into_iter().for_each(|it| state.refused(&id(it), String::new(), taken));
+                }
+                Move::Interrupt => state.interrupt(),
+                Move::Later(seconds) => now += Duration::from_secs(seconds),
+                Move::ActivityEnds => match state.at {
+                    At::Thinking { .. } if matches!(state.hold(now), Hold::Stop(_)) => state.dropped(),
+                    At::Thinking { .. } => {
+                        open = turn % 4;
+                        state.answered(open > 0);
+                    }
+                    At::Calling { .. } if state.answer.is_none() => {
+                        open -= 1;
+                        state.call_ended(open > 0);
+                    }
+                    _ => {}
+                },
+                Move::Term => state.end(End::Terminated),
+            }
+        }
+    }
+}

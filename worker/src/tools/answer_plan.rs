@@ -1,0 +1,119 @@
+//! `plan_approval` of the lead agent: answers a plan, or recommends an answer to the person who decides.
+//!
+//! A person may take days. Meanwhile the worker answers a shutdown, hears the person, and can be interrupted.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use teamd_shared::control::{Await, Command, Done, PlanVerdict, RefusalCode};
+use teamd_shared::id::RequestId;
+use teamd_shared::name::Name;
+use teamd_shared::request::Status;
+use teamd_shared::team_dir::TeamDir;
+
+use super::input::Input;
+use super::orders::{refused, unexpected};
+use super::plan_approval::PlanApproval;
+use super::{Action, AfterCrash, TeamAction, Tools, team};
+use crate::agent::connection::Unanswered;
+use crate::agent::session::Session;
+
+/// How often the worker looks whether a person still sits at the chat, while a call waits for that person.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Answers the plan of a teammate: `approve` true opens its gate, false leaves it closed, and `feedback` says what
+/// to change. Read the plan first, and look into the files if you have to. Where a person must decide, your call is
+/// a recommendation: it is shown to the person, and the result is what the person decided; or the result says how a
+/// person can answer.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AnswerPlan {
+    /// The id of the plan, as it stands in the plan_approval_request.
+    pub(crate) request_id: RequestId,
+    /// True to approve, false to reject.
+    pub(crate) approve: bool,
+    /// What to change (when you reject), or what to mind.
+    #[serde(default)]
+    pub(crate) feedback: String,
+}
+
+impl Input for AnswerPlan {
+    const NAME: &'static str = PlanApproval::NAME;
+    const SUBJECT: &'static str = "request_id";
+    // The daemon takes a second answer for the first.
+    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgain;
+
+    fn action(self) -> Action {
+        Action::Team(TeamAction::AnswerPlan(self))
+    }
+}
+
+impl<T: Tools> Session<T> {
+    /// Answers a plan, or lets a person answer it who sees what the lead agent recommends.
+    pub(super) async fn answer_plan(&mut self, input: AnswerPlan) -> Result<String, String> {
+        let AnswerPlan { request_id, approve, feedback } = input;
+        let answer = Command::Answer { request_id: request_id.clone(), approve, feedback };
+        let done = match self.dispatcher.ask(answer).await {
+            Ok(Err(Unanswered::Refused(refusal))) if refusal.code == RefusalCode::Rejected => {
+                if team::has_chat(self.outbox.dir()) {
+                    return self.await_person(&request_id).await;
+                }
+                return Err(format!(
+                    "not decided: {}, and no person sits at `teamctl chat`; {}. Tell the person what you recommend.",
+                    refusal.message,
+                    refusal.hint.unwrap_or_default()
+                ));
+            }
+            answered => self.done(answered)?,
+        };
+        match done {
+            Done::Answered { .. } if approve => Ok("approved: the gate of its author is open".to_owned()),
+            Done::Answered { .. } => {
+                Ok("rejected: its author has your feedback, and its gate stays closed".to_owned())
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits until the person has answered at the chat, which shows the plan and the recommendation.
+    async fn await_person(&mut self, request_id: &RequestId) -> Result<String, String> {
+        let team = team::state(self.outbox.dir())?;
+        let request = team::request(&team, request_id)?;
+        let name = Name::of_inbox(request.member()).map_err(|error| error.to_string())?;
+        let what = Await::Answered { request_id: request_id.clone() };
+        let question = Command::Await { name, incarnation: request.incarnation, what };
+        self.dispatcher.state.asking();
+        let Self { dispatcher, outbox, .. } = self;
+        match dispatcher.ask_while(question, chat_ends(outbox.dir())).await {
+            Ok(Some(Ok(Done::Judged(verdict)))) => Ok(told(&verdict)),
+            Ok(Some(Ok(other))) => Err(unexpected(&other)),
+            Ok(Some(Err(unanswered))) => Err(refused(&unanswered)),
+            Ok(None) => Err(format!(
+                "not decided: the chat was closed before the person answered; a person answers with \
+                 `teamctl approve {request_id}` or `teamctl reject {request_id}`"
+            )),
+            Err(why) => Err(format!("not decided: {}; the plan still waits", self.broken_off(&why))),
+        }
+    }
+}
+
+/// Returns when no person sits at the chat any more. The file that shows it may have been deleted: the next look of the
+/// chat makes it again.
+async fn chat_ends(dir: &TeamDir) {
+    let mut looks = tokio::time::interval(LOOK);
+    let mut missed = 0;
+    while missed < 2 {
+        looks.tick().await;
+        missed = if team::has_chat(dir) { 0 } else { missed + 1 };
+    }
+}
+
+fn told(PlanVerdict { status, feedback, .. }: &PlanVerdict) -> String {
+    let what = match status {
+        Status::Approved => "the person approved the plan",
+        Status::Rejected => "the person rejected the plan",
+        Status::Pending | Status::Expired => "the plan expired: its author does not wait for it any more",
+    };
+    if feedback.trim().is_empty() { what.to_owned() } else { format!("{what}: {feedback}") }
+}

@@ -1,0 +1,273 @@
+//! The worker's side of a shim: starts it, hears its report, ends it, and sweeps up when it was killed.
+//!
+//! Nothing here waits in a system call. Every shim is known by its pid while it is not reaped: any other child of
+//! this process is what a killed shim has left, and is ended.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, SigmaskHow};
+use rustix::net::Shutdown;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process};
+use teamd_shared::environment::Environment;
+use teamd_shared::member::Bounds;
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
+
+use super::Job;
+use crate::keeper::{Because, Report, SUBCOMMAND, sweep};
+use crate::variables::Variables;
+
+/// How long a report may be, in bytes: a shim writes one short line.
+const MAX_REPORT: usize = 64 << 10;
+
+/// The shims of this process that are not reaped.
+static SHIMS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+fn shims() -> MutexGuard<'static, Vec<Pid>> {
+    SHIMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a command runs with.
+#[derive(Debug)]
+pub(in crate::tools) struct Surroundings {
+    pub(in crate::tools) workspace: PathBuf,
+    pub(in crate::tools) environment: Environment,
+    pub(in crate::tools) bounds: Bounds,
+    /// The transcript, locked: each shim shares the lock.
+    pub(in crate::tools) liveness_lock: File,
+}
+
+/// How a command ended. Nothing of it is left either way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::tools) enum Ended {
+    /// As the shim says.
+    Reported(Report),
+    /// The shim was killed, by the command or by the worker.
+    ShimLost,
+}
+
+/// A shim that is not reaped. If it is dropped, the lifeline closes and the shim ends the command.
+#[derive(Debug)]
+pub(in crate::tools) struct ShimHandle {
+    child: Child,
+    channel: UnixStream,
+    heard: Vec<u8>,
+    /// Whether the shim has closed its end: it does so only by exiting.
+    closed: bool,
+    reaped: bool,
+    /// Made before the shim, so that no child's end is missed.
+    child_ended: SignalStream,
+}
+
+impl ShimHandle {
+    /// Starts a shim and its command. If the output is a log, the shim writes behind it how the command ended.
+    pub(in crate::tools) fn start(
+        surroundings: &Surroundings,
+        job: Job<'_>,
+        output: OwnedFd,
+        is_log: bool,
+    ) -> io::Result<Self> {
+        // The shim would say it later, and less well.
+        surroundings.workspace.metadata()?;
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let channel = UnixStream::from_std(ours)?;
+        let child_ended = signal(SignalKind::child())?;
+        let (program, mut arguments) = shim_program();
+        if let Some(timeout) = job.timeout {
+            let timeout = Duration::from_secs_f64(timeout);
+            arguments.extend(["--timeout-ms".into(), timeout.as_millis().to_string().into()]);
+        }
+        arguments.extend(is_log.then(|| "--log".into()));
+        if !surroundings.bounds.is_nothing() {
+            arguments.extend(["--bounds".into(), serde_json::to_string(&surroundings.bounds)?.into()]);
+        }
+        if let Some(policy) = job.policy {
+            arguments.extend(["--policy".into(), serde_json::to_string(policy)?.into()]);
+        }
+        let variables = Variables::of(surroundings.environment.variables());
+        let variables = match job.policy {
+            Some(policy) => variables.with("TMPDIR", policy.temp_inside().as_os_str()),
+            None => variables,
+        };
+        if job.policy.is_none() {
+            arguments.extend(["--directory".into(), surroundings.workspace.clone().into()]);
+        }
+        let variables = variables.hand_over()?;
+        arguments.extend(["--variables".into(), variables.as_raw_fd().to_string().into()]);
+        arguments.extend(["--".into(), job.command.into()]);
+        let mut command = Command::new(program);
+        // It is outside the sandbox: nothing that a command may write has a say in how it begins.
+        command.arg0("team-worker").args(arguments).env_clear().current_dir("/");
+        command.stdin(Stdio::from(surroundings.liveness_lock.try_clone()?));
+        command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(output));
+        // Held until the pid is known: a sweep between the two would take the shim for an orphan.
+        let mut shims = shims();
+        let child = spawn_with_signals_blocked(&mut command)?;
+        shims.push(Pid::from_child(&child));
+        Ok(Self { child, channel, heard: Vec::new(), closed: false, reaped: false, child_ended })
+    }
+
+    /// Asks the shim to end the command; wakes it if the command has stopped it.
+    pub(in crate::tools) fn end(&self) {
+        if let Err(errno) = rustix::net::shutdown(&self.channel, Shutdown::Write) {
+            // It has ended already.
+            tracing::debug!("cannot close a lifeline: {errno}");
+        }
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills a shim that does not end its command. What it leaves is swept up by [`ShimHandle::ended`].
+    pub(in crate::tools) fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // A process that is not reaped keeps its pid.
+        if !self.reaped
+            && let Err(errno) = kill_process(Pid::from_child(&self.child), signal)
+        {
+            tracing::warn!("cannot send {signal:?} to a shim: {errno}");
+        }
+    }
+
+    /// Waits until the command and all that it started is gone. May be dropped and called again.
+    pub(in crate::tools) async fn ended(&mut self) -> Ended {
+        while !self.closed {
+            let mut bytes = [0; 1024];
+            match self.channel.read(&mut bytes).await {
+                Ok(0) | Err(_) => self.closed = true,
+                Ok(read) if self.heard.len() < MAX_REPORT => self.heard.extend_from_slice(&bytes[..read]),
+                Ok(_) => {}
+            }
+        }
+        // A process leaves its children to the next one after it has closed its descriptors: reap it before
+        // looking for orphans.
+        while !self.try_reap() {
+            self.child_ended.recv().await;
+        }
+        let mut lines = self.heard.split(|&byte| byte == b'\n').rev();
+        let ended = lines.find_map(|line| serde_json::from_slice(line).ok());
+        let ended = ended.map_or(Ended::ShimLost, Ended::Reported);
+        // One that failed may have left its command, as one that was killed has.
+        if matches!(&ended, Ended::Reported(report) if report.because != Because::Failed) {
+            return ended;
+        }
+        loop {
+            match sweep_orphans() {
+                Swept::Nothing => return ended,
+                Swept::Gone => {}
+                Swept::Dying => {
+                    self.child_ended.recv().await;
+                }
+                Swept::Unknown => tokio::time::sleep(sweep::AGAIN).await,
+            }
+        }
+    }
+
+    fn try_reap(&mut self) -> bool {
+        if !self.reaped {
+            let mut shims = shims();
+            // An error means that it is reaped already.
+            self.reaped = !matches!(self.child.try_wait(), Ok(None));
+            if self.reaped {
+                shims.retain(|&shim| shim != Pid::from_child(&self.child));
+            }
+        }
+        self.reaped
+    }
+}
+
+impl Drop for ShimHandle {
+    fn drop(&mut self) {
+        // A shim that no call waits for any more is reaped, and if need be killed, as an orphan.
+        if !self.try_reap() {
+            shims().retain(|&shim| shim != Pid::from_child(&self.child));
+        }
+    }
+}
+
+/// Starts a shim with all signals blocked. It reads them when it can, and none kills it before.
+fn spawn_with_signals_blocked(command: &mut Command) -> io::Result<Child> {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let started = command.spawn();
+    before.thread_set_mask()?;
+    started
+}
+
+/// What one round of sweeping up came upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::tools) enum Swept {
+    /// Nothing: nothing is left.
+    Nothing,
+    /// Orphans, which are gone; what they leave is found in the next round.
+    Gone,
+    /// Orphans that are not gone yet: SIGCHLD announces the end of each.
+    Dying,
+    /// The children could not be listed.
+    Unknown,
+}
+
+/// Kills and reaps, in one round, the children of this process that are no shims, and what descends from them.
+pub(in crate::tools) fn sweep_orphans() -> Swept {
+    // Mostly: it costs one call, where the look at all processes costs each of a thousand workers one of them all.
+    if !sweep::has_children() {
+        return Swept::Nothing;
+    }
+    let shims = shims();
+    try_sweep(|child| shims.contains(&child) || is_of_another_test(child)).unwrap_or_else(|error| {
+        tracing::error!("cannot look for what a shim left: {error}");
+        Swept::Unknown
+    })
+}
+
+fn try_sweep(spared: impl Fn(Pid) -> bool) -> io::Result<Swept> {
+    let orphans = sweep::kill_children(&spared)?;
+    if orphans.is_empty() {
+        return Ok(if sweep::has_child(spared)? { Swept::Gone } else { Swept::Nothing });
+    }
+    let is_dying = |orphan| matches!(rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG), Ok(None));
+    // All of them, not only up to the first: each is to be reaped.
+    let dying = orphans.into_iter().filter(|&orphan| is_dying(orphan)).count();
+    Ok(if dying > 0 { Swept::Dying } else { Swept::Gone })
+}
+
+/// Returns program and first arguments of a shim: this program, whatever stands at its path meanwhile.
+#[cfg(not(test))]
+fn shim_program() -> (PathBuf, Vec<OsString>) {
+    (Path::new("/proc/self/exe").to_owned(), vec![SUBCOMMAND.into()])
+}
+
+/// In unit tests, this binary is the test harness, and one of its tests is the shim.
+#[cfg(test)]
+fn shim_program() -> (PathBuf, Vec<OsString>) {
+    let arguments =
+        [crate::keeper::tests::ENTRY, "--exact", "--quiet", "--nocapture", "--test-threads=1", "--"];
+    let arguments = arguments.into_iter().chain([crate::keeper::tests::AS_KEEPER, SUBCOMMAND]);
+    (Path::new("/proc/self/exe").to_owned(), arguments.map(OsString::from).collect())
+}
+
+/// In a worker, only shims are started.
+#[cfg(not(test))]
+fn is_of_another_test(_child: Pid) -> bool {
+    false
+}
+
+/// In unit tests, other tests start workers at the same time: the harness again, by a name that no orphan has. Spared are
+/// also a child that is not yet the program it shall be, and the shim of a worker that was killed: it ends by itself.
+#[cfg(test)]
+fn is_of_another_test(child: Pid) -> bool {
+    let of = |name: &str| format!("/proc/{}/{name}", child.as_raw_pid());
+    let own = std::fs::read_link("/proc/self/exe").unwrap();
+    std::fs::read_link(of("exe")).is_ok_and(|program| program == own)
+        || std::fs::read_to_string(of("comm")).is_ok_and(|name| name == "exe\n" || name == "team-keeper\n")
+}

@@ -1,0 +1,25 @@
+//! `broadcast`: sends one message to every teammate that runs. [`super::send_message`] does it.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::input::{Input, not_blank};
+use super::{Action, AfterCrash, TeamAction};
+
+/// Sends one message to every teammate that runs. Use `send_message` where one is meant.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Broadcast {
+    /// The text.
+    #[serde(deserialize_with = "not_blank")]
+    content: String,
+}
+
+impl Input for Broadcast {
+    const NAME: &'static str = "broadcast";
+    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgainWithIds;
+
+    fn action(self) -> Action {
+        Action::Team(TeamAction::Broadcast(self.content))
+    }
+}

@@ -1,0 +1,106 @@
+//! `list_teammates`: the team as the files show it.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use teamd_shared::config::{Roster, RosterMember};
+use teamd_shared::journal::Team;
+use teamd_shared::member::{ApproveBy, Gate};
+use teamd_shared::message::summary_of;
+use teamd_shared::name::Name;
+use teamd_shared::request::{Payload, Request};
+use teamd_shared::team_dir::TeamDir;
+
+use super::input::Input;
+use super::{Action, AfterCrash, TeamAction, team};
+
+/// Shows who is on the team: name, role, status, gate, what each does, and the plans and shutdowns that are
+/// pending. Reads only. There is no need to call it in order to wait.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListTeammates {}
+
+impl Input for ListTeammates {
+    const NAME: &'static str = "list_teammates";
+    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgain;
+
+    fn action(self) -> Action {
+        Action::Team(TeamAction::List)
+    }
+}
+
+/// Lists the teammates, what each does, and the requests that are pending.
+pub(super) fn list(dir: &TeamDir) -> Result<String, String> {
+    Ok(listed(&team::roster(dir)?, &team::state(dir)?))
+}
+
+fn listed(roster: &Roster, team: &Team) -> String {
+    let mates: Vec<&RosterMember> =
+        roster.members.iter().filter(|member| member.name != Name::lead()).collect();
+    if mates.is_empty() {
+        return "there are no teammates: spawn_teammate starts one".to_owned();
+    }
+    let mut lines: Vec<String> = mates.into_iter().map(line).collect();
+    let mut pending: Vec<&Request> = team.requests.values().filter(|request| request.is_pending()).collect();
+    pending.sort_by(|a, b| a.created_at.total_cmp(&b.created_at));
+    lines.extend(pending.into_iter().map(|request| waits(team, request)));
+    lines.join("\n")
+}
+
+fn line(member: &RosterMember) -> String {
+    let mut line = member.name.to_string();
+    let mut add = |text: std::fmt::Arguments<'_>| {
+        // Writing to a string cannot fail.
+        let _infallible = line.write_fmt(text);
+    };
+    if !member.role.is_empty() {
+        add(format_args!(" ({})", member.role));
+    }
+    add(format_args!(": {}", member.status.as_str()));
+    if member.status.is_ended() {
+        return line;
+    }
+    if !member.activity.is_empty() {
+        add(format_args!(", {}", member.activity));
+    }
+    if member.gate == Gate::Closed {
+        add(format_args!(", gate closed"));
+    }
+    line
+}
+
+fn waits(team: &Team, request: &Request) -> String {
+    let (id, member) = (&request.request_id, request.member());
+    match &request.payload {
+        Payload::Plan { plan } => {
+            let author = team.members.iter().find(|(name, _)| name.as_str() == member);
+            let by = match author.map(|(_, state)| state.record.terms.approve_by).unwrap_or_default() {
+                ApproveBy::Person => "a person",
+                ApproveBy::Lead => "you",
+            };
+            format!("plan {id} of {member} waits for {by}: {}", summary_of(plan))
+        }
+        Payload::Shutdown { .. } => format!("shutdown {id} of {member} is pending"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_team_is_shown_in_a_line_each() {
+        let roster = json!({"version": 1, "members": [
+            {"name": "alice", "role": "coder", "status": "working", "gate": "closed", "activity": "bash: make"},
+            {"name": "bob", "role": "", "status": "shutdown", "gate": "open"},
+            {"name": "lead", "role": "lead", "status": "working", "gate": "open"}]});
+        let mut roster: Roster = serde_json::from_value(roster).unwrap();
+        let shown = listed(&roster, &Team::default());
+        assert_eq!(shown, "alice (coder): working, bash: make, gate closed\nbob: shutdown");
+        roster.members.truncate(0);
+        assert_eq!(listed(&roster, &Team::default()), "there are no teammates: spawn_teammate starts one");
+    }
+}

@@ -1,0 +1,45 @@
+//! `request_plan`: closes the gate of a teammate and asks it for a plan.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use teamd_shared::control::{Command, Done};
+
+use super::input::{Input, not_blank};
+use super::orders::unexpected;
+use super::{Action, TeamAction, Tools, team};
+use crate::agent::session::Session;
+
+/// Closes the gate of a teammate, so that it can change nothing more, and asks it for a plan about `content`. You
+/// hear by itself when the plan is there.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RequestPlan {
+    /// Its name.
+    #[serde(deserialize_with = "not_blank")]
+    teammate: String,
+    /// What the plan shall be about.
+    #[serde(deserialize_with = "not_blank")]
+    content: String,
+}
+
+impl Input for RequestPlan {
+    const NAME: &'static str = "request_plan";
+    const SUBJECT: &'static str = "teammate";
+
+    fn action(self) -> Action {
+        Action::Team(TeamAction::RequestPlan(self))
+    }
+}
+
+impl<T: Tools> Session<T> {
+    /// Asks a teammate for a plan, and does not wait for it.
+    pub(super) async fn request_plan(&mut self, input: RequestPlan) -> Result<String, String> {
+        let name = team::teammate(&input.teammate)?;
+        match self.order(Command::RequestPlan { name: name.clone(), content: input.content }).await? {
+            Done::Recorded { .. } => Ok(format!(
+                "the gate of {name} is closed, and it is asked for a plan; you are told when the plan is there"
+            )),
+            other => Err(unexpected(&other)),
+        }
+    }
+}

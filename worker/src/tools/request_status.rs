@@ -1,0 +1,66 @@
+//! `shutdown_response` of the lead agent: shows where a request stands. With `approve` it is the answer of a lead agent
+//! that is itself asked to leave.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use teamd_shared::id::RequestId;
+use teamd_shared::journal::Team;
+use teamd_shared::request::{Kind, Request, Status};
+use teamd_shared::team_dir::TeamDir;
+
+use super::input::Input;
+use super::shutdown_response::ShutdownResponse;
+use super::{Action, AfterCrash, TeamAction, team};
+
+/// Shows where a request stands (a shutdown or a plan): pending, approved, rejected or expired, with the reason.
+/// Only when you yourself are asked to leave, answer that request with `approve` (and `reason`).
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RequestStatus {
+    /// The id of the request.
+    pub(crate) request_id: RequestId,
+    /// Only for a request that asks you to leave: true to leave, false to stay.
+    pub(crate) approve: Option<bool>,
+    /// Why, or why not; only together with `approve`.
+    #[serde(default)]
+    pub(crate) reason: String,
+}
+
+impl Input for RequestStatus {
+    const NAME: &'static str = ShutdownResponse::NAME;
+    const SUBJECT: &'static str = "request_id";
+    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgainWithIds;
+
+    fn action(self) -> Action {
+        let Self { request_id, approve, reason } = self;
+        match approve {
+            Some(approve) => Action::AnswerShutdown(ShutdownResponse { request_id, approve, reason }),
+            None => Action::Team(TeamAction::ShowRequest(request_id)),
+        }
+    }
+}
+
+/// Shows where a request stands.
+pub(super) fn show(dir: &TeamDir, request_id: &RequestId) -> Result<String, String> {
+    let team = team::state(dir)?;
+    team::request(&team, request_id).map(|request| stands(&team, request))
+}
+
+fn stands(team: &Team, request: &Request) -> String {
+    let (member, status) = (request.member(), request.status.as_str());
+    let what = match request.kind {
+        Kind::Shutdown => "shutdown",
+        Kind::PlanApproval => "plan",
+    };
+    let mut text = format!("{what} {} of {member}: {status}", request.request_id);
+    if let Some(reason) = request.reason.as_deref().filter(|reason| !reason.trim().is_empty()) {
+        text.push_str(&format!(" ({reason})"));
+    }
+    if request.kind == Kind::Shutdown && request.status == Status::Approved {
+        let member =
+            team.members.iter().find(|(name, _)| name.as_str() == member).map(|(_, state)| &state.record);
+        let leaves = member.is_some_and(|it| it.incarnation == request.incarnation && !it.phase.is_ended());
+        text.push_str(if leaves { "; it is about to leave" } else { "; its process is gone" });
+    }
+    text
+}

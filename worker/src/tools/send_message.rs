@@ -1,0 +1,200 @@
+//! `send_message`: a line in another member's inbox, if the roster knows that member and it runs. The sender looks at the
+//! roster again after the append ([`Delivery`]).
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use teamd_shared::config::{ConfigError, Roster, RosterMember};
+use teamd_shared::delivery::{Delivery, Doubt};
+use teamd_shared::inbox::Appended;
+use teamd_shared::message::{ALL, Body, USER};
+use teamd_shared::name::Name;
+use uuid::Uuid;
+
+use super::input::Input;
+use super::{Action, AfterCrash, TeamAction};
+use crate::agent::outbox::{Outbox, explained};
+
+/// Sends a message to a teammate by its name, to the lead (`lead`) or to everybody (`all`). To ask, to answer, to
+/// hand something over. The lead hears of your final answer by itself when you finish: do not send it too. Answers
+/// come to you by themselves: do not wait or poll.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SendMessage {
+    /// The name of a teammate, `lead`, or `all`.
+    pub(crate) to: String,
+    /// The text.
+    pub(crate) content: String,
+}
+
+impl Input for SendMessage {
+    const NAME: &'static str = "send_message";
+    const SUBJECT: &'static str = "to";
+    const AFTER_CRASH: AfterCrash = AfterCrash::RunAgainWithIds;
+
+    fn action(self) -> Action {
+        Action::Team(TeamAction::SendMessage(self))
+    }
+}
+
+/// Sends a message to one teammate; it reaches it with its next tool results, or wakes it. To give a teammate work,
+/// correct it, or answer its question. `user` leaves a note in the inbox of the person, who reads what you answer
+/// anyway. You hear of a teammate's answer by itself: do not wait or poll.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LeadMessage {
+    /// The name of a teammate, or `user`.
+    to: String,
+    /// The text.
+    content: String,
+}
+
+impl Input for LeadMessage {
+    const NAME: &'static str = SendMessage::NAME;
+    const SUBJECT: &'static str = "to";
+    const AFTER_CRASH: AfterCrash = SendMessage::AFTER_CRASH;
+
+    fn action(self) -> Action {
+        let Self { to, content } = self;
+        Action::Team(TeamAction::SendMessage(SendMessage { to, content }))
+    }
+}
+
+/// What a call sends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Letter<'a> {
+    /// The id of each of its lines, which the transcript holds: a call that is repeated after a crash sends no second
+    /// message.
+    pub(super) id: Uuid,
+    /// Whether an earlier incarnation may have begun this call.
+    pub(super) repeated: bool,
+    /// The text.
+    pub(super) content: &'a str,
+}
+
+/// Sends a message to one member, to the lead or the user, or (`all`) to every other member that runs.
+///
+/// # Errors
+/// A text for the model.
+pub(super) async fn send_message(outbox: &Outbox, to: &str, letter: Letter<'_>) -> Result<String, String> {
+    if to == outbox.from().as_str() {
+        return Err("a message to yourself goes nowhere: you have its text".to_owned());
+    }
+    if to == ALL {
+        return broadcast(outbox, letter).await;
+    }
+    let owner = if to == USER { Name::lead() } else { Name::of_inbox(to).map_err(|_| unknown(to))? };
+    if was_sent(outbox, &owner, letter)? {
+        return Ok(format!(
+            "sent to {to} before the worker was restarted, and not a second time: the message is in its inbox{AFRESH}"
+        ));
+    }
+    let sent = format!("sent to {to}");
+    if owner == Name::lead() {
+        return append(outbox, to, &owner, letter).map(|_| sent);
+    }
+    let look = || loaded(Roster::load_one(outbox.dir(), &owner));
+    let before = look()?;
+    let member = before.member(&owner).ok_or_else(|| unknown(to))?;
+    if member.status.is_ended() {
+        return Err(format!("{to} is not running ({})", member.status.as_str()));
+    }
+    let appended = append(outbox, to, &owner, letter)?;
+    told(outbox, member, appended, &look()).map(|()| sent)
+}
+
+/// Sends a message to the lead and to every other member that runs. Each line is synced: between two of them the worker
+/// serves its other events.
+///
+/// # Errors
+/// A text for the model, of each receiver.
+pub(super) async fn broadcast(outbox: &Outbox, letter: Letter<'_>) -> Result<String, String> {
+    let look = || loaded(Roster::load(outbox.dir()));
+    let running = look()?.members.into_iter().filter(|member| !member.status.is_ended());
+    // The lead reads what is said to all, whether its agent runs or not.
+    let others = running.filter(|member| member.name != Name::lead());
+    let receivers =
+        [(Name::lead(), None)].into_iter().chain(others.map(|member| (member.name.clone(), Some(member))));
+    let (mut sent, mut before, mut failed, mut appended) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (name, member) in receivers.filter(|(name, _)| name != outbox.from()) {
+        match was_sent(outbox, &name, letter) {
+            Ok(true) => before.push(name.to_string()),
+            Ok(false) => match append(outbox, ALL, &name, letter) {
+                Ok(line) => appended.push((name, member, line)),
+                Err(error) => failed.push(format!("not sent to {name} ({error})")),
+            },
+            Err(error) => failed.push(error),
+        }
+        tokio::task::yield_now().await;
+    }
+    if before.is_empty() && failed.is_empty() && appended.is_empty() {
+        return Err("no other member is running: the message was not sent".to_owned());
+    }
+    // One look for all of them.
+    let now = look();
+    for (name, member, line) in appended {
+        match member.map_or(Ok(()), |member| told(outbox, &member, line, &now)) {
+            Ok(()) => sent.push(name.to_string()),
+            Err(why) => failed.push(why),
+        }
+    }
+    let mut parts = Vec::new();
+    parts.extend((!sent.is_empty()).then(|| format!("sent to {}", sent.join(", "))));
+    parts.extend((!before.is_empty()).then(|| {
+        format!(
+            "sent before the worker was restarted, and not a second time, to {}{AFRESH}",
+            before.join(", ")
+        )
+    }));
+    let is_done = failed.is_empty();
+    parts.extend(failed);
+    if is_done { Ok(parts.join("; ")) } else { Err(parts.join("; ")) }
+}
+
+/// What is not known of a message that an earlier incarnation sent.
+const AFRESH: &str = " (a teammate that ended or was spawned afresh since may not have read it)";
+
+/// Tells whether an earlier incarnation has written the line of this call.
+fn was_sent(outbox: &Outbox, owner: &Name, letter: Letter<'_>) -> Result<bool, String> {
+    if letter.repeated { outbox.has_sent(owner, letter.id) } else { Ok(false) }
+}
+
+fn append(outbox: &Outbox, to: &str, owner: &Name, letter: Letter<'_>) -> Result<Appended, String> {
+    let body = if to == ALL { Body::Broadcast } else { Body::Message };
+    let message = outbox.message(letter.id, to, body).with_content(letter.content);
+    outbox.send(owner, &message, false).map_err(|error| explained(&error))
+}
+
+/// Looks again, and tells what becomes of a message unless it is read.
+fn told(
+    outbox: &Outbox,
+    to: &RosterMember,
+    appended: Appended,
+    now: &Result<Roster, String>,
+) -> Result<(), String> {
+    let delivery = match now {
+        Ok(now) => Delivery::of(outbox.dir(), to, appended, now),
+        Err(why) => Delivery::Unknown(Doubt::Unseen(why.clone())),
+    };
+    let name = &to.name;
+    match delivery {
+        Delivery::Sent => Ok(()),
+        Delivery::Waits => Err(format!(
+            "{name} ended while the message was sent: the message is in its inbox, and waits for its next incarnation"
+        )),
+        Delivery::Unknown(doubt) => Err(format!(
+            "the message is in the inbox of {name}, but {doubt}: find out before you send it again"
+        )),
+    }
+}
+
+fn loaded(roster: Result<Option<Roster>, ConfigError>) -> Result<Roster, String> {
+    let roster = roster.map_err(|error| format!("cannot look up who runs: {error}"))?;
+    roster.ok_or_else(|| "cannot look up who runs: there is no roster".to_owned())
+}
+
+fn unknown(to: &str) -> String {
+    format!("no such teammate: {to}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,33 @@
+//! `sleep`: a tool of the script model, which real models are not told of.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
+
+use super::input::{self, Input};
+use super::{Action, LocalAction};
+
+/// The longest sleep, in seconds: a day.
+const MAX_SLEEP: f64 = 86_400.0;
+
+/// Waits.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sleep {
+    /// Seconds, at most a day.
+    #[serde(deserialize_with = "seconds")]
+    pub(crate) seconds: f64,
+}
+
+impl Input for Sleep {
+    const NAME: &'static str = "sleep";
+    const SUBJECT: &'static str = "seconds";
+
+    fn action(self) -> Action {
+        Action::Local(LocalAction::Sleep(self))
+    }
+}
+
+fn seconds<'de, D: Deserializer<'de>>(input: D) -> Result<f64, D::Error> {
+    let fits = |seconds: &f64| (0.0..=MAX_SLEEP).contains(seconds);
+    input::checked(input, fits, format_args!("from 0 to {MAX_SLEEP}"))
+}

@@ -1,0 +1,275 @@
+//! The toolbox: the tools that work on the machine.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use teamd_shared::environment::Environment;
+use teamd_shared::member::{Bounds, Gate, Sandbox, SandboxMode};
+use teamd_shared::name::Name;
+use teamd_shared::sandbox::Layers;
+use teamd_shared::team_dir::TeamDir;
+use tokio::time::{Duration, Instant, sleep_until};
+
+use super::bash::{Background, Bash, Foreground, Job, Surroundings, sweep_orphans};
+use super::workspace::{Guide, Workspace};
+use super::{LocalAction, Outcome, Runs, Tools};
+use crate::sandbox::{self, Origin, Policy, TempDir};
+
+/// What a read-only member is told when it writes a file.
+const READ_ONLY: &str = "refused: this teammate is read-only; it changes no file";
+
+/// What a toolbox needs.
+#[derive(Debug)]
+pub(crate) struct ToolboxConfig {
+    /// The directory that the tools work in.
+    pub(crate) workspace: PathBuf,
+    /// The team directory: logs go there, and no file tool reaches into it.
+    pub(crate) team_dir: Arc<TeamDir>,
+    /// The member.
+    pub(crate) name: Name,
+    /// The transcript, as the worker has locked it: each shim shares the lock.
+    pub(crate) liveness_lock: File,
+    /// The variables of every command. Its secrets are given to no command.
+    pub(crate) environment: Environment,
+    /// Where commands of the team may or once could write.
+    pub(crate) territory: Vec<PathBuf>,
+    /// How its commands are confined while the gate is open.
+    pub(crate) sandbox: Sandbox,
+    /// The means to confine them.
+    pub(crate) confinement: Confinement,
+    /// The limits of each command.
+    pub(crate) bounds: Bounds,
+}
+
+/// The means to confine commands.
+#[derive(Debug, Clone)]
+pub(crate) struct Confinement {
+    /// The layers that work here.
+    pub(crate) layers: Layers,
+    /// Whether commands run although that is not enough: the user has said so by name.
+    pub(crate) weak: bool,
+    /// The programs of the team: no command replaces them.
+    pub(crate) programs: Vec<PathBuf>,
+}
+
+/// The tools that work on the machine.
+#[derive(Debug)]
+pub(crate) struct Toolbox {
+    surroundings: Surroundings,
+    places: sandbox::Surroundings,
+    sandbox: Sandbox,
+    confinement: Confinement,
+    workspace: Workspace,
+    background: Background,
+    team_dir: Arc<TeamDir>,
+    /// What the model is told with its first command.
+    first_note: Option<String>,
+    /// Removed when the incarnation ends, after the commands have ended: it stands last.
+    _temp: TempDir,
+}
+
+impl Toolbox {
+    /// Opens the workspace, and makes this process the subreaper of what its tools start.
+    ///
+    /// # Errors
+    /// If the system refuses, or the workspace lies in a team directory.
+    pub(crate) fn new(config: ToolboxConfig) -> anyhow::Result<Self> {
+        let mut workspace = Workspace::open(&config.workspace, Arc::clone(&config.team_dir), &config.name)
+            .map_err(anyhow::Error::msg)?;
+        nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
+        let writable = sandbox::writable::take(&config.sandbox.writable, config.team_dir.root());
+        let first_note = first_note(&config.sandbox, &writable.lost);
+        let temp = temp_dir(&config, &writable.paths);
+        let temp = temp.context("cannot make the temporary directory of its commands")?;
+        let origin = Origin {
+            environment: &config.environment,
+            territory: &config.territory,
+            hidden: &config.sandbox.hidden,
+            programs: &config.confinement.programs,
+        };
+        let real = workspace.real().to_owned();
+        let places = sandbox::Surroundings::find(real, &config.team_dir, writable, temp.path(), origin);
+        let places = places.context("cannot look around for what its commands may do")?;
+        workspace
+            .protect(places.secrets.clone(), places.programs.clone(), places.registers.clone())
+            .map_err(anyhow::Error::msg)?;
+        let background = Background::new(Arc::clone(&config.team_dir), config.name);
+        let surroundings = Surroundings {
+            bounds: config.bounds,
+            workspace: config.workspace,
+            environment: config.environment,
+            liveness_lock: config.liveness_lock,
+        };
+        Ok(Self {
+            surroundings,
+            places,
+            first_note,
+            sandbox: config.sandbox,
+            confinement: config.confinement,
+            workspace,
+            background,
+            team_dir: config.team_dir,
+            _temp: temp,
+        })
+    }
+
+    /// Says what a command may do now.
+    fn policy(&self, gate: Gate) -> Result<Option<Policy>, String> {
+        let Confinement { layers, weak, .. } = self.confinement;
+        let present = self.places.present()?;
+        let mut policy = Policy::of(&self.sandbox, gate, &self.places, present, layers);
+        if let Some(policy) = &mut policy {
+            // It stands on two command lines: what is not there need not. What cannot be looked at may be there.
+            let is_missing = |error: &io::Error| {
+                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+            };
+            policy.pinned.retain(|path| !path.symlink_metadata().is_err_and(|error| is_missing(&error)));
+            policy.known.iter().try_for_each(|known| known.check(known.path()))?;
+        }
+        let covers = |hidden: &&PathBuf| self.places.temp.starts_with(hidden);
+        if let Some(hidden) = policy.as_ref().and_then(|policy| policy.hidden.iter().find(covers)) {
+            let (temp, hidden) = (self.places.temp.display(), hidden.display());
+            return Err(format!(
+                "not run: its temporary directory {temp} lies in {hidden}, which is hidden: spawn it with another TMPDIR"
+            ));
+        }
+        let apart = policy.as_ref().is_none_or(Policy::is_apart);
+        let exposed = || {
+            let secret = policy.as_ref()?.exposed()?.display();
+            Some(format!(
+                "{secret} is hidden from commands, but lies in what it may write: it takes namespaces to part them"
+            ))
+        };
+        let replaceable = || {
+            let program = policy.as_ref()?.replaceable()?.display();
+            Some(format!(
+                "{program} is a program of the team, but lies in what it may write: it takes namespaces to protect it, so \
+                 install the programs elsewhere"
+            ))
+        };
+        let weakness =
+            policy.as_ref().and_then(|_| exposed().or_else(|| layers.weakness(apart)).or_else(replaceable));
+        let weakness = weakness.filter(|_| !weak);
+        weakness.map_or(Ok(policy), |why| Err(format!("not run: it cannot be confined as promised: {why}")))
+    }
+
+    /// Returns what the workspace says to agents, at most so many bytes of it.
+    pub(crate) fn guide(&self, most: usize) -> Option<Guide> {
+        self.workspace.guide(most)
+    }
+
+    fn start_bash(&mut self, bash: &Bash, gate: Gate) -> Result<Running, String> {
+        let policy = self.policy(gate)?;
+        if policy.is_some() {
+            // Shims note there what must not be made. It may be deleted at any time.
+            self.team_dir.open_folder("run").map_err(|error| error.to_string())?;
+        }
+        let job = Job { command: &bash.command, timeout: bash.timeout, policy: policy.as_ref() };
+        let state = match bash.run_in_background {
+            true => {
+                State::Done(Outcome::ok(self.background.start(&self.surroundings, &self.places.temp, job)?))
+            }
+            false => State::Bash(Box::new(Foreground::start(&self.surroundings, job)?)),
+        };
+        Ok(Running { state, note: self.first_note.take() })
+    }
+}
+
+impl Tools for Toolbox {
+    type Running = Running;
+
+    // File tools are done when this returns.
+    fn start(&mut self, action: LocalAction, gate: Gate) -> Running {
+        let outcome = match action {
+            LocalAction::Bash(bash) => match self.start_bash(&bash, gate) {
+                Ok(running) => return running,
+                Err(error) => Outcome::error(error),
+            },
+            LocalAction::Sleep(sleep) => {
+                let until = Instant::now() + Duration::from_secs_f64(sleep.seconds);
+                return Running { state: State::Sleep { until, seconds: sleep.seconds }, note: None };
+            }
+            LocalAction::ReadFile(file) => self.workspace.read(&file).into(),
+            _ if self.sandbox.mode == SandboxMode::ReadOnly => Outcome::error(READ_ONLY),
+            LocalAction::WriteFile(file) => self.workspace.write(&file).into(),
+            LocalAction::EditFile(edit) => self.workspace.edit(&edit).into(),
+        };
+        Running { state: State::Done(outcome), note: None }
+    }
+
+    async fn end_background(&mut self) {
+        self.background.end().await;
+    }
+
+    fn has_background(&mut self) -> bool {
+        self.background.is_running()
+    }
+
+    fn reap_orphans(&mut self) {
+        sweep_orphans();
+    }
+}
+
+/// Tells the model which paths were allowed by name and cannot be written all the same.
+fn first_note(sandbox: &Sandbox, lost: &[String]) -> Option<String> {
+    let matters = sandbox.mode == SandboxMode::WorkspaceWrite && !lost.is_empty();
+    matters.then(|| format!("[allowed by name, but not writable in this incarnation: {}]\n", lost.join("; ")))
+}
+
+/// Makes a place that this user alone enters, and that only this teammate uses.
+fn temp_dir(config: &ToolboxConfig, writable: &[PathBuf]) -> io::Result<TempDir> {
+    let named = config.environment.path("TMPDIR").filter(|path| path.is_absolute() && path.is_dir());
+    let named = named.and_then(|path| path.canonicalize().ok());
+    // Where its commands write, they could put a link in its place.
+    let is_theirs =
+        |path: &Path| path.starts_with(&config.workspace) || writable.iter().any(|it| path.starts_with(it));
+    let is_hidden = |path: &Path| config.sandbox.hidden.iter().any(|it| path.starts_with(it));
+    let named = named.filter(|path| !is_theirs(path) && !is_hidden(path));
+    let team = rustix::fs::fstat(&config.team_dir)?;
+    let id = format!("{:x}-{:x}-{}", team.st_dev, team.st_ino, config.name);
+    TempDir::create(&named.unwrap_or_else(|| "/tmp".into()), &id)
+}
+
+/// A call that has been started.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(super) state: State,
+    /// What stands before the outcome.
+    note: Option<String>,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    Done(Outcome),
+    Sleep { until: Instant, seconds: f64 },
+    Bash(Box<Foreground>),
+}
+
+impl Runs for Running {
+    async fn finish(&mut self) -> Outcome {
+        let mut outcome = match &mut self.state {
+            State::Done(outcome) => outcome.clone(),
+            State::Sleep { until, seconds } => {
+                sleep_until(*until).await;
+                Outcome::ok(format!("slept {seconds} s"))
+            }
+            State::Bash(command) => command.finish().await,
+        };
+        outcome.content.insert_str(0, &self.note.take().unwrap_or_default());
+        self.state = State::Done(outcome.clone());
+        outcome
+    }
+
+    async fn cancel(self, why: &str) -> Outcome {
+        let mut outcome = match self.state {
+            State::Done(outcome) => outcome,
+            State::Sleep { .. } => Outcome::error(format!("[{why}]")),
+            State::Bash(command) => command.cancel(why).await,
+        };
+        outcome.content.insert_str(0, &self.note.unwrap_or_default());
+        outcome
+    }
+}

@@ -11,7 +11,7 @@ use rustix::process::geteuid;
 use teamd_shared::environment::Environment;
 use teamd_shared::place::follow;
 
-use super::known::open_itself;
+use super::place::{Place, open_itself};
 
 /// Below a home directory, parted by blanks. A directory in which caches or programs lie as well is not among them, nor is a file
 /// without which its tool fails.
@@ -86,7 +86,7 @@ pub(crate) struct Needed<'a> {
     /// The directory that commands work in.
     pub(crate) workspace: &'a Path,
     /// What else they may write.
-    pub(crate) writable: &'a [PathBuf],
+    pub(crate) writable: &'a [Place],
     /// Where commands of the team may or once could write: who made a link there is not known.
     pub(crate) territory: &'a [PathBuf],
 }
@@ -244,7 +244,7 @@ impl Needed<'_> {
     }
 
     pub(crate) fn is_writable(&self, path: &Path) -> bool {
-        path.starts_with(self.workspace) || self.writable.iter().any(|above| path.starts_with(above))
+        path.starts_with(self.workspace) || self.writable.iter().any(|above| path.starts_with(&above.path))
     }
 
     /// Tells whether something that is needed lies there, or below.

@@ -1,7 +1,7 @@
 //! The tool `bash`: commands in the foreground, whose output is the result, and in the background, whose output
 //! is a log file in the temporary directory of the life, and kept in the team directory when they have ended.
 //!
-//! Each command runs under a keeper ([`crate::keeper`]), and what it started is gone when it is over. Nothing here
+//! Each command runs under a keeper ([`crate::shim`]), and what it started is gone when it is over. Nothing here
 //! decides whether a command may run: that is the gate's business.
 
 mod log;
@@ -28,8 +28,8 @@ use super::call::DEFAULT_TIMEOUT;
 use super::kept::{Ended, Job, Kept, Order, Surroundings};
 use super::output::Output;
 use crate::bounds;
-use crate::keeper::{Because, Report};
 use crate::sandbox::Policy;
+use crate::shim::{ExitCause, Report};
 use log::Log;
 
 /// The longest command that the kernel takes as one argument, in bytes (`MAX_ARG_STRLEN`, less the final NUL).
@@ -157,11 +157,11 @@ impl Foreground {
         let text = std::mem::take(&mut self.output).into_text();
         let end = match (ended, self.cancelled.take()) {
             (Ended::Reported(Report { error: Some(error), .. }), _) => Some(error),
-            (Ended::Reported(report @ Report { because: Because::Exited, .. }), _) => {
+            (Ended::Reported(report @ Report { cause: ExitCause::Exited, .. }), _) => {
                 self.how_it_exited(&report, &text)
             }
-            (Ended::Reported(Report { because: Because::TooMany, .. }), None) => Some(self.too_many()),
-            (Ended::Reported(Report { because: Because::TimedOut, .. }), None) => Some(self.timed_out()),
+            (Ended::Reported(Report { cause: ExitCause::TooMany, .. }), None) => Some(self.too_many()),
+            (Ended::Reported(Report { cause: ExitCause::TimedOut, .. }), None) => Some(self.timed_out()),
             (_, None) if self.asked => Some(self.timed_out()),
             (Ended::KeeperLost, None) => Some("the keeper of this command was killed".to_owned()),
             (Ended::Reported(_), None) => Some("the keeper of this command was told to end it".to_owned()),

@@ -3,12 +3,10 @@
 //! Nothing here waits in a system call. Every keeper is known by its pid while it is not reaped: any other child of
 //! this process is what a killed keeper has left, and is ended.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,8 +20,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
-use crate::keeper::{Because, Report, SUBCOMMAND, sweep};
 use crate::sandbox::Policy;
+use crate::shim::{self, ExitCause, Order as ShimOrder, OrderFile, Report, sweep};
 use crate::variables::Variables;
 
 /// How long a report may be, in bytes: a keeper writes one short line.
@@ -99,31 +97,20 @@ impl Kept {
         ours.set_nonblocking(true)?;
         let channel = UnixStream::from_std(ours)?;
         let child_ended = signal(SignalKind::child())?;
-        let (program, mut arguments) = keeper_program();
-        if let Some(timeout) = order.timeout {
-            arguments.extend(["--timeout-ms".into(), timeout.as_millis().to_string().into()]);
-        }
-        arguments.extend(order.log.then(|| "--log".into()));
-        if !surroundings.bounds.is_nothing() {
-            arguments.extend(["--bounds".into(), serde_json::to_string(&surroundings.bounds)?.into()]);
-        }
-        if let Some(policy) = order.policy {
-            arguments.extend(["--policy".into(), serde_json::to_string(policy)?.into()]);
-        }
         let variables = Variables::of(surroundings.environment.variables());
         let variables = match order.policy {
             Some(policy) => variables.with("TMPDIR", policy.temp_inside().as_os_str()),
             None => variables,
         };
-        if order.policy.is_none() {
-            arguments.extend(["--directory".into(), surroundings.workspace.clone().into()]);
-        }
-        let variables = variables.hand_over()?;
-        arguments.extend(["--variables".into(), variables.as_raw_fd().to_string().into()]);
-        arguments.extend(["--".into(), order.command.into()]);
-        let mut command = Command::new(program);
-        // It stands outside of the sandbox: nothing that a command may write, or asks for, has a say in how it begins.
-        command.arg0("team-worker").args(arguments).env_clear().current_dir("/");
+        let asked = ShimOrder {
+            timeout: order.timeout,
+            log: order.log,
+            bounds: surroundings.bounds,
+            policy: order.policy.cloned(),
+        };
+        let asked = OrderFile::write(&asked, &variables)?;
+        // Every program that is started inherits it from here on: nothing else is started meanwhile.
+        let mut command = shim::command(&asked, &surroundings.workspace, order.command.as_ref())?;
         command.stdin(Stdio::from(surroundings.life_lock.try_clone()?));
         command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(order.output));
         // Held until the pid is known: a sweep between the two would take the keeper for a stray.
@@ -175,7 +162,7 @@ impl Kept {
         let ended = lines.find_map(|line| serde_json::from_slice(line).ok());
         let ended = ended.map_or(Ended::KeeperLost, Ended::Reported);
         // One that failed may have left its command, as one that was killed has.
-        if matches!(&ended, Ended::Reported(report) if report.because != Because::Failed) {
+        if matches!(&ended, Ended::Reported(report) if report.cause != ExitCause::Failed) {
             return ended;
         }
         loop {
@@ -255,21 +242,6 @@ fn try_sweep(spared: impl Fn(Pid) -> bool) -> io::Result<Swept> {
     // All of them, not only up to the first: each is to be reaped.
     let dying = strays.into_iter().filter(|&stray| is_dying(stray)).count();
     Ok(if dying > 0 { Swept::Dying } else { Swept::Gone })
-}
-
-/// Returns program and first arguments of a keeper: this program, whatever stands at its path meanwhile.
-#[cfg(not(test))]
-fn keeper_program() -> (PathBuf, Vec<OsString>) {
-    (Path::new("/proc/self/exe").to_owned(), vec![SUBCOMMAND.into()])
-}
-
-/// In unit tests, this binary is the test harness, and one of its tests is the keeper.
-#[cfg(test)]
-fn keeper_program() -> (PathBuf, Vec<OsString>) {
-    let arguments =
-        [crate::keeper::tests::ENTRY, "--exact", "--quiet", "--nocapture", "--test-threads=1", "--"];
-    let arguments = arguments.into_iter().chain([crate::keeper::tests::AS_KEEPER, SUBCOMMAND]);
-    (Path::new("/proc/self/exe").to_owned(), arguments.map(OsString::from).collect())
 }
 
 /// In a worker, only keepers are started.

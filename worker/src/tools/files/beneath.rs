@@ -18,8 +18,7 @@ use teamd_shared::name::Name;
 use teamd_shared::register::Register;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
 
-use crate::sandbox::policy::{GIT, git_believes};
-use crate::sandbox::teams;
+use crate::sandbox::{GIT, is_setting, teams};
 
 /// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
 const MAX_LINKS: u32 = 40;
@@ -287,7 +286,7 @@ impl<'a> Walk<'a> {
             // As a file it says where a repository is.
             let is_git = is_last && way == Path::new(GIT);
             let is_program = || self.workspace.programs.contains(&self.workspace.real.join(&way));
-            if self.purpose != Purpose::Read && (is_git || git_believes(&way) || is_program()) {
+            if self.purpose != Purpose::Read && (is_git || is_setting(&way) || is_program()) {
                 return Err(FileError::Protected(self.path.to_owned()));
             }
             let found = match self.open(&name) {

@@ -1,4 +1,4 @@
-//! Killing what descends from this process. Used by keepers, and by a worker whose keeper was killed.
+//! Killing what descends from this process. Used by shims, and by a worker whose shim was killed.
 //!
 //! It must never signal a process that could be a stranger: a child that nobody has reaped keeps its pid, and what
 //! is further down is held by a pidfd and looked at again before it is killed.

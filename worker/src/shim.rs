@@ -1,6 +1,6 @@
 //! The shim of one command: the process between a worker and `bash` that ends everything the command started.
 //!
-//! It runs as `team-worker shim FD WORKSPACE COMMAND`, in `/`, without an environment. `FD` is the [`Order`]. It has three more descriptors:
+//! It runs as `team-worker shim FD WORKSPACE COMMAND`, in `/`, without an environment: the [`Job`]. It has three more descriptors:
 //!
 //! - 0 is the transcript: while the shim lives, the liveness lock is held, even if the worker is gone;
 //! - 1 is a socket to the worker: the lifeline (its end, by the worker's will or death, ends the command) and the
@@ -15,14 +15,13 @@
 //! The shim must never exit before that, never touch the transcript, and start nothing but the command. What it
 //! may not kill (a program of another user, started with `sudo`) it waits for: an incarnation is not over before.
 
-mod order;
+mod job;
+mod report;
 pub(crate) mod sweep;
 
-use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::io::{self, PipeReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -33,14 +32,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process, pidfd_open, waitpid,
 };
-use serde::{Deserialize, Serialize};
-use teamd_shared::process::{KEEPER, KEEPER_MOST, KEEPER_UNHEARD, close_inherited, deny_tracing};
+use teamd_shared::process::{SHIM, SHIM_MOST, SHIM_UNHEARD, close_inherited, deny_tracing};
 use teamd_shared::sandbox::Namespaces;
 
 use crate::bounds;
-use crate::sandbox::{self, AbsentFiles, VerdictReader, init};
-use crate::variables::Variables;
-pub(crate) use order::{Order, OrderFile};
+use crate::sandbox::init::Verdict;
+use crate::sandbox::{self, AbsentFiles};
+pub(crate) use job::{Job, Order};
+pub(crate) use report::{ExitCause, Report};
 
 /// The hidden subcommand under which the worker's program is a shim.
 pub(crate) const SUBCOMMAND: &str = "shim";
@@ -48,129 +47,31 @@ pub(crate) const SUBCOMMAND: &str = "shim";
 /// How often the processes of a command are counted that may have only so many.
 const COUNTED_EVERY: Duration = Duration::from_millis(250);
 
-/// How a command ended. Code and signal are those of `bash`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Report {
-    /// Its exit code, if it exited.
-    pub(crate) code: Option<i32>,
-    /// The signal that ended it, if one did.
-    pub(crate) signal: Option<i32>,
-    /// Why the command was over.
-    pub(crate) cause: ExitCause,
-    /// What the shim could not do. Fits behind "error: ".
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<String>,
-    /// What else the user is told.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) notes: Vec<String>,
-}
-
-/// Why a command was over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ExitCause {
-    /// It ended by itself.
-    Exited,
-    /// Its time was up.
-    TimedOut,
-    /// The worker closed the lifeline, or died.
-    Lifeline,
-    /// A signal told the shim to end.
-    Signalled,
-    /// It had more processes than it may.
-    TooMany,
-    /// It could not be started, or not be watched.
-    Failed,
-}
-
-impl Report {
-    fn new(cause: ExitCause) -> Self {
-        Self { code: None, signal: None, cause, error: None, notes: Vec::new() }
-    }
-
-    fn failed(error: String) -> Self {
-        Self { error: Some(error), ..Self::new(ExitCause::Failed) }
-    }
-
-    fn send(&self) -> io::Result<()> {
-        let mut line = serde_json::to_vec(self)?;
-        line.push(b'\n');
-        rustix::io::write(io::stdout(), &line)?;
-        Ok(())
-    }
-}
-
 /// Supervises one command: the whole program behind the hidden subcommand.
 pub(crate) fn shim_main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().skip_while(|argument| argument != SUBCOMMAND).collect();
     let mut killed = 0;
-    let job = Job::from_arguments(&arguments);
-    let report = job.and_then(|job| job.supervise(&mut killed)).unwrap_or_else(Report::failed);
+    let report =
+        Job::inherited(SUBCOMMAND).and_then(|job| job.supervise(&mut killed)).unwrap_or_else(Report::failed);
     // If that fails, the worker is gone: the daemon, to which this process has come, sees how it ends.
     match report.send() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::from(KEEPER_UNHEARD + u8::try_from(killed).unwrap_or(u8::MAX).min(KEEPER_MOST)),
+        Err(_) => ExitCode::from(SHIM_UNHEARD + u8::try_from(killed).unwrap_or(u8::MAX).min(SHIM_MOST)),
     }
-}
-
-/// Returns the command line of a shim, which inherits its order: that must stay open until the shim is started. It stands
-/// outside of the sandbox, so nothing that a command may write, or asks for, has a say in how it begins.
-///
-/// # Errors
-/// The system's error.
-pub(crate) fn command(order: &OrderFile, workspace: &Path, command: &OsStr) -> io::Result<Command> {
-    own_program(SUBCOMMAND, order, (workspace, command))
-}
-
-/// Returns the command line of this very program, whatever stands at its path meanwhile, under a hidden subcommand.
-pub(crate) fn own_program(
-    subcommand: &str,
-    order: &OrderFile,
-    (workspace, command): (&Path, &OsStr),
-) -> io::Result<Command> {
-    let mut program = Command::new("/proc/self/exe");
-    // For `ps`: it is started by a path in `/proc`.
-    program.arg0("team-worker");
-    #[cfg(test)]
-    program.args(tests::AS_PROGRAM);
-    program.args([subcommand, &order.hand_on()?]).arg(workspace).arg(command);
-    program.env_clear().current_dir("/");
-    Ok(program)
-}
-
-/// What a shim is to do.
-struct Job {
-    workspace: PathBuf,
-    command: OsString,
-    order: Order,
-    variables: Variables,
-    /// The order, for the sandbox init.
-    file: OrderFile,
 }
 
 /// A command that runs: `bash`, or the sandbox init, which says how `bash` ended.
 struct Started {
     process: Pid,
-    verdict: Option<VerdictReader>,
+    verdict: Option<PipeReader>,
 }
 
 impl Job {
-    fn from_arguments(arguments: &[OsString]) -> Result<Self, String> {
-        let [_, descriptor, workspace, command] = arguments else {
-            return Err("a shim wants an order, a workspace and a command".to_owned());
-        };
-        let file = OrderFile::inherited(descriptor);
-        let read = file.and_then(|file| Ok((file.read()?, file)));
-        let ((order, variables), file) = read.map_err(|error| format!("cannot read the order: {error}"))?;
-        Ok(Self { workspace: workspace.into(), command: command.clone(), order, variables, file })
-    }
-
     /// Supervises the command to its end; `killed` is how many processes did not end by themselves.
     fn supervise(&self, killed: &mut usize) -> Result<Report, String> {
         let deadline = self.order.timeout.map(|timeout| Instant::now() + timeout);
         let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
         // What the shell that once started the daemon had left open is no business of a command.
-        close_inherited(Some(self.file.descriptor())).map_err(cannot("close what it inherited"))?;
+        close_inherited(Some(self.descriptor())).map_err(cannot("close what it inherited"))?;
         if let Some(policy) = &self.order.policy {
             sandbox::prepare(policy).map_err(cannot("make namespaces for the command"))?;
         }
@@ -185,7 +86,7 @@ impl Job {
         report.notes = absent.put_aside();
         if self.order.log {
             // A full disk must not keep the report from the worker.
-            drop(writeln!(io::stderr(), "\n{}", last_line_of_a_log(&report)));
+            drop(writeln!(io::stderr(), "\n{}", report.as_log_line()));
         }
         Ok(report)
     }
@@ -216,9 +117,9 @@ impl Job {
             error: watched.as_ref().err().map(|error| format!("cannot watch the command: {error}")),
             ..Report::new(watched.unwrap_or(ExitCause::Failed))
         };
-        match verdict.and_then(VerdictReader::read) {
-            Some(init::Verdict::Refused(why)) => report.error = Some(why),
-            Some(init::Verdict::Ended { code, signal }) => (report.code, report.signal) = (code, signal),
+        match verdict.and_then(Verdict::read) {
+            Some(Verdict::Refused(why)) => report.error = Some(why),
+            Some(Verdict::Ended { code, signal }) => (report.code, report.signal) = (code, signal),
             None => {}
         }
         Ok(report)
@@ -233,8 +134,7 @@ impl Job {
             bash.current_dir(&self.workspace);
             return Ok(Started { process: spawn(bash)?, verdict: None });
         }
-        let (init, verdict) =
-            sandbox::command(policy.as_ref(), &self.file, (&self.workspace, &self.command))?;
+        let (init, verdict) = sandbox::command(self)?;
         Ok(Started { process: spawn(init)?, verdict: Some(verdict) })
     }
 }
@@ -252,21 +152,11 @@ fn spawn(mut command: Command) -> io::Result<Pid> {
     Ok(Pid::from_child(&started?))
 }
 
-fn last_line_of_a_log(report: &Report) -> String {
-    match (report.cause, report.code, report.signal) {
-        (ExitCause::Exited, Some(code), _) => format!("[exit code {code}]"),
-        (ExitCause::Exited, _, Some(signal)) => format!("[ended by signal {signal}]"),
-        (ExitCause::TimedOut, ..) => "[timed out]".to_owned(),
-        (ExitCause::TooMany, ..) => "[ended: more processes than it may have]".to_owned(),
-        _ => "[ended]".to_owned(),
-    }
-}
-
 /// Makes this process what a shim has to be, before it starts anything.
 fn become_shim() -> io::Result<()> {
     deny_tracing();
     // For `ps` and `top`: it was started as `/proc/self/exe`.
-    set_name(KEEPER)?;
+    set_name(SHIM)?;
     // No command reaches a terminal, and no key that is pressed there reaches the shim.
     rustix::process::setsid()?;
     // If the command has stopped its shim, the worker's death wakes it.

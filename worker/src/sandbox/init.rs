@@ -5,9 +5,8 @@
 //! In a pid namespace it is the first process: it stays, reaps, and tells how `bash` ended; with it, everything in the
 //! namespace ends. Without one `bash` takes its place. It must never run `bash` when a promised layer fails.
 
-use std::ffi::OsString;
 use std::fmt::Display;
-use std::io;
+use std::io::{self, PipeReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,7 +24,7 @@ use super::policy::Policy;
 use super::seccomp::Calls;
 use super::{identity, landlock, loopback, mounts, seccomp};
 use crate::bounds;
-use crate::shim::OrderFile;
+use crate::shim::Job;
 
 /// The hidden subcommand under which the worker's program is the sandbox init.
 pub(crate) const SUBCOMMAND: &str = "init";
@@ -43,10 +42,19 @@ pub(crate) enum Verdict {
     Ended { code: Option<i32>, signal: Option<i32> },
 }
 
+impl Verdict {
+    /// Reads the verdict; none if `bash` took the place of the sandbox init, or the sandbox init was killed. To be called
+    /// when both have ended.
+    pub(crate) fn read(mut from: PipeReader) -> Option<Self> {
+        let mut text = String::new();
+        from.read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+}
+
 /// Confines one command: the whole program behind the hidden subcommand.
 pub(crate) fn init_main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().skip_while(|argument| argument != SUBCOMMAND).collect();
-    let verdict = run(&arguments).unwrap_or_else(Verdict::Refused);
+    let verdict = Job::inherited(SUBCOMMAND).and_then(run).unwrap_or_else(Verdict::Refused);
     let text = serde_json::to_vec(&verdict).unwrap_or_default();
     // A shim that does not read it sees this process end without a verdict.
     match rustix::io::write(io::stdin(), &text) {
@@ -55,14 +63,10 @@ pub(crate) fn init_main() -> ExitCode {
     }
 }
 
-fn run(arguments: &[OsString]) -> Result<Verdict, String> {
-    let [_, descriptor, workspace, command] = arguments else {
-        return Err("the sandbox init wants an order, a workspace and a command".to_owned());
-    };
-    let workspace = Path::new(workspace);
-    let order = OrderFile::inherited(descriptor).and_then(|file| file.read());
-    let (order, variables) = order.map_err(|error| format!("cannot read the order: {error}"))?;
-    close_inherited(None).map_err(|error| format!("cannot close what it inherited: {error}"))?;
+fn run(job: Job) -> Result<Verdict, String> {
+    let Job { order, variables, workspace, command, .. } = &job;
+    close_inherited(Some(job.descriptor()))
+        .map_err(|error| format!("cannot close what it inherited: {error}"))?;
     let namespaces = order.policy.as_ref().map_or(Namespaces::None, |policy| policy.layers.namespaces);
     let limit = |error: io::Error| format!("cannot put limits on it: {error}");
     if let Some(policy) = &order.policy {

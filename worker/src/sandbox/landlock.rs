@@ -21,8 +21,8 @@ const NEWEST: ABI = ABI::V7;
 /// The devices that may be written, where `/dev` is the machine's: those that hold nothing of it.
 const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom"];
 
-/// The devices of the machine, those above apart: who reads a terminal takes what its user types, and `/dev/shm` is
-/// everybody's.
+/// The devices of the machine, those above apart: a program that reads a terminal takes what its user types, and all
+/// programs share `/dev/shm`.
 const OTHER_DEVICES: &str = "/dev";
 
 /// Restricts this process and all that it starts.
@@ -86,7 +86,7 @@ fn open_writable(writable: &Writable) -> Option<(OwnedFd, bool)> {
 
 /// Returns the version of the kernel's interface, at most the newest that is known here; 0 if there is none.
 pub(super) fn version() -> u8 {
-    // It is only told to who restricts himself: a thread does, which then ends.
+    // The kernel tells it only to a thread that restricts itself: one does, and then ends.
     let asked = std::thread::spawn(|| {
         let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?.create()?;
         Ok::<_, RulesetError>(ruleset.restrict_self()?.landlock)

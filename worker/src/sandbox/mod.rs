@@ -34,28 +34,12 @@ pub(crate) use places::{Origin, Places, take_writable, teams};
 pub(crate) use policy::Policy;
 pub(crate) use temp::TempDir;
 
-use std::ffi::OsStr;
-use std::io::{self, PipeReader, Read};
-use std::path::Path;
+use std::io::{self, PipeReader};
 use std::process::{Command, Stdio};
 
 use teamd_shared::sandbox::Namespaces;
 
-use crate::shim::{OrderFile, own_program};
-
-/// Where the shim reads what the sandbox init says at its end.
-#[derive(Debug)]
-pub(crate) struct VerdictReader(PipeReader);
-
-impl VerdictReader {
-    /// Returns the verdict; none if `bash` took the place of the sandbox init, or the sandbox init was killed. To be called
-    /// when both have ended.
-    pub(crate) fn read(mut self) -> Option<init::Verdict> {
-        let mut text = String::new();
-        self.0.read_to_string(&mut text).ok()?;
-        serde_json::from_str(&text).ok()
-    }
-}
+use crate::shim::Job;
 
 /// Makes the namespaces that only the parent of a confined command can make. Comes before the shim denies tracing:
 /// a process that cannot be traced may not write its own maps.
@@ -74,21 +58,17 @@ pub(crate) fn prepare(policy: &Policy) -> io::Result<()> {
 ///
 /// # Errors
 /// The system's error, or that `bwrap` is gone.
-pub(crate) fn command(
-    policy: Option<&Policy>,
-    order: &OrderFile,
-    (workspace, command): (&Path, &OsStr),
-) -> io::Result<(Command, VerdictReader)> {
+pub(crate) fn command(job: &Job) -> io::Result<(Command, PipeReader)> {
     let (reader, writer) = io::pipe()?;
+    let policy = job.order.policy.as_ref();
     let mut init = match policy.filter(|policy| policy.layers.namespaces == Namespaces::Bubblewrap) {
         Some(policy) => {
-            let mut bwrap = bubblewrap::command(policy, workspace)?;
-            bwrap.args([init::SUBCOMMAND, &order.hand_on()?]).arg(workspace).arg(command);
-            bwrap.env_clear().current_dir("/");
+            let mut bwrap = bubblewrap::command(policy, &job.workspace)?;
+            job.put_on(&mut bwrap, init::SUBCOMMAND)?;
             bwrap
         }
-        None => own_program(init::SUBCOMMAND, order, (workspace, command))?,
+        None => job.program(init::SUBCOMMAND)?,
     };
     init.stdin(Stdio::from(writer));
-    Ok((init, VerdictReader(reader)))
+    Ok((init, reader))
 }

@@ -144,6 +144,12 @@ impl Places {
     fn present_teams(&self) -> Result<Vec<PathBuf>, String> {
         let mut found = teams(&self.registers)?;
         found.push(self.team_dir.clone());
+        for path in &mut found {
+            // The user can have moved a directory above it, and put a link in its place.
+            if let Ok(real) = path.canonicalize() {
+                *path = real;
+            }
+        }
         let mounts = mounts().map_err(|error| format!("cannot look up what is mounted: {error}"))?;
         let elsewhere: Vec<_> = found.iter().flat_map(|path| aliases(path, &mounts)).collect();
         found.extend(elsewhere);

@@ -18,7 +18,7 @@ use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe};
 use super::policy::{Policy, Present};
 use super::{Place, Places, TempDir, bubblewrap};
 use crate::args::ProbeArgs;
-use crate::shim::{self, Order, OrderFile, Report};
+use crate::shim::{self, Job, Order, Report};
 use crate::variables::Variables;
 
 mod attack;
@@ -189,8 +189,8 @@ fn run_under_a_shim(policy: Policy, workspace: &Path, command: &str) -> io::Resu
     let variables = Variables::of(environment().variables());
     let variables = variables.with("TMPDIR", policy.temp_inside().as_os_str());
     let order = Order { timeout: Some(PATIENCE), policy: Some(policy), ..Order::default() };
-    let order = OrderFile::write(&order, &variables)?;
-    let mut shim = shim::command(&order, workspace, command.as_ref())?;
+    let job = Job::new(order, variables, workspace, command.as_ref())?;
+    let mut shim = job.program(shim::SUBCOMMAND)?;
     shim.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::piped());
     let mut child = shim.spawn()?;
     // The end that is the shim's must be the shim's alone, or its end would not be seen.
@@ -204,7 +204,7 @@ fn run_under_a_shim(policy: Policy, workspace: &Path, command: &str) -> io::Resu
     Ok((serde_json::from_str(&report).ok(), said))
 }
 
-/// The environment of a command, parted as a worker's is, from one that holds keys.
+/// The environment of a command: as a worker's, without the keys that it held.
 fn environment() -> Environment {
     let mut environment = Environment::of_self();
     attack::PLANTED.into_iter().for_each(|name| environment.set(name, attack::CANARY));

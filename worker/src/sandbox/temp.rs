@@ -93,8 +93,8 @@ fn remove_or_say(path: &Path, until: Instant) {
 
 /// Removes a directory with all that lies in it. Follows no link; a directory that cannot be searched is unlocked first.
 ///
-/// What lies deeper than a tool should have gone is moved up before it is removed: so that takes two descriptors and no
-/// recursion, however deep it is.
+/// What lies deeper than a tool should have gone is moved up, and removed in the next round: so that takes two descriptors
+/// and no recursion, however deep it is.
 ///
 /// # Errors
 /// The system's error, or that it is not done at the end of this time: what is left can be removed later.
@@ -114,19 +114,13 @@ fn remove(path: &Path, until: Instant) -> io::Result<()> {
                 continue;
             }
             let folder = enter(&top, &name)?;
-            loop {
-                let inners = list(&folder, until)?;
-                if inners.is_empty() {
-                    break;
-                }
-                for inner in inners {
-                    if !unlink(&folder, &inner)? {
-                        drop(enter(&folder, &inner)?);
-                        move_up(&folder, &inner, &top, &mut moved)?;
-                    }
+            for inner in list(&folder, until)? {
+                if !unlink(&folder, &inner)? {
+                    // A directory that its owner may not write cannot be moved.
+                    drop(enter(&folder, &inner)?);
+                    move_up(&folder, &inner, &top, &mut moved)?;
                 }
             }
-            unlinkat(&top, &name, AtFlags::REMOVEDIR)?;
         }
     }
 }

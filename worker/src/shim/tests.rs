@@ -30,16 +30,6 @@ fn hidden_program() {
 }
 
 #[test]
-fn what_is_wrong_with_the_arguments_is_said() {
-    for arguments in
-        [&["shim"][..], &["shim", "3", "/"], &["shim", "soon", "/", "ls"], &["shim", "9999", "/", "ls"]]
-    {
-        let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
-        assert!(Job::from_arguments(&arguments).is_err(), "{arguments:?}");
-    }
-}
-
-#[test]
 fn what_ends_other_processes_ends_a_shim() {
     for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGUSR1] {
         assert!(ends_a_shim(signal as u32), "{signal}");

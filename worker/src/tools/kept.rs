@@ -21,7 +21,7 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
 use crate::sandbox::Policy;
-use crate::shim::{self, ExitCause, Order as ShimOrder, OrderFile, Report, sweep};
+use crate::shim::{self, ExitCause, Job as ShimJob, Order as ShimOrder, Report, sweep};
 use crate::variables::Variables;
 
 /// How long a report may be, in bytes: a keeper writes one short line.
@@ -108,9 +108,8 @@ impl Kept {
             bounds: surroundings.bounds,
             policy: order.policy.cloned(),
         };
-        let asked = OrderFile::write(&asked, &variables)?;
-        // Every program that is started inherits it from here on: nothing else is started meanwhile.
-        let mut command = shim::command(&asked, &surroundings.workspace, order.command.as_ref())?;
+        let asked = ShimJob::new(asked, variables, &surroundings.workspace, order.command.as_ref())?;
+        let mut command = asked.program(shim::SUBCOMMAND)?;
         command.stdin(Stdio::from(surroundings.life_lock.try_clone()?));
         command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(order.output));
         // Held until the pid is known: a sweep between the two would take the keeper for a stray.
@@ -257,5 +256,5 @@ fn is_of_another_test(child: Pid) -> bool {
     let of = |name: &str| format!("/proc/{}/{name}", child.as_raw_pid());
     let own = std::fs::read_link("/proc/self/exe").unwrap();
     std::fs::read_link(of("exe")).is_ok_and(|program| program == own)
-        || std::fs::read_to_string(of("comm")).is_ok_and(|name| name == "exe\n" || name == "team-keeper\n")
+        || std::fs::read_to_string(of("comm")).is_ok_and(|name| name == "exe\n" || name == "team-shim\n")
 }

@@ -122,10 +122,15 @@ fn strange(seen: &Seen, name: &Name, pid: u32) -> Finding {
     const CHECK: &str = "locks";
     let about = format!("{name} {pid}");
     let Some(holder) = seen.process(pid) else {
-        return Finding::problem(CHECK, format!("the life lock of {name} is held by what process {pid} left, which has ended"))
-            .about(about)
-            .means("a keeper still ends a command of that life, which is not over before")
-            .next("see what hangs: `ps -eo pid,ppid,stat,lstart,args | grep team-keeper`; the life ends when it does");
+        return Finding::problem(
+            CHECK,
+            format!("the life lock of {name} is held by what process {pid} left, which has ended"),
+        )
+        .about(about)
+        .means("a keeper still ends a command of that life, which is not over before")
+        .next(
+            "see what hangs: `ps -eo pid,ppid,stat,lstart,args | grep team-shim`; the life ends when it does",
+        );
     };
     Finding::problem(
         CHECK,

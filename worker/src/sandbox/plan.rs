@@ -36,12 +36,17 @@ impl Plan {
             let for_git = hidden.is_of_team && policy.is_writable(&hidden.path);
             paths.insert(hidden.path.clone(), Access::Nothing { for_git });
         }
-        let mut plan = Self(paths);
-        let is_hidden = |path: &Path| {
-            path.ancestors().skip(1).any(|above| matches!(plan.0.get(above), Some(Access::Nothing { .. })))
+        // What lies below something that allows less is allowed no more.
+        let is_overruled = |path: &Path, access: &Access| {
+            let mut above = path.ancestors().skip(1).filter_map(|above| paths.get(above));
+            above.any(|above| match above {
+                Access::Nothing { .. } => true,
+                Access::Read => matches!(access, Access::Write { .. }),
+                Access::Write { .. } => false,
+            })
         };
-        let below_hidden: Vec<_> = plan.0.keys().filter(|path| is_hidden(path)).cloned().collect();
-        below_hidden.iter().for_each(|path| drop(plan.0.remove(path)));
+        let valid = paths.iter().filter(|(path, access)| !is_overruled(path, access));
+        let mut plan = Self(valid.map(|(path, access)| (path.clone(), access.clone())).collect());
         plan.pin();
         plan
     }
@@ -181,9 +186,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_mounted_in_what_is_hidden_and_a_path_is_in_one_set() {
+    fn what_lies_below_something_that_allows_less_is_allowed_no_more() {
         let plan = Plan::of(&policy(
-            &["/w", "/w/hidden/cache"],
+            &["/w", "/w/hidden/cache", "/w/read/cache"],
             &["/w/hidden/.git/hooks", "/w/hidden", "/w/read"],
             &["/w/hidden", "/w/read/key"],
         ));

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
@@ -15,8 +15,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::member::{Gate, Sandbox};
 use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe};
 
-use super::policy::{Policy, Present};
-use super::{Place, Places, TempDir, bubblewrap};
+use super::{Place, Places, Policy, TempDir, bubblewrap};
 use crate::args::ProbeArgs;
 use crate::shim::{self, Job, Order, Report};
 use crate::variables::Variables;
@@ -61,10 +60,9 @@ pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
 /// Places that look like those of a team: a workspace with a team directory in it, and a home with a secret.
 struct Scratch {
     places: Places,
-    home: PathBuf,
     /// Open, so that an attack that may write into the pipe need not wait for a reader.
     _pipe: File,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Scratch {
@@ -93,7 +91,7 @@ impl Scratch {
             registers: Vec::new(),
         };
         let pipe = File::options().read(true).write(true).open(at("home/pipe"))?;
-        Ok(Self { places, home: at("home"), _pipe: pipe, _folder: folder })
+        Ok(Self { places, _pipe: pipe, folder })
     }
 
     /// Returns what works, and why something does not.
@@ -139,12 +137,9 @@ impl Scratch {
 
     /// Runs a command under a shim, as a worker does; returns its output.
     fn run(&self, layers: Layers, gate: Gate, command: &str) -> Result<String, String> {
-        let present = Present {
-            secrets: self.places.secrets.clone(),
-            teams: vec![self.places.team_dir.clone()],
-            ..Present::default()
-        };
-        let policy = Policy::of(&Sandbox::default(), gate, &self.places, present, layers);
+        // What these layers do not keep is found out here.
+        let weak = true;
+        let policy = self.places.policy(&Sandbox::default(), gate, (layers, weak))?;
         let policy = policy.ok_or("there is no policy")?;
         let (report, said) = run_under_a_shim(policy, &self.places.workspace.path, command)
             .map_err(|error| format!("cannot try: {error}"))?;
@@ -157,7 +152,6 @@ impl Scratch {
 
     fn attack(&self, layers: Layers) -> io::Result<Vec<Attack>> {
         let own = std::env::current_exe()?;
-        let scratch = self.home.parent().unwrap_or(&self.home);
         // Where namespaces do not part the two, a team directory is made outside the workspace.
         let team = if layers.namespaces == Namespaces::None { "apart" } else { "work/.team" };
         // A machine without any keeps nothing there.
@@ -168,7 +162,7 @@ impl Scratch {
         }
         let shared = file.map(|file| format!("--shared {}", quoted(&file))).unwrap_or_default();
         let command = |kind: &str| {
-            let (own, scratch) = (quoted(&own), quoted(scratch));
+            let (own, scratch) = (quoted(&own), quoted(self.folder.path()));
             format!("{own} attack {kind} {shared} --team {team} {scratch} {}", std::process::id())
         };
         let mut attacks = Vec::new();

@@ -15,8 +15,7 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, chmod, fstat, mkdirat, openat2, renameat_with,
-    statat,
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, openat2, renameat, statat,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -142,14 +141,13 @@ impl Absent {
     fn rename(&self) -> rustix::io::Result<Option<String>> {
         let mut aside = self.name.clone();
         aside.push(ASIDE);
-        let rename = |to: &OsStr, flags| {
-            in_own_folder(&self.folder, || renameat_with(&self.folder, &self.name, &self.folder, to, flags))
-        };
-        let mut renamed = rename(&aside, RenameFlags::NOREPLACE);
-        // Some file systems know no flags (NFS, 9p). Nothing has this name.
-        if matches!(renamed, Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)) {
+        let rename =
+            |to: &OsStr| in_own_folder(&self.folder, || renameat(&self.folder, &self.name, &self.folder, to));
+        let mut renamed = rename(&aside);
+        // A command has made a directory, here or there. Nothing has the next name.
+        if matches!(renamed, Err(Errno::ISDIR | Errno::NOTDIR | Errno::EXIST | Errno::NOTEMPTY)) {
             aside.push(format!("-{}", uuid::Uuid::new_v4().simple()));
-            renamed = rename(&aside, RenameFlags::empty());
+            renamed = rename(&aside);
         }
         match renamed {
             Ok(()) => Ok(Some(format!(

@@ -21,7 +21,7 @@ mod mounts;
 mod place;
 mod places;
 mod plan;
-mod policy;
+pub(crate) mod policy;
 pub(crate) mod probe;
 mod seccomp;
 mod secrets;

@@ -122,6 +122,8 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::policy::Hidden;
+    use crate::sandbox::policy::tests::plain_policy;
 
     fn taken(arguments: &[&str]) -> Result<Job, String> {
         Job::from_arguments(&arguments.iter().map(OsString::from).collect::<Vec<_>>())
@@ -137,6 +139,16 @@ mod tests {
             assert_eq!((taken.order, taken.variables), (order.clone(), variables.clone()));
             assert_eq!((taken.workspace, taken.command), (job.workspace.clone(), job.command.clone()));
         }
+    }
+
+    #[test]
+    fn a_job_may_be_longer_than_an_argument() {
+        let hidden = |number| Hidden { path: format!("/home/u/private/{number}").into(), is_of_team: false };
+        let policy = Policy { hidden: (0..10_000).map(hidden).collect(), ..plain_policy() };
+        let order = Order { policy: Some(policy), ..Order::default() };
+        let job = Job::new(order.clone(), Variables::default(), Path::new("/w"), "ls".as_ref()).unwrap();
+        assert!(job.file.metadata().unwrap().len() > 128 << 10);
+        assert_eq!(taken(&["init", &job.descriptor().to_string(), "/w", "ls"]).unwrap().order, order);
     }
 
     #[test]

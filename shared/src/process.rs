@@ -206,20 +206,20 @@ fn reap(pid: Pid) -> Option<i32> {
     }
 }
 
-/// What a keeper calls itself.
-pub const KEEPER: &std::ffi::CStr = c"team-keeper";
+/// What a shim calls itself.
+pub const SHIM: &std::ffi::CStr = c"team-shim";
 
-/// The exit code of a keeper that nobody heard any more and that had nothing to kill; one that killed `n` processes ends with
-/// this and `n`, and above [`KEEPER_MOST`] with the sum of both.
-pub const KEEPER_UNHEARD: u8 = 64;
-/// The most processes that the exit code of a keeper can tell.
-pub const KEEPER_MOST: u8 = 62;
+/// The exit code of a shim that lost its worker and had nothing to kill; one that killed `n` processes ends with
+/// this and `n`, and above [`SHIM_MOST`] with the sum of both.
+pub const SHIM_UNHEARD: u8 = 64;
+/// The most processes that the exit code of a shim can tell.
+pub const SHIM_MOST: u8 = 62;
 
-/// Returns how many processes a keeper has killed that ended with this code, when its worker had ended; none if that is not
+/// Returns how many processes a shim has killed that ended with this code, when its worker had ended; none if that is not
 /// what the code says.
-pub fn killed_by_keeper(code: i32) -> Option<u32> {
-    let killed = u32::try_from(code).ok()?.checked_sub(u32::from(KEEPER_UNHEARD))?;
-    (killed < u32::from(KEEPER_MOST)).then_some(killed)
+pub fn killed_by_shim(code: i32) -> Option<u32> {
+    let killed = u32::try_from(code).ok()?.checked_sub(u32::from(SHIM_UNHEARD))?;
+    (killed < u32::from(SHIM_MOST)).then_some(killed)
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
-//! What confining costs a command: `bash -c true` under its keeper in each sandbox, beside `bash -c true` alone, and
-//! beside `bwrap`, which makes the namespaces and mounts and nothing else: no filter, no keeper.
+//! What confining costs a command: `bash -c true` under its shim in each sandbox, beside `bash -c true` alone, and
+//! beside `bwrap`, which makes the namespaces and mounts and nothing else: no filter, no shim.
 
-use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::{Value, json};
 
 use crate::Effort;
@@ -38,7 +40,7 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
             peer.add(timed(&mut bwrap(&workspace)));
         }
         for ((_, namespaces, ..), sample) in &mut confined {
-            sample.add(keep(&workspace, namespaces));
+            sample.add(supervise(&workspace, namespaces));
         }
     }
     let added = |sample: &Sample| sample.p50().saturating_sub(bare.p50());
@@ -54,7 +56,7 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     figures.collect()
 }
 
-/// Begins a command line as a keeper's begins: with no variables but the path.
+/// Begins a command line as a shim's begins: with no variables but the path.
 fn alone(program: &str) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
@@ -77,31 +79,37 @@ fn bwrap(workspace: &Path) -> Command {
     command
 }
 
-/// Starts a keeper as a worker does, and waits until all is gone.
-fn keep(workspace: &Path, namespaces: &str) -> Duration {
+/// Starts a shim as a worker does, and waits until all is gone.
+fn supervise(workspace: &Path, namespaces: &str) -> Duration {
     let at = |name: &str| workspace.join(name);
-    let policy = json!({
+    let writable =
+        |name: &str| json!({"place": {"path": at(name), "inode": null}, "at": at(name), "plain": false});
+    let order = json!({"timeout": null, "log": false, "bounds": {}, "policy": {
         "layers": {"namespaces": namespaces, "landlock": 7, "seccomp": true},
-        "workspace": at("work"), "temp": at("temp"), "private_tmp": false,
-        "writable": [at("temp"), at("work")], "plain": [],
-        "known": [], "protected": [
-            {"path": at("work/.git/hooks"), "guard": "MadeEmpty"},
+        "network": true,
+        "temp": writable("temp"),
+        "writable": [writable("work")],
+        "protected": [{"path": at("work/.git/hooks"), "if_missing": "MakeEmpty"}],
+        "hidden": [
+            {"path": at("home/.ssh"), "is_of_team": false},
+            {"path": at("work/.team"), "is_of_team": true},
         ],
         "notes": at("work/.team"),
-        "pinned": [at("work/.git")], "hidden": [at("home/.ssh"), at("work/.team")], "sealed": [at("work/.team")],
-        "network": true,
-    });
+    }});
+    let mut file = File::from(memfd_create("order", MemfdFlags::empty()).unwrap());
+    file.write_all(format!("{order}\n").as_bytes()).unwrap();
     let (mut ours, theirs) = UnixStream::pair().unwrap();
-    let mut keeper = Command::new(env!("CARGO_BIN_EXE_team-worker"));
-    keeper.args(["keeper", "--policy", &policy.to_string(), "--", "true"]).env_clear().current_dir("/");
-    keeper.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::null());
-    let took = timed(&mut keeper);
-    drop(keeper);
+    let mut shim = Command::new(env!("CARGO_BIN_EXE_team-worker"));
+    shim.args(["shim", &file.as_raw_fd().to_string()]).arg(at("work")).arg("true");
+    shim.env_clear().current_dir("/");
+    shim.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::null());
+    let took = timed(&mut shim);
+    drop(shim);
     // A command that was refused is quick, too.
     let mut report = String::new();
     ours.read_to_string(&mut report).unwrap();
     let report: Value = serde_json::from_str(&report).unwrap();
-    assert_eq!(report, json!({"code": 0, "signal": null, "because": "exited"}), "{namespaces}");
+    assert_eq!(report, json!({"code": 0, "signal": null, "cause": "exited"}), "{namespaces}");
     took
 }
 

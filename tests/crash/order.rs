@@ -233,7 +233,7 @@ impl Order {
         let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let keeps = |&pid: &i32| {
             let line = process::command_line(pid);
-            line.contains(" keeper ") && line.contains(&scratch) && is_alive(pid)
+            line.contains(" shim ") && line.contains(&scratch) && is_alive(pid)
         };
         let has_lost_its_worker = |&pid: &i32| {
             process::parent(pid).is_some_and(|parent| !process::command_line(parent).contains(" run --name "))

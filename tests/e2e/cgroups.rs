@@ -46,7 +46,7 @@ fn exit(team: &Team, name: &str) -> Value {
 }
 
 fn keeper_of(worker: i32) -> i32 {
-    children(worker).into_iter().find(|&pid| command_line(pid).contains(" keeper ")).unwrap()
+    children(worker).into_iter().find(|&pid| command_line(pid).contains(" shim ")).unwrap()
 }
 
 /// Kills a worker and its keeper so that neither sees the other's end. The keeper first: with its worker's end its group is

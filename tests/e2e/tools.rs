@@ -117,8 +117,7 @@ fn a_life_is_not_over_before_the_end_of_its_last_command() {
         team.teamctl(["spawn", "alice", "--restart", "never", "--prompt", command]).ok();
         team.until_held();
         let worker = team.pid("alice");
-        let keeper =
-            children(worker).into_iter().find(|&pid| command_line(pid).contains(" keeper ")).unwrap();
+        let keeper = children(worker).into_iter().find(|&pid| command_line(pid).contains(" shim ")).unwrap();
         signal(worker, Signal::SIGKILL);
         assert!(poll_until(&mut || !is_alive(worker)));
         signal(keeper, Signal::SIGSTOP);

@@ -15,7 +15,7 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// What the program does. (`keeper` and `confine`, for one command under a worker, are told apart before.)
+/// What the program does. (`shim` and `init`, for one command of a worker, are told apart before.)
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one incarnation of a teammate; teamd runs this, with its connection as standard input

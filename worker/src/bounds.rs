@@ -1,27 +1,14 @@
 //! What the processes of one command may use: limits that the kernel holds for each of them, put on just before `bash`
 //! begins, and what the model is told when a command has reached one.
-//!
-//! `team-worker bounded BOUNDS FD DIRECTORY COMMAND` puts them on where no sandbox does: a process of its own, since what is
-//! taken from the keeper itself could not be given back.
 
-use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use teamd_shared::amount::{told, told_size};
 use teamd_shared::member::Bounds;
-use teamd_shared::process::close_inherited;
-
-use crate::variables::Variables;
-
-/// The hidden subcommand.
-pub(crate) const SUBCOMMAND: &str = "bounded";
 
 /// Above 0, with which a worker begins; up to 1,000, and only root goes down again (`proc_pid_oom_score_adj(5)`).
 const GOES_FIRST: &[u8] = b"500";
@@ -35,9 +22,6 @@ const MOST_SIGNALS: u64 = 1024;
 
 /// Bytes in POSIX message queues; a user has 819,200 (`getrlimit(2)`).
 const MOST_QUEUED: u64 = 81_920;
-
-/// The exit code of a shell whose last command could not be run (`bash(1)`, "EXIT STATUS").
-const CANNOT_RUN: u8 = 126;
 
 /// Makes this process, and all that it starts, the first to go where the kernel has to kill for memory: not the worker, with
 /// which all of them would go.
@@ -101,54 +85,6 @@ fn counts_by_namespace() -> bool {
 fn lower(limit: Resource, most: u64) -> io::Result<()> {
     let most = getrlimit(limit)?.1.min(most);
     Ok(setrlimit(limit, most, most)?)
-}
-
-/// Bounds one command that no sandbox confines: the whole program behind the hidden subcommand.
-pub(crate) fn bounded_main() -> ExitCode {
-    let arguments: Vec<OsString> = std::env::args_os().skip(2).collect();
-    let why = match run(&arguments) {
-        Ok(never) => match never {},
-        Err(why) => why,
-    };
-    // It is the output of the command.
-    drop(Write::write_all(&mut io::stderr(), format!("cannot run it: {why}\n").as_bytes()));
-    ExitCode::from(CANNOT_RUN)
-}
-
-fn run(arguments: &[OsString]) -> Result<std::convert::Infallible, String> {
-    let [bounds, descriptor, directory, command] = arguments else {
-        return Err("bounds, a descriptor, a directory and a command are wanted".to_owned());
-    };
-    let bounds: Bounds = serde_json::from_slice(bounds.as_encoded_bytes())
-        .map_err(|error| format!("its bounds cannot be read: {error}"))?;
-    let descriptor = descriptor.to_str().and_then(|number| number.parse().ok());
-    let descriptor = descriptor.ok_or("a descriptor is wanted")?;
-    let variables = Variables::take(descriptor)
-        .map_err(|error| format!("the variables of the command cannot be read: {error}"))?;
-    close_inherited(None).map_err(|error| format!("cannot close what it inherited: {error}"))?;
-    put_on(&bounds, None).map_err(|error| format!("cannot put limits on it: {error}"))?;
-    let directory = Path::new(directory);
-    let mut bash = variables.command(command, directory);
-    Err(format!("cannot start bash: {}", bash.current_dir(directory).exec()))
-}
-
-/// Returns the command line that bounds a command which no sandbox confines. The caller gives it its outputs.
-///
-/// # Errors
-/// The system's error.
-pub(crate) fn command(
-    bounds: &Bounds,
-    command: &OsString,
-    (variables, directory): (&Variables, &Path),
-) -> io::Result<Command> {
-    use std::os::fd::IntoRawFd;
-    let mut helper = Command::new("/proc/self/exe");
-    // For `ps`: it is started by a path in `/proc`. The descriptor stays open until this process ends.
-    let descriptor = variables.hand_over()?.into_raw_fd();
-    helper.arg0("team-worker").arg(SUBCOMMAND).arg(serde_json::to_string(bounds)?);
-    helper.arg(descriptor.to_string()).arg(directory).arg(command);
-    helper.env_clear().current_dir("/").stdin(std::process::Stdio::null());
-    Ok(helper)
 }
 
 /// Says which limit a command has reached, as far as its end and its output show that.

@@ -6,9 +6,9 @@ mod agent;
 mod args;
 mod bounds;
 mod core;
-mod keeper;
 mod model;
 mod sandbox;
+mod shim;
 #[cfg(test)]
 mod sim;
 mod tools;
@@ -18,12 +18,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Runs `team-worker`: an incarnation of a teammate, the shim of one of its commands, or its helper.
+/// Runs `team-worker`: an incarnation of a teammate, the shim of one of its commands, or the sandbox init of that.
 pub fn team_worker() -> ExitCode {
     match std::env::args_os().nth(1) {
-        Some(first) if first == keeper::SUBCOMMAND => return keeper::keeper_main(),
-        Some(first) if first == bounds::SUBCOMMAND => return bounds::bounded_main(),
-        Some(first) if first == sandbox::SUBCOMMAND => return sandbox::confine::confine_main(),
+        Some(first) if first == shim::SUBCOMMAND => return shim::shim_main(),
+        Some(first) if first == sandbox::init::SUBCOMMAND => return sandbox::init::init_main(),
         _ => {}
     }
     match args::Args::try_parse() {

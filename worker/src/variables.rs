@@ -1,18 +1,15 @@
-//! The variables of a command on their way: from the worker through keeper and helper to `bash`, in a file in memory.
+//! The variables of a command on their way: from the worker through shim and sandbox init to `bash`, with the order of the shim.
 //!
-//! Keeper and helper never have them as their own: a loader believes its environment (`LD_PRELOAD`, an empty element of
+//! Shim and sandbox init never have them as their own: a loader believes its environment (`LD_PRELOAD`, an empty element of
 //! `LD_LIBRARY_PATH`), and would run what lies in the workspace outside of the sandbox. No command line holds them either.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::fs::{Access, MemfdFlags, access, memfd_create};
+use rustix::fs::{Access, access};
 
 /// Where programs are looked for without a `PATH` (`execvp(3)`).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -43,24 +40,14 @@ impl Variables {
         Self(others.flatten().chain(&set).copied().collect())
     }
 
-    /// Puts them into a file that what is started next inherits.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub(crate) fn hand_over(&self) -> io::Result<OwnedFd> {
-        let mut file = File::from(memfd_create("variables", MemfdFlags::empty())?);
-        file.write_all(&self.0)?;
-        Ok(file.into())
+    /// Returns them as they are handed over.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 
-    /// Takes them from an inherited descriptor, which stays open.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub(crate) fn take(descriptor: u32) -> io::Result<Self> {
-        let mut bytes = Vec::new();
-        File::open(format!("/proc/self/fd/{descriptor}"))?.read_to_end(&mut bytes)?;
-        Ok(Self(bytes))
+    /// Takes them as they were handed over.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.to_owned())
     }
 
     /// Returns the command line of a command, with these variables and without input. What its `PATH` says is meant from
@@ -102,8 +89,7 @@ fn is_program(file: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::Permissions;
-    use std::os::fd::AsRawFd;
+    use std::fs::{File, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -111,21 +97,18 @@ mod tests {
         let pairs = [("A", "x=y\n z"), ("EMPTY", ""), ("", "no"), ("B=", "no"), ("LATER", "\u{fc}")];
         let given = Variables::of(pairs.into_iter().map(|(name, value)| (name.into(), value.into())));
         let given = given.with("EMPTY", "x".as_ref()).with("EMPTY", "".as_ref());
-        let file = given.hand_over().unwrap();
-        // By its name, no test that sweeps takes it for a stray.
+        // By its name, no test that sweeps takes it for an orphan.
         let scratch = tempfile::tempdir().unwrap();
         let program = scratch.path().join("exe");
         std::os::unix::fs::symlink("/usr/bin/env", &program).unwrap();
-        for _ in 0..2 {
-            let taken = Variables::take(file.as_raw_fd().unsigned_abs()).unwrap();
-            let mut command = Command::new(&program);
-            command.arg0("env");
-            taken.give(&mut command);
-            let said = command.output().unwrap().stdout;
-            let mut lines: Vec<_> = std::str::from_utf8(&said).unwrap().lines().collect();
-            lines.sort_unstable();
-            assert_eq!(lines, [" z", "A=x=y", "EMPTY=", "LATER=\u{fc}"]);
-        }
+        let taken = Variables::from_bytes(given.as_bytes());
+        let mut command = Command::new(&program);
+        command.arg0("env");
+        taken.give(&mut command);
+        let said = command.output().unwrap().stdout;
+        let mut lines: Vec<_> = std::str::from_utf8(&said).unwrap().lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, [" z", "A=x=y", "EMPTY=", "LATER=\u{fc}"]);
     }
 
     #[test]

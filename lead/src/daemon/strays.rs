@@ -10,7 +10,7 @@ use std::io;
 use std::time::Instant;
 
 use teamd_shared::process::{
-    KEEPER, Stray, children_of, is_gone, kill_child, killed_by_keeper, reap_child, start_ticks,
+    SHIM, Stray, children_of, is_gone, kill_child, killed_by_shim, reap_child, start_ticks,
 };
 
 use super::cgroup::Cgroups;
@@ -167,14 +167,14 @@ fn parse(known: &str) -> HashSet<Started> {
 
 /// Returns how many processes a stray stands for that had to be killed; none if that cannot be known.
 fn count(stray: &Stray, new: bool) -> Option<u32> {
-    if stray.comm.as_bytes() != KEEPER.to_bytes() {
+    if stray.comm.as_bytes() != SHIM.to_bytes() {
         return Some(u32::from(new && stray.ran));
     }
     // A keeper that is not reaped yet is found again; one that was killed itself has told nobody.
     match stray.code {
         None => Some(0),
         Some(0) => Some(0),
-        Some(code) => killed_by_keeper(code),
+        Some(code) => killed_by_shim(code),
     }
 }
 

@@ -122,7 +122,7 @@ pub(super) fn orphans(stage: &mut Stage) -> Checked {
 }
 
 /// What the command line of a keeper contains.
-const KEEPER: &str = " keeper ";
+const KEEPER: &str = " shim ";
 
 /// A daemon takes a team over: one at work, one with a plan, one that has answered, one that died meanwhile, and one that dies
 /// at work when it has been taken over: its keeper is nobody's child any more.

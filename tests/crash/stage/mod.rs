@@ -165,7 +165,7 @@ impl Stage {
     /// Holds it while this waits.
     pub(crate) fn hold_her_keeper(&self, wait: impl FnOnce() + Send + 'static) -> Checked {
         let children = process::children(self.team.pid(wrapper::NAME));
-        let mut keepers = children.into_iter().filter(|&pid| process::command_line(pid).contains(" keeper "));
+        let mut keepers = children.into_iter().filter(|&pid| process::command_line(pid).contains(" shim "));
         let keeper = keepers.next().ok_or_else(|| Violation("her command has no keeper".to_owned()))?;
         let keeper = Pid::from_raw(keeper);
         let (held, is_held) = channel();

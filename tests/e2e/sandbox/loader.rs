@@ -48,6 +48,6 @@ fn no_variable_of_a_client_loads_code_outside_of_a_sandbox() {
 }
 
 #[test]
-fn no_variable_of_a_client_loads_code_into_a_keeper_without_a_sandbox() {
+fn no_variable_of_a_client_loads_code_into_a_shim_without_a_sandbox() {
     nothing_outside_is_loaded(&Team::started(), &["--sandbox", "off"]);
 }

@@ -67,6 +67,8 @@ fn nothing_outside(with: With) {
             "truncate -s 0 ~/notes && echo BROKEN",
             "cat /proc/[0-9]*/root/home/.ssh/id_ed25519 2>/dev/null | grep hush && echo BROKEN",
             "cat /proc/self/root$HOME/.ssh/id_ed25519 2>/dev/null | grep hush && echo BROKEN",
+            "echo x > ~/.ssh/planted && echo BROKEN; mkdir ~/.gnupg/planted && echo BROKEN",
+            "mv ~/.aws moved && echo BROKEN; rmdir ~/.kube && echo BROKEN",
             "ln -s ~/.ssh keys; cat keys/id_ed25519 | grep hush && echo BROKEN",
             "grep -E '^(CapEff|CapPrm|CapBnd|CapAmb):' /proc/self/status | grep -v 0000000000000000 && [ $UID = 0 ] && echo BROKEN",
         ],

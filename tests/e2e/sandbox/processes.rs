@@ -7,7 +7,7 @@ use crate::support::look::HELD;
 use crate::support::process::{children, command_line, parent};
 use crate::support::{Team, is_alive, signal};
 
-/// The daemon, a worker that is not this tool's, that worker's keeper and command, and this tool's own worker.
+/// The daemon, a worker that is not this tool's, that worker's shim and command, and this tool's own worker.
 struct Victims {
     pids: Vec<i32>,
 }
@@ -17,15 +17,15 @@ impl Victims {
         team.teamctl(["spawn", "bob", "--prompt", HELD]).ok();
         team.until_held();
         let bob = team.pid("bob");
-        let keeper = *children(bob).iter().find(|&&pid| command_line(pid).contains(" keeper ")).unwrap();
-        let mut below = children(keeper);
+        let shim = *children(bob).iter().find(|&&pid| command_line(pid).contains(" shim ")).unwrap();
+        let mut below = children(shim);
         below.extend(below.clone().into_iter().flat_map(children));
         // What it begins and waits with ends by itself; before its `exec` it is called as the shell that forked it.
         below.retain(|&pid| {
             let line = command_line(pid);
             line.contains("until") && parent(pid).is_some_and(|above| command_line(above) != line)
         });
-        let mut pids = vec![team.daemon_pid(), team.pid("alice"), bob, keeper];
+        let mut pids = vec![team.daemon_pid(), team.pid("alice"), bob, shim];
         pids.extend(below);
         Self { pids }
     }
@@ -117,18 +117,18 @@ fn other_processes_are_out_of_reach_without_namespaces() {
     out_of_reach(With::Bare);
 }
 
-/// Failure 18, in the sandbox: with the keeper too, and by SIGKILL.
+/// Failure 18, in the sandbox: with the shim too, and by SIGKILL.
 #[test]
-fn what_a_call_started_is_gone_with_its_keeper_and_its_worker() {
+fn what_a_call_started_is_gone_with_its_shim_and_its_worker() {
     for with in [With::All, With::Bubblewrap, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
         let command = "trap '' TERM HUP; setsid bash -c 'trap \"\" TERM HUP; sleep 300' & (setsid sleep 301 &) ; touch held; sleep 302";
         team.teamctl(["spawn", "bob", "--restart", "never", "--prompt", &format!("/bash {command}")]).ok();
         team.until_held();
         let bob = team.pid("bob");
-        let keeper = *children(bob).iter().find(|&&pid| command_line(pid).contains(" keeper ")).unwrap();
-        assert_eq!(parent(keeper), Some(bob));
-        signal(keeper, Signal::SIGKILL);
+        let shim = *children(bob).iter().find(|&&pid| command_line(pid).contains(" shim ")).unwrap();
+        assert_eq!(parent(shim), Some(bob));
+        signal(shim, Signal::SIGKILL);
         signal(bob, Signal::SIGKILL);
         team.wait_for("bob", "crashed");
         team.until("all to be gone", || team.processes().len() == 2);

@@ -92,6 +92,29 @@ fn a_closed_gate_reads_no_other_team_either() {
     }
 }
 
+/// The user has moved a project, and left a link at its old path.
+#[test]
+fn another_team_that_was_moved_behind_a_link_is_hidden() {
+    for (case, team) in teams(&[With::All, With::NoLandlock, With::Bubblewrap], &[]) {
+        let other = another(&team, case.with);
+        other.teamd(["stop"]).ok();
+        let moved = other.root().with_file_name("moved");
+        std::fs::rename(other.root(), &moved).unwrap();
+        std::os::unix::fs::symlink(&moved, other.root()).unwrap();
+        let there = [other.root(), moved.as_path()].map(|at| at.join(".team"));
+        for there in there.map(|there| there.to_str().unwrap().to_owned()) {
+            attack(
+                &team,
+                &[
+                    &format!("cat {there}/journal.jsonl && echo BROKEN"),
+                    &format!("echo x > {there}/planted && echo BROKEN"),
+                    &format!("flock -n {there}/transcript/victim.jsonl true && echo BROKEN"),
+                ],
+            );
+        }
+    }
+}
+
 #[test]
 fn another_team_in_the_workspace_is_out_of_reach_of_every_tool() {
     for (case, team) in teams(&With::EACH, &[]) {

@@ -1,4 +1,4 @@
-//! The command line of `bwrap`, for machines where only it may make namespaces. It builds what `mounts` builds.
+//! The mounts of a command, made by `bwrap` where only it may make namespaces.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -8,138 +8,120 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::io::{Errno, FdFlags};
+use rustix::io::FdFlags;
 
-use super::known::open_itself;
 use super::mounts::IGNORE;
-use super::policy::{Guard, Policy};
+use super::place::{find_itself, is_dir};
+use super::plan::{Access, Plan};
+use super::policy::Policy;
 
-/// Returns `bwrap` with all it needs to start this binary in a sandbox; what that shall do is added behind.
+/// Where `bwrap` is looked for: no `PATH` says what builds a sandbox.
+const PROGRAMS: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];
+
+/// Returns `bwrap` with all that it needs to start this program in a sandbox; the arguments of the program are added behind.
 ///
 /// # Errors
-/// The system's error if this binary cannot be opened.
-pub(super) fn command(policy: &Policy) -> io::Result<Command> {
+/// The system's error if this program cannot be opened, or `bwrap` is not there any more.
+pub(super) fn command(policy: &Policy, workspace: &Path) -> io::Result<Command> {
+    let program = program().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "bwrap is gone"))?;
     // By a descriptor: what stands at its path may be another one by now, or hidden.
     let own = File::open("/proc/self/exe")?;
     rustix::io::fcntl_setfd(&own, FdFlags::empty())?;
-    let program = program().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "bwrap is gone"))?;
     let mut command = Command::new(program);
-    // What is mounted is what the policy means, and not what a tool has put a link to since. What cannot be looked at may
-    // be there all the same: then `bwrap` says so, and nothing runs.
-    let is_itself =
-        |path: &Path| !matches!(open_itself(path), Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP));
-    let exists = |path: &Path| {
-        let missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
-        path.symlink_metadata().err().is_none_or(|error| !missing.contains(&error.kind()))
-    };
-    command.args(arguments(policy, exists, is_itself, |path| {
-        path.symlink_metadata().is_ok_and(|it| it.is_dir())
-    }));
+    command.args(arguments(policy, workspace)?);
     command.arg("--").arg(format!("/proc/self/fd/{}", own.as_raw_fd()));
     // It stays open until this process ends, or closes what it inherits.
     let _inherited = own.into_raw_fd();
     Ok(command)
 }
 
-/// Pure: what is there, and what is a directory, is asked of the caller.
-fn arguments(
-    policy: &Policy,
-    exists: impl Fn(&Path) -> bool,
-    is_itself: impl Fn(&Path) -> bool,
-    is_dir: impl Fn(&Path) -> bool,
-) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = Vec::new();
-    let mut add = |option: &str, paths: &[&Path]| {
-        arguments.push(option.into());
-        arguments.extend(paths.iter().map(|path| path.as_os_str().to_owned()));
-    };
-    let tmp = Path::new("/tmp");
-    for option in ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent", "--as-pid-1"] {
-        add(option, &[]);
-    }
-    add("--cap-drop", &[Path::new("ALL")]);
-    if !policy.network {
-        add("--unshare-net", &[]);
-    }
-    add("--ro-bind", &[Path::new("/"), Path::new("/")]);
-    add("--dev", &[Path::new("/dev")]);
-    add("--proc", &[Path::new("/proc")]);
-    if policy.private_tmp {
-        add("--bind", &[&policy.temp, tmp]);
-    }
-    for path in policy.writable.iter().chain(&policy.pinned).filter(|path| is_itself(path)) {
-        add("--bind", &[path, path]);
-    }
-    for path in policy.hidden.iter().filter(|path| exists(path)) {
-        match is_dir(path) {
-            true => {
-                add("--tmpfs", &[path]);
-                let ignore = path.join(IGNORE);
-                if policy.is_in_the_way_of_git(path) && exists(&ignore) {
-                    add("--ro-bind", &[&ignore, &ignore]);
-                }
-                add("--remount-ro", &[path]);
-            }
-            false => add("--ro-bind", &[Path::new("/dev/null"), path]),
-        }
-    }
-    let protected = policy.protected.iter().filter(|it| it.guard != Guard::IfFile || !is_dir(&it.path));
-    for path in protected.map(|it| &it.path).filter(|path| is_itself(path)) {
-        add("--ro-bind", &[path, path]);
-    }
-    add("--chdir", &[&policy.workspace]);
-    arguments
-}
-
-/// Where `bwrap` is looked for: nobody's `PATH` says what builds a sandbox.
-const PROGRAMS: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];
-
-/// Returns where `bwrap` is, if it is installed and only root can have put it there.
+/// Returns `bwrap`, if it is installed and only root can have put it there.
 pub(super) fn program() -> Option<PathBuf> {
     PROGRAMS.iter().map(PathBuf::from).find(|program| {
         program.metadata().is_ok_and(|found| found.is_file() && found.uid() == 0 && found.mode() & 0o022 == 0)
     })
 }
 
+fn arguments(policy: &Policy, workspace: &Path) -> io::Result<Vec<OsString>> {
+    let mut arguments: Vec<OsString> = Vec::new();
+    let mut add = |option: &str, paths: &[&Path]| {
+        arguments.push(option.into());
+        arguments.extend(paths.iter().map(|path| path.as_os_str().to_owned()));
+    };
+    for option in ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent", "--as-pid-1"] {
+        add(option, &[]);
+    }
+    add("--cap-drop", &["ALL".as_ref()]);
+    if !policy.network {
+        add("--unshare-net", &[]);
+    }
+    add("--ro-bind", &["/".as_ref(), "/".as_ref()]);
+    add("--dev", &["/dev".as_ref()]);
+    add("--proc", &["/proc".as_ref()]);
+    for (path, access) in Plan::of(policy).mounts() {
+        let source = match access {
+            Access::Write { source } => source,
+            Access::Read | Access::Nothing { .. } => path,
+        };
+        let Some((_, stat)) = find_itself(source)? else { continue };
+        match access {
+            Access::Write { .. } => add("--bind", &[source, path]),
+            Access::Read => add("--ro-bind", &[path, path]),
+            Access::Nothing { .. } if !is_dir(&stat) => add("--ro-bind", &["/dev/null".as_ref(), path]),
+            Access::Nothing { for_git } => {
+                add("--tmpfs", &[path]);
+                let ignore = path.join(IGNORE);
+                if *for_git && ignore.exists() {
+                    add("--ro-bind", &[&ignore, &ignore]);
+                }
+                add("--remount-ro", &[path]);
+            }
+        }
+    }
+    add("--chdir", &[workspace]);
+    Ok(arguments)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::policy::Protected;
     use super::*;
-    use teamd_shared::sandbox::{Layers, Namespaces};
+    use crate::sandbox::Place;
+    use crate::sandbox::missing::Missing;
+    use crate::sandbox::policy::tests::plain_policy;
+    use crate::sandbox::policy::{Hidden, Protected, Writable};
 
     #[test]
-    fn what_is_protected_is_mounted_after_what_is_writable() {
+    fn what_is_there_is_mounted_from_the_top_down() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        for folder in ["t", "w/.git/hooks", "w/.team"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        for file in [".netrc", "w/.team/.gitignore"] {
+            File::create(root.join(file)).unwrap();
+        }
+        std::os::unix::fs::symlink("hooks", root.join("w/.git/link")).unwrap();
+        let protect = |path: &str| Protected { path: root.join(path), if_missing: Missing::Leave };
+        let hide = |path: &str| Hidden { path: root.join(path), is_of_team: path.ends_with(".team") };
+        let at = |path: PathBuf, at: PathBuf| Writable { place: Place::of_this_call(path), at, plain: false };
         let policy = Policy {
-            layers: Layers { namespaces: Namespaces::Bubblewrap, landlock: 0, seccomp: true },
-            workspace: "/w".into(),
-            temp: "/t".into(),
-            private_tmp: true,
-            writable: vec!["/w".into()],
-            plain: Vec::new(),
-            known: Vec::new(),
-            protected: vec![
-                Protected { path: "/w/hooks".into(), guard: Guard::IfThere },
-                Protected { path: "/w/absent".into(), guard: Guard::IfThere },
-                Protected { path: "/w/.git".into(), guard: Guard::IfFile },
-                Protected { path: "/w/dir/.ssh".into(), guard: Guard::IfFile },
-            ],
-            notes: PathBuf::new(),
-            pinned: Vec::new(),
-            hidden: vec!["/home/u/.ssh".into(), "/home/u/.netrc".into()],
-            sealed: Vec::new(),
             network: false,
+            temp: at(root.join("t"), root.join("other")),
+            writable: vec![at(root.join("w"), root.join("w"))],
+            protected: ["w/.git/hooks", "w/.git/config", "w/.git/link"].map(protect).into(),
+            hidden: ["w/.team", ".netrc", ".ssh"].map(hide).into(),
+            ..plain_policy()
         };
-        let is_there = |path: &Path| !path.ends_with("absent");
-        let arguments = arguments(&policy, is_there, is_there, |path| path.ends_with(".ssh"));
+        let arguments = arguments(&policy, &root.join("w")).unwrap();
         let line: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
-        let line = line.join(" ");
-        assert!(
-            line.ends_with(
-                "--unshare-net --ro-bind / / --dev /dev --proc /proc --bind /t /tmp --bind /w /w --tmpfs /home/u/.ssh \
-                 --remount-ro /home/u/.ssh --ro-bind /dev/null /home/u/.netrc --ro-bind /w/hooks /w/hooks \
-                 --ro-bind /w/.git /w/.git --chdir /w"
-            ),
-            "{line}"
+        let line = line.join(" ").replace(root.to_str().unwrap(), "~");
+        let (_, mounts) = line.split_once("--unshare-net ").unwrap();
+        let (fixed, mounts) = mounts.split_once("--proc /proc ").unwrap();
+        assert_eq!(fixed, "--ro-bind / / --dev /dev ");
+        assert_eq!(
+            mounts,
+            "--ro-bind /dev/null ~/.netrc --bind ~/t ~/other --bind ~/w ~/w --bind ~/w/.git ~/w/.git --ro-bind ~/w/.git/hooks ~/w/.git/hooks \
+             --tmpfs ~/w/.team --ro-bind ~/w/.team/.gitignore ~/w/.team/.gitignore --remount-ro ~/w/.team --chdir ~/w"
         );
     }
 }

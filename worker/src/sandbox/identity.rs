@@ -1,4 +1,4 @@
-//! Who a command is: a user of the same number in a user namespace of its own, without any capability.
+//! The identity of a command: a user of the same number in a user namespace of its own, without any capability.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use rustix::thread::{
     configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
 };
 
-/// What the helper needs to build the sandbox. All of it is gone when `bash` begins.
+/// What the sandbox init needs to build the sandbox. All of it is gone when `bash` begins.
 const NEEDED: [CapabilitySet; 5] = [
     CapabilitySet::SYS_ADMIN,
     CapabilitySet::NET_ADMIN,
@@ -35,7 +35,7 @@ pub(super) fn enter_user_and_pid_namespace() -> io::Result<()> {
     put("/proc/self/uid_map", &format!("{user} {user} 1"))?;
     let sets = capabilities(None)?;
     set_capabilities(None, CapabilitySets { inheritable: sets.permitted, ..sets })?;
-    // Who is not number 0 would lose them at `exec`.
+    // A user whose number is not 0 would lose them at `exec`.
     NEEDED.into_iter().try_for_each(|capability| configure_capability_in_ambient_set(capability, true))?;
     Ok(())
 }

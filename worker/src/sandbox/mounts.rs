@@ -1,7 +1,7 @@
-//! The file system of a command: all of the machine's, read-only but for what it may write, less what is hidden.
+//! The mounts of a command, made by the sandbox init itself: all of the machine, read-only but for what the plan says.
 //!
-//! Works on a mount namespace that nobody shares. Nothing here touches a file: what is protected is mounted on itself,
-//! so that it cannot be renamed or replaced, and what is hidden is covered.
+//! Works on a mount namespace that no other process shares. Nothing here touches a file: what is protected is mounted on
+//! itself, so that it cannot be renamed or replaced, and what is hidden is covered.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -9,15 +9,15 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, open, statat, symlink};
+use rustix::fs::{Mode, OFlags, open, symlink};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
+    MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount,
 };
 
-use super::known::{self, open_itself, path_of};
-use super::mountinfo::mounts;
-use super::policy::{Guard, Policy, Protected};
+use super::mount_table::mounts;
+use super::place::{find_itself, is_dir, open_itself, path_of};
+use super::plan::{Access, Plan};
 
 /// The devices of a command: those that hold nothing of the machine.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -41,63 +41,41 @@ fn cannot(verb: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(Errno) ->
     move |source| MountError { verb, path, source }
 }
 
-/// Builds the file system of a command in a mount namespace of its own. Its shared memory holds at most `memory` bytes.
+/// Builds the file system of a command in a mount namespace of its own, and enters the workspace there. Its shared memory
+/// holds at most `memory` bytes.
 ///
 /// # Errors
 /// [`MountError`] for the first step that the system refuses.
-pub(super) fn build(policy: &Policy, memory: Option<u64>) -> Done {
+pub(super) fn build(plan: &Plan, workspace: &Path, memory: Option<u64>) -> Done {
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)
         .map_err(|errno| cannot("make a mount namespace for", "/")(Errno::from_raw_os_error(errno as i32)))?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(cannot("part", "/"))?;
     let devices = open_devices()?;
-    if policy.private_tmp {
-        mount_bind(&policy.temp, "/tmp").map_err(cannot("mount", "/tmp"))?;
+    for (path, access) in plan.mounts() {
+        let source = match access {
+            Access::Write { source } => source,
+            Access::Read | Access::Nothing { .. } => path,
+        };
+        let Some((found, stat)) = find_itself(source).map_err(cannot("look at", source))? else { continue };
+        // By its descriptor: no rename in between leads elsewhere.
+        let itself = PathBuf::from(path_of(&found));
+        match access {
+            Access::Write { .. } if source != path => mount_descriptor(&found, path),
+            Access::Write { .. } | Access::Read => mount_descriptor(&found, &itself),
+            Access::Nothing { for_git } if is_dir(&stat) => cover(&itself, path, *for_git),
+            Access::Nothing { .. } => devices.first().map_or(Ok(()), |null| mount_descriptor(null, &itself)),
+        }?;
     }
-    for path in policy.writable.iter().chain(&policy.pinned) {
-        mount_on_itself(path, |_| true)?;
-    }
-    let mut protected = Vec::new();
-    for Protected { path, guard } in &policy.protected {
-        let is_meant = |stat: &Stat| *guard != Guard::IfFile || known::is_file(stat);
-        if mount_on_itself(path, is_meant)? {
-            protected.push(path);
-        }
-    }
-    let tmp = PathBuf::from("/tmp");
-    let writable: Vec<_> = policy.writable.iter().chain(policy.private_tmp.then_some(&tmp)).collect();
     // Once for all: to list the mounts costs more than to make them.
-    make_read_only(|mounted| {
-        let below = |paths: &[&PathBuf]| paths.iter().any(|path| mounted.starts_with(path));
-        !below(&writable) || below(&protected)
-    })?;
-    for path in &policy.hidden {
-        hide(path, devices.first(), policy.is_in_the_way_of_git(path))?;
-    }
+    make_read_only(|mounted| !plan.is_writable(mounted))?;
     build_devices(&devices, memory)?;
     // Not even root writes to the kernel there, and only processes of the command are seen.
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(cannot("mount", "/proc"))?;
     // This process still stands in the file system as it was before.
-    let entered =
-        open_itself(&policy.workspace).and_then(|(workspace, _)| rustix::process::fchdir(workspace));
-    entered.map_err(cannot("enter", &policy.workspace))
-}
-
-/// Mounts what a path means on itself, so that it is neither renamed nor replaced; tells whether something is there. What
-/// is behind a link is nothing: a tool elsewhere can have put it there since.
-fn mount_on_itself(path: &Path, is_meant: impl Fn(&Stat) -> bool) -> Result<bool, MountError> {
-    match open_itself(path) {
-        Ok((_, stat)) if !is_meant(&stat) => Ok(false),
-        Ok((found, _)) => {
-            let itself = path_of(&found);
-            mount_bind_recursive(&itself, &itself).map_err(cannot("mount", path))?;
-            Ok(true)
-        }
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(false),
-        // What cannot be looked at may be there all the same.
-        Err(errno) => Err(cannot("look at", path)(errno)),
-    }
+    let entered = open_itself(workspace).and_then(|(workspace, _)| rustix::process::fchdir(workspace));
+    entered.map_err(cannot("enter", workspace))
 }
 
 fn open_devices() -> Result<Vec<OwnedFd>, MountError> {
@@ -108,31 +86,23 @@ fn open_devices() -> Result<Vec<OwnedFd>, MountError> {
     DEVICES.iter().map(device).collect()
 }
 
-/// Mounts what a descriptor stands for, whatever covers its path by now.
+/// Mounts what a descriptor stands for, whatever covers its path by now. Mounted on itself, it is neither renamed nor replaced.
 fn mount_descriptor(from: &OwnedFd, at: &Path) -> Done {
-    mount_bind(path_of(from), at).map_err(cannot("mount", at))
+    mount_bind_recursive(path_of(from), at).map_err(cannot("mount", at))
 }
 
-/// Covers a directory with an empty one, and anything else with a file without content. `is_for_git`: `git` is told
-/// to leave it alone, since `git clean` would fail to remove what it takes for an empty directory.
-fn hide(path: &Path, null: Option<&OwnedFd>, is_for_git: bool) -> Done {
-    let found = match statat(CWD, path, AtFlags::empty()) {
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-        other => other.map_err(cannot("hide", path))?,
-    };
-    if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
-        return null.map_or(Ok(()), |null| mount_descriptor(null, path));
-    }
+/// Covers a directory with an empty one, which is made read-only with all the rest. `for_git`: `git` is told to leave it
+/// alone, since `git clean` would fail to remove what it takes for an empty directory.
+fn cover(found: &Path, path: &Path, for_git: bool) -> Done {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("hidden", path, "tmpfs", flags, Some(c"size=4k,mode=0700")).map_err(cannot("hide", path))?;
-    if is_for_git {
+    mount("hidden", found, "tmpfs", flags, Some(c"size=4k,mode=0700")).map_err(cannot("hide", path))?;
+    if for_git {
         let ignore = path.join(IGNORE);
         let made =
             open(&ignore, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o400));
         made.and_then(|file| rustix::io::write(file, b"*\n")).map_err(cannot("make", ignore))?;
     }
-    mount_remount(path, flags | MountFlags::BIND | MountFlags::RDONLY, c"")
-        .map_err(cannot("make read-only", path))
+    Ok(())
 }
 
 /// Makes everything read-only that is mounted at certain paths.
@@ -150,7 +120,7 @@ fn make_read_only(at: impl Fn(&Path) -> bool) -> Done {
     }
     for (path, flags) in wanted {
         match mount_remount(path, flags | MountFlags::BIND | MountFlags::RDONLY, c"") {
-            // Nobody gets there by this path: something covers it, or this user may not.
+            // No path leads there: something covers it, or this user may not.
             Ok(()) | Err(Errno::INVAL | Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(errno) => return Err(cannot("make read-only", path)(errno)),
         }

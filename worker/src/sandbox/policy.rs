@@ -1,4 +1,7 @@
-//! What a command may do, pure: from the mode, the gate and where things lie.
+//! What a command may do: three sets of paths, and the network. Pure: from the mode, the gate and where things lie.
+//!
+//! A path is *writable*, *protected* below a writable one, or *hidden*, and so is all that lies below it, down to the next
+//! path of a set. What is in no set can be read. How a set is enforced is the business of other modules.
 
 use std::path::{Path, PathBuf};
 
@@ -6,61 +9,45 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::sandbox::{Layers, Namespaces};
 
-use super::linked::LinkedTree;
-use super::{Known, Surroundings};
+use super::Places;
+use super::git::{self, LinkedTree};
+use super::missing::Missing;
+use super::place::Place;
 
-/// What of a repository is run or believed by the next `git` of the user: the rest of `.git` may be written.
-const GIT_SETTINGS: [(&str, Guard); 5] = [
-    // As a file it says where the repository is.
-    (GIT, Guard::IfFile),
-    // An empty directory is no hook.
-    (".git/hooks", Guard::MadeEmpty),
-    (".git/config", Guard::IfThere),
-    (".git/config.worktree", Guard::IfThere),
-    // It says where hooks and settings are, if they are not there (`gitrepository-layout(5)`).
-    (".git/commondir", Guard::NeverMade),
-];
-
-/// What of the repository of a linked working tree is run or believed by `git` for other trees too, though it lies where
-/// a command of that tree writes: in the tree's own directory, and in the whole.
-const OF_A_LINKED_TREE: [(&str, Guard); 3] =
-    [("commondir", Guard::IfThere), ("gitdir", Guard::IfThere), ("config.worktree", Guard::NeverMade)];
-const OF_ITS_REPOSITORY: [(&str, Guard); 2] =
-    // The first replaces any object for each reader, the second says where else objects lie.
-    [("refs/replace", Guard::MadeEmpty), ("objects/info", Guard::MadeEmpty)];
-
-/// A repository, or a file that says where it is.
-pub(crate) const GIT: &str = ".git";
-
-/// Tells whether a path within a workspace is one of a repository that no tool writes, or below one.
-pub(crate) fn git_believes(way: &Path) -> bool {
-    let stays = GIT_SETTINGS.iter().filter(|(_, guard)| *guard != Guard::IfFile);
-    stays.map(|(file, _)| file).any(|file| way.starts_with(file))
+/// Something that a command may write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Writable {
+    /// What it is on the machine.
+    pub(crate) place: Place,
+    /// Where the command finds it.
+    pub(crate) at: PathBuf,
+    /// Whether only files and directories may be made there: no links, pipes and devices.
+    pub(crate) plain: bool,
 }
 
-/// How something is kept from being written that lies below what may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Guard {
-    /// If it is there.
-    IfThere,
-    /// If it is a file.
-    IfFile,
-    /// Always: where only it is missing, an empty directory is made, which stays.
-    MadeEmpty,
-    /// If it is there; without mounts no command is run that could replace it.
-    Program,
-    /// If it is there; else what the command has made of it is removed: nothing can stand in for it meanwhile.
-    NeverMade,
+impl Writable {
+    fn new(place: Place) -> Self {
+        Self { at: place.path.clone(), place, plain: false }
+    }
 }
 
 /// Something that a command may not write, though it lies below something that it may.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Protected {
     pub(crate) path: PathBuf,
-    pub(crate) guard: Guard,
+    pub(crate) if_missing: Missing,
 }
 
-/// What lies where now: looked at before each command.
+/// Something that a command may not read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hidden {
+    pub(crate) path: PathBuf,
+    /// Whether it belongs to a team: then a command may not even list it. A descriptor is enough for an advisory lock, and
+    /// by such locks the daemon tells which workers are alive.
+    pub(crate) is_of_team: bool,
+}
+
+/// What lies where now: looked up before each command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Present {
     /// The secrets that are there.
@@ -69,197 +56,172 @@ pub(crate) struct Present {
     pub(crate) teams: Vec<PathBuf>,
     /// The repository of the workspace, if that is a linked working tree.
     pub(crate) linked: Option<LinkedTree>,
+    /// The files that say where the repository of a writable directory is.
+    pub(crate) git_files: Vec<PathBuf>,
 }
 
-/// What one command may do. Read by the helper from its command line.
+/// What one command may do. The worker decides it; the shim and the sandbox init read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
-    /// The layers to enforce it with.
+    /// The layers that enforce it.
     pub(crate) layers: Layers,
-    /// Where it begins.
-    pub(crate) workspace: PathBuf,
-    /// The directory for what is temporary.
-    pub(crate) temp: PathBuf,
-    /// Whether that directory is `/tmp` for it.
-    pub(crate) private_tmp: bool,
-    /// What it may write, with all that lies below.
-    pub(crate) writable: Vec<PathBuf>,
-    /// Where of that it makes files and directories, and nothing else.
-    pub(crate) plain: Vec<PathBuf>,
-    /// What stood at those paths when the life began: a command is refused where something else does.
-    pub(crate) known: Vec<Known>,
-    /// What it may not write, though it lies below one of those.
-    pub(crate) protected: Vec<Protected>,
-    /// Where keepers note what must not be made: no command reaches it.
-    pub(crate) notes: PathBuf,
-    /// What lies on the way from a writable directory to one of those: it stays where it is.
-    pub(crate) pinned: Vec<PathBuf>,
-    /// What it may not read.
-    pub(crate) hidden: Vec<PathBuf>,
-    /// Those of them that it may not even list: an advisory lock needs no more than that, and of those locks life and
-    /// death of workers and daemons are told.
-    pub(crate) sealed: Vec<PathBuf>,
-    /// Whether it has the network of the machine.
+    /// Whether the command has the network of the machine.
     pub(crate) network: bool,
+    /// The temporary directory, which every command may write.
+    pub(crate) temp: Writable,
+    /// What else it may write: the set of the gate, empty while that is closed.
+    pub(crate) writable: Vec<Writable>,
+    /// What it may not write of that.
+    pub(crate) protected: Vec<Protected>,
+    /// What it may not read.
+    pub(crate) hidden: Vec<Hidden>,
+    /// Where shims note which protected files were missing: no command reaches it.
+    pub(crate) notes: PathBuf,
 }
 
 impl Policy {
-    /// Says what a command may do; none: whatever the user may.
+    /// Says what a command may do; none: all that the user may.
     pub(crate) fn of(
         sandbox: &Sandbox,
         gate: Gate,
-        around: &Surroundings,
-        Present { secrets, teams, linked }: Present,
+        places: &Places,
+        present: Present,
         layers: Layers,
     ) -> Option<Self> {
         if sandbox.mode == SandboxMode::Off && gate == Gate::Open {
             return None;
         }
         let writes = gate == Gate::Open && sandbox.mode == SandboxMode::WorkspaceWrite;
-        let mut writable = vec![around.temp.clone()];
-        if writes {
-            writable.push(around.workspace.clone());
-            // Nothing of a team directory is ever allowed by name.
-            let is_of_team = |path: &Path| teams.iter().any(|team| path.starts_with(team));
-            let named = around.writable.iter().filter(|path| !is_of_team(path));
-            writable.extend(named.cloned());
-        }
-        let (mut protected, mut plain) = (Vec::new(), Vec::new());
-        // A link there would lead what `git` of another tree writes: only Landlock keeps one from being made.
+        let Present { secrets, teams, linked, git_files } = present;
+        // Without Landlock nothing keeps a link from being made there, and `git` of another tree would follow it.
         let linked = linked.filter(|_| layers.landlock > 0);
+        let (mut writable, mut protected) = (Vec::new(), Vec::new());
         if writes {
-            let mut protect = |above: &Path, what: &[(&str, Guard)]| {
-                let guarded = what.iter().map(|&(file, guard)| Protected { path: above.join(file), guard });
-                protected.extend(guarded);
-            };
-            for above in [&around.workspace].into_iter().chain(&around.writable) {
-                protect(above, &GIT_SETTINGS);
+            // Nothing of a team directory is ever allowed by name.
+            let named = places.writable.iter().filter(|it| !is_below_any(&it.path, &teams));
+            for place in [&places.workspace].into_iter().chain(named) {
+                protected.extend(git::protected_in(&place.path, &git_files));
+                writable.push(Writable::new(place.clone()));
             }
-            if let Some(tree) = &linked {
-                plain.extend(tree.written());
-                writable.extend(plain.iter().cloned());
-                protect(&tree.own, &OF_A_LINKED_TREE);
-                protect(&tree.common, &OF_ITS_REPOSITORY);
+            for tree in linked.iter() {
+                protected.extend(tree.protected());
+                let written = tree.written().map(Place::of_this_call);
+                writable.extend(written.map(|place| Writable { plain: true, ..Writable::new(place) }));
             }
-            let programs =
-                around.programs.iter().filter(|it| writable.iter().any(|above| it.starts_with(above)));
-            protected.extend(programs.map(|it| Protected { path: it.clone(), guard: Guard::Program }));
+            let programs = places.programs.iter().filter(|it| is_within(it, &writable));
+            protected.extend(programs.map(|it| Protected { path: it.clone(), if_missing: Missing::Leave }));
         }
-        let sealed = teams;
-        // What lies in something hidden is hidden with it, and nothing can be mounted on it.
-        let is_topmost =
-            |path: &PathBuf| !sealed.iter().any(|other| path != other && path.starts_with(other));
-        let mut hidden: Vec<_> =
-            secrets.iter().chain(&sealed).filter(|path| is_topmost(path)).cloned().collect();
-        let private_tmp = !needs_tmp(around, &writable);
-        if private_tmp && layers.namespaces != Namespaces::None {
-            // The command has another one.
-            hidden.retain(|path| !path.starts_with("/tmp"));
+        let mut hidden = hidden(secrets, &teams);
+        let mut temp = Writable::new(places.temp.clone());
+        if layers.namespaces != Namespaces::None && !needs_tmp(places, &writable) {
+            // The command has another `/tmp`.
+            hidden.retain(|it| !it.path.starts_with("/tmp"));
+            temp.at = "/tmp".into();
         }
-        // What is guarded as a file only is a directory that is written, otherwise.
-        let stays = protected.iter().filter(|it| it.guard != Guard::IfFile).map(|it| &it.path);
-        let pinned = on_the_way(&writable, stays.chain(&hidden));
         Some(Self {
             layers,
-            workspace: around.workspace.clone(),
-            temp: around.temp.clone(),
-            private_tmp,
             network: writes && !sandbox.no_network,
-            hidden,
-            sealed,
-            known: around
-                .known
-                .iter()
-                .filter(|known| writable.iter().any(|path| path == known.path()))
-                .cloned()
-                .collect(),
+            temp,
             writable,
-            plain,
             protected,
-            notes: around.team_dir.join("run"),
-            pinned,
+            hidden,
+            notes: places.team_dir.join("run"),
         })
     }
 
-    /// Tells whether it may write anything but its temporary directory.
-    pub(crate) fn writes(&self) -> bool {
-        self.writable.iter().any(|path| *path != self.temp)
+    /// Returns all that the command may write.
+    pub(crate) fn all_writable(&self) -> impl Iterator<Item = &Writable> {
+        [&self.temp].into_iter().chain(&self.writable)
     }
 
-    /// Tells whether nothing that the command may write holds the team directory, by any path.
-    pub(crate) fn is_apart(&self) -> bool {
-        let holds =
-            |above: &PathBuf, sealed: &PathBuf| sealed.starts_with(above) || above.starts_with(sealed);
-        !self.writable.iter().any(|above| self.sealed.iter().any(|sealed| holds(above, sealed)))
+    /// Tells whether the command has mounts of its own.
+    pub(crate) fn has_mounts(&self) -> bool {
+        self.layers.namespaces != Namespaces::None
     }
 
-    /// Returns what the command may not read though it lies in what it may write, if that cannot be kept from it: only
-    /// mounts can.
-    pub(crate) fn exposed(&self) -> Option<&Path> {
-        let bare = self.layers.namespaces == Namespaces::None;
-        self.hidden.iter().find(|path| self.is_writable(path)).filter(|_| bare).map(PathBuf::as_path)
+    /// Tells whether something lies in what the gate lets the command write.
+    pub(crate) fn is_writable(&self, path: &Path) -> bool {
+        is_within(path, &self.writable)
     }
 
-    /// Tells whether it is a team directory in what the command may write: `git` would clean up what it takes for an empty one.
-    pub(crate) fn is_in_the_way_of_git(&self, path: &PathBuf) -> bool {
-        self.sealed.contains(path) && self.is_writable(path)
+    /// Says why the layers cannot confine the command as promised; none if they can. `programs` are those of the team.
+    pub(crate) fn weakness(&self, programs: &[PathBuf]) -> Option<String> {
+        let reachable = || self.hidden.iter().map(|it| &it.path).find(|path| self.is_writable(path));
+        let exposed = || {
+            let path = reachable().filter(|_| !self.has_mounts())?.display();
+            Some(format!(
+                "{path} is hidden from commands, but lies in what it may write: it takes namespaces to part them"
+            ))
+        };
+        let replaceable = || {
+            let program = programs.iter().find(|it| self.is_writable(it)).filter(|_| !self.has_mounts())?;
+            Some(format!(
+                "{} is a program of the team, but lies in what it may write: it takes namespaces to protect it, so \
+                 install the programs elsewhere",
+                program.display()
+            ))
+        };
+        exposed().or_else(|| self.layers.weakness(self.is_apart())).or_else(replaceable)
     }
 
-    fn is_writable(&self, path: &Path) -> bool {
-        self.writable.iter().any(|above| path.starts_with(above))
+    /// Tells whether nothing that the command may write holds a team directory, or lies in one.
+    fn is_apart(&self) -> bool {
+        let teams = || self.hidden.iter().filter(|it| it.is_of_team).map(|it| &it.path);
+        let overlaps = |it: &Writable| {
+            let above = &it.place.path;
+            teams().any(|team| team.starts_with(above) || above.starts_with(team))
+        };
+        !self.all_writable().any(overlaps)
     }
 
-    /// Returns a program of the team that the command could replace: only mounts keep it as it is.
-    pub(crate) fn replaceable(&self) -> Option<&Path> {
-        let bare = self.layers.namespaces == Namespaces::None;
-        let program = self.protected.iter().find(|it| it.guard == Guard::Program).filter(|_| bare)?;
-        Some(&program.path)
-    }
-
-    /// Returns the directory for what is temporary as the command sees it.
+    /// Returns the temporary directory as the command sees it.
     pub(crate) fn temp_inside(&self) -> &Path {
-        let own = self.private_tmp && self.layers.namespaces != Namespaces::None;
-        if own { Path::new("/tmp") } else { &self.temp }
+        &self.temp.at
     }
+}
+
+fn is_within(path: &Path, writable: &[Writable]) -> bool {
+    writable.iter().any(|it| path.starts_with(&it.at))
+}
+
+fn is_below_any(path: &Path, above: &[PathBuf]) -> bool {
+    above.iter().any(|it| path.starts_with(it))
+}
+
+/// What lies in a team directory is hidden with it.
+fn hidden(secrets: Vec<PathBuf>, teams: &[PathBuf]) -> Vec<Hidden> {
+    let is_topmost = |path: &PathBuf| !teams.iter().any(|team| path != team && path.starts_with(team));
+    let secrets = secrets.into_iter().map(|path| Hidden { path, is_of_team: false });
+    let teams = teams.iter().map(|path| Hidden { path: path.clone(), is_of_team: true });
+    secrets.chain(teams).filter(|it| is_topmost(&it.path)).collect()
 }
 
 /// Tells whether something that a command needs lies below `/tmp`: then that cannot be its own.
-fn needs_tmp(around: &Surroundings, writable: &[PathBuf]) -> bool {
+fn needs_tmp(places: &Places, writable: &[Writable]) -> bool {
     let tmp = Path::new("/tmp");
-    let places = [around.workspace.as_path(), &around.team_dir].into_iter();
-    let named = around.writable.iter().chain(writable.iter().filter(|path| **path != around.temp));
-    let mut needed = places.chain(around.homes.iter().chain(named).map(PathBuf::as_path));
+    let named = places.writable.iter().chain([&places.workspace]).map(|it| &it.path);
+    let linked = writable.iter().map(|it| &it.place.path);
+    let mut needed = named.chain(linked).chain(&places.homes).chain([&places.team_dir]);
     needed.any(|path| path.starts_with(tmp) || tmp.starts_with(path))
 }
 
-/// Returns the directories strictly between a writable one and a protected one below it, from the top down. If one of
-/// them could be renamed, another could take its name, and what is protected would be replaced.
-fn on_the_way<'a>(writable: &[PathBuf], protected: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = Vec::new();
-    for protected in protected {
-        for above in writable.iter().filter(|above| protected.starts_with(above)) {
-            let between = protected.ancestors().skip(1).take_while(|path| path != above);
-            found.extend(between.map(Path::to_owned));
-        }
-    }
-    found.sort();
-    found.dedup();
-    found.retain(|path| !writable.contains(path));
-    found
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     const LAYERS: Layers = Layers { namespaces: Namespaces::Own, landlock: 7, seccomp: true };
-    fn around(workspace: &str, team_dir: &str) -> Surroundings {
-        Surroundings {
-            workspace: workspace.into(),
+    const BARE: Layers = Layers { namespaces: Namespaces::None, ..LAYERS };
+
+    pub(crate) fn place(path: &str) -> Place {
+        Place::of_this_call(path.into())
+    }
+
+    fn places(workspace: &str, team_dir: &str) -> Places {
+        Places {
+            workspace: place(workspace),
             team_dir: team_dir.into(),
-            temp: "/var/tmp/t".into(),
+            temp: place("/var/tmp/t"),
             writable: Vec::new(),
-            known: Vec::new(),
             homes: vec!["/home/u".into()],
             programs: Vec::new(),
             secrets: [".ssh", ".docker/config.json", ".config/git/credentials", ".local/share/keyrings"]
@@ -269,195 +231,190 @@ mod tests {
         }
     }
 
-    fn of(sandbox: &Sandbox, gate: Gate, around: &Surroundings, layers: Layers) -> Option<Policy> {
-        let teams = vec![around.team_dir.clone()];
-        let present = Present { secrets: around.secrets.clone(), teams, linked: None };
-        Policy::of(sandbox, gate, around, present, layers)
+    fn of(sandbox: &Sandbox, gate: Gate, places: &Places, layers: Layers) -> Option<Policy> {
+        let teams = vec![places.team_dir.clone()];
+        let present = Present { secrets: places.secrets.clone(), teams, ..Present::default() };
+        Policy::of(sandbox, gate, places, present, layers)
     }
 
-    fn policy(sandbox: &Sandbox, gate: Gate) -> Option<Policy> {
-        of(sandbox, gate, &around("/home/u/web", "/home/u/web/.team"), LAYERS)
+    fn open(places: &Places, layers: Layers) -> Policy {
+        of(&Sandbox::default(), Gate::Open, places, layers).unwrap()
     }
 
-    fn paths(paths: &[PathBuf]) -> Vec<&str> {
-        paths.iter().map(|path| path.to_str().unwrap()).collect()
+    /// A policy of a plain workspace.
+    pub(crate) fn plain_policy() -> Policy {
+        open(&places("/home/u/web", "/home/u/web/.team"), LAYERS)
+    }
+
+    fn writable(policy: &Policy) -> Vec<&str> {
+        policy.writable.iter().map(|it| it.at.to_str().unwrap()).collect()
+    }
+
+    fn teams(policy: &Policy) -> Vec<&str> {
+        let teams = policy.hidden.iter().filter(|it| it.is_of_team);
+        teams.map(|it| it.path.to_str().unwrap()).collect()
+    }
+
+    fn is_hidden(policy: &Policy, path: &str) -> bool {
+        policy.hidden.iter().any(|it| it.path == Path::new(path))
+    }
+
+    fn protects(policy: &Policy, path: &Path, if_missing: Missing) -> bool {
+        policy.protected.contains(&Protected { path: path.to_owned(), if_missing })
     }
 
     #[test]
-    fn an_open_gate_lets_the_workspace_be_written_but_not_what_commands_or_settings_stand_in() {
-        let policy = policy(&Sandbox::default(), Gate::Open).unwrap();
-        assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web"]);
+    fn an_open_gate_lets_the_workspace_be_written_but_not_what_git_runs_or_believes() {
+        let policy = plain_policy();
+        assert_eq!(writable(&policy), ["/home/u/web"]);
         let expected = [
-            (GIT, Guard::IfFile),
-            (".git/hooks", Guard::MadeEmpty),
-            (".git/config", Guard::IfThere),
-            (".git/config.worktree", Guard::IfThere),
-            (".git/commondir", Guard::NeverMade),
+            (".git/hooks", Missing::MakeEmpty),
+            (".git/config", Missing::Leave),
+            (".git/config.worktree", Missing::Leave),
+            (".git/commondir", Missing::PutAside),
         ];
-        let expected =
-            expected.map(|(file, guard)| Protected { path: Path::new("/home/u/web").join(file), guard });
-        assert_eq!(policy.protected, expected);
-        assert_eq!(paths(&policy.pinned), ["/home/u/web/.git"]);
-        assert!(policy.network && policy.private_tmp);
-        assert!(policy.hidden.contains(&"/home/u/.ssh".into()));
+        for (file, if_missing) in expected {
+            assert!(protects(&policy, &Path::new("/home/u/web").join(file), if_missing), "{file}");
+        }
+        assert_eq!(policy.protected.len(), expected.len());
+        assert!(policy.network && is_hidden(&policy, "/home/u/.ssh"));
+        // As a file it says where the repository is.
+        let git_files = vec![PathBuf::from("/home/u/web/.git")];
+        let present = Present { git_files, ..Present::default() };
+        let places = places("/home/u/web", "/home/u/web/.team");
+        let policy = Policy::of(&Sandbox::default(), Gate::Open, &places, present, LAYERS).unwrap();
+        assert!(
+            policy.protected.len() == 1 && protects(&policy, Path::new("/home/u/web/.git"), Missing::Leave)
+        );
     }
 
     #[test]
     fn a_closed_gate_leaves_the_temporary_directory_and_no_network_in_every_mode() {
         for mode in [SandboxMode::WorkspaceWrite, SandboxMode::ReadOnly, SandboxMode::Off] {
-            let mut around = around("/home/u/web", "/home/u/web/.team");
-            around.writable = vec!["/home/u/.cargo".into()];
+            let mut places = places("/home/u/web", "/home/u/web/.team");
+            places.writable = vec![place("/home/u/.cargo")];
             let sandbox = Sandbox { mode, ..Sandbox::default() };
-            let closed = of(&sandbox, Gate::Closed, &around, LAYERS).unwrap();
-            assert_eq!((paths(&closed.writable), closed.network), (vec!["/var/tmp/t"], false), "{mode:?}");
+            let closed = of(&sandbox, Gate::Closed, &places, LAYERS).unwrap();
+            assert!(closed.writable.is_empty() && closed.protected.is_empty() && !closed.network, "{mode:?}");
+            assert_eq!(closed.all_writable().count(), 1, "{mode:?}");
         }
         let sandbox = Sandbox { mode: SandboxMode::ReadOnly, ..Sandbox::default() };
-        assert_eq!(policy(&sandbox, Gate::Open), policy(&Sandbox::default(), Gate::Closed));
+        let places = places("/home/u/web", "/home/u/web/.team");
+        let closed = of(&Sandbox::default(), Gate::Closed, &places, LAYERS);
+        assert_eq!(of(&sandbox, Gate::Open, &places, LAYERS), closed);
     }
 
     #[test]
     fn only_what_is_off_by_name_is_not_confined() {
         let off = Sandbox { mode: SandboxMode::Off, ..Sandbox::default() };
-        assert_eq!(policy(&off, Gate::Open), None);
+        assert_eq!(of(&off, Gate::Open, &places("/home/u/web", "/home/u/web/.team"), LAYERS), None);
     }
 
     #[test]
     fn what_is_allowed_by_name_may_be_written_and_the_network_taken_away() {
-        let mut around = around("/home/u/web", "/home/u/.local/state/teamd/1");
+        let mut places = places("/home/u/web", "/home/u/.local/state/teamd/1");
         let named = ["/home/u/.cargo", "/home/u/.local/state/teamd/1", "/home/u/.local/state/teamd/1/run"];
-        around.writable = named.map(PathBuf::from).into();
+        places.writable = named.map(place).into();
         let sandbox = Sandbox { no_network: true, ..Sandbox::default() };
-        let policy = of(&sandbox, Gate::Open, &around, LAYERS).unwrap();
-        assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web", "/home/u/.cargo"]);
+        let policy = of(&sandbox, Gate::Open, &places, LAYERS).unwrap();
+        assert_eq!(writable(&policy), ["/home/u/web", "/home/u/.cargo"]);
         assert!(!policy.network && policy.is_apart());
-        around.writable.push("/home/u/.local".into());
-        let above = of(&sandbox, Gate::Open, &around, LAYERS).unwrap();
-        assert!(above.hidden.contains(&around.team_dir) && !above.is_apart());
+        places.writable.push(place("/home/u/.local"));
+        let above = of(&sandbox, Gate::Open, &places, LAYERS).unwrap();
+        assert!(is_hidden(&above, "/home/u/.local/state/teamd/1") && !above.is_apart());
     }
 
     #[test]
-    fn each_parent_of_what_is_protected_stays_where_it_is() {
-        let around = around("/home/u", "/home/u/a/b/.team");
-        let policy = of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
-        let pinned = paths(&policy.pinned);
-        for parent in [".git", "a", "a/b", ".docker", ".config", ".config/git", ".local/share"] {
-            assert!(pinned.contains(&format!("/home/u/{parent}").as_str()), "{parent} {pinned:?}");
-        }
-        assert!(!pinned.contains(&"/home/u") && !pinned.contains(&"/home/u/.ssh"));
-        assert!(!policy.is_apart());
-    }
-
-    #[test]
-    fn a_team_directory_elsewhere_is_apart() {
-        let around = around("/home/u/web", "/home/u/.local/state/teamd/1");
-        let policy = of(&Sandbox::default(), Gate::Open, &around, LAYERS).unwrap();
-        assert!(policy.is_apart());
-    }
-
-    #[test]
-    fn the_team_directory_is_sealed_wherever_it_lies() {
-        for team_dir in ["/home/u/web/.team", "/home/u/.local/state/teamd/1"] {
+    fn the_team_directory_is_hidden_wherever_it_lies_by_every_path() {
+        for (team_dir, apart) in [("/home/u/web/.team", false), ("/home/u/.local/state/teamd/1", true)] {
             for gate in [Gate::Open, Gate::Closed] {
-                let policy = of(&Sandbox::default(), gate, &around("/home/u/web", team_dir), LAYERS).unwrap();
-                assert_eq!(paths(&policy.sealed), [team_dir]);
-                assert!(policy.hidden.contains(&team_dir.into()));
+                let places = places("/home/u/web", team_dir);
+                let policy = of(&Sandbox::default(), gate, &places, LAYERS).unwrap();
+                assert_eq!(teams(&policy), [team_dir]);
+                assert_eq!(policy.is_apart(), apart || gate == Gate::Closed);
             }
         }
-    }
-
-    #[test]
-    fn the_team_directory_is_sealed_by_every_path() {
-        let around = around("/workspaces/web", "/home/u/web/.team");
-        let teams = ["/home/u/web/.team", "/workspaces/web/.team"].map(PathBuf::from).to_vec();
-        let now = Present { teams, ..Present::default() };
-        let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, now, LAYERS).unwrap();
-        assert_eq!(paths(&policy.sealed), ["/home/u/web/.team", "/workspaces/web/.team"]);
-        assert!(!policy.is_apart());
+        let by_two = ["/home/u/web/.team", "/workspaces/web/.team"];
+        let present = Present { teams: by_two.map(PathBuf::from).to_vec(), ..Present::default() };
+        let places = places("/workspaces/web", "/home/u/web/.team");
+        let policy = Policy::of(&Sandbox::default(), Gate::Open, &places, present, LAYERS).unwrap();
+        assert!(teams(&policy) == by_two && !policy.is_apart());
     }
 
     #[test]
     fn only_mounts_keep_the_programs_of_the_team_where_a_command_writes() {
-        let mut around = around("/home/u/web", "/home/u/web/.team");
-        around.programs = vec!["/home/u/web/target/release/teamd".into(), "/usr/bin/teamctl".into()];
-        let of = |gate, layers| of(&Sandbox::default(), gate, &around, layers).unwrap();
-        let bare = Layers { namespaces: Namespaces::None, ..LAYERS };
-        let open = of(Gate::Open, LAYERS);
-        let program = Protected { path: around.programs[0].clone(), guard: Guard::Program };
-        assert!(open.protected.contains(&program) && open.replaceable().is_none());
-        assert_eq!(
-            paths(&open.pinned),
-            ["/home/u/web/.git", "/home/u/web/target", "/home/u/web/target/release"]
-        );
-        assert_eq!(of(Gate::Open, bare).replaceable(), Some(around.programs[0].as_path()));
-        assert_eq!(of(Gate::Closed, bare).replaceable(), None);
+        let mut places = places("/home/u/web", "/var/lib/team");
+        let program = PathBuf::from("/home/u/web/target/release/teamd");
+        places.programs = vec![program.clone(), "/usr/bin/teamctl".into()];
+        let policy = open(&places, LAYERS);
+        assert!(protects(&policy, &program, Missing::Leave) && policy.weakness(&places.programs).is_none());
+        assert!(!protects(&policy, Path::new("/usr/bin/teamctl"), Missing::Leave));
+        let told = open(&places, BARE).weakness(&places.programs).unwrap();
+        assert!(told.contains("teamd is a program of the team"), "{told}");
+        let closed = of(&Sandbox::default(), Gate::Closed, &places, BARE).unwrap();
+        assert_eq!(closed.weakness(&places.programs), None);
     }
 
     #[test]
     fn of_the_repository_of_a_linked_tree_only_what_commits_need_is_written() {
-        let around = around("/home/u/tree", "/home/u/tree/.team");
+        let places = places("/home/u/tree", "/home/u/tree/.team");
         let common = PathBuf::from("/home/u/web/.git");
         let linked = Some(LinkedTree { own: common.join("worktrees/tree"), common: common.clone() });
-        let of = |gate| {
+        let of = |gate, layers| {
             let present = Present { linked: linked.clone(), ..Present::default() };
-            Policy::of(&Sandbox::default(), gate, &around, present, LAYERS).unwrap()
+            Policy::of(&Sandbox::default(), gate, &places, present, layers).unwrap()
         };
-        let open = of(Gate::Open);
-        let written = ["worktrees/tree", "objects", "refs", "logs"].map(|name| common.join(name));
-        assert_eq!((&open.writable[2..], &open.plain[..]), (&written[..], &written[..]));
-        let blind = Layers { landlock: 0, ..LAYERS };
-        let present = Present { linked: linked.clone(), ..Present::default() };
-        let blind = Policy::of(&Sandbox::default(), Gate::Open, &around, present, blind).unwrap();
-        assert_eq!(blind.writable.len(), 2);
-        let kept = [
-            ("worktrees/tree/commondir", Guard::IfThere),
-            ("worktrees/tree/gitdir", Guard::IfThere),
-            ("worktrees/tree/config.worktree", Guard::NeverMade),
-            ("refs/replace", Guard::MadeEmpty),
-            ("objects/info", Guard::MadeEmpty),
-        ];
-        for (path, guard) in kept {
-            assert!(open.protected.contains(&Protected { path: common.join(path), guard }), "{path}");
+        let policy = of(Gate::Open, LAYERS);
+        let plain: Vec<_> = policy.writable.iter().filter(|it| it.plain).map(|it| it.at.clone()).collect();
+        assert_eq!(plain, ["worktrees/tree", "objects", "refs", "logs"].map(|name| common.join(name)));
+        let blind = of(Gate::Open, Layers { landlock: 0, ..LAYERS });
+        assert_eq!(writable(&blind), ["/home/u/tree"]);
+        for (path, if_missing) in [
+            ("worktrees/tree/commondir", Missing::Leave),
+            ("worktrees/tree/gitdir", Missing::Leave),
+            ("worktrees/tree/config.worktree", Missing::PutAside),
+            ("refs/replace", Missing::MakeEmpty),
+            ("objects/info", Missing::MakeEmpty),
+        ] {
+            assert!(protects(&policy, &common.join(path), if_missing), "{path}");
         }
-        assert_eq!(paths(&of(Gate::Closed).writable), ["/var/tmp/t"]);
+        assert!(of(Gate::Closed, LAYERS).writable.is_empty());
     }
 
     #[test]
-    fn other_teams_and_the_register_are_hidden_and_sealed_and_never_written() {
-        let mut around = around("/home/u/web", "/home/u/.local/state/teamd/web-1");
-        around.writable = ["/home/u/api/.team/inbox", "/home/u/.local"].map(PathBuf::from).into();
-        let teams = ["/home/u/.local/state/teamd/web-1", "/home/u/.local/state/teamd", "/home/u/api/.team"];
-        let now = Present { teams: teams.map(PathBuf::from).to_vec(), ..Present::default() };
-        let policy = Policy::of(&Sandbox::default(), Gate::Open, &around, now, LAYERS).unwrap();
-        assert_eq!(paths(&policy.sealed), teams);
-        assert_eq!(paths(&policy.hidden), teams[1..], "what lies in another is hidden with it");
-        assert_eq!(paths(&policy.writable), ["/var/tmp/t", "/home/u/web", "/home/u/.local"]);
-        assert_eq!(
-            paths(&policy.pinned),
-            ["/home/u/.local/.git", "/home/u/.local/state", "/home/u/web/.git"]
+    fn other_teams_and_the_register_are_hidden_and_never_written() {
+        let mut places = places("/home/u/web", "/home/u/.local/state/teamd/web-1");
+        places.writable = ["/home/u/api/.team/inbox", "/home/u/.local"].map(place).into();
+        let all = ["/home/u/.local/state/teamd/web-1", "/home/u/.local/state/teamd", "/home/u/api/.team"];
+        let present = Present { teams: all.map(PathBuf::from).to_vec(), ..Present::default() };
+        let policy = Policy::of(&Sandbox::default(), Gate::Open, &places, present, LAYERS).unwrap();
+        assert_eq!(teams(&policy), all[1..], "what lies in another is hidden with it");
+        assert_eq!(writable(&policy), ["/home/u/web", "/home/u/.local"]);
+    }
+
+    #[test]
+    fn only_mounts_hide_a_secret_where_a_command_writes_around_it() {
+        let places = places("/home/u", "/var/lib/team");
+        let told = open(&places, BARE).weakness(&[]).unwrap();
+        assert!(
+            told.starts_with("/home/u/.ssh is hidden from commands, but lies in what it may write"),
+            "{told}"
         );
-    }
-
-    #[test]
-    fn only_mounts_keep_a_secret_from_who_writes_around_it() {
-        let bare = Layers { namespaces: Namespaces::None, ..LAYERS };
-        let around = around("/home/u", "/var/lib/team");
-        let exposed = |gate, layers| {
-            let policy = of(&Sandbox::default(), gate, &around, layers).unwrap();
-            policy.exposed().map(Path::to_owned)
-        };
-        assert_eq!(exposed(Gate::Open, bare), Some("/home/u/.ssh".into()));
-        assert_eq!((exposed(Gate::Closed, bare), exposed(Gate::Open, LAYERS)), (None, None));
+        let closed = of(&Sandbox::default(), Gate::Closed, &places, BARE).unwrap();
+        assert_eq!((closed.weakness(&[]), open(&places, LAYERS).weakness(&[])), (None, None));
     }
 
     #[test]
     fn tmp_is_the_commands_own_unless_something_lies_there() {
-        let inside = around("/tmp/x/work", "/tmp/x/work/.team");
-        let policy = of(&Sandbox::default(), Gate::Open, &inside, LAYERS).unwrap();
-        assert_eq!(policy.temp_inside(), Path::new("/var/tmp/t"));
-        let named = Surroundings { writable: vec!["/tmp".into()], ..around("/w", "/w/.team") };
-        let named = of(&Sandbox::default(), Gate::Open, &named, LAYERS).unwrap();
-        assert!(!named.private_tmp);
-        let own = of(&Sandbox::default(), Gate::Open, &around("/w", "/w/.team"), LAYERS).unwrap();
-        assert_eq!(own.temp_inside(), Path::new("/tmp"));
+        let inside = open(&places("/tmp/x/work", "/tmp/x/work/.team"), LAYERS);
+        assert_eq!(inside.temp_inside(), Path::new("/var/tmp/t"));
+        let named = Places { writable: vec![place("/tmp")], ..places("/w", "/w/.team") };
+        assert_eq!(open(&named, LAYERS).temp_inside(), Path::new("/var/tmp/t"));
+        let mut elsewhere = places("/w", "/w/.team");
+        elsewhere.secrets.push("/tmp/key".into());
+        let own = open(&elsewhere, LAYERS);
+        assert!(own.temp_inside() == Path::new("/tmp") && !is_hidden(&own, "/tmp/key"));
+        let bare = open(&elsewhere, BARE);
+        assert!(bare.temp_inside() == Path::new("/var/tmp/t") && is_hidden(&bare, "/tmp/key"));
     }
 }

@@ -1,24 +1,23 @@
-//! Finding out which layers work here, by using them: a keeper confines a child as it would confine a command.
+//! Finding out which layers work here, by using them: a shim has a child confined as it would a command.
 //!
-//! `team-worker probe` prints what it found as one JSON object. With `--attack` that child also tries to break out, so
-//! that nobody has to believe in a layer that is merely there. Nothing of this is used while commands run.
+//! `team-worker probe` prints what it found as one JSON object. With `--attack` that child also tries to break out: that a
+//! layer is there does not prove that it holds. Nothing of this is used while commands run.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
 
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Gate, Sandbox};
 use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe};
 
-use super::Surroundings;
-use super::policy::{Policy, Present};
-use super::{TempDir, bubblewrap};
+use super::{Place, Places, Policy, TempDir, bubblewrap};
 use crate::args::ProbeArgs;
-use crate::keeper::{self, Report};
+use crate::shim::{self, Job, Order, Report};
 use crate::variables::Variables;
 
 mod attack;
@@ -28,8 +27,8 @@ pub(crate) use attack::attack_main;
 /// Takes layers away, to try what is left: a list of `namespaces`, `bwrap`, `landlock`, `seccomp`. For diagnosis.
 const LAYERS_VARIABLE: &str = "TEAM_SANDBOX_LAYERS";
 
-/// Milliseconds that a trial may take.
-const PATIENCE_MS: &str = "10000";
+/// How long a trial may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Probes: the whole program behind the hidden subcommand.
 pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
@@ -47,7 +46,7 @@ pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
     match said {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Whoever asked reads it. If that fails, the exit code is left.
+            // If that fails, the exit code is left.
             drop(writeln!(
                 io::stderr(),
                 "cannot make what it is to be tried with in {}: {error}",
@@ -60,11 +59,10 @@ pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
 
 /// Places that look like those of a team: a workspace with a team directory in it, and a home with a secret.
 struct Scratch {
-    places: Surroundings,
-    home: PathBuf,
+    places: Places,
     /// Open, so that an attack that may write into the pipe need not wait for a reader.
     _pipe: File,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Scratch {
@@ -82,11 +80,10 @@ impl Scratch {
             File::create_new(at(file))?.write_all(b"untouched\n")?;
         }
         nix::unistd::mkfifo(&at("home/pipe"), nix::sys::stat::Mode::S_IRWXU)?;
-        let places = Surroundings {
-            workspace: at("work"),
+        let places = Places {
+            workspace: Place::of_this_call(at("work")),
             team_dir: at("work/.team"),
-            known: Vec::new(),
-            temp: at("temp"),
+            temp: Place::of_this_call(at("temp")),
             writable: Vec::new(),
             homes: vec![at("home")],
             programs: Vec::new(),
@@ -94,7 +91,7 @@ impl Scratch {
             registers: Vec::new(),
         };
         let pipe = File::options().read(true).write(true).open(at("home/pipe"))?;
-        Ok(Self { places, home: at("home"), _pipe: pipe, _folder: folder })
+        Ok(Self { places, _pipe: pipe, folder })
     }
 
     /// Returns what works, and why something does not.
@@ -107,7 +104,7 @@ impl Scratch {
             .map(|layer| format!("{layer}: taken away by {LAYERS_VARIABLE}"))
             .collect();
         let none = Layers::default();
-        let landlock = if may("landlock") { super::files::version() } else { 0 };
+        let landlock = if may("landlock") { super::landlock::version() } else { 0 };
         let own = Layers { namespaces: Namespaces::Own, landlock, seccomp: may("seccomp") };
         // The usual case takes one trial.
         if may("namespaces") && own.landlock > 0 && own.seccomp && self.works(own).is_ok() {
@@ -138,16 +135,14 @@ impl Scratch {
         self.run(layers, Gate::Closed, "true").map(drop)
     }
 
-    /// Runs a command under a keeper, as a worker does; returns what it said.
+    /// Runs a command under a shim, as a worker does; returns its output.
     fn run(&self, layers: Layers, gate: Gate, command: &str) -> Result<String, String> {
-        let present = Present {
-            secrets: self.places.secrets.clone(),
-            teams: vec![self.places.team_dir.clone()],
-            linked: None,
-        };
-        let policy = Policy::of(&Sandbox::default(), gate, &self.places, present, layers);
+        // What these layers do not keep is found out here.
+        let weak = true;
+        let policy = self.places.policy(&Sandbox::default(), gate, (layers, weak))?;
         let policy = policy.ok_or("there is no policy")?;
-        let (report, said) = keep(&policy, command).map_err(|error| format!("cannot try: {error}"))?;
+        let (report, said) = run_under_a_shim(policy, &self.places.workspace.path, command)
+            .map_err(|error| format!("cannot try: {error}"))?;
         match report {
             Some(Report { code: Some(0), error: None, .. }) => Ok(said),
             Some(Report { error: Some(why), .. }) => Err(why),
@@ -157,7 +152,6 @@ impl Scratch {
 
     fn attack(&self, layers: Layers) -> io::Result<Vec<Attack>> {
         let own = std::env::current_exe()?;
-        let scratch = self.home.parent().unwrap_or(&self.home);
         // Where namespaces do not part the two, a team directory is made outside the workspace.
         let team = if layers.namespaces == Namespaces::None { "apart" } else { "work/.team" };
         // A machine without any keeps nothing there.
@@ -168,7 +162,7 @@ impl Scratch {
         }
         let shared = file.map(|file| format!("--shared {}", quoted(&file))).unwrap_or_default();
         let command = |kind: &str| {
-            let (own, scratch) = (quoted(&own), quoted(scratch));
+            let (own, scratch) = (quoted(&own), quoted(self.folder.path()));
             format!("{own} attack {kind} {shared} --team {team} {scratch} {}", std::process::id())
         };
         let mut attacks = Vec::new();
@@ -183,25 +177,18 @@ impl Scratch {
     }
 }
 
-/// Starts a keeper and waits for its report, and for what the command said.
-fn keep(policy: &Policy, command: &str) -> io::Result<(Option<Report>, String)> {
+/// Starts a shim and waits for its report, and for the output of the command.
+fn run_under_a_shim(policy: Policy, workspace: &Path, command: &str) -> io::Result<(Option<Report>, String)> {
     let (mut ours, theirs) = UnixStream::pair()?;
-    let mut keeper = Command::new("/proc/self/exe");
-    keeper.args([
-        keeper::SUBCOMMAND,
-        "--timeout-ms",
-        PATIENCE_MS,
-        "--policy",
-        &serde_json::to_string(policy)?,
-    ]);
     let variables = Variables::of(environment().variables());
-    let variables = variables.with("TMPDIR", policy.temp_inside().as_os_str()).hand_over()?;
-    keeper.args(["--variables", &variables.as_raw_fd().to_string(), "--", command]);
-    keeper.env_clear().current_dir("/");
-    keeper.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::piped());
-    let mut child = keeper.spawn()?;
-    // The end that is the keeper's must be the keeper's alone, or its end would not be heard.
-    drop(keeper);
+    let variables = variables.with("TMPDIR", policy.temp_inside().as_os_str());
+    let order = Order { timeout: Some(PATIENCE), policy: Some(policy), ..Order::default() };
+    let job = Job::new(order, variables, workspace, command.as_ref())?;
+    let mut shim = job.program(shim::SUBCOMMAND)?;
+    shim.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::piped());
+    let mut child = shim.spawn()?;
+    // The end that is the shim's must be the shim's alone, or its end would not be seen.
+    drop(shim);
     let (mut said, mut report) = (String::new(), String::new());
     if let Some(mut output) = child.stderr.take() {
         output.read_to_string(&mut said)?;
@@ -211,7 +198,7 @@ fn keep(policy: &Policy, command: &str) -> io::Result<(Option<Report>, String)> 
     Ok((serde_json::from_str(&report).ok(), said))
 }
 
-/// The environment of a command, parted as a worker's is, from one that holds keys.
+/// The environment of a command: as a worker's, without the keys that it held.
 fn environment() -> Environment {
     let mut environment = Environment::of_self();
     attack::PLANTED.into_iter().for_each(|name| environment.set(name, attack::CANARY));

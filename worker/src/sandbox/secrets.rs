@@ -1,4 +1,4 @@
-//! What nobody but the user reads: keys, and what tools keep of them. Where they are by custom, where variables say they
+//! Secrets, which only the user reads: keys, and what tools keep of them. Where they are by custom, where variables say they
 //! are, and where links of the user lead from there.
 
 use std::os::unix::fs::MetadataExt;
@@ -11,12 +11,12 @@ use rustix::process::geteuid;
 use teamd_shared::environment::Environment;
 use teamd_shared::place::follow;
 
-use super::known::open_itself;
+use super::place::{Place, open_itself};
 
-/// Below a home directory, parted by blanks. A directory in which caches or programs lie as well is not among them, nor is a file
+/// Below a home directory, separated by blanks. A directory in which caches or programs lie as well is not among them, nor is a file
 /// without which its tool fails.
 const IN_A_HOME: [&str; 10] = [
-    // Keys, and those who keep them.
+    // Keys, and the tools that keep them.
     ".ssh .gnupg .pki .password-store .config/op .config/sops/age .config/Bitwarden .config/1Password .config/keepassxc \
      .config/age .config/rbw .config/borg/keys .restic-password .step/secrets .tsh .local/share/keyrings .local/share/kwalletd .vault-token .config/solana .bitcoin/wallet.dat \
      .bitcoin/wallets .electrum/wallets .ethereum/keystore",
@@ -86,8 +86,8 @@ pub(crate) struct Needed<'a> {
     /// The directory that commands work in.
     pub(crate) workspace: &'a Path,
     /// What else they may write.
-    pub(crate) writable: &'a [PathBuf],
-    /// Where commands of the team may or once could write: who made a link there is not known.
+    pub(crate) writable: &'a [Place],
+    /// Where commands of the team may or once could write: a link there can be theirs.
     pub(crate) territory: &'a [PathBuf],
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn known(needed: &Needed<'_>, environment: &Environment) -> Vec<PathB
     let of_the_session = environment.path("XDG_RUNTIME_DIR").into_iter().chain([of_the_session.into()]);
     let named = instead.chain(at).chain(of_the_session.map(|folder| folder.join(IN_A_SESSION)));
     let of_root = if geteuid().is_root() { kept_from_others(OF_ROOT.as_ref(), needed) } else { Vec::new() };
-    // What lies in the workspace by the user's own word is for those who work there.
+    // What lies in the workspace by the user's own word is for the teammates that work there.
     let of_the_work =
         |path: &Path| path.starts_with(needed.workspace) && !needed.is_above_a_home(needed.workspace);
     let named = named.chain(of_root).filter(|path| path.is_absolute() && !of_the_work(path));
@@ -170,7 +170,7 @@ pub(crate) fn led_to(known: &[PathBuf], needed: &Needed<'_>) -> Result<Vec<PathB
 }
 
 /// Returns those that are there. Of what cannot be looked at, the directory that is closed: a command could have closed
-/// it, and could open it again. Follows no link: one that is new can be anybody's.
+/// it, and could open it again. Follows no link: a command can have made one that is new.
 ///
 /// # Errors
 /// What the model is told, if that directory is needed.
@@ -244,7 +244,7 @@ impl Needed<'_> {
     }
 
     pub(crate) fn is_writable(&self, path: &Path) -> bool {
-        path.starts_with(self.workspace) || self.writable.iter().any(|above| path.starts_with(above))
+        path.starts_with(self.workspace) || self.writable.iter().any(|above| path.starts_with(&above.path))
     }
 
     /// Tells whether something that is needed lies there, or below.

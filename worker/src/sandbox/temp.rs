@@ -1,10 +1,10 @@
-//! The temporary directory of a life: only its user enters it, and it is gone when the life ends.
+//! The temporary directory of an incarnation: only its user enters it, and it is gone when the incarnation ends.
 //!
-//! Its name cannot be guessed, so that nobody keeps a worker from starting by taking it first; but it begins so that the
-//! next life of the same teammate knows what a killed one left, and removes it.
+//! Its name cannot be guessed, so that no other program keeps a worker from starting by taking it first; but it begins so
+//! that the next incarnation of the same teammate knows what a killed one left, and removes it.
 //!
-//! Commands decide how much lies in it, so its removal has an end: nobody hears the worker meanwhile, and whoever has agreed
-//! to leave must be gone in time.
+//! Commands decide how much lies in it, so its removal has an end: the worker answers nothing meanwhile, and a teammate that
+//! has approved its shutdown must be gone in time.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -20,7 +20,7 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, openat, renameat, unlin
 use rustix::io::Errno;
 use uuid::Uuid;
 
-/// How long a removal may take: less than the grace period that is the default. The rest is left to the next life.
+/// How long a removal may take: less than the grace period that is the default. The rest is left to the next incarnation.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How many names are looked at between two looks at the time.
@@ -33,8 +33,8 @@ pub(crate) struct TempDir {
 }
 
 impl TempDir {
-    /// Makes the directory, below `above`, and removes what earlier lives have left there; `id` tells the teammate from
-    /// all others on this machine. Whoever calls holds the life lock.
+    /// Makes the directory, below `above`, and removes what earlier incarnations have left there; `id` tells the teammate from
+    /// all others on this machine. The caller holds the liveness lock.
     ///
     /// # Errors
     /// The system's error.
@@ -64,7 +64,7 @@ impl Drop for TempDir {
 }
 
 /// Removes the directories of this user that are called like this and a random number. What cannot be removed is in
-/// nobody's way.
+/// the way of no worker.
 fn remove_leftovers(above: &Path, begin: &str) {
     let until = Instant::now() + PATIENCE;
     // A directory that cannot be listed may still be written.
@@ -93,8 +93,8 @@ fn remove_or_say(path: &Path, until: Instant) {
 
 /// Removes a directory with all that lies in it. Follows no link; a directory that cannot be searched is unlocked first.
 ///
-/// What lies deeper than a tool should have gone is moved up before it is removed: so that takes two descriptors and no
-/// recursion, however deep it is.
+/// What lies deeper than a tool should have gone is moved up, and removed in the next round: so that takes two descriptors
+/// and no recursion, however deep it is.
 ///
 /// # Errors
 /// The system's error, or that it is not done at the end of this time: what is left can be removed later.
@@ -114,19 +114,13 @@ fn remove(path: &Path, until: Instant) -> io::Result<()> {
                 continue;
             }
             let folder = enter(&top, &name)?;
-            loop {
-                let inners = list(&folder, until)?;
-                if inners.is_empty() {
-                    break;
-                }
-                for inner in inners {
-                    if !unlink(&folder, &inner)? {
-                        drop(enter(&folder, &inner)?);
-                        move_up(&folder, &inner, &top, &mut moved)?;
-                    }
+            for inner in list(&folder, until)? {
+                if !unlink(&folder, &inner)? {
+                    // A directory that its owner may not write cannot be moved.
+                    drop(enter(&folder, &inner)?);
+                    move_up(&folder, &inner, &top, &mut moved)?;
                 }
             }
-            unlinkat(&top, &name, AtFlags::REMOVEDIR)?;
         }
     }
 }
@@ -145,7 +139,7 @@ fn list(folder: &OwnedFd, until: Instant) -> io::Result<Vec<OsString>> {
     if Instant::now() >= until {
         return Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "it takes too long; the next life goes on with it",
+            "it takes too long; the next incarnation goes on with it",
         ));
     }
     let entries = Dir::read_from(folder)?
@@ -223,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_to_remove_is_left_to_the_next_life() {
+    fn what_takes_too_long_to_remove_is_left_to_the_next_incarnation() {
         let scratch = tempfile::tempdir().unwrap();
         let held = TempDir::create(scratch.path(), "a").unwrap();
         let path = held.path().to_owned();
@@ -241,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_its_name_first() {
+    fn no_other_program_takes_its_name_first() {
         let scratch = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         File::create(elsewhere.path().join("file")).unwrap();

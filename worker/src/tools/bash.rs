@@ -1,6 +1,6 @@
 //! `bash`: commands in the foreground, whose output is the result, and in the background, whose output is a log file.
 //!
-//! Each command runs under a shim ([`crate::keeper`]), and what it started is gone when it is over.
+//! Each command runs under a shim ([`crate::shim`]), and what it started is gone when it is over.
 
 mod background;
 mod log;
@@ -21,8 +21,8 @@ use super::input::{self, Input};
 use super::output::Output;
 use super::{Action, LocalAction, Outcome};
 use crate::bounds;
-use crate::keeper::{Because, Report};
 use crate::sandbox::Policy;
+use crate::shim::{ExitCause, Report};
 pub(super) use background::Background;
 use shim_handle::{Ended, ShimHandle};
 pub(super) use shim_handle::{Surroundings, sweep_orphans};
@@ -200,11 +200,11 @@ impl Foreground {
         let text = std::mem::take(&mut self.output).into_text();
         let end = match (ended, self.cancelled.take()) {
             (Ended::Reported(Report { error: Some(error), .. }), _) => Some(error),
-            (Ended::Reported(report @ Report { because: Because::Exited, .. }), _) => {
+            (Ended::Reported(report @ Report { cause: ExitCause::Exited, .. }), _) => {
                 self.how_it_exited(&report, &text)
             }
-            (Ended::Reported(Report { because: Because::TooMany, .. }), None) => Some(self.too_many()),
-            (Ended::Reported(Report { because: Because::TimedOut, .. }), None) => Some(self.timed_out()),
+            (Ended::Reported(Report { cause: ExitCause::TooMany, .. }), None) => Some(self.too_many()),
+            (Ended::Reported(Report { cause: ExitCause::TimedOut, .. }), None) => Some(self.timed_out()),
             (_, None) if self.asked => Some(self.timed_out()),
             (Ended::ShimLost, None) => Some("the shim of this command was killed".to_owned()),
             (Ended::Reported(_), None) => Some("the shim of this command was told to end it".to_owned()),

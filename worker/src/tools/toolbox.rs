@@ -16,7 +16,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 use super::bash::{Background, Bash, Foreground, Job, Surroundings, sweep_orphans};
 use super::workspace::{Guide, Workspace};
 use super::{LocalAction, Outcome, Runs, Tools};
-use crate::sandbox::{self, Origin, Policy, TempDir};
+use crate::sandbox::{self, Origin, Places, TempDir};
 
 /// What a read-only member is told when it writes a file.
 const READ_ONLY: &str = "refused: this teammate is read-only; it changes no file";
@@ -59,7 +59,7 @@ pub(crate) struct Confinement {
 #[derive(Debug)]
 pub(crate) struct Toolbox {
     surroundings: Surroundings,
-    places: sandbox::Surroundings,
+    places: Places,
     sandbox: Sandbox,
     confinement: Confinement,
     workspace: Workspace,
@@ -80,9 +80,9 @@ impl Toolbox {
         let mut workspace = Workspace::open(&config.workspace, Arc::clone(&config.team_dir), &config.name)
             .map_err(anyhow::Error::msg)?;
         nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
-        let writable = sandbox::writable::take(&config.sandbox.writable, config.team_dir.root());
-        let first_note = first_note(&config.sandbox, &writable.lost);
-        let temp = temp_dir(&config, &writable.paths);
+        let (writable, lost) = sandbox::take_writable(&config.sandbox.writable, config.team_dir.root());
+        let first_note = first_note(&config.sandbox, &lost);
+        let temp = temp_dir(&config, &writable);
         let temp = temp.context("cannot make the temporary directory of its commands")?;
         let origin = Origin {
             environment: &config.environment,
@@ -91,7 +91,7 @@ impl Toolbox {
             programs: &config.confinement.programs,
         };
         let real = workspace.real().to_owned();
-        let places = sandbox::Surroundings::find(real, &config.team_dir, writable, temp.path(), origin);
+        let places = Places::find(&real, &config.team_dir, writable, temp.path(), origin);
         let places = places.context("cannot look around for what its commands may do")?;
         workspace
             .protect(places.secrets.clone(), places.programs.clone(), places.registers.clone())
@@ -116,62 +116,25 @@ impl Toolbox {
         })
     }
 
-    /// Says what a command may do now.
-    fn policy(&self, gate: Gate) -> Result<Option<Policy>, String> {
-        let Confinement { layers, weak, .. } = self.confinement;
-        let present = self.places.present()?;
-        let mut policy = Policy::of(&self.sandbox, gate, &self.places, present, layers);
-        if let Some(policy) = &mut policy {
-            // It stands on two command lines: what is not there need not. What cannot be looked at may be there.
-            let is_missing = |error: &io::Error| {
-                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-            };
-            policy.pinned.retain(|path| !path.symlink_metadata().is_err_and(|error| is_missing(&error)));
-            policy.known.iter().try_for_each(|known| known.check(known.path()))?;
-        }
-        let covers = |hidden: &&PathBuf| self.places.temp.starts_with(hidden);
-        if let Some(hidden) = policy.as_ref().and_then(|policy| policy.hidden.iter().find(covers)) {
-            let (temp, hidden) = (self.places.temp.display(), hidden.display());
-            return Err(format!(
-                "not run: its temporary directory {temp} lies in {hidden}, which is hidden: spawn it with another TMPDIR"
-            ));
-        }
-        let apart = policy.as_ref().is_none_or(Policy::is_apart);
-        let exposed = || {
-            let secret = policy.as_ref()?.exposed()?.display();
-            Some(format!(
-                "{secret} is hidden from commands, but lies in what it may write: it takes namespaces to part them"
-            ))
-        };
-        let replaceable = || {
-            let program = policy.as_ref()?.replaceable()?.display();
-            Some(format!(
-                "{program} is a program of the team, but lies in what it may write: it takes namespaces to protect it, so \
-                 install the programs elsewhere"
-            ))
-        };
-        let weakness =
-            policy.as_ref().and_then(|_| exposed().or_else(|| layers.weakness(apart)).or_else(replaceable));
-        let weakness = weakness.filter(|_| !weak);
-        weakness.map_or(Ok(policy), |why| Err(format!("not run: it cannot be confined as promised: {why}")))
-    }
-
     /// Returns what the workspace says to agents, at most so many bytes of it.
     pub(crate) fn guide(&self, most: usize) -> Option<Guide> {
         self.workspace.guide(most)
     }
 
     fn start_bash(&mut self, bash: &Bash, gate: Gate) -> Result<Running, String> {
-        let policy = self.policy(gate)?;
+        let Confinement { layers, weak, .. } = self.confinement;
+        let policy = self.places.policy(&self.sandbox, gate, (layers, weak))?;
         if policy.is_some() {
             // Shims note there what must not be made. It may be deleted at any time.
             self.team_dir.open_folder("run").map_err(|error| error.to_string())?;
         }
         let job = Job { command: &bash.command, timeout: bash.timeout, policy: policy.as_ref() };
         let state = match bash.run_in_background {
-            true => {
-                State::Done(Outcome::ok(self.background.start(&self.surroundings, &self.places.temp, job)?))
-            }
+            true => State::Done(Outcome::ok(self.background.start(
+                &self.surroundings,
+                &self.places.temp.path,
+                job,
+            )?)),
             false => State::Bash(Box::new(Foreground::start(&self.surroundings, job)?)),
         };
         Ok(Running { state, note: self.first_note.take() })
@@ -220,12 +183,13 @@ fn first_note(sandbox: &Sandbox, lost: &[String]) -> Option<String> {
 }
 
 /// Makes a place that this user alone enters, and that only this teammate uses.
-fn temp_dir(config: &ToolboxConfig, writable: &[PathBuf]) -> io::Result<TempDir> {
+fn temp_dir(config: &ToolboxConfig, writable: &[sandbox::Place]) -> io::Result<TempDir> {
     let named = config.environment.path("TMPDIR").filter(|path| path.is_absolute() && path.is_dir());
     let named = named.and_then(|path| path.canonicalize().ok());
     // Where its commands write, they could put a link in its place.
-    let is_theirs =
-        |path: &Path| path.starts_with(&config.workspace) || writable.iter().any(|it| path.starts_with(it));
+    let is_theirs = |path: &Path| {
+        path.starts_with(&config.workspace) || writable.iter().any(|it| path.starts_with(&it.path))
+    };
     let is_hidden = |path: &Path| config.sandbox.hidden.iter().any(|it| path.starts_with(it));
     let named = named.filter(|path| !is_theirs(path) && !is_hidden(path));
     let team = rustix::fs::fstat(&config.team_dir)?;

@@ -22,8 +22,7 @@ use teamd_shared::name::Name;
 use teamd_shared::register::Register;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
 
-use crate::sandbox::policy::{GIT, git_believes};
-use crate::sandbox::teams;
+use crate::sandbox::{GIT, is_setting, teams};
 pub(crate) use guide::{Guide, Rest};
 
 /// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
@@ -176,7 +175,7 @@ impl Workspace {
     fn is_protected(&self, way: &Path, is_last: bool) -> bool {
         // As a file, `.git` says where a repository is.
         let is_git = is_last && way == Path::new(GIT);
-        is_git || git_believes(way) || self.programs.contains(&self.real.join(way))
+        is_git || is_setting(way) || self.programs.contains(&self.real.join(way))
     }
 
     fn outside(&self, path: &str) -> String {

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use teamd_shared::cgroup::{DAEMON, is_populated, populated, remove, tree};
 use teamd_shared::member::Cgroup;
-use teamd_shared::process::{KEEPER, is_gone, stat};
+use teamd_shared::process::{SHIM, is_gone, stat};
 
 use super::limits::write;
 use crate::daemon::event::Life;
@@ -218,7 +218,7 @@ fn runs(pid: u32) -> bool {
     let stat = stat(pid).unwrap_or_default();
     let Some((name, rest)) = stat.rsplit_once(") ") else { return false };
     let flags = rest.split_ascii_whitespace().nth(6).and_then(|flags| flags.parse::<u64>().ok());
-    let is_keeper = name.split_once('(').is_some_and(|(_, name)| name.as_bytes() == KEEPER.to_bytes());
+    let is_keeper = name.split_once('(').is_some_and(|(_, name)| name.as_bytes() == SHIM.to_bytes());
     !is_keeper && flags.is_some_and(|flags| flags & EXITING == 0)
 }
 

@@ -3,12 +3,10 @@
 //! Nothing here waits in a system call. Every shim is known by its pid while it is not reaped: any other child of
 //! this process is what a killed shim has left, and is ended.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,7 +21,7 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
 use super::Job;
-use crate::keeper::{Because, Report, SUBCOMMAND, sweep};
+use crate::shim::{self, ExitCause, Order, Report, sweep};
 use crate::variables::Variables;
 
 /// How long a report may be, in bytes: a shim writes one short line.
@@ -82,32 +80,19 @@ impl ShimHandle {
         ours.set_nonblocking(true)?;
         let channel = UnixStream::from_std(ours)?;
         let child_ended = signal(SignalKind::child())?;
-        let (program, mut arguments) = shim_program();
-        if let Some(timeout) = job.timeout {
-            let timeout = Duration::from_secs_f64(timeout);
-            arguments.extend(["--timeout-ms".into(), timeout.as_millis().to_string().into()]);
-        }
-        arguments.extend(is_log.then(|| "--log".into()));
-        if !surroundings.bounds.is_nothing() {
-            arguments.extend(["--bounds".into(), serde_json::to_string(&surroundings.bounds)?.into()]);
-        }
-        if let Some(policy) = job.policy {
-            arguments.extend(["--policy".into(), serde_json::to_string(policy)?.into()]);
-        }
         let variables = Variables::of(surroundings.environment.variables());
         let variables = match job.policy {
             Some(policy) => variables.with("TMPDIR", policy.temp_inside().as_os_str()),
             None => variables,
         };
-        if job.policy.is_none() {
-            arguments.extend(["--directory".into(), surroundings.workspace.clone().into()]);
-        }
-        let variables = variables.hand_over()?;
-        arguments.extend(["--variables".into(), variables.as_raw_fd().to_string().into()]);
-        arguments.extend(["--".into(), job.command.into()]);
-        let mut command = Command::new(program);
-        // It is outside the sandbox: nothing that a command may write has a say in how it begins.
-        command.arg0("team-worker").args(arguments).env_clear().current_dir("/");
+        let order = Order {
+            timeout: job.timeout.map(Duration::from_secs_f64),
+            log: is_log,
+            bounds: surroundings.bounds,
+            policy: job.policy.cloned(),
+        };
+        let job = shim::Job::new(order, variables, &surroundings.workspace, job.command.as_ref())?;
+        let mut command = job.program(shim::SUBCOMMAND)?;
         command.stdin(Stdio::from(surroundings.liveness_lock.try_clone()?));
         command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(output));
         // Held until the pid is known: a sweep between the two would take the shim for an orphan.
@@ -159,7 +144,7 @@ impl ShimHandle {
         let ended = lines.find_map(|line| serde_json::from_slice(line).ok());
         let ended = ended.map_or(Ended::ShimLost, Ended::Reported);
         // One that failed may have left its command, as one that was killed has.
-        if matches!(&ended, Ended::Reported(report) if report.because != Because::Failed) {
+        if matches!(&ended, Ended::Reported(report) if report.cause != ExitCause::Failed) {
             return ended;
         }
         loop {
@@ -241,21 +226,6 @@ fn try_sweep(spared: impl Fn(Pid) -> bool) -> io::Result<Swept> {
     Ok(if dying > 0 { Swept::Dying } else { Swept::Gone })
 }
 
-/// Returns program and first arguments of a shim: this program, whatever stands at its path meanwhile.
-#[cfg(not(test))]
-fn shim_program() -> (PathBuf, Vec<OsString>) {
-    (Path::new("/proc/self/exe").to_owned(), vec![SUBCOMMAND.into()])
-}
-
-/// In unit tests, this binary is the test harness, and one of its tests is the shim.
-#[cfg(test)]
-fn shim_program() -> (PathBuf, Vec<OsString>) {
-    let arguments =
-        [crate::keeper::tests::ENTRY, "--exact", "--quiet", "--nocapture", "--test-threads=1", "--"];
-    let arguments = arguments.into_iter().chain([crate::keeper::tests::AS_KEEPER, SUBCOMMAND]);
-    (Path::new("/proc/self/exe").to_owned(), arguments.map(OsString::from).collect())
-}
-
 /// In a worker, only shims are started.
 #[cfg(not(test))]
 fn is_of_another_test(_child: Pid) -> bool {
@@ -269,5 +239,5 @@ fn is_of_another_test(child: Pid) -> bool {
     let of = |name: &str| format!("/proc/{}/{name}", child.as_raw_pid());
     let own = std::fs::read_link("/proc/self/exe").unwrap();
     std::fs::read_link(of("exe")).is_ok_and(|program| program == own)
-        || std::fs::read_to_string(of("comm")).is_ok_and(|name| name == "exe\n" || name == "team-keeper\n")
+        || std::fs::read_to_string(of("comm")).is_ok_and(|name| name == "exe\n" || name == "team-shim\n")
 }

@@ -27,7 +27,7 @@ pub(super) fn locks(seen: &Seen, check: &mut Check) -> Option<String> {
                 format!("{holder} holds the liveness lock of {name}, and is not its worker"),
                 &format!("{name} cannot be started, and its end cannot be recorded, as long as that is so"),
                 &format!(
-                    "end it, if it is yours: `kill {pid}`, or see `ps -eo pid,ppid,args | grep team-keeper`"
+                    "end it, if it is yours: `kill {pid}`, or see `ps -eo pid,ppid,args | grep team-shim`"
                 ),
             );
         }

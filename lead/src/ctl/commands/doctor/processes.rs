@@ -64,13 +64,10 @@ impl Process {
         Some((Name::of_inbox(self.option("--name")?).ok()?, self.option("--incarnation")?.parse().ok()?))
     }
 
-    /// Tells whether it is a shim of the team directory at this path: its policy names the directory, or its descriptor 0
-    /// is a transcript there.
+    /// Tells whether it is a shim of the team directory at this path: its descriptor 0 is a transcript there.
     pub(super) fn is_shim_in(&self, root: &Path) -> bool {
-        let named = format!("\"{}\"", root.display());
-        self.command.get(1).is_some_and(|word| word == "keeper")
-            && (self.option("--policy").is_some_and(|policy| policy.contains(&named))
-                || self.input.as_ref().is_some_and(|input| input.starts_with(root.join("transcript"))))
+        self.command.get(1).is_some_and(|word| word == "shim")
+            && self.input.as_ref().is_some_and(|input| input.starts_with(root.join("transcript")))
     }
 
     /// Tells whether it is a daemon.
@@ -128,9 +125,11 @@ pub(super) mod tests {
         assert_eq!((worker.0.as_str(), worker.1), ("alice", 3));
         assert_eq!(process(&run).worker_in(Path::new("/w")), None);
         assert_eq!(process(&["vi", "run", "--team-dir", "/w/.team"]).worker_in(root), None);
-        let policy = r#"{"sealed":["/w/.team"]}"#;
-        assert!(process(&["/proc/self/exe", "keeper", "--policy", policy, "--", "x"]).is_shim_in(root));
-        assert!(!process(&["/proc/self/exe", "keeper", "--", "--policy", policy]).is_shim_in(root));
-        assert!(!process(&["vi", "x", "--policy", policy]).is_shim_in(root));
+        let with_input =
+            |command: &[&str], input: &str| Process { input: Some(input.into()), ..process(command) };
+        let shim = ["/proc/self/exe", "shim", "7", "/w", "make"];
+        assert!(with_input(&shim, "/w/.team/transcript/alice.jsonl").is_shim_in(root));
+        assert!(!with_input(&shim, "/v/.team/transcript/alice.jsonl").is_shim_in(root));
+        assert!(!with_input(&["vi", "shim.rs"], "/w/.team/transcript/alice.jsonl").is_shim_in(root));
     }
 }

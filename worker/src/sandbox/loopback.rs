@@ -19,7 +19,7 @@ const UP: u32 = 1;
 ///
 /// # Errors
 /// The system's error.
-pub(super) fn bring_loopback_up() -> io::Result<()> {
+pub(super) fn bring_up() -> io::Result<()> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     sendto(&socket, &request(), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut answer = [0_u8; 256];

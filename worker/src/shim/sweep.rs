@@ -1,6 +1,6 @@
-//! Killing what descends from this process. Used by keepers, and by a worker whose keeper was killed.
+//! Killing what descends from this process. Used by shims, and by a worker whose shim was killed.
 //!
-//! It must never signal a process that could be a stranger: a child that nobody has reaped keeps its pid, and what
+//! It must never signal a process that could be a stranger: a child that is not reaped keeps its pid, and what
 //! is further down is held by a pidfd and looked at again before it is killed.
 
 use std::io;
@@ -12,7 +12,7 @@ use rustix::process::{
 };
 use teamd_shared::process::{children_by_parent, stat};
 
-/// How soon a look at the children that failed is repeated: whoever gave up would leave them behind.
+/// How soon a look at the children that failed is repeated: to give up would leave them behind.
 pub(crate) const AGAIN: Duration = Duration::from_millis(50);
 
 /// Waits for as long, where nothing else is to be done.
@@ -43,7 +43,7 @@ pub(crate) fn kill_children(spared: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>
     let mut found: Vec<Found> = children.iter().map(|&pid| Found { pid, parent: None }).collect();
     let mut next = 0;
     while let Some(process) = found.get(next).copied() {
-        // A process that is gone meanwhile has left its children to this one, and its pid to anybody.
+        // A process that is gone meanwhile has left its children to this one, and its pid is free.
         if process.signal(Signal::STOP) {
             // What is missed here comes to this process when its parent is killed, and is found the next time.
             let below = children_of(process.pid).unwrap_or_default();
@@ -76,7 +76,7 @@ fn runs(process: Pid) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// Tells whether this process has a child at all, ended ones that nobody has reaped among them. Reaps none.
+/// Tells whether this process has a child at all, ended ones that are not reaped among them. Reaps none.
 pub(crate) fn has_children() -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::All, options), Err(rustix::io::Errno::CHILD))
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_child_is_there_until_it_is_reaped_and_is_not_reaped_by_a_look() {
-        // By its name, no test that sweeps takes it for a stray.
+        // By its name, no test that sweeps takes it for an orphan.
         let mut child = std::process::Command::new("/proc/self/exe");
         let mut child =
             child.args(["--exact", "no-such-test"]).stdout(std::process::Stdio::null()).spawn().unwrap();
@@ -172,11 +172,11 @@ mod tests {
         assert!(child.wait().unwrap().success());
     }
 
-    /// Its parent is gone by now, and the pid is somebody else's.
+    /// Its parent is gone by now, and the pid is another process's.
     #[test]
     fn a_process_of_another_parent_than_it_was_found_under_is_not_signalled() {
         let folder = tempfile::tempdir().unwrap();
-        // By its name, no test that sweeps takes it for a stray.
+        // By its name, no test that sweeps takes it for an orphan.
         let program = folder.path().join("exe");
         std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
         let mut child = std::process::Command::new(program).arg0("sleep").arg("1000").spawn().unwrap();

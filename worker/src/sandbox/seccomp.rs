@@ -195,7 +195,7 @@ const TYPES_FOR_THE_USER: [u64; 2] = [0x5412, 0x541c];
 /// What of the second argument of `socketpair(2)` is the kind of socket: the rest are flags.
 const KIND: u64 = 0xf;
 
-/// The commands of `fcntl` that make whoever opens a file wait for its holder, or tell of each use: `F_SETLEASE`,
+/// The commands of `fcntl` that make a program which opens a file wait for its holder, or tell of each use: `F_SETLEASE`,
 /// `F_NOTIFY`, `F_SETDELEG` (Linux 6.19). To read a file of the team must not be to hold its daemon up.
 const LEASES: [u64; 3] = [1024, 1026, 1040];
 

@@ -1,8 +1,9 @@
-//! A linked working tree (`git worktree add`): its repository lies elsewhere, and both sides say so.
+//! What of a repository `git` runs or believes: hooks, settings, and what says where the repository is.
 //!
-//! The workspace has a file `.git` that names a directory of the repository, `worktrees/NAME`; a file there, `gitdir`, names
-//! the workspace. A command could make the first, and the second lies where it cannot write: only a tree that the
-//! repository knows is believed (`gitrepository-layout(5)`, `git-worktree(1)`).
+//! A *linked working tree* (`git worktree add`) has its repository elsewhere. Its file `.git` names a directory of the
+//! repository, `worktrees/NAME`; a file there, `gitdir`, names the workspace. A command could make the first, and the second
+//! lies where it cannot write: so a tree counts as linked only if the repository names it too (`gitrepository-layout(5)`,
+//! `git-worktree(1)`).
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,7 +14,55 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{OFlags, fstat};
 use teamd_shared::place;
 
-use super::known::is_file;
+use super::missing::Missing;
+use super::place::is_file;
+use super::policy::Protected;
+
+/// A repository, or a file that says where it is.
+pub(crate) const GIT: &str = ".git";
+
+/// What the next `git` of the user runs or believes in a workspace. The rest of `.git` may be written.
+const SETTINGS: [(&str, Missing); 4] = [
+    // An empty directory is no hook.
+    (".git/hooks", Missing::MakeEmpty),
+    (".git/config", Missing::Leave),
+    (".git/config.worktree", Missing::Leave),
+    // It says where hooks and settings are, if they are not there (`gitrepository-layout(5)`).
+    (".git/commondir", Missing::PutAside),
+];
+
+/// What `git` runs or believes of a linked tree's own directory.
+const OF_A_TREE: [(&str, Missing); 3] =
+    [("commondir", Missing::Leave), ("gitdir", Missing::Leave), ("config.worktree", Missing::PutAside)];
+
+/// What `git` believes for all trees of the repository, below what a command of one tree writes: the first replaces any
+/// object for each reader, the second says where else objects lie.
+const OF_ALL_TREES: [(&str, Missing); 2] =
+    [("refs/replace", Missing::MakeEmpty), ("objects/info", Missing::MakeEmpty)];
+
+/// Tells whether a path within a workspace is one that `git` runs or believes, or lies below one.
+pub(crate) fn is_setting(way: &Path) -> bool {
+    SETTINGS.iter().any(|(file, _)| way.starts_with(file))
+}
+
+/// Returns what is protected in a directory that a command may write. `git_files`: the files `.git` that say where a
+/// repository is.
+pub(super) fn protected_in(folder: &Path, git_files: &[PathBuf]) -> Vec<Protected> {
+    let file = folder.join(GIT);
+    if git_files.contains(&file) {
+        return vec![Protected { path: file, if_missing: Missing::Leave }];
+    }
+    below(folder, &SETTINGS).collect()
+}
+
+fn below(folder: &Path, what: &[(&str, Missing)]) -> impl Iterator<Item = Protected> {
+    what.iter().map(|&(file, if_missing)| Protected { path: folder.join(file), if_missing })
+}
+
+/// Tells whether a repository lies elsewhere than in a directory.
+pub(super) fn is_git_file(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_file())
+}
 
 /// The longest of these files that is read, in bytes: a path and a newline.
 const LONGEST: u64 = 8 << 10;
@@ -33,7 +82,7 @@ pub(crate) struct LinkedTree {
 impl LinkedTree {
     /// Finds the repository that a workspace is a linked working tree of; none if it is none.
     pub(crate) fn find(workspace: &Path) -> Option<Self> {
-        let named = first_line(&workspace.join(".git"))?;
+        let named = first_line(&workspace.join(GIT))?;
         let named = Path::new(OsStr::from_bytes(named.strip_prefix(b"gitdir: ")?)).to_owned();
         let own = workspace.join(named).canonicalize().ok()?;
         let line = |file: &str| Some(own.join(OsStr::from_bytes(&first_line(&own.join(file))?)));
@@ -43,8 +92,13 @@ impl LinkedTree {
         is_linked.then_some(Self { own, common })
     }
 
+    /// Returns what is protected of the repository.
+    pub(super) fn protected(&self) -> impl Iterator<Item = Protected> {
+        below(&self.own, &OF_A_TREE).chain(below(&self.common, &OF_ALL_TREES))
+    }
+
     /// Returns what of the repository a command writes that works in this tree.
-    pub(crate) fn written(&self) -> impl Iterator<Item = PathBuf> {
+    pub(super) fn written(&self) -> impl Iterator<Item = PathBuf> {
         [self.own.clone()].into_iter().chain(WRITTEN.iter().map(|name| self.common.join(name)))
     }
 }

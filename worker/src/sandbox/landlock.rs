@@ -5,17 +5,15 @@
 
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, LandlockStatus, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
-use rustix::fs::FileType;
-use teamd_shared::sandbox::Namespaces;
 
-use super::known::open_itself;
-use super::policy::Policy;
+use super::place::{is_dir, open_itself};
+use super::policy::{Policy, Writable};
 
 /// The newest interface that is known here; an older kernel enforces what it knows of it.
 const NEWEST: ABI = ABI::V7;
@@ -23,8 +21,8 @@ const NEWEST: ABI = ABI::V7;
 /// The devices that may be written, where `/dev` is the machine's: those that hold nothing of it.
 const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom"];
 
-/// The devices of the machine, those above apart: who reads a terminal takes what its user types, and `/dev/shm` is
-/// everybody's.
+/// The devices of the machine, those above apart: a program that reads a terminal takes what its user types, and all
+/// programs share `/dev/shm`.
 const OTHER_DEVICES: &str = "/dev";
 
 /// Restricts this process and all that it starts.
@@ -45,27 +43,25 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::Execute;
     let list: BitFlags<AccessFs> = AccessFs::ReadDir.into();
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-    let parted = policy.layers.namespaces != Namespaces::None;
-    let (readable, listed, devices) = match parted {
+    let (readable, listed, devices) = match policy.has_mounts() {
         true => (vec![PathBuf::from("/")], vec![PathBuf::from("/")], vec!["/dev"]),
-        false => (all_but(&with_devices(&policy.hidden)), all_but(&policy.sealed), DEVICES.to_vec()),
+        false => {
+            (all_but(hidden_paths(policy, false)), all_but(hidden_paths(policy, true)), DEVICES.to_vec())
+        }
     };
     // There is no such right on a file, and a rule without a right is none.
     let listed = listed.into_iter().filter(|path| path.is_dir());
-    // Without namespaces these are the machine's.
-    let fixed = ["/dev/shm", "/tmp"].into_iter().filter(|&path| match path {
-        "/tmp" => policy.private_tmp && parted,
-        _ => parted,
-    });
+    // Without namespaces it is the machine's.
+    let shared = policy.has_mounts().then_some("/dev/shm");
     let not_plain = AccessFs::MakeSym
         | AccessFs::MakeFifo
         | AccessFs::MakeSock
         | AccessFs::MakeChar
         | AccessFs::MakeBlock;
-    let found = policy.writable.iter().filter_map(|path| Some((path, open_known(policy, path)?)));
-    let writable = found.map(|(path, (fd, is_dir))| {
+    let found = policy.all_writable().filter_map(|it| Some((it, open_writable(it)?)));
+    let writable = found.map(|(writable, (fd, is_dir))| {
         let access = match is_dir {
-            true if policy.plain.contains(path) => all & !not_plain,
+            true if writable.plain => all & !not_plain,
             true => all,
             false => AccessFs::from_file(NEWEST),
         };
@@ -76,23 +72,21 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
         .add_rules(path_beneath_rules(listed, list))?
         .add_rules(path_beneath_rules(readable, read))?
         .add_rules(path_beneath_rules(devices, device))?
-        .add_rules(path_beneath_rules(fixed, all))?
+        .add_rules(path_beneath_rules(shared, all))?
         .add_rules(writable)?;
     Ok(ruled.restrict_self()?.ruleset)
 }
 
 /// Opens what may be written, and tells whether it is a directory; none where it is not there, or where a tool has put
 /// a link or another directory since the path was found.
-fn open_known(policy: &Policy, path: &Path) -> Option<(OwnedFd, bool)> {
-    let (fd, stat) = open_itself(path).ok()?;
-    let known = policy.known.iter().find(|known| known.path() == path);
-    let same = known.is_none_or(|known| known.is(&stat));
-    same.then(|| (fd, FileType::from_raw_mode(stat.st_mode) == FileType::Directory))
+fn open_writable(writable: &Writable) -> Option<(OwnedFd, bool)> {
+    let (fd, stat) = open_itself(&writable.at).ok()?;
+    writable.place.can_be(&stat).then(|| (fd, is_dir(&stat)))
 }
 
 /// Returns the version of the kernel's interface, at most the newest that is known here; 0 if there is none.
 pub(super) fn version() -> u8 {
-    // It is only told to who restricts himself: a thread does, which then ends.
+    // The kernel tells it only to a thread that restricts itself: one does, and then ends.
     let asked = std::thread::spawn(|| {
         let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?.create()?;
         Ok::<_, RulesetError>(ruleset.restrict_self()?.landlock)
@@ -103,12 +97,14 @@ pub(super) fn version() -> u8 {
     }
 }
 
-fn with_devices(hidden: &[PathBuf]) -> Vec<PathBuf> {
-    hidden.iter().cloned().chain([PathBuf::from(OTHER_DEVICES)]).collect()
+/// Returns what may not be listed, or else what may not be read: that, and the devices.
+fn hidden_paths(policy: &Policy, listed: bool) -> Vec<PathBuf> {
+    let hidden = policy.hidden.iter().filter(|it| it.is_of_team || !listed).map(|it| it.path.clone());
+    hidden.chain((!listed).then(|| OTHER_DEVICES.into())).collect()
 }
 
 /// Returns the topmost files and directories that hold nothing hidden.
-fn all_but(hidden: &[PathBuf]) -> Vec<PathBuf> {
+fn all_but(hidden: Vec<PathBuf>) -> Vec<PathBuf> {
     let hidden: Vec<_> = hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
     let mut shown = Vec::new();
     let mut open = vec![PathBuf::from("/")];
@@ -131,6 +127,7 @@ fn all_but(hidden: &[PathBuf]) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn what_is_hidden_is_left_out_and_what_lies_beside_it_is_not() {
@@ -141,11 +138,11 @@ mod tests {
         fs::create_dir_all(home.join(".config/app")).unwrap();
         drop(fs::File::create(home.join("notes")).unwrap());
         std::os::unix::fs::symlink(home.join(".ssh"), home.join("link")).unwrap();
-        let shown = all_but(&[home.join(".ssh"), home.join(".config/gh"), home.join(".aws")]);
+        let shown = all_but(vec![home.join(".ssh"), home.join(".config/gh"), home.join(".aws")]);
         let mut near: Vec<_> = shown.iter().filter_map(|path| path.strip_prefix(&home).ok()).collect();
         near.sort();
         assert_eq!(near, [Path::new(".config/app"), Path::new("notes")]);
         assert!(shown.contains(&"/usr".into()) && !shown.contains(&"/".into()));
-        assert_eq!(all_but(&[]), [Path::new("/")]);
+        assert_eq!(all_but(Vec::new()), [Path::new("/")]);
     }
 }

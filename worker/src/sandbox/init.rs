@@ -1,0 +1,144 @@
+//! The sandbox init: `team-worker init FD WORKSPACE COMMAND`, the process between shim and `bash`. It restricts itself, and with that
+//! all that it starts. It begins in `/` without an environment: that of the command is for `bash` alone. Its standard input
+//! is the pipe on which the shim reads its verdict; `bash` gets none.
+//!
+//! In a pid namespace it is the first process: it stays, reaps, and tells how `bash` ended; with it, everything in the
+//! namespace ends. Without one `bash` takes its place. It must never run `bash` when a promised layer fails.
+
+use std::fmt::Display;
+use std::io::{self, PipeReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use rustix::process::{Pid, WaitOptions};
+use serde::{Deserialize, Serialize};
+use teamd_shared::process::{close_inherited, deny_tracing};
+use teamd_shared::sandbox::Namespaces;
+
+use super::plan::Plan;
+use super::policy::Policy;
+use super::seccomp::Calls;
+use super::{identity, landlock, loopback, mounts, seccomp};
+use crate::bounds;
+use crate::shim::Job;
+
+/// The hidden subcommand under which the worker's program is the sandbox init.
+pub(crate) const SUBCOMMAND: &str = "init";
+
+/// Processes that the kernel lets be beside those that a command may have: shim, sandbox init, and some that the shim still
+/// counts before it ends the whole. A program that is refused a fork says less of why.
+const SPARE: u32 = 2 + 16;
+
+/// What the sandbox init tells the shim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Verdict {
+    /// Nothing was run. Fits behind "error: ".
+    Refused(String),
+    /// How `bash` ended: its exit code, or the signal.
+    Ended { code: Option<i32>, signal: Option<i32> },
+}
+
+impl Verdict {
+    /// Reads the verdict; none if `bash` took the place of the sandbox init, or the sandbox init was killed. To be called
+    /// when both have ended.
+    pub(crate) fn read(mut from: PipeReader) -> Option<Self> {
+        let mut text = String::new();
+        from.read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+}
+
+/// Confines one command: the whole program behind the hidden subcommand.
+pub(crate) fn init_main() -> ExitCode {
+    let verdict = Job::inherited(SUBCOMMAND).and_then(run).unwrap_or_else(Verdict::Refused);
+    let text = serde_json::to_vec(&verdict).unwrap_or_default();
+    // A shim that does not read it sees this process end without a verdict.
+    match rustix::io::write(io::stdin(), &text) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn run(job: Job) -> Result<Verdict, String> {
+    let Job { order, variables, workspace, command, .. } = &job;
+    close_inherited(Some(job.descriptor()))
+        .map_err(|error| format!("cannot close what it inherited: {error}"))?;
+    let namespaces = order.policy.as_ref().map_or(Namespaces::None, |policy| policy.layers.namespaces);
+    let limit = |error: io::Error| format!("cannot put limits on it: {error}");
+    if let Some(policy) = &order.policy {
+        enclose(policy, workspace, order.bounds.memory)?;
+        bounds::share_with_the_user().map_err(limit)?;
+    }
+    // In a user namespace of its own the kernel counts the processes of this command alone, with shim and sandbox init.
+    let spare = (namespaces == Namespaces::Own).then_some(SPARE);
+    bounds::put_on(&order.bounds, spare).map_err(limit)?;
+    let mut bash = variables.command(command, workspace);
+    let cannot = |error: io::Error| format!("cannot start bash: {error}");
+    if namespaces == Namespaces::None {
+        return Err(cannot(bash.current_dir(workspace).exec()));
+    }
+    // Nothing in the sandbox reads the memory or the descriptors of its first process.
+    deny_tracing();
+    let started = bash.spawn().map_err(cannot)?;
+    await_end(Pid::from_child(&started)).map_err(|error| format!("cannot wait for bash: {error}"))
+}
+
+/// Puts on every layer, the outermost first.
+fn enclose(policy: &Policy, workspace: &Path, memory: Option<u64>) -> Result<(), String> {
+    let plan = Plan::of(policy);
+    if policy.layers.namespaces == Namespaces::Own {
+        // The shim is the only process that would end it.
+        set_pdeathsig(Signal::SIGKILL).map_err(cannot("parent"))?;
+        if !policy.network {
+            unshare(CloneFlags::CLONE_NEWNET).map_err(cannot("network"))?;
+            loopback::bring_up().map_err(cannot("network"))?;
+        }
+        identity::share_counts();
+        mounts::build(&plan, workspace, memory).map_err(cannot("mounts"))?;
+    }
+    // Among mounts of its own no other process moves anything any more: what is found now is what is written.
+    policy.all_writable().try_for_each(|writable| writable.place.check(&writable.at))?;
+    if policy.has_mounts() {
+        plan.check()?;
+    }
+    rustix::thread::set_no_new_privs(true).map_err(cannot("no_new_privs"))?;
+    identity::drop_capabilities().map_err(cannot("capabilities"))?;
+    if policy.layers.landlock > 0 {
+        landlock::restrict(policy).map_err(cannot("Landlock"))?;
+    }
+    if policy.layers.seccomp {
+        let calls = Calls {
+            // In a network namespace of its own, a command reaches only itself.
+            sockets: policy.network || policy.has_mounts(),
+            shared: !policy.has_mounts(),
+            // Without mounts nothing else keeps it from changing modes of files outside.
+            metadata: policy.has_mounts() || !policy.writable.is_empty(),
+        };
+        seccomp::restrict(calls).map_err(cannot("seccomp"))?;
+    }
+    Ok(())
+}
+
+fn cannot<E: Display>(what: &'static str) -> impl FnOnce(E) -> String {
+    move |error| format!("cannot confine it: {what}: {error}")
+}
+
+/// Reaps all that ends here, until `bash` does.
+fn await_end(bash: Pid) -> io::Result<Verdict> {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == bash => {
+                return Ok(Verdict::Ended {
+                    code: status.exit_status(),
+                    signal: status.terminating_signal(),
+                });
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Where things lie around the commands of one incarnation: found when it begins, and looked at before each command.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use teamd_shared::environment::Environment;
+use teamd_shared::member::{Gate, Sandbox};
+use teamd_shared::register::Register;
+use teamd_shared::sandbox::Layers;
+use teamd_shared::state::{StateDir, StateError};
+use teamd_shared::team_dir::TeamDir;
+
+use super::git::{self, LinkedTree};
+use super::mount_table::{aliases, mounts};
+use super::place::Place;
+use super::policy::{Policy, Present};
+use super::secrets::{self, Needed};
+
+/// Where things lie. All paths are absolute and without links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// The directory that commands work in.
+    pub(crate) workspace: Place,
+    /// The team directory.
+    pub(crate) team_dir: PathBuf,
+    /// The directory that commands may always write, as long as the incarnation lasts.
+    pub(crate) temp: Place,
+    /// What is allowed by name to be written.
+    pub(crate) writable: Vec<Place>,
+    /// The home directories of the user: what the environment says, and what the system says.
+    pub(crate) homes: Vec<PathBuf>,
+    /// The programs of the team, by every path.
+    pub(crate) programs: Vec<PathBuf>,
+    /// Where secrets of the user lie, by every path, whether they are there or not.
+    pub(crate) secrets: Vec<PathBuf>,
+    /// Where the team directories of the user are registered.
+    pub(crate) registers: Vec<Register>,
+}
+
+/// What an incarnation was begun with, as far as it says where things lie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin<'a> {
+    /// The environment of the spawn.
+    pub(crate) environment: &'a Environment,
+    /// Where commands of the team may or once could write.
+    pub(crate) territory: &'a [PathBuf],
+    /// What is hidden by name.
+    pub(crate) hidden: &'a [String],
+    /// The programs of the team, as the daemon was started.
+    pub(crate) programs: &'a [PathBuf],
+}
+
+impl Places {
+    /// Finds out where things lie for commands that work in this directory, without links, may write these places, and have
+    /// this directory for what is temporary.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) fn find(
+        workspace: &Path,
+        team_dir: &TeamDir,
+        writable: Vec<Place>,
+        temp: &Path,
+        Origin { environment, territory, hidden, programs }: Origin<'_>,
+    ) -> io::Result<Self> {
+        let homes = homes(environment);
+        let registers = registers(environment, &homes);
+        let needed = Needed { homes: &homes, workspace, writable: &writable, territory };
+        for state in registers.iter().map(Register::state).filter(|state| needed.is_writable(state.root())) {
+            // A command could make one that is missing, and forge what stands in it.
+            match state.make() {
+                // Where this user may not, a command may not either.
+                Err(StateError::Io { source, .. }) if is_refused(source.kind()) => {}
+                made => made.map_err(io::Error::other)?,
+            }
+        }
+        let mut secrets = secrets::known(&needed, environment);
+        secrets.extend(hidden.iter().map(PathBuf::from));
+        // A link that leads there now can be taken away by a command.
+        secrets.extend(secrets::led_to(&secrets, &needed).map_err(io::Error::other)?);
+        let mounts = mounts()?;
+        // What is hidden by one path could be read by another.
+        let by_every_path = |path: PathBuf| {
+            let aliases = aliases(&path, &mounts);
+            [path].into_iter().chain(aliases)
+        };
+        let programs = programs.iter().filter_map(|it| it.canonicalize().ok());
+        Ok(Self {
+            workspace: Place::learn(workspace)?,
+            team_dir: team_dir.root().to_owned(),
+            temp: Place::learn(temp)?,
+            programs: programs.flat_map(by_every_path).collect(),
+            secrets: secrets.into_iter().flat_map(by_every_path).collect(),
+            writable,
+            homes,
+            registers,
+        })
+    }
+
+    /// Says what a command may do now; none: all that the user may. `weak`: also where the layers do not keep all that a
+    /// sandbox promises.
+    ///
+    /// # Errors
+    /// Why no command is run, for the model.
+    pub(crate) fn policy(
+        &self,
+        sandbox: &Sandbox,
+        gate: Gate,
+        (layers, weak): (Layers, bool),
+    ) -> Result<Option<Policy>, String> {
+        let present = self.present()?;
+        let Some(policy) = Policy::of(sandbox, gate, self, present, layers) else { return Ok(None) };
+        policy.all_writable().try_for_each(|it| it.place.check(&it.place.path))?;
+        let temp = &self.temp.path;
+        if let Some(hidden) = policy.hidden.iter().find(|it| temp.starts_with(&it.path)) {
+            return Err(format!(
+                "not run: its temporary directory {} lies in {}, which is hidden: spawn it with another TMPDIR",
+                temp.display(),
+                hidden.path.display()
+            ));
+        }
+        match policy.weakness(&self.programs).filter(|_| !weak) {
+            Some(why) => Err(format!("not run: it cannot be confined as promised: {why}")),
+            None => Ok(Some(policy)),
+        }
+    }
+
+    /// Looks at what lies where now.
+    fn present(&self) -> Result<Present, String> {
+        let Self { homes, workspace, writable, .. } = self;
+        let needed = Needed { homes, workspace: &workspace.path, writable, territory: &[] };
+        let is_elsewhere = |tree: &LinkedTree| !needed.is_writable(&tree.own);
+        let git_files = [workspace].into_iter().chain(writable).map(|it| it.path.join(git::GIT));
+        Ok(Present {
+            secrets: secrets::present(&self.secrets, &needed)?,
+            teams: self.present_teams()?,
+            linked: LinkedTree::find(&workspace.path).filter(is_elsewhere),
+            git_files: git_files.filter(|path| git::is_git_file(path)).collect(),
+        })
+    }
+
+    /// Returns where team directories of the user, this one and others, and their registers lie now, by every path.
+    fn present_teams(&self) -> Result<Vec<PathBuf>, String> {
+        let mut found = teams(&self.registers)?;
+        found.push(self.team_dir.clone());
+        for path in &mut found {
+            // The user can have moved a directory above it, and put a link in its place.
+            if let Ok(real) = path.canonicalize() {
+                *path = real;
+            }
+        }
+        let mounts = mounts().map_err(|error| format!("cannot look up what is mounted: {error}"))?;
+        let elsewhere: Vec<_> = found.iter().flat_map(|path| aliases(path, &mounts)).collect();
+        found.extend(elsewhere);
+        found.sort();
+        found.dedup();
+        Ok(found)
+    }
+}
+
+/// Returns where registered team directories and their registers lie that are there, without links.
+///
+/// # Errors
+/// What the model is told, if a register cannot be read.
+pub(crate) fn teams(registers: &[Register]) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    for register in registers.iter().filter(|register| !register.state().is_foreign()) {
+        let (paths, unread) =
+            register.all().map_err(|error| format!("cannot see which teams there are: {error}"))?;
+        // `teamctl doctor` names it as well.
+        unread.iter().for_each(|why| tracing::warn!("a team is not hidden: {why}"));
+        // Only a directory can be the one that was registered.
+        found.extend(paths.into_iter().filter(|path| path.symlink_metadata().is_ok_and(|it| it.is_dir())));
+    }
+    Ok(found)
+}
+
+/// Returns the registers of the user: where the environment says, and in each home.
+fn registers(environment: &Environment, homes: &[PathBuf]) -> Vec<Register> {
+    let named = StateDir::of_environment(environment).into_iter();
+    let mut all: Vec<_> = named.chain(homes.iter().map(|home| StateDir::of_home(home))).collect();
+    all.dedup();
+    all.into_iter().map(Register::new).collect()
+}
+
+fn is_refused(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// Returns the home that the environment of the spawn names, and that of the user: secrets lie in both.
+fn homes(environment: &Environment) -> Vec<PathBuf> {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten();
+    let named = environment.path("HOME").into_iter().chain(user.map(|user| user.dir));
+    let mut homes: Vec<_> = named.filter_map(|home| home.canonicalize().ok()).collect();
+    homes.dedup();
+    homes
+}
+
+/// Takes what is allowed by name to be written: paths as the daemon has recorded them, which were without links when they
+/// were named. A link that stands on the way now was made since, and would say what its maker may write. Returns what is
+/// itself at its path, and what is not, with the reason in words for the model. What is only missing is left out.
+pub(crate) fn take_writable(named: &[String], team_dir: &Path) -> (Vec<Place>, Vec<String>) {
+    let (mut taken, mut lost) = (Vec::new(), Vec::new());
+    for name in named {
+        let path = Path::new(name);
+        let why = if !path.is_absolute() {
+            "it is not absolute".to_owned()
+        } else if path.starts_with(team_dir) {
+            "it lies in the team directory".to_owned()
+        } else {
+            match Place::learn(path).map_err(|error| (Errno::from_io_error(&error), error)) {
+                Ok(place) => {
+                    taken.push(place);
+                    continue;
+                }
+                Err((Some(Errno::NOENT), _)) => {
+                    tracing::warn!(
+                        "commands will not write {name}, which is allowed by name: it is not there"
+                    );
+                    continue;
+                }
+                Err((Some(Errno::LOOP), _)) => {
+                    "a symbolic link stands on the way to it, and none did when it was named".to_owned()
+                }
+                Err((_, error)) => error.to_string(),
+            }
+        };
+        tracing::warn!("commands will not write {name}, which is allowed by name: {why}");
+        lost.push(format!("{name} ({why})"));
+    }
+    (taken, lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_is_itself_is_taken_and_no_link_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let scratch = folder.path().canonicalize().unwrap();
+        for name in ["cache/sub", "home", "apart/team/run"] {
+            fs::create_dir_all(scratch.join(name)).unwrap();
+        }
+        fs::File::create(scratch.join("file")).unwrap();
+        symlink("cache", scratch.join("link")).unwrap();
+        symlink(scratch.join("home"), scratch.join("cache/planted")).unwrap();
+        let take = |named: &[&str]| {
+            let named: Vec<_> = named.iter().map(|path| format!("{}/{path}", scratch.display())).collect();
+            take_writable(&named, &scratch.join("apart/team"))
+        };
+        let (taken, lost) = take(&["cache/sub", "file", "missing", "apart"]);
+        let paths: Vec<_> = taken.into_iter().map(|it| it.path).collect();
+        assert_eq!(paths, ["cache/sub", "file", "apart"].map(|path| scratch.join(path)));
+        assert_eq!(lost, [""; 0], "what is missing is nothing to tell");
+        for (bad, why) in [
+            ("link", "a symbolic link"),
+            ("link/sub", "a symbolic link"),
+            ("cache/planted", "a symbolic link"),
+            ("apart/team", "in the team directory"),
+            ("apart/team/run", "in the team directory"),
+        ] {
+            let (taken, lost) = take(&[bad]);
+            assert!(taken.is_empty() && lost[0].contains(why), "{bad} {lost:?}");
+        }
+        let (_, lost) = take_writable(&["relative".to_owned()], &scratch);
+        assert_eq!(lost, ["relative (it is not absolute)"]);
+    }
+}

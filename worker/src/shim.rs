@@ -1,0 +1,299 @@
+//! The shim of one command: the process between a worker and `bash` that ends everything the command started.
+//!
+//! It runs as `team-worker shim FD WORKSPACE COMMAND`, in `/`, without an environment: the [`Job`]. It has three more descriptors:
+//!
+//! - 0 is the transcript: while the shim lives, the liveness lock is held, even if the worker is gone;
+//! - 1 is a socket to the worker: the lifeline (its end, by the worker's will or death, ends the command) and the
+//!   channel of the report, one JSON line that is written when nothing of the command is left;
+//! - 2 is where the output of the command goes: a pipe to the worker, or a log file.
+//!
+//! With a policy the command runs below a sandbox init that confines it ([`crate::sandbox`]); the shim stays outside. The
+//! command gets neither 0 nor 1. It is over when `bash` ends, the lifeline closes, the time is up or a signal comes. Then
+//! everything that it started is ended, by one of two nets: the kernel ends a pid namespace with its first process; without
+//! one the shim is the subreaper of the tree, and kills all that descends from it, `setsid` or not.
+//!
+//! The shim must never exit before that, never touch the transcript, and start nothing but the command. What it
+//! may not kill (a program of another user, started with `sudo`) it waits for: an incarnation is not over before.
+
+mod job;
+mod report;
+pub(crate) mod sweep;
+
+use std::io::{self, PipeReader, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::prctl::{set_child_subreaper, set_name, set_pdeathsig};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process, pidfd_open, waitpid,
+};
+use teamd_shared::process::{SHIM, SHIM_MOST, SHIM_UNHEARD, close_inherited, deny_tracing};
+use teamd_shared::sandbox::Namespaces;
+
+use crate::bounds;
+use crate::sandbox::init::Verdict;
+use crate::sandbox::{self, AbsentFiles};
+pub(crate) use job::{Job, Order};
+pub(crate) use report::{ExitCause, Report};
+
+/// The hidden subcommand under which the worker's program is a shim.
+pub(crate) const SUBCOMMAND: &str = "shim";
+
+/// How often the processes of a command are counted that may have only so many.
+const COUNTED_EVERY: Duration = Duration::from_millis(250);
+
+/// Supervises one command: the whole program behind the hidden subcommand.
+pub(crate) fn shim_main() -> ExitCode {
+    let mut killed = 0;
+    let report =
+        Job::inherited(SUBCOMMAND).and_then(|job| job.supervise(&mut killed)).unwrap_or_else(Report::failed);
+    // If that fails, the worker is gone: the daemon, to which this process has come, sees how it ends.
+    match report.send() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(SHIM_UNHEARD + u8::try_from(killed).unwrap_or(u8::MAX).min(SHIM_MOST)),
+    }
+}
+
+/// A command that runs: `bash`, or the sandbox init, which says how `bash` ended.
+struct Started {
+    process: Pid,
+    verdict: Option<PipeReader>,
+}
+
+impl Job {
+    /// Supervises the command to its end; `killed` is how many processes did not end by themselves.
+    fn supervise(&self, killed: &mut usize) -> Result<Report, String> {
+        let deadline = self.order.timeout.map(|timeout| Instant::now() + timeout);
+        let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
+        // What the shell that once started the daemon had left open is no business of a command.
+        close_inherited(Some(self.descriptor())).map_err(cannot("close what it inherited"))?;
+        if let Some(policy) = &self.order.policy {
+            sandbox::prepare(policy).map_err(cannot("make namespaces for the command"))?;
+        }
+        if self.order.bounds.memory.is_some() {
+            // Before no process may look into this one, itself included.
+            bounds::go_first().map_err(cannot("say that its command goes first"))?;
+        }
+        become_shim().map_err(cannot("become a shim"))?;
+        let absent = self.order.policy.as_ref().map(AbsentFiles::note).transpose();
+        let absent = absent.map_err(cannot("look for a protected file"))?.unwrap_or_default();
+        let mut report = self.run(deadline, killed).unwrap_or_else(Report::failed);
+        report.notes = absent.put_aside();
+        if self.order.log {
+            // A full disk must not keep the report from the worker.
+            drop(writeln!(io::stderr(), "\n{}", report.as_log_line()));
+        }
+        Ok(report)
+    }
+
+    /// Starts the command, waits until it is over, and ends all that it started.
+    fn run(&self, deadline: Option<Instant>, killed: &mut usize) -> Result<Report, String> {
+        let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
+        let events = Events::new().map_err(cannot("read signals"))?;
+        let early = events.next(None, Some(Instant::now())).map_err(cannot("look at its lifeline"))?;
+        if let Some(cause) = early {
+            return Ok(Report::new(cause));
+        }
+        let Started { process, verdict } = self.start().map_err(cannot("start the command"))?;
+        let namespaces = self.order.policy.as_ref().map_or(Namespaces::None, |it| it.layers.namespaces);
+        // Beside the command there is the sandbox init, where it stays.
+        let stays = usize::from(namespaces != Namespaces::None);
+        let most = self.order.bounds.max_procs.map(|most| most as usize + stays);
+        let watched = watch(process, &events, (deadline, most));
+        *killed = sweep::count_descendants();
+        let ended = match namespaces {
+            Namespaces::Own => end_namespace(process),
+            Namespaces::Bubblewrap | Namespaces::None => end_descendants(process),
+        };
+        let ended = ended.map_err(cannot("end what it started"))?;
+        let mut report = Report {
+            code: ended.and_then(WaitStatus::exit_status),
+            signal: ended.and_then(WaitStatus::terminating_signal),
+            error: watched.as_ref().err().map(|error| format!("cannot watch the command: {error}")),
+            ..Report::new(watched.unwrap_or(ExitCause::Failed))
+        };
+        match verdict.and_then(Verdict::read) {
+            Some(Verdict::Refused(why)) => report.error = Some(why),
+            Some(Verdict::Ended { code, signal }) => (report.code, report.signal) = (code, signal),
+            None => {}
+        }
+        Ok(report)
+    }
+
+    /// Starts the command, in a process group of its own and with no signal blocked: it would inherit that. The sandbox init
+    /// confines it, or puts limits on it.
+    fn start(&self) -> io::Result<Started> {
+        let Order { policy, bounds, .. } = &self.order;
+        if policy.is_none() && bounds.is_nothing() {
+            let mut bash = self.variables.command(&self.command, &self.workspace);
+            bash.current_dir(&self.workspace);
+            return Ok(Started { process: spawn(bash)?, verdict: None });
+        }
+        let (init, verdict) = sandbox::command(self)?;
+        Ok(Started { process: spawn(init)?, verdict: Some(verdict) })
+    }
+}
+
+/// Starts a program whose output goes where the command's does.
+fn spawn(mut command: Command) -> io::Result<Pid> {
+    let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
+    command.stdout(output()?).stderr(output()?).process_group(0);
+    // A signal that comes just now ends the shim as SIGKILL would: the worker sweeps up.
+    SigSet::empty().thread_set_mask()?;
+    let started = command.spawn();
+    SigSet::all().thread_set_mask()?;
+    // The command holds the writing end of what the shim reads to its end: it is closed here.
+    drop(command);
+    Ok(Pid::from_child(&started?))
+}
+
+/// Makes this process what a shim has to be, before it starts anything.
+fn become_shim() -> io::Result<()> {
+    deny_tracing();
+    // For `ps` and `top`: it was started as `/proc/self/exe`.
+    set_name(SHIM)?;
+    // No command reaches a terminal, and no key that is pressed there reaches the shim.
+    rustix::process::setsid()?;
+    // If the command has stopped its shim, the worker's death wakes it.
+    set_pdeathsig(Signal::SIGCONT)?;
+    Ok(set_child_subreaper(true)?)
+}
+
+/// What a shim waits for besides its command.
+struct Events {
+    /// All signals. The worker starts a shim with all of them blocked, so that none is missed.
+    signals: SignalFd,
+}
+
+impl Events {
+    fn new() -> io::Result<Self> {
+        let all = SigSet::all();
+        all.thread_block()?;
+        let signals = SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(Self { signals })
+    }
+
+    /// Waits for the next event: the lifeline, a signal, the end of the command, or the deadline. Returns why the command
+    /// is over, if the event says so.
+    fn next(&self, command: Option<&OwnedFd>, deadline: Option<Instant>) -> io::Result<Option<ExitCause>> {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+        let lifeline = io::stdout();
+        let mut waits =
+            vec![PollFd::new(&lifeline, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+        waits.extend(command.map(|command| PollFd::new(command, PollFlags::IN)));
+        match poll(&mut waits, left.as_ref()) {
+            Err(rustix::io::Errno::INTR) | Ok(0) => return Ok(None),
+            other => other?,
+        };
+        // The worker sends nothing: any event on the lifeline is its end.
+        if !waits[0].revents().is_empty() {
+            return Ok(Some(ExitCause::Lifeline));
+        }
+        while let Some(signal) = self.signals.read_signal()? {
+            if ends_a_shim(signal.ssi_signo) {
+                return Ok(Some(ExitCause::Signalled));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Waits until the command is over, and returns why. Reaps the orphans that it leaves meanwhile, but not `bash`:
+/// its pid names the process group that is killed next, and must not become another's.
+fn watch(
+    bash: Pid,
+    events: &Events,
+    (deadline, most): (Option<Instant>, Option<usize>),
+) -> io::Result<ExitCause> {
+    let held = pidfd_open(bash, PidfdFlags::empty())?;
+    loop {
+        let count_at = most.map(|_| Instant::now() + COUNTED_EVERY);
+        let event = events.next(Some(&held), [deadline, count_at].into_iter().flatten().min())?;
+        if has_ended(bash)? {
+            return Ok(ExitCause::Exited);
+        }
+        if let Some(cause) = event {
+            return Ok(cause);
+        }
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Ok(ExitCause::TimedOut);
+        }
+        if most.is_some_and(|most| sweep::count_descendants() > most) {
+            return Ok(ExitCause::TooMany);
+        }
+        sweep::reap_orphans(bash)?;
+    }
+}
+
+fn has_ended(bash: Pid) -> io::Result<bool> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Ok(rustix::process::waitid(WaitId::Pid(bash), options)?.is_some())
+}
+
+/// Tells whether a signal asks the shim to end: all do that would end another process by default.
+fn ends_a_shim(number: u32) -> bool {
+    const HARMLESS: [Signal; 7] = [
+        Signal::SIGCHLD,
+        Signal::SIGCONT,
+        Signal::SIGWINCH,
+        Signal::SIGURG,
+        Signal::SIGTSTP,
+        Signal::SIGTTIN,
+        Signal::SIGTTOU,
+    ];
+    !HARMLESS.iter().any(|&signal| i32::try_from(number) == Ok(signal as i32))
+}
+
+/// Ends a pid namespace by its first process: the kernel kills all the others before that one can be reaped.
+fn end_namespace(init: Pid) -> io::Result<Option<WaitStatus>> {
+    // A process that is not reaped keeps its pid.
+    kill_process(init, rustix::process::Signal::KILL)?;
+    loop {
+        match waitpid(Some(init), WaitOptions::empty()) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return Ok(other?.map(|(_, status)| status)),
+        }
+    }
+}
+
+/// Kills all that descends from this process, round by round, until nothing is left; returns how `bash` ended.
+///
+/// A process that is killed leaves its children to the shim: so each round finds what the one before missed, and
+/// when there is no child any more, nothing is left. The group of `bash` goes first, in one step that no fork outruns.
+fn end_descendants(bash: Pid) -> io::Result<Option<WaitStatus>> {
+    let (mut ended, mut told) = (None, false);
+    loop {
+        let mut options = match sweep::kill_children(|_| false) {
+            Ok(_) => WaitOptions::empty(),
+            // No other process would end them: no descriptor may be left just now.
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!("cannot look for what is to be ended (tried again): {error}");
+                }
+                sweep::pause();
+                WaitOptions::NOHANG
+            }
+        };
+        loop {
+            match rustix::process::wait(options) {
+                Ok(Some((pid, status))) if pid == bash => ended = Some(status),
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(rustix::io::Errno::CHILD) => return Ok(ended),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            }
+            // One has ended: reap all others that have, and look again.
+            options = WaitOptions::NOHANG;
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

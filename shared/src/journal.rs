@@ -179,6 +179,9 @@ pub struct MemberRecord {
     /// What the plan shall be about, in a line that asks for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// The id of the command that led to it, which joins it when it is said again: in a line that spawns, or asks for a plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_id: Option<RequestId>,
     /// Whether the lead agent had asked the life to leave that ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub agent: bool,

@@ -187,7 +187,6 @@ impl<T: Tools> Desk<T> {
                 self.fetch();
                 self.state.away();
             }
-            Event::Heard(Heard::Lost { tag }) => self.link.answered(tag, Err(Unanswered::Lost)),
             Event::Mail => self.fetch(),
             Event::Terminate => {
                 tracing::info!("SIGTERM: leaving");

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use teamd_shared::control::{Await, Command, Done, PlanVerdict, Refusal, RefusalCode, ShutdownOrder};
+use teamd_shared::control::{Command, Done, PlanVerdict, Refusal, RefusalCode, ShutdownOrder};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::ApproveBy;
 use teamd_shared::request::Status;
@@ -60,15 +60,11 @@ impl<T: Tools> Session<T> {
     async fn spawn(&mut self, spawn: &Spawn) -> Result<Outcome, Outcome> {
         let order = self.spawner.order(self.outbox.dir(), spawn).map_err(Outcome::error)?;
         let (name, plan, approve_by) = (order.name.clone(), order.plan, order.approve_by.unwrap_or_default());
-        let (incarnation, skipped) = match self.order(Command::Spawn(Box::new(order))).await? {
-            Done::Spawning { incarnation, skipped } => (incarnation, skipped),
+        let spawn = Command::Spawn { id: self.ids.request(), order: Box::new(order) };
+        let (incarnation, skipped) = match self.order(spawn).await? {
+            Done::Ready { incarnation, skipped, .. } => (incarnation, skipped),
             other => return Err(unexpected(&other)),
         };
-        let what = Await::Ready;
-        match self.order(Command::Await { name: name.clone(), incarnation, what }).await? {
-            Done::Ready { .. } => {}
-            other => return Err(unexpected(&other)),
-        }
         let mut told = format!("{name} has started (incarnation {incarnation}) and works on your prompt");
         if plan {
             let who = if approve_by == ApproveBy::Lead { "you answer" } else { "a person answers" };
@@ -83,14 +79,15 @@ impl<T: Tools> Session<T> {
     async fn ask_to_leave(&mut self, teammate: &str, reason: String) -> Result<Outcome, Outcome> {
         let name = lead::teammate(teammate).map_err(Outcome::error)?;
         let order = ShutdownOrder {
+            request_id: self.ids.request(),
             name: name.clone(),
             reason,
             decide_within: DECIDE_WITHIN,
             force_after: None,
-            spawned: None,
+            wait: false,
         };
         match self.order(Command::Shutdown(order)).await? {
-            Done::Asked { request_id, .. } => Ok(Outcome::ok(format!(
+            Done::Asked { request_id } => Ok(Outcome::ok(format!(
                 "{name} is asked to leave (request {request_id}); you are told when its process is gone, or why it stays"
             ))),
             other => Err(unexpected(&other)),
@@ -99,7 +96,8 @@ impl<T: Tools> Session<T> {
 
     async fn ask_for_plan(&mut self, teammate: &str, content: String) -> Result<Outcome, Outcome> {
         let name = lead::teammate(teammate).map_err(Outcome::error)?;
-        match self.order(Command::RequestPlan { name: name.clone(), content }).await? {
+        let ask = Command::RequestPlan { id: self.ids.request(), name: name.clone(), content, wait: false };
+        match self.order(ask).await? {
             Done::Recorded { .. } => Ok(Outcome::ok(format!(
                 "the gate of {name} is closed, and it is asked for a plan; you are told when the plan is there"
             ))),
@@ -137,9 +135,7 @@ impl<T: Tools> Session<T> {
 
     /// Waits until a person has answered at the chat, which shows the plan and what the lead agent recommends.
     async fn let_person_judge(&mut self, request_id: &RequestId) -> Result<Outcome, Outcome> {
-        let (name, incarnation) = lead::author(self.outbox.dir(), request_id).map_err(Outcome::error)?;
-        let what = Await::Answered { request_id: request_id.clone() };
-        let question = Command::Await { name, incarnation, what };
+        let question = Command::AwaitVerdict { request_id: request_id.clone() };
         self.desk.state.asking();
         let Self { desk, outbox, .. } = self;
         match desk.ask_while(question, nobody_chats(outbox.dir())).await {

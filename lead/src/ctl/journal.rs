@@ -2,7 +2,6 @@
 
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent, read_lines};
-use teamd_shared::member::{Exit, Status};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::request::Status as Answer;
@@ -125,53 +124,6 @@ impl std::fmt::Display for TakenOver {
 
 /// How many are named, before only their number is told.
 const NAMED: usize = 8;
-
-/// Returns how a life ended, whatever has become of the name since; none if it has not.
-///
-/// # Errors
-/// [`ExitCode::Failed`] if a line cannot be read.
-pub(crate) fn end_of(
-    dir: &TeamDir,
-    name: &Name,
-    incarnation: u32,
-) -> Result<Option<(Status, Option<Exit>)>, CommandError> {
-    let mut end = None;
-    each_line(dir, |line| {
-        if let Record::Member(record) = &line.record
-            && (record.event, &record.member.name) == (MemberEvent::Exited, name)
-            && record.ended_incarnation.unwrap_or(record.member.incarnation) == incarnation
-        {
-            end = Some((record.member.phase.ended_as(), record.member.exit.clone()));
-        }
-        Ok(())
-    })?;
-    Ok(end)
-}
-
-/// Returns how it ended whom somebody spawned in this line, with all its restarts, whatever has become of the name since;
-/// none if it has not.
-///
-/// # Errors
-/// [`ExitCode::Failed`] if a line cannot be read.
-pub(crate) fn end_of_spawned(
-    dir: &TeamDir,
-    name: &Name,
-    spawned: u64,
-) -> Result<Option<(Status, Option<Exit>)>, CommandError> {
-    let (mut team, mut end) = (Team::default(), None);
-    each_line(dir, |line| {
-        team.apply(line).map_err(|error| error.to_string())?;
-        if let Record::Member(record) = &line.record
-            && record.member.name == *name
-            && let Some(state) = team.members.get(name).filter(|state| state.spawned == spawned)
-        {
-            let phase = state.record.phase;
-            end = phase.is_ended().then(|| (phase.ended_as(), state.record.exit.clone()));
-        }
-        Ok(())
-    })?;
-    Ok(end)
-}
 
 fn each_line(dir: &TeamDir, mut take: impl FnMut(&Line) -> Result<(), String>) -> Result<(), CommandError> {
     let bytes = match dir.read(&TeamPath::journal()) {

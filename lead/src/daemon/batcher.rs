@@ -331,9 +331,8 @@ impl Batcher {
             Action::Terminate(life) => self.steps.push_back(Step::Terminate(life)),
             Action::Kill(life) => self.kill(life),
             Action::Reply(client, answer) => self.answers.push((client, answer)),
-            Action::Wait(client, life, what) => {
-                let name = life.name.clone();
-                self.waiters.add(client, life, what);
+            Action::Wait(client, name, until) => {
+                self.waiters.add(client, name.clone(), until);
                 self.answers.extend(self.waiters.answered(&self.team, &self.live, &name));
             }
             Action::WaitForStop(client) => self.waiters.add_for_stop(client),

@@ -17,7 +17,6 @@ use teamd_shared::process::Identity;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::ear::Ear;
 use super::event::{Client, Life};
 use super::named::LookedUp;
 use super::peer::{self, Found};
@@ -29,6 +28,12 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 const QUEUE: usize = 4096;
 /// How long accepting pauses when no descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many inputs may wait for the dispatcher: the connections then wait, and memory does not grow.
+pub(super) const ROOM: usize = 1024;
+
+/// Where connections report to.
+pub(super) type Inputs = mpsc::Sender<Input>;
 
 /// What connections report.
 #[derive(Debug)]
@@ -102,11 +107,11 @@ fn next_connection() -> u64 {
 }
 
 /// Accepts connections until the listener is dropped.
-pub(super) async fn accept(listener: Listener, ear: Ear) {
+pub(super) async fn accept(listener: Listener, inputs: Inputs) {
     loop {
         match listener.accept().await {
             Ok(stream) => {
-                tokio::spawn(greet(stream, next_connection(), ear.clone()));
+                tokio::spawn(greet(stream, next_connection(), inputs.clone()));
             }
             Err(error) => {
                 tracing::warn!("cannot accept a connection: {error}");
@@ -117,22 +122,26 @@ pub(super) async fn accept(listener: Listener, ear: Ear) {
 }
 
 /// Serves the connection that a worker is born with; returns its number, and where to say something.
-pub(super) fn serve_born(fd: OwnedFd, life: Life, ear: &Ear) -> std::io::Result<(u64, Outbound<ToWorker>)> {
+pub(super) fn serve_born(
+    fd: OwnedFd,
+    life: Life,
+    inputs: &Inputs,
+) -> std::io::Result<(u64, Outbound<ToWorker>)> {
     let stream = Connection::from_fd(fd)?;
     let connection = next_connection();
     let (out, mut incoming) = stream.split::<ToWorker, Greeting>();
     let (words, ended) = Outbound::start(out);
-    let mut ear = ear.clone();
+    let inputs = inputs.clone();
     tokio::spawn(async move {
-        match ear.unless_closed(incoming.receive()).await.unwrap_or(Ok(None)) {
+        match incoming.receive().await {
             Ok(Some(Greeting { peer: Peer::Worker { environment, state, .. }, .. })) => {
                 let state = *state;
                 let worker = WorkerHere { connection, life: life.clone(), environment, state, came: None };
-                listen_to_worker(worker, (incoming.cast(), ended), ear).await;
+                listen_to_worker(worker, (incoming.cast(), ended), inputs).await;
             }
             other => {
                 tracing::debug!("{} said nothing at its birth: {other:?}", life.name);
-                tell_last(&ear, Input::Gone { connection }).await;
+                tell_last(&inputs, Input::Gone { connection }).await;
             }
         }
     });
@@ -140,7 +149,7 @@ pub(super) fn serve_born(fd: OwnedFd, life: Life, ear: &Ear) -> std::io::Result<
 }
 
 /// Learns who is at the other end, and serves it.
-async fn greet(mut stream: Connection, connection: u64, mut ear: Ear) {
+async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
     let user = nix::unistd::geteuid().as_raw();
     let Some(pid) = stream.credentials().filter(|peer| peer.uid == user).map(|peer| peer.pid) else {
         tracing::warn!("refused a connection of another user");
@@ -155,7 +164,7 @@ async fn greet(mut stream: Connection, connection: u64, mut ear: Ear) {
         }
     };
     let greeting = tokio::time::timeout(GREETING_TIMEOUT, stream.receive::<Greeting>());
-    let greeting = match ear.unless_closed(greeting).await.unwrap_or(Ok(Ok(None))) {
+    let greeting = match greeting.await {
         Ok(Ok(Some(greeting))) => greeting,
         Ok(Ok(None)) => return,
         Ok(Err(error)) => {
@@ -175,29 +184,27 @@ async fn greet(mut stream: Connection, connection: u64, mut ear: Ear) {
     match greeting.peer {
         Peer::Client if is_confined => {
             tracing::warn!("refused process {pid}: it is confined, as a tool is");
-            refuse(stream, confined(), ear).await
+            refuse(stream, confined()).await
         }
         Peer::Client if greeting.protocol != PROTOCOL => {
-            refuse(stream, other_version(greeting.protocol), ear).await
+            refuse(stream, other_version(greeting.protocol)).await
         }
-        Peer::Client => serve_client(stream, connection, ear).await,
+        Peer::Client => serve_client(stream, connection, inputs).await,
         // Whatever marks it has: it is served if it is the very process of the journal, and no tool can be that.
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
             let (words, ended) = Outbound::start(out);
             let (life, came) = (Life { name, incarnation }, Some(Came { process, words }));
             let worker = WorkerHere { connection, life, environment, state: *state, came };
-            listen_to_worker(worker, (incoming, ended), ear).await;
+            listen_to_worker(worker, (incoming, ended), inputs).await;
         }
     }
 }
 
 /// Answers the one request that a peer may make, and no more.
-async fn refuse(stream: Connection, refusal: Refusal, mut ear: Ear) {
+async fn refuse(stream: Connection, refusal: Refusal) {
     let (mut out, mut incoming) = stream.split::<Reply, Request>();
-    if let Some(Ok(Some(request))) = ear.unless_closed(incoming.receive()).await {
-        // A tool that does not read its answer keeps nobody waiting.
-        drop(ear);
+    if let Ok(Some(request)) = incoming.receive().await {
         let told = out.send(&Reply { tag: request.tag, result: Err(refusal) }).await;
         tracing::debug!("told a peer why it is not served: {told:?}");
     }
@@ -216,22 +223,20 @@ fn other_version(protocol: u16) -> Refusal {
     Refusal::new(RefusalCode::Failed, message).hint("use teamd and teamctl of one version")
 }
 
-async fn serve_client(stream: Connection, connection: u64, mut ear: Ear) {
+async fn serve_client(stream: Connection, connection: u64, inputs: Inputs) {
     let (out, mut incoming) = stream.split::<Reply, Request>();
     let (replies, mut ended) = Outbound::start(out);
-    if !ear.tell(Input::ClientHere { connection, replies }).await {
+    if inputs.send(Input::ClientHere { connection, replies }).await.is_err() {
         return;
     }
     loop {
-        let received = ear.unless_closed(async {
-            tokio::select! {
-                received = incoming.receive() => received,
-                _ = &mut ended => Ok(None),
-            }
-        });
-        match received.await.unwrap_or(Ok(None)) {
+        let received = tokio::select! {
+            received = incoming.receive() => received,
+            _ = &mut ended => Ok(None),
+        };
+        match received {
             Ok(Some(request)) => {
-                if !ear.tell(Input::ClientAsks { connection, request }).await {
+                if inputs.send(Input::ClientAsks { connection, request }).await.is_err() {
                     return;
                 }
             }
@@ -242,31 +247,29 @@ async fn serve_client(stream: Connection, connection: u64, mut ear: Ear) {
             }
         }
     }
-    tell_last(&ear, Input::Gone { connection }).await;
+    tell_last(&inputs, Input::Gone { connection }).await;
 }
 
 async fn listen_to_worker(
     here: WorkerHere,
     (mut incoming, mut ended): (Incoming<FromWorker>, oneshot::Receiver<()>),
-    mut ear: Ear,
+    inputs: Inputs,
 ) {
     let (connection, life) = (here.connection, here.life.clone());
-    if !ear.tell(Input::WorkerHere(Box::new(here))).await {
+    if inputs.send(Input::WorkerHere(Box::new(here))).await.is_err() {
         return;
     }
     loop {
-        let received = ear.unless_closed(async {
-            tokio::select! {
-                // What it said before it ended, or stopped to listen, counts.
-                biased;
-                received = incoming.receive() => received,
-                _ = &mut ended => Ok(None),
-            }
-        });
-        match received.await.unwrap_or(Ok(None)) {
+        let received = tokio::select! {
+            // What it said before it ended, or stopped to listen, counts.
+            biased;
+            received = incoming.receive() => received,
+            _ = &mut ended => Ok(None),
+        };
+        match received {
             Ok(Some(frame)) => {
                 let input = Input::WorkerSays { connection, life: life.clone(), frame };
-                if !ear.tell(input).await {
+                if inputs.send(input).await.is_err() {
                     return;
                 }
             }
@@ -282,11 +285,11 @@ async fn listen_to_worker(
             }
         }
     }
-    tell_last(&ear, Input::Gone { connection }).await;
+    tell_last(&inputs, Input::Gone { connection }).await;
 }
 
-async fn tell_last(ear: &Ear, input: Input) {
-    if !ear.tell(input).await {
+async fn tell_last(inputs: &Inputs, input: Input) {
+    if inputs.send(input).await.is_err() {
         tracing::debug!("the dispatcher has ended before a connection");
     }
 }

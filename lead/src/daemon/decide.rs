@@ -27,7 +27,7 @@ use super::effects::messages;
 use super::event::{Action, Client, Event, Life, Now};
 use super::live::{Live, Rules};
 pub(super) use members::is_being_archived;
-use plans::Verdict;
+use plans::{PlanRequest, Verdict};
 
 /// What was decided: the records go into the journal, then the actions are performed.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -48,7 +48,7 @@ pub(super) struct View<'a> {
 pub(super) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decision {
     match event {
         Event::Command(client, command) => view.command(*client, command, ids),
-        Event::Spawn(client, order, facts) => view.spawn(*client, order, facts),
+        Event::Spawn(client, id, order, facts) => view.spawn(*client, id, order, facts),
         Event::Connected { life, state, .. } => view.connected(life, state),
         Event::Said { life, state } => view.said(life, state),
         Event::Named { life, request_id, line } => view.named(life, request_id, line),
@@ -89,16 +89,15 @@ impl View<'_> {
             Command::Answer { request_id, approve, feedback } => {
                 self.answer(client, &Verdict { request_id, approve: *approve, feedback }, ids)
             }
-            Command::RequestPlan { name, content } => self.request_plan(client, name, content, ids),
+            Command::RequestPlan { id, name, content, wait } => {
+                self.request_plan(client, &PlanRequest { id, name, content, wait: *wait }, ids)
+            }
             Command::Interrupt { name, asked_at } => self.interrupt(client, name, *asked_at),
             Command::Forget { name } => self.forget(client, name),
             Command::Stop { force } => self.stop(client, *force, ids),
-            Command::Await { name, incarnation, what } => {
-                let life = Life { name: name.clone(), incarnation: *incarnation };
-                Decision::default().act(Action::Wait(client, life, what.clone()))
-            }
+            Command::AwaitVerdict { request_id } => self.await_verdict(client, request_id),
             // These need facts or no decision, and never come this way.
-            Command::Ping | Command::Compare { .. } | Command::HandOver(_) | Command::Spawn(_) => {
+            Command::Ping | Command::Compare { .. } | Command::HandOver(_) | Command::Spawn { .. } => {
                 Decision::default().refuse(client, Refusal::new(RefusalCode::Failed, "misdirected command"))
             }
         }
@@ -179,7 +178,7 @@ impl View<'_> {
 impl Decision {
     /// Returns the life that follows from an order, and the environment that it was given in.
     pub(super) fn ordered(&self, event: &Event) -> Option<(Life, Environment)> {
-        let Event::Spawn(_, order, _) = event else { return None };
+        let Event::Spawn(_, _, order, _) = event else { return None };
         let begun = self.actions.iter().find_map(|action| match action {
             Action::Start(life) => Some(life.clone()),
             _ => None,

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use teamd_shared::clock;
 use teamd_shared::control;
-use teamd_shared::id::RandomIds;
+use teamd_shared::id::{RandomIds, RequestId};
 use teamd_shared::journal::TeamRecord;
 use teamd_shared::process::How;
 use teamd_shared::settings::Settings;
@@ -18,9 +18,8 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::sync::mpsc;
 
 use super::batcher::{Batcher, NewLife, RETRY, Step};
-use super::control_server::{Connections, serve_born};
+use super::control_server::{Connections, Inputs, serve_born};
 use super::decide::decide;
-use super::ear::Ear;
 use super::event::{Client, Event, Life, Now};
 use super::hand_over::HandOver;
 use super::journal::Journal;
@@ -41,9 +40,10 @@ pub(super) struct Dispatcher {
     pub(super) supervisor: Supervisor,
     pub(super) lead: LeadInbox,
     pub(super) connections: Connections,
-    pub(super) ear: Ear,
-    /// Whose orders name something that is looked up just now.
-    pub(super) looking_up: Vec<Client>,
+    /// Where connections report to.
+    pub(super) inputs: Inputs,
+    /// The spawns whose workspace is looked up just now, and their ids.
+    pub(super) looking_up: HashMap<Client, RequestId>,
     /// Where the leaves that see a life off report to.
     pub(super) ends: mpsc::UnboundedSender<Event>,
     pub(super) began: Instant,
@@ -162,7 +162,7 @@ impl Dispatcher {
     fn start(&mut self, NewLife { life, member, environment }: NewLife) -> Event {
         // The connection first: where it cannot be made, there is no process to be ended.
         let connected = control::pair().and_then(|(ours, theirs)| {
-            let (connection, words) = serve_born(ours, life.clone(), &self.ear)?;
+            let (connection, words) = serve_born(ours, life.clone(), &self.inputs)?;
             Ok((connection, words, theirs))
         });
         let started = connected.map_err(|error| format!("cannot make its connection: {error}")).and_then(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use teamd_shared::control::{Await, Command, Done, Refusal, SpawnOrder, ToWorker, WorkerState};
+use teamd_shared::control::{Command, Done, Refusal, SpawnOrder, ToWorker, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::RejectedLine;
@@ -70,8 +70,8 @@ pub(crate) struct Ended {
 pub(crate) enum Event {
     /// A command that concerns the journal.
     Command(Client, Command),
-    /// A spawn, with what must be known to decide it.
-    Spawn(Client, Box<SpawnOrder>, SpawnFacts),
+    /// A spawn under this id, with what must be known to decide it.
+    Spawn(Client, RequestId, Box<SpawnOrder>, SpawnFacts),
     /// A worker, checked, is on a connection.
     Connected { life: Life, environment: Option<Environment>, state: WorkerState },
     /// A worker says where it stands.
@@ -134,6 +134,19 @@ impl Event {
     }
 }
 
+/// What a command waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The worker of this incarnation has said that it is ready.
+    Ready(u32),
+    /// The incarnation that this shutdown asks has ended, or rejected it.
+    Ended(RequestId),
+    /// The worker of this incarnation has applied the directive of this `seq`: nothing that began before runs any more.
+    GateClosed { incarnation: u32, seq: u64 },
+    /// This plan is not pending any more.
+    Judged(RequestId),
+}
+
 /// What shall be done, after the journal has the decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
@@ -150,7 +163,7 @@ pub(crate) enum Action {
     /// Answer a command.
     Reply(Client, Result<Done, Refusal>),
     /// Answer a command when something has happened.
-    Wait(Client, Life, Await),
+    Wait(Client, Name, Until),
     /// Answer when the attempt to stop has ended.
     WaitForStop(Client),
 }

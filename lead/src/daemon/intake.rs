@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, Request, SpawnOrder, ToWorker};
+use teamd_shared::id::RequestId;
 use teamd_shared::inbox::{ReadError, last_lines};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -14,7 +15,6 @@ use super::batcher::Birth;
 use super::control_server::{Came, Input, WorkerHere};
 use super::dispatcher::Dispatcher;
 use super::event::{Client, Event, Life, SpawnFacts};
-use super::hand_over::handing_over;
 use super::lead_inbox::Piece;
 use super::named::{Ground, LookedUp, look_apart};
 use super::see_off::life_lock_holder;
@@ -93,12 +93,8 @@ impl Dispatcher {
                 self.connections.reply(client, Ok(Done::Compared { differing }));
                 None
             }
-            Command::Spawn(_) if self.hand_over.is_some() => {
-                self.connections.reply(client, Err(handing_over()));
-                None
-            }
-            Command::Spawn(order) => {
-                self.look_up(client, order);
+            Command::Spawn { id, order } => {
+                self.look_up(client, id, order);
                 None
             }
             Command::HandOver(successor) => {
@@ -110,9 +106,9 @@ impl Dispatcher {
     }
 
     /// Has what an order names looked up ([`look_apart`]).
-    fn look_up(&mut self, client: Client, order: Box<SpawnOrder>) {
+    fn look_up(&mut self, client: Client, id: RequestId, order: Box<SpawnOrder>) {
         let ground = Ground::of(&order, &self.batcher.team);
-        let (dir, inputs) = (Arc::clone(&self.dir), self.ear.apart());
+        let (dir, inputs) = (Arc::clone(&self.dir), self.inputs.downgrade());
         let look = move || {
             let found = LookedUp::look(client, order, ground, &dir);
             let found = Input::LookedUp(Box::new(found));
@@ -126,24 +122,23 @@ impl Dispatcher {
             self.connections.reply(client, Err(refusal));
             return;
         }
-        self.looking_up.push(client);
+        self.looking_up.insert(client, id);
     }
 
     /// Takes in what an order names, unless that rests on what does not hold any more: then it is looked up again.
     fn looked_up(&mut self, looked: LookedUp) -> Option<Event> {
         let LookedUp { client, order, ground, found } = looked;
-        self.looking_up.retain(|it| *it != client);
+        let id = self.looking_up.remove(&client)?;
         if !self.connections.waits(client) {
             tracing::info!("nobody waits any more for {} to begin: it does not", order.name);
             return None;
         }
         if Ground::of(&order, &self.batcher.team) != ground {
-            self.look_up(client, order);
+            self.look_up(client, id, order);
             return None;
         }
-        let found = if self.hand_over.is_some() { Err(handing_over()) } else { found };
         match found.and_then(|order| Ok((self.spawn_facts(&order)?, order))) {
-            Ok((facts, order)) => Some(Event::Spawn(client, order, facts)),
+            Ok((facts, order)) => Some(Event::Spawn(client, id, order, facts)),
             Err(refusal) => {
                 self.connections.reply(client, Err(refusal));
                 None
@@ -228,11 +223,11 @@ pub(super) fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
             "the lead agent ends nobody by force",
             "a person does with `teamctl shutdown NAME --force`",
         ),
-        Command::Spawn(_)
+        Command::Spawn { .. }
         | Command::Shutdown(_)
         | Command::Answer { .. }
         | Command::RequestPlan { .. }
-        | Command::Await { .. } => Ok(()),
+        | Command::AwaitVerdict { .. } => Ok(()),
         Command::Ping
         | Command::Compare { .. }
         | Command::HandOver(_)
@@ -269,7 +264,7 @@ fn default_workspace(dir: &TeamDir) -> String {
 mod tests {
     use std::time::Duration;
 
-    use teamd_shared::control::{Await, ShutdownOrder};
+    use teamd_shared::control::ShutdownOrder;
     use teamd_shared::environment::Environment;
     use teamd_shared::team_dir::TeamPath;
 
@@ -306,17 +301,18 @@ mod tests {
     }
 
     fn shutdown(force_after: Option<f64>) -> Command {
-        let (name, reason) = (alice(), String::new());
-        Command::Shutdown(ShutdownOrder { name, reason, decide_within: 30.0, force_after, spawned: None })
+        let (request_id, name, reason) = (RequestId::from_bits(1), alice(), String::new());
+        let (decide_within, wait) = (30.0, true);
+        Command::Shutdown(ShutdownOrder { request_id, name, reason, decide_within, force_after, wait })
     }
 
     #[test]
     fn nobody_but_the_lead_agent_is_heard_over_its_own_connection() {
-        let what = Await::Ready;
+        let id = RequestId::from_bits(1);
         for command in [
             shutdown(None),
-            Command::RequestPlan { name: alice(), content: "x".to_owned() },
-            Command::Await { name: alice(), incarnation: 1, what },
+            Command::RequestPlan { id: id.clone(), name: alice(), content: "x".to_owned(), wait: false },
+            Command::AwaitVerdict { request_id: id },
         ] {
             assert_eq!(asks("lead", &command), None, "{command:?}");
             let refused = (RefusalCode::Conflict, "only the lead agent asks for something".to_owned());

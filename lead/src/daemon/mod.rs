@@ -17,7 +17,6 @@ mod confinement;
 mod control_server;
 mod decide;
 mod dispatcher;
-mod ear;
 mod effects;
 mod event;
 mod gone;

@@ -37,11 +37,7 @@ pub(super) async fn replace(
         Ok(Ok(Done::HandingOver)) => Ok(()),
         Ok(Ok(other)) => Err(unexpected(&other)),
         // It was killed meanwhile: its place is free.
-        Ok(Err(CallError::Lost(_) | CallError::Untaken(_))) if !is_locked(dir) => Ok(()),
-        Ok(Err(CallError::Lost(_))) => {
-            Err(CommandError::new(ExitCode::Failed, "the daemon that runs does not know how to hand over")
-                .hint("kill it with `kill -9 PID` (`teamd status` shows the pid), then `teamd start`: its workers go on meanwhile"))
-        }
+        Ok(Err(CallError::Lost(_) | CallError::Stopped)) if !is_locked(dir) => Ok(()),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(CommandError::new(ExitCode::TimedOut, "the daemon runs, but does not answer")
             .hint("kill it with `kill -9 PID`, then `teamd start`: its workers go on meanwhile")),

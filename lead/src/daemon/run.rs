@@ -19,11 +19,10 @@ use tokio::sync::mpsc;
 use super::batcher::{Batcher, End};
 use super::cgroup::Cgroups;
 use super::confinement::Confinement;
-use super::control_server::Connections;
+use super::control_server::{Connections, Input, ROOM};
 use super::dispatcher::Dispatcher;
-use super::ear::{Ear, Heard};
 use super::event::{Event, Life, Now};
-use super::hand_over::{HandOver, become_successor, refuse_the_rest};
+use super::hand_over::{HandOver, become_successor};
 use super::journal::{Journal, refuse_linked_copy};
 use super::later::Syncing;
 use super::lead_inbox::LeadInbox;
@@ -82,7 +81,7 @@ pub(super) fn serve(
 /// A daemon that answers.
 struct Running {
     dispatcher: Dispatcher,
-    heard: Heard,
+    inputs: mpsc::Receiver<Input>,
     gone: mpsc::UnboundedReceiver<Life>,
     ends: mpsc::UnboundedReceiver<Event>,
     watch: Option<Watch>,
@@ -120,7 +119,7 @@ impl Running {
             before = None;
         }
         write_gitignore(&dir)?;
-        let (ear, heard) = Ear::new();
+        let (inputs_sender, inputs) = mpsc::channel(ROOM);
         let (gone_sender, gone) = mpsc::unbounded_channel();
         let (ends, ends_queue) = mpsc::unbounded_channel();
         let cgroups = Cgroups::open(&dir, settings.cgroup);
@@ -143,8 +142,8 @@ impl Running {
             supervisor,
             lead,
             connections: Connections::default(),
-            ear: ear.clone(),
-            looking_up: Vec::new(),
+            inputs: inputs_sender.clone(),
+            looking_up: HashMap::new(),
             ends,
             began: Instant::now(),
             progress: Progress::default(),
@@ -157,10 +156,10 @@ impl Running {
         // All threads that last are there, and hear nothing. The workers that begin now shall.
         signals::hear();
         let found = take_over(&mut dispatcher, before.as_ref())?;
-        let socket = Socket::listen(&dir, ear)?;
+        let socket = Socket::listen(&dir, inputs_sender)?;
         tell(&dispatcher, found);
         let torn = loaded.torn;
-        Ok(Self { dispatcher, heard, gone, ends: ends_queue, watch, names, signals, socket, torn })
+        Ok(Self { dispatcher, inputs, gone, ends: ends_queue, watch, names, signals, socket, torn })
     }
 
     /// Waits for events and hands them to the dispatcher, until it says that it is over.
@@ -170,7 +169,7 @@ impl Running {
             let wake_up = self.dispatcher.next_wake_up();
             let mut events = Vec::new();
             tokio::select! {
-                Some(input) = self.heard.next() => events.extend(self.dispatcher.intake(input)),
+                Some(input) = self.inputs.recv() => events.extend(self.dispatcher.intake(input)),
                 Some(life) = self.gone.recv() => self.dispatcher.process_gone(life),
                 Some(event) = self.ends.recv() => events.extend(self.dispatcher.life_over(event)),
                 () = changed(self.watch.as_ref()) => {}
@@ -203,7 +202,7 @@ impl Running {
     /// Takes everything else that is ready.
     fn gather(&mut self, events: &mut Vec<Event>) {
         for _ in 0..BATCH {
-            let Some(input) = self.heard.next_ready() else { break };
+            let Ok(input) = self.inputs.try_recv() else { break };
             events.extend(self.dispatcher.intake(input));
         }
         while let Ok(life) = self.gone.try_recv() {
@@ -248,20 +247,18 @@ impl Running {
             return None;
         }
         let restored = self.dispatcher.look_after_own_files();
-        self.socket.look_after(&dir, &self.dispatcher.ear);
+        self.socket.look_after(&dir, &self.dispatcher.inputs);
         restored
     }
 
     /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
     /// is the daemon next, if one is.
     async fn end(self, dir: &TeamDir) -> Result<Option<HandOver>, CommandError> {
-        let Self { dispatcher, heard, signals, socket, .. } = self;
-        let Dispatcher { batcher, mut connections, supervisor, ear, looking_up, hand_over, .. } = dispatcher;
+        let Self { dispatcher, signals, socket, .. } = self;
+        let Dispatcher { batcher, mut connections, supervisor, hand_over, .. } = dispatcher;
         socket.close();
         if let Some(End::HandedOver) = batcher.end {
             signals::hold_back();
-            drop(ear);
-            refuse_the_rest(&mut connections, looking_up, heard).await;
         } else {
             notify(&[sd_notify::NotifyState::Stopping]);
         }

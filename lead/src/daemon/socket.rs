@@ -5,8 +5,7 @@ use teamd_shared::control::Listener;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::task::JoinHandle;
 
-use super::control_server::accept;
-use super::ear::Ear;
+use super::control_server::{Inputs, accept};
 use super::run::failed;
 use crate::error::CommandError;
 
@@ -23,11 +22,11 @@ impl Socket {
     ///
     /// # Errors
     /// [`crate::exit_code::ExitCode::Failed`] if the system refuses.
-    pub(super) fn listen(dir: &TeamDir, ear: Ear) -> Result<Self, CommandError> {
+    pub(super) fn listen(dir: &TeamDir, inputs: Inputs) -> Result<Self, CommandError> {
         let listener = Listener::bind(dir).map_err(|e| failed("cannot make its control socket", &e))?;
         let identity = dir.identity(&TeamPath::socket())?;
         // From here on somebody must accept: whoever connects to a socket that nobody serves waits in vain.
-        let accepts = tokio::spawn(accept(listener, ear));
+        let accepts = tokio::spawn(accept(listener, inputs));
         let pid = format!("{}\n", std::process::id());
         if let Err(error) = teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes()) {
             tracing::warn!("cannot write the pid for people: {error}");
@@ -36,13 +35,13 @@ impl Socket {
     }
 
     /// Makes it again if its path names nothing, or something else: a socket from a backup leads to nobody either.
-    pub(super) fn look_after(&mut self, dir: &TeamDir, ear: &Ear) {
+    pub(super) fn look_after(&mut self, dir: &TeamDir, inputs: &Inputs) {
         let found = dir.identity(&TeamPath::socket());
         if !found.is_ok_and(|found| found.is_none() || found != self.identity) {
             return;
         }
         tracing::warn!("the control socket was deleted or replaced: it is made again");
-        match Self::listen(dir, ear.clone()) {
+        match Self::listen(dir, inputs.clone()) {
             Ok(socket) => std::mem::replace(self, socket).close(),
             Err(error) => tracing::error!("cannot make the control socket again: {error}"),
         }

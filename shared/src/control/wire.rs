@@ -225,7 +225,7 @@ fn credentials_of(stream: &Stream) -> io::Result<Credentials> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Command, Done, Greeting, Peer, Reply, Request, ShutdownOrder, SpawnOrder};
+    use super::super::{Command, Done, Greeting, Peer, Reply, Request, SpawnOrder};
     use super::*;
     use crate::control::PROTOCOL;
 
@@ -251,34 +251,6 @@ mod tests {
             drop(client);
             assert_eq!(server.receive::<Request>().await.unwrap(), None);
         });
-    }
-
-    #[test]
-    fn an_order_of_an_older_program_is_read() {
-        let name = crate::name::Name::new("alice").unwrap();
-        let leave = ShutdownOrder {
-            name: name.clone(),
-            reason: String::new(),
-            decide_within: 1.0,
-            force_after: None,
-            spawned: None,
-        };
-        let begin = SpawnOrder::new(name, crate::environment::Environment::default());
-        // A spawn ended before the limits of a life, of which nothing is said here: one byte. A shutdown ended before the life
-        // that is meant, and does so still: older programs read it, too.
-        for (command, since) in [(Command::Spawn(Box::new(begin)), 1), (Command::Shutdown(leave.clone()), 0)]
-        {
-            let request = Request { tag: 7, command };
-            let whole = encode(&request).unwrap();
-            let older = tokio_util::bytes::BytesMut::from(&whole[..whole.len() - since]);
-            assert_eq!(decode::<Request>(Some(Ok(older))).unwrap(), Some(request));
-            let cut = tokio_util::bytes::BytesMut::from(&whole[..whole.len() - since - 1]);
-            assert!(decode::<Request>(Some(Ok(cut))).is_err(), "no other field may be left out");
-        }
-        let again =
-            Request { tag: 7, command: Command::Shutdown(ShutdownOrder { spawned: Some(0), ..leave }) };
-        let bytes = tokio_util::bytes::BytesMut::from(&encode(&again).unwrap()[..]);
-        assert_eq!(decode::<Request>(Some(Ok(bytes))).unwrap(), Some(again));
     }
 
     #[test]
@@ -321,8 +293,11 @@ mod tests {
         let commands = [
             Command::Ping,
             Command::Stop { force: true },
-            Command::Spawn(Box::new(SpawnOrder::new(name.clone(), Default::default()))),
-            Command::RequestPlan { name: name.clone(), content: "what?".to_owned() },
+            Command::Spawn {
+                id: crate::id::RequestId::from_bits(7),
+                order: Box::new(SpawnOrder::new(name.clone(), Default::default())),
+            },
+            Command::Forget { name: name.clone() },
         ];
         let requests = commands.map(|command| encode(&Request { tag: 7, command }).unwrap().to_vec());
         let state = Box::new(super::super::WorkerState::default());

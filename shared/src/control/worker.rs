@@ -10,7 +10,7 @@ use crate::member::{Bounds, Doing, Gate, Limits, Sandbox, Waiting};
 use crate::position::Position;
 use crate::transcript::Usage;
 
-use super::command::{PlanVerdict, Reply, Request, or_nothing};
+use super::command::{PlanVerdict, Reply, Request};
 
 /// What a worker says of itself, at every change and on every connection.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -131,7 +131,6 @@ pub struct Welcome {
     /// How things stand.
     pub word: Word,
     /// What it may use.
-    #[serde(deserialize_with = "or_nothing")]
     pub bounds: Bounds,
 }
 

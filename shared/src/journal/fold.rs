@@ -58,6 +58,10 @@ pub struct MemberState {
     pub seq: u64,
     /// The `seq` of the line in which somebody spawned it: it orders the members, and a restart by the policy keeps it.
     pub spawned: u64,
+    /// The id of the command that spawned it.
+    pub spawn_id: Option<RequestId>,
+    /// The id of the last command that asked it for a plan, and the `seq` of its line.
+    pub plan_request: Option<(RequestId, u64)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -158,11 +162,19 @@ impl Team {
         self.forgotten.remove(&name);
         let before = self.members.remove(&name);
         let begins = record.event == MemberEvent::Spawning;
-        let spawned = before.as_ref().filter(|_| !begins).map_or(line.seq, |before| before.spawned);
+        let earlier = before.as_ref().filter(|_| !begins);
+        let spawned = earlier.map_or(line.seq, |before| before.spawned);
+        let spawn_id = match begins {
+            true => record.command_id.clone(),
+            false => earlier.and_then(|before| before.spawn_id.clone()),
+        };
+        let asked = record.command_id.clone().filter(|_| record.event == MemberEvent::GateClosed);
+        let plan_request =
+            asked.map(|id| (id, line.seq)).or_else(|| earlier.and_then(|before| before.plan_request.clone()));
         let same = before.filter(|old| old.record.conversation == record.member.conversation);
         let prompt = record.prompt.clone().or_else(|| same.and_then(|old| old.prompt));
-        self.members
-            .insert(name, MemberState { record: record.member.clone(), prompt, seq: line.seq, spawned });
+        let (record, seq) = (record.member.clone(), line.seq);
+        self.members.insert(name, MemberState { record, prompt, seq, spawned, spawn_id, plan_request });
     }
 
     fn apply_request(&mut self, line: &Line, record: &RequestRecord) {
@@ -319,6 +331,7 @@ impl MemberRecord {
             member,
             prompt: None,
             content: None,
+            command_id: None,
             agent: false,
             ended_incarnation: None,
             expired: Vec::new(),

@@ -224,17 +224,6 @@ fn stands(team: &Team, request: &Request) -> String {
     text
 }
 
-/// Returns the pending plan of this id: its author and the life that submitted it.
-///
-/// # Errors
-/// A text for the model.
-pub(crate) fn author(dir: &TeamDir, request_id: &RequestId) -> Result<(Name, u32), String> {
-    let team = team(dir)?;
-    let request = team.requests.get(request_id).ok_or_else(|| format!("no such request: {request_id}"))?;
-    let name = Name::of_inbox(request.member()).map_err(|error| error.to_string())?;
-    Ok((name, request.incarnation))
-}
-
 /// Tells whether the lead agent has asked for this, and not a person alone. If that cannot be seen it has: it had better
 /// be told once too often.
 pub(crate) fn has_asked(dir: &TeamDir, request_id: &RequestId) -> bool {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use teamd_shared::control::{Done, StopOutcome, ToWorker};
+use teamd_shared::control::{StopOutcome, ToWorker};
 use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 
-use super::{Batcher, Birth, End, Journal, Reply, Step};
-use crate::daemon::event::{Client, Life, Now};
+use super::{Batcher, Birth, End, Journal, Step};
+use crate::daemon::event::{Life, Now};
 use crate::daemon::word::{welcome, word};
 
 /// How long commands wait for a roster that cannot be written: what they are told is in the journal.
@@ -62,14 +62,8 @@ impl Batcher {
     /// Has the commands answered, after the roster shows what they are told. While it cannot be written they wait, as long
     /// as somebody who waits for an answer can be expected to; so does the end of the daemon.
     pub(in crate::daemon) fn answer(&mut self, now: Now) {
-        // A life that is only decided shows nothing yet: its command goes on and waits until it is ready.
-        let shows = |(_, answer): &(Client, Reply)| !matches!(answer, Ok(Done::Spawning { .. }));
-        if self.journal == Journal::Closed || self.answers.iter().any(shows) {
-            self.unshown.get_or_insert(now.monotonic);
-            self.steps.push_back(Step::WriteRoster);
-        } else {
-            self.reply();
-        }
+        self.unshown.get_or_insert(now.monotonic);
+        self.steps.push_back(Step::WriteRoster);
     }
 
     /// The roster was written, or could not be.

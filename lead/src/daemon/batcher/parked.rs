@@ -39,5 +39,5 @@ impl Batcher {
 
 /// Tells whether an event is a spawn of a name whose earlier bearer is not in the archive yet.
 fn waits_for_the_archive(team: &Team, event: &Event) -> bool {
-    matches!(event, Event::Spawn(_, order, _) if is_being_archived(team, &order.name))
+    matches!(event, Event::Spawn(_, _, order, _) if is_being_archived(team, &order.name))
 }

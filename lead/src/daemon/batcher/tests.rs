@@ -2,9 +2,9 @@
 
 mod full;
 
-use teamd_shared::control::{Await, Command, Done, ShutdownOrder, SpawnOrder, StopOutcome, WorkerState};
+use teamd_shared::control::{Command, Done, ShutdownOrder, SpawnOrder, StopOutcome, WorkerState};
 use teamd_shared::environment::Environment;
-use teamd_shared::id::CountingIds;
+use teamd_shared::id::{CountingIds, RequestId};
 use teamd_shared::journal::RejectedLine;
 use teamd_shared::member::{Doing, Member, Phase, RestartLimit};
 use teamd_shared::position::Position;
@@ -15,6 +15,17 @@ use crate::daemon::decide::decide;
 use crate::daemon::event::{Ended, SpawnFacts};
 
 const CLIENT: Client = Client { connection: 7, tag: 1, agent: false };
+
+fn next_id() -> RequestId {
+    static LAST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0x5000_0000);
+    RequestId::from_bits(LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+}
+
+/// An order to alice.
+fn leave(decide_within: f64, force_after: Option<f64>) -> ShutdownOrder {
+    let (request_id, name, reason) = (next_id(), alice().name, String::new());
+    ShutdownOrder { request_id, name, reason, decide_within, force_after, wait: true }
+}
 
 /// A batcher, and a disk that may be full.
 struct Desk {
@@ -203,7 +214,8 @@ fn without_alice() -> (Desk, Event) {
 
 fn spawn_alice(client: Client) -> Event {
     let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
-    Event::Spawn(client, Box::new(SpawnOrder::new(alice().name, Environment::default())), facts)
+    let order = Box::new(SpawnOrder::new(alice().name, Environment::default()));
+    Event::Spawn(client, next_id(), order, facts)
 }
 
 #[test]
@@ -271,16 +283,11 @@ fn who_is_started_again_does_not_get_the_environment_of_an_order_that_was_refuse
     let mut order = SpawnOrder::new(alice().name, Environment::default());
     order.environment.set("OF", "the order");
     let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
-    let leave = ShutdownOrder {
-        name: alice().name,
-        reason: String::new(),
-        decide_within: 30.0,
-        force_after: Some(30.0),
-        spawned: None,
-    };
+    let leave = leave(30.0, Some(30.0));
     let leave = Event::Command(CLIENT, Command::Shutdown(leave));
     desk.full = true;
-    desk.batcher.handle(vec![leave, ended(), Event::Spawn(CLIENT, Box::new(order), facts)], desk.now);
+    desk.batcher
+        .handle(vec![leave, ended(), Event::Spawn(CLIENT, next_id(), Box::new(order), facts)], desk.now);
     assert_eq!(desk.steps(), ["append fails", "refuse", "refuse", "show"]);
     desk.full = false;
     assert_eq!(desk.seconds_later(1)[..4], ["complete again", "append", "complete", "start"]);
@@ -301,19 +308,10 @@ fn an_end_does_not_overtake_a_farewell_that_could_not_be_journaled() {
 #[test]
 fn whoever_waits_for_an_end_goes_on_waiting_while_the_journal_cannot_be_written() {
     let mut desk = Desk::with_alice();
-    let leave = ShutdownOrder {
-        name: alice().name,
-        reason: String::new(),
-        decide_within: 30.0,
-        force_after: None,
-        spawned: None,
-    };
+    let leave = leave(30.0, None);
     desk.on(Event::Command(CLIENT, Command::Shutdown(leave)));
-    let request_id = desk.batcher.team.requests.keys().next().unwrap().clone();
     desk.full = true;
-    let what = Await::Ended { request_id };
-    let waits = Command::Await { name: alice().name, incarnation: 1, what };
-    desk.batcher.handle(vec![ended(), Event::Command(CLIENT, waits)], desk.now);
+    desk.batcher.handle(vec![ended()], desk.now);
     assert_eq!(desk.steps(), ["append fails", "show"]);
     desk.full = false;
     desk.seconds_later(1);
@@ -393,9 +391,7 @@ fn whoever_waits_to_be_run_again_is_not_when_the_team_stops() {
 #[test]
 fn whoever_waits_to_be_run_again_is_not_when_it_is_to_leave() {
     let mut desk = not_run_again();
-    let (name, reason) = (alice().name, String::new());
-    let order = ShutdownOrder { name, reason, decide_within: 30.0, force_after: None, spawned: None };
-    desk.on(Event::Command(CLIENT, Command::Shutdown(order)));
+    desk.on(Event::Command(CLIENT, Command::Shutdown(leave(30.0, None))));
     assert!(!desk.seconds_later(1).contains(&"start"));
     assert_eq!(desk.alice().phase, Phase::Crashed);
 }

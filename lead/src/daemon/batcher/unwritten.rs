@@ -1,6 +1,6 @@
 //! What could not be written: commands are refused, and what happened in the world is tried again.
 
-use teamd_shared::control::{Command, Refusal, RefusalCode};
+use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::journal::Team;
 
 use super::{Batch, Batcher, End, Marks, RETRY, Step};
@@ -31,8 +31,6 @@ impl Batcher {
             .hint("nothing was changed; free space on the disk, and try again");
         for event in batch.events {
             match event {
-                // It changes nothing: it waits.
-                Event::Command(_, Command::Await { .. }) => self.keep(event),
                 Event::Command(client, _) | Event::Spawn(client, ..) => {
                     self.steps.push_back(Step::Reply(client, Err(refusal.clone())));
                 }

@@ -3,21 +3,42 @@
 use std::time::Duration;
 
 use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder, ToWorker};
-use teamd_shared::journal::{MemberEvent, MemberRecord, Record, Team};
+use teamd_shared::id::RequestId;
+use teamd_shared::journal::{MemberEvent, MemberRecord, MemberState, Record, Team};
 use teamd_shared::member::{Gate, LifeEvent, Member, Phase};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 
 use super::{Decision, View, or_refuse};
-use crate::daemon::event::{Action, Client, Life, SpawnFacts};
+use crate::daemon::event::{Action, Client, Life, SpawnFacts, Until};
 
 impl View<'_> {
-    pub(super) fn spawn(&self, client: Client, order: &SpawnOrder, facts: &SpawnFacts) -> Decision {
-        or_refuse(client, self.try_spawn(client, order, facts))
+    /// Decides on a spawn. One that is said again waits with the one that was carried out.
+    pub(super) fn spawn(
+        &self,
+        client: Client,
+        id: &RequestId,
+        order: &SpawnOrder,
+        facts: &SpawnFacts,
+    ) -> Decision {
+        let before = self.team.members.get(&order.name);
+        match before.filter(|before| before.spawn_id.as_ref() == Some(id)) {
+            Some(MemberState { record, .. }) => {
+                let first = record.incarnation - record.restarted.min(record.incarnation);
+                Decision::default().act(Action::Wait(client, order.name.clone(), Until::Ready(first)))
+            }
+            None => or_refuse(client, self.try_spawn(client, id, order, facts)),
+        }
     }
 
-    fn try_spawn(&self, client: Client, order: &SpawnOrder, facts: &SpawnFacts) -> Result<Decision, Refusal> {
+    fn try_spawn(
+        &self,
+        client: Client,
+        id: &RequestId,
+        order: &SpawnOrder,
+        facts: &SpawnFacts,
+    ) -> Result<Decision, Refusal> {
         // Whoever reads a name makes sure that it is one; `lead` is the lead agent.
         let name = order.name.clone();
         let before = self.team.members.get(&name).map(|state| &state.record);
@@ -26,15 +47,17 @@ impl View<'_> {
             Some(before) => self.resumed(before, order),
             None => self.fresh(&name, before, order, facts),
         };
-        let unread = before.and_then(|member| member.exit.as_ref()).map_or(0, |exit| exit.unread);
-        let skipped = if order.resume { 0 } else { unread };
         let incarnation = member.incarnation;
         let prompt = if order.resume { None } else { order.prompt.clone() };
-        let record = MemberRecord { prompt, ..MemberRecord::of(MemberEvent::Spawning, member) };
+        let record = MemberRecord {
+            prompt,
+            command_id: Some(id.clone()),
+            ..MemberRecord::of(MemberEvent::Spawning, member)
+        };
         Ok(Decision::default()
             .record(Record::Member(Box::new(record)))
-            .act(Action::Start(Life { name, incarnation }))
-            .act(Action::Reply(client, Ok(Done::Spawning { incarnation, skipped }))))
+            .act(Action::Start(Life { name: name.clone(), incarnation }))
+            .act(Action::Wait(client, name, Until::Ready(incarnation))))
     }
 
     fn may_begin(
@@ -157,7 +180,7 @@ impl View<'_> {
                     let message = format!("{name} cannot be reached just now");
                     return Err(Refusal::new(RefusalCode::Conflict, message).hint("try again in a moment"));
                 }
-                let done = Done::Recorded { seq: self.team.seq, incarnation: member.incarnation };
+                let done = Done::Recorded { incarnation: member.incarnation };
                 Ok(Decision::default()
                     .act(Action::Say(life, ToWorker::Interrupt { asked_at }))
                     .act(Action::Reply(client, Ok(done))))

@@ -9,7 +9,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{self, Kind, Party, Request};
 
 use super::{Decision, View, or_refuse};
-use crate::daemon::event::{Action, Client};
+use crate::daemon::event::{Action, Client, Until};
 
 /// The answer to a plan, as it was given.
 pub(super) struct Verdict<'a> {
@@ -18,7 +18,25 @@ pub(super) struct Verdict<'a> {
     pub(super) feedback: &'a str,
 }
 
+/// An order to ask a teammate for a plan.
+pub(super) struct PlanRequest<'a> {
+    pub(super) id: &'a RequestId,
+    pub(super) name: &'a Name,
+    pub(super) content: &'a str,
+    pub(super) wait: bool,
+}
+
 impl View<'_> {
+    /// Has a command answered when a plan is not pending any more.
+    pub(super) fn await_verdict(&self, client: Client, request_id: &RequestId) -> Decision {
+        let plan = self.team.requests.get(request_id).filter(|it| it.kind == Kind::PlanApproval);
+        let author = plan.and_then(|plan| Name::of_inbox(plan.member()).ok());
+        let waits = author.map(|name| {
+            Decision::default().act(Action::Wait(client, name, Until::Judged(request_id.clone())))
+        });
+        or_refuse(client, waits.ok_or_else(|| no_such_request(request_id)))
+    }
+
     pub(super) fn answer(&self, client: Client, verdict: &Verdict<'_>, ids: &mut dyn Ids) -> Decision {
         or_refuse(client, self.try_answer(client, verdict, ids))
     }
@@ -29,10 +47,7 @@ impl View<'_> {
         &Verdict { request_id, approve, feedback }: &Verdict<'_>,
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
-        let request = self.team.requests.get(request_id).ok_or_else(|| {
-            Refusal::new(RefusalCode::NotFound, format!("no such request: {request_id}"))
-                .hint("`teamctl plans` lists what can be answered")
-        })?;
+        let request = self.team.requests.get(request_id).ok_or_else(|| no_such_request(request_id))?;
         if client.agent {
             self.agent_may_answer(request)?;
         }
@@ -79,10 +94,19 @@ impl View<'_> {
     pub(super) fn request_plan(
         &self,
         client: Client,
-        name: &Name,
-        content: &str,
+        &PlanRequest { id, name, content, wait }: &PlanRequest<'_>,
         ids: &mut dyn Ids,
     ) -> Decision {
+        let answered = |incarnation, seq| match wait {
+            true => Action::Wait(client, name.clone(), Until::GateClosed { incarnation, seq }),
+            false => Action::Reply(client, Ok(Done::Recorded { incarnation })),
+        };
+        let before = self.team.members.get(name);
+        if let Some(state) = before
+            && let Some((_, seq)) = state.plan_request.as_ref().filter(|(known, _)| known == id)
+        {
+            return Decision::default().act(answered(state.record.incarnation, *seq));
+        }
         let asked = self.running(name).and_then(|member| {
             if *name == Name::lead() {
                 let message = "the lead agent submits no plans: nobody would answer them";
@@ -90,17 +114,23 @@ impl View<'_> {
                 return Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
             }
             let member = Member { gate: Gate::Closed, ..self.updated(member) };
-            let done = Done::Recorded { seq: self.team.seq + 1, incarnation: member.incarnation };
+            let done = answered(member.incarnation, self.team.seq + 1);
             let record = MemberRecord {
+                command_id: Some(id.clone()),
                 content: Some(content.to_owned()),
                 tell: vec![Tell { to: name.clone(), id: ids.message() }],
                 ..MemberRecord::of(MemberEvent::GateClosed, member)
             };
             let decision = Decision::default().record(Record::Member(Box::new(record)));
-            Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
+            Ok(self.fits(decision)?.act(done))
         });
         or_refuse(client, asked)
     }
+}
+
+fn no_such_request(request_id: &RequestId) -> Refusal {
+    Refusal::new(RefusalCode::NotFound, format!("no such request: {request_id}"))
+        .hint("`teamctl plans` lists what can be answered")
 }
 
 fn says(request: &Request, feedback: &str) -> bool {

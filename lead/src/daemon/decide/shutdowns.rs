@@ -10,9 +10,10 @@ use teamd_shared::member::{Ending, Member};
 use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
+use uuid::Uuid;
 
 use super::{Decision, View, or_refuse};
-use crate::daemon::event::{Action, Client, Life};
+use crate::daemon::event::{Action, Client, Life, Until};
 use crate::daemon::live::Due;
 
 /// Seconds that a model has to decide when the daemon was told by a signal to end.
@@ -20,52 +21,65 @@ const HURRIED: f64 = 3.0;
 /// Seconds after which a teammate is forced when `teamd stop --force` asks it.
 const STOP_FORCE_AFTER: f64 = 10.0;
 
+/// An order to shut down, and who gives it.
+#[derive(Clone, Copy)]
+struct Ask<'a> {
+    order: &'a ShutdownOrder,
+    /// Whether it is the lead agent.
+    agent: bool,
+    /// The id of the line in the teammate's inbox.
+    message_id: Uuid,
+}
+
 impl View<'_> {
     pub(super) fn shutdown(&self, client: Client, order: &ShutdownOrder, ids: &mut dyn Ids) -> Decision {
-        let asked = self.running(&order.name).cloned().and_then(|member| {
-            may_be_asked(order)?;
-            self.is_meant(order)?;
-            let (decision, request_id) = self.ask(&member, (order, client.agent), &[], ids);
-            let done = Done::Asked { request_id, incarnation: member.incarnation };
-            Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
-        });
-        or_refuse(client, asked)
+        or_refuse(client, self.try_shutdown(client, order, ids))
     }
 
-    /// An order that is repeated may have been carried out: then it is not for whoever has been spawned since.
-    fn is_meant(&self, order: &ShutdownOrder) -> Result<(), Refusal> {
-        let now = self.team.members.get(&order.name).map_or(0, |state| state.spawned);
-        if order.spawned.is_none_or(|meant| meant == now) {
-            return Ok(());
-        }
-        let name = &order.name;
-        let message =
-            format!("{name} has been spawned again meanwhile, and this life was not asked to leave");
-        Err(Refusal::new(RefusalCode::Conflict, message).hint(format!("`teamctl shutdown {name}` asks it")))
-    }
-
-    /// Asks a member to leave, or joins the request that is pending (or agreed) for this life.
-    ///
-    /// `agent`: the lead agent asks. `asked` are the records of the same decision: the ids in them are not in the state
-    /// yet.
-    fn ask(
+    /// Asks a teammate to shut down, or joins the request that is pending or approved. An order that is said again joins the
+    /// request that it has led to, whatever has become of it.
+    fn try_shutdown(
         &self,
-        member: &Member,
-        (order, agent): (&ShutdownOrder, bool),
-        asked: &[Record],
+        client: Client,
+        order: &ShutdownOrder,
         ids: &mut dyn Ids,
-    ) -> (Decision, RequestId) {
-        let open = self.team.shutdown_of(&member.name);
-        let open = open.filter(|request| matches!(request.status, Status::Pending | Status::Approved));
-        if let Some(open) = open {
-            let decision = match joined(open, order.force_after, agent) {
-                Some(request) => Decision::default().request(RequestEvent::Joined, request, Vec::new()),
-                None => Decision::default(),
-            };
-            return (decision, open.request_id.clone());
+    ) -> Result<Decision, Refusal> {
+        may_be_asked(order)?;
+        let (name, agent) = (&order.name, client.agent);
+        let known = self.team.requests.get(&order.request_id);
+        let (decision, request_id) = match known {
+            Some(known) if known.kind == Kind::Shutdown && known.member() == name.as_str() => {
+                let open = self.open_shutdown(name).filter(|open| open.request_id == known.request_id);
+                let decision = open.map(|open| join(open, order.force_after, agent)).unwrap_or_default();
+                (decision, known.request_id.clone())
+            }
+            Some(_) => return Err(taken(&order.request_id)),
+            None => {
+                let ask = Ask { order, agent, message_id: ids.message() };
+                self.ask(self.running(name)?, &ask)
+            }
+        };
+        let answer = match order.wait {
+            true => Action::Wait(client, name.clone(), Until::Ended(request_id)),
+            false => Action::Reply(client, Ok(Done::Asked { request_id })),
+        };
+        Ok(self.fits(decision)?.act(answer))
+    }
+
+    /// Returns the shutdown of a member's present incarnation that can be joined.
+    fn open_shutdown(&self, name: &Name) -> Option<&Request> {
+        let last = self.team.shutdown_of(name)?;
+        matches!(last.status, Status::Pending | Status::Approved).then_some(last)
+    }
+
+    /// Asks a member to shut down, or joins the request that is open for this incarnation.
+    fn ask(&self, member: &Member, ask: &Ask<'_>) -> (Decision, RequestId) {
+        let Ask { order, agent, message_id } = *ask;
+        if let Some(open) = self.open_shutdown(&member.name) {
+            return (join(open, order.force_after, agent), open.request_id.clone());
         }
         let request = Request {
-            request_id: self.new_request_id(asked, ids),
+            request_id: order.request_id.clone(),
             kind: Kind::Shutdown,
             from: LEAD.to_owned(),
             to: member.name.to_string(),
@@ -76,18 +90,19 @@ impl View<'_> {
                 force_after: order.force_after,
             },
             incarnation: member.incarnation,
-            message_id: ids.message(),
+            message_id,
             created_at: self.now.wall,
             resolved_at: None,
             reason: None,
             answered_by: None,
             agent,
         };
-        let (id, tell) =
-            (request.request_id.clone(), Tell { to: member.name.clone(), id: request.message_id });
-        (Decision::default().request(RequestEvent::Asked, request, vec![tell]), id)
+        let tell = Tell { to: member.name.clone(), id: message_id };
+        let asked = Decision::default().request(RequestEvent::Asked, request, vec![tell]);
+        (asked, order.request_id.clone())
     }
 
+    /// Returns an id that no request has, also none of the same decision: those are not in the state yet.
     fn new_request_id(&self, asked: &[Record], ids: &mut dyn Ids) -> RequestId {
         let is_in = |record: &Record, id: &RequestId| matches!(record, Record::Request(it) if it.request.request_id == *id);
         loop {
@@ -185,8 +200,10 @@ impl View<'_> {
             if self.team.stopping { Decision::default() } else { Decision::default().record(stopping) };
         self.last_first().into_iter().fold(first, |decision, member| {
             let (name, reason) = (member.name.clone(), reason.to_owned());
-            let order = ShutdownOrder { name, reason, decide_within, force_after, spawned: None };
-            let asked = self.ask(member, (&order, false), &decision.records, ids).0;
+            let request_id = self.new_request_id(&decision.records, ids);
+            let order = ShutdownOrder { request_id, name, reason, decide_within, force_after, wait: false };
+            let ask = Ask { order: &order, agent: false, message_id: ids.message() };
+            let asked = self.ask(member, &ask).0;
             decision.and(asked)
         })
     }
@@ -216,7 +233,19 @@ fn may_be_asked(order: &ShutdownOrder) -> Result<(), Refusal> {
     Err(refusal.hint("`teamctl shutdown --help` shows the flags"))
 }
 
-/// The request as it is when somebody joins it, if that changes it: it has more force, or the lead agent wants to know.
+fn taken(request_id: &RequestId) -> Refusal {
+    let message = format!("the id {request_id} belongs to another request");
+    Refusal::new(RefusalCode::Taken, message).hint("try again: the next id is another one")
+}
+
+/// Joins an open request, which changes it only by more force, or where the lead agent wants to know how it ends.
+fn join(open: &Request, force_after: Option<f64>, agent: bool) -> Decision {
+    match joined(open, force_after, agent) {
+        Some(request) => Decision::default().request(RequestEvent::Joined, request, Vec::new()),
+        None => Decision::default(),
+    }
+}
+
 fn joined(request: &Request, force_after: Option<f64>, agent: bool) -> Option<Request> {
     let forced = with_force(request, force_after);
     let told = agent && !request.agent;

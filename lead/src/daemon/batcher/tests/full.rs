@@ -30,9 +30,7 @@ fn what_could_not_be_journaled_is_tried_again_although_commands_keep_coming() {
 #[test]
 fn what_is_due_comes_although_commands_keep_coming() {
     let mut desk = Desk::with_alice();
-    let (name, reason) = (alice().name, String::new());
-    let order = ShutdownOrder { name, reason, decide_within: 0.0, force_after: Some(0.0), spawned: None };
-    desk.on(Event::Command(CLIENT, Command::Shutdown(order)));
+    desk.on(Event::Command(CLIENT, Command::Shutdown(leave(0.0, Some(0.0)))));
     desk.full = true;
     assert!(desk.seconds_later(1).contains(&"append fails"));
     desk.is_kept_busy();

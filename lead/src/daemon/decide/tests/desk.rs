@@ -16,7 +16,7 @@ use teamd_shared::process::Identity;
 use teamd_shared::request::{Request, Status};
 
 use crate::daemon::decide::{Decision, View, decide};
-use crate::daemon::event::{Action, Client, Ended, Event, Life, Now, SpawnFacts};
+use crate::daemon::event::{Action, Client, Ended, Event, Life, Now, SpawnFacts, Until};
 use crate::daemon::live::{Live, Rules};
 use crate::daemon::watchdog::Finding;
 
@@ -93,9 +93,19 @@ impl Desk {
         reply(&self.on(&Event::Command(AGENT, command)))
     }
 
-    pub(super) fn spawn(&mut self, order: SpawnOrder) -> Result<Done, Refusal> {
+    /// Orders a spawn; returns the incarnation that is ordered.
+    pub(super) fn spawn(&mut self, order: SpawnOrder) -> Result<u32, Refusal> {
         let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
-        reply(&self.on(&Event::Spawn(CLIENT, Box::new(order), facts)))
+        let id = self.ids.request();
+        self.spawn_as(id, order, facts)
+    }
+
+    fn spawn_as(&mut self, id: RequestId, order: SpawnOrder, facts: SpawnFacts) -> Result<u32, Refusal> {
+        let decision = self.on(&Event::Spawn(CLIENT, id, Box::new(order), facts));
+        match decision.actions.last() {
+            Some(Action::Wait(CLIENT, _, Until::Ready(incarnation))) => Ok(*incarnation),
+            _ => Err(reply(&decision).unwrap_err()),
+        }
     }
 
     /// Starts the process of the life that is being spawned, which then is ready.
@@ -138,7 +148,7 @@ impl Desk {
     /// Asks a member to leave; returns the request.
     pub(super) fn asks(&mut self, who: &str, force_after: Option<f64>) -> RequestId {
         match self.ask(shutdown(who, force_after)) {
-            Ok(Done::Asked { request_id, .. }) => request_id,
+            Ok(Done::Asked { request_id }) => request_id,
             other => panic!("{other:?}"),
         }
     }
@@ -213,7 +223,7 @@ pub(super) fn reply(decision: &Decision) -> Result<Done, Refusal> {
 }
 
 /// What a refusal says, as its kind and its text.
-pub(super) fn refusal(reply: Result<Done, Refusal>) -> (RefusalCode, String) {
+pub(super) fn refusal<T: std::fmt::Debug>(reply: Result<T, Refusal>) -> (RefusalCode, String) {
     let refusal = reply.expect_err("a refusal");
     assert!(refusal.hint.is_some(), "no next step: {refusal:?}");
     (refusal.code, refusal.message)
@@ -290,8 +300,24 @@ pub(super) fn order(who: &str) -> SpawnOrder {
 }
 
 pub(super) fn shutdown(who: &str, force_after: Option<f64>) -> Command {
+    shutdown_as(next_id(), who, force_after)
+}
+
+/// An id that no request has yet.
+pub(super) fn next_id() -> RequestId {
+    static LAST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0x5000_0000);
+    RequestId::from_bits(LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+}
+
+pub(super) fn plan_request(who: &str) -> Command {
+    let (name, content) = (name(who), "what will you do?".to_owned());
+    Command::RequestPlan { id: next_id(), name, content, wait: false }
+}
+
+pub(super) fn shutdown_as(request_id: RequestId, who: &str, force_after: Option<f64>) -> Command {
     let (name, reason) = (name(who), "no more work".to_owned());
-    Command::Shutdown(ShutdownOrder { name, reason, decide_within: 30.0, force_after, spawned: None })
+    let (decide_within, wait) = (30.0, false);
+    Command::Shutdown(ShutdownOrder { request_id, name, reason, decide_within, force_after, wait })
 }
 
 pub(super) fn verdict(id: &RequestId, approve: bool) -> Command {

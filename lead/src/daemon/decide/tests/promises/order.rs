@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use teamd_shared::control::{Await, Done};
 use teamd_shared::journal::{Line, Record, Team};
 use teamd_shared::member::Status;
 use teamd_shared::name::Name;
@@ -12,7 +11,7 @@ use teamd_shared::name::Name;
 use super::super::sim::Daemon;
 use super::{Kept, Promises, check};
 use crate::daemon::batcher::Reply;
-use crate::daemon::event::{Action, Client, Life};
+use crate::daemon::event::{Action, Client, Until};
 use crate::daemon::waiters::status;
 
 /// How long commands wait for a roster that cannot be written.
@@ -23,7 +22,7 @@ const UNSHOWN: Duration = Duration::from_secs(5);
 pub(in super::super) enum Owed {
     Answer,
     /// When something has happened.
-    Await(Life, Await),
+    Wait(Name, Until),
     /// When the attempt to stop has ended.
     Stop,
 }
@@ -40,7 +39,7 @@ impl Promises {
     pub(in super::super) fn is_asked(&mut self, client: Client, actions: &[Action]) -> Kept {
         let owed = actions.iter().filter_map(|action| match action {
             Action::Reply(to, _) if *to == client => Some(Owed::Answer),
-            Action::Wait(to, life, what) if *to == client => Some(Owed::Await(life.clone(), what.clone())),
+            Action::Wait(to, name, until) if *to == client => Some(Owed::Wait(name.clone(), until.clone())),
             Action::WaitForStop(to) if *to == client => Some(Owed::Stop),
             _ => None,
         });
@@ -74,8 +73,7 @@ impl Promises {
         now: Duration,
     ) -> Kept {
         let waited = daemon.unwritten.is_some_and(|since| now - since >= UNSHOWN);
-        // A life that is only decided shows nothing yet.
-        if waited || matches!(answer, Err(_) | Ok(Done::Spawning { .. })) {
+        if waited || answer.is_err() {
             return Ok(());
         }
         let (team, live) = (&daemon.batcher.team, &daemon.batcher.live);

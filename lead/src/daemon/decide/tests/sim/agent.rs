@@ -2,8 +2,9 @@
 //! ask, too, and are not heard.
 
 use teamd_shared::control::{
-    Await, Command, Done, FromWorker, Refusal, Reply, Request as Asks, ShutdownOrder, SpawnOrder, ToWorker,
+    Command, Done, FromWorker, Refusal, Reply, Request as Asks, ShutdownOrder, SpawnOrder, ToWorker,
 };
+use teamd_shared::id::Ids;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::{Kind, Request};
@@ -14,7 +15,7 @@ use super::daemon::{Daemon, knows_its_journal};
 use super::machine::Up;
 use super::worker::Worker;
 use super::world::World;
-use crate::daemon::event::{Client, Event, Life, SpawnFacts};
+use crate::daemon::event::{Client, Event, Life, SpawnFacts, Until};
 use crate::daemon::intake::may_ask;
 
 /// What the worker does.
@@ -40,44 +41,38 @@ impl World {
             0..=2 => {
                 let name = self.somebody(false);
                 let order = SpawnOrder::new(name, worker.environment.clone());
-                Command::Spawn(Box::new(SpawnOrder {
-                    prompt: Some("begin".to_owned()),
-                    ..self.varied(order)
-                }))
+                let order = SpawnOrder { prompt: Some("begin".to_owned()), ..self.varied(order) };
+                Command::Spawn { id: self.ids.request(), order: Box::new(order) }
             }
             3 | 4 => {
                 let force_after = self.rng.one_in(6).then_some(0.0);
                 let (name, reason) = (self.somebody(true), "asked by the lead agent".to_owned());
                 Command::Shutdown(ShutdownOrder {
+                    request_id: self.ids.request(),
                     name,
                     reason,
                     decide_within: 30.0,
                     force_after,
-                    spawned: None,
+                    wait: false,
                 })
             }
             5..=8 => self.verdict(),
-            9 => Command::RequestPlan { name: self.somebody(true), content: "what will you do?".to_owned() },
-            10 | 11 => {
-                let name = self.somebody(true);
-                let present = self.promises.fold.members.get(&name).map(|state| state.record.incarnation);
-                let incarnation = present.unwrap_or(1);
-                Command::Await { name, incarnation, what: Await::Ready }
+            9 => {
+                let (id, name) = (self.ids.request(), self.somebody(true));
+                Command::RequestPlan { id, name, content: "what will you do?".to_owned(), wait: false }
             }
-            12..=14 => self.verdict_of_another(),
+            10..=14 => self.verdict_of_another(),
             _ => Command::Stop { force: false },
         }
     }
 
     /// Waits until somebody has answered a plan.
-    fn verdict_of_another(&mut self) -> Command {
+    pub(super) fn verdict_of_another(&mut self) -> Command {
         let open = self.promises.fold.requests.values();
         let open = open.filter(|request| request.is_pending() && request.kind == Kind::PlanApproval);
         let open: Vec<Request> = open.cloned().collect();
-        let Some(plan) = self.rng.pick(&open) else { return Command::Ping };
-        let name = Name::of_inbox(plan.member()).unwrap();
-        let what = Await::Answered { request_id: plan.request_id };
-        Command::Await { name, incarnation: plan.incarnation, what }
+        let Some(plan) = self.rng.pick(&open) else { return self.verdict() };
+        Command::AwaitVerdict { request_id: plan.request_id }
     }
 
     /// An answer has come to the worker: to what it has asked on this connection, and not yet answered.
@@ -112,9 +107,9 @@ impl World {
             return None;
         }
         Some(match command {
-            Command::Spawn(order) => {
+            Command::Spawn { id, order } => {
                 let facts = self.spawn_facts(daemon, &order);
-                Event::Spawn(client, order, facts)
+                Event::Spawn(client, id, order, facts)
             }
             other => Event::Command(client, other),
         })
@@ -169,10 +164,10 @@ impl World {
                 && daemon.connections.get(life) == Some(&question.0)
                 && !hangs(&life.name);
             let waits = match command {
-                Command::Await { what: Await::Answered { request_id }, .. } => {
+                Command::AwaitVerdict { request_id } => {
                     fold.requests.get(request_id).is_some_and(Request::is_pending)
                 }
-                Command::Await { name, what: Await::Ready, .. } => hangs(name),
+                Command::Spawn { order, .. } => hangs(&order.name),
                 _ => false,
             };
             if lives && !waits {
@@ -182,10 +177,10 @@ impl World {
         for (client, owed) in &self.promises.people {
             let waits = match owed {
                 Owed::Answer => false,
-                Owed::Await(_, Await::Answered { request_id }) => {
+                Owed::Wait(_, Until::Judged(request_id)) => {
                     fold.requests.get(request_id).is_some_and(Request::is_pending)
                 }
-                Owed::Await(life, _) => hangs(&life.name),
+                Owed::Wait(name, _) => hangs(name),
                 Owed::Stop => self.processes.values().any(|it| it.hung),
             };
             check(waits, || format!("{client:?} has no answer: {owed:?}"))?;

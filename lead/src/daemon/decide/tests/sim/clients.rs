@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use teamd_shared::control::{Await, Command, ShutdownOrder, SpawnOrder};
-use teamd_shared::id::RequestId;
+use teamd_shared::control::{Command, ShutdownOrder, SpawnOrder};
+use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::member::{ApproveBy, Restart};
 use teamd_shared::name::Name;
 use teamd_shared::request::Kind;
@@ -21,6 +21,10 @@ impl World {
         self.next_client += 1;
         let client = Client { connection: self.next_client, tag: 1, agent: false };
         let event = match self.rng.below(31) {
+            _ if self.rng.one_in(12) && !self.said.is_empty() => {
+                let again = self.rng.pick(&self.said).map(|said| to(client, &said));
+                again.unwrap_or_else(|| Event::Command(client, self.verdict()))
+            }
             0..=8 => self.order_spawn(client),
             9..=23 => Event::Command(client, self.order()),
             24..=29 => Event::Command(client, self.verdict()),
@@ -28,6 +32,7 @@ impl World {
             _ => return,
         };
         self.note(|| format!("client {}: {event:?}", client.connection));
+        self.said.push(event.clone());
         if let Some(daemon) = &mut self.daemon {
             daemon.commands.push_back(event);
         }
@@ -53,23 +58,23 @@ impl World {
                 let force_after =
                     self.rng.pick(&[None, None, None, Some(0.0), Some(5.0), Some(30.0)]).flatten();
                 let reason = "asked by a person".to_owned();
+                let (request_id, wait) = (self.ids.request(), self.rng.one_in(2));
                 Command::Shutdown(ShutdownOrder {
+                    request_id,
                     name,
                     reason,
                     decide_within: 30.0,
                     force_after,
-                    spawned: None,
+                    wait,
                 })
             }
             6..=9 => {
-                Command::RequestPlan { name: self.somebody(true), content: "what will you do?".to_owned() }
+                let (id, name, wait) = (self.ids.request(), self.somebody(true), self.rng.one_in(2));
+                Command::RequestPlan { id, name, content: "what will you do?".to_owned(), wait }
             }
             10..=12 => Command::Interrupt { name: self.somebody(true), asked_at: Duration::ZERO },
             13 => Command::Forget { name: self.somebody(false) },
-            _ => {
-                let (incarnation, what) = (1 + self.rng.below(3), Await::Ready);
-                Command::Await { name: self.somebody(true), incarnation, what }
-            }
+            _ => self.verdict_of_another(),
         }
     }
 
@@ -101,7 +106,7 @@ impl World {
         };
         // It is looked up when it is decided.
         let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
-        Event::Spawn(client, Box::new(order), facts)
+        Event::Spawn(client, self.ids.request(), Box::new(order), facts)
     }
 
     /// With a plan or without, answered by a person or by the lead agent, which itself has none.
@@ -118,5 +123,14 @@ impl World {
         let Some(daemon) = &mut self.daemon else { return };
         daemon.commands.push_back(Event::Terminate);
         self.note(|| "the daemon is told to end".to_owned());
+    }
+}
+
+/// The same command from another client: of one that has lost its daemon, say.
+fn to(client: Client, said: &Event) -> Event {
+    match said.clone() {
+        Event::Command(_, command) => Event::Command(client, command),
+        Event::Spawn(_, id, order, facts) => Event::Spawn(client, id, order, facts),
+        other => other,
     }
 }

@@ -164,7 +164,7 @@ impl World {
     /// What the promises must know of an event that was decided.
     fn remember(&mut self, heard: &mut Heard, event: &Event, decided: bool) {
         match event {
-            Event::Spawn(_, order, _) if decided => {
+            Event::Spawn(_, _, order, _) if decided => {
                 heard.environments.insert(order.name.clone(), order.environment.clone());
                 heard.farewells.retain(|life| life.name != order.name);
                 self.promises.environments.insert(order.name.clone(), order.environment.clone());

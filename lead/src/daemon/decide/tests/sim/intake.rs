@@ -80,7 +80,7 @@ impl World {
 
     fn looks_up(&self, daemon: &mut Daemon) -> Option<Event> {
         let mut event = daemon.commands.pop_front()?;
-        if let Event::Spawn(_, order, facts) = &mut event {
+        if let Event::Spawn(_, _, order, facts) = &mut event {
             *facts = self.spawn_facts(daemon, order);
         }
         Some(event)

@@ -16,6 +16,7 @@ use super::daemon::Daemon;
 use super::disk::Disk;
 use super::machine::{Clocks, Link, SimIds};
 use super::worker::Worker;
+use crate::daemon::event::Event;
 use crate::daemon::live::Rules;
 
 /// The names that are spawned.
@@ -84,6 +85,8 @@ pub(in super::super) struct World {
     pub(super) next_pid: u32,
     pub(super) next_link: u64,
     pub(super) next_client: u64,
+    /// What people have asked for: some of it is said again.
+    pub(super) said: Vec<Event>,
     weights: Vec<(Step, u32)>,
     told: bool,
     pub(in super::super) story: Vec<String>,
@@ -119,6 +122,7 @@ impl World {
             next_link: 0,
             // Connections of people and of workers are numbered together.
             next_client: 1_000_000,
+            said: Vec::new(),
             weights,
             told,
             story: Vec::new(),

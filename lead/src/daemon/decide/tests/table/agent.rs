@@ -1,16 +1,17 @@
 //! The lead agent: a member like the others, that may ask for some of what a person may.
 
-use teamd_shared::control::{Await, Command, Done, RefusalCode, ShutdownOrder, SpawnOrder};
+use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder};
 use teamd_shared::journal::{Line, Record};
 use teamd_shared::member::{ApproveBy, Phase};
 use teamd_shared::message::{ASKED_BY, AnsweredBy, Body};
+use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
 
 use super::super::desk::*;
 use crate::daemon::decide::Decision;
 use crate::daemon::effects::messages;
-use crate::daemon::event::{Event, SpawnFacts};
+use crate::daemon::event::{Action, Event, SpawnFacts, Until};
 use crate::daemon::waiters::Waiters;
 
 fn answer(id: &teamd_shared::id::RequestId, approve: bool) -> Command {
@@ -18,13 +19,7 @@ fn answer(id: &teamd_shared::id::RequestId, approve: bool) -> Command {
 }
 
 fn order_to_leave(who: &str) -> Command {
-    Command::Shutdown(ShutdownOrder {
-        name: name(who),
-        reason: "done".to_owned(),
-        decide_within: 30.0,
-        force_after: None,
-        spawned: None,
-    })
+    shutdown(who, None)
 }
 
 /// Who asked for the end that a decision tells of, as its messages say.
@@ -43,8 +38,8 @@ fn the_lead_agent_is_a_member_and_begins_where_the_inbox_ends() {
     let mut desk = Desk::new();
     let end = Position { offset: 700, tail: 9 };
     let facts = SpawnFacts { held: None, default_workspace: "/".to_owned(), lead_inbox: Some(end) };
-    let decision = desk.on(&Event::Spawn(CLIENT, Box::new(order("lead")), facts));
-    assert_eq!(reply(&decision), Ok(Done::Spawning { incarnation: 1, skipped: 0 }));
+    let decision = desk.on(&Event::Spawn(CLIENT, next_id(), Box::new(order("lead")), facts));
+    assert_eq!(decision.actions[1..], [Action::Wait(CLIENT, Name::lead(), Until::Ready(1))]);
     let lead = desk.starts("lead");
     assert_eq!(desk.member("lead").begins_at, end);
     assert_eq!(refusal(desk.spawn(order("lead"))).0, RefusalCode::Conflict);
@@ -110,7 +105,7 @@ fn the_lead_agent_has_no_plans_and_none_of_its_own_is_answered_by_it() {
     let approve_by = Some(ApproveBy::Lead);
     assert_eq!(refused(&mut desk, SpawnOrder { approve_by, ..order("lead") }), RefusalCode::Usage);
     let lead = desk.runs("lead");
-    let ask = Command::RequestPlan { name: name("lead"), content: "x".to_owned() };
+    let ask = plan_request("lead");
     assert_eq!(refusal(desk.ask(ask)).0, RefusalCode::Conflict);
     let own = desk.submits(&lead, "cccc0001");
     assert_eq!(refusal(desk.agent_asks(answer(&own, true))).0, RefusalCode::Rejected);
@@ -154,7 +149,9 @@ fn a_plan_that_is_awaited_is_told_when_it_is_answered() {
     let alice = desk.runs_with_plan("alice");
     let id = desk.submits(&alice, "aaaa0001");
     let mut waiters = Waiters::default();
-    waiters.add(AGENT, alice.clone(), Await::Answered { request_id: id.clone() });
+    let awaits = desk.on(&Event::Command(AGENT, Command::AwaitVerdict { request_id: id.clone() }));
+    assert_eq!(awaits.actions, [Action::Wait(AGENT, alice.name.clone(), Until::Judged(id.clone()))]);
+    waiters.add(AGENT, alice.name.clone(), Until::Judged(id.clone()));
     assert_eq!(waiters.answered(&desk.team, &desk.live, &alice.name), []);
     // Its life may end meanwhile: the plan belongs to the conversation.
     desk.ends(&alice);

@@ -5,13 +5,14 @@ use std::time::Duration;
 use teamd_shared::control::{Command, Done, RefusalCode, ShutdownOrder};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{Record, RequestEvent, TeamEvent};
-use teamd_shared::member::{Ending, Phase};
+use teamd_shared::member::{self, Ending, Phase};
 use teamd_shared::request::{Kind, Payload, Status};
 use uuid::Uuid;
 
-use super::super::desk::{CLIENT, Desk, answer, name, nothing, refusal, shutdown};
+use super::super::desk::{CLIENT, Desk, answer, name, nothing, refusal, request_id, shutdown, shutdown_as};
 use crate::daemon::decide::{Decision, View, decide};
-use crate::daemon::event::{Action, Event};
+use crate::daemon::event::{Action, Event, Until};
+use crate::daemon::waiters::Waiters;
 
 fn force(desk: &Desk, id: &RequestId) -> Option<f64> {
     match desk.request(id).payload {
@@ -265,8 +266,8 @@ fn times_that_are_no_times_are_refused() {
     let seq = desk.team.seq;
     for bad in [f64::NAN, f64::NEG_INFINITY, -1.0] {
         let order = |decide_within, force_after| {
-            let (name, reason) = (name("alice"), String::new());
-            Command::Shutdown(ShutdownOrder { name, reason, decide_within, force_after, spawned: None })
+            let Command::Shutdown(order) = shutdown("alice", None) else { panic!() };
+            Command::Shutdown(ShutdownOrder { decide_within, force_after, ..order })
         };
         desk.ask(order(bad, None)).unwrap_err();
         desk.ask(order(1.0, Some(bad))).unwrap_err();
@@ -275,26 +276,37 @@ fn times_that_are_no_times_are_refused() {
     assert!(matches!(desk.ask(shutdown("alice", None)), Ok(Done::Asked { .. })));
 }
 
-/// The first order was carried out, but nobody heard so: it is given again.
+/// The first order was carried out, but its client lost the daemon before it heard so.
 #[test]
-fn an_order_for_one_life_is_none_for_whoever_was_spawned_since() {
+fn an_order_that_is_said_again_joins_its_request_and_asks_no_later_incarnation() {
     let mut desk = Desk::new();
     let alice = desk.runs("alice");
-    let spawned = desk.team.members[&alice.name].spawned;
-    let order = |spawned| {
-        let Command::Shutdown(order) = shutdown("alice", Some(0.0)) else { panic!() };
-        Command::Shutdown(ShutdownOrder { spawned, ..order })
-    };
-    let id = desk.asks("alice", Some(0.0));
-    assert!(matches!(desk.ask(order(Some(spawned))), Ok(Done::Asked { request_id, .. }) if request_id == id));
+    let again = || shutdown_as(request_id("aaaa0001"), "alice", Some(0.0));
+    assert!(matches!(desk.ask(again()), Ok(Done::Asked { request_id: id }) if id == request_id("aaaa0001")));
+    desk.later(0);
     desk.ends(&alice);
     desk.runs("alice");
     let seq = desk.team.seq;
-    for other in [Some(spawned), Some(0)] {
-        let (code, _) = refusal(desk.ask(order(other)));
-        assert_eq!((code, desk.team.seq), (RefusalCode::Conflict, seq), "{other:?}");
+    assert!(matches!(desk.ask(again()), Ok(Done::Asked { request_id: id }) if id == request_id("aaaa0001")));
+    assert_eq!(desk.team.seq, seq, "the next incarnation is not asked");
+    let name = alice.name.clone();
+    let mut waiters = Waiters::default();
+    waiters.add(CLIENT, name.clone(), Until::Ended(request_id("aaaa0001")));
+    let ended =
+        Done::Ended { request_id: request_id("aaaa0001"), incarnation: 1, status: member::Status::Killed };
+    assert_eq!(waiters.answered(&desk.team, &desk.live, &name), [(CLIENT, Ok(ended))]);
+}
+
+#[test]
+fn an_id_of_another_request_is_refused_as_taken() {
+    let mut desk = Desk::new();
+    desk.runs("alice");
+    let bob = desk.runs_with_plan("bob");
+    let plan = desk.submits(&bob, "aaaa0001");
+    desk.ask(shutdown_as(request_id("aaaa0002"), "bob", None)).unwrap();
+    for id in [plan, request_id("aaaa0002")] {
+        assert_eq!(refusal(desk.ask(shutdown_as(id, "alice", None))).0, RefusalCode::Taken);
     }
-    assert!(matches!(desk.ask(order(None)), Ok(Done::Asked { incarnation: 2, .. })));
 }
 
 fn asked(decision: &Decision) -> Vec<String> {

@@ -1,19 +1,20 @@
-//! Spawn, interrupt, forget, await.
+//! Spawn, interrupt, forget.
 
-use teamd_shared::control::{Await, Command, Done, RefusalCode, SpawnOrder, ToWorker};
+use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder, ToWorker};
 use teamd_shared::journal::{MemberEvent, Record};
 use teamd_shared::member::{Gate, Phase, Restart};
 use teamd_shared::position::Position;
 
-use super::super::desk::{CLIENT, Desk, environment, life, name, nothing, order, refusal, reply, said};
-use crate::daemon::event::{Action, Event, SpawnFacts};
+use super::super::desk::{CLIENT, Desk, environment, life, name, next_id, order, refusal, reply, said};
+use crate::daemon::event::{Action, Event, SpawnFacts, Until};
 
 #[test]
 fn a_spawn_is_journaled_before_it_is_started_and_answered() {
     let mut desk = Desk::new();
     let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
     let prompt = Some("count the files".to_owned());
-    let spawned = desk.on(&Event::Spawn(CLIENT, Box::new(SpawnOrder { prompt, ..order("alice") }), facts));
+    let order = Box::new(SpawnOrder { prompt, ..order("alice") });
+    let spawned = desk.on(&Event::Spawn(CLIENT, next_id(), order, facts));
     let [Record::Member(record)] = spawned.records.as_slice() else { panic!("{spawned:?}") };
     assert_eq!((record.event, record.member.phase), (MemberEvent::Spawning, Phase::Spawning));
     assert_eq!(
@@ -22,7 +23,7 @@ fn a_spawn_is_journaled_before_it_is_started_and_answered() {
     );
     assert_eq!(record.member.begins_at, Position::START);
     assert_eq!(spawned.actions[0], Action::Start(life("alice", 1)));
-    assert_eq!(reply(&spawned), Ok(Done::Spawning { incarnation: 1, skipped: 0 }));
+    assert_eq!(spawned.actions[1..], [Action::Wait(CLIENT, name("alice"), Until::Ready(1))]);
     assert_eq!(desk.team.members[&name("alice")].prompt.as_deref(), Some("count the files"));
 }
 
@@ -44,7 +45,7 @@ fn a_name_is_taken_from_its_spawn_to_its_end() {
     desk.later(0);
     assert_eq!(refusal(desk.spawn(order("alice"))).0, RefusalCode::Conflict);
     desk.ends(&alice);
-    assert_eq!(desk.spawn(order("alice")), Ok(Done::Spawning { incarnation: 2, skipped: 2 }));
+    assert_eq!(desk.spawn(order("alice")), Ok(2));
 }
 
 #[test]
@@ -73,7 +74,7 @@ fn a_spawn_that_makes_no_sense_is_refused_and_changes_nothing() {
         default_workspace: "/".to_owned(),
         lead_inbox: None,
     };
-    let held = desk.on(&Event::Spawn(CLIENT, Box::new(order("alice")), facts));
+    let held = desk.on(&Event::Spawn(CLIENT, next_id(), Box::new(order("alice")), facts));
     assert_eq!(refusal(reply(&held)).0, RefusalCode::Conflict);
     assert_eq!(desk.team, before);
 }
@@ -110,7 +111,7 @@ fn a_resume_goes_on_with_the_conversation_and_changes_what_it_names() {
     let alice = desk.starts("alice");
     desk.ends(&alice);
     let resumed = desk.spawn(SpawnOrder { resume: true, plan: true, ..order("alice") });
-    assert_eq!(resumed, Ok(Done::Spawning { incarnation: 2, skipped: 0 }));
+    assert_eq!(resumed, Ok(2));
     let member = desk.member("alice");
     assert_eq!((member.conversation, member.role.as_str(), member.restart), (1, "coder", Restart::Never));
     assert_eq!((member.plan, member.gate, member.begins_at), (true, Gate::Closed, Position::START));
@@ -122,7 +123,7 @@ fn a_fresh_life_skips_the_mail_of_the_old_one() {
     desk.spawn(SpawnOrder { restart: Some(Restart::Never), ..order("alice") }).unwrap();
     let alice = desk.starts("alice");
     desk.ends(&alice);
-    assert_eq!(desk.spawn(order("alice")), Ok(Done::Spawning { incarnation: 2, skipped: 2 }));
+    assert_eq!(desk.spawn(order("alice")), Ok(2));
     assert_eq!((desk.member("alice").conversation, desk.member("alice").begins_at.offset), (2, 70));
 }
 
@@ -159,7 +160,7 @@ fn only_who_has_ended_is_forgotten_and_its_name_is_free_once_its_files_are_moved
     assert!(desk.team.members.is_empty() && desk.team.requests.contains_key(&id));
     assert_eq!(refusal(desk.spawn(order("alice"))).0, RefusalCode::Conflict);
     desk.team.mark_done(desk.team.seq);
-    assert_eq!(desk.spawn(order("alice")), Ok(Done::Spawning { incarnation: 2, skipped: 0 }));
+    assert_eq!(desk.spawn(order("alice")), Ok(2));
     assert_eq!(desk.team.shutdown_of(&name("alice")), None);
 }
 
@@ -170,10 +171,9 @@ fn commands_about_nobody_are_not_found_and_about_ended_ones_a_conflict() {
     let alice = desk.starts("alice");
     desk.ends(&alice);
     let commands = |who: &str| {
-        let content = String::new();
         [
             super::super::desk::shutdown(who, None),
-            Command::RequestPlan { name: name(who), content },
+            super::super::desk::plan_request(who),
             Command::Interrupt { name: name(who), asked_at: NOON },
         ]
     };
@@ -186,21 +186,30 @@ fn commands_about_nobody_are_not_found_and_about_ended_ones_a_conflict() {
 }
 
 #[test]
-fn an_await_waits_and_decides_nothing() {
+fn a_spawn_that_is_said_again_waits_with_the_first_and_another_one_is_refused() {
     let mut desk = Desk::new();
-    let what = Await::Ready;
-    let awaited = desk.on(&Event::Command(
-        CLIENT,
-        Command::Await { name: name("alice"), incarnation: 3, what: what.clone() },
-    ));
-    assert_eq!(awaited.actions, [Action::Wait(CLIENT, life("alice", 3), what)]);
-    assert!(awaited.records.is_empty() && !nothing(&awaited));
+    let facts = || SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+    let spawn = |id| Event::Spawn(CLIENT, id, Box::new(order("alice")), facts());
+    let id = next_id();
+    desk.on(&spawn(id.clone()));
+    let waits = [Action::Wait(CLIENT, name("alice"), Until::Ready(1))];
+    let alice = desk.starts("alice");
+    for _ in 0..2 {
+        let again = desk.on(&spawn(id.clone()));
+        assert_eq!((again.records.as_slice(), again.actions.as_slice()), ([].as_slice(), waits.as_slice()));
+        // A restart by the policy is another incarnation: the first one was not ready, or has ended.
+        desk.ends(&alice);
+    }
+    assert_eq!(refusal(reply(&desk.on(&spawn(next_id())))).0, RefusalCode::Conflict);
 }
 
 #[test]
 fn what_never_comes_this_way_is_refused() {
     let mut desk = Desk::new();
     assert_eq!(desk.ask(Command::Ping).unwrap_err().code, RefusalCode::Failed);
-    assert_eq!(desk.ask(Command::Spawn(Box::new(order("alice")))).unwrap_err().code, RefusalCode::Failed);
+    assert_eq!(
+        desk.ask(Command::Spawn { id: next_id(), order: Box::new(order("alice")) }).unwrap_err().code,
+        RefusalCode::Failed
+    );
     assert_eq!(desk.team.seq, 0);
 }

@@ -1,6 +1,6 @@
 //! Plans: submitted, answered, withdrawn, asked for.
 
-use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder, ToWorker, WorkerState};
+use teamd_shared::control::{Done, RefusalCode, SpawnOrder, ToWorker, WorkerState};
 use teamd_shared::journal::{MemberEvent, Record};
 use teamd_shared::member::{self, Doing, Gate, Restart};
 use teamd_shared::message::{Body, Message};
@@ -8,8 +8,8 @@ use teamd_shared::request::{Kind, Status};
 use uuid::Uuid;
 
 use super::super::desk::{
-    CLIENT, Desk, idle, life, name, nothing, order, plan, recorded, refusal, refused, request_id, said,
-    verdict,
+    CLIENT, Desk, idle, life, name, nothing, order, plan, plan_request, recorded, refusal, refused,
+    request_id, said, verdict,
 };
 use crate::daemon::event::Event;
 use crate::daemon::waiters::status;
@@ -196,12 +196,11 @@ fn a_worker_that_comes_back_hears_the_verdict_that_it_waits_for() {
 fn asking_for_a_plan_closes_the_gate_and_tells_in_one_line() {
     let mut desk = Desk::new();
     desk.runs("alice");
-    let content = "what will you do?".to_owned();
-    let asked = desk.on(&Event::Command(CLIENT, Command::RequestPlan { name: name("alice"), content }));
+    let asked = desk.on(&Event::Command(CLIENT, plan_request("alice")));
     let [Record::Member(record)] = asked.records.as_slice() else { panic!("{asked:?}") };
     assert_eq!((record.event, record.tell[0].to.as_str()), (MemberEvent::GateClosed, "alice"));
     let done = super::super::desk::reply(&asked);
-    assert_eq!(done, Ok(Done::Recorded { seq: desk.team.seq, incarnation: 1 }));
+    assert_eq!(done, Ok(Done::Recorded { incarnation: 1 }));
     assert_eq!(desk.member("alice").gate, Gate::Closed);
     assert_eq!(desk.team.pending(&name("alice"), Kind::PlanApproval), None);
 }

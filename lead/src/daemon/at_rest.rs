@@ -8,11 +8,11 @@ use teamd_shared::clock;
 use teamd_shared::config::Roster;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use super::event::{Life, Now};
-use super::journal::{self, Journal};
-use super::live::Live;
-use super::lock::TeamLock;
-use super::roster::{Found, REPLACED, RosterFile, UNREADABLE};
+use super::core::event::{Life, Now};
+use super::core::live::Live;
+use super::io::journal::{self, Journal};
+use super::io::lock::TeamLock;
+use super::io::roster::{Found, REPLACED, RosterFile, UNREADABLE};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::upkeep::AtRest;

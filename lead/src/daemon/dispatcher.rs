@@ -17,17 +17,17 @@ use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 use tokio::sync::mpsc;
 
-use super::batcher::{Batcher, NewLife, RETRY, Step};
-use super::control_server::{Connections, Inputs, serve_born};
-use super::decide::decide;
-use super::event::{Client, Event, Life, Now};
+use super::core::batch::{Batcher, NewLife, RETRY, Step};
+use super::core::decide::decide;
+use super::core::event::{Client, Event, Life, Now};
 use super::hand_over::HandOver;
-use super::journal::Journal;
+use super::io::connections::{Connections, Inputs, serve_born};
+use super::io::inboxes::Progress;
+use super::io::journal::Journal;
+use super::io::lead_inbox::LeadInbox;
+use super::io::roster::RosterFile;
+use super::io::workers::{Born, Supervisor};
 use super::later::Syncing;
-use super::lead_inbox::LeadInbox;
-use super::perform::Progress;
-use super::roster::RosterFile;
-use super::supervisor::{Born, Supervisor};
 
 /// Everything that the daemon owns.
 pub(super) struct Dispatcher {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use teamd_shared::member::{Emptied, Ending, Member, Restart};
 use teamd_shared::process::How;
 
+use super::core::event::{Event, Life};
 use super::dispatcher::Dispatcher;
-use super::event::{Event, Life};
+use super::io::reap::{Beginning, see_off};
 use super::named::unworkable;
-use super::see_off::{Beginning, see_off};
 
 /// How long those have to end that were killed, before they are looked for again: at first and at last.
 const STRAY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(2));

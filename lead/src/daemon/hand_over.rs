@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use teamd_shared::control::{Done, Refusal, RefusalCode, Successor};
 use teamd_shared::member::{Member, Phase};
 
-use super::batcher::End;
+use super::core::batch::End;
+use super::core::event::{Client, Life};
 use super::dispatcher::Dispatcher;
-use super::event::{Client, Life};
-use super::lock::TeamLock;
+use super::io::lock::TeamLock;
 use super::start::worker_arguments;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;

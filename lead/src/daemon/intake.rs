@@ -11,13 +11,13 @@ use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
-use super::batcher::Birth;
-use super::control_server::{Came, Input, WorkerHere};
+use super::core::batch::Birth;
+use super::core::event::{Client, Event, Life, SpawnFacts};
 use super::dispatcher::Dispatcher;
-use super::event::{Client, Event, Life, SpawnFacts};
-use super::lead_inbox::Piece;
+use super::io::connections::{Came, Input, WorkerHere};
+use super::io::lead_inbox::Piece;
+use super::io::reap::life_lock_holder;
 use super::named::{Ground, LookedUp, look_apart};
-use super::see_off::life_lock_holder;
 
 impl Dispatcher {
     /// Turns what a connection reports into events.

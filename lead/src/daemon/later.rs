@@ -8,7 +8,7 @@ use teamd_shared::name::Name;
 use tokio::task::JoinHandle;
 
 use super::dispatcher::Dispatcher;
-use super::perform::Synced;
+use super::io::inboxes::Synced;
 
 /// How many members are told the news at once: a millisecond or two of work.
 const AT_ONCE: usize = 64;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use teamd_shared::fs::AppendError;
 
+use super::core::event::Event;
 use super::dispatcher::Dispatcher;
-use super::event::Event;
 use crate::error::CommandError;
 use crate::registered;
 

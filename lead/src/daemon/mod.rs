@@ -11,40 +11,24 @@
 //! done; `dispatcher` does it. Everybody else reports events and performs actions.
 
 mod at_rest;
-mod batcher;
-mod cgroup;
 mod confinement;
-mod control_server;
-mod decide;
+mod core;
 mod dispatcher;
-mod effects;
-mod event;
 mod gone;
 mod hand_over;
 mod intake;
-mod journal;
+mod io;
 mod later;
-mod lead_inbox;
-mod live;
-mod lock;
 mod mend;
 mod named;
-mod news;
-mod peer;
-mod perform;
 mod reconcile;
 mod replace;
-mod roster;
 mod run;
-mod see_off;
-mod signals;
-mod socket;
 mod start;
-mod strays;
-mod supervisor;
-mod waiters;
-mod watchdog;
-mod word;
+
+// `named` looks for them here.
+use self::core::event;
+use io::signals;
 
 pub(crate) use at_rest::at_rest;
 pub(crate) use confinement::Confinement;

@@ -14,9 +14,9 @@ use teamd_shared::name::Name;
 use teamd_shared::process::{Identity, is_gone};
 use teamd_shared::team_dir::TeamPath;
 
+use super::core::event::{Event, Life};
 use super::dispatcher::Dispatcher;
-use super::event::{Event, Life};
-use super::see_off::life_lock_is_held;
+use super::io::reap::life_lock_is_held;
 
 /// What was found, in one line for people.
 #[derive(Debug, Default, Clone, Copy)]

@@ -10,7 +10,7 @@ use teamd_shared::team_dir::TeamDir;
 
 use super::confinement::Confinement;
 use super::hand_over::own_variables;
-use super::journal::Journal;
+use super::io::journal::Journal;
 use super::start::{StartOptions, serve_arguments};
 use crate::client::{CallError, Client, is_locked, unexpected};
 use crate::error::CommandError;

@@ -22,7 +22,7 @@ use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 
 use super::confinement::{self, Confinement};
-use super::lock::TeamLock;
+use super::io::lock::TeamLock;
 use super::replace::replace;
 use super::run::{self, open_log};
 use crate::error::CommandError;

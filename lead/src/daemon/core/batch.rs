@@ -1,0 +1,413 @@
+//! The batches: which events are taken together, what is journaled before what is done, and what is said when (group
+//! commit, as databases call it). Pure.
+//!
+//! It does nothing itself: it gives out one step after the other ([`Batcher::next`]), and is told how those went whose
+//! outcome matters. The dispatcher does the steps; the simulation plays them, and dies between any two.
+
+mod answers;
+mod late;
+mod parked;
+mod step;
+#[cfg(test)]
+mod tests;
+mod unwritten;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
+
+use teamd_shared::control::{Done, Refusal, ToWorker};
+use teamd_shared::environment::Environment;
+use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
+use teamd_shared::name::Name;
+
+use crate::daemon::core::decide::{Decision, View};
+use crate::daemon::core::event::{Action, Client, Event, Life, Now};
+use crate::daemon::core::live::{Live, Rules};
+use crate::daemon::core::waiters::Waiters;
+use crate::daemon::core::watchdog::Finding;
+use crate::daemon::io::lead_inbox::LeadTaken;
+pub(crate) use step::{Birth, End, NewLife, Step};
+
+/// How long what failed waits, before it is tried again.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
+
+/// Decides what follows from an event: [`crate::daemon::core::decide::decide`], and whoever makes its ids.
+pub(crate) type Decide<'a> = dyn FnMut(&View<'_>, &Event) -> Decision + 'a;
+
+/// The answer to a command.
+pub(crate) type Reply = Result<Done, Refusal>;
+
+/// Everything that is decided on, and what waits to be done.
+#[derive(Debug)]
+pub(crate) struct Batcher {
+    /// The fold of the journal.
+    pub(crate) team: Team,
+    /// What only this run of the daemon knows.
+    pub(crate) live: Live,
+    /// The commands that wait for something.
+    pub(crate) waiters: Waiters,
+    /// How far the lead's inbox is taken in: this stands in the next line of the journal.
+    pub(crate) lead_taken: LeadTaken,
+    /// Set when the daemon shall end.
+    pub(crate) end: Option<End>,
+    /// The settings that decisions rest on.
+    pub(crate) rules: Rules,
+    /// What has happened of each birth.
+    births: HashMap<Life, Birth>,
+    events: VecDeque<Event>,
+    /// Spawns of names that were forgotten, and whose files may be in their places still.
+    parked: Vec<Event>,
+    /// Starts that failed, and when that is taken in.
+    late: Vec<(Duration, Event)>,
+    /// Events of the world that could not be journaled: they happened, and are tried again.
+    pub(crate) backlog: VecDeque<Event>,
+    steps: VecDeque<Step>,
+    /// The batch whose lines are being written.
+    writing: Option<Batch>,
+    /// How far the journal of this run has come.
+    journal: Journal,
+    /// What commands are answered, once the roster shows it.
+    answers: Vec<(Client, Reply)>,
+    /// Since when they wait for a roster that cannot be written.
+    unshown: Option<Duration>,
+    /// When the backlog and undone effects are tried again.
+    retry_at: Option<Duration>,
+}
+
+/// How far the journal of this run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Journal {
+    Open,
+    /// The line of the end is due.
+    Closes,
+    /// It is written: nothing is decided any more.
+    Closed,
+}
+
+/// What a batch of events led to.
+#[derive(Debug, Default)]
+struct Batch {
+    lines: Vec<Line>,
+    actions: Vec<Action>,
+    events: Vec<Event>,
+    /// The lives that were ordered, and what in.
+    ordered: Vec<(Life, Environment)>,
+    /// The members that are started again.
+    restarted: BTreeSet<Name>,
+    /// The members that lines were written about.
+    subjects: BTreeSet<Name>,
+    /// The members that something was decided or said about.
+    touched: BTreeSet<Name>,
+    /// Whether somebody has rejected the stop.
+    stays: bool,
+    marks: Option<Marks>,
+}
+
+/// What is special about a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Marks {
+    Start,
+    End,
+}
+
+impl Batcher {
+    /// Makes the batcher of a daemon that begins with this state.
+    pub(crate) fn new(team: Team, rules: Rules) -> Self {
+        let lead_taken = LeadTaken { position: team.lead, ..LeadTaken::default() };
+        Self {
+            team,
+            live: Live::default(),
+            waiters: Waiters::default(),
+            lead_taken,
+            end: None,
+            rules,
+            births: HashMap::new(),
+            events: VecDeque::new(),
+            parked: Vec::new(),
+            late: Vec::new(),
+            backlog: VecDeque::new(),
+            steps: VecDeque::new(),
+            writing: None,
+            journal: Journal::Open,
+            answers: Vec::new(),
+            unshown: None,
+            retry_at: None,
+        }
+    }
+
+    /// Begins: what every start of a daemon writes is due before anybody is served, and then what the daemon before may
+    /// not have done.
+    pub(crate) fn begin(&mut self, record: TeamRecord, now: Now) {
+        let mut batch = Batch { marks: Some(Marks::Start), ..Batch::default() };
+        batch.touched.extend(self.team.members.keys().cloned());
+        self.record(vec![Record::Team(record)], now, &mut batch);
+        self.write(batch);
+    }
+
+    /// Takes events, and what is due. The steps follow.
+    pub(crate) fn handle(&mut self, events: Vec<Event>, now: Now) {
+        self.events.extend(events);
+        self.take_in_late(now);
+        self.try_again_for_spawns(now);
+        self.take_up_backlog(now);
+        if self.live.next_deadline().is_some_and(|at| at <= now.monotonic) {
+            self.look_at_workers(now);
+            self.events.push_back(Event::Deadline);
+        }
+    }
+
+    /// Takes in what a step has brought about. It is handled when all that was decided before is done.
+    fn happened(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// Tells whether the daemon is about to end, or has written that it has.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.team.stopping || self.journal != Journal::Open
+    }
+
+    /// Mail has come for a life: it should react to that.
+    pub(crate) fn roused(&mut self, life: &Life, now: Now) {
+        self.live.rouse(&self.team, life, now, self.rules);
+    }
+
+    /// Returns what is to be done next; none if nothing is left to be done.
+    pub(crate) fn next(&mut self, now: Now, decide: &mut Decide<'_>) -> Option<Step> {
+        debug_assert!(self.writing.is_none() || !self.steps.is_empty(), "nobody said how the append went");
+        loop {
+            if let Some(step) = self.steps.pop_front() {
+                return Some(step);
+            }
+            if self.end.is_some() || self.journal == Journal::Closed {
+                return None;
+            }
+            if self.journal == Journal::Closes {
+                self.journal = Journal::Open;
+                self.close(now);
+                continue;
+            }
+            if self.events.is_empty() {
+                return None;
+            }
+            let batch = self.decide_all(now, decide);
+            if batch.lines.is_empty() { self.carry_out(batch, now) } else { self.write(batch) }
+        }
+    }
+
+    /// Returns when something is due without any event, since the daemon began.
+    pub(crate) fn next_due(&self) -> Option<Duration> {
+        let at_once = (!self.events.is_empty()).then_some(Duration::ZERO);
+        let late = self.late.iter().map(|(at, _)| *at).min();
+        [self.live.next_deadline(), self.retry_at, late, at_once].into_iter().flatten().min()
+    }
+
+    /// Asks the workers that should answer, and sees who has not.
+    fn look_at_workers(&mut self, now: Now) {
+        for (life, finding) in self.live.look(&self.team, now, self.rules) {
+            match finding {
+                Finding::Ask(number) => self.steps.push_back(Step::Say(life, ToWorker::Ping { number })),
+                Finding::Silent => self.events.push_back(Event::Silent { life }),
+                Finding::Hung => self.events.push_back(Event::Hung { life }),
+            }
+        }
+    }
+
+    fn decide_all(&mut self, now: Now, decide: &mut Decide<'_>) -> Batch {
+        let mut batch = Batch::default();
+        for event in std::mem::take(&mut self.events) {
+            if self.must_wait(&event) {
+                self.parked.push(event);
+                continue;
+            }
+            self.live.wall = now.wall;
+            self.live.observe(&self.team, &event);
+            let view = View { team: &self.team, live: &self.live, now, rules: self.rules };
+            let decision = decide(&view, &event);
+            batch.touched.extend(concerned(&event));
+            if let Event::Unreadable { position, .. } = &event {
+                self.lead_taken.quarantined(*position);
+            }
+            if let Event::Ended { life, .. } = &event {
+                self.births.remove(life);
+                if life.name == Name::lead() {
+                    self.drop_orders_of_the_agent();
+                }
+            }
+            batch.ordered.extend(decision.ordered(&event));
+            self.record(decision.records, now, &mut batch);
+            batch.actions.extend(decision.actions);
+            batch.events.push(event);
+        }
+        batch
+    }
+
+    /// Gives records their lines, and what became true with them lines of its own.
+    fn record(&mut self, records: Vec<Record>, now: Now, batch: &mut Batch) {
+        for record in records {
+            self.apply(record, now, batch);
+        }
+        for record in self.team.untold() {
+            self.apply(record, now, batch);
+        }
+    }
+
+    /// Gives a record its line, and changes the state by it.
+    fn apply(&mut self, record: Record, now: Now, batch: &mut Batch) {
+        let lead = Some(self.lead_taken.position).filter(|&position| position != self.team.lead);
+        let line = Line {
+            seq: self.team.seq + 1,
+            at: now.wall,
+            version: (self.team.seq == 0).then_some(VERSION),
+            done: self.team.done,
+            lead,
+            record,
+        };
+        if let Err(error) = self.team.apply(&line) {
+            tracing::error!("a decision does not continue the journal: {error}");
+            return;
+        }
+        batch.subjects.extend(subject(&line.record));
+        if let Record::Member(record) = &line.record
+            && record.ended_incarnation.is_some()
+        {
+            batch.restarted.insert(record.member.name.clone());
+        }
+        batch.stays |= matches!(&line.record, Record::Team(team) if team.event == TeamEvent::Staying);
+        batch.lines.push(line);
+    }
+
+    fn write(&mut self, mut batch: Batch) {
+        self.steps.push_back(Step::Append(std::mem::take(&mut batch.lines)));
+        self.writing = Some(batch);
+    }
+
+    /// The lines are on the disk: now what follows from them is due.
+    pub(crate) fn appended(&mut self, now: Now) {
+        let Some(batch) = self.writing.take() else { return };
+        match batch.marks {
+            None => self.steps.push_back(Step::Complete { again: false }),
+            Some(Marks::Start) => self.steps.extend([Step::Complete { again: true }, Step::Settle]),
+            Some(Marks::End) => return self.journal_closed(),
+        }
+        self.carry_out(batch, now);
+    }
+
+    /// Has done what follows from a batch: the workers hear first, then the roster is to show it, then commands are
+    /// answered.
+    fn carry_out(&mut self, mut batch: Batch, now: Now) {
+        batch.touched.extend(batch.subjects.iter().cloned());
+        for (life, environment) in batch.ordered {
+            self.live.ordered(&life, environment);
+        }
+        for state in batch.restarted.iter().filter_map(|name| self.team.members.get(name)) {
+            self.live.restarted(&state.record, now);
+        }
+        for name in &batch.touched {
+            self.live.arm(&self.team, name, now, self.rules);
+        }
+        for action in batch.actions {
+            self.perform(action);
+        }
+        // The words come after what was said to a worker directly: it must know that its plan is recorded
+        // before it hears that it is pending.
+        for name in &batch.subjects {
+            self.say_word(name);
+        }
+        for name in &batch.touched {
+            self.answers.extend(self.waiters.answered(&self.team, &self.live, name));
+        }
+        self.steps.push_back(Step::Show(batch.touched));
+        if batch.stays {
+            self.answer_who_waits_for_the_stop();
+        }
+        self.close_if_all_are_gone();
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Start(life) => self.start(life),
+            Action::Welcome(life) => self.half_born(&life, Birth::Journaled),
+            Action::Say(life, frame) => self.steps.push_back(Step::Say(life, frame)),
+            Action::Terminate(life) => self.steps.push_back(Step::Terminate(life)),
+            Action::Kill(life) => self.kill(life),
+            Action::Reply(client, answer) => self.answers.push((client, answer)),
+            Action::Wait(client, name, until) => {
+                self.waiters.add(client, name.clone(), until);
+                self.answers.extend(self.waiters.answered(&self.team, &self.live, &name));
+            }
+            Action::WaitForStop(client) => self.waiters.add_for_stop(client),
+        }
+    }
+
+    fn start(&mut self, life: Life) {
+        let member = self.team.members.get(&life.name).map(|state| state.record.clone());
+        let environment = self.live.member(&life.name).and_then(|alive| alive.environment.clone());
+        let why = match (member, environment) {
+            (Some(member), Some(environment)) => {
+                return self.steps.push_back(Step::Start(Box::new(NewLife { life, member, environment })));
+            }
+            (None, _) => "it was forgotten",
+            (Some(_), None) => "its environment was lost",
+        };
+        self.happened(Event::not_started(life, why));
+    }
+
+    fn kill(&mut self, life: Life) {
+        self.live.killed(&life);
+        self.steps.push_back(Step::Kill(life));
+    }
+
+    /// Tells whether effects are not known to last yet.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.team.done < self.team.seq
+    }
+
+    /// The effects of all lines up to this one last: the next line of the journal says so.
+    pub(crate) fn settled(&mut self, seq: u64) {
+        self.team.mark_done(seq);
+        self.unpark();
+    }
+
+    /// Closes the journal once the daemon is stopping and nobody is left.
+    fn close_if_all_are_gone(&mut self) {
+        let all_are_gone = self.team.members.values().all(|state| state.record.phase.is_ended());
+        if self.team.stopping && all_are_gone {
+            // The last line says that nothing is left to be done: what has failed is tried before, once more.
+            if self.retry_at.is_some() {
+                self.steps.push_back(Step::Complete { again: true });
+            }
+            self.steps.push_back(Step::Settle);
+            self.journal = Journal::Closes;
+        }
+    }
+
+    fn close(&mut self, now: Now) {
+        let record = TeamRecord {
+            event: TeamEvent::Stopped,
+            team_name: self.team.team_name.clone(),
+            daemon: None,
+            rejected: Vec::new(),
+            content: None,
+            tell: Vec::new(),
+        };
+        let mut batch = Batch { marks: Some(Marks::End), ..Batch::default() };
+        self.apply(Record::Team(record), now, &mut batch);
+        self.write(batch);
+    }
+}
+
+/// Returns the member that an event is about, beyond those of the records that follow from it.
+fn concerned(event: &Event) -> Option<Name> {
+    match event {
+        Event::Named { .. } | Event::Leaving { .. } | Event::Silent { .. } | Event::Hung { .. } => None,
+        other => other.life().map(|life| life.name.clone()),
+    }
+}
+
+fn subject(record: &Record) -> Option<Name> {
+    match record {
+        Record::Team(_) => None,
+        Record::Member(record) => Some(record.member.name.clone()),
+        Record::Request(record) => Name::of_inbox(record.request.member()).ok(),
+    }
+}

@@ -1,0 +1,102 @@
+//! What workers and commands are told: the welcome, the word, and answers, those only once the roster shows what they say.
+
+use std::time::Duration;
+
+use teamd_shared::control::{StopOutcome, ToWorker};
+use teamd_shared::name::Name;
+use teamd_shared::request::Status;
+
+use super::{Batcher, Birth, End, Journal, Step};
+use crate::daemon::core::directive::{welcome, word};
+use crate::daemon::core::event::{Life, Now};
+
+/// How long commands wait for a roster that cannot be written: what they are told is in the journal.
+const UNSHOWN: Duration = Duration::from_secs(5);
+
+impl Batcher {
+    /// Takes note of one half of a birth. Once both have happened, the worker is welcomed: the life is in the journal with
+    /// its process, and its worker has greeted, which it does under its life lock. A welcome that waited in a socket would
+    /// let it begin after its daemon had died, and another had buried it.
+    pub(crate) fn half_born(&mut self, life: &Life, half: Birth) {
+        let is_present = self.team.members.get(&life.name).is_some_and(|state| {
+            state.record.incarnation == life.incarnation && !state.record.phase.is_ended()
+        });
+        if !is_present {
+            self.births.remove(life);
+            return;
+        }
+        if self.births.get(life).is_none_or(|other| *other == half) {
+            self.births.insert(life.clone(), half);
+            return;
+        }
+        self.births.remove(life);
+        if let Some(welcome) = welcome(&self.team, &self.live, life) {
+            self.steps.push_back(Step::Say(life.clone(), ToWorker::Welcome(Box::new(welcome))));
+        }
+    }
+
+    /// Tells whether a life was begun and is not welcomed yet.
+    pub(crate) fn is_being_born(&self, life: &Life) -> bool {
+        self.births.contains_key(life)
+    }
+
+    pub(super) fn say_word(&mut self, name: &Name) {
+        let Some(incarnation) = self.team.members.get(name).map(|state| state.record.incarnation) else {
+            return;
+        };
+        let life = Life { name: name.clone(), incarnation };
+        // One that is not welcomed yet hears all in its welcome.
+        if !self.live.of(&life).is_some_and(|alive| alive.connected) {
+            return;
+        }
+        if let Some(word) = word(&self.team, &self.live, name) {
+            self.steps.push_back(Step::Say(life, ToWorker::Word(word)));
+        }
+    }
+
+    /// Tells whether somebody waits for [`Batcher::answer`].
+    pub(crate) fn owes_answers(&self) -> bool {
+        !self.answers.is_empty() || self.journal == Journal::Closed && self.end.is_none()
+    }
+
+    /// Has the commands answered, after the roster shows what they are told. While it cannot be written they wait, as long
+    /// as somebody who waits for an answer can be expected to; so does the end of the daemon.
+    pub(crate) fn answer(&mut self, now: Now) {
+        self.unshown.get_or_insert(now.monotonic);
+        self.steps.push_back(Step::WriteRoster);
+    }
+
+    /// The roster was written, or could not be.
+    pub(crate) fn shown(&mut self, written: bool, now: Now) {
+        let waited = self.unshown.map_or(Duration::ZERO, |since| now.monotonic.saturating_sub(since));
+        if written || waited >= UNSHOWN || self.end.is_some() {
+            self.reply();
+        }
+    }
+
+    fn reply(&mut self) {
+        self.unshown = None;
+        self.steps.extend(self.answers.drain(..).map(|(client, answer)| Step::Reply(client, answer)));
+        if self.journal == Journal::Closed {
+            self.end.get_or_insert(End::Stopped);
+        }
+    }
+
+    /// Somebody has rejected the stop: whoever waits for it hears who.
+    pub(super) fn answer_who_waits_for_the_stop(&mut self) {
+        let rejected = |name: &Name| {
+            let request = self.team.shutdown_of(name)?;
+            let reason = request.reason.clone().unwrap_or_default();
+            (request.status == Status::Rejected).then(|| (name.clone(), reason))
+        };
+        let alive = self.team.members.iter().filter(|(_, state)| !state.record.phase.is_ended());
+        let unwilling = alive.filter_map(|(name, _)| rejected(name)).collect();
+        self.answers.extend(self.waiters.stopped(&StopOutcome::Rejected(unwilling)));
+    }
+
+    /// The journal is closed: whoever waits for the stop hears of it, and the daemon ends.
+    pub(super) fn journal_closed(&mut self) {
+        self.answers.extend(self.waiters.stopped(&StopOutcome::Stopped));
+        self.journal = Journal::Closed;
+    }
+}

@@ -1,0 +1,74 @@
+//! The daemon's word to a worker: how things stand for it, composed from the state. Pure.
+
+use teamd_shared::control::{PlanVerdict, ShutdownWord, Welcome, Word};
+use teamd_shared::journal::Team;
+use teamd_shared::name::Name;
+use teamd_shared::request::{Kind, Payload, Request};
+
+use crate::daemon::core::event::Life;
+use crate::daemon::core::live::Live;
+
+/// Composes the word for a member; none if the roster does not know it.
+pub(crate) fn word(team: &Team, live: &Live, name: &Name) -> Option<Word> {
+    let member = team.members.get(name)?;
+    let pending = team.pending(name, Kind::Shutdown);
+    let shutdown = pending.filter(|request| request.incarnation == member.record.incarnation);
+    Some(Word {
+        seq: member.seq,
+        gate: member.record.gate,
+        shutdown: shutdown.and_then(shutdown_word),
+        let_go: team.let_go(name).is_some(),
+        plan: team.pending(name, Kind::PlanApproval).map(|request| request.request_id.clone()),
+        verdict: verdict(team, live, name),
+    })
+}
+
+fn shutdown_word(request: &Request) -> Option<ShutdownWord> {
+    let Payload::Shutdown { reason, decide_within, .. } = &request.payload else { return None };
+    Some(ShutdownWord {
+        request_id: request.request_id.clone(),
+        reason: reason.clone(),
+        decide_within: *decide_within,
+    })
+}
+
+/// The verdict on the plan that the worker says it waits for, else on its last one.
+fn verdict(team: &Team, live: &Live, name: &Name) -> Option<PlanVerdict> {
+    let awaited = live.member(name).and_then(|alive| alive.said.plan.as_ref());
+    let awaited =
+        awaited.and_then(|id| team.requests.get(id)).filter(|request| request.member() == name.as_str());
+    let request = awaited.or_else(|| team.plan_of(name)).filter(|request| !request.is_pending())?;
+    Some(verdict_of(request))
+}
+
+/// Returns the verdict on a plan that is not pending any more.
+pub(crate) fn verdict_of(request: &Request) -> PlanVerdict {
+    PlanVerdict {
+        request_id: request.request_id.clone(),
+        status: request.status,
+        feedback: request.reason.clone().unwrap_or_default(),
+    }
+}
+
+/// Says what a life is to know when it begins, or when it comes back; none if nobody has that name.
+pub(crate) fn welcome(team: &Team, live: &Live, life: &Life) -> Option<Welcome> {
+    let state = team.members.get(&life.name)?;
+    let word = word(team, live, &life.name)?;
+    let (member, alive) = (&state.record, live.of(life));
+    Some(Welcome {
+        role: member.role.clone(),
+        model: member.model.clone(),
+        workspace: member.workspace.clone(),
+        instructions: member.instructions.clone(),
+        sandbox: member.sandbox.clone(),
+        limits: member.limits,
+        conversation: member.conversation,
+        begins_at: member.begins_at,
+        prompt: state.prompt.clone(),
+        watch: alive.is_some_and(|alive| alive.watches),
+        environment: alive.and_then(|alive| alive.environment.clone()).unwrap_or_default(),
+        territory: team.territory().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
+        word,
+        bounds: member.bounds,
+    })
+}

@@ -39,6 +39,8 @@ pub(super) struct Dispatcher {
     pub(super) roster: RosterFile,
     pub(super) supervisor: Supervisor,
     pub(super) lead: LeadInbox,
+    /// Whether there may be more to read.
+    pub(super) lead_has_more: bool,
     pub(super) connections: Connections,
     /// Where connections report to.
     pub(super) inputs: Inputs,
@@ -70,7 +72,7 @@ impl Dispatcher {
     /// Returns when something is due without any event.
     pub(super) fn next_wake_up(&self) -> Option<Instant> {
         let due = self.batcher.next_due().map(|at| self.began + at);
-        let more = (self.batcher.lead_taken.more || self.progress.news.is_waiting()).then(Instant::now);
+        let more = (self.lead_has_more || self.progress.news.is_waiting()).then(Instant::now);
         let refused = self.hand_over.as_ref().map(|wanted| wanted.by);
         [due, self.roster.due(), more, refused].into_iter().flatten().min()
     }

@@ -174,11 +174,10 @@ impl Dispatcher {
     }
 
     /// Reads a piece of the lead's inbox: whoever fills it must not keep anybody else waiting.
-    pub(super) fn read_lead(&mut self) -> Option<Event> {
-        let piece = self.lead.read();
-        self.batcher.lead_taken.read(&piece);
-        let Piece { rejected, position, .. } = piece;
-        (!rejected.is_empty()).then_some(Event::Unreadable { position, rejected })
+    pub(super) fn read_lead(&mut self) -> Event {
+        let Piece { rejected, position, more } = self.lead.read();
+        self.lead_has_more = more;
+        Event::LeadRead { position, rejected }
     }
 
     /// Inboxes have grown: the lead's is read, the workers that do not watch theirs are rung.
@@ -195,7 +194,7 @@ impl Dispatcher {
         let mut events = Vec::new();
         for owner in owners {
             if owner == Name::lead() {
-                events.extend(self.read_lead());
+                events.push(self.read_lead());
             }
             let Some(member) = self.batcher.team.members.get(&owner).map(|state| &state.record) else {
                 continue;

@@ -141,6 +141,7 @@ impl Running {
             roster: RosterFile::new(confinement),
             supervisor,
             lead,
+            lead_has_more: false,
             connections: Connections::default(),
             inputs: inputs_sender.clone(),
             looking_up: HashMap::new(),
@@ -211,8 +212,8 @@ impl Running {
         while let Ok(event) = self.ends.try_recv() {
             events.extend(self.dispatcher.life_over(event));
         }
-        if self.dispatcher.batcher.lead_taken.more {
-            events.extend(self.dispatcher.read_lead());
+        if self.dispatcher.lead_has_more {
+            events.push(self.dispatcher.read_lead());
         }
         if let Some(watch) = &self.watch {
             events.extend(self.dispatcher.inboxes_changed(&watch.take()));
@@ -316,7 +317,7 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
     dispatcher.begin(record);
     refuse_if_over(dispatcher)?;
     let mut events = events;
-    events.extend(dispatcher.read_lead());
+    events.push(dispatcher.read_lead());
     dispatcher.handle(events);
     dispatcher.settle();
     refuse_if_over(dispatcher)?;

@@ -5,12 +5,10 @@
 //! outcome matters. The dispatcher does the steps; the simulation plays them, and dies between any two.
 
 mod answers;
-mod late;
-mod parked;
+mod failed;
 mod step;
 #[cfg(test)]
 mod tests;
-mod unwritten;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -19,13 +17,13 @@ use teamd_shared::control::{Done, Refusal, ToWorker};
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
 use teamd_shared::name::Name;
+use teamd_shared::position::Position;
 
-use crate::daemon::core::decide::{Decision, View};
+use crate::daemon::core::decide::{Decision, View, is_being_archived};
 use crate::daemon::core::event::{Action, Client, Event, Life, Now};
 use crate::daemon::core::live::{Live, Rules};
 use crate::daemon::core::waiters::Waiters;
 use crate::daemon::core::watchdog::Finding;
-use crate::daemon::io::lead_inbox::LeadTaken;
 pub(crate) use step::{Birth, End, NewLife, Step};
 
 /// How long what failed waits, before it is tried again.
@@ -47,20 +45,17 @@ pub(crate) struct Batcher {
     /// The commands that wait for something.
     pub(crate) waiters: Waiters,
     /// How far the lead's inbox is taken in: this stands in the next line of the journal.
-    pub(crate) lead_taken: LeadTaken,
+    pub(crate) lead: Position,
     /// Set when the daemon shall end.
     pub(crate) end: Option<End>,
     /// The settings that decisions rest on.
     pub(crate) rules: Rules,
     /// What has happened of each birth.
     births: HashMap<Life, Birth>,
-    events: VecDeque<Event>,
-    /// Spawns of names that were forgotten, and whose files may be in their places still.
-    parked: Vec<Event>,
+    /// What has happened and is not decided yet, in its order.
+    pub(super) events: VecDeque<Event>,
     /// Starts that failed, and when that is taken in.
-    late: Vec<(Duration, Event)>,
-    /// Events of the world that could not be journaled: they happened, and are tried again.
-    pub(crate) backlog: VecDeque<Event>,
+    delayed: Vec<(Duration, Event)>,
     steps: VecDeque<Step>,
     /// The batch whose lines are being written.
     writing: Option<Batch>,
@@ -70,8 +65,12 @@ pub(crate) struct Batcher {
     answers: Vec<(Client, Reply)>,
     /// Since when they wait for a roster that cannot be written.
     unshown: Option<Duration>,
-    /// When the backlog and undone effects are tried again.
+    /// When undone effects are tried again.
     retry_at: Option<Duration>,
+    /// While the journal cannot be written: when that is tried again.
+    stuck_until: Option<Duration>,
+    /// The last line that was to be settled before a spawn is decided.
+    settled_for: u64,
 }
 
 /// How far the journal of this run has come.
@@ -113,25 +112,24 @@ enum Marks {
 impl Batcher {
     /// Makes the batcher of a daemon that begins with this state.
     pub(crate) fn new(team: Team, rules: Rules) -> Self {
-        let lead_taken = LeadTaken { position: team.lead, ..LeadTaken::default() };
         Self {
+            lead: team.lead,
             team,
             live: Live::default(),
             waiters: Waiters::default(),
-            lead_taken,
             end: None,
             rules,
             births: HashMap::new(),
             events: VecDeque::new(),
-            parked: Vec::new(),
-            late: Vec::new(),
-            backlog: VecDeque::new(),
+            delayed: Vec::new(),
             steps: VecDeque::new(),
             writing: None,
             journal: Journal::Open,
             answers: Vec::new(),
             unshown: None,
             retry_at: None,
+            stuck_until: None,
+            settled_for: 0,
         }
     }
 
@@ -146,13 +144,28 @@ impl Batcher {
 
     /// Takes events, and what is due. The steps follow.
     pub(crate) fn handle(&mut self, events: Vec<Event>, now: Now) {
-        self.events.extend(events);
-        self.take_in_late(now);
-        self.try_again_for_spawns(now);
-        self.take_up_backlog(now);
+        events.into_iter().for_each(|event| self.queue(event));
+        let due: Vec<_> = self.delayed.extract_if(.., |(at, _)| *at <= now.monotonic).collect();
+        due.into_iter().for_each(|(_, event)| self.queue(event));
+        if self.retry_at.is_some_and(|at| at <= now.monotonic) {
+            self.retry_at = None;
+            self.steps.push_back(Step::Complete { again: true });
+        }
         if self.live.next_deadline().is_some_and(|at| at <= now.monotonic) {
             self.look_at_workers(now);
-            self.events.push_back(Event::Deadline);
+            self.queue(Event::Deadline);
+        }
+    }
+
+    /// Takes in how [`Step::Start`] went. An incarnation that goes on after a crash, and for which no process could be started,
+    /// is taken in a while later: what is short then is short for more than a moment, and each try is one that counts.
+    pub(crate) fn started(&mut self, started: Event, now: Now) {
+        let Event::Started { life, process: Err(_), .. } = &started else { return self.happened(started) };
+        let member = self.team.members.get(&life.name).map(|state| &state.record);
+        if member.is_some_and(|member| member.restarted > 0) {
+            self.delayed.push((now.monotonic + RETRY, started));
+        } else {
+            self.happened(started);
         }
     }
 
@@ -186,8 +199,20 @@ impl Batcher {
                 self.close(now);
                 continue;
             }
+            if self.is_stuck(now) {
+                return None;
+            }
+            if self.stuck_until.is_some() && self.events.is_empty() {
+                // The line of the end follows from no event.
+                self.stuck_until = None;
+                self.close_if_all_are_gone();
+                continue;
+            }
             if self.events.is_empty() {
                 return None;
+            }
+            if self.settles_first() {
+                continue;
             }
             let batch = self.decide_all(now, decide);
             if batch.lines.is_empty() { self.carry_out(batch, now) } else { self.write(batch) }
@@ -196,13 +221,41 @@ impl Batcher {
 
     /// Returns when something is due without any event, since the daemon began.
     pub(crate) fn next_due(&self) -> Option<Duration> {
-        let at_once = (!self.events.is_empty()).then_some(Duration::ZERO);
-        let late = self.late.iter().map(|(at, _)| *at).min();
-        [self.live.next_deadline(), self.retry_at, late, at_once].into_iter().flatten().min()
+        let delayed = self.delayed.iter().map(|(at, _)| *at).min();
+        let decides = match self.stuck_until {
+            Some(until) => Some(until),
+            None if self.events.is_empty() => self.live.next_deadline(),
+            None => Some(Duration::ZERO),
+        };
+        [decides, self.retry_at, delayed].into_iter().flatten().min()
+    }
+
+    /// A spawn of a name that was forgotten waits until the files of its earlier bearer are in the archive, for good: that is
+    /// done first. If it cannot be done, the spawn is refused.
+    fn settles_first(&mut self) -> bool {
+        let waits = self.events.front().is_some_and(|event| waits_for_the_archive(&self.team, event));
+        if !waits || self.settled_for == self.team.seq {
+            return false;
+        }
+        self.settled_for = self.team.seq;
+        if self.retry_at.take().is_some() {
+            self.steps.push_back(Step::Complete { again: true });
+        }
+        self.steps.push_back(Step::Settle);
+        true
+    }
+
+    /// Tells whether something that happened, or that a command wants, is not decided on yet.
+    pub(crate) fn has_undecided(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Asks the workers that should answer, and sees who has not.
     fn look_at_workers(&mut self, now: Now) {
+        // What they have answered is not looked at either.
+        if self.stuck_until.is_some() {
+            return;
+        }
         for (life, finding) in self.live.look(&self.team, now, self.rules) {
             match finding {
                 Finding::Ask(number) => self.steps.push_back(Step::Say(life, ToWorker::Ping { number })),
@@ -214,24 +267,22 @@ impl Batcher {
 
     fn decide_all(&mut self, now: Now, decide: &mut Decide<'_>) -> Batch {
         let mut batch = Batch::default();
-        for event in std::mem::take(&mut self.events) {
-            if self.must_wait(&event) {
-                self.parked.push(event);
-                continue;
+        while let Some(event) = self.events.pop_front() {
+            // What is forgotten in this batch is not in the archive yet.
+            if !batch.lines.is_empty() && waits_for_the_archive(&self.team, &event) {
+                self.events.push_front(event);
+                break;
             }
             self.live.wall = now.wall;
             self.live.observe(&self.team, &event);
             let view = View { team: &self.team, live: &self.live, now, rules: self.rules };
             let decision = decide(&view, &event);
             batch.touched.extend(concerned(&event));
-            if let Event::Unreadable { position, .. } = &event {
-                self.lead_taken.quarantined(*position);
+            if let Event::LeadRead { position, .. } = &event {
+                self.lead = *position;
             }
             if let Event::Ended { life, .. } = &event {
                 self.births.remove(life);
-                if life.name == Name::lead() {
-                    self.drop_orders_of_the_agent();
-                }
             }
             batch.ordered.extend(decision.ordered(&event));
             self.record(decision.records, now, &mut batch);
@@ -253,7 +304,7 @@ impl Batcher {
 
     /// Gives a record its line, and changes the state by it.
     fn apply(&mut self, record: Record, now: Now, batch: &mut Batch) {
-        let lead = Some(self.lead_taken.position).filter(|&position| position != self.team.lead);
+        let lead = Some(self.lead).filter(|&position| position != self.team.lead);
         let line = Line {
             seq: self.team.seq + 1,
             at: now.wall,
@@ -284,6 +335,7 @@ impl Batcher {
     /// The lines are on the disk: now what follows from them is due.
     pub(crate) fn appended(&mut self, now: Now) {
         let Some(batch) = self.writing.take() else { return };
+        self.stuck_until = None;
         match batch.marks {
             None => self.steps.push_back(Step::Complete { again: false }),
             Some(Marks::Start) => self.steps.extend([Step::Complete { again: true }, Step::Settle]),
@@ -365,7 +417,6 @@ impl Batcher {
     /// The effects of all lines up to this one last: the next line of the journal says so.
     pub(crate) fn settled(&mut self, seq: u64) {
         self.team.mark_done(seq);
-        self.unpark();
     }
 
     /// Closes the journal once the daemon is stopping and nobody is left.
@@ -394,6 +445,11 @@ impl Batcher {
         self.apply(Record::Team(record), now, &mut batch);
         self.write(batch);
     }
+}
+
+/// Tells whether an event is a spawn of a name whose earlier bearer is not in the archive yet.
+fn waits_for_the_archive(team: &Team, event: &Event) -> bool {
+    matches!(event, Event::Spawn(_, _, order, _) if is_being_archived(team, &order.name))
 }
 
 /// Returns the member that an event is about, beyond those of the records that follow from it.

@@ -57,7 +57,8 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         Event::Started { life, process, cgroup } => view.started(life, (process, cgroup.as_ref()), ids),
         Event::Found { life } => view.found(life),
         Event::Ended { life, ended } => view.ended(life, ended, ids),
-        Event::Unreadable { rejected, .. } => {
+        Event::LeadRead { rejected, .. } if rejected.is_empty() => Decision::default(),
+        Event::LeadRead { rejected, .. } => {
             let tell = vec![Tell { to: Name::lead(), id: ids.message() }];
             let record = TeamRecord { rejected: rejected.clone(), tell, ..view.team_record(TeamEvent::Read) };
             Decision::default().record(Record::Team(record))

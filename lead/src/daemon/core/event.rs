@@ -88,8 +88,8 @@ pub(crate) enum Event {
     Found { life: Life },
     /// The process of a life, and all that it started, is gone.
     Ended { life: Life, ended: Ended },
-    /// Lines of the lead's inbox were no messages.
-    Unreadable { position: Position, rejected: Vec<RejectedLine> },
+    /// The lead's inbox was read up to this position; these lines were no messages.
+    LeadRead { position: Position, rejected: Vec<RejectedLine> },
     /// Modes of the team directory were put back.
     ModesRestored { restored: Vec<String> },
     /// A worker answers what it was asked, or says that it can be asked.
@@ -126,7 +126,7 @@ impl Event {
             | Self::Hung { life } => Some(life),
             Self::Command(..)
             | Self::Spawn(..)
-            | Self::Unreadable { .. }
+            | Self::LeadRead { .. }
             | Self::ModesRestored { .. }
             | Self::Deadline
             | Self::Terminate => None,

@@ -292,17 +292,6 @@ impl Live {
         self.members.iter().filter_map(|(name, alive)| Some((life(name, alive), due(alive)?))).collect()
     }
 
-    /// Puts off what is due: it could not be journaled.
-    pub(crate) fn postpone(&mut self, until: Duration) {
-        for alive in self.members.values_mut() {
-            let Deadlines { forced, overdue, kill, limit } = &mut alive.deadlines;
-            for at in [forced, overdue, kill, limit].into_iter().flatten() {
-                *at = (*at).max(until);
-            }
-            alive.watch.postpone(until);
-        }
-    }
-
     /// Says that the process of a life has ended: what it left is looked after, however long that takes, and it is not said
     /// to have been made to leave.
     pub(crate) fn gone(&mut self, life: &Life) {

@@ -135,11 +135,6 @@ impl Watch {
             () => None,
         }
     }
-
-    /// Puts off what is due: it could not be journaled.
-    pub(crate) fn postpone(&mut self, until: Duration) {
-        self.next = self.next.map(|next| next.max(until));
-    }
 }
 
 #[cfg(test)]

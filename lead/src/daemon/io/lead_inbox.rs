@@ -19,35 +19,6 @@ pub(crate) struct LeadInbox {
     reader: Reader,
 }
 
-/// How far the lead's inbox is taken in: up to the last piece whose bad lines, if it has any, are in the journal.
-#[derive(Debug, Default)]
-pub(crate) struct LeadTaken {
-    /// What the journal may say.
-    pub(crate) position: Position,
-    /// How many pieces with bad lines are not in the journal yet.
-    pub(crate) open: usize,
-    /// Whether there may be more to read.
-    pub(crate) more: bool,
-}
-
-impl LeadTaken {
-    /// Takes note of a piece that was read.
-    pub(crate) fn read(&mut self, piece: &Piece) {
-        self.more = piece.more;
-        if !piece.rejected.is_empty() {
-            self.open += 1;
-        } else if self.open == 0 {
-            self.position = piece.position;
-        }
-    }
-
-    /// The bad lines before this position are about to be journaled.
-    pub(crate) fn quarantined(&mut self, position: Position) {
-        self.open = self.open.saturating_sub(1);
-        self.position = position;
-    }
-}
-
 /// A piece of the lead's inbox.
 #[derive(Debug)]
 pub(crate) struct Piece {

@@ -17,10 +17,10 @@ use super::super::promises::Promises;
 use super::machine::identity;
 use super::world::World;
 use crate::daemon::core::batch::{Batcher, End, NewLife, Step};
+use crate::daemon::core::completion::Completion;
 use crate::daemon::core::decide::{Decision, View, decide};
 use crate::daemon::core::event::{Event, Life, Now};
 use crate::daemon::core::waiters::status;
-use crate::daemon::io::inboxes::Completion;
 
 /// A daemon.
 pub(in super::super) struct Daemon {
@@ -42,6 +42,7 @@ pub(in super::super) struct Daemon {
     pub(super) unsynced: Vec<Line>,
     /// How many lines of the lead's inbox are read, and when it is looked at without a ring.
     pub(super) lead: u64,
+    pub(super) lead_has_more: bool,
     pub(super) tick: Duration,
     pub(super) heard: Heard,
 }

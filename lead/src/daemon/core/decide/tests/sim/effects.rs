@@ -59,7 +59,7 @@ impl World {
                     let journal = Ok(self.disk.fold());
                     daemon.batcher.not_written("the disk is full", journal, self.now(daemon));
                     if self.is(Mutant::BacklogIsForgotten) {
-                        daemon.batcher.backlog.clear();
+                        daemon.batcher.forget_undecided();
                     }
                     return Ok(());
                 }

@@ -14,7 +14,6 @@ use super::machine::Up;
 use super::world::World;
 use crate::daemon::core::batch::Birth;
 use crate::daemon::core::event::{Ended, Event, Life};
-use crate::daemon::io::lead_inbox::Piece;
 
 impl World {
     /// One of the things that are ready; each source keeps its order.
@@ -148,12 +147,12 @@ impl World {
             daemon.tick = self.clocks.monotonic + SLOW_TICK;
         }
         let ticks = ticks && !self.is(Mutant::OnlyRingsAreHeard);
-        let looks = rung || ticks || daemon.batcher.lead_taken.more;
-        looks.then(|| self.reads_its_inbox(daemon)).flatten()
+        let looks = rung || ticks || daemon.lead_has_more;
+        looks.then(|| self.reads_its_inbox(daemon))
     }
 
     /// Reads a piece of the lead's inbox.
-    pub(super) fn reads_its_inbox(&mut self, daemon: &mut Daemon) -> Option<Event> {
+    pub(super) fn reads_its_inbox(&mut self, daemon: &mut Daemon) -> Event {
         let (from, end) = (daemon.lead, self.disk.lead_lines());
         let to = if self.calm { end } else { end.min(from + u64::from(self.rng.below(8))) };
         let bad = self.disk.bad.range(from..to).map(|&offset| RejectedLine {
@@ -162,15 +161,12 @@ impl World {
             line: "{".to_owned(),
         });
         let position = Position { offset: to, tail: 0 };
-        let piece = Piece { rejected: bad.collect(), position, more: to < end };
-        daemon.lead = to;
+        let rejected = bad.collect();
+        (daemon.lead, daemon.lead_has_more) = (to, to < end);
         if self.is(Mutant::PositionOvertakes) {
-            (daemon.batcher.lead_taken.position, daemon.batcher.lead_taken.more) = (position, piece.more);
-        } else {
-            daemon.batcher.lead_taken.read(&piece);
+            daemon.batcher.lead = position;
         }
-        let Piece { rejected, .. } = piece;
-        (!rejected.is_empty()).then_some(Event::Unreadable { position, rejected })
+        Event::LeadRead { position, rejected }
     }
 
     fn line_of_the_lead(&mut self, offset: u64) -> Result<Box<Message>, String> {

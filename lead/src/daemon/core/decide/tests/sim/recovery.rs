@@ -9,8 +9,8 @@ use super::daemon::{Daemon, Heard, Killed};
 use super::machine::identity;
 use super::world::{RULES, World};
 use crate::daemon::core::batch::Batcher;
+use crate::daemon::core::completion::Completion;
 use crate::daemon::core::event::{Event, Life};
-use crate::daemon::io::inboxes::Completion;
 
 impl World {
     /// Starts a daemon, as `run.rs` and `reconcile.rs` do.
@@ -20,6 +20,7 @@ impl World {
         let team = self.disk.fold();
         let mut daemon = Daemon {
             lead: team.lead.offset,
+            lead_has_more: false,
             batcher: Batcher::new(team, RULES),
             began: self.clocks.monotonic,
             connections: BTreeMap::new(),
@@ -42,7 +43,7 @@ impl World {
             self.note(|| "  it ends at once".to_owned());
             return self.daemon_is_gone();
         }
-        events.extend(self.reads_its_inbox(&mut daemon));
+        events.push(self.reads_its_inbox(&mut daemon));
         self.goes_on_with(daemon, events);
     }
 

@@ -228,7 +228,7 @@ fn lines_that_are_no_messages_are_recorded_and_the_lead_is_told_once() {
     let mut desk = Desk::new();
     let bad = RejectedLine { offset: 12, reason: "no JSON".to_owned(), line: "{".to_owned() };
     let position = Position { offset: 14, tail: 0 };
-    let read = desk.on(&Event::Unreadable { position, rejected: vec![bad.clone()] });
+    let read = desk.on(&Event::LeadRead { position, rejected: vec![bad.clone()] });
     let [Record::Team(record)] = read.records.as_slice() else { panic!("{read:?}") };
     assert_eq!((record.event, record.rejected.as_slice()), (TeamEvent::Read, [bad].as_slice()));
     assert_eq!((record.tell.len(), record.tell[0].to.as_str()), (1, "lead"));

@@ -14,7 +14,7 @@ use teamd_shared::member::{Member, Phase};
 
 use super::core::batch::End;
 use super::core::event::{Client, Life};
-use super::dispatcher::Dispatcher;
+use super::event_loop::EventLoop;
 use super::io::lock::TeamLock;
 use super::start::worker_arguments;
 use crate::error::CommandError;
@@ -38,7 +38,7 @@ pub(super) struct HandOver {
     pub(super) by: Instant,
 }
 
-impl Dispatcher {
+impl EventLoop {
     /// Begins to hand over: it happens as soon as nothing would be lost.
     pub(super) fn begin_to_hand_over(&mut self, client: Client, successor: Box<Successor>) {
         if self.hand_over.is_some() {
@@ -103,7 +103,7 @@ impl Dispatcher {
             return Some("somebody waits for a name to be free".to_owned());
         }
         // How it ended, and the environment to start it again with, are known to this program alone.
-        if let Some(life) = self.gone_at.keys().next() {
+        if let Some(life) = self.reaper.one_that_ends() {
             return Some(format!("{} ends just now", life.name));
         }
         let begins = |member: &&Member| {

@@ -1,25 +1,21 @@
 //! The lead daemon: one per team directory.
 //!
 //! ```text
-//! control_server ─┐
-//! supervisor ─────┤ Event            ┌▶ journal (append, one sync)
-//! lead_inbox ─────┼──────▶ dispatcher ┼▶ effects: inbox lines, words, processes
-//! signals, timers ┘   decide, apply   └▶ roster, then replies
+//! connections ──┐
+//! workers ──────┤ Event          ┌▶ journal (append, one sync)
+//! lead's inbox ─┼──────▶ event_loop ┼▶ effects: inbox lines, directives, processes
+//! signals, time ┘  decide, apply └▶ roster, then replies
 //! ```
 //!
-//! `batcher` is the only place that decides, with the pure functions of `decide`, and says in which order what follows is
-//! done; `dispatcher` does it. Everybody else reports events and performs actions.
+//! `core` decides, and says in which order what follows is done; it is pure. `event_loop` gathers events and has the owners in
+//! `io` do what follows. `run`, `start`, `reconcile`, `replace` and `hand_over` are the daemon's beginning and end.
 
 mod at_rest;
 mod confinement;
 mod core;
-mod dispatcher;
-mod gone;
+mod event_loop;
 mod hand_over;
-mod intake;
 mod io;
-mod later;
-mod mend;
 mod named;
 mod reconcile;
 mod replace;

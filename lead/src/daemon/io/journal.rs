@@ -90,8 +90,18 @@ impl Journal {
         Ok(Some(told))
     }
 
-    /// Reads the state from the file again, when a batch could not be written.
-    pub(crate) fn fold(&mut self) -> Result<Team, JournalError> {
+    /// Finds out what the journal says after an append that failed: nothing of it, or that is not known. Returns why it failed,
+    /// and the state.
+    pub(crate) fn after_failure(&mut self, error: &AppendError) -> (String, Result<Team, String>) {
+        tracing::error!("cannot write the journal: {error}");
+        let team = match error {
+            AppendError::Broken(error) => Err(format!("the disk cannot be trusted any more: {error}")),
+            AppendError::Write(_) => self.fold().map_err(|error| error.to_string()),
+        };
+        (error.to_string(), team)
+    }
+
+    fn fold(&mut self) -> Result<Team, JournalError> {
         fold(&self.log.read_all()?)
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod cgroup;
 pub(crate) mod connections;
+pub(crate) mod effects;
 pub(crate) mod fan_out;
 pub(crate) mod inboxes;
 pub(crate) mod journal;
@@ -10,6 +11,7 @@ pub(crate) mod lock;
 pub(crate) mod orphans;
 mod peer;
 pub(crate) mod reap;
+pub(crate) mod reaper;
 pub(crate) mod roster;
 pub(crate) mod signals;
 pub(crate) mod socket;

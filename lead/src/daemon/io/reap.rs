@@ -47,7 +47,7 @@ struct Left {
 /// Waits until nothing of a life is left, and looks at what it had not read.
 ///
 /// The lock is tried, never waited for: somebody else's lock on the file must not hang anything.
-pub(crate) async fn see_off(
+pub(crate) async fn wait_until_empty(
     dir: Arc<TeamDir>,
     life: Life,
     beginning: Beginning,
@@ -78,7 +78,7 @@ pub(crate) async fn see_off(
 async fn wait_for_lock(dir: &TeamDir, life: &Life, (group, killed): (Option<&Group>, &mut Killed)) {
     let began = Instant::now();
     let mut pause = PAUSES.0;
-    while let Err(held) = try_life_lock(dir, &life.name) {
+    while let Err(held) = try_liveness_lock(dir, &life.name) {
         if pause > Duration::from_secs(1) {
             tracing::warn!("{} has ended, but its life lock is still held: {}", life.name, held.holder());
         }
@@ -132,13 +132,13 @@ fn left_by_signal(dir: &TeamDir, life: &Life) -> Result<bool, DirError> {
 }
 
 /// Tells who holds the life lock of a member, if anybody does.
-pub(crate) fn life_lock_holder(dir: &TeamDir, name: &Name) -> Option<String> {
-    try_life_lock(dir, name).err().map(|held| held.holder())
+pub(crate) fn liveness_lock_holder(dir: &TeamDir, name: &Name) -> Option<String> {
+    try_liveness_lock(dir, name).err().map(|held| held.holder())
 }
 
 /// Tells whether somebody holds the life lock of a member. Who that is would cost a look at every lock of the machine.
-pub(crate) fn life_lock_is_held(dir: &TeamDir, name: &Name) -> bool {
-    try_life_lock(dir, name).is_err()
+pub(crate) fn liveness_lock_is_held(dir: &TeamDir, name: &Name) -> bool {
+    try_liveness_lock(dir, name).is_err()
 }
 
 /// A life lock that could not be taken.
@@ -158,7 +158,7 @@ impl Held {
 }
 
 /// Tries the life lock of a member, and gives it back at once.
-fn try_life_lock(dir: &TeamDir, name: &Name) -> Result<(), Held> {
+fn try_liveness_lock(dir: &TeamDir, name: &Name) -> Result<(), Held> {
     let file = match dir.open_file(&TeamPath::transcript(name), OFlags::RDWR) {
         Ok(file) => file,
         Err(error) if error.is_not_found() => return Ok(()),

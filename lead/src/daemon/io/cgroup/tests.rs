@@ -15,7 +15,7 @@ use teamd_shared::team_dir::TeamPath;
 use super::limits::{hold, memory, procs};
 use super::*;
 use crate::daemon::core::event::{Ended, Event};
-use crate::daemon::io::reap::{Beginning, life_lock_is_held, see_off};
+use crate::daemon::io::reap::{Beginning, liveness_lock_is_held, wait_until_empty};
 
 fn alice(incarnation: u32) -> Life {
     Life { name: Name::new("alice").unwrap(), incarnation }
@@ -205,11 +205,12 @@ fn a_keeper_that_does_not_end_is_killed_with_all_of_the_life() {
     teamd_shared::fs::replace(&real.dir, &transcript, b"").unwrap();
     let script = format!("exec flock {} sleep 600", real.dir.path(&transcript).display());
     let (mut child, group) = real.enclosed(&alice(1), &script);
-    while !life_lock_is_held(&real.dir, &alice(1).name) {
+    while !liveness_lock_is_held(&real.dir, &alice(1).name) {
         std::thread::yield_now();
     }
     let how = How { ours: true, ..How::default() };
-    let ended = block_on(see_off(Arc::clone(&real.dir), alice(1), Beginning::default(), (how, Some(group))));
+    let ended =
+        block_on(wait_until_empty(Arc::clone(&real.dir), alice(1), Beginning::default(), (how, Some(group))));
     child.wait().unwrap();
     let Event::Ended { ended: Ended { emptied, left_behind, .. }, .. } = ended else { panic!("{ended:?}") };
     // How many it had killed before, it has told nobody.
@@ -222,7 +223,7 @@ fn a_cgroup_that_is_gone_or_cannot_be_asked_proves_nothing() {
     let record = Cgroup { path: "/sys/fs/cgroup/there/is/none".to_owned(), ..Cgroup::default() };
     let group = Group::new(record, None);
     assert!(!block_on(group.empty(&alice(1), &mut Killed::default())));
-    let ended = block_on(see_off(
+    let ended = block_on(wait_until_empty(
         Arc::clone(&real.dir),
         alice(1),
         Beginning::default(),

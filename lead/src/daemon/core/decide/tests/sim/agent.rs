@@ -16,7 +16,7 @@ use super::machine::Up;
 use super::worker::Worker;
 use super::world::World;
 use crate::daemon::core::event::{Client, Event, Life, SpawnFacts, Until};
-use crate::daemon::intake::may_ask;
+use crate::daemon::event_loop::may_ask;
 
 /// What the worker does.
 impl World {

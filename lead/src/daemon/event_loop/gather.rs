@@ -1,5 +1,5 @@
-//! The dispatcher's ear: turns what connections, processes and inboxes report into events, with the facts that
-//! a decision rests on. Nothing is decided here.
+//! Gathering: what connections, processes and inboxes report becomes events, with the facts that a decision rests on. Nothing is
+//! decided here.
 
 use std::sync::Arc;
 
@@ -11,15 +11,38 @@ use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
-use super::core::batch::Birth;
-use super::core::event::{Client, Event, Life, SpawnFacts};
-use super::dispatcher::Dispatcher;
-use super::io::connections::{Came, Input, WorkerHere};
-use super::io::lead_inbox::Piece;
-use super::io::reap::life_lock_holder;
-use super::named::{Ground, LookedUp, look_apart};
+use super::{EventLoop, Sources};
+use crate::daemon::core::batch::Birth;
+use crate::daemon::core::event::{Client, Event, Life, SpawnFacts};
+use crate::daemon::io::connections::{Came, Input, WorkerHere};
+use crate::daemon::io::lead_inbox::Piece;
+use crate::daemon::io::reap::liveness_lock_holder;
+use crate::daemon::named::{Ground, LookedUp, look_apart};
 
-impl Dispatcher {
+/// How many inputs one batch takes at the most.
+const BATCH: usize = 512;
+
+impl EventLoop {
+    /// Takes everything else that is ready.
+    pub(super) fn gather(&mut self, sources: &mut Sources, events: &mut Vec<Event>) {
+        for _ in 0..BATCH {
+            let Ok(input) = sources.inputs.try_recv() else { break };
+            events.extend(self.intake(input));
+        }
+        while let Ok(life) = sources.exited.try_recv() {
+            self.process_exited(life);
+        }
+        while let Ok(event) = sources.empty.try_recv() {
+            events.extend(self.reaper.on_empty(event, &mut self.supervisor));
+        }
+        if self.lead_has_more {
+            events.push(self.read_lead());
+        }
+        if let Some(watch) = &sources.inboxes {
+            events.extend(self.inboxes_changed(&watch.take()));
+        }
+    }
+
     /// Turns what a connection reports into events.
     pub(super) fn intake(&mut self, input: Input) -> Option<Event> {
         match input {
@@ -59,8 +82,8 @@ impl Dispatcher {
             Input::Gone { connection } => {
                 self.batcher.waiters.drop_connection(connection);
                 let life = self.connections.remove(connection)?;
-                if let Some(how) = self.departed.remove(&life) {
-                    self.see_off(life.clone(), how);
+                if let Some(how) = self.reaper.on_disconnect(&life) {
+                    self.wait_until_empty(life.clone(), how);
                 }
                 Some(Event::Disconnected { life })
             }
@@ -150,7 +173,7 @@ impl Dispatcher {
         let lead_inbox = lead_begins_at(&self.dir, order)?;
         let ended = self.batcher.team.members.get(&order.name).is_none_or(|m| m.record.phase.is_ended());
         Ok(SpawnFacts {
-            held: ended.then(|| life_lock_holder(&self.dir, &order.name)).flatten(),
+            held: ended.then(|| liveness_lock_holder(&self.dir, &order.name)).flatten(),
             default_workspace: default_workspace(&self.dir),
             lead_inbox,
         })
@@ -174,7 +197,7 @@ impl Dispatcher {
     }
 
     /// Reads a piece of the lead's inbox: whoever fills it must not keep anybody else waiting.
-    pub(super) fn read_lead(&mut self) -> Event {
+    pub(in crate::daemon) fn read_lead(&mut self) -> Event {
         let Piece { rejected, position, more } = self.lead.read();
         self.lead_has_more = more;
         Event::LeadRead { position, rejected }
@@ -212,7 +235,7 @@ impl Dispatcher {
 }
 
 /// Tells whether a worker may ask for something over its own connection: the lead agent may what its tools do.
-pub(super) fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
+pub(in crate::daemon) fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
     let refuse = |message: &str, hint: &str| Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
     if life.name != Name::lead() {
         return refuse("only the lead agent asks for something", "write to the lead");

@@ -20,7 +20,7 @@ pub use command::{
 };
 pub use greeting::{Greeting, Peer};
 pub use wire::{Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair};
-pub use worker::{FromWorker, ShutdownWord, ToWorker, Welcome, Word, WorkerState};
+pub use worker::{Directive, FromWorker, PendingShutdown, ToWorker, Welcome, WorkerState};
 
 /// The largest frame, in bytes (4 MiB): an environment (2 MiB at most, `execve(2)`) and a prompt (1 MiB) fit.
 pub const MAX_FRAME: usize = 4 << 20;

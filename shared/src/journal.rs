@@ -105,7 +105,7 @@ pub struct TeamRecord {
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
     #[schemars(with = "Vec<tells::Written>")]
-    pub tell: Vec<Tell>,
+    pub tell: Vec<Notice>,
 }
 
 /// A line of the lead's inbox that was no message.
@@ -194,10 +194,10 @@ pub struct MemberRecord {
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
     #[schemars(with = "Vec<tells::Written>")]
-    pub tell: Vec<Tell>,
+    pub tell: Vec<Notice>,
     /// The line that made this true already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<u64>,
+    #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]
+    pub derived_from: Option<u64>,
 }
 
 /// What happens to a member.
@@ -240,10 +240,10 @@ pub struct RequestRecord {
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
     #[schemars(with = "Vec<tells::Written>")]
-    pub tell: Vec<Tell>,
+    pub tell: Vec<Notice>,
     /// The line that made this true already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<u64>,
+    #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]
+    pub derived_from: Option<u64>,
 }
 
 /// What happens to a request.
@@ -264,7 +264,7 @@ pub enum RequestEvent {
 
 /// An inbox line that follows from a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Tell {
+pub struct Notice {
     /// Whose inbox.
     pub to: Name,
     /// The id of the line: the same when it is written again, and in every inbox that gets it.

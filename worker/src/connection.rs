@@ -71,7 +71,7 @@ pub(crate) async fn be_born(
 
 /// A line of the lead's inbox that this worker means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Named {
+struct Submitted {
     request_id: RequestId,
     line: Appended,
 }
@@ -81,7 +81,7 @@ struct Named {
 struct Said {
     state: WorkerState,
     /// The lines that are not recorded yet.
-    named: Vec<Named>,
+    submitted: Vec<Submitted>,
     /// What was asked and is not answered yet.
     asked: Vec<Request>,
     leaving: bool,
@@ -175,14 +175,14 @@ impl Link {
     }
 
     /// Names a line, until it is settled.
-    pub(crate) fn name(&self, request_id: &RequestId, line: Appended) {
+    pub(crate) fn submit(&self, request_id: &RequestId, line: Appended) {
         let request_id = request_id.clone();
-        self.said.send_modify(|said| said.named.push(Named { request_id, line }));
+        self.said.send_modify(|said| said.submitted.push(Submitted { request_id, line }));
     }
 
     /// Names the lines of a request no more: the daemon has recorded or refused them, or nobody waits for them.
     pub(crate) fn settle(&self, request_id: &RequestId) {
-        self.said.send_modify(|said| said.named.retain(|named| named.request_id != *request_id));
+        self.said.send_modify(|said| said.submitted.retain(|named| named.request_id != *request_id));
     }
 
     /// Answers the daemon's question whether the session goes round.
@@ -235,7 +235,7 @@ struct Task {
 #[derive(Debug)]
 struct Told {
     state: WorkerState,
-    named: Vec<Named>,
+    submitted: Vec<Submitted>,
     asked: HashSet<u32>,
     leaving: bool,
     /// Whether it was said that it can be asked.
@@ -247,7 +247,7 @@ struct Told {
 impl Told {
     /// Nothing but the state, which the greeting says.
     fn greeted(state: WorkerState, pongs: u64) -> Self {
-        Self { state, named: Vec::new(), asked: HashSet::new(), leaving: false, able: false, pongs }
+        Self { state, submitted: Vec::new(), asked: HashSet::new(), leaving: false, able: false, pongs }
     }
 
     /// Returns what holds now and was not said on this connection, and notes that it is; the state first, since it says
@@ -267,12 +267,12 @@ impl Told {
             self.pongs = pongs;
             frames.push(FromWorker::Pong { number });
         }
-        self.named.retain(|named| said.named.contains(named));
-        for named in said.named {
-            if !self.named.contains(&named) {
-                self.named.push(named.clone());
-                let Named { request_id, line: Appended { offset, len } } = named;
-                frames.push(FromWorker::Named { request_id, offset, len });
+        self.submitted.retain(|named| said.submitted.contains(named));
+        for named in said.submitted {
+            if !self.submitted.contains(&named) {
+                self.submitted.push(named.clone());
+                let Submitted { request_id, line: Appended { offset, len } } = named;
+                frames.push(FromWorker::Submitted { request_id, offset, len });
             }
         }
         for asked in said.asked {

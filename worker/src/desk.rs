@@ -202,14 +202,14 @@ impl<T: Tools> Desk<T> {
 
     fn daemon_says(&mut self, said: ToWorker) {
         match said {
-            ToWorker::Word(word) => {
+            ToWorker::Directive(directive) => {
                 // What was sent before the word is read before it is acted on.
                 self.fetch();
-                self.state.word(word, self.now());
+                self.state.directive(directive, self.now());
             }
             ToWorker::Welcome(welcome) => {
                 self.fetch();
-                self.state.word(welcome.word, self.now());
+                self.state.directive(welcome.directive, self.now());
             }
             ToWorker::Recorded { request_id, status } => {
                 self.link.settle(&request_id);

@@ -74,7 +74,7 @@ impl<T: Tools> Session<T> {
                 Step::Think => self.think().await?,
                 Step::Call => self.call().await?,
                 Step::Skip(why) => self.skip(&why)?,
-                Step::NamePlan => self.name_plan()?,
+                Step::SubmitPlan => self.name_plan()?,
                 Step::RenamePlan => self.rename_plan(),
                 Step::Resolve(verdict) => self.resolve(&verdict)?,
                 Step::Approve { request_id, because } => self.approve(request_id, &because),
@@ -180,7 +180,7 @@ impl<T: Tools> Session<T> {
         }
         let line = send(&self.outbox, &Name::lead(), &message)?;
         self.desk.state.answering(request_id.clone(), approve, by);
-        self.desk.link.name(request_id, line);
+        self.desk.link.submit(request_id, line);
         Ok(())
     }
 

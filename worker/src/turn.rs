@@ -179,7 +179,7 @@ impl<T: Tools> Session<T> {
     pub(crate) fn broken_off(&self, why: &Why) -> String {
         match why {
             Why::Interrupted => self.kit.interrupted(),
-            Why::LetGo => "the shutdown is approved",
+            Why::Released => "the shutdown is approved",
             Why::Overdue => "the shutdown was not answered in time",
             Why::Asked => "you are asked to leave",
             Why::SpokenTo => "the person has written to you first",
@@ -225,8 +225,8 @@ impl<T: Tools> Session<T> {
         let message = self.outbox.message(message_id, LEAD, body);
         match self.outbox.send_once(&Name::lead(), &message) {
             Ok(line) => {
-                self.desk.state.named();
-                self.desk.link.name(&request_id, line);
+                self.desk.state.submitted();
+                self.desk.link.submit(&request_id, line);
                 Ok(())
             }
             Err(error) => self.resolve(&Verdict::Refused(error.to_string())),

@@ -8,7 +8,7 @@ use teamd_shared::clock;
 use teamd_shared::config::Roster;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use super::core::event::{Life, Now};
+use super::core::event::{Incarnation, Now};
 use super::core::live::Live;
 use super::io::journal::{self, Journal};
 use super::io::lock::TeamLock;
@@ -60,7 +60,7 @@ impl AtRest for Resting {
         let mut live = Live::default();
         let mut file = RosterFile::of(before.sandbox.clone().unwrap_or_default());
         for (name, state) in &team.members {
-            let life = Life { name: name.clone(), incarnation: state.record.incarnation };
+            let life = Incarnation { name: name.clone(), incarnation: state.record.incarnation };
             if let Some((doing, usage)) = RosterFile::last_said(&before, &life)
                 && !state.record.phase.is_ended()
             {

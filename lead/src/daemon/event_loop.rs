@@ -4,7 +4,7 @@
 //! and this loop has the owners of [`super::io`] do it. No event waits for what concerns another one: the workers hear first,
 //! then the roster is written and commands are answered, and only then are inbox lines synced.
 
-mod gather;
+pub(super) mod gather;
 mod upkeep;
 
 use std::collections::HashMap;
@@ -22,11 +22,11 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::{SLOW_TICK, Watch};
 use tokio::sync::mpsc;
 
-use super::core::batch::{Batcher, NewLife, RETRY, Step};
+use super::core::batch::{Batcher, NewWorker, RETRY, Step};
 use super::core::decide::decide;
-use super::core::event::{Client, Event, Life, Now};
+use super::core::event::{Client, Event, Incarnation, Now};
 use super::hand_over::HandOver;
-use super::io::connections::{Connections, Input, Inputs, serve_born};
+use super::io::connections::{Connections, Input, Inputs, serve_inherited};
 use super::io::effects::{Effects, Failed, Outcome};
 use super::io::journal::Journal;
 use super::io::lead_inbox::LeadInbox;
@@ -35,8 +35,8 @@ use super::io::reaper::{Ending, Reaper};
 use super::io::roster::RosterFile;
 use super::io::signals::Signals;
 use super::io::socket::Socket;
-use super::io::workers::{Born, Supervisor};
-pub(super) use gather::may_ask;
+use super::io::workers::{StartedWorker, Supervisor};
+
 pub(super) use upkeep::Upkeep;
 
 /// Everything that the daemon owns.
@@ -68,7 +68,7 @@ pub(super) struct Sources {
     /// What connections report.
     pub(super) inputs: mpsc::Receiver<Input>,
     /// The workers whose process has ended.
-    pub(super) exited: mpsc::UnboundedReceiver<Life>,
+    pub(super) exited: mpsc::UnboundedReceiver<Incarnation>,
     /// The incarnations of which nothing is left.
     pub(super) empty: mpsc::UnboundedReceiver<Event>,
     /// Tells when an inbox grows.
@@ -222,10 +222,10 @@ impl EventLoop {
         }
     }
 
-    fn start(&mut self, NewLife { life, member, environment }: NewLife) -> Event {
+    fn start(&mut self, NewWorker { life, member, environment }: NewWorker) -> Event {
         // The connection first: where it cannot be made, there is no process to be ended.
         let connected = control::pair().and_then(|(ours, theirs)| {
-            let (connection, words) = serve_born(ours, life.clone(), &self.inputs)?;
+            let (connection, words) = serve_inherited(ours, life.clone(), &self.inputs)?;
             Ok((connection, words, theirs))
         });
         let started = connected.map_err(|error| format!("cannot make its connection: {error}")).and_then(
@@ -236,7 +236,7 @@ impl EventLoop {
             },
         );
         match started {
-            Ok(Born { identity, cgroup }) => Event::Started { life, process: Ok(identity), cgroup },
+            Ok(StartedWorker { identity, cgroup }) => Event::Started { life, process: Ok(identity), cgroup },
             Err(why) => {
                 tracing::error!("cannot start {}: {why}", life.name);
                 Event::not_started(life, &why)
@@ -245,7 +245,7 @@ impl EventLoop {
     }
 
     /// A process has ended: a task waits until nothing of its incarnation is left.
-    fn process_exited(&mut self, life: Life) {
+    fn process_exited(&mut self, life: Incarnation) {
         let how = self.supervisor.reap(&life);
         let is_connected = self.connections.has(&life);
         if let Some(how) = self.reaper.on_process_exit(&life, how, is_connected) {
@@ -254,7 +254,7 @@ impl EventLoop {
     }
 
     /// Has the end of an incarnation reported once nothing of it is left.
-    pub(super) fn wait_until_empty(&mut self, life: Life, how: How) {
+    pub(super) fn wait_until_empty(&mut self, life: Incarnation, how: How) {
         self.batcher.live.gone(&life);
         let member = self.batcher.team.members.get(&life.name).map(|state| &state.record);
         let beginning = member.map(|it| Beginning { at: it.begins_at, conversation: it.conversation });

@@ -13,7 +13,7 @@ use teamd_shared::control::{Done, Refusal, RefusalCode, Successor};
 use teamd_shared::member::{Member, Phase};
 
 use super::core::batch::End;
-use super::core::event::{Client, Life};
+use super::core::event::{Client, Incarnation};
 use super::event_loop::EventLoop;
 use super::io::lock::TeamLock;
 use super::start::worker_arguments;
@@ -84,7 +84,7 @@ impl EventLoop {
         // What the workers last said is found there until they say it again.
         self.write_roster();
         self.connections.reply(client, Ok(Done::HandingOver));
-        let told = self.supervisor.strays().told();
+        let told = self.supervisor.orphans().told();
         if let Some(HandOver { successor, .. }) = &mut self.hand_over {
             successor.variables.push(told);
         }
@@ -107,8 +107,8 @@ impl EventLoop {
             return Some(format!("{} ends just now", life.name));
         }
         let begins = |member: &&Member| {
-            let life = Life { name: member.name.clone(), incarnation: member.incarnation };
-            member.phase == Phase::Spawning || self.batcher.is_being_born(&life)
+            let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
+            member.phase == Phase::Spawning || self.batcher.is_unwelcomed(&life)
         };
         let alive = self.batcher.team.members.values().map(|state| &state.record);
         let beginning = alive.filter(|member| !member.phase.is_ended()).find(begins)?;

@@ -14,7 +14,7 @@ use teamd_shared::name::Name;
 use teamd_shared::process::{Identity, is_gone};
 use teamd_shared::team_dir::TeamPath;
 
-use super::core::event::{Event, Life};
+use super::core::event::{Event, Incarnation};
 use super::event_loop::EventLoop;
 use super::io::reap::liveness_lock_is_held;
 
@@ -31,7 +31,7 @@ pub(super) struct Found {
 /// # Errors
 /// The system's error where it cannot be told whether somebody is alive: a start that fails buries nobody.
 pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Found), (Name, io::Error)> {
-    let lives: Vec<(Life, Member)> = daemon
+    let lives: Vec<(Incarnation, Member)> = daemon
         .batcher
         .team
         .members
@@ -39,7 +39,7 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Found), (
         .filter(|state| !state.record.phase.is_ended())
         .map(|state| {
             let member = state.record.clone();
-            (Life { name: member.name.clone(), incarnation: member.incarnation }, member)
+            (Incarnation { name: member.name.clone(), incarnation: member.incarnation }, member)
         })
         .collect();
     let mut found = Found::default();
@@ -73,7 +73,7 @@ fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> b
     is_moved || locks::list().map_or(true, |locks| locks.iter().any(|held| held.pid == process.pid))
 }
 
-fn adopt(daemon: &mut EventLoop, life: &Life, process: Option<&Identity>) -> io::Result<bool> {
+fn adopt(daemon: &mut EventLoop, life: &Incarnation, process: Option<&Identity>) -> io::Result<bool> {
     let Some(process) = process else { return Ok(false) };
     let name: &Name = &life.name;
     let is_locked = liveness_lock_is_held(&daemon.dir, name);

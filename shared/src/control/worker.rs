@@ -16,7 +16,7 @@ use super::command::{PlanVerdict, Reply, Request};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct WorkerState {
     /// The highest word that it has acted on.
-    pub acted_on: u64,
+    pub applied_seq: u64,
     /// What it does.
     pub doing: Doing,
     /// In a few words.
@@ -37,7 +37,7 @@ pub enum FromWorker {
     /// Where it stands now.
     State(WorkerState),
     /// It has appended an answer or a plan to the lead's inbox: this line, and only this, is meant.
-    Named {
+    Submitted {
         /// The request.
         request_id: RequestId,
         /// Where the line begins.
@@ -63,7 +63,7 @@ pub enum ToWorker {
     /// It is in the journal, and may begin.
     Welcome(Box<Welcome>),
     /// How things stand.
-    Word(Word),
+    Directive(Directive),
     /// The named line is in the journal, and this is where its request stands now.
     Recorded {
         /// The request.
@@ -129,22 +129,22 @@ pub struct Welcome {
     /// Where commands of the team may or once could write: a link there can be anybody's.
     pub territory: Vec<String>,
     /// How things stand.
-    pub word: Word,
+    pub directive: Directive,
     /// What it may use.
     pub bounds: Bounds,
 }
 
 /// How things stand for one member. The one with the higher `seq` wins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Word {
+pub struct Directive {
     /// The line of the journal that it rests on.
     pub seq: u64,
     /// Whether the member may change anything.
     pub gate: Gate,
     /// The shutdown request of this life that is pending.
-    pub shutdown: Option<ShutdownWord>,
+    pub shutdown: Option<PendingShutdown>,
     /// Whether the shutdown of this life is approved and journaled: the worker may leave.
-    pub let_go: bool,
+    pub release: bool,
     /// The plan of this conversation that is pending.
     pub plan: Option<RequestId>,
     /// The last verdict on a plan of this conversation.
@@ -153,7 +153,7 @@ pub struct Word {
 
 /// A pending shutdown request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ShutdownWord {
+pub struct PendingShutdown {
     /// The request.
     pub request_id: RequestId,
     /// Why.

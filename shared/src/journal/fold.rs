@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use super::{
-    Daemon, Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, TeamEvent, Tell, VERSION,
+    Daemon, Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TeamEvent, VERSION,
 };
 use crate::id::RequestId;
 use crate::member::{Gate, Member};
@@ -44,7 +44,7 @@ pub struct Team {
     /// The last request of each kind that concerns each member.
     last: BTreeMap<(Name, Kind), RequestId>,
     /// What became true with the line of another record, and has no line of its own yet.
-    untold: VecDeque<(u64, Untold)>,
+    pending_derived: VecDeque<(u64, PendingDerived)>,
 }
 
 /// A member, and what its conversation begins with.
@@ -65,7 +65,7 @@ pub struct MemberState {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Untold {
+enum PendingDerived {
     Expired(RequestId),
     Gate(Name),
 }
@@ -140,8 +140,8 @@ impl Team {
 
     fn apply_member(&mut self, line: &Line, record: &MemberRecord) {
         let name = record.member.name.clone();
-        if record.because.is_some() {
-            self.untold.retain(|(_, untold)| *untold != Untold::Gate(name.clone()));
+        if record.derived_from.is_some() {
+            self.pending_derived.retain(|(_, it)| *it != PendingDerived::Gate(name.clone()));
             return;
         }
         for id in &record.expired {
@@ -179,8 +179,8 @@ impl Team {
 
     fn apply_request(&mut self, line: &Line, record: &RequestRecord) {
         let request = record.request.clone();
-        if record.because.is_some() {
-            self.untold.retain(|(_, untold)| *untold != Untold::Expired(request.request_id.clone()));
+        if record.derived_from.is_some() {
+            self.pending_derived.retain(|(_, it)| *it != PendingDerived::Expired(request.request_id.clone()));
             return;
         }
         for id in &record.expired {
@@ -213,7 +213,7 @@ impl Team {
         if member.record.gate != gate {
             member.record.gate = gate;
             member.record.updated_at = line.at;
-            self.untold.push_back((line.seq, Untold::Gate(name.clone())));
+            self.pending_derived.push_back((line.seq, PendingDerived::Gate(name.clone())));
         }
     }
 
@@ -232,17 +232,17 @@ impl Team {
                 member.seq = line.seq;
             }
         }
-        self.untold.push_back((line.seq, Untold::Expired(id.clone())));
+        self.pending_derived.push_back((line.seq, PendingDerived::Expired(id.clone())));
     }
 
     /// Returns the records that became true with the line of another one and have no line of their own yet.
-    pub fn untold(&self) -> Vec<Record> {
-        self.untold.iter().filter_map(|(because, untold)| self.telling(*because, untold)).collect()
+    pub fn pending_derived(&self) -> Vec<Record> {
+        self.pending_derived.iter().filter_map(|(seq, pending)| self.derived_record(*seq, pending)).collect()
     }
 
-    fn telling(&self, because: u64, untold: &Untold) -> Option<Record> {
-        match untold {
-            Untold::Expired(id) => {
+    fn derived_record(&self, seq: u64, pending: &PendingDerived) -> Option<Record> {
+        match pending {
+            PendingDerived::Expired(id) => {
                 let request = self.requests.get(id)?.clone();
                 let event = RequestEvent::Expired;
                 let (expired, tell) = (Vec::new(), Vec::new());
@@ -251,17 +251,17 @@ impl Team {
                     request,
                     expired,
                     tell,
-                    because: Some(because),
+                    derived_from: Some(seq),
                 })))
             }
-            Untold::Gate(name) => {
+            PendingDerived::Gate(name) => {
                 let member = self.members.get(name)?.record.clone();
                 let event = match member.gate {
                     Gate::Open => MemberEvent::GateOpened,
                     Gate::Closed => MemberEvent::GateClosed,
                 };
                 Some(Record::Member(Box::new(MemberRecord {
-                    because: Some(because),
+                    derived_from: Some(seq),
                     ..MemberRecord::of(event, member)
                 })))
             }
@@ -301,7 +301,7 @@ impl Team {
     }
 
     /// Returns the shutdown of a member's present life, if it was answered with yes.
-    pub fn let_go(&self, name: &Name) -> Option<&Request> {
+    pub fn release(&self, name: &Name) -> Option<&Request> {
         self.shutdown_of(name).filter(|request| request.status == Status::Approved)
     }
 }
@@ -314,7 +314,7 @@ impl Record {
     }
 
     /// Returns the inbox lines that follow from the decision.
-    pub fn tell(&self) -> &[Tell] {
+    pub fn tell(&self) -> &[Notice] {
         match self {
             Self::Team(record) => &record.tell,
             Self::Member(record) => &record.tell,
@@ -336,7 +336,7 @@ impl MemberRecord {
             ended_incarnation: None,
             expired: Vec::new(),
             tell: Vec::new(),
-            because: None,
+            derived_from: None,
         }
     }
 }
@@ -344,6 +344,6 @@ impl MemberRecord {
 impl RequestRecord {
     /// Makes the record of an event that entails nothing else.
     pub fn of(event: RequestEvent, request: Request) -> Self {
-        Self { event, request, expired: Vec::new(), tell: Vec::new(), because: None }
+        Self { event, request, expired: Vec::new(), tell: Vec::new(), derived_from: None }
     }
 }

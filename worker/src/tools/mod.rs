@@ -170,7 +170,7 @@ pub(crate) struct Toolbox {
     background: Background,
     team_dir: Arc<TeamDir>,
     /// What the model is told with its first command.
-    untold: Option<String>,
+    pending_derived: Option<String>,
     /// Removed when the life ends, after the commands have ended: it stands last.
     _temp: TempDir,
 }
@@ -185,7 +185,7 @@ impl Toolbox {
         nix::sys::prctl::set_child_subreaper(true).map_err(ToolboxError::Subreaper)?;
         let real = workspace.real().to_owned();
         let writable = sandbox::writable::take(&config.sandbox.writable, config.team_dir.root());
-        let untold = untold(&config.sandbox, &writable.lost);
+        let pending_derived = pending_derived(&config.sandbox, &writable.lost);
         let temp = temp_dir(&config, &writable.paths).map_err(ToolboxError::Temp)?;
         let origin = Origin {
             environment: &config.environment,
@@ -208,7 +208,7 @@ impl Toolbox {
         Ok(Self {
             surroundings,
             places,
-            untold,
+            pending_derived,
             sandbox: config.sandbox,
             confinement: config.confinement,
             workspace,
@@ -280,7 +280,7 @@ impl Toolbox {
             true => State::Done(self.background.start(&self.surroundings, &self.places.temp, job)?),
             false => State::Bash(Box::new(Foreground::start(&self.surroundings, job)?)),
         };
-        Ok(Running { state, note: self.untold.take() })
+        Ok(Running { state, note: self.pending_derived.take() })
     }
 }
 
@@ -342,7 +342,7 @@ impl Tools for Toolbox {
 }
 
 /// What is told of what is allowed by name and may not be written all the same; none, where that changes nothing.
-fn untold(sandbox: &Sandbox, lost: &[String]) -> Option<String> {
+fn pending_derived(sandbox: &Sandbox, lost: &[String]) -> Option<String> {
     let changes = sandbox.mode == SandboxMode::WorkspaceWrite && !lost.is_empty();
     changes.then(|| format!("[allowed by name, but not writable in this life: {}]\n", lost.join("; ")))
 }

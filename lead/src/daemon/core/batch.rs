@@ -20,11 +20,11 @@ use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 
 use crate::daemon::core::decide::{Decision, View, is_being_archived};
-use crate::daemon::core::event::{Action, Client, Event, Life, Now};
+use crate::daemon::core::event::{Action, Client, Event, Incarnation, Now};
 use crate::daemon::core::live::{Live, Rules};
 use crate::daemon::core::waiters::Waiters;
 use crate::daemon::core::watchdog::Finding;
-pub(crate) use step::{Birth, End, NewLife, Step};
+pub(crate) use step::{End, Introduction, NewWorker, Step};
 
 /// How long what failed waits, before it is tried again.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ pub(crate) struct Batcher {
     /// The settings that decisions rest on.
     pub(crate) rules: Rules,
     /// What has happened of each birth.
-    births: HashMap<Life, Birth>,
+    introductions: HashMap<Incarnation, Introduction>,
     /// What has happened and is not decided yet, in its order.
     pub(super) events: VecDeque<Event>,
     /// Starts that failed, and when that is taken in.
@@ -90,7 +90,7 @@ struct Batch {
     actions: Vec<Action>,
     events: Vec<Event>,
     /// The lives that were ordered, and what in.
-    ordered: Vec<(Life, Environment)>,
+    ordered: Vec<(Incarnation, Environment)>,
     /// The members that are started again.
     restarted: BTreeSet<Name>,
     /// The members that lines were written about.
@@ -119,7 +119,7 @@ impl Batcher {
             waiters: Waiters::default(),
             end: None,
             rules,
-            births: HashMap::new(),
+            introductions: HashMap::new(),
             events: VecDeque::new(),
             delayed: Vec::new(),
             steps: VecDeque::new(),
@@ -180,7 +180,7 @@ impl Batcher {
     }
 
     /// Mail has come for a life: it should react to that.
-    pub(crate) fn roused(&mut self, life: &Life, now: Now) {
+    pub(crate) fn roused(&mut self, life: &Incarnation, now: Now) {
         self.live.rouse(&self.team, life, now, self.rules);
     }
 
@@ -282,7 +282,7 @@ impl Batcher {
                 self.lead = *position;
             }
             if let Event::Ended { life, .. } = &event {
-                self.births.remove(life);
+                self.introductions.remove(life);
             }
             batch.ordered.extend(decision.ordered(&event));
             self.record(decision.records, now, &mut batch);
@@ -297,7 +297,7 @@ impl Batcher {
         for record in records {
             self.apply(record, now, batch);
         }
-        for record in self.team.untold() {
+        for record in self.team.pending_derived() {
             self.apply(record, now, batch);
         }
     }
@@ -363,7 +363,7 @@ impl Batcher {
         // The words come after what was said to a worker directly: it must know that its plan is recorded
         // before it hears that it is pending.
         for name in &batch.subjects {
-            self.say_word(name);
+            self.push_directive(name);
         }
         for name in &batch.touched {
             self.answers.extend(self.waiters.answered(&self.team, &self.live, name));
@@ -378,7 +378,7 @@ impl Batcher {
     fn perform(&mut self, action: Action) {
         match action {
             Action::Start(life) => self.start(life),
-            Action::Welcome(life) => self.half_born(&life, Birth::Journaled),
+            Action::Welcome(life) => self.introduce(&life, Introduction::Journaled),
             Action::Say(life, frame) => self.steps.push_back(Step::Say(life, frame)),
             Action::Terminate(life) => self.steps.push_back(Step::Terminate(life)),
             Action::Kill(life) => self.kill(life),
@@ -391,12 +391,12 @@ impl Batcher {
         }
     }
 
-    fn start(&mut self, life: Life) {
+    fn start(&mut self, life: Incarnation) {
         let member = self.team.members.get(&life.name).map(|state| state.record.clone());
         let environment = self.live.member(&life.name).and_then(|alive| alive.environment.clone());
         let why = match (member, environment) {
             (Some(member), Some(environment)) => {
-                return self.steps.push_back(Step::Start(Box::new(NewLife { life, member, environment })));
+                return self.steps.push_back(Step::Start(Box::new(NewWorker { life, member, environment })));
             }
             (None, _) => "it was forgotten",
             (Some(_), None) => "its environment was lost",
@@ -404,7 +404,7 @@ impl Batcher {
         self.happened(Event::not_started(life, why));
     }
 
-    fn kill(&mut self, life: Life) {
+    fn kill(&mut self, life: Incarnation) {
         self.live.killed(&life);
         self.steps.push_back(Step::Kill(life));
     }
@@ -455,7 +455,7 @@ fn waits_for_the_archive(team: &Team, event: &Event) -> bool {
 /// Returns the member that an event is about, beyond those of the records that follow from it.
 fn concerned(event: &Event) -> Option<Name> {
     match event {
-        Event::Named { .. } | Event::Leaving { .. } | Event::Silent { .. } | Event::Hung { .. } => None,
+        Event::Submitted { .. } | Event::Leaving { .. } | Event::Silent { .. } | Event::Hung { .. } => None,
         other => other.life().map(|life| life.name.clone()),
     }
 }

@@ -17,13 +17,13 @@ use teamd_shared::control::{Command, Refusal, RefusalCode};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::Ids;
 use teamd_shared::journal::{
-    Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, Team, TeamEvent, TeamRecord, Tell,
+    Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, Team, TeamEvent, TeamRecord,
 };
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 
-use crate::daemon::core::event::{Action, Client, Event, Life, Now};
+use crate::daemon::core::event::{Action, Client, Event, Incarnation, Now};
 use crate::daemon::core::live::{Live, Rules};
 use crate::daemon::core::notices::messages;
 pub(crate) use members::is_being_archived;
@@ -51,7 +51,7 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         Event::Spawn(client, id, order, facts) => view.spawn(*client, id, order, facts),
         Event::Connected { life, state, .. } => view.connected(life, state),
         Event::Said { life, state } => view.said(life, state),
-        Event::Named { life, request_id, line } => view.named(life, request_id, line),
+        Event::Submitted { life, request_id, line } => view.submitted(life, request_id, line),
         Event::Leaving { life } => view.leaving(life),
         Event::Disconnected { .. } => Decision::default(),
         Event::Started { life, process, cgroup } => view.started(life, (process, cgroup.as_ref()), ids),
@@ -59,7 +59,7 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
         Event::Ended { life, ended } => view.ended(life, ended, ids),
         Event::LeadRead { rejected, .. } if rejected.is_empty() => Decision::default(),
         Event::LeadRead { rejected, .. } => {
-            let tell = vec![Tell { to: Name::lead(), id: ids.message() }];
+            let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
             let record = TeamRecord { rejected: rejected.clone(), tell, ..view.team_record(TeamEvent::Read) };
             Decision::default().record(Record::Team(record))
         }
@@ -71,7 +71,7 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
                 restored.join(", "),
                 running.join(", ")
             );
-            let tell = vec![Tell { to: Name::lead(), id: ids.message() }];
+            let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
             let record = view.team_record(TeamEvent::ModesRestored);
             Decision::default().record(Record::Team(TeamRecord { content: Some(content), tell, ..record }))
         }
@@ -130,7 +130,7 @@ impl View<'_> {
     }
 
     /// Returns the record of a life, if it is the member's present one and has not ended.
-    fn present(&self, life: &Life) -> Option<&Member> {
+    fn present(&self, life: &Incarnation) -> Option<&Member> {
         let member = &self.team.members.get(&life.name)?.record;
         (member.incarnation == life.incarnation && !member.phase.is_ended()).then_some(member)
     }
@@ -178,7 +178,7 @@ impl View<'_> {
 
 impl Decision {
     /// Returns the life that follows from an order, and the environment that it was given in.
-    pub(crate) fn ordered(&self, event: &Event) -> Option<(Life, Environment)> {
+    pub(crate) fn ordered(&self, event: &Event) -> Option<(Incarnation, Environment)> {
         let Event::Spawn(_, _, order, _) = event else { return None };
         let begun = self.actions.iter().find_map(|action| match action {
             Action::Start(life) => Some(life.clone()),
@@ -196,7 +196,7 @@ impl Decision {
         self.record(Record::Member(Box::new(MemberRecord::of(event, member))))
     }
 
-    fn request(self, event: RequestEvent, request: Request, tell: Vec<Tell>) -> Self {
+    fn request(self, event: RequestEvent, request: Request, tell: Vec<Notice>) -> Self {
         self.record(Record::Request(Box::new(RequestRecord { tell, ..RequestRecord::of(event, request) })))
     }
 

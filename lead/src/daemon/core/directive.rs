@@ -1,31 +1,31 @@
 //! The daemon's word to a worker: how things stand for it, composed from the state. Pure.
 
-use teamd_shared::control::{PlanVerdict, ShutdownWord, Welcome, Word};
+use teamd_shared::control::{Directive, PendingShutdown, PlanVerdict, Welcome};
 use teamd_shared::journal::Team;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request};
 
-use crate::daemon::core::event::Life;
+use crate::daemon::core::event::Incarnation;
 use crate::daemon::core::live::Live;
 
 /// Composes the word for a member; none if the roster does not know it.
-pub(crate) fn word(team: &Team, live: &Live, name: &Name) -> Option<Word> {
+pub(crate) fn directive(team: &Team, live: &Live, name: &Name) -> Option<Directive> {
     let member = team.members.get(name)?;
     let pending = team.pending(name, Kind::Shutdown);
     let shutdown = pending.filter(|request| request.incarnation == member.record.incarnation);
-    Some(Word {
+    Some(Directive {
         seq: member.seq,
         gate: member.record.gate,
-        shutdown: shutdown.and_then(shutdown_word),
-        let_go: team.let_go(name).is_some(),
+        shutdown: shutdown.and_then(pending_shutdown),
+        release: team.release(name).is_some(),
         plan: team.pending(name, Kind::PlanApproval).map(|request| request.request_id.clone()),
         verdict: verdict(team, live, name),
     })
 }
 
-fn shutdown_word(request: &Request) -> Option<ShutdownWord> {
+fn pending_shutdown(request: &Request) -> Option<PendingShutdown> {
     let Payload::Shutdown { reason, decide_within, .. } = &request.payload else { return None };
-    Some(ShutdownWord {
+    Some(PendingShutdown {
         request_id: request.request_id.clone(),
         reason: reason.clone(),
         decide_within: *decide_within,
@@ -51,9 +51,9 @@ pub(crate) fn verdict_of(request: &Request) -> PlanVerdict {
 }
 
 /// Says what a life is to know when it begins, or when it comes back; none if nobody has that name.
-pub(crate) fn welcome(team: &Team, live: &Live, life: &Life) -> Option<Welcome> {
+pub(crate) fn welcome(team: &Team, live: &Live, life: &Incarnation) -> Option<Welcome> {
     let state = team.members.get(&life.name)?;
-    let word = word(team, live, &life.name)?;
+    let directive = directive(team, live, &life.name)?;
     let (member, alive) = (&state.record, live.of(life));
     Some(Welcome {
         role: member.role.clone(),
@@ -68,7 +68,7 @@ pub(crate) fn welcome(team: &Team, live: &Live, life: &Life) -> Option<Welcome> 
         watch: alive.is_some_and(|alive| alive.watches),
         environment: alive.and_then(|alive| alive.environment.clone()).unwrap_or_default(),
         territory: team.territory().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
-        word,
+        directive,
         bounds: member.bounds,
     })
 }

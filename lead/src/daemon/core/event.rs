@@ -32,7 +32,7 @@ pub(crate) struct Client {
 
 /// Which life of which member.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Life {
+pub(crate) struct Incarnation {
     pub(crate) name: Name,
     pub(crate) incarnation: u32,
 }
@@ -73,31 +73,31 @@ pub(crate) enum Event {
     /// A spawn under this id, with what must be known to decide it.
     Spawn(Client, RequestId, Box<SpawnOrder>, SpawnFacts),
     /// A worker, checked, is on a connection.
-    Connected { life: Life, environment: Option<Environment>, state: WorkerState },
+    Connected { life: Incarnation, environment: Option<Environment>, state: WorkerState },
     /// A worker says where it stands.
-    Said { life: Life, state: WorkerState },
+    Said { life: Incarnation, state: WorkerState },
     /// A worker's connection names a line of the lead's inbox; it was read, or could not be.
-    Named { life: Life, request_id: RequestId, line: Result<Box<Message>, String> },
+    Submitted { life: Incarnation, request_id: RequestId, line: Result<Box<Message>, String> },
     /// A worker leaves because of SIGTERM.
-    Leaving { life: Life },
+    Leaving { life: Incarnation },
     /// A worker's connection is closed.
-    Disconnected { life: Life },
+    Disconnected { life: Incarnation },
     /// A process was started for a life, in a cgroup of its own where there are some, or could not be.
-    Started { life: Life, process: Result<Identity, String>, cgroup: Option<Cgroup> },
+    Started { life: Incarnation, process: Result<Identity, String>, cgroup: Option<Cgroup> },
     /// At the start of the daemon a life's process was found alive.
-    Found { life: Life },
+    Found { life: Incarnation },
     /// The process of a life, and all that it started, is gone.
-    Ended { life: Life, ended: Ended },
+    Ended { life: Incarnation, ended: Ended },
     /// The lead's inbox was read up to this position; these lines were no messages.
     LeadRead { position: Position, rejected: Vec<RejectedLine> },
     /// Modes of the team directory were put back.
     ModesRestored { restored: Vec<String> },
     /// A worker answers what it was asked, or says that it can be asked.
-    Pong { life: Life, number: u64 },
+    Pong { life: Incarnation, number: u64 },
     /// A worker that should answer has not done so for as long as it may.
-    Silent { life: Life },
+    Silent { life: Incarnation },
     /// Nor for as long again.
-    Hung { life: Life },
+    Hung { life: Incarnation },
     /// A deadline has come.
     Deadline,
     /// SIGTERM or Ctrl-C.
@@ -106,16 +106,16 @@ pub(crate) enum Event {
 
 impl Event {
     /// Makes the event of a life without a process.
-    pub(crate) fn not_started(life: Life, why: &str) -> Self {
+    pub(crate) fn not_started(life: Incarnation, why: &str) -> Self {
         Self::Started { life, process: Err(why.to_owned()), cgroup: None }
     }
 
     /// Returns the life that it is about; none if it is about none, or about what has not begun.
-    pub(crate) fn life(&self) -> Option<&Life> {
+    pub(crate) fn life(&self) -> Option<&Incarnation> {
         match self {
             Self::Connected { life, .. }
             | Self::Said { life, .. }
-            | Self::Named { life, .. }
+            | Self::Submitted { life, .. }
             | Self::Leaving { life }
             | Self::Disconnected { life }
             | Self::Started { life, .. }
@@ -151,15 +151,15 @@ pub(crate) enum Until {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
     /// Start a process for the life that the journal holds now.
-    Start(Life),
+    Start(Incarnation),
     /// Let a started worker begin.
-    Welcome(Life),
+    Welcome(Incarnation),
     /// Say something to a worker, if it is connected.
-    Say(Life, ToWorker),
+    Say(Incarnation, ToWorker),
     /// Send SIGTERM (and SIGCONT: a stopped process would keep it waiting), if the life is still that one.
-    Terminate(Life),
+    Terminate(Incarnation),
     /// Send SIGKILL.
-    Kill(Life),
+    Kill(Incarnation),
     /// Answer a command.
     Reply(Client, Result<Done, Refusal>),
     /// Answer a command when something has happened.

@@ -13,7 +13,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::Payload;
 use teamd_shared::transcript::Usage;
 
-use crate::daemon::core::event::{Event, Life, Now};
+use crate::daemon::core::event::{Event, Incarnation, Now};
 use crate::daemon::core::watchdog::{Finding, Should, Watch};
 
 /// How many workers take an inotify instance of their own; the others are rung. Linux grants 128 to a user,
@@ -138,21 +138,21 @@ impl Live {
 
     /// Notes, before any change of an inbox is looked at, whether a worker hears of its mail from the daemon alone. Returns
     /// whether it does from now on.
-    pub(crate) fn wants_ring(&mut self, life: &Life, wants: bool) -> bool {
+    pub(crate) fn wants_ring(&mut self, life: &Incarnation, wants: bool) -> bool {
         let said = self.of_mut(life).map(|alive| &mut alive.said.wants_ring);
         said.is_some_and(|said| !std::mem::replace(said, wants) && wants)
     }
 
     /// Takes in the environment in which a life was ordered that is journaled now: before that the order may still be refused,
     /// and the life before go on.
-    pub(crate) fn ordered(&mut self, life: &Life, environment: Environment) {
+    pub(crate) fn ordered(&mut self, life: &Incarnation, environment: Environment) {
         self.enter(life).environment = Some(environment);
     }
 
     /// Takes in that a member is started again, as its record says that is journaled now: a clock that jumps takes none of
     /// its restarts away.
     pub(crate) fn restarted(&mut self, member: &Member, now: Now) {
-        let alive = self.enter(&Life { name: member.name.clone(), incarnation: member.incarnation });
+        let alive = self.enter(&Incarnation { name: member.name.clone(), incarnation: member.incarnation });
         alive.restarts.retain(|(at, _)| member.restarts.contains(at));
         alive.restarts.extend(member.restarts.last().map(|&at| (at, now.monotonic)));
     }
@@ -165,18 +165,18 @@ impl Live {
     }
 
     /// Takes over what the worker of a life last said to the daemon before, until it says it again.
-    pub(crate) fn recall(&mut self, life: &Life, doing: Doing, usage: Usage) {
+    pub(crate) fn recall(&mut self, life: &Incarnation, doing: Doing, usage: Usage) {
         let said = &mut self.enter(life).said;
         (said.doing, said.usage) = (doing, usage);
     }
 
     /// Takes over how old a life is that an earlier daemon had started.
-    pub(crate) fn aged(&mut self, life: &Life, age: Duration) {
+    pub(crate) fn aged(&mut self, life: &Incarnation, age: Duration) {
         self.enter(life).older = age;
     }
 
     /// Mail has come for a life: it should react to that.
-    pub(crate) fn rouse(&mut self, team: &Team, life: &Life, now: Now, rules: Rules) {
+    pub(crate) fn rouse(&mut self, team: &Team, life: &Incarnation, now: Now, rules: Rules) {
         if let Some(alive) = self.of_mut(life).filter(|alive| alive.ready) {
             alive.watch.rouse();
             alive.arm_watch(team, &life.name, now, rules);
@@ -184,7 +184,7 @@ impl Live {
     }
 
     /// Looks at the workers that should answer, as far as that is due.
-    pub(crate) fn look(&mut self, team: &Team, now: Now, rules: Rules) -> Vec<(Life, Finding)> {
+    pub(crate) fn look(&mut self, team: &Team, now: Now, rules: Rules) -> Vec<(Incarnation, Finding)> {
         let Some(patience) = rules.watchdog else { return Vec::new() };
         let mut found = Vec::new();
         for (name, alive) in &mut self.members {
@@ -193,7 +193,7 @@ impl Live {
             }
             let should = should_answer(team, name, alive);
             if let Some(finding) = alive.watch.look(should, (now.monotonic, now.wall), patience) {
-                found.push((Life { name: name.clone(), incarnation: alive.incarnation }, finding));
+                found.push((Incarnation { name: name.clone(), incarnation: alive.incarnation }, finding));
             }
         }
         found
@@ -202,7 +202,7 @@ impl Live {
     /// Returns what the conversation of a member has cost: as its worker last said, else as it was when the life before
     /// ended.
     pub(crate) fn usage(&self, member: &Member) -> Usage {
-        let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+        let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
         let said = self.of(&life).map(|alive| alive.said.usage).filter(|usage| !usage.is_nothing());
         let goes_on = member.phase.is_ended() || member.conversation != member.incarnation;
         let before = || member.exit.as_ref().filter(|_| goes_on).map(|exit| exit.usage);
@@ -210,11 +210,11 @@ impl Live {
     }
 
     /// Returns what is known of a life; none if another one has taken its place.
-    pub(crate) fn of(&self, life: &Life) -> Option<&Alive> {
+    pub(crate) fn of(&self, life: &Incarnation) -> Option<&Alive> {
         self.members.get(&life.name).filter(|alive| alive.incarnation == life.incarnation)
     }
 
-    fn of_mut(&mut self, life: &Life) -> Option<&mut Alive> {
+    fn of_mut(&mut self, life: &Incarnation) -> Option<&mut Alive> {
         self.members.get_mut(&life.name).filter(|alive| alive.incarnation == life.incarnation)
     }
 
@@ -223,7 +223,7 @@ impl Live {
         self.members.get(name)
     }
 
-    fn enter(&mut self, life: &Life) -> &mut Alive {
+    fn enter(&mut self, life: &Incarnation) -> &mut Alive {
         let alive = self.members.entry(life.name.clone()).or_default();
         if alive.incarnation != life.incarnation {
             *alive = alive.next(life.incarnation);
@@ -240,7 +240,7 @@ impl Live {
             self.members.remove(name);
             return;
         };
-        let alive = self.enter(&Life { name: name.clone(), incarnation: member.incarnation });
+        let alive = self.enter(&Incarnation { name: name.clone(), incarnation: member.incarnation });
         alive.arm_watch(team, name, now, rules);
         if alive.gone {
             alive.deadlines = Deadlines::default();
@@ -248,7 +248,7 @@ impl Live {
         }
         let deadlines = &mut alive.deadlines;
         let most = member.bounds.max_time.filter(|_| member.phase == Phase::Running);
-        if let Some(most) = most.filter(|_| member.ending.is_none() && team.let_go(name).is_none()) {
+        if let Some(most) = most.filter(|_| member.ending.is_none() && team.release(name).is_none()) {
             let left = Duration::from_secs(most).min(FOREVER).saturating_sub(alive.older);
             deadlines.limit.get_or_insert(now.monotonic + left);
         } else {
@@ -258,7 +258,7 @@ impl Live {
             deadlines.kill.get_or_insert(now.monotonic + grace);
             (deadlines.forced, deadlines.overdue) = (None, None);
         } else if let Some(request) = team.shutdown_of(name) {
-            if team.let_go(name).is_some() {
+            if team.release(name).is_some() {
                 deadlines.overdue.get_or_insert(now.monotonic + grace);
             }
             if let Payload::Shutdown { force_after: Some(seconds), .. } = request.payload {
@@ -276,7 +276,7 @@ impl Live {
     }
 
     /// Returns the steps that are due, and takes them out.
-    pub(crate) fn due(&self, now: Now) -> Vec<(Life, Due)> {
+    pub(crate) fn due(&self, now: Now) -> Vec<(Incarnation, Due)> {
         let due = |alive: &Alive| {
             let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now.monotonic);
             let deadlines = alive.deadlines;
@@ -288,27 +288,28 @@ impl Live {
                 () => None,
             }
         };
-        let life = |name: &Name, alive: &Alive| Life { name: name.clone(), incarnation: alive.incarnation };
+        let life =
+            |name: &Name, alive: &Alive| Incarnation { name: name.clone(), incarnation: alive.incarnation };
         self.members.iter().filter_map(|(name, alive)| Some((life(name, alive), due(alive)?))).collect()
     }
 
     /// Says that the process of a life has ended: what it left is looked after, however long that takes, and it is not said
     /// to have been made to leave.
-    pub(crate) fn gone(&mut self, life: &Life) {
+    pub(crate) fn gone(&mut self, life: &Incarnation) {
         let alive = self.enter(life);
         alive.gone = true;
         alive.deadlines = Deadlines::default();
     }
 
     /// Says that SIGKILL was sent: nothing more is due for this life but its end.
-    pub(crate) fn killed(&mut self, life: &Life) {
+    pub(crate) fn killed(&mut self, life: &Incarnation) {
         if let Some(alive) = self.of_mut(life) {
             alive.deadlines = Deadlines { kill: Some(Duration::MAX), ..Deadlines::default() };
         }
     }
 }
 
-fn is_present(team: &Team, life: &Life) -> bool {
+fn is_present(team: &Team, life: &Incarnation) -> bool {
     team.members.get(&life.name).is_some_and(|state| state.record.incarnation == life.incarnation)
 }
 
@@ -320,14 +321,14 @@ fn should_answer(team: &Team, name: &Name, alive: &Alive) -> Should {
         return Should::Rest;
     }
     // Signals end it anyway; and who leaves as agreed says nothing more.
-    if member.ending.is_some() || team.let_go(name).is_some() {
+    if member.ending.is_some() || team.release(name).is_some() {
         return Should::Rest;
     }
     if !alive.connected {
         return Should::Connect;
     }
     let reacts = alive.said.doing == Doing::Working
-        || alive.said.acted_on < state.seq
+        || alive.said.applied_seq < state.seq
         || alive.watch.is_roused()
         || member.silent_since.is_some()
         || !alive.watch.silence().is_zero();
@@ -385,12 +386,12 @@ mod tests {
     #[test]
     fn a_worker_that_hears_of_its_mail_no_more_is_rung_once_for_what_came_before() {
         let mut live = Live::default();
-        let life = Life { name: Name::new("alice").unwrap(), incarnation: 1 };
+        let life = Incarnation { name: Name::new("alice").unwrap(), incarnation: 1 };
         assert!(!live.wants_ring(&life, true), "it is not known");
         live.recall(&life, Doing::Idle, Usage::default());
         let told = [false, true, true, false, true].map(|wants| live.wants_ring(&life, wants));
         assert_eq!(told, [false, true, false, false, true]);
-        let next = Life { incarnation: 2, ..life };
+        let next = Incarnation { incarnation: 2, ..life };
         assert!(!live.wants_ring(&next, true), "another life");
     }
 }

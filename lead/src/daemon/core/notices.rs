@@ -2,7 +2,7 @@
 //! made), and the names of archived files. Pure.
 
 use serde_json::{Map, json};
-use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Record, RejectedLine, RequestRecord, Tell};
+use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Notice, Record, RejectedLine, RequestRecord};
 use teamd_shared::member::Ending;
 use teamd_shared::message::{ASKED_BY, Body, LEAD, Message, TEAMD};
 use teamd_shared::name::Name;
@@ -11,12 +11,12 @@ use teamd_shared::team_dir::TeamPath;
 
 /// Makes the messages of a line.
 pub(crate) fn messages(line: &Line) -> Vec<(Name, Message)> {
-    let message = |tell: &Tell| Some((tell.to.clone(), message(line, tell)?));
+    let message = |tell: &Notice| Some((tell.to.clone(), message(line, tell)?));
     line.record.tell().iter().filter_map(message).collect()
 }
 
 /// Makes the message that somebody is told of a line; none if nothing is to be told.
-pub(crate) fn message(line: &Line, tell: &Tell) -> Option<Message> {
+pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
     let to = tell.to.as_str();
     let new = |from: &str, body| Message::new(tell.id, from, to, line.at, body);
     match &line.record {

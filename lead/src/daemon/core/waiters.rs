@@ -9,7 +9,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{self, Kind, Payload, Request};
 
 use crate::daemon::core::directive::verdict_of;
-use crate::daemon::core::event::{Client, Life, Until};
+use crate::daemon::core::event::{Client, Incarnation, Until};
 use crate::daemon::core::live::Live;
 
 /// The commands, and what they wait for.
@@ -76,8 +76,8 @@ fn answer(team: &Team, live: &Live, name: &Name, until: &Until) -> Option<Answer
         Until::Ended(request_id) => ended(member, team.requests.get(request_id)?).map(Ok),
         Until::GateClosed { incarnation, seq } => match (runs(*incarnation), member) {
             (Some(member), _) => {
-                let life = Life { name: name.clone(), incarnation: member.incarnation };
-                let closed = live.of(&life)?.said.acted_on >= *seq;
+                let life = Incarnation { name: name.clone(), incarnation: member.incarnation };
+                let closed = live.of(&life)?.said.applied_seq >= *seq;
                 closed.then_some(Ok(Done::Recorded { incarnation: *incarnation }))
             }
             // Nothing of that incarnation runs any more, and the next one has begun with its gate closed.
@@ -96,7 +96,7 @@ fn answer(team: &Team, live: &Live, name: &Name, until: &Until) -> Option<Answer
 
 fn ready(team: &Team, live: &Live, member: &Member) -> Option<Done> {
     let (name, incarnation) = (member.name.clone(), member.incarnation);
-    live.of(&Life { name, incarnation }).filter(|alive| alive.ready)?;
+    live.of(&Incarnation { name, incarnation }).filter(|alive| alive.ready)?;
     let pid = member.process.as_ref()?.pid;
     let fresh = member.conversation == incarnation;
     let skipped = member.exit.as_ref().filter(|_| fresh).map_or(0, |exit| exit.unread);
@@ -144,7 +144,7 @@ fn not_ready(name: &Name, member: Option<&Member>) -> Refusal {
 /// The status that people see, computed from the journal and from what the worker last said.
 pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> Status {
     let name = &member.name;
-    let leaving = team.let_go(name).is_some()
+    let leaving = team.release(name).is_some()
         || member.ending.is_some()
         || team.pending(name, Kind::Shutdown).is_some();
     let plan = team.pending(name, Kind::PlanApproval).is_some();
@@ -153,7 +153,7 @@ pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> Status {
 
 /// What a worker does. One whose plan has its verdict is at work, whether it has said so yet or not.
 fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
-    let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+    let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
     let Some(said) = live.of(&life).map(|alive| &alive.said) else { return Doing::Starting };
     // An id that is taken is somebody else's.
     let own = |request: &&Request| request.member() == member.name.as_str();

@@ -12,8 +12,8 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
 use super::{EventLoop, Sources};
-use crate::daemon::core::batch::Birth;
-use crate::daemon::core::event::{Client, Event, Life, SpawnFacts};
+use crate::daemon::core::batch::Introduction;
+use crate::daemon::core::event::{Client, Event, Incarnation, SpawnFacts};
 use crate::daemon::io::connections::{Came, Input, WorkerHere};
 use crate::daemon::io::lead_inbox::Piece;
 use crate::daemon::io::reap::liveness_lock_holder;
@@ -67,8 +67,8 @@ impl EventLoop {
                         }
                         Some(Event::Said { life, state })
                     }
-                    FromWorker::Named { request_id, offset, len } => {
-                        Some(Event::Named { life, request_id, line: self.lead.named(offset, len) })
+                    FromWorker::Submitted { request_id, offset, len } => {
+                        Some(Event::Submitted { life, request_id, line: self.lead.submitted(offset, len) })
                     }
                     FromWorker::Leaving => Some(Event::Leaving { life }),
                     FromWorker::Pong { number } => Some(Event::Pong { life, number }),
@@ -91,7 +91,7 @@ impl EventLoop {
     }
 
     /// The lead agent asks as a person does, over its own connection; nobody else is heard there.
-    fn agent_asks(&mut self, life: &Life, client: Client, command: Command) -> Option<Event> {
+    fn agent_asks(&mut self, life: &Incarnation, client: Client, command: Command) -> Option<Event> {
         match may_ask(life, &command) {
             Ok(()) => self.command(client, command),
             Err(refusal) => {
@@ -184,7 +184,7 @@ impl EventLoop {
         let WorkerHere { connection, life, environment, state, came } = here;
         // On the connection that it was born with it is known, and its welcome greets it.
         let Some(Came { process, words }) = came else {
-            self.batcher.half_born(&life, Birth::Greeted);
+            self.batcher.introduce(&life, Introduction::Greeted);
             return None;
         };
         if Some(&process) != self.supervisor.identity(&life) {
@@ -222,7 +222,7 @@ impl EventLoop {
             let Some(member) = self.batcher.team.members.get(&owner).map(|state| &state.record) else {
                 continue;
             };
-            let life = Life { name: owner, incarnation: member.incarnation };
+            let life = Incarnation { name: owner, incarnation: member.incarnation };
             if matches!(changes, Changes::Files(_)) {
                 self.batcher.roused(&life, self.now());
             }
@@ -235,7 +235,7 @@ impl EventLoop {
 }
 
 /// Tells whether a worker may ask for something over its own connection: the lead agent may what its tools do.
-pub(in crate::daemon) fn may_ask(life: &Life, command: &Command) -> Result<(), Refusal> {
+pub(in crate::daemon) fn may_ask(life: &Incarnation, command: &Command) -> Result<(), Refusal> {
     let refuse = |message: &str, hint: &str| Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
     if life.name != Name::lead() {
         return refuse("only the lead agent asks for something", "write to the lead");
@@ -312,7 +312,7 @@ mod tests {
     }
 
     fn asks(who: &str, command: &Command) -> Option<(RefusalCode, String)> {
-        let life = Life { name: Name::of_inbox(who).unwrap(), incarnation: 1 };
+        let life = Incarnation { name: Name::of_inbox(who).unwrap(), incarnation: 1 };
         let refusal = may_ask(&life, command).err()?;
         assert!(refusal.hint.is_some(), "no next step: {refusal:?}");
         Some((refusal.code, refusal.message))

@@ -22,7 +22,7 @@ use teamd_shared::process::boot_id;
 use teamd_shared::team_dir::TeamDir;
 
 pub(crate) use self::group::{Group, Killed};
-use crate::daemon::core::event::Life;
+use crate::daemon::core::event::Incarnation;
 
 /// The magic number of the file system (`statfs(2)`).
 const CGROUP2: i64 = 0x6367_7270;
@@ -77,7 +77,7 @@ impl Cgroups {
 
     /// Puts a worker that waits for its welcome, and so has started nothing, into a cgroup of its own. None, and a line in the
     /// log, where that does not work.
-    pub(crate) fn enclose(&self, life: &Life, pid: u32, bounds: &Bounds) -> Option<Group> {
+    pub(crate) fn enclose(&self, life: &Incarnation, pid: u32, bounds: &Bounds) -> Option<Group> {
         let (place, team) = self.team()?;
         match enclose(place, &team, life, (pid, bounds)) {
             Ok(group) => Some(group),
@@ -90,7 +90,7 @@ impl Cgroups {
 
     /// Returns the cgroup that the journal names for a life, if it is this team's and this life's, and its worker, if it
     /// lives, is in it. The daemon that made it may have stood elsewhere.
-    pub(crate) fn find(&self, life: &Life, member: &Member) -> Option<Group> {
+    pub(crate) fn find(&self, life: &Incarnation, member: &Member) -> Option<Group> {
         let (recorded, process) = member.cgroup.as_ref().zip(member.process.as_ref())?;
         let other_boot = || boot_id().is_ok_and(|now| now != process.boot_id);
         if !self.owns(life, Path::new(&recorded.path)) || other_boot() {
@@ -109,7 +109,7 @@ impl Cgroups {
     }
 
     /// Tells whether a directory is the cgroup of a life of this team. One that cannot be looked at is nobody else's.
-    fn owns(&self, life: &Life, folder: &Path) -> bool {
+    fn owns(&self, life: &Incarnation, folder: &Path) -> bool {
         let is_one = match rustix::fs::statfs(folder) {
             Ok(found) => found.f_type == CGROUP2,
             Err(errno) => errno != rustix::io::Errno::NOENT,
@@ -118,7 +118,7 @@ impl Cgroups {
     }
 
     /// Tells whether a path ends with the names of the team and of a life.
-    fn names(&self, life: &Life, path: &Path) -> bool {
+    fn names(&self, life: &Incarnation, path: &Path) -> bool {
         let Some(name) = &self.name else { return false };
         path.ends_with(Path::new(name).join(cgroup::of_life(&life.name, life.incarnation)))
     }
@@ -146,7 +146,12 @@ impl Cgroups {
     }
 }
 
-fn enclose(place: &Place, team: &Path, life: &Life, (pid, bounds): (u32, &Bounds)) -> Result<Group, String> {
+fn enclose(
+    place: &Place,
+    team: &Path,
+    life: &Incarnation,
+    (pid, bounds): (u32, &Bounds),
+) -> Result<Group, String> {
     let folder = team.join(cgroup::of_life(&life.name, life.incarnation));
     let cannot = |what: &str, error: io::Error| format!("cannot {what} {}: {error}", folder.display());
     let path = folder.to_str().ok_or("its path is not UTF-8")?;

@@ -17,7 +17,7 @@ use teamd_shared::process::Identity;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::daemon::core::event::{Client, Life};
+use crate::daemon::core::event::{Client, Incarnation};
 use crate::daemon::io::peer::{self, Found};
 use crate::daemon::named::LookedUp;
 
@@ -45,7 +45,7 @@ pub(crate) enum Input {
     /// A worker is connected, and says who it is; the dispatcher checks it.
     WorkerHere(Box<WorkerHere>),
     /// A worker says something.
-    WorkerSays { connection: u64, life: Life, frame: FromWorker },
+    WorkerSays { connection: u64, life: Incarnation, frame: FromWorker },
     /// A connection is closed.
     Gone { connection: u64 },
     /// What an order names was looked up.
@@ -56,7 +56,7 @@ pub(crate) enum Input {
 #[derive(Debug)]
 pub(crate) struct WorkerHere {
     pub(crate) connection: u64,
-    pub(crate) life: Life,
+    pub(crate) life: Incarnation,
     pub(crate) environment: Option<Environment>,
     pub(crate) state: WorkerState,
     /// How it came; none on the connection that it was born with.
@@ -122,9 +122,9 @@ pub(crate) async fn accept(listener: Listener, inputs: Inputs) {
 }
 
 /// Serves the connection that a worker is born with; returns its number, and where to say something.
-pub(crate) fn serve_born(
+pub(crate) fn serve_inherited(
     fd: OwnedFd,
-    life: Life,
+    life: Incarnation,
     inputs: &Inputs,
 ) -> std::io::Result<(u64, Outbound<ToWorker>)> {
     let stream = Connection::from_fd(fd)?;
@@ -194,7 +194,7 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
             let (words, ended) = Outbound::start(out);
-            let (life, came) = (Life { name, incarnation }, Some(Came { process, words }));
+            let (life, came) = (Incarnation { name, incarnation }, Some(Came { process, words }));
             let worker = WorkerHere { connection, life, environment, state: *state, came };
             listen_to_worker(worker, (incoming, ended), inputs).await;
         }
@@ -307,9 +307,9 @@ async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Recei
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     clients: HashMap<u64, Outbound<Reply>>,
-    workers: HashMap<Life, (u64, Outbound<ToWorker>)>,
+    workers: HashMap<Incarnation, (u64, Outbound<ToWorker>)>,
     /// Whose the connections of the workers are: the present ones, and those that are not closed yet.
-    lives: HashMap<u64, Life>,
+    lives: HashMap<u64, Incarnation>,
 }
 
 impl Connections {
@@ -318,20 +318,20 @@ impl Connections {
     }
 
     /// Remembers where a worker is; an older connection of the same life is dropped.
-    pub(crate) fn add_worker(&mut self, life: Life, connection: u64, words: Outbound<ToWorker>) {
+    pub(crate) fn add_worker(&mut self, life: Incarnation, connection: u64, words: Outbound<ToWorker>) {
         self.lives.insert(connection, life.clone());
         self.workers.insert(life, (connection, words));
     }
 
     /// Returns the present connection of the worker that this one belongs to.
-    fn worker_on(&self, connection: u64) -> Option<(&Life, &Outbound<ToWorker>)> {
+    fn worker_on(&self, connection: u64) -> Option<(&Incarnation, &Outbound<ToWorker>)> {
         let life = self.lives.get(&connection)?;
         let (present, words) = self.workers.get(life)?;
         (*present == connection).then_some((life, words))
     }
 
     /// Tells whether this is the present connection of a life: what an older one still says counts for nothing.
-    pub(crate) fn is_present(&self, life: &Life, connection: u64) -> bool {
+    pub(crate) fn is_present(&self, life: &Incarnation, connection: u64) -> bool {
         self.workers.get(life).is_some_and(|(present, _)| *present == connection)
     }
 
@@ -354,14 +354,14 @@ impl Connections {
     }
 
     /// Says something to a worker; one that does not read is cut off, and hears all again when it reconnects.
-    pub(crate) fn say(&mut self, life: &Life, frame: ToWorker) {
+    pub(crate) fn say(&mut self, life: &Incarnation, frame: ToWorker) {
         if let Some((_, words)) = self.workers.get(life) {
             words.say(frame);
         }
     }
 
     /// Forgets a closed connection; returns the worker that it belonged to, if it was its present one.
-    pub(crate) fn remove(&mut self, connection: u64) -> Option<Life> {
+    pub(crate) fn remove(&mut self, connection: u64) -> Option<Incarnation> {
         self.clients.remove(&connection);
         let life = self.worker_on(connection).map(|(life, _)| life.clone());
         self.lives.remove(&connection);
@@ -370,7 +370,7 @@ impl Connections {
     }
 
     /// Forgets the connection of a life that is over.
-    pub(crate) fn forget(&mut self, life: &Life) {
+    pub(crate) fn forget(&mut self, life: &Incarnation) {
         self.workers.remove(life);
     }
 
@@ -387,7 +387,7 @@ impl Connections {
     }
 
     /// Tells whether a life has a connection.
-    pub(crate) fn has(&self, life: &Life) -> bool {
+    pub(crate) fn has(&self, life: &Incarnation) -> bool {
         self.workers.contains_key(life)
     }
 }

@@ -53,7 +53,7 @@ impl Effects {
     /// Makes all effects last, here and now, the notices to all teammates too.
     pub(crate) fn settle_all(&mut self, team: &Team) -> Outcome {
         let mut outcome: Outcome = Ok(None);
-        while self.progress.news.is_waiting() {
+        while self.progress.fan_out.is_waiting() {
             outcome = self.notify_some().and(outcome);
         }
         let settled = self.settle(team);
@@ -107,7 +107,7 @@ impl Effects {
 
     /// Tells a few members which teammates have ended.
     pub(crate) fn notify_some(&mut self) -> Outcome {
-        self.progress.tell_news(&self.dir, AT_ONCE).map(|()| None).map_err(|error| {
+        self.progress.tell_ended(&self.dir, AT_ONCE).map(|()| None).map_err(|error| {
             tracing::error!("cannot tell which teammates have ended (tried again): {error}");
             Failed
         })
@@ -115,7 +115,7 @@ impl Effects {
 
     /// Tells whether there are notices left that can be written.
     pub(crate) fn has_notices(&self) -> bool {
-        self.progress.news.is_waiting()
+        self.progress.fan_out.is_waiting()
     }
 }
 

@@ -10,7 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use teamd_shared::inbox::{self, AppendError, Appender};
-use teamd_shared::journal::{Line, Tell};
+use teamd_shared::journal::{Line, Notice};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
@@ -20,7 +20,7 @@ use crate::daemon::io::inboxes::EffectError;
 
 /// What is still to be told, by whom it is told.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct FanOut {
     waiting: BTreeMap<Name, Vec<Piece>>,
     /// Who could not be told.
     stuck: BTreeMap<Name, Vec<Piece>>,
@@ -41,9 +41,9 @@ struct Piece {
     again: bool,
 }
 
-impl News {
+impl FanOut {
     /// Takes in what somebody is to be told of a line of the journal.
-    pub(crate) fn add(&mut self, line: &Line, tell: &Tell, again: bool) {
+    pub(crate) fn add(&mut self, line: &Line, tell: &Notice, again: bool) {
         let shared = self.newest.take().filter(|(seq, it)| *seq == line.seq && it.id == Some(tell.id));
         let Some(shared) = shared.or_else(|| Some((line.seq, Arc::new(message(line, tell)?)))) else {
             return;
@@ -70,7 +70,7 @@ impl News {
     /// Tells at most so many members. `grown` gets the inboxes that have grown.
     ///
     /// # Errors
-    /// [`EffectError::Append`] for the first member that cannot be told: it is told after [`News::try_again`].
+    /// [`EffectError::Append`] for the first member that cannot be told: it is told after [`FanOut::try_again`].
     pub(crate) fn tell(
         &mut self,
         dir: &TeamDir,
@@ -163,7 +163,7 @@ mod tests {
         _scratch: tempfile::TempDir,
         dir: TeamDir,
         names: Vec<Name>,
-        news: News,
+        fan_out: FanOut,
         grown: BTreeSet<Name>,
     }
 
@@ -173,17 +173,17 @@ mod tests {
             let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
             let names: Vec<Name> = (0..size).map(name).collect();
             names.iter().for_each(|name| inbox::create(&dir, name).unwrap());
-            Self { _scratch: scratch, dir, names, news: News::default(), grown: BTreeSet::new() }
+            Self { _scratch: scratch, dir, names, fan_out: FanOut::default(), grown: BTreeSet::new() }
         }
 
         fn add(&mut self, seq: u64, again: bool) {
             for name in &self.names {
-                self.news.keep(seq, name.clone(), told(seq), again);
+                self.fan_out.keep(seq, name.clone(), told(seq), again);
             }
         }
 
         fn tell(&mut self, most: usize) -> Result<(), EffectError> {
-            self.news.tell(&self.dir, most, &mut self.grown)
+            self.fan_out.tell(&self.dir, most, &mut self.grown)
         }
 
         fn read(&self, number: usize) -> Vec<u8> {
@@ -203,16 +203,16 @@ mod tests {
         let mut scene = Scene::of(6);
         scene.add(1, false);
         scene.tell(4).unwrap();
-        assert_eq!((scene.read(3), scene.read(4), scene.news.first()), (vec![1], vec![], Some(1)));
+        assert_eq!((scene.read(3), scene.read(4), scene.fan_out.first()), (vec![1], vec![], Some(1)));
         scene.add(2, false);
         scene.add(3, false);
         // Those have their turn first that have waited longest, and get all at once.
         scene.tell(2).unwrap();
         assert_eq!((scene.read(0), scene.read(4), scene.read(5)), (vec![1], vec![1, 2, 3], vec![1, 2, 3]));
-        assert_eq!(scene.news.first(), Some(2), "the first line is told to all");
+        assert_eq!(scene.fan_out.first(), Some(2), "the first line is told to all");
         scene.tell(100).unwrap();
         assert_eq!(
-            (scene.read(0), scene.news.first(), scene.news.is_waiting()),
+            (scene.read(0), scene.fan_out.first(), scene.fan_out.is_waiting()),
             (vec![1, 2, 3], None, false)
         );
         assert_eq!(scene.grown.len(), 6);
@@ -223,7 +223,7 @@ mod tests {
         let mut scene = Scene::of(2);
         scene.add(1, false);
         scene.tell(1).unwrap();
-        scene.news = News::default();
+        scene.fan_out = FanOut::default();
         scene.add(1, true);
         scene.tell(2).unwrap();
         assert_eq!((scene.read(0), scene.read(1)), (vec![1], vec![1]));
@@ -237,12 +237,15 @@ mod tests {
         std::fs::create_dir(&at).unwrap();
         scene.add(1, false);
         assert!(scene.tell(3).is_err());
-        assert_eq!((scene.read(2), scene.news.first(), scene.news.is_waiting()), (vec![1], Some(1), false));
+        assert_eq!(
+            (scene.read(2), scene.fan_out.first(), scene.fan_out.is_waiting()),
+            (vec![1], Some(1), false)
+        );
         std::fs::remove_dir(&at).unwrap();
         std::fs::rename(at.with_extension("away"), &at).unwrap();
-        scene.news.try_again();
+        scene.fan_out.try_again();
         scene.tell(3).unwrap();
-        assert_eq!((scene.read(0), scene.read(1), scene.news.first()), (vec![1], vec![1], None));
+        assert_eq!((scene.read(0), scene.read(1), scene.fan_out.first()), (vec![1], vec![1], None));
     }
 
     #[test]
@@ -252,7 +255,7 @@ mod tests {
         let at = teamd_shared::team_dir::TeamPath::inbox(&name(1));
         scene.dir.remove(&at).unwrap();
         scene.tell(3).unwrap();
-        assert_eq!((scene.read(0), scene.read(2), scene.news.first()), (vec![1], vec![1], None));
+        assert_eq!((scene.read(0), scene.read(2), scene.fan_out.first()), (vec![1], vec![1], None));
         assert!(scene.dir.identity(&at).unwrap().is_none(), "no inbox is made for it");
     }
 }

@@ -16,7 +16,7 @@ use teamd_shared::team_dir::{DirError, MEMBER_FOLDERS, TeamDir, TeamPath};
 
 use crate::daemon::core::completion::Completion;
 use crate::daemon::core::notices::{archived, message};
-use crate::daemon::io::fan_out::News;
+use crate::daemon::io::fan_out::FanOut;
 
 /// How far the effects have come. The lines of a batch are appended before anybody is told of it, and synced when
 /// everybody was: until then the journal does not count them as done, so a loss of power undoes nothing.
@@ -28,7 +28,7 @@ pub(crate) struct Progress {
     /// Whether files may have been moved into the archive since its folders were synced.
     moved: bool,
     /// What everybody is told of an end, and was not told yet.
-    pub(crate) news: News,
+    pub(crate) fan_out: FanOut,
 }
 
 /// Inboxes to be synced, and folders where files were moved, and what is complete then.
@@ -58,7 +58,7 @@ impl Progress {
         again: bool,
     ) -> Result<(), (u64, EffectError)> {
         if again {
-            self.news.try_again();
+            self.fan_out.try_again();
         }
         let mut failed = None;
         for (line, may_be_there) in self.completion.due(team, again) {
@@ -74,9 +74,9 @@ impl Progress {
     /// Tells a few members the news of those who have ended.
     ///
     /// # Errors
-    /// As [`News::tell`].
-    pub(crate) fn tell_news(&mut self, dir: &TeamDir, most: usize) -> Result<(), EffectError> {
-        self.news.tell(dir, most, &mut self.unsynced)
+    /// As [`FanOut::tell`].
+    pub(crate) fn tell_ended(&mut self, dir: &TeamDir, most: usize) -> Result<(), EffectError> {
+        self.fan_out.tell(dir, most, &mut self.unsynced)
     }
 
     /// Makes what is there outlive a loss of power, and returns up to which line all effects are complete.
@@ -107,7 +107,7 @@ impl Progress {
     /// Hands over what is to be synced, to be synced elsewhere.
     pub(crate) fn take_unsynced(&mut self, team: &Team) -> Sync {
         let there = self.completion.up_to(team);
-        let up_to = self.news.first().map_or(there, |first| there.min(first - 1));
+        let up_to = self.fan_out.first().map_or(there, |first| there.min(first - 1));
         let names = std::mem::take(&mut self.unsynced).into_iter().collect();
         Sync { names, moved: std::mem::take(&mut self.moved), up_to }
     }
@@ -142,7 +142,7 @@ impl Progress {
             if is_end && to != Name::lead() {
                 // What was taken in once is told in its turn, whatever becomes of the line.
                 if self.completion.is_new(line) {
-                    self.news.add(line, tell, again);
+                    self.fan_out.add(line, tell, again);
                 }
                 continue;
             }

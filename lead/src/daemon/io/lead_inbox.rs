@@ -60,7 +60,7 @@ impl LeadInbox {
     }
 
     /// Reads the line that a worker's connection names.
-    pub(crate) fn named(&self, offset: u64, len: u64) -> Result<Box<Message>, String> {
+    pub(crate) fn submitted(&self, offset: u64, len: u64) -> Result<Box<Message>, String> {
         let line = inbox::read_line_at(&self.dir, &Name::lead(), offset, len).map_err(|e| e.to_string())?;
         Message::parse(&line).map(Box::new).map_err(|e| e.to_string())
     }

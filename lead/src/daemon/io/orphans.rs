@@ -24,9 +24,9 @@ type Started = (u32, u64);
 
 /// What is known of them.
 #[derive(Debug)]
-pub(crate) struct Strays {
+pub(crate) struct Orphans {
     /// Those that no life has left.
-    beside: HashSet<Started>,
+    preexisting: HashSet<Started>,
     /// What lives have left, and when that was first seen.
     left: HashMap<u32, Instant>,
     /// Whether a life has no cgroup.
@@ -45,17 +45,17 @@ pub(crate) struct Found {
     pub(crate) told_apart: bool,
 }
 
-impl Strays {
+impl Orphans {
     /// Notes who is there before anybody is started; after a hand-over, who was there before.
     ///
     /// # Errors
     /// The system's error if the children of this process cannot be seen.
     pub(crate) fn begin() -> io::Result<Self> {
-        let beside = match std::env::var(BESIDE) {
+        let preexisting = match std::env::var(BESIDE) {
             Ok(known) => parse(&known),
             Err(_) => children(&HashSet::new())?.into_iter().collect(),
         };
-        Ok(Self { beside, left: HashMap::new(), unenclosed: false })
+        Ok(Self { preexisting, left: HashMap::new(), unenclosed: false })
     }
 
     /// Takes in whether a life has a cgroup.
@@ -65,7 +65,8 @@ impl Strays {
 
     /// Says to the program that takes this one's place who is there that no life has left.
     pub(crate) fn told(&self) -> (String, String) {
-        let known: Vec<_> = self.beside.iter().map(|(pid, started)| format!("{pid}:{started}")).collect();
+        let known: Vec<_> =
+            self.preexisting.iter().map(|(pid, started)| format!("{pid}:{started}")).collect();
         (BESIDE.to_owned(), known.join(" "))
     }
 
@@ -79,18 +80,18 @@ impl Strays {
         cgroups: &Cgroups,
         since: Instant,
     ) -> io::Result<Found> {
-        let strays = self.of_lives(workers, cgroups)?;
-        self.left.retain(|pid, _| strays.iter().any(|(stray, _)| stray == pid));
+        let orphans = self.of_lives(workers, cgroups)?;
+        self.left.retain(|pid, _| orphans.iter().any(|(stray, _)| stray == pid));
         let now = Instant::now();
         let mut told_apart = self.marks(cgroups) != Marks::None;
         let mut killed = told_apart.then_some(0);
-        for (pid, started) in strays {
+        for (pid, started) in orphans {
             let stray = kill_child(pid);
             if stray.ran && stray.refused {
                 let comm = &stray.comm;
                 tracing::warn!("the process {pid} ({comm}) that a teammate left may not be killed: it stays");
                 self.left.remove(&pid);
-                self.beside.insert((pid, started));
+                self.preexisting.insert((pid, started));
                 (told_apart, killed) = (false, None);
                 continue;
             }
@@ -111,10 +112,10 @@ impl Strays {
     /// Returns what lives have left, and reaps what has ended of the others.
     fn of_lives(&mut self, workers: &HashSet<u32>, cgroups: &Cgroups) -> io::Result<Vec<Started>> {
         let children = children(workers)?;
-        self.beside.retain(|known| children.contains(known));
+        self.preexisting.retain(|known| children.contains(known));
         let marks = self.marks(cgroups);
         let is_left = |child: &Started| {
-            !self.beside.contains(child)
+            !self.preexisting.contains(child)
                 && match marks {
                     Marks::Cgroup => cgroups.may_hold(child.0),
                     Marks::Parent => true,
@@ -184,9 +185,9 @@ mod tests {
 
     #[test]
     fn who_was_there_is_told_to_the_next_program() {
-        let beside = HashSet::from([(7, 81991), (u32::MAX, u64::MAX)]);
-        let strays = Strays { beside: beside.clone(), left: HashMap::new(), unenclosed: false };
-        assert_eq!(parse(&strays.told().1), beside);
+        let preexisting = HashSet::from([(7, 81991), (u32::MAX, u64::MAX)]);
+        let orphans = Orphans { preexisting: preexisting.clone(), left: HashMap::new(), unenclosed: false };
+        assert_eq!(parse(&orphans.told().1), preexisting);
         assert_eq!(parse("x 1 :2 3: 4:5"), HashSet::from([(4, 5)]));
     }
 }

@@ -14,7 +14,7 @@ use teamd_shared::process::How;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript;
 
-use crate::daemon::core::event::{Ended, Event, Life};
+use crate::daemon::core::event::{Ended, Event, Incarnation};
 use crate::daemon::io::cgroup::{Group, Killed};
 
 /// What the journal says of the beginning of a life.
@@ -49,7 +49,7 @@ struct Left {
 /// The lock is tried, never waited for: somebody else's lock on the file must not hang anything.
 pub(crate) async fn wait_until_empty(
     dir: Arc<TeamDir>,
-    life: Life,
+    life: Incarnation,
     beginning: Beginning,
     (how, group): (How, Option<Group>),
 ) -> Event {
@@ -75,7 +75,7 @@ pub(crate) async fn wait_until_empty(
 
 /// Waits until the life lock is free: the keepers of the life have seen all their commands to the end. Those that hang, or
 /// cannot keep up with what forks, are killed with it.
-async fn wait_for_lock(dir: &TeamDir, life: &Life, (group, killed): (Option<&Group>, &mut Killed)) {
+async fn wait_for_lock(dir: &TeamDir, life: &Incarnation, (group, killed): (Option<&Group>, &mut Killed)) {
     let began = Instant::now();
     let mut pause = PAUSES.0;
     while let Err(held) = try_liveness_lock(dir, &life.name) {
@@ -96,7 +96,7 @@ async fn wait_for_lock(dir: &TeamDir, life: &Life, (group, killed): (Option<&Gro
 
 /// Looks at what a life left in its files, until that can be read: what is recorded of an end stays, and the next life goes by
 /// it.
-async fn look<F>(life: &Life, left: F) -> Left
+async fn look<F>(life: &Incarnation, left: F) -> Left
 where
     F: Fn() -> Result<Left, ReadError> + Clone + Send + 'static,
 {
@@ -117,13 +117,13 @@ where
 }
 
 /// Looks at what a life left in its files. One that is missing says that there is nothing.
-fn left(dir: &TeamDir, life: &Life, beginning: Beginning) -> Result<Left, ReadError> {
+fn left(dir: &TeamDir, life: &Incarnation, beginning: Beginning) -> Result<Left, ReadError> {
     let (inbox, unread) = unread(dir, &life.name, beginning)?;
     Ok(Left { inbox, unread, by_signal: left_by_signal(dir, life)? })
 }
 
 /// Tells whether the last that a life wrote is that SIGTERM ends it: there may have been no daemon to hear it.
-fn left_by_signal(dir: &TeamDir, life: &Life) -> Result<bool, DirError> {
+fn left_by_signal(dir: &TeamDir, life: &Incarnation) -> Result<bool, DirError> {
     let last = transcript::last_entry(dir, &life.name)?;
     Ok(last.is_some_and(|last| {
         matches!(last.event, transcript::Event::Left { incarnation, by_signal: true, .. }
@@ -246,8 +246,8 @@ mod tests {
             self.put(&TeamPath::transcript(&self.alice), &format!("{}\n{}\n", line(life), line(left)));
         }
 
-        fn life(&self) -> Life {
-            Life { name: self.alice.clone(), incarnation: 1 }
+        fn life(&self) -> Incarnation {
+            Incarnation { name: self.alice.clone(), incarnation: 1 }
         }
     }
 
@@ -309,7 +309,8 @@ mod tests {
         let team = Scratch::with("");
         team.has_read(Position::START);
         let beginning = Beginning { at: Position::START, conversation: 1 };
-        let of = |incarnation| left(&team.dir, &Life { incarnation, ..team.life() }, beginning).unwrap();
+        let of =
+            |incarnation| left(&team.dir, &Incarnation { incarnation, ..team.life() }, beginning).unwrap();
         assert!(of(1).by_signal);
         assert!(!of(2).by_signal, "it died before it could write anything");
     }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::cgroup::Group;
 use super::reap::{Beginning, wait_until_empty};
 use super::workers::Supervisor;
-use crate::daemon::core::event::{Event, Life};
+use crate::daemon::core::event::{Event, Incarnation};
 use crate::daemon::named::unworkable;
 
 /// How long those have to end that were killed, before they are looked for again: at first and at last.
@@ -29,9 +29,9 @@ pub(crate) struct Reaper {
     /// Where the tasks report to that wait until nothing is left.
     ends: mpsc::UnboundedSender<Event>,
     /// Those whose connection has not ended: what they said last comes first.
-    connected: HashMap<Life, How>,
+    connected: HashMap<Incarnation, How>,
     /// When the process of each ended.
-    exited_at: HashMap<Life, Instant>,
+    exited_at: HashMap<Incarnation, Instant>,
 }
 
 /// What must be known of an incarnation to wait until nothing of it is left.
@@ -53,7 +53,12 @@ impl Reaper {
 
     /// Takes note that a process has ended. Returns how, unless its connection comes first: SIGTERM's farewell, for one, may
     /// still be in it.
-    pub(crate) fn on_process_exit(&mut self, life: &Life, how: How, is_connected: bool) -> Option<How> {
+    pub(crate) fn on_process_exit(
+        &mut self,
+        life: &Incarnation,
+        how: How,
+        is_connected: bool,
+    ) -> Option<How> {
         self.exited_at.insert(life.clone(), Instant::now());
         if is_connected {
             self.connected.insert(life.clone(), how);
@@ -63,24 +68,25 @@ impl Reaper {
     }
 
     /// Takes note that a connection has ended; returns how its process did, if that was before.
-    pub(crate) fn on_disconnect(&mut self, life: &Life) -> Option<How> {
+    pub(crate) fn on_disconnect(&mut self, life: &Incarnation) -> Option<How> {
         self.connected.remove(life)
     }
 
     /// Returns those whose connection does not end, though their process has for some time.
-    pub(crate) fn overdue(&mut self) -> Vec<(Life, How)> {
+    pub(crate) fn overdue(&mut self) -> Vec<(Incarnation, How)> {
         let exited_at = &self.exited_at;
-        let is_overdue = |life: &Life| exited_at.get(life).is_none_or(|at| at.elapsed() >= LAST_FRAMES);
+        let is_overdue =
+            |life: &Incarnation| exited_at.get(life).is_none_or(|at| at.elapsed() >= LAST_FRAMES);
         self.connected.extract_if(|life, _| is_overdue(life)).collect()
     }
 
     /// Returns one that ends just now.
-    pub(crate) fn one_that_ends(&self) -> Option<&Life> {
+    pub(crate) fn one_that_ends(&self) -> Option<&Incarnation> {
         self.exited_at.keys().next()
     }
 
     /// Reports the end of an incarnation once nothing of it is left.
-    pub(crate) fn wait(&mut self, life: Life, how: How, ending: Ending) {
+    pub(crate) fn wait(&mut self, life: Incarnation, how: How, ending: Ending) {
         self.exited_at.entry(life.clone()).or_insert_with(Instant::now);
         let (dir, ends) = (Arc::clone(&self.dir), self.ends.clone());
         tokio::spawn(async move {
@@ -107,7 +113,7 @@ impl Reaper {
         let Event::Ended { life, ended } = &mut event else { return Some(event) };
         let exited_at = *self.exited_at.entry(life.clone()).or_insert_with(Instant::now);
         // Those of an incarnation can be seen, by the end of another one, before its own end is.
-        let why = match workers.end_strays(exited_at.checked_sub(LAST_FRAMES).unwrap_or(exited_at)) {
+        let why = match workers.end_orphans(exited_at.checked_sub(LAST_FRAMES).unwrap_or(exited_at)) {
             Ok(found) => {
                 // Of several that end at once it cannot be told whose they were.
                 let killed = found.killed.filter(|&killed| alone || killed == 0);

@@ -13,7 +13,7 @@ use teamd_shared::team_dir::{DirError, Stamp, TeamDir, TeamPath};
 use teamd_shared::transcript::Usage;
 
 use crate::daemon::confinement::Confinement;
-use crate::daemon::core::event::{Life, Now};
+use crate::daemon::core::event::{Incarnation, Now};
 use crate::daemon::core::live::Live;
 use crate::daemon::core::waiters::status;
 use crate::daemon::io::journal::version_of;
@@ -124,7 +124,7 @@ impl RosterFile {
 
     /// Returns what the worker of a life last said that it does, and what its conversation had cost, as an earlier
     /// daemon wrote it down.
-    pub(crate) fn last_said(before: &Roster, life: &Life) -> Option<(Doing, Usage)> {
+    pub(crate) fn last_said(before: &Roster, life: &Incarnation) -> Option<(Doing, Usage)> {
         let member = before.member(&life.name).filter(|member| member.incarnation == life.incarnation)?;
         let doing = match member.status {
             Status::Idle => Doing::Idle,
@@ -141,7 +141,7 @@ impl RosterFile {
             self.touch();
             return;
         };
-        let life = Life { name: name.clone(), incarnation: member.incarnation };
+        let life = Incarnation { name: name.clone(), incarnation: member.incarnation };
         let said = live.of(&life).map(|alive| alive.said.clone()).unwrap_or_default();
         let status = status(team, live, member);
         let before = self.lines.get(name).filter(|shown| shown.status == status).map(|shown| shown.since);

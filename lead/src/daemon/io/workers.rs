@@ -26,9 +26,9 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::sync::mpsc;
 
 use crate::daemon::confinement::Confinement;
-use crate::daemon::core::event::Life;
+use crate::daemon::core::event::Incarnation;
 use crate::daemon::io::cgroup::{Cgroups, Group};
-use crate::daemon::io::orphans::{Found, Strays};
+use crate::daemon::io::orphans::{Found, Orphans};
 use crate::programs::{self, Program};
 
 /// The live processes, by life.
@@ -37,18 +37,18 @@ pub(crate) struct Supervisor {
     dir: Arc<TeamDir>,
     worker: Program,
     confinement: Confinement,
-    processes: HashMap<Life, ProcessHandle>,
+    processes: HashMap<Incarnation, ProcessHandle>,
     /// The cgroups of lives that have one.
-    groups: HashMap<Life, Group>,
+    groups: HashMap<Incarnation, Group>,
     /// Those that live although nobody holds the lock of their transcript.
-    unlocked: HashSet<Life>,
+    unlocked: HashSet<Incarnation>,
     cgroups: Cgroups,
-    strays: Strays,
+    orphans: Orphans,
     watcher: Watcher,
 }
 
 /// A started worker.
-pub(crate) struct Born {
+pub(crate) struct StartedWorker {
     pub(crate) identity: Identity,
     pub(crate) cgroup: Option<Cgroup>,
 }
@@ -59,7 +59,7 @@ impl Supervisor {
         dir: Arc<TeamDir>,
         worker: Program,
         (confinement, cgroups): (&Confinement, Cgroups),
-        gone: mpsc::UnboundedSender<Life>,
+        gone: mpsc::UnboundedSender<Incarnation>,
     ) -> io::Result<Self> {
         Ok(Self {
             dir,
@@ -69,7 +69,7 @@ impl Supervisor {
             groups: HashMap::new(),
             unlocked: HashSet::new(),
             cgroups,
-            strays: Strays::begin()?,
+            orphans: Orphans::begin()?,
             watcher: Watcher::new(gone)?,
         })
     }
@@ -85,8 +85,8 @@ impl Supervisor {
         member: &Member,
         environment: &Environment,
         connection: OwnedFd,
-    ) -> Result<Born, String> {
-        let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+    ) -> Result<StartedWorker, String> {
+        let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
         if !self.dir.is_at_its_path() {
             return Err("the team directory was moved: `teamd stop` here, and `teamd start` there".to_owned());
         }
@@ -112,9 +112,9 @@ impl Supervisor {
             Ok(identity) => {
                 let group = self.cgroups.enclose(&life, child.id(), &member.bounds);
                 let cgroup = group.as_ref().map(|group| group.record().clone());
-                self.strays.enclosed(group.is_some());
+                self.orphans.enclosed(group.is_some());
                 self.groups.extend(group.map(|group| (life, group)));
-                Ok(Born { identity, cgroup })
+                Ok(StartedWorker { identity, cgroup })
             }
             Err(error) => {
                 // It waits for a welcome that will not come: it is not left behind, not as a zombie either.
@@ -128,7 +128,7 @@ impl Supervisor {
     }
 
     /// It is reaped through its pidfd, as one that an earlier program of this process has started.
-    fn hold(&mut self, life: Life, child: &Child) -> io::Result<Identity> {
+    fn hold(&mut self, life: Incarnation, child: &Child) -> io::Result<Identity> {
         // It may have ended already: then it has lived, and is seen to end as everybody is.
         let handle = ProcessHandle::open_child(child.id())?;
         let identity = handle.identity().clone();
@@ -142,29 +142,29 @@ impl Supervisor {
     }
 
     /// Takes over a live process that an earlier daemon started.
-    pub(crate) fn adopt(&mut self, life: Life, identity: Identity) -> io::Result<()> {
+    pub(crate) fn adopt(&mut self, life: Incarnation, identity: Identity) -> io::Result<()> {
         self.watch(life, ProcessHandle::open(identity)?)
     }
 
     /// Remembers that the lock of its transcript tells nothing of a life.
-    pub(crate) fn is_unlocked(&mut self, life: Life) {
+    pub(crate) fn is_unlocked(&mut self, life: Incarnation) {
         self.unlocked.insert(life);
     }
 
     /// Tells, once, whether the lock of its transcript tells whether anything of a life is left.
-    pub(crate) fn lock_tells(&mut self, life: &Life) -> bool {
+    pub(crate) fn lock_tells(&mut self, life: &Incarnation) -> bool {
         !self.unlocked.remove(life)
     }
 
     /// Takes over the cgroup that an earlier daemon has put a life into.
-    pub(crate) fn recall(&mut self, life: &Life, member: &Member) {
+    pub(crate) fn recall(&mut self, life: &Incarnation, member: &Member) {
         let group = self.cgroups.find(life, member);
-        self.strays.enclosed(group.is_some());
+        self.orphans.enclosed(group.is_some());
         self.groups.extend(group.map(|group| (life.clone(), group)));
     }
 
     /// Hands over the cgroup of a life whose process has ended, if it has one.
-    pub(crate) fn leave(&mut self, life: &Life) -> Option<Group> {
+    pub(crate) fn leave(&mut self, life: &Incarnation) -> Option<Group> {
         self.groups.remove(life)
     }
 
@@ -173,59 +173,59 @@ impl Supervisor {
         &self.cgroups
     }
 
-    fn watch(&mut self, life: Life, process: ProcessHandle) -> io::Result<()> {
+    fn watch(&mut self, life: Incarnation, process: ProcessHandle) -> io::Result<()> {
         self.watcher.add(life.clone(), process.try_clone_fd()?)?;
         self.processes.insert(life, process);
         Ok(())
     }
 
     /// Asks a process to end. A stopped one is continued, or it would never see the signal.
-    pub(crate) fn terminate(&self, life: &Life) {
+    pub(crate) fn terminate(&self, life: &Incarnation) {
         self.signal(life, Signal::TERM);
         self.signal(life, Signal::CONT);
     }
 
     /// Ends a process; its keepers end what it had started.
-    pub(crate) fn kill(&self, life: &Life) {
+    pub(crate) fn kill(&self, life: &Incarnation) {
         self.signal(life, Signal::KILL);
     }
 
-    fn signal(&self, life: &Life, signal: Signal) {
+    fn signal(&self, life: &Incarnation, signal: Signal) {
         let Some(process) = self.processes.get(life) else { return };
         if let Err(error) = process.signal(signal) {
             tracing::error!("cannot signal {} (pid {}): {error}", life.name, process.identity().pid);
         }
     }
 
-    /// Ends what lives have left to this process ([`Strays::end`]).
+    /// Ends what lives have left to this process ([`Orphans::end`]).
     ///
     /// # Errors
     /// The system's error if its children cannot be seen.
-    pub(crate) fn end_strays(&mut self, since: Instant) -> io::Result<Found> {
-        let Self { strays, processes, cgroups, .. } = self;
+    pub(crate) fn end_orphans(&mut self, since: Instant) -> io::Result<Found> {
+        let Self { orphans, processes, cgroups, .. } = self;
         let workers = processes.values().map(|it| it.identity().pid).collect();
-        strays.end(&workers, cgroups, since)
+        orphans.end(&workers, cgroups, since)
     }
 
     /// Reaps what has ended of those that no life has left.
     pub(crate) fn reap_others(&mut self) {
-        let Self { strays, processes, cgroups, .. } = self;
+        let Self { orphans, processes, cgroups, .. } = self;
         let workers = processes.values().map(|it| it.identity().pid).collect();
-        strays.reap_others(&workers, cgroups);
+        orphans.reap_others(&workers, cgroups);
     }
 
     /// Returns the children of this process that no life has left.
-    pub(crate) fn strays(&self) -> &Strays {
-        &self.strays
+    pub(crate) fn orphans(&self) -> &Orphans {
+        &self.orphans
     }
 
     /// Returns the process of a life.
-    pub(crate) fn identity(&self, life: &Life) -> Option<&Identity> {
+    pub(crate) fn identity(&self, life: &Incarnation) -> Option<&Identity> {
         self.processes.get(life).map(ProcessHandle::identity)
     }
 
     /// Reaps a process that has ended; exit code and signal, as far as they can be seen.
-    pub(crate) fn reap(&mut self, life: &Life) -> How {
+    pub(crate) fn reap(&mut self, life: &Incarnation) -> How {
         let Some(process) = self.processes.remove(life) else { return How::default() };
         process.reap().unwrap_or_else(|error| {
             tracing::warn!("cannot reap {}: {error}", life.name);
@@ -244,11 +244,11 @@ struct Watcher {
 #[derive(Debug, Default)]
 struct Watched {
     next: u64,
-    lives: HashMap<u64, (Life, OwnedFd)>,
+    lives: HashMap<u64, (Incarnation, OwnedFd)>,
 }
 
 impl Watcher {
-    fn new(gone: mpsc::UnboundedSender<Life>) -> io::Result<Self> {
+    fn new(gone: mpsc::UnboundedSender<Incarnation>) -> io::Result<Self> {
         let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let watched = Arc::new(Mutex::new(Watched::default()));
         let watcher = Self { epoll: Arc::clone(&epoll), watched: Arc::clone(&watched) };
@@ -258,7 +258,7 @@ impl Watcher {
         Ok(watcher)
     }
 
-    fn add(&self, life: Life, pidfd: OwnedFd) -> io::Result<()> {
+    fn add(&self, life: Incarnation, pidfd: OwnedFd) -> io::Result<()> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.next += 1;
         let token = watched.next;
@@ -269,7 +269,7 @@ impl Watcher {
     }
 }
 
-fn wait_for_ends(epoll: &OwnedFd, watched: &Mutex<Watched>, gone: &mpsc::UnboundedSender<Life>) {
+fn wait_for_ends(epoll: &OwnedFd, watched: &Mutex<Watched>, gone: &mpsc::UnboundedSender<Incarnation>) {
     let mut events = Vec::with_capacity(64);
     loop {
         events.clear();

@@ -159,7 +159,7 @@ fn difference(shown: &RosterMember, state: &MemberState, team: &Team) -> Option<
 /// The status that the journal allows: what a worker does while nothing else is the case, only the worker says.
 fn status(shown: &RosterMember, state: &MemberState, team: &Team) -> Status {
     let name = &shown.name;
-    let leaving = team.let_go(name).is_some()
+    let leaving = team.release(name).is_some()
         || state.record.ending.is_some()
         || team.pending(name, Kind::Shutdown).is_some();
     let doing = match shown.status {

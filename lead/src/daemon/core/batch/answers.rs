@@ -6,9 +6,9 @@ use teamd_shared::control::{StopOutcome, ToWorker};
 use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 
-use super::{Batcher, Birth, End, Journal, Step};
-use crate::daemon::core::directive::{welcome, word};
-use crate::daemon::core::event::{Life, Now};
+use super::{Batcher, End, Introduction, Journal, Step};
+use crate::daemon::core::directive::{directive, welcome};
+use crate::daemon::core::event::{Incarnation, Now};
 
 /// How long commands wait for a roster that cannot be written: what they are told is in the journal.
 const UNSHOWN: Duration = Duration::from_secs(5);
@@ -17,40 +17,40 @@ impl Batcher {
     /// Takes note of one half of a birth. Once both have happened, the worker is welcomed: the life is in the journal with
     /// its process, and its worker has greeted, which it does under its life lock. A welcome that waited in a socket would
     /// let it begin after its daemon had died, and another had buried it.
-    pub(crate) fn half_born(&mut self, life: &Life, half: Birth) {
+    pub(crate) fn introduce(&mut self, life: &Incarnation, half: Introduction) {
         let is_present = self.team.members.get(&life.name).is_some_and(|state| {
             state.record.incarnation == life.incarnation && !state.record.phase.is_ended()
         });
         if !is_present {
-            self.births.remove(life);
+            self.introductions.remove(life);
             return;
         }
-        if self.births.get(life).is_none_or(|other| *other == half) {
-            self.births.insert(life.clone(), half);
+        if self.introductions.get(life).is_none_or(|other| *other == half) {
+            self.introductions.insert(life.clone(), half);
             return;
         }
-        self.births.remove(life);
+        self.introductions.remove(life);
         if let Some(welcome) = welcome(&self.team, &self.live, life) {
             self.steps.push_back(Step::Say(life.clone(), ToWorker::Welcome(Box::new(welcome))));
         }
     }
 
     /// Tells whether a life was begun and is not welcomed yet.
-    pub(crate) fn is_being_born(&self, life: &Life) -> bool {
-        self.births.contains_key(life)
+    pub(crate) fn is_unwelcomed(&self, life: &Incarnation) -> bool {
+        self.introductions.contains_key(life)
     }
 
-    pub(super) fn say_word(&mut self, name: &Name) {
+    pub(super) fn push_directive(&mut self, name: &Name) {
         let Some(incarnation) = self.team.members.get(name).map(|state| state.record.incarnation) else {
             return;
         };
-        let life = Life { name: name.clone(), incarnation };
+        let life = Incarnation { name: name.clone(), incarnation };
         // One that is not welcomed yet hears all in its welcome.
         if !self.live.of(&life).is_some_and(|alive| alive.connected) {
             return;
         }
-        if let Some(word) = word(&self.team, &self.live, name) {
-            self.steps.push_back(Step::Say(life, ToWorker::Word(word)));
+        if let Some(directive) = directive(&self.team, &self.live, name) {
+            self.steps.push_back(Step::Say(life, ToWorker::Directive(directive)));
         }
     }
 

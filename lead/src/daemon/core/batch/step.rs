@@ -9,7 +9,7 @@ use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 
 use super::Reply;
-use crate::daemon::core::event::{Client, Life};
+use crate::daemon::core::event::{Client, Incarnation};
 
 /// What is to be done next, before anything else is.
 #[derive(Debug)]
@@ -24,13 +24,13 @@ pub(crate) enum Step {
     /// Make all that follows from the lines last, the news too, and report how far that came ([`super::Batcher::settled`]).
     Settle,
     /// Start a process for a life, and report it ([`super::Batcher::started`]).
-    Start(Box<NewLife>),
+    Start(Box<NewWorker>),
     /// Send SIGTERM, if the life is still that one.
-    Terminate(Life),
+    Terminate(Incarnation),
     /// Send SIGKILL.
-    Kill(Life),
+    Kill(Incarnation),
     /// Say something to a worker, if it is connected.
-    Say(Life, ToWorker),
+    Say(Incarnation, ToWorker),
     /// Take over into the roster how these members stand now.
     Show(BTreeSet<Name>),
     /// Write the roster, if there is anything new, and report it ([`super::Batcher::shown`]).
@@ -41,9 +41,9 @@ pub(crate) enum Step {
 
 /// A life for which a process is to be started.
 #[derive(Debug)]
-pub(crate) struct NewLife {
+pub(crate) struct NewWorker {
     /// Which one.
-    pub(crate) life: Life,
+    pub(crate) life: Incarnation,
     /// As the journal holds it.
     pub(crate) member: Member,
     /// What the command that asked for it was run in.
@@ -63,7 +63,7 @@ pub(crate) enum End {
 
 /// A half of a birth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Birth {
+pub(crate) enum Introduction {
     /// The journal holds the life and its process.
     Journaled,
     /// The worker has greeted.

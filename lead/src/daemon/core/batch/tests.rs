@@ -40,8 +40,8 @@ struct Desk {
     environment: Environment,
 }
 
-fn alice() -> Life {
-    Life { name: Name::new("alice").unwrap(), incarnation: 1 }
+fn alice() -> Incarnation {
+    Incarnation { name: Name::new("alice").unwrap(), incarnation: 1 }
 }
 
 impl Desk {
@@ -155,7 +155,7 @@ impl Desk {
 
     /// The last life that was begun could not be run.
     fn cannot_start(&mut self, incarnation: u32) {
-        let life = Life { incarnation, ..alice() };
+        let life = Incarnation { incarnation, ..alice() };
         self.batcher.started(Event::not_started(life, "no descriptor is left"), self.now);
     }
 
@@ -266,7 +266,7 @@ fn a_birth_whose_end_was_journaled_with_it_leaves_nothing_behind() {
     desk.on(ended());
     desk.seconds_later(1);
     assert_eq!(desk.batcher.team.members[&alice().name].record.incarnation, 2, "it is started again");
-    assert!(!desk.batcher.is_being_born(&alice()));
+    assert!(!desk.batcher.is_unwelcomed(&alice()));
 }
 
 /// Whoever was to leave would not be started again: only the order would have begun a next life, and it was refused with all else.

@@ -1,13 +1,13 @@
 //! What follows when a life has ended: its status, what expires, whether it is started again. One line.
 
 use teamd_shared::id::{Ids, RequestId};
-use teamd_shared::journal::{MemberEvent, MemberRecord, Record, Tell};
+use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record};
 use teamd_shared::member::{End, Ending, Exit, Gate, LifeEvent, Member, Phase, Restart, RestartLimit};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Event, Kind, Status};
 
 use super::{Decision, View};
-use crate::daemon::core::event::{Action, Ended, Life};
+use crate::daemon::core::event::{Action, Ended, Incarnation};
 
 /// What becomes of a life that crashed.
 enum Next {
@@ -16,7 +16,7 @@ enum Next {
 }
 
 impl View<'_> {
-    pub(super) fn ended(&self, life: &Life, ended: &Ended, ids: &mut dyn Ids) -> Decision {
+    pub(super) fn ended(&self, life: &Incarnation, ended: &Ended, ids: &mut dyn Ids) -> Decision {
         let Some(member) = self.present(life) else { return Decision::default() };
         // It said so to nobody but its transcript: what it would have led to then, comes first now.
         let farewell = if ended.by_signal { self.leaving(life) } else { Decision::default() };
@@ -39,7 +39,13 @@ impl View<'_> {
 
     /// No process could be started for a life. One that goes on after a crash is tried again as if it had crashed itself:
     /// nobody is there whom that could be told.
-    pub(super) fn never_ran(&self, life: &Life, ended: &Ended, why: &str, ids: &mut dyn Ids) -> Decision {
+    pub(super) fn never_ran(
+        &self,
+        life: &Incarnation,
+        ended: &Ended,
+        why: &str,
+        ids: &mut dyn Ids,
+    ) -> Decision {
         let Some(member) = self.present(life) else { return Decision::default() };
         let why = Next::End { note: Some(format!("it was never run: {why}")) };
         let member = Member { ending_note: note(member.ending_note.clone(), why), ..member.clone() };
@@ -57,13 +63,13 @@ impl View<'_> {
             // Nobody wanted it to end: it broke down.
             _ if member.ending == Some(Ending::Hung) => End::Crashed,
             _ if member.ending.is_some() => End::Killed,
-            _ if self.team.let_go(&member.name).is_some() => End::Shutdown,
+            _ if self.team.release(&member.name).is_some() => End::Shutdown,
             _ => End::Crashed,
         }
     }
 
     fn after_crash(&self, member: &Member, ended: &Ended) -> Next {
-        let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+        let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
         let environment = self.live.of(&life).and_then(|alive| alive.environment.as_ref());
         let RestartLimit { max, period } = self.rules.restart;
         let recent = self.recent_restarts(member).len();
@@ -99,7 +105,7 @@ impl View<'_> {
             code: ended.code,
             signal: ended.signal,
             at: self.now.wall,
-            request_id: self.team.let_go(&member.name).map(|request| request.request_id.clone()),
+            request_id: self.team.release(&member.name).map(|request| request.request_id.clone()),
             unread: ended.unread,
             inbox: ended.inbox,
             usage: self.live.usage(member),
@@ -115,10 +121,10 @@ impl View<'_> {
             ended_incarnation: restart.then_some(member.incarnation),
             agent: self.team.shutdown_of(&member.name).is_some_and(|request| request.agent),
             expired,
-            tell: self.news_for(&member.name, ids),
+            tell: self.notices_of_end(&member.name, ids),
             ..MemberRecord::of(MemberEvent::Exited, self.after_exit(member, exit, end, restart))
         };
-        let life = Life { name: member.name.clone(), incarnation: record.member.incarnation };
+        let life = Incarnation { name: member.name.clone(), incarnation: record.member.incarnation };
         let decision = Decision::default().record(Record::Member(Box::new(record)));
         if restart { decision.act(Action::Start(life)) } else { decision }
     }
@@ -167,20 +173,20 @@ impl View<'_> {
     }
 
     /// The lead is told, and every running member that is not itself about to leave.
-    fn news_for(&self, gone: &Name, ids: &mut dyn Ids) -> Vec<Tell> {
+    fn notices_of_end(&self, gone: &Name, ids: &mut dyn Ids) -> Vec<Notice> {
         let stays = |member: &&Member| {
             member.name != *gone
                 && member.phase == Phase::Running
                 && member.ending.is_none()
                 && self.team.pending(&member.name, Kind::Shutdown).is_none()
-                && self.team.let_go(&member.name).is_none()
+                && self.team.release(&member.name).is_none()
         };
         let members = self.alive().filter(stays).map(|member| member.name.clone());
         // The inbox of the lead is told in any case, and once.
         let members = members.filter(|name| *name != Name::lead());
         // One id for all of them: it stands in the journal once, however many are told.
         let id = ids.message();
-        std::iter::once(Name::lead()).chain(members).map(|to| Tell { to, id }).collect()
+        std::iter::once(Name::lead()).chain(members).map(|to| Notice { to, id }).collect()
     }
 }
 

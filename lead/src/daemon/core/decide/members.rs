@@ -11,7 +11,7 @@ use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 
 use super::{Decision, View, or_refuse};
-use crate::daemon::core::event::{Action, Client, Life, SpawnFacts, Until};
+use crate::daemon::core::event::{Action, Client, Incarnation, SpawnFacts, Until};
 
 impl View<'_> {
     /// Decides on a spawn. One that is said again waits with the one that was carried out.
@@ -56,7 +56,7 @@ impl View<'_> {
         };
         Ok(Decision::default()
             .record(Record::Member(Box::new(record)))
-            .act(Action::Start(Life { name: name.clone(), incarnation }))
+            .act(Action::Start(Incarnation { name: name.clone(), incarnation }))
             .act(Action::Wait(client, name, Until::Ready(incarnation))))
     }
 
@@ -175,7 +175,7 @@ impl View<'_> {
         or_refuse(
             client,
             self.running(name).and_then(|member| {
-                let life = Life { name: name.clone(), incarnation: member.incarnation };
+                let life = Incarnation { name: name.clone(), incarnation: member.incarnation };
                 if !self.live.of(&life).is_some_and(|alive| alive.connected && alive.ready) {
                     let message = format!("{name} cannot be reached just now");
                     return Err(Refusal::new(RefusalCode::Conflict, message).hint("try again in a moment"));

@@ -2,7 +2,7 @@
 
 use teamd_shared::control::{Done, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
-use teamd_shared::journal::{MemberEvent, MemberRecord, Record, RequestEvent, Tell};
+use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record, RequestEvent};
 use teamd_shared::member::{ApproveBy, Gate, Member};
 use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
@@ -55,7 +55,7 @@ impl View<'_> {
         match request.after(event, self.now.wall, feedback) {
             Ok(answered) => {
                 let to = Name::of_inbox(request.member()).ok();
-                let tell = to.map(|to| Tell { to, id: ids.message() }).into_iter().collect();
+                let tell = to.map(|to| Notice { to, id: ids.message() }).into_iter().collect();
                 let event = if approve { RequestEvent::Approved } else { RequestEvent::Rejected };
                 let done = Done::Answered { repeated: false };
                 let decision = Decision::default().request(event, answered, tell);
@@ -118,7 +118,7 @@ impl View<'_> {
             let record = MemberRecord {
                 command_id: Some(id.clone()),
                 content: Some(content.to_owned()),
-                tell: vec![Tell { to: name.clone(), id: ids.message() }],
+                tell: vec![Notice { to: name.clone(), id: ids.message() }],
                 ..MemberRecord::of(MemberEvent::GateClosed, member)
             };
             let decision = Decision::default().record(Record::Member(Box::new(record)));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use teamd_shared::amount::told;
 use teamd_shared::control::{Done, Refusal, RefusalCode, ShutdownOrder};
 use teamd_shared::id::{Ids, RequestId};
-use teamd_shared::journal::{MemberEvent, Record, RequestEvent, TeamEvent, Tell};
+use teamd_shared::journal::{MemberEvent, Notice, Record, RequestEvent, TeamEvent};
 use teamd_shared::member::{Ending, Member};
 use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
@@ -13,7 +13,7 @@ use teamd_shared::request::{Kind, Payload, Request, Status};
 use uuid::Uuid;
 
 use super::{Decision, View, or_refuse};
-use crate::daemon::core::event::{Action, Client, Life, Until};
+use crate::daemon::core::event::{Action, Client, Incarnation, Until};
 use crate::daemon::core::live::Due;
 
 /// Seconds that a model has to decide when the daemon was told by a signal to end.
@@ -97,7 +97,7 @@ impl View<'_> {
             answered_by: None,
             agent,
         };
-        let tell = Tell { to: member.name.clone(), id: message_id };
+        let tell = Notice { to: member.name.clone(), id: message_id };
         let asked = Decision::default().request(RequestEvent::Asked, request, vec![tell]);
         (asked, order.request_id.clone())
     }
@@ -125,7 +125,7 @@ impl View<'_> {
     }
 
     /// A life has lasted as long as it may. SIGTERM asks it to leave at the next safe point; nothing can be said against it.
-    fn out_of_time(&self, life: &Life) -> Decision {
+    fn out_of_time(&self, life: &Incarnation) -> Decision {
         let Some(member) = self.present(life).filter(|member| member.ending.is_none()) else {
             return Decision::default();
         };
@@ -136,7 +136,7 @@ impl View<'_> {
     }
 
     /// Begins to end a life by signals.
-    pub(super) fn terminate_life(&self, life: &Life, ending: Ending) -> Decision {
+    pub(super) fn terminate_life(&self, life: &Incarnation, ending: Ending) -> Decision {
         let Some(member) = self.present(life).filter(|member| member.ending.is_none()) else {
             return Decision::default();
         };
@@ -145,10 +145,10 @@ impl View<'_> {
     }
 
     /// SIGTERM ends a life, as it says. One that was taken for hung answers thereby: it is not started again.
-    pub(super) fn leaving(&self, life: &Life) -> Decision {
+    pub(super) fn leaving(&self, life: &Incarnation) -> Decision {
         let by_itself = |member: &Member| matches!(member.ending, None | Some(Ending::Hung));
         match self.present(life) {
-            Some(member) if by_itself(member) && self.team.let_go(&life.name).is_none() => {
+            Some(member) if by_itself(member) && self.team.release(&life.name).is_none() => {
                 let (ending, ending_note) = (Some(Ending::Sigterm), None);
                 let member = Member { ending, ending_note, ..self.updated(member) };
                 Decision::default().member(MemberEvent::Ending, member)
@@ -170,7 +170,7 @@ impl View<'_> {
         }
         let members: Vec<_> = self.last_first().into_iter().cloned().collect();
         members.iter().fold(Decision::default(), |decision, member| {
-            let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+            let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
             decision.and(self.terminate_life(&life, Ending::Stop)).act(Action::Kill(life))
         })
     }
@@ -209,7 +209,7 @@ impl View<'_> {
     }
 
     /// What follows for the team when a teammate does not want to leave.
-    pub(super) fn unwilling(&self, request: &Request, life: &Life) -> Decision {
+    pub(super) fn unwilling(&self, request: &Request, life: &Incarnation) -> Decision {
         if self.live.terminations > 0 {
             return self.terminate_life(life, Ending::Stop);
         }

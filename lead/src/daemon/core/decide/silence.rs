@@ -2,17 +2,17 @@
 
 use teamd_shared::amount::told;
 use teamd_shared::id::Ids;
-use teamd_shared::journal::{MemberEvent, MemberRecord, Record, Tell};
+use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record};
 use teamd_shared::member::{Ending, Member, Restart};
 use teamd_shared::name::Name;
 
 use super::{Decision, View};
-use crate::daemon::core::event::{Action, Life};
+use crate::daemon::core::event::{Action, Incarnation};
 use crate::daemon::core::live::Alive;
 
 impl View<'_> {
     /// A worker answers. If the lead was told that it does not, the lead is told that it goes on.
-    pub(super) fn pong(&self, life: &Life, ids: &mut dyn Ids) -> Decision {
+    pub(super) fn pong(&self, life: &Incarnation, ids: &mut dyn Ids) -> Decision {
         let goes_round = |alive: &&Alive| alive.silence().is_zero();
         let (Some(member), Some(_)) = (self.present(life), self.live.of(life).filter(goes_round)) else {
             return Decision::default();
@@ -25,7 +25,7 @@ impl View<'_> {
     }
 
     /// A worker has been silent for as long as it may. What it is silent about may have changed meanwhile.
-    pub(super) fn silent(&self, life: &Life, ids: &mut dyn Ids) -> Decision {
+    pub(super) fn silent(&self, life: &Incarnation, ids: &mut dyn Ids) -> Decision {
         let Some((member, alive)) = self.is_silent(life, 1) else { return Decision::default() };
         if member.silent_since.is_some() {
             return Decision::default();
@@ -49,7 +49,7 @@ impl View<'_> {
     }
 
     /// Nor for as long again: it is ended, unless the lead does not know yet. One that hangs answers no SIGTERM.
-    pub(super) fn hung(&self, life: &Life, ids: &mut dyn Ids) -> Decision {
+    pub(super) fn hung(&self, life: &Incarnation, ids: &mut dyn Ids) -> Decision {
         let Some((member, alive)) = self.is_silent(life, 2) else { return Decision::default() };
         if member.silent_since.is_none() {
             return self.silent(life, ids);
@@ -63,15 +63,15 @@ impl View<'_> {
     }
 
     /// Returns a member that no signal ends yet, and that has been silent for so many times as long as it may.
-    fn is_silent(&self, life: &Life, times: u32) -> Option<(&Member, &Alive)> {
+    fn is_silent(&self, life: &Incarnation, times: u32) -> Option<(&Member, &Alive)> {
         let member = self.present(life).filter(|member| member.ending.is_none())?;
-        let alive = self.live.of(life).filter(|_| self.team.let_go(&life.name).is_none())?;
+        let alive = self.live.of(life).filter(|_| self.team.release(&life.name).is_none())?;
         let patience = self.rules.watchdog?;
         (alive.silence() >= patience * times).then_some((member, alive))
     }
 
     fn told(&self, event: MemberEvent, member: Member, text: String, ids: &mut dyn Ids) -> Decision {
-        let tell = vec![Tell { to: Name::lead(), id: ids.message() }];
+        let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
         let record = MemberRecord { content: Some(text), tell, ..MemberRecord::of(event, member) };
         Decision::default().record(Record::Member(Box::new(record)))
     }

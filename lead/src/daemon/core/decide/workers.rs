@@ -9,14 +9,14 @@ use teamd_shared::process::Identity;
 use teamd_shared::request::{self, Kind, Party, Payload, Request, Status};
 
 use super::{Decision, View};
-use crate::daemon::core::directive::word;
-use crate::daemon::core::event::{Action, Ended, Life};
+use crate::daemon::core::directive::directive;
+use crate::daemon::core::event::{Action, Ended, Incarnation};
 
 impl View<'_> {
     /// A process was started, or could not be.
     pub(super) fn started(
         &self,
-        life: &Life,
+        life: &Incarnation,
         (process, cgroup): (&Result<Identity, String>, Option<&Cgroup>),
         ids: &mut dyn Ids,
     ) -> Decision {
@@ -47,7 +47,7 @@ impl View<'_> {
     }
 
     /// The daemon began, and a life of the journal goes on.
-    pub(super) fn found(&self, life: &Life) -> Decision {
+    pub(super) fn found(&self, life: &Incarnation) -> Decision {
         let Some(member) = self.present(life) else { return Decision::default() };
         // How long it is silent is counted anew, and told anew.
         let found = Member { silent_since: None, ..self.updated(member) };
@@ -61,9 +61,9 @@ impl View<'_> {
         }
     }
 
-    pub(super) fn connected(&self, life: &Life, state: &WorkerState) -> Decision {
-        let Some(word) = word(self.team, self.live, &life.name) else { return Decision::default() };
-        let greeted = Decision::default().act(Action::Say(life.clone(), ToWorker::Word(word)));
+    pub(super) fn connected(&self, life: &Incarnation, state: &WorkerState) -> Decision {
+        let Some(directive) = directive(self.team, self.live, &life.name) else { return Decision::default() };
+        let greeted = Decision::default().act(Action::Say(life.clone(), ToWorker::Directive(directive)));
         greeted.and(self.said(life, state))
     }
 
@@ -71,14 +71,14 @@ impl View<'_> {
     ///
     /// One that waits for another plan has that named next: then it is recorded, and takes the place of this one, or
     /// its id is taken, and it comes to the id of this one (a life that was restarted begins with the first id).
-    pub(super) fn said(&self, life: &Life, state: &WorkerState) -> Decision {
+    pub(super) fn said(&self, life: &Incarnation, state: &WorkerState) -> Decision {
         let Some(member) = self.team.members.get(&life.name).filter(|_| self.present(life).is_some()) else {
             return Decision::default();
         };
         let Some(plan) = self.team.pending(&life.name, Kind::PlanApproval) else {
             return Decision::default();
         };
-        let knows = state.doing != Doing::Starting && state.acted_on >= member.seq;
+        let knows = state.doing != Doing::Starting && state.applied_seq >= member.seq;
         if !knows || state.plan.is_some() {
             return Decision::default();
         }
@@ -90,9 +90,9 @@ impl View<'_> {
     }
 
     /// A line of the lead's inbox, named by the connection of the life that wrote it.
-    pub(super) fn named(
+    pub(super) fn submitted(
         &self,
-        life: &Life,
+        life: &Incarnation,
         request_id: &RequestId,
         line: &Result<Box<Message>, String>,
     ) -> Decision {
@@ -121,7 +121,7 @@ impl View<'_> {
 
     fn shutdown_answered(
         &self,
-        life: &Life,
+        life: &Incarnation,
         request_id: &RequestId,
         approve: bool,
         (reason, by): (&str, AnsweredBy),
@@ -154,7 +154,7 @@ impl View<'_> {
         request_id: &RequestId,
         plan: &str,
     ) -> Result<Decision, String> {
-        let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+        let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
         if let Some(known) = self.team.requests.get(request_id) {
             // The same line, said again after a broken connection; but a plan that expired with an
             // earlier life must be submitted anew.
@@ -189,7 +189,7 @@ impl View<'_> {
     }
 }
 
-fn recorded(life: &Life, request_id: &RequestId, status: Status) -> Decision {
+fn recorded(life: &Incarnation, request_id: &RequestId, status: Status) -> Decision {
     let request_id = request_id.clone();
     Decision::default().act(Action::Say(life.clone(), ToWorker::Recorded { request_id, status }))
 }

@@ -13,7 +13,7 @@ use teamd_shared::member::Cgroup;
 use teamd_shared::process::{KEEPER, is_gone, stat};
 
 use super::limits::write;
-use crate::daemon::core::event::Life;
+use crate::daemon::core::event::Incarnation;
 
 /// How long the kernel is waited for in one go: the end of the daemon waits for no longer.
 const LOOK: Duration = Duration::from_millis(500);
@@ -84,7 +84,7 @@ impl Group {
 
     /// Kills what is left until the kernel says that nobody is in it, and removes it. False if the kernel cannot be asked; as
     /// long as it says that somebody is, that is waited for, whatever refuses the kill.
-    pub(crate) async fn empty(&self, life: &Life, killed: &mut Killed) -> bool {
+    pub(crate) async fn empty(&self, life: &Incarnation, killed: &mut Killed) -> bool {
         let began = Instant::now();
         let mut failing: Option<Instant> = None;
         loop {

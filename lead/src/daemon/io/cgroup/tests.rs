@@ -17,8 +17,8 @@ use super::*;
 use crate::daemon::core::event::{Ended, Event};
 use crate::daemon::io::reap::{Beginning, liveness_lock_is_held, wait_until_empty};
 
-fn alice(incarnation: u32) -> Life {
-    Life { name: Name::new("alice").unwrap(), incarnation }
+fn alice(incarnation: u32) -> Incarnation {
+    Incarnation { name: Name::new("alice").unwrap(), incarnation }
 }
 
 fn bounds() -> Bounds {
@@ -141,7 +141,7 @@ impl Real {
     }
 
     /// Runs a script that begins when it is in the cgroup of a life.
-    fn enclosed(&self, life: &Life, script: &str) -> (Child, Group) {
+    fn enclosed(&self, life: &Incarnation, script: &str) -> (Child, Group) {
         let mut child = bash(&format!("read; {script}")).stdin(Stdio::piped()).spawn().unwrap();
         let group = self.cgroups.enclose(life, child.id(), &Bounds::default()).unwrap();
         drop(child.stdin.take());
@@ -279,7 +279,7 @@ fn the_cgroup_of_the_team_of_an_earlier_daemon_goes_with_its_last_life_also_wher
 }
 
 /// A member as the journal holds it, whose worker is in a cgroup.
-fn recorded(life: &Life, path: &str, process: Identity) -> Member {
+fn recorded(life: &Incarnation, path: &str, process: Identity) -> Member {
     let mut member: Member = serde_json::from_value(serde_json::json!({
         "name": life.name, "role": "", "model": "script", "workspace": "/", "plan": false, "approve_by": "person",
         "restart": "never", "incarnation": life.incarnation, "conversation": 1, "begins_at": Position::START,
@@ -296,7 +296,7 @@ fn only_the_cgroup_of_this_team_and_life_is_taken_for_its_own() {
     let Some(real) = Real::new() else { return };
     let (mut child, group) = real.enclosed(&alice(1), "exec sleep 600");
     let (path, process) = (group.record().path.clone(), Identity::of(child.id()).unwrap());
-    let finds = |life: &Life, path: &str, process: &Identity| {
+    let finds = |life: &Incarnation, path: &str, process: &Identity| {
         real.cgroups.find(life, &recorded(life, path, process.clone())).is_some()
     };
     assert!(finds(&alice(1), &path, &process));

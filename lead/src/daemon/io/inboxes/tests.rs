@@ -1,6 +1,6 @@
 //! What is done once, what is done again, and when.
 
-use teamd_shared::journal::{MemberRecord, Tell};
+use teamd_shared::journal::{MemberRecord, Notice};
 use teamd_shared::member::Member;
 use teamd_shared::position::Position;
 use uuid::Uuid;
@@ -43,7 +43,7 @@ impl Scene {
         let tell = to
             .iter()
             .zip(0_u64..)
-            .map(|(to, at)| Tell { to: name(to), id: Uuid::from_u128(u128::from(seq * 100 + at)) });
+            .map(|(to, at)| Notice { to: name(to), id: Uuid::from_u128(u128::from(seq * 100 + at)) });
         let record = MemberRecord { tell: tell.collect(), ..MemberRecord::of(event, member) };
         let record = Record::Member(Box::new(record));
         let done = self.team.done;
@@ -102,9 +102,9 @@ fn news_of_an_end_that_the_lead_cannot_be_told_of_are_told_to_the_others_once() 
     scene.block("lead");
     scene.told(MemberEvent::Exited, &["lead", "alice"]);
     assert_eq!(scene.go_on(false), Err(1));
-    scene.progress.tell_news(&scene.dir, 9).unwrap();
+    scene.progress.tell_ended(&scene.dir, 9).unwrap();
     assert_eq!((scene.go_on(true), scene.lines("alice")), (Err(1), 1));
-    assert!(!scene.progress.news.is_waiting(), "nobody looks whether they are told");
+    assert!(!scene.progress.fan_out.is_waiting(), "nobody looks whether they are told");
     scene.unblock("lead");
     assert_eq!((scene.go_on(true), scene.lines("lead"), scene.lines("alice")), (Ok(()), 1, 1));
 }
@@ -127,7 +127,7 @@ fn an_end_does_not_count_as_done_before_all_have_the_news() {
     scene.told(MemberEvent::Exited, &["lead", "alice"]);
     assert_eq!((scene.go_on(false), scene.lines("lead"), scene.lines("alice")), (Ok(()), 1, 0));
     assert_eq!(scene.progress.take_unsynced(&scene.team).up_to, 0, "alice is still to be told");
-    scene.progress.tell_news(&scene.dir, 9).unwrap();
+    scene.progress.tell_ended(&scene.dir, 9).unwrap();
     assert_eq!((scene.lines("alice"), scene.progress.take_unsynced(&scene.team).up_to), (1, 1));
 }
 

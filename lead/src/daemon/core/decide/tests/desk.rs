@@ -16,7 +16,7 @@ use teamd_shared::process::Identity;
 use teamd_shared::request::{Request, Status};
 
 use crate::daemon::core::decide::{Decision, View, decide};
-use crate::daemon::core::event::{Action, Client, Ended, Event, Life, Now, SpawnFacts, Until};
+use crate::daemon::core::event::{Action, Client, Ended, Event, Incarnation, Now, SpawnFacts, Until};
 use crate::daemon::core::live::{Live, Rules};
 use crate::daemon::core::watchdog::Finding;
 
@@ -58,7 +58,7 @@ impl Desk {
         for record in decision.records.clone() {
             self.write(record);
         }
-        for record in self.team.untold() {
+        for record in self.team.pending_derived() {
             self.write(record);
         }
         if let Some((life, environment)) = decision.ordered(event) {
@@ -109,27 +109,27 @@ impl Desk {
     }
 
     /// Starts the process of the life that is being spawned, which then is ready.
-    pub(super) fn starts(&mut self, who: &str) -> Life {
+    pub(super) fn starts(&mut self, who: &str) -> Incarnation {
         let life = life(who, self.member(who).incarnation);
         self.on(&Event::Started { life: life.clone(), process: Ok(identity()), cgroup: None });
-        let acted_on = self.team.seq;
-        self.on(&Event::Said { life: life.clone(), state: WorkerState { acted_on, ..idle() } });
+        let applied_seq = self.team.seq;
+        self.on(&Event::Said { life: life.clone(), state: WorkerState { applied_seq, ..idle() } });
         life
     }
 
     /// A member that runs.
-    pub(super) fn runs(&mut self, who: &str) -> Life {
+    pub(super) fn runs(&mut self, who: &str) -> Incarnation {
         self.spawn(order(who)).unwrap();
         self.starts(who)
     }
 
     /// A member that runs, and must submit a plan first.
-    pub(super) fn runs_with_plan(&mut self, who: &str) -> Life {
+    pub(super) fn runs_with_plan(&mut self, who: &str) -> Incarnation {
         self.spawn(SpawnOrder { plan: true, ..order(who) }).unwrap();
         self.starts(who)
     }
 
-    pub(super) fn ends(&mut self, life: &Life) -> Decision {
+    pub(super) fn ends(&mut self, life: &Incarnation) -> Decision {
         self.on(&Event::Ended { life: life.clone(), ended: ended() })
     }
 
@@ -154,13 +154,13 @@ impl Desk {
     }
 
     /// A life's connection names a line that it wrote.
-    pub(super) fn names(&mut self, life: &Life, body: Body) -> Decision {
+    pub(super) fn names(&mut self, life: &Incarnation, body: Body) -> Decision {
         let id = self.ids.message();
         let line = Message::new(id, life.name.as_str(), "lead", self.now.wall, body);
         self.names_line(life, &line)
     }
 
-    pub(super) fn names_line(&mut self, life: &Life, line: &Message) -> Decision {
+    pub(super) fn names_line(&mut self, life: &Incarnation, line: &Message) -> Decision {
         let request_id = match &line.body {
             Body::ShutdownResponse { request_id, .. } | Body::PlanApprovalRequest { request_id, .. } => {
                 request_id
@@ -168,11 +168,11 @@ impl Desk {
             other => panic!("{other:?}"),
         };
         let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
-        self.on(&Event::Named { life: life.clone(), request_id, line })
+        self.on(&Event::Submitted { life: life.clone(), request_id, line })
     }
 
     /// A life submits a plan.
-    pub(super) fn submits(&mut self, life: &Life, id: &str) -> RequestId {
+    pub(super) fn submits(&mut self, life: &Incarnation, id: &str) -> RequestId {
         let id = request_id(id);
         self.names(life, plan(&id));
         id
@@ -275,8 +275,8 @@ pub(super) fn name(who: &str) -> Name {
     Name::of_inbox(who).unwrap()
 }
 
-pub(super) fn life(who: &str, incarnation: u32) -> Life {
-    Life { name: name(who), incarnation }
+pub(super) fn life(who: &str, incarnation: u32) -> Incarnation {
+    Incarnation { name: name(who), incarnation }
 }
 
 pub(super) fn request_id(id: &str) -> RequestId {

@@ -13,7 +13,7 @@ use teamd_shared::request::{self, Kind, Party};
 
 use super::sim::{Daemon, World, run};
 use crate::daemon::core::decide::Decision;
-use crate::daemon::core::event::{Action, Event, Life};
+use crate::daemon::core::event::{Action, Event, Incarnation};
 
 /// How many schedules may pass before it is missed.
 const SCHEDULES: u64 = 300;
@@ -104,7 +104,7 @@ impl World {
     /// Makes another decision of it.
     pub(super) fn spoil(&self, team: &Team, event: &Event, decision: &mut Decision) {
         if self.is(Mutant::NoWordOnReconnect) {
-            decision.actions.retain(|action| !matches!(action, Action::Say(_, ToWorker::Word(_))));
+            decision.actions.retain(|action| !matches!(action, Action::Say(_, ToWorker::Directive(_))));
         }
         if self.is(Mutant::ExpiriesAreLinesOfTheirOwn) {
             decision.records = decision.records.drain(..).flat_map(|record| parted(team, record)).collect();
@@ -120,7 +120,7 @@ impl World {
                 }
             }
         }
-        let asked = |life: &Life| team.pending(&life.name, Kind::Shutdown).is_some();
+        let asked = |life: &Incarnation| team.pending(&life.name, Kind::Shutdown).is_some();
         let Event::Ended { life, .. } = event else { return };
         if !self.is(Mutant::RestartsWhoShallLeave) || !asked(life) {
             return;
@@ -132,7 +132,7 @@ impl World {
             {
                 record.ended_incarnation = Some(life.incarnation);
                 (record.member.phase, record.member.incarnation) = (Phase::Spawning, life.incarnation + 1);
-                let life = Life { name: life.name.clone(), incarnation: life.incarnation + 1 };
+                let life = Incarnation { name: life.name.clone(), incarnation: life.incarnation + 1 };
                 decision.actions.push(Action::Start(life));
             }
         }
@@ -147,7 +147,7 @@ impl World {
                 && record.event == MemberEvent::Ending
             {
                 let member = &record.member;
-                let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+                let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
                 self.signal(daemon, &life, false);
             }
         }
@@ -169,9 +169,9 @@ impl World {
             return;
         };
         if let Some(member) = daemon.batcher.team.members.get(&name) {
-            let life = Life { name, incarnation: member.record.incarnation };
+            let life = Incarnation { name, incarnation: member.record.incarnation };
             let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
-            events.push(Event::Named { life, request_id, line });
+            events.push(Event::Submitted { life, request_id, line });
         }
     }
 }

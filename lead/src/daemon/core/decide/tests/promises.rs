@@ -22,7 +22,7 @@ use teamd_shared::request::{Kind, Request, Status};
 use uuid::Uuid;
 
 use super::sim::Worker;
-use crate::daemon::core::event::{Client, Life};
+use crate::daemon::core::event::{Client, Incarnation};
 use asks::Asked;
 pub(super) use asks::Question;
 pub(super) use order::Owed;
@@ -56,7 +56,7 @@ pub(super) struct Promises {
     /// The gate of each member as of each line that changed it.
     gates: BTreeMap<(Name, u64), Gate>,
     /// What each life answered by lines that it wrote and named itself.
-    answers: BTreeSet<(Life, RequestId, bool)>,
+    answers: BTreeSet<(Incarnation, RequestId, bool)>,
     /// What people answered, and what the lead agent did.
     pub(super) verdicts: BTreeSet<(RequestId, bool)>,
     pub(super) verdicts_of_the_lead: BTreeSet<(RequestId, bool)>,
@@ -69,12 +69,12 @@ pub(super) struct Promises {
     /// The environment of the last spawn that was accepted.
     pub(super) environments: BTreeMap<Name, Environment>,
     /// The lives that ended themselves because they were let go.
-    pub(super) left: BTreeSet<Life>,
+    pub(super) left: BTreeSet<Incarnation>,
     /// When each member was started again, since somebody spawned it.
     restarts: BTreeMap<Name, Vec<Duration>>,
     tells: BTreeMap<(Uuid, Name), Told>,
     /// The lives of which the lead was told that they do not answer, and since when they have answered nothing.
-    silent: BTreeSet<Life>,
+    silent: BTreeSet<Incarnation>,
 }
 
 /// What became of an inbox line that follows from a line of the journal.
@@ -97,7 +97,7 @@ impl Promises {
             is_read_as_it_was_written(line)?;
         }
         match &line.record {
-            Record::Member(record) if record.because.is_none() => self.member_line(record, facts)?,
+            Record::Member(record) if record.derived_from.is_none() => self.member_line(record, facts)?,
             // Of what an earlier daemon did, the next one knows the time of day alone.
             Record::Team(record) if self.jumps && record.event == TeamEvent::Started => self.restarts.clear(),
             Record::Request(record) => {
@@ -181,7 +181,7 @@ impl Promises {
     }
 
     /// A process is started for a life.
-    pub(super) fn starts(&self, life: &Life, environment: &Environment) -> Kept {
+    pub(super) fn starts(&self, life: &Incarnation, environment: &Environment) -> Kept {
         let given = self.environments.get(&life.name);
         check(given == Some(environment), || {
             format!("{} {} gets an environment that was not given for it", life.name, life.incarnation)
@@ -192,7 +192,7 @@ impl Promises {
     pub(super) fn changes(&self, worker: &Worker) -> Kept {
         let name = &worker.life.name;
         check(worker.plan.is_none(), || format!("{name} changes something while its plan is unanswered"))?;
-        let seq = worker.word.as_ref().map_or(0, |word| word.seq);
+        let seq = worker.directive.as_ref().map_or(0, |directive| directive.seq);
         let gate = self.gates.get(&(name.clone(), seq));
         check(gate == Some(&Gate::Open), || {
             format!("{name} changes something, and its gate at {seq} was {gate:?}")

@@ -8,7 +8,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 
 use super::{Kept, Promises, check};
-use crate::daemon::core::event::{Client, Life};
+use crate::daemon::core::event::{Client, Incarnation};
 
 /// A connection, and the number of a question on it.
 pub(in super::super) type Question = (u64, u32);
@@ -16,7 +16,7 @@ pub(in super::super) type Question = (u64, u32);
 /// What became of a question.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
-    life: Life,
+    life: Incarnation,
     command: Command,
     stands: Stands,
 }
@@ -35,7 +35,7 @@ enum Stands {
 
 impl Promises {
     /// A worker asks for something.
-    pub(in super::super) fn asks(&mut self, question: Question, life: &Life, command: &Command) {
+    pub(in super::super) fn asks(&mut self, question: Question, life: &Incarnation, command: &Command) {
         let asked = Asked { life: life.clone(), command: command.clone(), stands: Stands::Said };
         self.questions.insert(question, asked);
     }
@@ -66,12 +66,12 @@ impl Promises {
     }
 
     /// The life that asked a question.
-    pub(in super::super) fn asker(&self, (connection, tag): Question) -> Option<Life> {
+    pub(in super::super) fn asker(&self, (connection, tag): Question) -> Option<Incarnation> {
         self.questions.get(&(connection, tag)).map(|asked| asked.life.clone())
     }
 
     /// The questions whose answer was not heard.
-    pub(in super::super) fn unanswered(&self) -> impl Iterator<Item = (Question, &Life, &Command)> {
+    pub(in super::super) fn unanswered(&self) -> impl Iterator<Item = (Question, &Incarnation, &Command)> {
         let open = self.questions.iter().filter(|(_, asked)| asked.stands != Stands::Heard);
         open.map(|(&question, asked)| (question, &asked.life, &asked.command))
     }

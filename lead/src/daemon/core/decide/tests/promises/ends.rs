@@ -6,14 +6,14 @@ use teamd_shared::request::{Kind, Status};
 
 use super::super::sim::RULES;
 use super::{Facts, Kept, Promises, check};
-use crate::daemon::core::event::Life;
+use crate::daemon::core::event::Incarnation;
 
 impl Promises {
     pub(super) fn exited(&mut self, record: &MemberRecord, facts: &Facts) -> Kept {
         let name = &record.member.name;
         let state = self.fold.members.get(name).ok_or_else(|| format!("{name} ends, and was never there"))?;
         let before = &state.record;
-        let life = Life { name: name.clone(), incarnation: before.incarnation };
+        let life = Incarnation { name: name.clone(), incarnation: before.incarnation };
         check(!before.phase.is_ended(), || format!("{name} ends twice"))?;
         let approved = self.fold.shutdown_of(name).filter(|request| request.status == Status::Approved);
         let ended = if record.ended_incarnation.is_some() { Phase::Crashed } else { record.member.phase };
@@ -73,7 +73,7 @@ impl Promises {
     }
 
     /// A signal is sent.
-    pub(in super::super) fn signalled(&self, life: &Life) -> Kept {
+    pub(in super::super) fn signalled(&self, life: &Incarnation) -> Kept {
         let member = self.fold.members.get(&life.name).map(|state| &state.record);
         let journaled = member.is_some_and(|it| it.incarnation == life.incarnation && it.ending.is_some());
         check(journaled, || format!("{} is signalled, and no line says so", life.name))

@@ -7,11 +7,11 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Request, Status};
 
 use super::{Facts, Kept, Promises, check};
-use crate::daemon::core::event::Life;
+use crate::daemon::core::event::Incarnation;
 
 impl Promises {
     /// A worker names a line: an answer is its own only if it wrote it.
-    pub(in super::super) fn named(&mut self, life: &Life, line: &Message) {
+    pub(in super::super) fn named(&mut self, life: &Incarnation, line: &Message) {
         if let Body::ShutdownResponse { request_id, approve, .. } = &line.body
             && line.from == life.name.as_str()
         {
@@ -63,7 +63,7 @@ impl Promises {
             (_, Status::Pending) => Err(format!("{id} is pending again")),
             (Kind::Shutdown, Status::Approved | Status::Rejected) => {
                 let name = Name::of_inbox(request.member()).map_err(|e| e.to_string())?;
-                let life = Life { name, incarnation: request.incarnation };
+                let life = Incarnation { name, incarnation: request.incarnation };
                 check(self.answers.contains(&(life, id.clone(), approve)), || {
                     format!("{id} is answered by nobody who was asked")
                 })

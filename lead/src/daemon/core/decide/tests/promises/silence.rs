@@ -5,10 +5,10 @@ use teamd_shared::member::{Ending, Member};
 use teamd_shared::name::Name;
 
 use super::{Kept, Promises, check};
-use crate::daemon::core::event::Life;
+use crate::daemon::core::event::Incarnation;
 
-fn life_of(member: &Member) -> Life {
-    Life { name: member.name.clone(), incarnation: member.incarnation }
+fn life_of(member: &Member) -> Incarnation {
+    Incarnation { name: member.name.clone(), incarnation: member.incarnation }
 }
 
 impl Promises {
@@ -38,7 +38,7 @@ impl Promises {
                 check(before.is_some_and(|before| before.ending.is_none()), || {
                     format!("{} is ended as one that hangs, and signals end it already", life.name)
                 })?;
-                check(self.fold.let_go(&life.name).is_none(), || {
+                check(self.fold.release(&life.name).is_none(), || {
                     format!("{} is ended as one that hangs, and was let go", life.name)
                 })
             }
@@ -46,12 +46,12 @@ impl Promises {
         }
     }
 
-    fn answered_since(&self, life: &Life) -> bool {
+    fn answered_since(&self, life: &Incarnation) -> bool {
         self.fold.members.get(&life.name).is_some_and(|state| state.record.silent_since.is_none())
     }
 
     /// The daemon reads an answer: from then on the worker does not count as silent.
-    pub(in super::super) fn ponged(&mut self, life: &Life, number: u64) {
+    pub(in super::super) fn ponged(&mut self, life: &Incarnation, number: u64) {
         if number > 0 {
             self.silent.remove(life);
         }

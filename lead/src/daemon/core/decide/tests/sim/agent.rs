@@ -15,8 +15,8 @@ use super::daemon::{Daemon, knows_its_journal};
 use super::machine::Up;
 use super::worker::Worker;
 use super::world::World;
-use crate::daemon::core::event::{Client, Event, Life, SpawnFacts, Until};
-use crate::daemon::event_loop::may_ask;
+use crate::daemon::core::event::{Client, Event, Incarnation, SpawnFacts, Until};
+use crate::daemon::event_loop::gather::may_ask;
 
 /// What the worker does.
 impl World {
@@ -86,7 +86,7 @@ impl World {
 }
 
 /// The life whose present connection a question came over.
-fn present(daemon: &Daemon, client: Client) -> Option<Life> {
+fn present(daemon: &Daemon, client: Client) -> Option<Incarnation> {
     let mut connections = daemon.connections.iter();
     connections.find(|(_, connection)| **connection == client.connection).map(|(life, _)| life.clone())
 }
@@ -96,7 +96,7 @@ impl World {
     pub(super) fn agent_asks(
         &mut self,
         daemon: &Daemon,
-        (life, connection): (&Life, u64),
+        (life, connection): (&Incarnation, u64),
         Asks { tag, command }: Asks,
     ) -> Option<Event> {
         let client = Client { connection, tag, agent: true };

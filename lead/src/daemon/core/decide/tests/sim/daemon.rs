@@ -16,10 +16,10 @@ use super::super::mutants::Mutant;
 use super::super::promises::Promises;
 use super::machine::identity;
 use super::world::World;
-use crate::daemon::core::batch::{Batcher, End, NewLife, Step};
+use crate::daemon::core::batch::{Batcher, End, NewWorker, Step};
 use crate::daemon::core::completion::Completion;
 use crate::daemon::core::decide::{Decision, View, decide};
-use crate::daemon::core::event::{Event, Life, Now};
+use crate::daemon::core::event::{Event, Incarnation, Now};
 use crate::daemon::core::waiters::status;
 
 /// A daemon.
@@ -27,12 +27,12 @@ pub(in super::super) struct Daemon {
     pub(in super::super) batcher: Batcher,
     pub(super) began: Duration,
     /// The present connection of each life.
-    pub(super) connections: BTreeMap<Life, u64>,
-    pub(super) supervised: BTreeMap<Life, u32>,
+    pub(super) connections: BTreeMap<Incarnation, u64>,
+    pub(super) supervised: BTreeMap<Incarnation, u32>,
     /// Lives whose process has ended, until their connection does.
-    pub(super) departed: BTreeSet<Life>,
+    pub(super) departed: BTreeSet<Incarnation>,
     /// Lives that have ended, until nothing is left of them.
-    pub(super) seen_off: Vec<Life>,
+    pub(super) seen_off: Vec<Incarnation>,
     pub(super) commands: VecDeque<Event>,
     pub(super) completion: Completion,
     /// The roster as it is to be written, and since when it cannot be.
@@ -51,7 +51,7 @@ pub(in super::super) struct Daemon {
 #[derive(Default)]
 pub(super) struct Heard {
     /// The lives that have said that SIGTERM ends them.
-    pub(super) farewells: BTreeSet<Life>,
+    pub(super) farewells: BTreeSet<Incarnation>,
     /// The environments that it was given.
     pub(super) environments: BTreeMap<Name, Environment>,
 }
@@ -207,8 +207,8 @@ impl World {
         Ok(())
     }
 
-    fn starts(&mut self, daemon: &mut Daemon, new: NewLife) -> Event {
-        let NewLife { life, environment, .. } = new;
+    fn starts(&mut self, daemon: &mut Daemon, new: NewWorker) -> Event {
+        let NewWorker { life, environment, .. } = new;
         if !self.calm && self.rng.one_in(40) {
             return Event::not_started(life, "cannot run it");
         }
@@ -221,14 +221,14 @@ impl World {
         Event::Started { life, process: Ok(identity(pid)), cgroup: None }
     }
 
-    pub(super) fn say(&mut self, daemon: &Daemon, life: &Life, frame: ToWorker) {
+    pub(super) fn say(&mut self, daemon: &Daemon, life: &Incarnation, frame: ToWorker) {
         let link = daemon.connections.get(life).and_then(|number| self.links.get_mut(number));
         if let Some(link) = link.filter(|link| link.daemon_open && link.worker_open) {
             link.down.push_back(frame);
         }
     }
 
-    pub(in super::super) fn signal(&mut self, daemon: &Daemon, life: &Life, kill: bool) {
+    pub(in super::super) fn signal(&mut self, daemon: &Daemon, life: &Incarnation, kill: bool) {
         let Some(&pid) = daemon.supervised.get(life) else { return };
         let kept = self.promises.signalled(life);
         self.promise(kept);

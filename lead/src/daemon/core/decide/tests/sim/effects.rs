@@ -12,7 +12,7 @@ use super::daemon::{Daemon, Killed};
 use super::disk::in_bytes;
 use super::worker::Worker;
 use super::world::World;
-use crate::daemon::core::event::Life;
+use crate::daemon::core::event::Incarnation;
 use crate::daemon::core::notices::messages;
 
 /// How an append fares.
@@ -104,7 +104,8 @@ impl World {
         Facts {
             monotonic,
             environment: daemon.heard.environments.get(&name).cloned(),
-            farewell: written || daemon.heard.farewells.contains(&Life { name: name.clone(), incarnation }),
+            farewell: written
+                || daemon.heard.farewells.contains(&Incarnation { name: name.clone(), incarnation }),
             waits_for: call.map(|call| call.named.clone()).unwrap_or_default(),
         }
     }
@@ -192,14 +193,15 @@ fn told(record: &Record) -> String {
         Record::Team(record) => format!("team {:?}", record.event),
         Record::Member(record) => {
             let member = &record.member;
-            let because = if record.because.is_some() { " (told)" } else { "" };
+            let because = if record.derived_from.is_some() { " (told)" } else { "" };
             format!(
                 "{} {}: {:?}{because}, {:?}, gate {:?}, expired {:?}",
                 member.name, member.incarnation, record.event, member.phase, member.gate, record.expired
             )
         }
         Record::Request(record) => {
-            let (request, because) = (&record.request, if record.because.is_some() { " (told)" } else { "" });
+            let (request, because) =
+                (&record.request, if record.derived_from.is_some() { " (told)" } else { "" });
             format!(
                 "{} {:?} of {} {}: {:?}{because}, {:?}, expired {:?}",
                 request.request_id,

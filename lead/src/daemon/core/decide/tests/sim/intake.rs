@@ -12,8 +12,8 @@ use super::super::mutants::Mutant;
 use super::daemon::Daemon;
 use super::machine::Up;
 use super::world::World;
-use crate::daemon::core::batch::Birth;
-use crate::daemon::core::event::{Ended, Event, Life};
+use crate::daemon::core::batch::Introduction;
+use crate::daemon::core::event::{Ended, Event, Incarnation};
 
 impl World {
     /// One of the things that are ready; each source keeps its order.
@@ -21,16 +21,16 @@ impl World {
         let readable = self.links.iter().filter(|(_, link)| link.daemon_open || !link.worker_open);
         let readable = readable.filter(|(_, link)| !link.up.is_empty() || !link.worker_open);
         // Connections are accepted in their order: the greeting on a later one overtakes none.
-        let waits = |number: &u64, life: &Life| {
+        let waits = |number: &u64, life: &Incarnation| {
             self.links.range(..number).any(|(_, older)| older.life == *life && older.greets())
         };
         let readable: Vec<u64> =
             readable.filter(|(number, link)| !waits(number, &link.life)).map(|(number, _)| *number).collect();
         let gone = daemon.supervised.iter().filter(|(_, pid)| !self.processes.contains_key(pid));
-        let gone: Vec<Life> = gone.map(|(life, _)| life.clone()).collect();
+        let gone: Vec<Incarnation> = gone.map(|(life, _)| life.clone()).collect();
         let early = self.is(Mutant::BuriesBeforeTheLockIsFree);
         let over = daemon.seen_off.iter().filter(|life| early || !self.lock_is_held(&life.name));
-        let over: Vec<Life> = over.cloned().collect();
+        let over: Vec<Incarnation> = over.cloned().collect();
         let sources = [readable.len(), gone.len(), over.len(), daemon.commands.len().min(1)];
         let at = self.rng.pick(&(0..4).filter(|&source| sources[source] > 0).collect::<Vec<_>>())?;
         match at {
@@ -103,8 +103,8 @@ impl World {
             return Some(Event::Disconnected { life });
         };
         match up {
-            Up::Born => {
-                daemon.batcher.half_born(&life, Birth::Greeted);
+            Up::StartedWorker => {
+                daemon.batcher.introduce(&life, Introduction::Greeted);
                 None
             }
             Up::Back(environment, state) => {
@@ -132,9 +132,9 @@ impl World {
                 daemon.heard.farewells.insert(life.clone());
                 Some(Event::Leaving { life })
             }
-            Up::Says(FromWorker::Named { request_id, offset, .. }) => {
+            Up::Says(FromWorker::Submitted { request_id, offset, .. }) => {
                 let line = self.line_of_the_lead(offset);
-                Some(Event::Named { life, request_id, line })
+                Some(Event::Submitted { life, request_id, line })
             }
         }
     }

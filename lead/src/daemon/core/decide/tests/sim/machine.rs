@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::world::World;
 use super::{Rng, worker::Worker};
-use crate::daemon::core::event::Life;
+use crate::daemon::core::event::Incarnation;
 
 /// How many request ids there are: so few that the same one is drawn twice.
 const REQUEST_IDS: u32 = 256;
@@ -27,7 +27,7 @@ pub(in super::super) struct Clocks {
 /// A connection.
 pub(super) struct Link {
     pub(super) pid: u32,
-    pub(super) life: Life,
+    pub(super) life: Incarnation,
     pub(super) up: VecDeque<Up>,
     pub(super) down: VecDeque<ToWorker>,
     pub(super) worker_open: bool,
@@ -37,7 +37,7 @@ pub(super) struct Link {
 impl Link {
     /// Tells whether the daemon has not read yet who is there.
     pub(super) fn greets(&self) -> bool {
-        matches!(self.up.front(), Some(Up::Born | Up::Back(..)))
+        matches!(self.up.front(), Some(Up::StartedWorker | Up::Back(..)))
     }
 }
 
@@ -45,7 +45,7 @@ impl Link {
 #[derive(Debug, Clone)]
 pub(in super::super) enum Up {
     /// It greets on the connection that it was born with.
-    Born,
+    StartedWorker,
     /// It greets on another one.
     Back(Environment, WorkerState),
     Says(FromWorker),
@@ -100,7 +100,7 @@ impl World {
         self.keepers.contains_key(name) || self.processes.values().any(holds)
     }
 
-    pub(super) fn fork(&mut self, life: &Life, environment: Environment) -> (u32, u64) {
+    pub(super) fn fork(&mut self, life: &Incarnation, environment: Environment) -> (u32, u64) {
         self.next_pid += 1;
         let pid = self.next_pid;
         let link = self.connect(pid, life);
@@ -108,7 +108,7 @@ impl World {
         (pid, link)
     }
 
-    pub(super) fn connect(&mut self, pid: u32, life: &Life) -> u64 {
+    pub(super) fn connect(&mut self, pid: u32, life: &Incarnation) -> u64 {
         self.next_link += 1;
         let link = Link {
             pid,

@@ -81,7 +81,7 @@ impl World {
         let fold = &self.promises.fold;
         let forced = |payload: &Payload| matches!(payload, Payload::Shutdown { force_after: Some(_), .. });
         let forced = fold.shutdown_of(&member.name).is_some_and(|request| forced(&request.payload));
-        if member.ending.is_some() || forced || fold.let_go(&member.name).is_some() {
+        if member.ending.is_some() || forced || fold.release(&member.name).is_some() {
             return Err("it hangs, and was not killed".to_owned());
         }
         Ok(())
@@ -89,16 +89,16 @@ impl World {
 
     fn rests(&self, member: &Member, worker: &Worker) -> Result<(), String> {
         let (fold, name): (_, &Name) = (&self.promises.fold, &member.name);
-        let (Some(_), Some(word)) = (worker.link, &worker.word) else {
+        let (Some(_), Some(directive)) = (worker.link, &worker.directive) else {
             return Err("it has no connection or heard no word".to_owned());
         };
         let seq = fold.members.get(name).map(|state| state.seq);
-        if seq != Some(word.seq) || word.gate != member.gate {
-            return Err(format!("it has not heard the last word: {seq:?}, {word:?}"));
+        if seq != Some(directive.seq) || directive.gate != member.gate {
+            return Err(format!("it has not heard the last word: {seq:?}, {directive:?}"));
         }
         if member.ending.is_some()
             || fold.pending(name, Kind::Shutdown).is_some()
-            || fold.let_go(name).is_some()
+            || fold.release(name).is_some()
         {
             return Err("it should have left".to_owned());
         }
@@ -107,7 +107,7 @@ impl World {
         if pending != awaited {
             return Err(format!("it waits for {awaited:?}, and {pending:?} is pending"));
         }
-        if worker.said.as_ref().is_none_or(|said| said.acted_on != word.seq) {
+        if worker.said.as_ref().is_none_or(|said| said.applied_seq != directive.seq) {
             return Err("it has not said that it acted on the last word".to_owned());
         }
         Ok(())

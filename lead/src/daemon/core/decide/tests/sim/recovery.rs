@@ -10,7 +10,7 @@ use super::machine::identity;
 use super::world::{RULES, World};
 use crate::daemon::core::batch::Batcher;
 use crate::daemon::core::completion::Completion;
-use crate::daemon::core::event::{Event, Life};
+use crate::daemon::core::event::{Event, Incarnation};
 
 impl World {
     /// Starts a daemon, as `run.rs` and `reconcile.rs` do.
@@ -60,7 +60,7 @@ impl World {
         let mut events = Vec::new();
         for state in daemon.batcher.team.members.values().filter(|state| !state.record.phase.is_ended()) {
             let member = &state.record;
-            let life = Life { name: member.name.clone(), incarnation: member.incarnation };
+            let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
             let process = member.process.as_ref().filter(|_| self.lock_is_held(&member.name));
             let there = process.filter(|process| {
                 self.processes.contains_key(&process.pid) && identity(process.pid) == **process

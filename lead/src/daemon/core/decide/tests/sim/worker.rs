@@ -3,7 +3,7 @@
 
 mod acts;
 
-use teamd_shared::control::{FromWorker, ToWorker, Welcome, Word, WorkerState};
+use teamd_shared::control::{Directive, FromWorker, ToWorker, Welcome, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::member::{Doing, Gate};
@@ -14,13 +14,13 @@ use super::super::mutants::Mutant;
 use super::super::promises::Question;
 use super::machine::Up;
 use super::world::World;
-use crate::daemon::core::event::Life;
+use crate::daemon::core::event::Incarnation;
 
 /// A process.
 #[derive(Debug)]
 pub(in super::super) struct Worker {
     pub(in super::super) pid: u32,
-    pub(in super::super) life: Life,
+    pub(in super::super) life: Incarnation,
     pub(super) environment: Environment,
     /// Whether it holds the life lock.
     pub(super) locked: bool,
@@ -34,18 +34,18 @@ pub(in super::super) struct Worker {
     pub(in super::super) term: bool,
     stranger: bool,
     pub(in super::super) link: Option<u64>,
-    pub(in super::super) word: Option<Word>,
-    acted_on: u64,
+    pub(in super::super) directive: Option<Directive>,
+    applied_seq: u64,
     working: bool,
     /// A call runs that an open gate let through.
     changing: bool,
     pub(in super::super) plan: Option<Waiting>,
     /// The shutdown that it has answered, and what the daemon made of that.
     answer: Option<(RequestId, Option<Status>)>,
-    let_go: bool,
+    release: bool,
     settled: Option<RequestId>,
     /// The lines that are not recorded yet.
-    named: Vec<(RequestId, u64)>,
+    submitted: Vec<(RequestId, u64)>,
     /// What it said last on this connection.
     pub(in super::super) said: Option<WorkerState>,
     said_leaving: bool,
@@ -65,14 +65,14 @@ pub(in super::super) struct Waiting {
 #[derive(Debug, Clone, PartialEq)]
 enum Heard {
     Nothing,
-    Named,
+    Submitted,
     Recorded(Status),
     Taken,
     Refused,
 }
 
 impl Worker {
-    pub(super) fn new(pid: u32, life: Life, environment: Environment, link: u64) -> Self {
+    pub(super) fn new(pid: u32, life: Incarnation, environment: Environment, link: u64) -> Self {
         Self {
             pid,
             life,
@@ -84,15 +84,15 @@ impl Worker {
             term: false,
             stranger: false,
             link: Some(link),
-            word: None,
-            acted_on: 0,
+            directive: None,
+            applied_seq: 0,
             working: false,
             changing: false,
             plan: None,
             answer: None,
-            let_go: false,
+            release: false,
             settled: None,
-            named: Vec::new(),
+            submitted: Vec::new(),
             said: None,
             said_leaving: false,
             asked: 0,
@@ -103,14 +103,18 @@ impl Worker {
     /// A gate with an unanswered plan stays closed whatever the word says.
     fn gate(&self, mutant: Option<Mutant>) -> Gate {
         let plan = self.plan.is_some() && mutant != Some(Mutant::GateIgnoresItsPlan);
-        if plan { Gate::Closed } else { self.word.as_ref().map_or(Gate::Closed, |word| word.gate) }
+        if plan {
+            Gate::Closed
+        } else {
+            self.directive.as_ref().map_or(Gate::Closed, |directive| directive.gate)
+        }
     }
 
     fn report(&self) -> WorkerState {
         let doing = if self.working && self.plan.is_none() { Doing::Working } else { Doing::Idle };
         let plan = self.plan.as_ref().map(|plan| plan.request_id.clone());
         WorkerState {
-            acted_on: self.acted_on,
+            applied_seq: self.applied_seq,
             doing,
             activity: String::new(),
             waiting: None,
@@ -121,9 +125,9 @@ impl Worker {
 
     /// A closing word is acted on when nothing runs any more that an open gate let through.
     fn act(&mut self) {
-        let Some(word) = &self.word else { return };
-        if word.gate == Gate::Open || !self.changing {
-            self.acted_on = word.seq;
+        let Some(directive) = &self.directive else { return };
+        if directive.gate == Gate::Open || !self.changing {
+            self.applied_seq = directive.seq;
         }
     }
 }
@@ -168,7 +172,7 @@ impl World {
             return false;
         }
         worker.locked = true;
-        self.says(worker, Up::Born);
+        self.says(worker, Up::StartedWorker);
         if self.is(Mutant::BeginsUnwelcomed) {
             self.begins(worker);
         }
@@ -209,14 +213,14 @@ impl World {
                 self.is_welcome(worker, *welcome);
                 self.says(worker, Up::Says(FromWorker::Pong { number: 0 }));
             }
-            ToWorker::Word(word) => {
-                if worker.word.as_ref().is_none_or(|before| before.seq <= word.seq) {
-                    worker.word = Some(word);
+            ToWorker::Directive(directive) => {
+                if worker.directive.as_ref().is_none_or(|before| before.seq <= directive.seq) {
+                    worker.directive = Some(directive);
                     worker.act();
                 }
             }
             ToWorker::Recorded { request_id, status } => {
-                worker.named.retain(|(id, _)| *id != request_id);
+                worker.submitted.retain(|(id, _)| *id != request_id);
                 match (&mut worker.answer, &mut worker.plan) {
                     (Some((id, outcome)), _) if *id == request_id => *outcome = Some(status),
                     (_, Some(plan)) if plan.request_id == request_id => plan.heard = Heard::Recorded(status),
@@ -225,7 +229,7 @@ impl World {
             }
             ToWorker::Reply(reply) => self.hears_an_answer(worker, number, &reply),
             ToWorker::Refused { request_id, taken, .. } => {
-                worker.named.retain(|(id, _)| *id != request_id);
+                worker.submitted.retain(|(id, _)| *id != request_id);
                 if worker.answer.as_ref().is_some_and(|(id, _)| *id == request_id) {
                     worker.answer = None;
                 }
@@ -259,7 +263,7 @@ impl World {
             Waiting { request_id, message_id, heard: Heard::Nothing }
         });
         worker.working = worker.plan.is_some();
-        worker.word = Some(welcome.word);
+        worker.directive = Some(welcome.directive);
     }
 
     fn reconnects(&mut self, worker: &mut Worker) {
@@ -269,8 +273,8 @@ impl World {
         worker.said = Some(state.clone());
         self.says(worker, Up::Back(worker.environment.clone(), state));
         self.says(worker, Up::Says(FromWorker::Pong { number: 0 }));
-        for (request_id, offset) in worker.named.clone() {
-            self.says(worker, Up::Says(FromWorker::Named { request_id, offset, len: 0 }));
+        for (request_id, offset) in worker.submitted.clone() {
+            self.says(worker, Up::Says(FromWorker::Submitted { request_id, offset, len: 0 }));
         }
     }
 

@@ -11,7 +11,7 @@ use super::super::desk::{
     CLIENT, Desk, answer, ended, environment, idle, life, name, nothing, order, verdict,
 };
 use crate::daemon::core::decide::Decision;
-use crate::daemon::core::event::{Action, Ended, Event, Life};
+use crate::daemon::core::event::{Action, Ended, Event, Incarnation};
 use crate::daemon::core::live::Live;
 use crate::daemon::core::notices::messages;
 
@@ -25,7 +25,7 @@ fn restarts(decision: &Decision) -> bool {
 
 #[test]
 fn the_status_of_an_end_is_a_function_of_the_journal() {
-    type Before = fn(&mut Desk, &Life);
+    type Before = fn(&mut Desk, &Incarnation);
     let cases: [(&str, Before, Phase); 5] = [
         (
             "approved",
@@ -227,7 +227,7 @@ fn a_clock_that_jumps_takes_no_restart_away_and_adds_none() {
         let present = desk.starts("alice");
         desk.live = Live::default();
         desk.now.wall += jump;
-        let state = WorkerState { acted_on: desk.team.seq, ..idle() };
+        let state = WorkerState { applied_seq: desk.team.seq, ..idle() };
         let environment = Some(environment(1));
         desk.on(&Event::Connected { life: present.clone(), environment, state });
         assert_eq!(restarts(&desk.ends(&present)), again, "{jump}");

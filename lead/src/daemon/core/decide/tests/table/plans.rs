@@ -26,7 +26,7 @@ fn a_plan_closes_the_gate_and_an_approval_opens_it_in_the_same_line() {
     let [Record::Request(record)] = approved.records.as_slice() else { panic!("{approved:?}") };
     assert_eq!((record.tell[0].to.as_str(), desk.member("alice").gate), ("alice", Gate::Open));
     // What became true with a line of another record has one of its own.
-    assert_eq!(desk.team.untold(), []);
+    assert_eq!(desk.team.pending_derived(), []);
 }
 
 #[test]
@@ -161,16 +161,16 @@ fn a_plan_that_its_author_knows_of_and_does_not_wait_for_expires() {
     let mut desk = Desk::new();
     let alice = desk.runs("alice");
     let id = desk.submits(&alice, "aaaa0001");
-    let acted_on = desk.team.members[&name("alice")].seq;
+    let applied_seq = desk.team.members[&name("alice")].seq;
     let mut says = |state| desk.on(&Event::Said { life: alice.clone(), state });
-    let waits = |plan: &str| WorkerState { acted_on, plan: Some(request_id(plan)), ..idle() };
+    let waits = |plan: &str| WorkerState { applied_seq, plan: Some(request_id(plan)), ..idle() };
     assert!(nothing(&says(waits("aaaa0001"))));
     // It is on its way to this one, by the id that it had first.
     assert!(nothing(&says(waits("aaaa0002"))));
     // It has not heard of it yet, or does not know yet what it waits for.
-    assert!(nothing(&says(WorkerState { acted_on: acted_on - 1, ..idle() })));
-    assert!(nothing(&says(WorkerState { acted_on, doing: Doing::Starting, ..idle() })));
-    assert_eq!(says(WorkerState { acted_on, ..idle() }).records.len(), 1);
+    assert!(nothing(&says(WorkerState { applied_seq: applied_seq - 1, ..idle() })));
+    assert!(nothing(&says(WorkerState { applied_seq, doing: Doing::Starting, ..idle() })));
+    assert_eq!(says(WorkerState { applied_seq, ..idle() }).records.len(), 1);
     assert_eq!((desk.status(&id), desk.member("alice").gate), (Status::Expired, Gate::Closed));
 }
 
@@ -183,11 +183,11 @@ fn a_worker_that_comes_back_hears_the_verdict_that_it_waits_for() {
     desk.ask(verdict(&id, true)).unwrap();
     let state = WorkerState { plan: Some(id.clone()), ..idle() };
     let greeted = desk.on(&Event::Connected { life: alice, environment: None, state });
-    let [ToWorker::Word(word)] = said(&greeted).as_slice() else { panic!("{greeted:?}") };
-    let verdict = word.verdict.as_ref().unwrap();
-    assert_eq!((&verdict.request_id, verdict.status, word.gate), (&id, Status::Approved, Gate::Open));
+    let [ToWorker::Directive(directive)] = said(&greeted).as_slice() else { panic!("{greeted:?}") };
+    let verdict = directive.verdict.as_ref().unwrap();
+    assert_eq!((&verdict.request_id, verdict.status, directive.gate), (&id, Status::Approved, Gate::Open));
     assert_eq!(
-        (word.seq, verdict.feedback.as_str()),
+        (directive.seq, verdict.feedback.as_str()),
         (desk.team.members[&name("alice")].seq, "mind the tests")
     );
 }
@@ -213,7 +213,7 @@ fn a_line_of_another_kind_or_another_hand_opens_no_plan() {
     let forged = Message::new(Uuid::from_u128(99), "bob", "lead", 0.0, plan(&id));
     assert!(refused(&desk.names_line(&alice, &forged)).0.contains("bob"));
     let text = Message::new(Uuid::from_u128(98), "alice", "lead", 0.0, Body::Message);
-    let named = |line| Event::Named { life: life("alice", 1), request_id: request_id("aaaa0001"), line };
+    let named = |line| Event::Submitted { life: life("alice", 1), request_id: request_id("aaaa0001"), line };
     refused(&desk.on(&named(Ok(Box::new(text)))));
     refused(&desk.on(&named(Err("the line was truncated".to_owned()))));
     let other = Message::new(Uuid::from_u128(97), "alice", "lead", 0.0, plan(&request_id("aaaa0002")));

@@ -8,14 +8,14 @@ use teamd_shared::member::{Bounds, Doing, Ending, Phase, Restart};
 
 use super::super::desk::{Desk, answer, idle, nothing, order};
 use crate::daemon::core::decide::Decision;
-use crate::daemon::core::event::{Action, Event, Life};
+use crate::daemon::core::event::{Action, Event, Incarnation};
 use crate::daemon::core::notices::messages;
 
 /// A member at work that can be asked.
-fn works(desk: &mut Desk, who: &str) -> Life {
+fn works(desk: &mut Desk, who: &str) -> Incarnation {
     let life = desk.runs(who);
     desk.on(&Event::Pong { life: life.clone(), number: 0 });
-    let state = WorkerState { doing: Doing::Working, acted_on: desk.team.seq, ..WorkerState::default() };
+    let state = WorkerState { doing: Doing::Working, applied_seq: desk.team.seq, ..WorkerState::default() };
     desk.on(&Event::Said { life: life.clone(), state });
     life
 }
@@ -46,8 +46,8 @@ fn told(decision: &Decision) -> String {
 fn an_idle_worker_is_not_asked_and_may_be_silent_for_ever() {
     let mut desk = Desk::new();
     let life = works(&mut desk, "alice");
-    let acted_on = desk.team.seq;
-    desk.on(&Event::Said { life, state: WorkerState { acted_on, ..idle() } });
+    let applied_seq = desk.team.seq;
+    desk.on(&Event::Said { life, state: WorkerState { applied_seq, ..idle() } });
     assert_eq!(desk.watches(10_000), (Vec::new(), Vec::new()));
     assert_eq!(desk.live.next_deadline(), None, "nothing wakes the daemon");
 }
@@ -132,11 +132,11 @@ fn one_that_answers_again_goes_on_and_the_lead_hears_of_it() {
 fn a_word_and_mail_are_reasons_to_ask_one_that_is_idle() {
     let mut desk = Desk::new();
     let alice = works(&mut desk, "alice");
-    let acted_on = desk.team.seq;
-    desk.on(&Event::Said { life: alice.clone(), state: WorkerState { acted_on, ..idle() } });
+    let applied_seq = desk.team.seq;
+    desk.on(&Event::Said { life: alice.clone(), state: WorkerState { applied_seq, ..idle() } });
     desk.live.rouse(&desk.team, &alice, desk.now, desk.rules);
     // What it says shows that it has seen the mail.
-    desk.on(&Event::Said { life: alice.clone(), state: WorkerState { acted_on, ..idle() } });
+    desk.on(&Event::Said { life: alice.clone(), state: WorkerState { applied_seq, ..idle() } });
     assert!(desk.watches(30).0.is_empty());
     desk.live.rouse(&desk.team, &alice, desk.now, desk.rules);
     assert_eq!(desk.watches(30).0, [1]);

@@ -28,7 +28,7 @@ fn an_approval_is_recorded_with_the_plan_that_expires_and_then_told() {
         (Status::Approved, Status::Approved, Status::Expired)
     );
     assert_eq!(desk.request(&id).answered_by, Some(AnsweredBy::Model));
-    assert_eq!(desk.team.untold(), []);
+    assert_eq!(desk.team.pending_derived(), []);
 }
 
 #[test]
@@ -85,7 +85,8 @@ fn an_answer_to_what_is_no_shutdown_is_refused() {
         assert!(!refused(&desk.names(&alice, answer(&id, true))).1);
     }
     let id = desk.asks("alice", None);
-    let named = Event::Named { life: alice, request_id: id.clone(), line: Err("no such line".to_owned()) };
+    let named =
+        Event::Submitted { life: alice, request_id: id.clone(), line: Err("no such line".to_owned()) };
     assert_eq!(refused(&desk.on(&named)).0, "no such line");
     assert_eq!((desk.status(&plan), desk.status(&id)), (Status::Pending, Status::Pending));
 }
@@ -175,9 +176,9 @@ fn a_worker_that_comes_back_is_told_the_word_and_gives_its_environment_back() {
     assert_eq!(desk.on(&Event::Found { life: alice.clone() }).records.len(), 1);
     let connected = Event::Connected { life: alice, environment: Some(environment(1)), state: idle() };
     let greeted = desk.on(&connected);
-    let [ToWorker::Word(word)] = said(&greeted).as_slice() else { panic!("{greeted:?}") };
-    assert_eq!(word.shutdown.as_ref().map(|word| &word.request_id), Some(&id));
-    assert_eq!((word.seq, word.let_go), (desk.team.seq, false));
+    let [ToWorker::Directive(directive)] = said(&greeted).as_slice() else { panic!("{greeted:?}") };
+    assert_eq!(directive.shutdown.as_ref().map(|directive| &directive.request_id), Some(&id));
+    assert_eq!((directive.seq, directive.release), (desk.team.seq, false));
     let given = desk.live.member(&name("alice")).and_then(|alive| alive.environment.clone());
     assert_eq!(given, Some(environment(1)));
 }

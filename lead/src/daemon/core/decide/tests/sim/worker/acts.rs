@@ -28,18 +28,22 @@ impl World {
                 None => {}
                 Some(status) => {
                     (worker.answer, worker.settled) = (None, Some(request_id));
-                    worker.let_go |= status == Status::Approved;
+                    worker.release |= status == Status::Approved;
                 }
             }
             return true;
         }
-        if worker.let_go || worker.word.as_ref().is_some_and(|word| word.let_go) {
+        if worker.release || worker.directive.as_ref().is_some_and(|directive| directive.release) {
             if std::mem::take(&mut worker.changing) {
                 return true;
             }
             return self.leaves(worker);
         }
-        let asked = worker.word.as_ref().and_then(|word| word.shutdown.clone()).map(|word| word.request_id);
+        let asked = worker
+            .directive
+            .as_ref()
+            .and_then(|directive| directive.shutdown.clone())
+            .map(|directive| directive.request_id);
         if let Some(request_id) = asked.filter(|id| Some(id) != worker.settled.as_ref()) {
             let idle = !worker.working || worker.plan.is_some() || self.calm;
             if idle || self.rng.one_in(6) {
@@ -77,13 +81,13 @@ impl World {
         let offset = self.disk.inboxes.get(&Name::lead()).map_or(0, Vec::len);
         let offset = u64::try_from(offset).unwrap();
         self.sends(&Name::lead(), message);
-        worker.named.push((request_id.clone(), offset));
+        worker.submitted.push((request_id.clone(), offset));
         self.names_again(worker);
     }
 
     /// Names its last line: for the first time, or twice.
     fn names_again(&mut self, worker: &Worker) {
-        let Some((request_id, offset)) = worker.named.last().cloned() else { return };
+        let Some((request_id, offset)) = worker.submitted.last().cloned() else { return };
         self.says_a_name(worker, request_id, offset);
     }
 
@@ -97,7 +101,7 @@ impl World {
             self.promises.named(&worker.life, line);
         }
         self.note(|| format!("{} ({}) names line {offset} as {request_id}", worker.life.name, worker.pid));
-        self.says(worker, Up::Says(FromWorker::Named { request_id, offset, len: 0 }));
+        self.says(worker, Up::Says(FromWorker::Submitted { request_id, offset, len: 0 }));
     }
 
     /// Names a line that is another's, too old, or of another kind.
@@ -119,7 +123,7 @@ impl World {
 
     fn awaits_its_verdict(&mut self, worker: &mut Worker) {
         let Some(plan) = worker.plan.clone() else { return };
-        let verdict = worker.word.as_ref().and_then(|word| word.verdict.clone());
+        let verdict = worker.directive.as_ref().and_then(|directive| directive.verdict.clone());
         let verdict =
             verdict.filter(|verdict| verdict.request_id == plan.request_id).map(|verdict| verdict.status);
         let known = match plan.heard {
@@ -140,7 +144,7 @@ impl World {
                 if let Some(call) = &mut transcript.plan {
                     call.named.insert((plan.request_id.clone(), plan.message_id));
                 }
-                worker.plan = Some(Waiting { heard: Heard::Named, ..plan.clone() });
+                worker.plan = Some(Waiting { heard: Heard::Submitted, ..plan.clone() });
                 let (request_id, text) =
                     (plan.request_id.clone(), format!("plan {}", plan.message_id.as_u128()));
                 let body = Body::PlanApprovalRequest { request_id, plan: text, incarnation: None };
@@ -150,8 +154,8 @@ impl World {
                 let (request_id, message_id) = renamed(&plan.request_id, plan.message_id);
                 worker.plan = Some(Waiting { request_id, message_id, heard: Heard::Nothing });
             }
-            Heard::Named if !self.calm && self.rng.one_in(6) => self.names_again(worker),
-            Heard::Named | Heard::Recorded(_) | Heard::Refused => {}
+            Heard::Submitted if !self.calm && self.rng.one_in(6) => self.names_again(worker),
+            Heard::Submitted | Heard::Recorded(_) | Heard::Refused => {}
         }
     }
 
@@ -199,9 +203,9 @@ impl World {
         let inbox = self.disk.inboxes.get(&worker.life.name).and_then(|inbox| inbox.last());
         let opens = |line: &Message| matches!(line.body, Body::PlanApprovalResponse { approve: true, .. });
         if inbox.is_some_and(opens)
-            && let Some(word) = &mut worker.word
+            && let Some(directive) = &mut worker.directive
         {
-            word.gate = Gate::Open;
+            directive.gate = Gate::Open;
             self.plan_ends(worker);
         }
     }

@@ -43,7 +43,7 @@ pub(crate) enum CallError {
     Refused(Refusal),
     /// The connection ended before the reply: what became of the command is not known.
     Lost(String),
-    /// Likewise; and the daemon has ended in order, with nobody left.
+    /// Likewise; and the daemon has ended in order, with no worker left.
     Stopped,
     /// It runs, and does not answer a question, or was not asked yet.
     Silent,
@@ -87,7 +87,7 @@ impl From<WireError> for CallError {
 }
 
 /// Tells whether a daemon holds the lock of a team directory; also where that cannot be seen (no descriptor is left, say):
-/// nobody is said to be gone whom nobody saw gone.
+/// a daemon that was not seen to be gone is not said to be.
 ///
 /// The lock is let go at once. A daemon that starts just then tries again, and none that runs is disturbed.
 pub(crate) fn is_locked(dir: &TeamDir) -> bool {
@@ -116,7 +116,7 @@ impl Client {
         let began = Instant::now();
         let connected = loop {
             match greet(dir).await {
-                // It starts or ends just now, or somebody deleted its socket: it listens again in a moment, or it is
+                // It starts or ends just now, or another process deleted its socket: it listens again in a moment, or it is
                 // gone.
                 Err(error) if is_absent(&error) && began.elapsed() < OUT_OF_REACH && is_locked(dir) => {
                     tokio::time::sleep(PAUSE).await;
@@ -218,7 +218,7 @@ async fn greet(dir: &TeamDir) -> io::Result<Connection> {
     }
 }
 
-/// Tells whether nobody listens, or nobody any more.
+/// Tells whether no daemon listens, or none any more.
 fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected, NotFound};
     matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | NotConnected)

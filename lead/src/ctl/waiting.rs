@@ -151,7 +151,7 @@ impl Waiting<'_> {
 }
 
 /// Connects to the next daemon, however long that takes. Returns none if the last one ended in order: all that it was to do is
-/// done, and whoever stopped it does not start another.
+/// done, and the command that stopped it does not start another.
 async fn reconnect(dir: &TeamDir) -> Option<Client> {
     let mut pause = PAUSE.0;
     loop {

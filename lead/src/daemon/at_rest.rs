@@ -1,5 +1,5 @@
 //! What can be set right while no daemon runs, under its lock and by its own code: what a start would do to its files
-//! before it does anything else. Nobody is adopted, ended or told anything.
+//! before it does anything else. No teammate is adopted, ended or told anything.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -225,13 +225,13 @@ impl EventLoop {
     fn start(&mut self, NewWorker { life, member, environment }: NewWorker) -> Event {
         // The connection first: where it cannot be made, there is no process to be ended.
         let connected = control::pair().and_then(|(ours, theirs)| {
-            let (connection, words) = serve_inherited(ours, life.clone(), &self.inputs)?;
-            Ok((connection, words, theirs))
+            let (connection, outbound) = serve_inherited(ours, life.clone(), &self.inputs)?;
+            Ok((connection, outbound, theirs))
         });
         let started = connected.map_err(|error| format!("cannot make its connection: {error}")).and_then(
-            |(connection, words, theirs)| {
+            |(connection, outbound, theirs)| {
                 let born = self.supervisor.start(&member, &environment, theirs)?;
-                self.connections.add_worker(life.clone(), connection, words);
+                self.connections.add_worker(life.clone(), connection, outbound);
                 Ok(born)
             },
         );

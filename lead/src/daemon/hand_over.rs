@@ -1,4 +1,4 @@
-//! Handing over: the daemon becomes another program (`teamd start --replace`), and nobody is stopped.
+//! Handing over: the daemon becomes another program (`teamd start --replace`), and no worker is stopped.
 //!
 //! It is the same process before and after (`execve(2)`): the workers stay its children, the lock of the team directory is
 //! held throughout, and a service manager sees nothing. What the new program must know stands in the files, as after
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The prefix of the variables that are the daemon's own.
 const OURS: &str = "TEAM_";
 
-/// Somebody who wants another program to be the daemon.
+/// An order that another program becomes the daemon.
 #[derive(Debug)]
 pub(super) struct HandOver {
     client: Client,
@@ -58,7 +58,7 @@ impl EventLoop {
         self.hand_over = Some(HandOver { client, successor, programs, by: Instant::now() + PATIENCE });
     }
 
-    /// Hands over as soon as nobody would be hurt by it: everything that was decided is done and told, and each life is
+    /// Hands over as soon as nothing would be lost: everything that was decided is done and told, and each life is
     /// welcomed, and so outlives the daemon.
     pub(super) fn hand_over_if_ready(&mut self) {
         let Some(wanted) = self.hand_over.as_ref().filter(|_| self.batcher.end.is_none()) else { return };

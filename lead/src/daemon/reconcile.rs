@@ -2,9 +2,9 @@
 //! others off.
 //!
 //! A life is there if its lock is held and its process is the one of the journal: boot, pid and start. If
-//! only the lock is held, a keeper is still ending a call. A copied team directory holds no locks: nobody of
-//! the original is adopted, signalled or buried. In the directory that the journal was written in, nobody is dead because
-//! somebody has moved the transcript, or put another file in its place (`sed -i`, an editor), and the lock went with it.
+//! only the lock is held, a keeper is still ending a call. A copied team directory holds no locks: no worker of
+//! the original is adopted, signalled or recorded as ended. In the directory that the journal was written in, no worker is dead because
+//! another process has moved the transcript, or put another file in its place (`sed -i`, an editor), and the lock went with it.
 
 use std::io;
 
@@ -29,7 +29,7 @@ pub(super) struct Found {
 /// the others report later, when nothing is left of them.
 ///
 /// # Errors
-/// The system's error where it cannot be told whether somebody is alive: a start that fails buries nobody.
+/// The system's error where it cannot be told whether a worker is alive: a start that fails records no end.
 pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Found), (Name, io::Error)> {
     let lives: Vec<(Incarnation, Member)> = daemon
         .batcher
@@ -60,8 +60,8 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Found), (
     Ok((events, found))
 }
 
-/// Tells whether the process of a life may hold its lock where nobody can try it. One that holds none has not begun, or is
-/// nobody's worker.
+/// Tells whether the process of a life may hold its lock where it cannot be tried. One that holds none has not begun, or is
+/// no worker of this team.
 fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> bool {
     let before = daemon.batcher.team.daemon.as_ref();
     let is_no_copy = before.is_some_and(|before| before.is_of(&daemon.dir));

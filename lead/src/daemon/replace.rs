@@ -1,6 +1,6 @@
 //! `teamd start --replace`: has the daemon that runs become this program.
 //!
-//! Whatever can be found out before is: a daemon that goes away for one that cannot begin helps nobody.
+//! What can be found out is found out before: a daemon must not give way to one that cannot begin.
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::programs::Program;
 
-/// Runs the daemon under a lock that is held already, until everybody is gone. `ready` is called once it
+/// Runs the daemon under a lock that is held already, until every worker is gone. `ready` is called once it
 /// answers on its control socket, with the length of what was torn of the journal.
 pub(super) fn serve(
     dir: &Path,
@@ -67,7 +67,7 @@ pub(super) fn serve(
         running.daemon.run(&mut running.sources).await;
         running.end(&dir).await
     });
-    // The socket is gone before the lock is: a next daemon binds a socket that nobody unlinks.
+    // The socket is gone before the lock is: the socket of the next daemon stays linked.
     drop(runtime);
     match ended? {
         Some(wanted) => Err(become_successor(&wanted, lock)),

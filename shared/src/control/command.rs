@@ -91,7 +91,7 @@ pub enum Command {
         /// What is set here, as far as it counts.
         environment: Environment,
     },
-    /// Hand over to another program, which becomes the daemon in the place of this one; nobody is stopped. Answered with
+    /// Hand over to another program, which becomes the daemon in the place of this one; no worker is stopped. Answered with
     /// [`Done::HandingOver`] when that happens.
     HandOver(Box<Successor>),
 }

@@ -168,7 +168,7 @@ fn decode<T: DeserializeOwned>(
 pub struct Listener(SocketListener);
 
 impl Listener {
-    /// Binds the control socket, over a stale one. The caller holds the team's lock: nobody listens there.
+    /// Binds the control socket, over a stale one. The caller holds the team's lock: no daemon listens there.
     ///
     /// The address is reached through the descriptor of its folder: a team directory may lie deeper than the
     /// 107 bytes of a socket address.

@@ -15,7 +15,7 @@ use super::command::{PlanVerdict, Reply, Request};
 /// What a worker says of itself, at every change and on every connection.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct WorkerState {
-    /// The highest word that it has acted on.
+    /// The `seq` of the highest directive that it has applied.
     pub applied_seq: u64,
     /// What it does.
     pub doing: Doing,
@@ -47,7 +47,7 @@ pub enum FromWorker {
     },
     /// SIGTERM came; it leaves.
     Leaving,
-    /// The lead agent wants something, as a person with `teamctl` does. Nobody else is heard.
+    /// The lead agent wants something, as a person with `teamctl` does. No other worker is heard.
     Asks(Request),
     /// The dispatcher of the worker goes round. Said at the beginning of each connection too, with number 0: it can be
     /// asked.
@@ -126,7 +126,7 @@ pub struct Welcome {
     pub watch: bool,
     /// Environment, umask and keys.
     pub environment: Environment,
-    /// Where commands of the team may or once could write: a link there can be anybody's.
+    /// Where commands of the team may or once could write: a link there can be a tool's.
     pub territory: Vec<String>,
     /// How things stand.
     pub directive: Directive,

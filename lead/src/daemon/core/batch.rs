@@ -2,7 +2,7 @@
 //! commit, as databases call it). Pure.
 //!
 //! It does nothing itself: it gives out one step after the other ([`Batcher::next`]), and is told how those went whose
-//! outcome matters. The dispatcher does the steps; the simulation plays them, and dies between any two.
+//! outcome matters. The event loop does the steps; the simulation plays them, and dies between any two.
 
 mod answers;
 mod failed;
@@ -29,7 +29,7 @@ pub(crate) use step::{End, Introduction, NewWorker, Step};
 /// How long what failed waits, before it is tried again.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
-/// Decides what follows from an event: [`crate::daemon::core::decide::decide`], and whoever makes its ids.
+/// Decides what follows from an event: [`crate::daemon::core::decide::decide`], and the source of its ids.
 pub(crate) type Decide<'a> = dyn FnMut(&View<'_>, &Event) -> Decision + 'a;
 
 /// The answer to a command.
@@ -97,7 +97,7 @@ struct Batch {
     subjects: BTreeSet<Name>,
     /// The members that something was decided or said about.
     touched: BTreeSet<Name>,
-    /// Whether somebody has rejected the stop.
+    /// Whether a teammate has rejected the stop.
     stays: bool,
     marks: Option<Marks>,
 }
@@ -133,7 +133,7 @@ impl Batcher {
         }
     }
 
-    /// Begins: what every start of a daemon writes is due before anybody is served, and then what the daemon before may
+    /// Begins: what every start of a daemon writes is due before a client is served, and then what the daemon before may
     /// not have done.
     pub(crate) fn begin(&mut self, record: TeamRecord, now: Now) {
         let mut batch = Batch { marks: Some(Marks::Start), ..Batch::default() };
@@ -360,7 +360,7 @@ impl Batcher {
         for action in batch.actions {
             self.perform(action);
         }
-        // The words come after what was said to a worker directly: it must know that its plan is recorded
+        // The directives come after what was said to a worker directly: it must know that its plan is recorded
         // before it hears that it is pending.
         for name in &batch.subjects {
             self.push_directive(name);
@@ -419,7 +419,7 @@ impl Batcher {
         self.team.mark_done(seq);
     }
 
-    /// Closes the journal once the daemon is stopping and nobody is left.
+    /// Closes the journal once the daemon is stopping and no teammate is left.
     fn close_if_all_are_gone(&mut self) {
         let all_are_gone = self.team.members.values().all(|state| state.record.phase.is_ended());
         if self.team.stopping && all_are_gone {

@@ -6,7 +6,7 @@ use teamd_shared::journal::{Line, Team};
 use teamd_shared::name::Name;
 
 /// What was tried, and what of it is not there yet. What cannot be done is tried again only with everything else that has
-/// failed: one inbox that nobody can write must not make each decision look at all that came after it.
+/// failed: one inbox that cannot be written must not make each decision look at all that came after it.
 #[derive(Debug, Default)]
 pub(crate) struct Completion {
     /// The last line whose effects were tried.

@@ -150,7 +150,7 @@ impl View<'_> {
         }
     }
 
-    /// Refuses what would make an inbox line that nobody could write: the effects of a record must be possible.
+    /// Refuses what would make an inbox line that could not be written: the effects of a record must be possible.
     fn fits(&self, decision: Decision) -> Result<Decision, Refusal> {
         for record in &decision.records {
             let line = Line {

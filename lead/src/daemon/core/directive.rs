@@ -1,4 +1,4 @@
-//! The daemon's word to a worker: how things stand for it, composed from the state. Pure.
+//! The daemon's directive to a worker: how things stand for it, composed from the state. Pure.
 
 use teamd_shared::control::{Directive, PendingShutdown, PlanVerdict, Welcome};
 use teamd_shared::journal::Team;
@@ -8,7 +8,7 @@ use teamd_shared::request::{Kind, Payload, Request};
 use crate::daemon::core::event::Incarnation;
 use crate::daemon::core::live::Live;
 
-/// Composes the word for a member; none if the roster does not know it.
+/// Composes the directive for a member; none if the roster does not know it.
 pub(crate) fn directive(team: &Team, live: &Live, name: &Name) -> Option<Directive> {
     let member = team.members.get(name)?;
     let pending = team.pending(name, Kind::Shutdown);
@@ -50,7 +50,7 @@ pub(crate) fn verdict_of(request: &Request) -> PlanVerdict {
     }
 }
 
-/// Says what a life is to know when it begins, or when it comes back; none if nobody has that name.
+/// Returns what an incarnation is to know when it begins, or when it comes back; none if no member has that name.
 pub(crate) fn welcome(team: &Team, live: &Live, life: &Incarnation) -> Option<Welcome> {
     let state = team.members.get(&life.name)?;
     let directive = directive(team, live, &life.name)?;

@@ -1,4 +1,4 @@
-//! What reaches the dispatcher, and what it wants done.
+//! What has happened, and what shall be done because of it.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(crate) struct Incarnation {
     pub(crate) incarnation: u32,
 }
 
-/// What the dispatcher looks up before it decides a spawn.
+/// What the event loop looks up before it decides a spawn.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SpawnFacts {
     /// Why no life can begin now, if something holds the life lock.
@@ -61,7 +61,7 @@ pub(crate) struct Ended {
     pub(crate) emptied: Option<Emptied>,
     /// Processes that had to be killed after its worker had ended, as far as they could be counted.
     pub(crate) left_behind: Option<u32>,
-    /// Why nobody can begin where it has worked, if that was looked at.
+    /// Why no incarnation can begin where it has worked, if that was looked at.
     pub(crate) unworkable: Option<String>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) enum Event {
     Pong { life: Incarnation, number: u64 },
     /// A worker that should answer has not done so for as long as it may.
     Silent { life: Incarnation },
-    /// Nor for as long again.
+    /// No reply for a second watchdog period.
     Hung { life: Incarnation },
     /// A deadline has come.
     Deadline,

@@ -30,7 +30,7 @@ pub(crate) struct Rules {
     pub(crate) grace: Duration,
     /// How often who crashed is started again.
     pub(crate) restart: RestartLimit,
-    /// How long a worker that should answer may be silent; none: nobody is asked.
+    /// How long a worker that should answer may be silent; none: no worker is asked.
     pub(crate) watchdog: Option<Duration>,
 }
 

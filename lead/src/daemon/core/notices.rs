@@ -15,7 +15,7 @@ pub(crate) fn messages(line: &Line) -> Vec<(Name, Message)> {
     line.record.tell().iter().filter_map(message).collect()
 }
 
-/// Makes the message that somebody is told of a line; none if nothing is to be told.
+/// Makes the message that a member is told of a line; none if nothing is to be told.
 pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
     let to = tell.to.as_str();
     let new = |from: &str, body| Message::new(tell.id, from, to, line.at, body);

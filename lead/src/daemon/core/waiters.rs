@@ -155,7 +155,7 @@ pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> Status {
 fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
     let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
     let Some(said) = live.of(&life).map(|alive| &alive.said) else { return Doing::Starting };
-    // An id that is taken is somebody else's.
+    // An id that is taken belongs to another member.
     let own = |request: &&Request| request.member() == member.name.as_str();
     let plan = said.plan.as_ref().and_then(|id| team.requests.get(id)).filter(own);
     if plan.is_some_and(|request| !request.is_pending()) { Doing::Working } else { said.doing }

@@ -1,4 +1,4 @@
-//! The watchdog of one worker: when it is asked whether its dispatcher goes round, and what follows from its silence. Pure.
+//! The watchdog of one worker: when it is asked whether its loop goes round, and what follows from its silence. Pure.
 //!
 //! A worker is asked only while it should answer: an idle one to whom nothing was said is left alone, so an idle team uses
 //! no CPU. Silence is counted in looks at an unanswered question, each of which had time to be answered, and not by the
@@ -129,7 +129,7 @@ impl Watch {
         }
         self.silence = self.silence.saturating_add(step);
         match () {
-            // Whoever has no connection was not asked: that may be the fault of this side.
+            // A worker without a connection was not asked: that may be the fault of this side.
             () if self.silence >= patience * 2 && self.is_open() => Some(Finding::Hung),
             () if self.silence >= patience => Some(Finding::Silent),
             () => None,

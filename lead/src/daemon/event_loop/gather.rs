@@ -90,7 +90,7 @@ impl EventLoop {
         }
     }
 
-    /// The lead agent asks as a person does, over its own connection; nobody else is heard there.
+    /// The lead agent asks as a person does, over its own connection; no other worker is heard there.
     fn agent_asks(&mut self, life: &Incarnation, client: Client, command: Command) -> Option<Event> {
         match may_ask(life, &command) {
             Ok(()) => self.command(client, command),
@@ -183,20 +183,21 @@ impl EventLoop {
     fn worker_here(&mut self, here: WorkerHere) -> Option<Event> {
         let WorkerHere { connection, life, environment, state, came } = here;
         // On the connection that it was born with it is known, and its welcome greets it.
-        let Some(Came { process, words }) = came else {
+        let Some(Came { process, outbound }) = came else {
             self.batcher.introduce(&life, Introduction::Greeted);
             return None;
         };
         if Some(&process) != self.supervisor.identity(&life) {
             tracing::warn!("a stranger says that it is {} (incarnation {})", life.name, life.incarnation);
-            words.say(ToWorker::Stranger { why: format!("the journal knows no such life of {}", life.name) });
+            outbound
+                .say(ToWorker::Stranger { why: format!("the journal knows no such life of {}", life.name) });
             return None;
         }
-        self.connections.add_worker(life.clone(), connection, words);
+        self.connections.add_worker(life.clone(), connection, outbound);
         Some(Event::Connected { life, environment, state })
     }
 
-    /// Reads a piece of the lead's inbox: whoever fills it must not keep anybody else waiting.
+    /// Reads a piece of the lead's inbox: a flood of lines must not keep other events waiting.
     pub(in crate::daemon) fn read_lead(&mut self) -> Event {
         let Piece { rejected, position, more } = self.lead.read();
         self.lead_has_more = more;

@@ -1,7 +1,7 @@
-//! The connections: accepting them, checking who is there, and carrying frames between them and the dispatcher.
+//! The connections: accepting them, checking who is there, and carrying frames between them and the event loop.
 //!
 //! Each connection is a leaf: it holds no shared state, and reports by an [`Input`]. Every queue towards a
-//! peer is bounded, and a peer that does not read is cut off: nobody waits for another process.
+//! peer is bounded, and a peer that does not read is cut off: no process waits for another.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -29,7 +29,7 @@ const QUEUE: usize = 4096;
 /// How long accepting pauses when no descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How many inputs may wait for the dispatcher: the connections then wait, and memory does not grow.
+/// How many inputs may wait for the event loop: the connections then wait, and memory does not grow.
 pub(crate) const ROOM: usize = 1024;
 
 /// Where connections report to.
@@ -42,7 +42,7 @@ pub(crate) enum Input {
     ClientHere { connection: u64, replies: Outbound<Reply> },
     /// It wants something.
     ClientAsks { connection: u64, request: Request },
-    /// A worker is connected, and says who it is; the dispatcher checks it.
+    /// A worker is connected, and says who it is; the event loop checks it.
     WorkerHere(Box<WorkerHere>),
     /// A worker says something.
     WorkerSays { connection: u64, life: Incarnation, frame: FromWorker },
@@ -63,12 +63,12 @@ pub(crate) struct WorkerHere {
     pub(crate) came: Option<Came>,
 }
 
-/// A worker that came through the socket, or somebody who says so.
+/// A worker that came through the socket, or a process that says it is one.
 #[derive(Debug)]
 pub(crate) struct Came {
     /// The process at the other end, as the kernel says.
     pub(crate) process: Identity,
-    pub(crate) words: Outbound<ToWorker>,
+    pub(crate) outbound: Outbound<ToWorker>,
 }
 
 /// The way to a peer: a bounded queue, and the task that empties it.
@@ -79,7 +79,7 @@ pub(crate) struct Outbound<T> {
 }
 
 impl<T: serde::Serialize + Send + Sync + 'static> Outbound<T> {
-    /// Starts the task. What is returned beside it ends when the task does: whoever reads from the peer ends then
+    /// Starts the task. What is returned beside it ends when the task does: the reader ends then
     /// too, so that the connection is closed and not only deaf.
     pub(crate) fn start(out: Outgoing<T>) -> (Self, oneshot::Receiver<()>) {
         let (queue, waiting) = mpsc::channel(QUEUE);
@@ -130,7 +130,7 @@ pub(crate) fn serve_inherited(
     let stream = Connection::from_fd(fd)?;
     let connection = next_connection();
     let (out, mut incoming) = stream.split::<ToWorker, Greeting>();
-    let (words, ended) = Outbound::start(out);
+    let (outbound, ended) = Outbound::start(out);
     let inputs = inputs.clone();
     tokio::spawn(async move {
         match incoming.receive().await {
@@ -145,7 +145,7 @@ pub(crate) fn serve_inherited(
             }
         }
     });
-    Ok((connection, words))
+    Ok((connection, outbound))
 }
 
 /// Learns who is at the other end, and serves it.
@@ -158,7 +158,7 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
     let found = match stream.credentials().map(peer::look).unwrap_or(Ok(Found::Gone)) {
         Ok(found) => found,
         Err(error) => {
-            // It comes again: nobody is told to leave because this daemon cannot look.
+            // It comes again: no worker is told to leave because this daemon cannot look.
             tracing::warn!("cannot see who process {pid} is: {error}");
             return;
         }
@@ -193,8 +193,8 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         // Whatever marks it has: it is served if it is the very process of the journal, and no tool can be that.
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
-            let (words, ended) = Outbound::start(out);
-            let (life, came) = (Incarnation { name, incarnation }, Some(Came { process, words }));
+            let (outbound, ended) = Outbound::start(out);
+            let (life, came) = (Incarnation { name, incarnation }, Some(Came { process, outbound }));
             let worker = WorkerHere { connection, life, environment, state: *state, came };
             listen_to_worker(worker, (incoming, ended), inputs).await;
         }
@@ -290,7 +290,7 @@ async fn listen_to_worker(
 
 async fn tell_last(inputs: &Inputs, input: Input) {
     if inputs.send(input).await.is_err() {
-        tracing::debug!("the dispatcher has ended before a connection");
+        tracing::debug!("the event loop has ended before a connection");
     }
 }
 
@@ -303,7 +303,7 @@ async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Recei
     }
 }
 
-/// The dispatcher's side of the connections: where to send what.
+/// The event loop's side of the connections: where to send what.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     clients: HashMap<u64, Outbound<Reply>>,
@@ -318,16 +318,16 @@ impl Connections {
     }
 
     /// Remembers where a worker is; an older connection of the same life is dropped.
-    pub(crate) fn add_worker(&mut self, life: Incarnation, connection: u64, words: Outbound<ToWorker>) {
+    pub(crate) fn add_worker(&mut self, life: Incarnation, connection: u64, outbound: Outbound<ToWorker>) {
         self.lives.insert(connection, life.clone());
-        self.workers.insert(life, (connection, words));
+        self.workers.insert(life, (connection, outbound));
     }
 
     /// Returns the present connection of the worker that this one belongs to.
     fn worker_on(&self, connection: u64) -> Option<(&Incarnation, &Outbound<ToWorker>)> {
         let life = self.lives.get(&connection)?;
-        let (present, words) = self.workers.get(life)?;
-        (*present == connection).then_some((life, words))
+        let (present, outbound) = self.workers.get(life)?;
+        (*present == connection).then_some((life, outbound))
     }
 
     /// Tells whether this is the present connection of a life: what an older one still says counts for nothing.
@@ -335,7 +335,7 @@ impl Connections {
         self.workers.get(life).is_some_and(|(present, _)| *present == connection)
     }
 
-    /// Tells whether whoever gave a command still waits for its answer.
+    /// Tells whether the client that gave a command still waits for its answer.
     pub(crate) fn waits(&self, client: Client) -> bool {
         let Client { connection, agent, .. } = client;
         self.clients.contains_key(&connection) || agent && self.worker_on(connection).is_some()
@@ -347,16 +347,16 @@ impl Connections {
         if let Some(replies) = self.clients.get(&client.connection) {
             replies.say(reply);
         } else if client.agent
-            && let Some((_, words)) = self.worker_on(client.connection)
+            && let Some((_, outbound)) = self.worker_on(client.connection)
         {
-            words.say(ToWorker::Reply(reply));
+            outbound.say(ToWorker::Reply(reply));
         }
     }
 
     /// Says something to a worker; one that does not read is cut off, and hears all again when it reconnects.
     pub(crate) fn say(&mut self, life: &Incarnation, frame: ToWorker) {
-        if let Some((_, words)) = self.workers.get(life) {
-            words.say(frame);
+        if let Some((_, outbound)) = self.workers.get(life) {
+            outbound.say(frame);
         }
     }
 

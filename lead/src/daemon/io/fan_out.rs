@@ -1,8 +1,8 @@
-//! The news of those who have ended: everybody who runs is told, a few at a time.
+//! The notices of an end: every teammate that runs is told, a few at a time.
 //!
-//! One end among a thousand is a thousand lines, and when all end at once it would be a million. Nobody waits for them: the
-//! lead and whoever gave a command hear first. So they are told in small pieces between other events; what one member
-//! is to be told meanwhile is written at once. Whoever has ended before its turn is told nevertheless: the journal says
+//! One end among a thousand is a thousand lines, and when all end at once it would be a million. No event waits for them: the
+//! lead and the command hear first. So they are told in small pieces between other events; what one member
+//! is to be told meanwhile is written at once. A teammate that has ended before its turn is told nevertheless: the journal says
 //! so, and it may be resumed. The journal holds them all: what was not told when the daemon dies is told at its next start, under the same ids.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ struct Piece {
 }
 
 impl FanOut {
-    /// Takes in what somebody is to be told of a line of the journal.
+    /// Takes in what one member is to be told of a line of the journal.
     pub(crate) fn add(&mut self, line: &Line, tell: &Notice, again: bool) {
         let shared = self.newest.take().filter(|(seq, it)| *seq == line.seq && it.id == Some(tell.id));
         let Some(shared) = shared.or_else(|| Some((line.seq, Arc::new(message(line, tell)?)))) else {
@@ -62,7 +62,7 @@ impl FanOut {
         }
     }
 
-    /// Returns the first line of the journal of which somebody is not told yet.
+    /// Returns the first line of the journal of which a member is not told yet.
     pub(crate) fn first(&self) -> Option<u64> {
         self.open.first_key_value().map(|(seq, _)| *seq)
     }
@@ -91,7 +91,7 @@ impl FanOut {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Tells whether somebody is to be told who can be.
+    /// Tells whether there is a member to be told that can be.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -132,7 +132,7 @@ fn append(dir: &TeamDir, to: &Name, pieces: &[Piece]) -> Result<(), AppendError>
     let to_them = |piece: &Piece| Message { to: Some(to.to_string()), ..Message::clone(&piece.message) };
     let new: Vec<Message> = pieces.iter().filter(is_new).map(to_them).collect();
     match Appender::new(to).append_all(dir, &new) {
-        // Its owner was forgotten: there is nobody to tell.
+        // Its owner was forgotten.
         Err(AppendError::NoInbox(_)) => Ok(()),
         // A line that never fits must not be tried for ever.
         Err(AppendError::TooLarge(why)) => {

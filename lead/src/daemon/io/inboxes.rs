@@ -18,8 +18,8 @@ use crate::daemon::core::completion::Completion;
 use crate::daemon::core::notices::{archived, message};
 use crate::daemon::io::fan_out::FanOut;
 
-/// How far the effects have come. The lines of a batch are appended before anybody is told of it, and synced when
-/// everybody was: until then the journal does not count them as done, so a loss of power undoes nothing.
+/// How far the effects have come. The lines of a batch are appended before a worker or command is told of it, and synced when
+/// all are told: until then the journal does not count them as done, so a loss of power undoes nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     completion: Completion,
@@ -27,7 +27,7 @@ pub(crate) struct Progress {
     unsynced: BTreeSet<Name>,
     /// Whether files may have been moved into the archive since its folders were synced.
     moved: bool,
-    /// What everybody is told of an end, and was not told yet.
+    /// What all teammates are to be told of an end, and are not told yet.
     pub(crate) fan_out: FanOut,
 }
 
@@ -173,7 +173,7 @@ impl Progress {
         }
         match inbox::append(dir, to, message, Durability::Process) {
             Ok(_) => drop(self.unsynced.insert(to.clone())),
-            // Its owner was forgotten: there is nobody to tell.
+            // Its owner was forgotten.
             Err(AppendError::NoInbox(_)) => tracing::info!("{to} has no inbox: not told"),
             // It was checked before it was recorded; a line that never fits must not be tried for ever.
             Err(AppendError::TooLarge(why)) => tracing::error!("{to} is not told of line {seq}: {why}"),
@@ -239,7 +239,7 @@ pub(crate) enum EffectError {
 
 fn archive(dir: &TeamDir, name: &Name, seq: u64) -> Result<(), DirError> {
     for file in TeamPath::of_member(name) {
-        // What is in the archive already is never written over: a stub that somebody made since stays where it is.
+        // What is in the archive already is never written over: a stub that was made since stays where it is.
         if dir.identity(&archived(&file, seq))?.is_some() {
             continue;
         }

@@ -61,11 +61,11 @@ impl Journal {
         }
     }
 
-    /// Looks whether the path still names this file. If somebody deleted or replaced it, what stands there is moved
+    /// Looks whether the path still names this file. If another process deleted or replaced it, what stands there is moved
     /// aside, and the same lines are written to the path again. Returns what to tell.
     ///
     /// # Errors
-    /// [`JournalError`] if the system refuses; the lines then stand where nobody can read them.
+    /// [`JournalError`] if the system refuses; the lines then stand where no program can read them.
     pub(crate) fn look_after(&mut self, dir: &TeamDir, wall: f64) -> Result<Option<String>, JournalError> {
         let at = TeamPath::journal();
         let ours = self.log.file().metadata()?;
@@ -106,7 +106,7 @@ impl Journal {
     }
 
     /// Appends a batch with one write and one sync: each line is a whole decision, since a kill may cut
-    /// the batch between any two of them. What somebody else has appended is set aside before: no daemon could begin with it.
+    /// the batch between any two of them. What another process has appended is set aside before: no daemon could begin with it.
     pub(crate) fn append(&mut self, dir: &TeamDir, lines: &[Line]) -> Result<(), AppendError> {
         let foreign = self.log.set_foreign_aside(dir, &TeamPath::journal(), &TeamPath::journal_torn());
         if let Some(foreign) = foreign.map_err(|error| AppendError::Write(io::Error::other(error)))? {

@@ -25,7 +25,7 @@ impl TeamLock {
         let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let null = File::open("/dev/null")?;
         rustix::stdio::dup2_stdin(&null)?;
-        // The same open file description: this succeeds for the holder, and for nobody else.
+        // The same open file description: this succeeds for the holder alone.
         Self::try_lock(file)
     }
 

@@ -18,7 +18,7 @@ pub(crate) enum Found {
     Free(Identity),
     /// One that carries the marks of a sandbox: a tool, or a worker that a daemon began which was confined itself.
     Confined(Identity),
-    /// Nobody any more.
+    /// It is gone.
     Gone,
 }
 
@@ -79,7 +79,7 @@ impl Marks {
             line.trim().parse::<u32>().ok()
         };
         let filters = field("Seccomp_filters").or_else(|| Some(u32::from(field("Seccomp")? > 0)));
-        // A kernel without them cannot confine anybody with them.
+        // A kernel without them cannot confine a process with them.
         Some(Self { no_new_privs: field("NoNewPrivs").unwrap_or(0), filters: filters.unwrap_or(0) })
     }
 

@@ -1,4 +1,4 @@
-//! The end of a life: it is over when its process has ended, its life lock is free, and its cgroup, if it has one, is empty.
+//! The end of a life: it is over when its process has ended, its liveness lock is free, and its cgroup, if it has one, is empty.
 //! Only then it is looked at what it had not read.
 
 use std::fs::{File, TryLockError};
@@ -46,7 +46,7 @@ struct Left {
 
 /// Waits until nothing of a life is left, and looks at what it had not read.
 ///
-/// The lock is tried, never waited for: somebody else's lock on the file must not hang anything.
+/// The lock is tried, never waited for: the lock of another process on the file must not hang the daemon.
 pub(crate) async fn wait_until_empty(
     dir: Arc<TeamDir>,
     life: Incarnation,
@@ -67,23 +67,23 @@ pub(crate) async fn wait_until_empty(
         (false, true) => Emptied::Keepers,
         (false, false) => Emptied::Lock,
     });
-    // What keepers have killed comes to the one that started their worker, and to nobody else.
+    // What keepers have killed comes to the daemon that started their worker alone.
     let left_behind = killed.count().filter(|_| ours);
     let ended = Ended { code, signal, inbox, unread, by_signal, emptied, left_behind, unworkable: None };
     Event::Ended { life, ended }
 }
 
-/// Waits until the life lock is free: the keepers of the life have seen all their commands to the end. Those that hang, or
+/// Waits until the liveness lock is free: the keepers of the life have seen all their commands to the end. Those that hang, or
 /// cannot keep up with what forks, are killed with it.
 async fn wait_for_lock(dir: &TeamDir, life: &Incarnation, (group, killed): (Option<&Group>, &mut Killed)) {
     let began = Instant::now();
     let mut pause = PAUSES.0;
     while let Err(held) = try_liveness_lock(dir, &life.name) {
         if pause > Duration::from_secs(1) {
-            tracing::warn!("{} has ended, but its life lock is still held: {}", life.name, held.holder());
+            tracing::warn!("{} has ended, but its liveness lock is still held: {}", life.name, held.holder());
         }
         if let Some(group) = group.filter(|_| began.elapsed() >= KEEPERS) {
-            // A keeper that is killed tells nobody how many it has killed.
+            // A shim that is killed does not say how many it has killed.
             killed.uncount();
             if let Err(error) = group.kill(killed) {
                 tracing::warn!("cannot kill what is in the cgroup of {}: {error}", life.name);
@@ -102,7 +102,7 @@ where
 {
     let mut pause = PAUSES.0;
     loop {
-        // Whoever ended with much unread must not hold everybody else up.
+        // An incarnation that ended with much unread must not hold other events up.
         let why = match tokio::task::spawn_blocking(left.clone()).await {
             Ok(Ok(left)) => return left,
             Ok(Err(error)) => error.to_string(),
@@ -131,17 +131,17 @@ fn left_by_signal(dir: &TeamDir, life: &Incarnation) -> Result<bool, DirError> {
     }))
 }
 
-/// Tells who holds the life lock of a member, if anybody does.
+/// Tells which process holds the liveness lock of a member, if one does.
 pub(crate) fn liveness_lock_holder(dir: &TeamDir, name: &Name) -> Option<String> {
     try_liveness_lock(dir, name).err().map(|held| held.holder())
 }
 
-/// Tells whether somebody holds the life lock of a member. Who that is would cost a look at every lock of the machine.
+/// Tells whether a process holds the liveness lock of a member. Which one it is would cost a look at every lock of the machine.
 pub(crate) fn liveness_lock_is_held(dir: &TeamDir, name: &Name) -> bool {
     try_liveness_lock(dir, name).is_err()
 }
 
-/// A life lock that could not be taken.
+/// A liveness lock that could not be taken.
 enum Held {
     By(File),
     Unknown(String),
@@ -157,7 +157,7 @@ impl Held {
     }
 }
 
-/// Tries the life lock of a member, and gives it back at once.
+/// Tries the liveness lock of a member, and gives it back at once.
 fn try_liveness_lock(dir: &TeamDir, name: &Name) -> Result<(), Held> {
     let file = match dir.open_file(&TeamPath::transcript(name), OFlags::RDWR) {
         Ok(file) => file,
@@ -178,13 +178,13 @@ fn holder_in_proc_locks(file: &File) -> String {
     let inode = file.metadata().map(|meta| format!(":{}", meta.ino())).unwrap_or_default();
     let line = locks.lines().find(|line| line.split_whitespace().any(|field| field.ends_with(&inode)));
     match line.and_then(|line| line.split_whitespace().nth(4)) {
-        Some(pid) => format!("process {pid} holds its life lock"),
-        None => "its life lock is held".to_owned(),
+        Some(pid) => format!("process {pid} holds its liveness lock"),
+        None => "its liveness lock is held".to_owned(),
     }
 }
 
 /// Counts what a member has not taken in, and says where its inbox stands. A conversation that never began leaves all
-/// to the next one: what was sent before is nobody's mail yet.
+/// to the next one: what was sent before belongs to no conversation yet.
 fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> Result<(Position, u64), ReadError> {
     let begins_at = beginning.at;
     if !transcript::has_begun(dir, name, beginning.conversation)? {

@@ -18,14 +18,14 @@ use crate::daemon::core::live::Live;
 use crate::daemon::core::waiters::status;
 use crate::daemon::io::journal::version_of;
 
-/// How long a change that nobody waits for (idle, working) may wait to be written together with others.
+/// How long a change that no command waits for (idle, working) may wait to be written together with others.
 const LAZY: Duration = Duration::from_millis(20);
 
-/// How much is written in a second for changes that nobody waits for, in bytes: the file is written whole, and a thousand
+/// How much is written in a second for changes that no command waits for, in bytes: the file is written whole, and a thousand
 /// members who begin and end a piece of work all the time would have half a megabyte written for each change.
 const LAZY_RATE: usize = 4 << 20;
 
-/// Why a file is kept aside: nobody can read it, or there is another one in its place.
+/// Why a file is kept aside: it cannot be read, or there is another one in its place.
 pub(crate) const UNREADABLE: &str = "unreadable";
 /// See [`UNREADABLE`].
 pub(crate) const REPLACED: &str = "replaced";
@@ -37,7 +37,7 @@ pub(crate) struct RosterFile {
     dirty: Option<Instant>,
     /// The file that was written last.
     written: Option<Stamp>,
-    /// Until when a change that nobody waits for waits, since something was written just now.
+    /// Until when a change that no command waits for waits, since something was written just now.
     rests: Option<Instant>,
     sandbox: TeamSandbox,
 }
@@ -90,7 +90,7 @@ impl RosterFile {
         Self::of(TeamSandbox { layers, weak })
     }
 
-    /// Makes an empty roster of a team of which somebody has said how its commands are confined.
+    /// Makes an empty roster of a team whose commands are confined in a way that is known.
     pub(crate) fn of(sandbox: TeamSandbox) -> Self {
         Self { sandbox, ..Self::default() }
     }
@@ -266,7 +266,7 @@ impl RosterFile {
     }
 }
 
-/// Returns how long nothing is written that nobody waits for, after so many bytes.
+/// Returns how long nothing is written that no command waits for, after so many bytes.
 fn rest_after(bytes: usize) -> Duration {
     Duration::from_secs(1).mul_f64(bytes as f64 / LAZY_RATE as f64)
 }

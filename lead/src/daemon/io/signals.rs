@@ -1,6 +1,6 @@
 //! The signals that end the daemon: SIGTERM and SIGINT. None is lost, also while the daemon becomes another program.
 //!
-//! The main thread alone hears them. While nobody could act on them they are held back, in every thread, and what is held
+//! The main thread alone hears them. While the daemon could not act on them they are held back, in every thread, and what is held
 //! back waits through an `exec(2)`. What they mean is not decided here.
 
 use nix::sys::signal::{SigSet, Signal, raise};
@@ -34,7 +34,7 @@ impl Signals {
         }
     }
 
-    /// Raises again what came and what nobody here acts on any more: held back, it waits for the next program.
+    /// Raises again what came and what this program acts on no more: held back, it waits for the next program.
     pub(crate) async fn pass_on(mut self) {
         // The runtime looks meanwhile what has come.
         tokio::task::yield_now().await;
@@ -53,7 +53,7 @@ impl Signals {
 }
 
 /// Holds them back in the thread that calls, and in those that it begins meanwhile. One that did hear them would take them from
-/// this process although nobody here acts on them any more.
+/// this process although it acts on them no more.
 pub(crate) fn hold_back() {
     if let Err(errno) = both().thread_block() {
         tracing::warn!("cannot hold signals back: {errno}");

@@ -1,4 +1,4 @@
-//! The control socket as a file: made, made again where somebody took it away, and removed at the end. Who connects is served in
+//! The control socket as a file: made, made again where another process took it away, and removed at the end. Who connects is served in
 //! [`crate::daemon::io::connections`].
 
 use teamd_shared::control::Listener;
@@ -25,7 +25,7 @@ impl Socket {
     pub(crate) fn listen(dir: &TeamDir, inputs: Inputs) -> Result<Self, CommandError> {
         let listener = Listener::bind(dir).map_err(|e| failed("cannot make its control socket", &e))?;
         let identity = dir.identity(&TeamPath::socket())?;
-        // From here on somebody must accept: whoever connects to a socket that nobody serves waits in vain.
+        // From here on connections must be accepted: a client of a socket that is not served waits in vain.
         let accepts = tokio::spawn(accept(listener, inputs));
         let pid = format!("{}\n", std::process::id());
         if let Err(error) = teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes()) {
@@ -34,7 +34,7 @@ impl Socket {
         Ok(Self { accepts, identity })
     }
 
-    /// Makes it again if its path names nothing, or something else: a socket from a backup leads to nobody either.
+    /// Makes it again if its path names nothing, or something else: a socket from a backup leads nowhere either.
     pub(crate) fn look_after(&mut self, dir: &TeamDir, inputs: &Inputs) {
         let found = dir.identity(&TeamPath::socket());
         if !found.is_ok_and(|found| found.is_none() || found != self.identity) {
@@ -47,12 +47,12 @@ impl Socket {
         }
     }
 
-    /// Accepts nobody any more.
+    /// Accepts no more connections.
     pub(crate) fn close(&self) {
         self.accepts.abort();
     }
 
-    /// Takes the files away. One that stays is in nobody's way: whoever serves next takes its place.
+    /// Takes the files away. One that stays does no harm: the next daemon puts its own in its place.
     pub(crate) fn remove(self, dir: &TeamDir) {
         for at in [TeamPath::socket(), TeamPath::pid()] {
             if let Err(error) = dir.remove(&at) {

@@ -40,7 +40,7 @@ pub(crate) struct Supervisor {
     processes: HashMap<Incarnation, ProcessHandle>,
     /// The cgroups of lives that have one.
     groups: HashMap<Incarnation, Group>,
-    /// Those that live although nobody holds the lock of their transcript.
+    /// Those that live although their liveness lock is free.
     unlocked: HashSet<Incarnation>,
     cgroups: Cgroups,
     orphans: Orphans,
@@ -129,7 +129,7 @@ impl Supervisor {
 
     /// It is reaped through its pidfd, as one that an earlier program of this process has started.
     fn hold(&mut self, life: Incarnation, child: &Child) -> io::Result<Identity> {
-        // It may have ended already: then it has lived, and is seen to end as everybody is.
+        // It may have ended already: then it has lived, and is seen to end as any other.
         let handle = ProcessHandle::open_child(child.id())?;
         let identity = handle.identity().clone();
         self.watch(life, handle)?;

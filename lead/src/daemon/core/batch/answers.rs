@@ -1,4 +1,4 @@
-//! What workers and commands are told: the welcome, the word, and answers, those only once the roster shows what they say.
+//! What workers and commands are told: the welcome, the directive, and answers, those only once the roster shows what they say.
 
 use std::time::Duration;
 
@@ -54,13 +54,13 @@ impl Batcher {
         }
     }
 
-    /// Tells whether somebody waits for [`Batcher::answer`].
+    /// Tells whether a command waits for [`Batcher::answer`].
     pub(crate) fn owes_answers(&self) -> bool {
         !self.answers.is_empty() || self.journal == Journal::Closed && self.end.is_none()
     }
 
     /// Has the commands answered, after the roster shows what they are told. While it cannot be written they wait, as long
-    /// as somebody who waits for an answer can be expected to; so does the end of the daemon.
+    /// as can be expected; so does the end of the daemon.
     pub(crate) fn answer(&mut self, now: Now) {
         self.unshown.get_or_insert(now.monotonic);
         self.steps.push_back(Step::WriteRoster);
@@ -82,7 +82,7 @@ impl Batcher {
         }
     }
 
-    /// Somebody has rejected the stop: whoever waits for it hears who.
+    /// A teammate has rejected the stop: the commands that wait for it hear which.
     pub(super) fn answer_who_waits_for_the_stop(&mut self) {
         let rejected = |name: &Name| {
             let request = self.team.shutdown_of(name)?;
@@ -94,7 +94,7 @@ impl Batcher {
         self.answers.extend(self.waiters.stopped(&StopOutcome::Rejected(unwilling)));
     }
 
-    /// The journal is closed: whoever waits for the stop hears of it, and the daemon ends.
+    /// The journal is closed: the commands that wait for the stop hear of it, and the daemon ends.
     pub(super) fn journal_closed(&mut self) {
         self.answers.extend(self.waiters.stopped(&StopOutcome::Stopped));
         self.journal = Journal::Closed;

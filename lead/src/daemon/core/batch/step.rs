@@ -1,4 +1,4 @@
-//! The steps that a batch gives out. They say all that whoever takes them must know.
+//! The steps that a batch gives out. They say all that the event loop must know.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ pub(crate) struct NewWorker {
 /// Why the daemon ends.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// It was told to, and nobody is left.
+    /// It was told to, and no worker is left.
     Stopped,
     /// It becomes another program.
     HandedOver,

@@ -18,7 +18,7 @@ enum Next {
 impl View<'_> {
     pub(super) fn ended(&self, life: &Incarnation, ended: &Ended, ids: &mut dyn Ids) -> Decision {
         let Some(member) = self.present(life) else { return Decision::default() };
-        // It said so to nobody but its transcript: what it would have led to then, comes first now.
+        // It said so in its transcript alone: what that would have led to then, comes first now.
         let farewell = if ended.by_signal { self.leaving(life) } else { Decision::default() };
         let said = farewell.records.iter().find_map(|record| match record {
             Record::Member(record) => Some(record.member.clone()),
@@ -38,7 +38,7 @@ impl View<'_> {
     }
 
     /// No process could be started for a life. One that goes on after a crash is tried again as if it had crashed itself:
-    /// nobody is there whom that could be told.
+    /// no command waits that could be told.
     pub(super) fn never_ran(
         &self,
         life: &Incarnation,
@@ -60,7 +60,7 @@ impl View<'_> {
     /// How a life ended is a function of the journal alone.
     fn end_of(&self, member: &Member) -> End {
         match member {
-            // Nobody wanted it to end: it broke down.
+            // Its end was not wanted: it broke down.
             _ if member.ending == Some(Ending::Hung) => End::Crashed,
             _ if member.ending.is_some() => End::Killed,
             _ if self.team.release(&member.name).is_some() => End::Shutdown,

@@ -39,7 +39,7 @@ impl View<'_> {
         order: &SpawnOrder,
         facts: &SpawnFacts,
     ) -> Result<Decision, Refusal> {
-        // Whoever reads a name makes sure that it is one; `lead` is the lead agent.
+        // The reader of a name makes sure that it is one; `lead` is the lead agent.
         let name = order.name.clone();
         let before = self.team.members.get(&name).map(|state| &state.record);
         self.may_begin(&name, before, order, facts)?;

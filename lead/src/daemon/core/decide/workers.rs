@@ -52,7 +52,7 @@ impl View<'_> {
         // How long it is silent is counted anew, and told anew.
         let found = Member { silent_since: None, ..self.updated(member) };
         let adopted = Decision::default().member(MemberEvent::Adopted, found);
-        // What was begun with a signal is begun again: nobody knows whether it was sent.
+        // What was begun with a signal is begun again: it is not known whether it was sent.
         match member.ending {
             None => adopted,
             // One that hung answers no other signal.
@@ -67,7 +67,7 @@ impl View<'_> {
         greeted.and(self.said(life, state))
     }
 
-    /// A pending plan that its author does not wait for, though it knows of it, is nobody's plan.
+    /// A pending plan that its author does not wait for, though it knows of it, expires.
     ///
     /// One that waits for another plan has that named next: then it is recorded, and takes the place of this one, or
     /// its id is taken, and it comes to the id of this one (a life that was restarted begins with the first id).

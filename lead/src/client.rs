@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use teamd_shared::config::Roster;
 use teamd_shared::control::{
-    Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, RefusalCode, Reply, Request, WireError,
-    connect,
+    Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, Request, WireError, connect,
 };
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::SLOW_TICK;
@@ -17,17 +16,10 @@ use teamd_shared::watch::SLOW_TICK;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
-/// The tag of a reply that answers no request: the daemon refuses the connection as a whole.
-const CONNECTION: u32 = 0;
-
 /// How long a daemon may take to answer what it need not wait for: it has to write to the disk.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 /// How long a daemon that runs may be out of reach: it makes a deleted socket again on its slow tick, which may be late.
 const OUT_OF_REACH: Duration = Duration::from_secs(2 * SLOW_TICK.as_secs());
-/// How long a daemon that has closed a connection may take to end, if that is why.
-const ENDING: Duration = Duration::from_secs(2);
-/// How long a command that no daemon has taken is given again to the next one: longer than a daemon takes that hands over.
-const AGAIN: Duration = Duration::from_secs(15);
 /// Between two attempts to reach it.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -49,11 +41,9 @@ pub(crate) struct Client {
 pub(crate) enum CallError {
     /// The daemon said no.
     Refused(Refusal),
-    /// The daemon did not take the command: it becomes another program, or is gone. Nothing was done.
-    Untaken(Refusal),
     /// The connection ended before the reply: what became of the command is not known.
     Lost(String),
-    /// Likewise; and the daemon has ended in order, with nobody left.
+    /// Likewise; and the daemon has ended in order, with no worker left.
     Stopped,
     /// It runs, and does not answer a question, or was not asked yet.
     Silent,
@@ -64,7 +54,7 @@ pub(crate) enum CallError {
 impl From<CallError> for CommandError {
     fn from(error: CallError) -> Self {
         match error {
-            CallError::Refused(refusal) | CallError::Untaken(refusal) => refusal.into(),
+            CallError::Refused(refusal) => refusal.into(),
             CallError::Lost(why) => Self::new(
                 ExitCode::Failed,
                 format!("the daemon was lost before it answered: {why}"),
@@ -97,7 +87,7 @@ impl From<WireError> for CallError {
 }
 
 /// Tells whether a daemon holds the lock of a team directory; also where that cannot be seen (no descriptor is left, say):
-/// nobody is said to be gone whom nobody saw gone.
+/// a daemon that was not seen to be gone is not said to be.
 ///
 /// The lock is let go at once. A daemon that starts just then tries again, and none that runs is disturbed.
 pub(crate) fn is_locked(dir: &TeamDir) -> bool {
@@ -126,7 +116,7 @@ impl Client {
         let began = Instant::now();
         let connected = loop {
             match greet(dir).await {
-                // It starts or ends just now, or somebody deleted its socket: it listens again in a moment, or it is
+                // It starts or ends just now, or another process deleted its socket: it listens again in a moment, or it is
                 // gone.
                 Err(error) if is_absent(&error) && began.elapsed() < OUT_OF_REACH && is_locked(dir) => {
                     tokio::time::sleep(PAUSE).await;
@@ -141,48 +131,26 @@ impl Client {
                 CommandError::new(ExitCode::Failed, message)
             }
         })?;
-        Ok(Self { connection, last_tag: CONNECTION, root: dir.root().to_owned() })
+        Ok(Self { connection, last_tag: 0, root: dir.root().to_owned() })
     }
 
     /// Sends a command, and returns the tag that its reply will carry.
     ///
     /// # Errors
-    /// [`CallError`] if the daemon refuses the connection, or is gone.
+    /// [`CallError::Lost`] if the daemon is gone.
     pub(crate) async fn send(&mut self, command: Command) -> Result<u32, CallError> {
-        let tag = self.last_tag + 1;
-        match self.connection.send(&Request { tag, command }).await {
-            Ok(()) => {}
-            // Whoever closes the connection may have said why before.
-            Err(WireError::Io(error)) if is_absent(&error) => {
-                return Err(match self.reply().await {
-                    Err(refused @ CallError::Refused(_)) => refused,
-                    _ => untaken(&error),
-                });
-            }
-            Err(error) => return Err(error.into()),
-        }
-        self.last_tag = tag;
-        Ok(tag)
+        self.last_tag += 1;
+        self.connection.send(&Request { tag: self.last_tag, command }).await?;
+        Ok(self.last_tag)
     }
 
     /// Receives the next reply, to whatever request.
     ///
     /// # Errors
-    /// [`CallError`] if the daemon refuses the connection, or is gone. [`CallError::Untaken`] is true of the last request.
+    /// [`CallError::Lost`] if the daemon is gone.
     pub(crate) async fn reply(&mut self) -> Result<Reply, CallError> {
-        match self.connection.receive::<Reply>().await {
-            Ok(Some(Reply { tag: CONNECTION, result: Err(refusal) })) => Err(CallError::Refused(refusal)),
-            Ok(Some(Reply { result: Err(refusal), .. })) if refusal.code == RefusalCode::HandingOver => {
-                Err(CallError::Untaken(refusal))
-            }
-            Ok(Some(reply)) => Ok(reply),
-            Ok(None) => Err(CallError::Lost("it closed the connection".to_owned())),
-            // So the kernel says that it has closed the connection with something unread (unix(7)).
-            Err(WireError::Io(error)) if error.kind() == io::ErrorKind::ConnectionReset => {
-                Err(untaken(&error))
-            }
-            Err(error) => Err(error.into()),
-        }
+        let reply = self.connection.receive::<Reply>().await?;
+        reply.ok_or_else(|| CallError::Lost("it closed the connection".to_owned()))
     }
 
     /// Sends a command and waits for its reply, which the daemon owes at once.
@@ -197,44 +165,34 @@ impl Client {
         let only_asks = matches!(command, Command::Ping | Command::Compare { .. });
         let calling = self.call_and_wait(command);
         match tokio::time::timeout(patience, calling).await {
-            Ok(Err(CallError::Lost(why))) => Err(self.lost(why).await),
             Ok(answer) => answer,
             Err(_) if only_asks => Err(CallError::Silent),
             Err(_) => Err(CallError::Unanswered),
         }
     }
 
-    /// Tells a daemon that ended in order from one that was lost: in a moment it has given up its lock.
-    async fn lost(&self, why: String) -> CallError {
-        let Ok(dir) = TeamDir::open(&self.root) else { return CallError::Lost(why) };
-        let began = Instant::now();
-        while is_locked(&dir) && began.elapsed() < ENDING {
-            tokio::time::sleep(PAUSE).await;
-        }
-        if has_stopped(&dir) { CallError::Stopped } else { CallError::Lost(why) }
-    }
-
-    /// Sends a command and waits for its reply, however long it takes. What a daemon that becomes another program has not
-    /// taken is given to that program.
+    /// Sends a command and waits for its reply, however long it takes. If the daemon is lost and another program is the daemon
+    /// at once (`teamd start --replace`), that one is told the same.
     ///
     /// # Errors
     /// [`CallError`] if the daemon refuses the command, or is gone.
     pub(crate) async fn call_and_wait(&mut self, command: Command) -> Result<Done, CallError> {
-        let mut untaken_since = None;
         loop {
-            let untaken = match self.ask(command.clone()).await {
-                Err(CallError::Untaken(untaken)) => untaken,
+            match self.ask(command.clone()).await {
+                Err(CallError::Lost(why)) => *self = self.next(why).await?,
                 answer => return answer,
-            };
-            if untaken_since.get_or_insert_with(Instant::now).elapsed() > AGAIN {
-                return Err(CallError::Untaken(untaken));
             }
-            tokio::time::sleep(PAUSE).await;
-            let Ok(dir) = TeamDir::open(&self.root) else { return Err(CallError::Untaken(untaken)) };
-            match Self::connect(&dir).await {
-                Ok(next) => *self = next,
-                Err(_) => return Err(CallError::Untaken(untaken)),
-            }
+        }
+    }
+
+    /// Connects again, if a daemon holds the lock.
+    async fn next(&self, why: String) -> Result<Self, CallError> {
+        tokio::time::sleep(PAUSE).await;
+        let Ok(dir) = TeamDir::open(&self.root) else { return Err(CallError::Lost(why)) };
+        match Self::connect(&dir).await {
+            Ok(next) => Ok(next),
+            Err(_) if has_stopped(&dir) => Err(CallError::Stopped),
+            Err(_) => Err(CallError::Lost(why)),
         }
     }
 
@@ -260,12 +218,7 @@ async fn greet(dir: &TeamDir) -> io::Result<Connection> {
     }
 }
 
-fn untaken(error: &io::Error) -> CallError {
-    let message = format!("the daemon was gone before it took the command: {error}");
-    CallError::Untaken(Refusal::new(RefusalCode::Conflict, message).hint("nothing was done: try again"))
-}
-
-/// Tells whether nobody listens, or nobody any more.
+/// Tells whether no daemon listens, or none any more.
 fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected, NotFound};
     matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | NotConnected)

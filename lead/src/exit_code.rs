@@ -86,11 +86,11 @@ impl From<ExitCode> for std::process::ExitCode {
 impl From<RefusalCode> for ExitCode {
     fn from(code: RefusalCode) -> Self {
         match code {
-            RefusalCode::Failed => Self::Failed,
+            RefusalCode::Failed | RefusalCode::NotReady => Self::Failed,
             RefusalCode::Usage => Self::Usage,
             RefusalCode::Rejected => Self::Rejected,
             RefusalCode::NotFound => Self::NotFound,
-            RefusalCode::Conflict | RefusalCode::HandingOver => Self::Conflict,
+            RefusalCode::Conflict | RefusalCode::Taken => Self::Conflict,
         }
     }
 }

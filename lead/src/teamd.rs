@@ -251,7 +251,7 @@ async fn request_stop(dir: &TeamDir, args: &Stop) -> Result<StopOutcome, Command
             Ok(other) => return Err(unexpected(&other)),
             // Another command stopped it at the same moment, or it was killed: its journal tells. If it still answers, it may not
             // have received the order.
-            Err(CallError::Lost(_) | CallError::Untaken(_) | CallError::Stopped) => {
+            Err(CallError::Lost(_) | CallError::Stopped) => {
                 let again = tokio::select! {
                     biased;
                     gone = ended(&daemon) => gone.map(|()| None)?,
@@ -327,7 +327,7 @@ async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), Comman
             },
             Ok(other) => return Err(unexpected(&other)),
             // It has ended, perhaps before it looked at this connection.
-            Err(CallError::Lost(_) | CallError::Untaken(_)) => {}
+            Err(CallError::Lost(_)) => {}
             Err(error) => return Err(error.into()),
         }
         tokio::time::sleep(PAUSE).await;

@@ -2,7 +2,8 @@
 //!
 //! A frame is a length (4 bytes, big endian) and as many bytes of bincode. Both are limited to
 //! [`MAX_FRAME`]: a hostile length costs nothing. The first frame of a connection is a [`Greeting`]; after
-//! it a client sends [`Request`]s and gets one [`Reply`] for each, and a worker sends [`FromWorker`] and
+//! it a client sends [`Request`]s and gets one [`Reply`] for each, when it is done; a client that loses the daemon says the
+//! same again to the next one. A worker sends [`FromWorker`] and
 //! gets [`ToWorker`].
 //!
 //! bincode and interprocess are used in this module alone. bincode cannot carry internally tagged, untagged
@@ -14,12 +15,12 @@ mod wire;
 mod worker;
 
 pub use command::{
-    Await, Command, Done, PlanVerdict, Refusal, RefusalCode, Reply, Request, ShutdownOrder, SpawnOrder,
-    StopOutcome, Successor,
+    Command, Done, PlanVerdict, Refusal, RefusalCode, Reply, Request, ShutdownOrder, SpawnOrder, StopOutcome,
+    Successor,
 };
 pub use greeting::{Greeting, Peer};
 pub use wire::{Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair};
-pub use worker::{FromWorker, ShutdownWord, ToWorker, Welcome, Word, WorkerState};
+pub use worker::{Directive, FromWorker, PendingShutdown, ToWorker, Welcome, WorkerState};
 
 /// The largest frame, in bytes (4 MiB): an environment (2 MiB at most, `execve(2)`) and a prompt (1 MiB) fit.
 pub const MAX_FRAME: usize = 4 << 20;

@@ -185,7 +185,7 @@ proptest! {
             }
             let written = serde_json::to_vec(&line).unwrap();
             prop_assert_eq!(serde_json::from_slice::<Line>(&written).unwrap(), line);
-            drop(team.untold());
+            drop(team.pending_derived());
         }
     }
 

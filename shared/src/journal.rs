@@ -109,7 +109,7 @@ pub struct TeamRecord {
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
     #[schemars(with = "Vec<tells::Written>")]
-    pub tell: Vec<Tell>,
+    pub tell: Vec<Notice>,
 }
 
 /// A line of the lead's inbox that was no message.
@@ -183,6 +183,9 @@ pub struct MemberRecord {
     /// What the plan shall be about, in a line that asks for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// The id of the command that led to it, which joins it when it is said again: in a line that spawns, or asks for a plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_id: Option<RequestId>,
     /// Whether the lead agent had asked the life to leave that ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub agent: bool,
@@ -195,10 +198,10 @@ pub struct MemberRecord {
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
     #[schemars(with = "Vec<tells::Written>")]
-    pub tell: Vec<Tell>,
+    pub tell: Vec<Notice>,
     /// The line that made this true already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<u64>,
+    #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]
+    pub derived_from: Option<u64>,
 }
 
 /// What happens to a member.
@@ -241,10 +244,10 @@ pub struct RequestRecord {
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
     #[schemars(with = "Vec<tells::Written>")]
-    pub tell: Vec<Tell>,
+    pub tell: Vec<Notice>,
     /// The line that made this true already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<u64>,
+    #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]
+    pub derived_from: Option<u64>,
 }
 
 /// What happens to a request.
@@ -265,7 +268,7 @@ pub enum RequestEvent {
 
 /// An inbox line that follows from a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Tell {
+pub struct Notice {
     /// Whose inbox.
     pub to: Name,
     /// The id of the line: the same when it is written again, and in every inbox that gets it.

@@ -4,9 +4,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde_json::Value;
 use teamd_shared::control::{
-    Await, Command, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, Request, SpawnOrder, connect,
+    Command, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, Request, SpawnOrder, connect,
 };
 use teamd_shared::environment::Environment;
+use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
@@ -41,10 +42,8 @@ impl Team {
             ..SpawnOrder::new(Name::lead(), self.environment())
         };
         change(&mut order);
-        let done = self.asks(vec![Command::Spawn(Box::new(order))]).pop().unwrap();
-        let Ok(Done::Spawning { incarnation, .. }) = done else { panic!("{done:?}") };
-        let name = Name::lead();
-        let ready = self.asks(vec![Command::Await { name, incarnation, what: Await::Ready }]).pop().unwrap();
+        let spawn = Command::Spawn { id: RandomIds.request(), order: Box::new(order) };
+        let ready = self.asks(vec![spawn]).pop().unwrap();
         assert!(matches!(ready, Ok(Done::Ready { .. })), "{ready:?}");
     }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Daemon, Line, MemberEvent, Record, Team, TeamEvent};
-use teamd_shared::member::{Exit, Status};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::request::{Request, Status as Answer};
@@ -120,44 +119,6 @@ impl std::fmt::Display for TakenOver {
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
     }
-}
-
-/// How an incarnation ended.
-type End = Option<(Status, Option<Exit>)>;
-
-/// Returns how an incarnation ended, also when the name has a later one; none if it has not ended.
-///
-/// # Errors
-/// As [`fold`].
-pub(crate) fn end_of(dir: &TeamDir, name: &Name, incarnation: u32) -> Result<End, CommandError> {
-    let mut end = None;
-    load(dir, Since::Start, |_, line| {
-        if let Record::Member(record) = &line.record
-            && (record.event, &record.member.name) == (MemberEvent::Exited, name)
-            && record.ended_incarnation.unwrap_or(record.member.incarnation) == incarnation
-        {
-            end = Some((record.member.phase.ended_as(), record.member.exit.clone()));
-        }
-    })?;
-    Ok(end)
-}
-
-/// Returns how the teammate ended that was spawned in this line, after all its restarts; none if it has not ended.
-///
-/// # Errors
-/// As [`fold`].
-pub(crate) fn end_of_spawned(dir: &TeamDir, name: &Name, spawned: u64) -> Result<End, CommandError> {
-    let mut end = None;
-    load(dir, Since::Start, |team, line| {
-        if let Record::Member(record) = &line.record
-            && record.member.name == *name
-            && let Some(state) = team.members.get(name).filter(|state| state.spawned == spawned)
-        {
-            let phase = state.record.phase;
-            end = phase.is_ended().then(|| (phase.ended_as(), state.record.exit.clone()));
-        }
-    })?;
-    Ok(end)
 }
 
 /// Returns every request that was ever asked, as its last line says.

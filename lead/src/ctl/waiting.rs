@@ -1,11 +1,11 @@
-//! Waiting for what the daemon has recorded already. If the daemon dies meanwhile, the next daemon is asked for the same, by its
-//! id. A timeout and Ctrl-C end the waiting, but not the request.
+//! Waiting until the daemon has done what a command asks for, also if the daemon dies meanwhile: the next daemon is told the
+//! same, and joins it. The waiting ends with a timeout and with Ctrl-C; neither ends the request.
 
 use std::collections::{BTreeMap, HashMap};
-use std::future::Future;
 use std::time::Duration;
 
-use teamd_shared::control::{Await, Command, Done, Refusal, RefusalCode};
+use teamd_shared::control::{Command, Done, Refusal, RefusalCode};
+use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -18,8 +18,7 @@ use crate::exit_code::ExitCode;
 /// Between two attempts to reach the next daemon, at first and at last.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// Ctrl-C, caught from the beginning of a command: between the recording of the request and the waiting it must not end the
-/// process without a message.
+/// Ctrl-C, caught from the moment in which a command begins.
 #[derive(Debug)]
 pub(super) struct Interrupt(Signal);
 
@@ -31,26 +30,6 @@ impl Interrupt {
     pub(super) fn catch() -> Result<Self, CommandError> {
         let refused = |error| CommandError::new(ExitCode::Failed, format!("cannot catch Ctrl-C: {error}"));
         signal(SignalKind::interrupt()).map(Self).map_err(refused)
-    }
-
-    /// Waits for the answer to a command about `about`, at the longest until Ctrl-C.
-    ///
-    /// # Errors
-    /// As the command, or [`ExitCode::Interrupted`]: what became of the command is not known then.
-    pub(super) async fn or<T>(
-        &mut self,
-        about: &str,
-        asking: impl Future<Output = Result<T, CommandError>>,
-    ) -> Result<T, CommandError> {
-        tokio::select! {
-            biased;
-            answer = asking => answer,
-            () = self.came() => {
-                let message = format!("the waiting for {about} was ended before the daemon had answered");
-                Err(CommandError::new(ExitCode::Interrupted, message)
-                    .hint("`teamctl events --last 5` shows whether it has recorded anything: that goes on"))
-            }
-        }
     }
 
     /// Returns when it comes.
@@ -74,7 +53,7 @@ pub(super) struct Waiting<'a> {
 /// How the waiting ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waited {
-    /// Everything is answered.
+    /// Every command is answered.
     Answered,
     /// The time is over.
     TimedOut,
@@ -82,12 +61,12 @@ pub(super) enum Waited {
     Interrupted,
 }
 
-/// How the waiting for one thing ended.
+/// How the waiting for one command ended.
 #[derive(Debug, PartialEq)]
 pub(super) enum One {
-    /// It has happened.
+    /// It is done.
     Done(Done),
-    /// It cannot happen any more.
+    /// It is not done, and will not be.
     Refused(Refusal),
     /// The time is over.
     TimedOut,
@@ -95,84 +74,85 @@ pub(super) enum One {
     Interrupted,
 }
 
+/// The answer to one of several commands.
+#[derive(Debug, PartialEq)]
+pub(super) struct Answer {
+    /// The index of the command.
+    pub(super) index: usize,
+    /// What the daemon says.
+    pub(super) result: Result<Done, Refusal>,
+    /// Whether an earlier daemon may have carried it out.
+    pub(super) said_again: bool,
+}
+
 impl Waiting<'_> {
-    /// Waits for one thing.
-    pub(super) async fn one(&self, line: (Client, Interrupt), command: Command) -> One {
+    /// Gives one command, and waits for its answer.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub(super) async fn one(&self, command: Command) -> Result<One, CommandError> {
         let mut answer = None;
-        let (client, interrupt) = line;
-        let waited =
-            self.all((Some(client), interrupt), vec![command], |_, result| answer = Some(result)).await;
-        match (answer, waited) {
+        let waited = self.all(Interrupt::catch()?, vec![command], |it| answer = Some(it.result)).await?;
+        Ok(match (answer, waited) {
             (Some(Ok(done)), _) => One::Done(done),
             (Some(Err(refusal)), _) => One::Refused(refusal),
             (None, Waited::Interrupted) => One::Interrupted,
             (None, Waited::TimedOut | Waited::Answered) => One::TimedOut,
-        }
+        })
     }
 
-    /// Waits for several things, and hands over each answer, with the index of its command, when it comes. Without a
-    /// client the next daemon is asked.
+    /// Gives several commands, and hands over each answer when it comes.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
     pub(super) async fn all(
         &self,
-        (client, mut interrupt): (Option<Client>, Interrupt),
+        mut interrupt: Interrupt,
         commands: Vec<Command>,
-        answered: impl FnMut(usize, Result<Done, Refusal>),
-    ) -> Waited {
+        answered: impl FnMut(Answer),
+    ) -> Result<Waited, CommandError> {
         tokio::select! {
             // An answer that is there already counts, whatever else is.
             biased;
-            () = self.follow(client, commands, answered) => Waited::Answered,
-            () = interrupt.came() => Waited::Interrupted,
-            () = elapsed(self.timeout) => Waited::TimedOut,
+            answered = self.follow(commands, answered) => answered.map(|()| Waited::Answered),
+            () = interrupt.came() => Ok(Waited::Interrupted),
+            () = elapsed(self.timeout) => Ok(Waited::TimedOut),
         }
     }
 
     async fn follow(
         &self,
-        mut client: Option<Client>,
         commands: Vec<Command>,
-        mut answered: impl FnMut(usize, Result<Done, Refusal>),
-    ) {
+        mut answered: impl FnMut(Answer),
+    ) -> Result<(), CommandError> {
         let mut open: BTreeMap<usize, Command> = commands.into_iter().enumerate().collect();
-        let mut told = false;
-        while !open.is_empty() {
-            let next = match client.take() {
-                Some(client) => Some(client),
-                None => reconnect(self.dir).await,
-            };
-            let Some(live) = next else {
-                for (index, command) in std::mem::take(&mut open) {
-                    answered(index, after_the_last_daemon(self.dir, &command));
-                }
-                return;
-            };
-            match ask(live, &mut open, &mut answered).await {
-                Ok(()) => {}
-                Err(CallError::Refused(refusal)) => {
-                    for index in std::mem::take(&mut open).into_keys() {
-                        answered(index, Err(refusal.clone()));
+        let mut client = Client::connect(self.dir).await?;
+        let mut said_again = false;
+        while let Err(lost) = ask(client, &mut open, said_again, &mut answered).await {
+            if !said_again {
+                tracing::debug!("{lost:?}");
+                self.out.note("the daemon is gone; what it has recorded goes on, still waiting");
+                self.out.hint("`teamd start` in another terminal starts it again");
+            }
+            said_again = true;
+            match reconnect(self.dir).await {
+                Some(next) => client = next,
+                None => {
+                    for (index, command) in std::mem::take(&mut open) {
+                        let result = after_the_last_daemon(self.dir, &command);
+                        answered(Answer { index, result, said_again });
                     }
+                    break;
                 }
-                Err(CallError::Lost(_)) if !told => {
-                    told = true;
-                    self.out.note("the daemon is gone; what it has recorded goes on, still waiting");
-                    self.out.hint("`teamd start` in another terminal starts it again");
-                }
-                Err(
-                    CallError::Lost(_)
-                    | CallError::Untaken(_)
-                    | CallError::Stopped
-                    | CallError::Silent
-                    | CallError::Unanswered,
-                ) => {}
             }
         }
+        Ok(())
     }
 }
 
-/// Connects to the next daemon, however long that takes. None if the last one was stopped: no next one is to be expected,
-/// and all that it was to do is done.
-pub(super) async fn reconnect(dir: &TeamDir) -> Option<Client> {
+/// Connects to the next daemon, however long that takes. Returns none if the last one ended in order: all that it was to do is
+/// done, and the command that stopped it does not start another.
+async fn reconnect(dir: &TeamDir) -> Option<Client> {
     let mut pause = PAUSE.0;
     loop {
         tokio::time::sleep(pause).await;
@@ -186,20 +166,23 @@ pub(super) async fn reconnect(dir: &TeamDir) -> Option<Client> {
     }
 }
 
-/// Answers what is awaited from what the last daemon wrote before it ended in order.
+/// Answers a command from what the last daemon wrote before it ended in order.
 fn after_the_last_daemon(dir: &TeamDir, command: &Command) -> Result<Done, Refusal> {
     let stopped = Refusal::new(RefusalCode::Conflict, "the daemon has stopped, with all its workers");
-    let Command::Await { name, what: Await::Ended { .. }, .. } = command else { return Err(stopped) };
+    let Command::Shutdown(order) = command else { return Err(stopped) };
     let roster = roster::load(dir).map_err(|error| Refusal::new(RefusalCode::Failed, error.message()))?;
-    let status = roster.member(name).map(|member| member.status).filter(|status| status.is_ended());
-    status.map(|status| Done::Ended { status }).ok_or(stopped)
+    let member = roster.member(&order.name).filter(|member| member.status.is_ended()).ok_or(stopped)?;
+    let (incarnation, status) = (member.incarnation, member.status);
+    Ok(Done::Ended { request_id: order.request_id.clone(), incarnation, status })
 }
 
-/// Asks for everything that is open, and takes the answers as they come.
+/// Says every command that is open, and takes the answers as they come. A command whose id is taken is said again under
+/// another one.
 async fn ask(
     mut client: Client,
     open: &mut BTreeMap<usize, Command>,
-    answered: &mut impl FnMut(usize, Result<Done, Refusal>),
+    said_again: bool,
+    answered: &mut impl FnMut(Answer),
 ) -> Result<(), CallError> {
     let mut tags = HashMap::new();
     for (index, command) in open.iter() {
@@ -207,10 +190,15 @@ async fn ask(
     }
     while !open.is_empty() {
         let reply = client.reply().await?;
-        if let Some(index) = tags.remove(&reply.tag) {
-            open.remove(&index);
-            answered(index, reply.result);
+        let Some(index) = tags.remove(&reply.tag) else { continue };
+        let is_taken = reply.result.as_ref().is_err_and(|refusal| refusal.code == RefusalCode::Taken);
+        if let (true, Some(Command::Shutdown(order))) = (is_taken, open.get_mut(&index)) {
+            order.request_id = RandomIds.request();
+            tags.insert(client.send(Command::Shutdown(order.clone())).await?, index);
+            continue;
         }
+        open.remove(&index);
+        answered(Answer { index, result: reply.result, said_again });
     }
     Ok(())
 }
@@ -228,14 +216,23 @@ mod tests {
     use super::super::output::tests::captured;
     use super::*;
     use crate::client::tests::{runtime, scratch};
-    use teamd_shared::control::{Connection, Greeting, Listener, Reply, Request};
+    use teamd_shared::control::{Connection, Greeting, Listener, Reply, Request, ShutdownOrder};
     use teamd_shared::id::RequestId;
     use teamd_shared::member::Status;
     use teamd_shared::name::Name;
 
-    fn await_end(name: &str) -> Command {
-        let what = Await::Ended { request_id: RequestId::from_bits(7) };
-        Command::Await { name: Name::new(name).unwrap(), incarnation: 1, what }
+    fn shutdown(name: &str) -> Command {
+        let (request_id, name, reason) = (id(7), Name::new(name).unwrap(), String::new());
+        let (decide_within, force_after, wait) = (30.0, None, true);
+        Command::Shutdown(ShutdownOrder { request_id, name, reason, decide_within, force_after, wait })
+    }
+
+    fn id(bits: u32) -> RequestId {
+        RequestId::from_bits(bits)
+    }
+
+    fn ended() -> Done {
+        Done::Ended { request_id: id(7), incarnation: 1, status: Status::Shutdown }
     }
 
     async fn accept(listener: &Listener) -> Connection {
@@ -244,43 +241,59 @@ mod tests {
         peer
     }
 
-    const ENDED: Done = Done::Ended { status: Status::Shutdown };
+    async fn asked(peer: &mut Connection) -> Request {
+        peer.receive().await.unwrap().unwrap()
+    }
 
     #[test]
-    fn a_request_is_followed_from_one_daemon_to_the_next() {
+    fn the_next_daemon_is_told_the_same_of_what_is_not_answered() {
         let (_scratch, dir) = scratch();
         let (out, _, stderr) = captured(false);
         let waiting = Waiting { dir: &dir, out: &out, timeout: Some(Duration::from_secs(20)) };
         runtime().block_on(async {
             let first = Listener::bind(&dir).unwrap();
-            let (client, mut peer) = tokio::join!(Client::connect(&dir), accept(&first));
             let daemons = async {
-                let mut asked = vec![];
-                for _ in 0..2 {
-                    asked.push(peer.receive::<Request>().await.unwrap().unwrap());
-                }
-                peer.send(&Reply { tag: asked[1].tag, result: Ok(ENDED) }).await.unwrap();
+                let mut peer = accept(&first).await;
+                asked(&mut peer).await;
+                let second = asked(&mut peer).await;
+                peer.send(&Reply { tag: second.tag, result: Ok(ended()) }).await.unwrap();
                 drop((peer, first));
                 let second = Listener::bind(&dir).unwrap();
                 let mut peer = accept(&second).await;
-                let again: Request = peer.receive().await.unwrap().unwrap();
-                assert_eq!(again.command, await_end("alice"), "only what is still open");
-                let refusal = Refusal::new(RefusalCode::Rejected, "still writing");
-                peer.send(&Reply { tag: again.tag, result: Err(refusal) }).await.unwrap();
+                let again = asked(&mut peer).await;
+                assert_eq!(again.command, shutdown("alice"), "only what is still open");
+                peer.send(&Reply { tag: again.tag, result: Ok(ended()) }).await.unwrap();
             };
             let mut answers = vec![];
-            let commands = vec![await_end("alice"), await_end("bob")];
-            let wait = waiting.all(
-                (Some(client.unwrap()), Interrupt::catch().unwrap()),
-                commands,
-                |index, answer| answers.push((index, answer)),
-            );
+            let commands = vec![shutdown("alice"), shutdown("bob")];
+            let wait = waiting.all(Interrupt::catch().unwrap(), commands, |answer| answers.push(answer));
             let ((), waited) = tokio::join!(daemons, wait);
-            assert_eq!(waited, Waited::Answered);
-            let refusal = Refusal::new(RefusalCode::Rejected, "still writing");
-            assert_eq!(answers, [(1, Ok(ENDED)), (0, Err(refusal))]);
+            assert_eq!(waited, Ok(Waited::Answered));
+            let answer = |index, said_again| Answer { index, result: Ok(ended()), said_again };
+            assert_eq!(answers, [answer(1, false), answer(0, true)]);
         });
         assert_eq!(stderr.text().matches("the daemon is gone").count(), 1);
+    }
+
+    #[test]
+    fn a_command_whose_id_is_taken_is_said_again_under_another_one() {
+        let (_scratch, dir) = scratch();
+        let (out, ..) = captured(false);
+        let waiting = Waiting { dir: &dir, out: &out, timeout: Some(Duration::from_secs(20)) };
+        runtime().block_on(async {
+            let listener = Listener::bind(&dir).unwrap();
+            let daemon = async {
+                let mut peer = accept(&listener).await;
+                let Request { tag, .. } = asked(&mut peer).await;
+                let taken = Refusal::new(RefusalCode::Taken, "it is taken");
+                peer.send(&Reply { tag, result: Err(taken) }).await.unwrap();
+                let Request { tag, command } = asked(&mut peer).await;
+                assert!(matches!(command, Command::Shutdown(order) if order.request_id != id(7)));
+                peer.send(&Reply { tag, result: Ok(ended()) }).await.unwrap();
+            };
+            let ((), done) = tokio::join!(daemon, waiting.one(shutdown("alice")));
+            assert_eq!(done, Ok(One::Done(ended())));
+        });
     }
 
     #[test]
@@ -290,18 +303,12 @@ mod tests {
         let waiting = Waiting { dir: &dir, out: &out, timeout: Some(Duration::from_millis(50)) };
         runtime().block_on(async {
             let listener = Listener::bind(&dir).unwrap();
-            let (client, peer) = tokio::join!(Client::connect(&dir), accept(&listener));
-            assert_eq!(
-                waiting.one((client.unwrap(), Interrupt::catch().unwrap()), await_end("alice")).await,
-                One::TimedOut
-            );
+            let (waited, peer) = tokio::join!(waiting.one(shutdown("alice")), accept(&listener));
+            assert_eq!(waited, Ok(One::TimedOut));
             drop(peer);
-            let (client, peer) = tokio::join!(Client::connect(&dir), accept(&listener));
-            drop((peer, listener));
-            assert_eq!(
-                waiting.one((client.unwrap(), Interrupt::catch().unwrap()), await_end("alice")).await,
-                One::TimedOut
-            );
+            let gone = async { drop((accept(&listener).await, listener)) };
+            let (waited, ()) = tokio::join!(waiting.one(shutdown("alice")), gone);
+            assert_eq!(waited, Ok(One::TimedOut));
         });
     }
 }

@@ -1,5 +1,5 @@
 //! What can be set right while no daemon runs, under its lock and by its own code: what a start would do to its files
-//! before it does anything else. Nobody is adopted, ended or told anything.
+//! before it does anything else. No teammate is adopted, ended or told anything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use teamd_shared::clock;
 use teamd_shared::config::Roster;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use super::event::{Life, Now};
-use super::journal::{self, Journal};
-use super::live::Live;
-use super::lock::TeamLock;
-use super::roster::{Found, REPLACED, RosterFile, UNREADABLE};
+use super::core::event::{Incarnation, Now};
+use super::core::live::Live;
+use super::io::journal::{self, Journal};
+use super::io::lock::TeamLock;
+use super::io::roster::{Found, REPLACED, RosterFile, UNREADABLE};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::upkeep::AtRest;
@@ -60,7 +60,7 @@ impl AtRest for Resting {
         let mut live = Live::default();
         let mut file = RosterFile::of(before.sandbox.clone().unwrap_or_default());
         for (name, state) in &team.members {
-            let life = Life { name: name.clone(), incarnation: state.record.incarnation };
+            let life = Incarnation { name: name.clone(), incarnation: state.record.incarnation };
             if let Some((doing, usage)) = RosterFile::last_said(&before, &life)
                 && !state.record.phase.is_ended()
             {

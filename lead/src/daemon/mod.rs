@@ -1,51 +1,28 @@
 //! The lead daemon: one per team directory.
 //!
 //! ```text
-//! control_server ─┐
-//! supervisor ─────┤ Event            ┌▶ journal (append, one sync)
-//! lead_inbox ─────┼──────▶ dispatcher ┼▶ effects: inbox lines, words, processes
-//! signals, timers ┘   decide, apply   └▶ roster, then replies
+//! connections ──┐
+//! workers ──────┤ Event          ┌▶ journal (append, one sync)
+//! lead's inbox ─┼──────▶ event_loop ┼▶ effects: inbox lines, directives, processes
+//! signals, time ┘  decide, apply └▶ roster, then replies
 //! ```
 //!
-//! `batcher` is the only place that decides, with the pure functions of `decide`, and says in which order what follows is
-//! done; `dispatcher` does it. Everybody else reports events and performs actions.
+//! `core` decides, and says in which order what follows is done; it is pure. `event_loop` gathers events and has the owners in
+//! `io` do what follows. `run`, `start`, `reconcile`, `replace` and `hand_over` are the daemon's beginning and end.
 
 mod at_rest;
-mod batcher;
-mod cgroup;
 mod confinement;
-mod control_server;
-mod decide;
-mod dispatcher;
-mod ear;
-mod effects;
-mod event;
-mod gone;
+mod core;
+mod event_loop;
 mod hand_over;
-mod intake;
-mod journal;
-mod later;
-mod lead_inbox;
-mod live;
-mod lock;
-mod mend;
-mod news;
-mod peer;
-mod perform;
+mod io;
 mod reconcile;
 mod replace;
-mod roster;
 mod run;
-mod see_off;
-mod signals;
-mod socket;
 mod start;
-mod strays;
-mod supervisor;
-mod waiters;
-mod watchdog;
-mod word;
 mod workspace;
+
+use io::signals;
 
 pub(crate) use at_rest::at_rest;
 pub(crate) use confinement::Confinement;

@@ -2,9 +2,9 @@
 //! others off.
 //!
 //! A life is there if its lock is held and its process is the one of the journal: boot, pid and start. If
-//! only the lock is held, a keeper is still ending a call. A copied team directory holds no locks: nobody of
-//! the original is adopted, signalled or buried. In the directory that the journal was written in, nobody is dead because
-//! somebody has moved the transcript, or put another file in its place (`sed -i`, an editor), and the lock went with it.
+//! only the lock is held, a keeper is still ending a call. A copied team directory holds no locks: no worker of
+//! the original is adopted, signalled or recorded as ended. In the directory that the journal was written in, no worker is dead because
+//! another process has moved the transcript, or put another file in its place (`sed -i`, an editor), and the lock went with it.
 
 use std::io;
 
@@ -14,9 +14,9 @@ use teamd_shared::name::Name;
 use teamd_shared::process::{Identity, is_gone};
 use teamd_shared::team_dir::TeamPath;
 
-use super::dispatcher::Dispatcher;
-use super::event::{Event, Life};
-use super::see_off::life_lock_is_held;
+use super::core::event::{Event, Incarnation};
+use super::event_loop::EventLoop;
+use super::io::reap::liveness_lock_is_held;
 
 /// What was found, in one line for people.
 #[derive(Debug, Default, Clone, Copy)]
@@ -29,9 +29,9 @@ pub(super) struct Found {
 /// the others report later, when nothing is left of them.
 ///
 /// # Errors
-/// The system's error where it cannot be told whether somebody is alive: a start that fails buries nobody.
-pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> Result<(Vec<Event>, Found), (Name, io::Error)> {
-    let lives: Vec<(Life, Member)> = dispatcher
+/// The system's error where it cannot be told whether a worker is alive: a start that fails records no end.
+pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Found), (Name, io::Error)> {
+    let lives: Vec<(Incarnation, Member)> = daemon
         .batcher
         .team
         .members
@@ -39,57 +39,57 @@ pub(super) fn reconcile(dispatcher: &mut Dispatcher) -> Result<(Vec<Event>, Foun
         .filter(|state| !state.record.phase.is_ended())
         .map(|state| {
             let member = state.record.clone();
-            (Life { name: member.name.clone(), incarnation: member.incarnation }, member)
+            (Incarnation { name: member.name.clone(), incarnation: member.incarnation }, member)
         })
         .collect();
     let mut found = Found::default();
     let mut events = Vec::new();
     for (life, member) in lives {
-        dispatcher.supervisor.recall(&life, &member);
+        daemon.supervisor.recall(&life, &member);
         let process = member.process;
-        if adopt(dispatcher, &life, process.as_ref()).map_err(|error| (life.name.clone(), error))? {
+        if adopt(daemon, &life, process.as_ref()).map_err(|error| (life.name.clone(), error))? {
             found.adopted += 1;
             events.push(Event::Found { life });
         } else {
             found.ended += 1;
             // A child only if this program has taken the place of the one that started it.
             let how = process.as_ref().map(Identity::reap).unwrap_or_default();
-            dispatcher.see_off(life, how);
+            daemon.wait_until_empty(life, how);
         }
     }
     Ok((events, found))
 }
 
-/// Tells whether the process of a life may hold its lock where nobody can try it. One that holds none has not begun, or is
-/// nobody's worker.
-fn is_locked_elsewhere(dispatcher: &Dispatcher, name: &Name, process: &Identity) -> bool {
-    let daemon = dispatcher.batcher.team.daemon.as_ref();
-    let is_no_copy = daemon.is_some_and(|daemon| daemon.is_of(&dispatcher.dir));
+/// Tells whether the process of a life may hold its lock where it cannot be tried. One that holds none has not begun, or is
+/// no worker of this team.
+fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> bool {
+    let before = daemon.batcher.team.daemon.as_ref();
+    let is_no_copy = before.is_some_and(|before| before.is_of(&daemon.dir));
     if !is_no_copy || !process.is_alive() {
         return false;
     }
-    let is_moved = matches!(dispatcher.dir.identity(&TeamPath::transcript(name)), Ok(None));
+    let is_moved = matches!(daemon.dir.identity(&TeamPath::transcript(name)), Ok(None));
     // Who cannot be looked at is not taken for gone: it is the very process of the journal.
     is_moved || locks::list().map_or(true, |locks| locks.iter().any(|held| held.pid == process.pid))
 }
 
-fn adopt(dispatcher: &mut Dispatcher, life: &Life, process: Option<&Identity>) -> io::Result<bool> {
+fn adopt(daemon: &mut EventLoop, life: &Incarnation, process: Option<&Identity>) -> io::Result<bool> {
     let Some(process) = process else { return Ok(false) };
     let name: &Name = &life.name;
-    let is_locked = life_lock_is_held(&dispatcher.dir, name);
-    if !is_locked && !is_locked_elsewhere(dispatcher, name, process) {
+    let is_locked = liveness_lock_is_held(&daemon.dir, name);
+    if !is_locked && !is_locked_elsewhere(daemon, name, process) {
         return Ok(false);
     }
     let age = process.age();
-    match dispatcher.supervisor.adopt(life.clone(), process.clone()) {
+    match daemon.supervisor.adopt(life.clone(), process.clone()) {
         Ok(()) => {
             if !is_locked {
                 tracing::warn!(
                     "{name} is alive, and its transcript is not the file that it writes: was it replaced?"
                 );
-                dispatcher.supervisor.is_unlocked(life.clone());
+                daemon.supervisor.is_unlocked(life.clone());
             }
-            dispatcher.batcher.live.aged(life, age);
+            daemon.batcher.live.aged(life, age);
             Ok(true)
         }
         Err(error) if is_gone(&error) => {

@@ -1,6 +1,6 @@
 //! `teamd start --replace`: has the daemon that runs become this program.
 //!
-//! Whatever can be found out before is: a daemon that goes away for one that cannot begin helps nobody.
+//! What can be found out is found out before: a daemon must not give way to one that cannot begin.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use teamd_shared::team_dir::TeamDir;
 
 use super::confinement::Confinement;
 use super::hand_over::own_variables;
-use super::journal::Journal;
+use super::io::journal::Journal;
 use super::start::{StartOptions, serve_arguments};
 use crate::client::{CallError, Client, is_locked, unexpected};
 use crate::error::CommandError;
@@ -37,11 +37,7 @@ pub(super) async fn replace(
         Ok(Ok(Done::HandingOver)) => Ok(()),
         Ok(Ok(other)) => Err(unexpected(&other)),
         // It was killed meanwhile: its place is free.
-        Ok(Err(CallError::Lost(_) | CallError::Untaken(_))) if !is_locked(dir) => Ok(()),
-        Ok(Err(CallError::Lost(_))) => {
-            Err(CommandError::new(ExitCode::Failed, "the daemon that runs does not know how to hand over")
-                .hint("kill it with `kill -9 PID` (`teamd status` shows the pid), then `teamd start`: its workers go on meanwhile"))
-        }
+        Ok(Err(CallError::Lost(_) | CallError::Stopped)) if !is_locked(dir) => Ok(()),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(CommandError::new(ExitCode::TimedOut, "the daemon runs, but does not answer")
             .hint("kill it with `kill -9 PID`, then `teamd start`: its workers go on meanwhile")),

@@ -1,6 +1,5 @@
 //! The daemon from its start to its end, readable from top to bottom.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,36 +12,32 @@ use teamd_shared::logging;
 use teamd_shared::process::{Identity, adopt_orphans, deny_tracing};
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use teamd_shared::watch::{SLOW_TICK, Watch};
+use teamd_shared::watch::Watch;
 use tokio::sync::mpsc;
 
-use super::batcher::{Batcher, End};
-use super::cgroup::Cgroups;
 use super::confinement::Confinement;
-use super::control_server::Connections;
-use super::dispatcher::Dispatcher;
-use super::ear::{Ear, Heard};
-use super::event::{Event, Life, Now};
-use super::hand_over::{HandOver, become_successor, refuse_the_rest};
-use super::journal::{Journal, refuse_linked_copy};
-use super::later::Syncing;
-use super::lead_inbox::LeadInbox;
-use super::live::Rules;
-use super::lock::TeamLock;
-use super::perform::Progress;
+use super::core::batch::{Batcher, End};
+use super::core::event::{Event, Now};
+use super::core::live::Rules;
+use super::event_loop::{EventLoop, Sources, Upkeep};
+use super::hand_over::{HandOver, become_successor};
+use super::io::cgroup::Cgroups;
+use super::io::connections::{Connections, ROOM};
+use super::io::effects::Effects;
+use super::io::journal::{Journal, refuse_linked_copy};
+use super::io::lead_inbox::LeadInbox;
+use super::io::lock::TeamLock;
+use super::io::reaper::Reaper;
+use super::io::roster::{Before, REPLACED, RosterFile, set_aside};
+use super::io::signals::{self, Signals};
+use super::io::socket::Socket;
+use super::io::workers::Supervisor;
 use super::reconcile::{Found, reconcile};
-use super::roster::{Before, REPLACED, RosterFile, set_aside};
-use super::signals::{self, Signals};
-use super::socket::Socket;
-use super::supervisor::Supervisor;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::programs::Program;
 
-/// How many inputs one batch takes at the most.
-const BATCH: usize = 512;
-
-/// Runs the daemon under a lock that is held already, until everybody is gone. `ready` is called once it
+/// Runs the daemon under a lock that is held already, until every worker is gone. `ready` is called once it
 /// answers on its control socket, with the length of what was torn of the journal.
 pub(super) fn serve(
     dir: &Path,
@@ -66,13 +61,13 @@ pub(super) fn serve(
         .build();
     let runtime = runtime.map_err(|e| failed("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {
-        let mut daemon = Running::begin(Arc::clone(&dir), settings, how)?;
-        ready(daemon.torn)?;
+        let mut running = Running::begin(Arc::clone(&dir), settings, how)?;
+        ready(running.torn)?;
         notify(&[sd_notify::NotifyState::Ready, sd_notify::NotifyState::Status("supervising")]);
-        daemon.run().await;
-        daemon.end(&dir).await
+        running.daemon.run(&mut running.sources).await;
+        running.end(&dir).await
     });
-    // The socket is gone before the lock is: a next daemon binds a socket that nobody unlinks.
+    // The socket is gone before the lock is: the socket of the next daemon stays linked.
     drop(runtime);
     match ended? {
         Some(wanted) => Err(become_successor(&wanted, lock)),
@@ -82,15 +77,8 @@ pub(super) fn serve(
 
 /// A daemon that answers.
 struct Running {
-    dispatcher: Dispatcher,
-    heard: Heard,
-    gone: mpsc::UnboundedReceiver<Life>,
-    ends: mpsc::UnboundedReceiver<Event>,
-    watch: Option<Watch>,
-    /// Tells when a file of the team directory itself is deleted or replaced. Without it the slow tick finds out.
-    names: Option<Watch>,
-    signals: Signals,
-    socket: Socket,
+    daemon: EventLoop,
+    sources: Sources,
     /// How long the end of the journal was that was torn, and set aside.
     torn: Option<usize>,
 }
@@ -121,147 +109,54 @@ impl Running {
             before = None;
         }
         write_gitignore(&dir)?;
-        let (ear, heard) = Ear::new();
-        let (gone_sender, gone) = mpsc::unbounded_channel();
-        let (ends, ends_queue) = mpsc::unbounded_channel();
+        let (inputs_sender, inputs) = mpsc::channel(ROOM);
+        let (exited_sender, exited) = mpsc::unbounded_channel();
+        let (empty_sender, empty) = mpsc::unbounded_channel();
         let cgroups = Cgroups::open(&dir, settings.cgroup);
         cgroups.tidy(&loaded.team);
-        let supervisor = Supervisor::new(Arc::clone(&dir), worker, (confinement, cgroups), gone_sender)
+        let supervisor = Supervisor::new(Arc::clone(&dir), worker, (confinement, cgroups), exited_sender)
             .map_err(|e| failed("cannot watch processes", &e))?;
         let lead = LeadInbox::open(Arc::clone(&dir), loaded.team.lead)?;
-        let watch = watch_inboxes(&dir, settings.poll);
+        let inboxes = watch_inboxes(&dir, settings.poll);
         let names = Watch::names(dir.root())
             .inspect_err(|error| tracing::info!("{error}: what is deleted there is found on the slow timer"))
             .ok();
         let Settings { grace, restart, watchdog, .. } = settings;
         let rules = Rules { grace, restart, watchdog, snapshot_lines: SNAPSHOT_LINES };
-        let mut dispatcher = Dispatcher {
+        let mut daemon = EventLoop {
             dir: Arc::clone(&dir),
-            settings,
             journal: loaded.journal,
+            effects: Effects::new(Arc::clone(&dir), settings.durability),
+            reaper: Reaper::new(Arc::clone(&dir), empty_sender),
             batcher: Batcher::new(loaded.team, rules),
             roster: RosterFile::new(confinement),
             supervisor,
             lead,
+            lead_has_more: false,
             connections: Connections::default(),
-            ear: ear.clone(),
-            ends,
+            inputs: inputs_sender.clone(),
             began: Instant::now(),
-            progress: Progress::default(),
-            syncing: Syncing::default(),
-            departed: HashMap::new(),
-            gone_at: HashMap::new(),
             hand_over: None,
-            modes_told: None,
+            upkeep: Upkeep::default(),
         };
         // All threads that last are there, and hear nothing. The workers that begin now shall.
         signals::hear();
-        let found = take_over(&mut dispatcher, before.as_ref())?;
-        let socket = Socket::listen(&dir, ear)?;
-        tell(&dispatcher, found);
+        let found = take_over(&mut daemon, before.as_ref())?;
+        let socket = Socket::listen(&dir, inputs_sender)?;
+        tell(&daemon, found);
         let torn = loaded.torn;
-        Ok(Self { dispatcher, heard, gone, ends: ends_queue, watch, names, signals, socket, torn })
-    }
-
-    /// Waits for events and hands them to the dispatcher, until it says that it is over.
-    async fn run(&mut self) {
-        let mut tick = tokio::time::interval(SLOW_TICK);
-        while self.dispatcher.batcher.end.is_none() {
-            let wake_up = self.dispatcher.next_wake_up();
-            let mut events = Vec::new();
-            tokio::select! {
-                Some(input) = self.heard.next() => events.extend(self.dispatcher.intake(input)),
-                Some(life) = self.gone.recv() => self.dispatcher.process_gone(life),
-                Some(event) = self.ends.recv() => events.extend(self.dispatcher.life_over(event)),
-                () = changed(self.watch.as_ref()) => {}
-                () = changed(self.names.as_ref()) => events.extend(self.look_after_files()),
-                synced = self.dispatcher.syncing.done() => self.dispatcher.synced(synced),
-                () = self.signals.came() => events.push(Event::Terminate),
-                () = sleep_until(wake_up) => {}
-                _ = tick.tick() => events.extend(self.tick()),
-            }
-            self.gather(&mut events);
-            self.dispatcher.handle(events);
-            self.follow_up().await;
-            self.dispatcher.hand_over_if_ready();
-        }
-    }
-
-    /// Does what takes its time, in the order in which somebody waits for it. In between, what was said goes out.
-    async fn follow_up(&mut self) {
-        if self.dispatcher.batcher.owes_answers() {
-            tokio::task::yield_now().await;
-            self.dispatcher.answer();
-        }
-        if self.dispatcher.batcher.is_unsettled() {
-            tokio::task::yield_now().await;
-            self.dispatcher.settle_in_time();
-        }
-        self.dispatcher.tell_some_news();
-    }
-
-    /// Takes everything else that is ready.
-    fn gather(&mut self, events: &mut Vec<Event>) {
-        for _ in 0..BATCH {
-            let Some(input) = self.heard.next_ready() else { break };
-            events.extend(self.dispatcher.intake(input));
-        }
-        while let Ok(life) = self.gone.try_recv() {
-            self.dispatcher.process_gone(life);
-        }
-        while let Ok(event) = self.ends.try_recv() {
-            events.extend(self.dispatcher.life_over(event));
-        }
-        if self.dispatcher.batcher.lead_taken.more {
-            events.extend(self.dispatcher.read_lead());
-        }
-        if let Some(watch) = &self.watch {
-            events.extend(self.dispatcher.inboxes_changed(&watch.take()));
-        }
-    }
-
-    /// The slow tick: a lost event costs latency, never a message.
-    fn tick(&mut self) -> Vec<Event> {
-        let restored = self.look_after_files();
-        if self.dispatcher.batcher.end.is_some() {
-            return Vec::new();
-        }
-        self.dispatcher.see_off_departed();
-        self.dispatcher.supervisor.reap_others();
-        for watch in [&mut self.watch, &mut self.names].into_iter().flatten() {
-            if let Err(error) = watch.rearm_if_needed() {
-                tracing::warn!("cannot watch the files: {error}");
-            }
-        }
-        let mut events = self.dispatcher.inboxes_changed(&teamd_shared::watch::Changes::Anything);
-        events.extend(restored);
-        events
-    }
-
-    /// What is this daemon's stands at its path with its mode, or is made so again: the journal, the roster, the socket.
-    fn look_after_files(&mut self) -> Option<Event> {
-        // Whatever it was, everything is looked at.
-        drop(self.names.as_ref().map(Watch::take));
-        let dir = Arc::clone(&self.dispatcher.dir);
-        if is_deleted(&dir) {
-            self.dispatcher.batcher.end = Some(End::Failed("the team directory was deleted".to_owned()));
-            return None;
-        }
-        let restored = self.dispatcher.look_after_own_files();
-        self.socket.look_after(&dir, &self.dispatcher.ear);
-        restored
+        let sources = Sources { inputs, exited, empty, inboxes, names, signals, socket };
+        Ok(Self { daemon, sources, torn })
     }
 
     /// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
     /// is the daemon next, if one is.
     async fn end(self, dir: &TeamDir) -> Result<Option<HandOver>, CommandError> {
-        let Self { dispatcher, heard, signals, socket, .. } = self;
-        let Dispatcher { batcher, mut connections, supervisor, ear, hand_over, .. } = dispatcher;
+        let Self { daemon, sources: Sources { signals, socket, .. }, .. } = self;
+        let EventLoop { batcher, mut connections, supervisor, hand_over, .. } = daemon;
         socket.close();
         if let Some(End::HandedOver) = batcher.end {
             signals::hold_back();
-            drop(ear);
-            refuse_the_rest(&mut connections, heard).await;
         } else {
             notify(&[sd_notify::NotifyState::Stopping]);
         }
@@ -287,25 +182,25 @@ impl Running {
 }
 
 /// Adopts who is there, records the start, and does again what the last daemon left undone.
-fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Found, CommandError> {
+fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Found, CommandError> {
     let process = Identity::of_self().map_err(|e| failed("cannot read its own identity", &e))?;
-    let workspace = dispatcher.dir.workspace();
+    let workspace = daemon.dir.workspace();
     let team_name = workspace.file_name();
     let team_name =
         team_name.map_or_else(|| "default".to_owned(), |name| name.to_string_lossy().into_owned());
     let record = TeamRecord {
         event: TeamEvent::Started,
-        team_name: if dispatcher.batcher.team.seq > 0 {
-            dispatcher.batcher.team.team_name.clone()
+        team_name: if daemon.batcher.team.seq > 0 {
+            daemon.batcher.team.team_name.clone()
         } else {
             team_name
         },
-        daemon: Some(Daemon { process, started_at: clock::wall(), directory: dispatcher.dir.id().ok() }),
+        daemon: Some(Daemon { process, started_at: clock::wall(), directory: daemon.dir.id().ok() }),
         rejected: Vec::new(),
         content: None,
         tell: Vec::new(),
     };
-    let (events, found) = reconcile(dispatcher).map_err(|(name, error)| {
+    let (events, found) = reconcile(daemon).map_err(|(name, error)| {
         CommandError::new(ExitCode::Failed, format!("cannot see whether {name} is alive: {error}"))
             .hint("its worker goes on; free what is short, and `teamd start` again")
     })?;
@@ -313,33 +208,33 @@ fn take_over(dispatcher: &mut Dispatcher, before: Option<&Roster>) -> Result<Fou
         if let Event::Found { life } = event
             && let Some((doing, usage)) = before.and_then(|before| RosterFile::last_said(before, life))
         {
-            dispatcher.batcher.live.recall(life, doing, usage);
+            daemon.batcher.live.recall(life, doing, usage);
         }
     }
-    dispatcher.begin(record);
-    refuse_if_over(dispatcher)?;
+    daemon.begin(record);
+    refuse_if_over(daemon)?;
     let mut events = events;
-    events.extend(dispatcher.read_lead());
-    dispatcher.handle(events);
-    dispatcher.settle();
-    refuse_if_over(dispatcher)?;
-    dispatcher.write_roster();
+    events.push(daemon.read_lead());
+    daemon.handle(events);
+    daemon.settle();
+    refuse_if_over(daemon)?;
+    daemon.write_roster();
     Ok(found)
 }
 
 /// A daemon that has given up does not answer, and does not say that it does.
-fn refuse_if_over(dispatcher: &Dispatcher) -> Result<(), CommandError> {
-    let Some(End::Failed(why)) = &dispatcher.batcher.end else { return Ok(()) };
+fn refuse_if_over(daemon: &EventLoop) -> Result<(), CommandError> {
+    let Some(End::Failed(why)) = &daemon.batcher.end else { return Ok(()) };
     Err(CommandError::new(ExitCode::Failed, why.clone())
         .hint("look at the permissions and the free space of the disk"))
 }
 
-fn tell(dispatcher: &Dispatcher, found: Found) {
-    let pending = dispatcher.batcher.team.requests.values().filter(|request| request.is_pending()).count();
+fn tell(daemon: &EventLoop, found: Found) {
+    let pending = daemon.batcher.team.requests.values().filter(|request| request.is_pending()).count();
     tracing::info!(
         "teamd {} runs for {} (pid {}): {} workers adopted, {} had ended meanwhile, {pending} requests pending",
         env!("CARGO_PKG_VERSION"),
-        dispatcher.dir.root().display(),
+        daemon.dir.root().display(),
         std::process::id(),
         found.adopted,
         found.ended,
@@ -383,20 +278,6 @@ fn watch_inboxes(dir: &TeamDir, poll: bool) -> Option<Watch> {
     }
 }
 
-async fn changed(watch: Option<&Watch>) {
-    match watch {
-        Some(watch) => watch.changed().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// A thousand teammates need more descriptors than the 1,024 that a process begins with; the hard limit allows them.
 fn raise_file_limit() {
     match getrlimit(Resource::RLIMIT_NOFILE) {
@@ -419,9 +300,4 @@ fn notify(states: &[sd_notify::NotifyState<'_>]) {
 /// Says what the daemon cannot do.
 pub(super) fn failed(what: &str, error: &std::io::Error) -> CommandError {
     CommandError::new(ExitCode::Failed, format!("{what}: {error}"))
-}
-
-/// A directory without a name: nobody will ever connect there again, and the workers leave too.
-fn is_deleted(dir: &TeamDir) -> bool {
-    rustix::fs::fstat(dir).is_ok_and(|it| it.st_nlink == 0)
 }

@@ -22,7 +22,7 @@ use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::confinement::{self, Confinement};
-use super::lock::TeamLock;
+use super::io::lock::TeamLock;
 use super::replace::replace;
 use super::run;
 use crate::error::CommandError;
@@ -154,7 +154,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
     runtime.map_err(|e| failed("cannot start a runtime", &e))
 }
 
-/// Takes the lock, or waits until whoever holds it answers, or gives it up.
+/// Takes the lock, or waits until the daemon that holds it answers or gives it up.
 fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandError> {
     let began = Instant::now();
     runtime()?.block_on(async {
@@ -168,7 +168,7 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
                 Some((pid, false)) => {
                     return Ok(Err(Started { pid, already_running: true, replaced: false, torn: None }));
                 }
-                // It ends, or somebody does not want to leave and it stays: either is waited for.
+                // It ends, or a teammate rejects the shutdown and it stays: either is waited for.
                 Some((pid, true)) => Some(pid),
                 None => None,
             };
@@ -188,7 +188,7 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
     })
 }
 
-/// Asks the daemon for its pid, and whether it is about to end; none if nobody answers.
+/// Asks the daemon for its pid, and whether it is about to end; none if no daemon answers.
 async fn ping(dir: &TeamDir) -> Option<(u32, bool)> {
     let ask = async {
         let mut connection = control::connect(dir).await.ok()?;
@@ -266,7 +266,7 @@ fn detach(
 
 /// Runs as the daemon: `teamd serve`, which only `teamd start` calls, or the daemon itself that is `handed_over`.
 pub(crate) fn serve(dir: &Path, (confinement, worker): (&Confinement, i32), handed_over: bool) -> ExitCode {
-    // Nobody listens where the daemon before wrote its log: its socket tells that it answers.
+    // The start command does not listen where the daemon before wrote its log: the socket tells that it answers.
     let say = |readiness: &Readiness| if handed_over { Ok(()) } else { say(readiness) };
     let ready = |torn| say(&Readiness::Ready { pid: std::process::id(), torn });
     let ended = become_daemon(worker).and_then(|(lock, worker)| {
@@ -275,14 +275,14 @@ pub(crate) fn serve(dir: &Path, (confinement, worker): (&Confinement, i32), hand
     let Err(error) = ended else { return ExitCode::Done };
     tracing::error!("{error}");
     let hint = error.next_step().map(str::to_owned);
-    // Once it was ready, nobody listens any more.
+    // Once it was ready, the start command listens no more.
     if let Err(unheard) = say(&Readiness::Failed { message: error.message().to_owned(), hint }) {
         tracing::debug!("{unheard}");
     }
     error.code()
 }
 
-/// A session of its own, no terminal, nothing of whoever started it, the log for what it says.
+/// A session of its own, no terminal, nothing of the command that started it, the log for what it says.
 fn become_daemon(worker: i32) -> Result<(TeamLock, Program), CommandError> {
     // For `ps`: it was started as `/proc/self/exe`, or by a descriptor.
     set_name(c"teamd").map_err(|e| failed("cannot name itself", &e.into()))?;

@@ -33,9 +33,14 @@ pub struct Reply {
 pub enum Command {
     /// Answer. Changes nothing.
     Ping,
-    /// Start an incarnation. Answered with [`Done::Spawning`] once it is decided; [`Await::Ready`] waits for it.
-    Spawn(Box<SpawnOrder>),
-    /// Ask a teammate to leave. Answered with [`Done::Asked`] once it is recorded; [`Await::Ended`] waits for it.
+    /// Start an incarnation. Answered with [`Done::Ready`] when its worker is ready.
+    Spawn {
+        /// Chosen by the client. A client that says the command again under the same id joins it.
+        id: RequestId,
+        /// What to start.
+        order: Box<SpawnOrder>,
+    },
+    /// Ask a teammate to shut down. Answered with [`Done::Ended`] or [`Done::Rejected`].
     Shutdown(ShutdownOrder),
     /// Answer a plan.
     Answer {
@@ -46,12 +51,16 @@ pub enum Command {
         /// What to change, or what to mind.
         feedback: String,
     },
-    /// Close the gate and ask for a plan. Answered with [`Done::Recorded`]; [`Await::GateClosed`] waits for it.
+    /// Close the gate and ask for a plan. Answered with [`Done::Recorded`].
     RequestPlan {
+        /// Chosen by the client. Who says the command again under the same id joins it.
+        id: RequestId,
         /// The member.
         name: Name,
         /// What the plan shall be about.
         content: String,
+        /// Whether it is answered only when nothing that began before runs any more.
+        wait: bool,
     },
     /// End the turn of a teammate.
     Interrupt {
@@ -70,14 +79,10 @@ pub enum Command {
         /// Whether a rejection is overruled.
         force: bool,
     },
-    /// Answered when the awaited thing has happened, or cannot happen any more.
-    Await {
-        /// The member.
-        name: Name,
-        /// Its incarnation.
-        incarnation: u32,
-        /// What is awaited.
-        what: Await,
+    /// Answered with [`Done::Judged`] when this plan is not pending any more.
+    AwaitVerdict {
+        /// The plan.
+        request_id: RequestId,
     },
     /// Compare what a member was started with to what is set here. Answered with [`Done::Compared`]; no value is told.
     Compare {
@@ -86,7 +91,7 @@ pub enum Command {
         /// What is set here, as far as it counts.
         environment: Environment,
     },
-    /// Hand over to another program, which becomes the daemon in the place of this one; no worker stops. Answered with
+    /// Hand over to another program, which becomes the daemon in the place of this one; no worker is stopped. Answered with
     /// [`Done::HandingOver`] when that happens.
     HandOver(Box<Successor>),
 }
@@ -105,37 +110,6 @@ pub struct Successor {
     pub arguments: Vec<String>,
     /// The variables `TEAM_…` of its environment; the others stay as they are.
     pub variables: Vec<(String, String)>,
-}
-
-impl Command {
-    /// Tells whether a daemon may be asked a second time of which it is not known whether it has heard the first: it repeats its
-    /// answer. A shutdown it joins only as long as the first one is pending; a second one may reach a later incarnation, unless it
-    /// says which one it is for.
-    pub fn can_be_repeated(&self) -> bool {
-        matches!(self, Self::Answer { .. } | Self::Await { .. } | Self::Ping)
-    }
-}
-
-/// What can be awaited of a member's incarnation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Await {
-    /// Its worker has said that it is ready.
-    Ready,
-    /// It has ended, or rejected this request.
-    Ended {
-        /// The shutdown request.
-        request_id: RequestId,
-    },
-    /// Its worker has acted on the word of this `seq`: nothing that began before runs any more.
-    GateClosed {
-        /// The line of the journal.
-        seq: u64,
-    },
-    /// This plan of it was answered, or expired.
-    Answered {
-        /// The plan.
-        request_id: RequestId,
-    },
 }
 
 /// How to start an incarnation.
@@ -161,6 +135,9 @@ impl SpawnOrder {
 /// How to ask a teammate to leave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShutdownOrder {
+    /// Chosen by the client: the id of the request, unless one is pending already, which the order then joins. Who says the
+    /// order again under the same id joins it too.
+    pub request_id: RequestId,
     /// The member.
     pub name: Name,
     /// Why.
@@ -169,9 +146,8 @@ pub struct ShutdownOrder {
     pub decide_within: f64,
     /// Seconds after which signals end it; none: never.
     pub force_after: Option<f64>,
-    /// The line of the journal in which the member that this is for was spawned, 0 if no member had the name; none: the member
-    /// that has it now. For a client that asks a second time and does not know what the first request has led to.
-    pub spawned: Option<u64>,
+    /// Whether it is answered only when the teammate has ended or rejected; else with [`Done::Asked`] once it is recorded.
+    pub wait: bool,
 }
 
 /// What was done.
@@ -188,37 +164,41 @@ pub enum Done {
         /// Whether it is about to end.
         stopping: bool,
     },
-    /// The incarnation is decided.
-    Spawning {
-        /// Which one.
-        incarnation: u32,
-        /// Messages to the incarnation before that it will not read.
-        skipped: u64,
-    },
     /// The worker is ready.
     Ready {
         /// Its process id.
         pid: u32,
+        /// Its incarnation.
+        incarnation: u32,
         /// Its status.
         status: Status,
+        /// Messages of the incarnation before that it will not read.
+        skipped: u64,
     },
-    /// A shutdown is recorded (or was before: this one joins it).
+    /// A shutdown is recorded.
     Asked {
+        /// The request: the one that was pending before, if there was one.
+        request_id: RequestId,
+    },
+    /// The incarnation that was asked to shut down has ended.
+    Ended {
         /// The request.
         request_id: RequestId,
-        /// The incarnation that is asked.
+        /// The incarnation.
         incarnation: u32,
-    },
-    /// The member has ended: its status says how. `exit` stands in the roster already.
-    Ended {
         /// `shutdown`, `killed` or `crashed`.
         status: Status,
     },
+    /// The teammate rejected the shutdown.
+    Rejected {
+        /// The request.
+        request_id: RequestId,
+        /// Its reason.
+        reason: String,
+    },
     /// The decision is in the journal.
     Recorded {
-        /// At which line.
-        seq: u64,
-        /// The member's incarnation at that time, where it concerns one.
+        /// The incarnation that it concerns.
         incarnation: u32,
     },
     /// The answer stands, by this command or by an earlier one that said the same.
@@ -288,8 +268,10 @@ pub enum RefusalCode {
     NotFound,
     /// Already answered, name taken, not running.
     Conflict,
-    /// The daemon becomes another program: the next one is to be asked.
-    HandingOver,
+    /// The id belongs to another request: the client chooses another one.
+    Taken,
+    /// The incarnation ended before its worker was ready.
+    NotReady,
 }
 
 impl From<Refusal> for String {

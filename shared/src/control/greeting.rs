@@ -27,7 +27,7 @@ pub enum Peer {
         name: Name,
         /// Its life.
         incarnation: u32,
-        /// The environment that it was given: after a restart of the daemon nobody else knows it.
+        /// The environment that it was given: after a restart of the daemon the worker alone knows it.
         environment: Option<Environment>,
         /// Where it stands.
         state: Box<WorkerState>,

@@ -168,7 +168,7 @@ fn decode<T: DeserializeOwned>(
 pub struct Listener(SocketListener);
 
 impl Listener {
-    /// Binds the control socket, over a stale one. The caller holds the team's lock: nobody listens there.
+    /// Binds the control socket, over a stale one. The caller holds the team's lock: no daemon listens there.
     ///
     /// The address is reached through the descriptor of its folder: a team directory may lie deeper than the
     /// 107 bytes of a socket address.
@@ -293,8 +293,11 @@ mod tests {
         let commands = [
             Command::Ping,
             Command::Stop { force: true },
-            Command::Spawn(Box::new(SpawnOrder::new(name.clone(), Default::default()))),
-            Command::RequestPlan { name: name.clone(), content: "what?".to_owned() },
+            Command::Spawn {
+                id: crate::id::RequestId::from_bits(7),
+                order: Box::new(SpawnOrder::new(name.clone(), Default::default())),
+            },
+            Command::Forget { name: name.clone() },
         ];
         let requests = commands.map(|command| encode(&Request { tag: 7, command }).unwrap().to_vec());
         let state = Box::new(super::super::WorkerState::default());

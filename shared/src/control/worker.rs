@@ -15,8 +15,8 @@ use super::command::{PlanVerdict, Reply, Request};
 /// What a worker says of itself, at every change and on every connection.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct WorkerState {
-    /// The highest word that it has acted on.
-    pub acted_on: u64,
+    /// The `seq` of the highest directive that it has applied.
+    pub applied_seq: u64,
     /// What it does.
     pub doing: Doing,
     /// In a few words.
@@ -37,7 +37,7 @@ pub enum FromWorker {
     /// Where it stands now.
     State(WorkerState),
     /// It has appended an answer or a plan to the lead's inbox: this line, and only this, is meant.
-    Named {
+    Submitted {
         /// The request.
         request_id: RequestId,
         /// Where the line begins.
@@ -47,7 +47,7 @@ pub enum FromWorker {
     },
     /// SIGTERM came; it leaves.
     Leaving,
-    /// The lead agent wants something, as a person with `teamctl` does. Nobody else is heard.
+    /// The lead agent wants something, as a person with `teamctl` does. No other worker is heard.
     Asks(Request),
     /// The dispatcher of the worker goes round. Said at the beginning of each connection too, with number 0: it can be
     /// asked.
@@ -63,7 +63,7 @@ pub enum ToWorker {
     /// It is in the journal, and may begin.
     Welcome(Box<Welcome>),
     /// How things stand.
-    Word(Word),
+    Directive(Directive),
     /// The named line is in the journal, and this is where its request stands now.
     Recorded {
         /// The request.
@@ -116,23 +116,23 @@ pub struct Welcome {
     pub watch: bool,
     /// Environment, umask and keys.
     pub environment: Environment,
-    /// Where commands of the team may or once could write: a link there can be anybody's.
+    /// Where commands of the team may or once could write: a link there can be a tool's.
     pub territory: Vec<String>,
     /// How things stand.
-    pub word: Word,
+    pub directive: Directive,
 }
 
 /// How things stand for one member. The one with the higher `seq` wins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Word {
+pub struct Directive {
     /// The line of the journal that it rests on.
     pub seq: u64,
     /// Whether the member may change anything.
     pub gate: Gate,
     /// The shutdown request of this life that is pending.
-    pub shutdown: Option<ShutdownWord>,
+    pub shutdown: Option<PendingShutdown>,
     /// Whether the shutdown of this life is approved and journaled: the worker may leave.
-    pub let_go: bool,
+    pub release: bool,
     /// The plan of this conversation that is pending.
     pub plan: Option<RequestId>,
     /// The last verdict on a plan of this conversation.
@@ -141,7 +141,7 @@ pub struct Word {
 
 /// A pending shutdown request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ShutdownWord {
+pub struct PendingShutdown {
     /// The request.
     pub request_id: RequestId,
     /// Why.

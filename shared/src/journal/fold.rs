@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use super::{
-    Daemon, Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, TeamEvent, Tell, VERSION,
+    Daemon, Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TeamEvent, VERSION,
 };
 use crate::id::RequestId;
 use crate::member::{Gate, Member};
@@ -46,7 +46,7 @@ pub struct Team {
     /// The last request of each kind that concerns each member.
     pub(super) last: BTreeMap<(Name, Kind), RequestId>,
     /// What became true with the line of another record, and has no line of its own yet.
-    pub(super) untold: VecDeque<(u64, Untold)>,
+    pub(super) pending_derived: VecDeque<(u64, PendingDerived)>,
 }
 
 /// A member, and what its conversation begins with.
@@ -60,10 +60,14 @@ pub struct MemberState {
     pub seq: u64,
     /// The `seq` of the line in which somebody spawned it: it orders the members, and a restart by the policy keeps it.
     pub spawned: u64,
+    /// The id of the command that spawned it.
+    pub spawn_id: Option<RequestId>,
+    /// The id of the last command that asked it for a plan, and the `seq` of its line.
+    pub plan_request: Option<(RequestId, u64)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Untold {
+pub(super) enum PendingDerived {
     Expired(RequestId),
     Gate(Name),
 }
@@ -141,8 +145,8 @@ impl Team {
 
     fn apply_member(&mut self, line: &Line, record: &MemberRecord) {
         let name = record.member.name.clone();
-        if record.because.is_some() {
-            self.untold.retain(|(_, untold)| *untold != Untold::Gate(name.clone()));
+        if record.derived_from.is_some() {
+            self.pending_derived.retain(|(_, it)| *it != PendingDerived::Gate(name.clone()));
             return;
         }
         for id in &record.expired {
@@ -165,17 +169,25 @@ impl Team {
         self.forgotten.remove(&name);
         let before = self.members.remove(&name);
         let begins = record.event == MemberEvent::Spawning;
-        let spawned = before.as_ref().filter(|_| !begins).map_or(line.seq, |before| before.spawned);
+        let earlier = before.as_ref().filter(|_| !begins);
+        let spawned = earlier.map_or(line.seq, |before| before.spawned);
+        let spawn_id = match begins {
+            true => record.command_id.clone(),
+            false => earlier.and_then(|before| before.spawn_id.clone()),
+        };
+        let asked = record.command_id.clone().filter(|_| record.event == MemberEvent::GateClosed);
+        let plan_request =
+            asked.map(|id| (id, line.seq)).or_else(|| earlier.and_then(|before| before.plan_request.clone()));
         let same = before.filter(|old| old.record.conversation == record.member.conversation);
         let prompt = record.prompt.clone().or_else(|| same.and_then(|old| old.prompt));
-        self.members
-            .insert(name, MemberState { record: record.member.clone(), prompt, seq: line.seq, spawned });
+        let (record, seq) = (record.member.clone(), line.seq);
+        self.members.insert(name, MemberState { record, prompt, seq, spawned, spawn_id, plan_request });
     }
 
     fn apply_request(&mut self, line: &Line, record: &RequestRecord) {
         let request = record.request.clone();
-        if record.because.is_some() {
-            self.untold.retain(|(_, untold)| *untold != Untold::Expired(request.request_id.clone()));
+        if record.derived_from.is_some() {
+            self.pending_derived.retain(|(_, it)| *it != PendingDerived::Expired(request.request_id.clone()));
             return;
         }
         for id in &record.expired {
@@ -208,7 +220,7 @@ impl Team {
         if member.record.gate != gate {
             member.record.gate = gate;
             member.record.updated_at = line.at;
-            self.untold.push_back((line.seq, Untold::Gate(name.clone())));
+            self.pending_derived.push_back((line.seq, PendingDerived::Gate(name.clone())));
         }
     }
 
@@ -227,17 +239,17 @@ impl Team {
                 member.seq = line.seq;
             }
         }
-        self.untold.push_back((line.seq, Untold::Expired(id.clone())));
+        self.pending_derived.push_back((line.seq, PendingDerived::Expired(id.clone())));
     }
 
     /// Returns the records that became true with the line of another one and have no line of their own yet.
-    pub fn untold(&self) -> Vec<Record> {
-        self.untold.iter().filter_map(|(because, untold)| self.telling(*because, untold)).collect()
+    pub fn pending_derived(&self) -> Vec<Record> {
+        self.pending_derived.iter().filter_map(|(seq, pending)| self.derived_record(*seq, pending)).collect()
     }
 
-    fn telling(&self, because: u64, untold: &Untold) -> Option<Record> {
-        match untold {
-            Untold::Expired(id) => {
+    fn derived_record(&self, seq: u64, pending: &PendingDerived) -> Option<Record> {
+        match pending {
+            PendingDerived::Expired(id) => {
                 let request = self.requests.get(id)?.clone();
                 let event = RequestEvent::Expired;
                 let (expired, tell) = (Vec::new(), Vec::new());
@@ -246,17 +258,17 @@ impl Team {
                     request,
                     expired,
                     tell,
-                    because: Some(because),
+                    derived_from: Some(seq),
                 })))
             }
-            Untold::Gate(name) => {
+            PendingDerived::Gate(name) => {
                 let member = self.members.get(name)?.record.clone();
                 let event = match member.gate {
                     Gate::Open => MemberEvent::GateOpened,
                     Gate::Closed => MemberEvent::GateClosed,
                 };
                 Some(Record::Member(Box::new(MemberRecord {
-                    because: Some(because),
+                    derived_from: Some(seq),
                     ..MemberRecord::of(event, member)
                 })))
             }
@@ -296,7 +308,7 @@ impl Team {
     }
 
     /// Returns the shutdown of a member's present life, if it was answered with yes.
-    pub fn let_go(&self, name: &Name) -> Option<&Request> {
+    pub fn release(&self, name: &Name) -> Option<&Request> {
         self.shutdown_of(name).filter(|request| request.status == Status::Approved)
     }
 }
@@ -309,7 +321,7 @@ impl Record {
     }
 
     /// Returns the inbox lines that follow from the decision.
-    pub fn tell(&self) -> &[Tell] {
+    pub fn tell(&self) -> &[Notice] {
         match self {
             Self::Team(record) => &record.tell,
             Self::Member(record) => &record.tell,
@@ -327,11 +339,12 @@ impl MemberRecord {
             member,
             prompt: None,
             content: None,
+            command_id: None,
             agent: false,
             ended_incarnation: None,
             expired: Vec::new(),
             tell: Vec::new(),
-            because: None,
+            derived_from: None,
         }
     }
 }
@@ -339,6 +352,6 @@ impl MemberRecord {
 impl RequestRecord {
     /// Makes the record of an event that entails nothing else.
     pub fn of(event: RequestEvent, request: Request) -> Self {
-        Self { event, request, expired: Vec::new(), tell: Vec::new(), because: None }
+        Self { event, request, expired: Vec::new(), tell: Vec::new(), derived_from: None }
     }
 }

@@ -87,6 +87,10 @@ pub struct SnapshotMember {
     pub changed_seq: u64,
     /// The `seq` of the line that spawned it.
     pub spawned_seq: u64,
+    /// The id of the command that spawned it.
+    pub spawn_id: Option<RequestId>,
+    /// The id of the last command that asked it for a plan, and the `seq` of its line.
+    pub plan_request: Option<(RequestId, u64)>,
 }
 
 impl Team {
@@ -99,7 +103,7 @@ impl Team {
 
     /// Returns the state as a snapshot; none while a derived record still needs its line.
     pub fn snapshot(&self) -> Option<Snapshot> {
-        if !self.untold.is_empty() {
+        if !self.pending_derived.is_empty() {
             return None;
         }
         let members = self.members.values().map(|state| SnapshotMember {
@@ -107,6 +111,8 @@ impl Team {
             prompt: state.prompt.clone(),
             changed_seq: state.seq,
             spawned_seq: state.spawned,
+            spawn_id: state.spawn_id.clone(),
+            plan_request: state.plan_request.clone(),
         });
         Some(Snapshot {
             team_name: self.team_name.clone(),
@@ -147,9 +153,15 @@ impl Team {
         });
         let last = last.collect();
         let members = snapshot.members.iter().map(|state| {
-            let SnapshotMember { member, prompt, changed_seq, spawned_seq } = state.clone();
-            let name = member.name.clone();
-            (name, MemberState { record: member, prompt, seq: changed_seq, spawned: spawned_seq })
+            let SnapshotMember {
+                member: record,
+                prompt,
+                changed_seq: seq,
+                spawned_seq: spawned,
+                spawn_id,
+                plan_request,
+            } = state.clone();
+            (record.name.clone(), MemberState { record, prompt, seq, spawned, spawn_id, plan_request })
         });
         *self = Self {
             seq: self.seq,
@@ -166,7 +178,7 @@ impl Team {
             undone: snapshot.undone.iter().cloned().collect(),
             pending,
             last,
-            untold: VecDeque::new(),
+            pending_derived: VecDeque::new(),
         };
     }
 

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
-use super::Tell;
+use super::Notice;
 use crate::name::Name;
 
 /// Up to so many stand there one by one, as every reader knows them.
@@ -27,8 +27,8 @@ enum To {
     Many(Vec<Name>),
 }
 
-pub(super) fn serialize<S: Serializer>(tells: &[Tell], serializer: S) -> Result<S::Ok, S::Error> {
-    let one = |tell: &Tell| Written { to: To::One(tell.to.clone()), id: tell.id };
+pub(super) fn serialize<S: Serializer>(tells: &[Notice], serializer: S) -> Result<S::Ok, S::Error> {
+    let one = |tell: &Notice| Written { to: To::One(tell.to.clone()), id: tell.id };
     let same = tells.chunk_by(|one, next| one.id == next.id);
     serializer.collect_seq(same.flat_map(|same| match same {
         [first, ..] if same.len() > FEW => {
@@ -38,12 +38,12 @@ pub(super) fn serialize<S: Serializer>(tells: &[Tell], serializer: S) -> Result<
     }))
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Tell>, D::Error> {
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Notice>, D::Error> {
     let mut tells = Vec::new();
     for Written { to, id } in Vec::<Written>::deserialize(deserializer)? {
         match to {
-            To::One(to) => tells.push(Tell { to, id }),
-            To::Many(names) => tells.extend(names.into_iter().map(|to| Tell { to, id })),
+            To::One(to) => tells.push(Notice { to, id }),
+            To::Many(names) => tells.extend(names.into_iter().map(|to| Notice { to, id })),
         }
     }
     Ok(tells)
@@ -56,7 +56,7 @@ mod tests {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Line {
         #[serde(with = "super")]
-        tell: Vec<Tell>,
+        tell: Vec<Notice>,
     }
 
     /// A line for as many as have each of these ids.
@@ -64,7 +64,7 @@ mod tests {
         let receivers = ids.iter().flat_map(|&(id, count)| (0..count).map(move |number| (id, number)));
         let tell = receivers.map(|(id, number)| {
             let to = Name::new(&format!("w{number}")).unwrap();
-            Tell { to, id: Uuid::from_u128(id) }
+            Notice { to, id: Uuid::from_u128(id) }
         });
         Line { tell: tell.collect() }
     }

@@ -52,7 +52,9 @@ pub(super) fn check(stage: &Stage) -> Checked {
 fn must_hear(line: &Line) -> Option<&str> {
     match &line.record {
         Record::Member(record) if record.event == MemberEvent::Exited => Some("lead"),
-        Record::Member(record) if record.event == MemberEvent::GateClosed && record.because.is_none() => {
+        Record::Member(record)
+            if record.event == MemberEvent::GateClosed && record.derived_from.is_none() =>
+        {
             Some(record.member.name.as_str())
         }
         Record::Request(record) => match (record.request.kind, record.event) {

@@ -42,7 +42,7 @@ impl Gates {
         match &line.record {
             Record::Member(record) => self.member(line, record),
             Record::Request(record)
-                if record.because.is_none() && record.request.kind == Kind::PlanApproval =>
+                if record.derived_from.is_none() && record.request.kind == Kind::PlanApproval =>
             {
                 self.plan(stage, line, record.event, &record.request)
             }

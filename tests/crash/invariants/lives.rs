@@ -93,7 +93,7 @@ impl Lives<'_> {
                 Ok(())
             }
             Record::Request(record) if record.request.kind == Kind::Shutdown => self.shutdown(record),
-            Record::Member(record) if record.because.is_none() => self.member(record),
+            Record::Member(record) if record.derived_from.is_none() => self.member(record),
             Record::Request(_) | Record::Member(_) | Record::Snapshot(_) => Ok(()),
         }
     }

@@ -68,8 +68,8 @@ pub(super) fn nobody_is_between(roster: &Value, fold: &Fold) -> Checked {
             format!("{name} is {status}, and its pending plan is {plan:?}")
         })?;
     }
-    let untold = fold.untold();
-    hold(untold.is_empty(), || format!("the journal owes {untold:?}"))
+    let pending_derived = fold.pending_derived();
+    hold(pending_derived.is_empty(), || format!("the journal owes {pending_derived:?}"))
 }
 
 /// The files of whoever was forgotten are in the archive.

@@ -4,8 +4,7 @@
 //! said is not a queue but what holds now (the state, the lines not yet recorded): it is said again whole on each
 //! new connection. The task decides nothing; what it hears goes to the session.
 //!
-//! What the lead agent asks is said again on a new connection, too, if the daemon takes a second one for the first; else
-//! the caller is told that the daemon was lost.
+//! What the lead agent asks is said again on a new connection, too: the daemon knows it by its id.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -112,11 +111,6 @@ pub(crate) enum Heard {
     Daemon(ToWorker),
     /// The daemon is gone.
     Away,
-    /// The daemon is gone, and this can not be asked again.
-    Lost {
-        /// What was asked.
-        tag: u32,
-    },
     /// The team directory was deleted: there is no team any more.
     NoTeam,
 }
@@ -142,8 +136,7 @@ impl Link {
     ) -> Self {
         let (said, listens) = watch::channel(Said::default());
         let (hears, heard) = mpsc::channel(HEARD);
-        let lost = HashSet::new();
-        let task = Task { dir, identity, environment, said: listens, hears, lost, pause: PAUSES.0 };
+        let task = Task { dir, identity, environment, said: listens, hears, pause: PAUSES.0 };
         let task = tokio::spawn(task.run(connection));
         Self { said, heard, task, waiting: HashMap::new(), last_tag: 0 }
     }
@@ -234,8 +227,6 @@ struct Task {
     environment: Environment,
     said: watch::Receiver<Said>,
     hears: mpsc::Sender<Heard>,
-    /// What was asked on a connection that is gone, and cannot be asked again.
-    lost: HashSet<u32>,
     /// How long to wait before the next attempt; only a daemon that says something makes it short again.
     pause: Duration,
 }
@@ -260,8 +251,8 @@ impl Told {
     }
 
     /// Returns what holds now and was not said on this connection, and notes that it is; the state first, since it says
-    /// what a named plan is. `lost`: what was asked on a connection that is gone, and cannot be asked again.
-    fn frames(&mut self, said: Said, lost: &HashSet<u32>) -> Vec<FromWorker> {
+    /// what a named plan is.
+    fn frames(&mut self, said: Said) -> Vec<FromWorker> {
         let mut frames = Vec::new();
         if said.state != self.state {
             self.state = said.state.clone();
@@ -281,11 +272,11 @@ impl Told {
             if !self.submitted.contains(&named) {
                 self.submitted.push(named.clone());
                 let Submitted { request_id, line: Appended { offset, len } } = named;
-                frames.push(FromWorker::Named { request_id, offset, len });
+                frames.push(FromWorker::Submitted { request_id, offset, len });
             }
         }
         for asked in said.asked {
-            if !lost.contains(&asked.tag) && self.asked.insert(asked.tag) {
+            if self.asked.insert(asked.tag) {
                 frames.push(FromWorker::Asks(asked));
             }
         }
@@ -307,23 +298,11 @@ impl Task {
                 End::Closed => tracing::info!("the daemon is gone; going on without it"),
             }
             drop(self.hears.send(Heard::Away).await);
-            self.lose(&told).await;
             match self.reconnect().await {
                 Some(again) => (connection, told) = again,
                 None => return,
             }
             tracing::info!("the daemon is back");
-        }
-    }
-
-    /// Says what was asked on a connection that is gone, and cannot be asked again.
-    async fn lose(&mut self, told: &Told) {
-        let asked = self.said.borrow().asked.clone();
-        let was_told = |asked: &&Request| told.asked.contains(&asked.tag);
-        for Request { tag, .. } in asked.iter().filter(was_told).filter(|it| !it.command.can_be_repeated()) {
-            if self.lost.insert(*tag) && self.hears.send(Heard::Lost { tag: *tag }).await.is_err() {
-                return;
-            }
         }
     }
 
@@ -364,7 +343,7 @@ impl Task {
     /// Says what holds now and was not said on this connection.
     async fn tell(&mut self, outgoing: &mut Outgoing<FromWorker>, told: &mut Told) -> Result<(), WireError> {
         let said = self.said.borrow_and_update().clone();
-        for frame in told.frames(said, &self.lost) {
+        for frame in told.frames(said) {
             outgoing.send(&frame).await?;
         }
         Ok(())

@@ -187,7 +187,6 @@ impl<T: Tools> Dispatcher<T> {
                 self.fetch();
                 self.state.away();
             }
-            Event::Heard(Heard::Lost { tag }) => self.link.answered(tag, Err(Unanswered::Lost)),
             Event::Mail => self.fetch(),
             Event::Terminate => {
                 tracing::info!("SIGTERM: leaving");
@@ -203,14 +202,14 @@ impl<T: Tools> Dispatcher<T> {
 
     fn daemon_says(&mut self, said: ToWorker) {
         match said {
-            ToWorker::Word(word) => {
+            ToWorker::Directive(directive) => {
                 // What was sent before the directive is read before the worker acts on it.
                 self.fetch();
-                self.state.word(word, self.now());
+                self.state.directive(directive, self.now());
             }
             ToWorker::Welcome(welcome) => {
                 self.fetch();
-                self.state.word(welcome.word, self.now());
+                self.state.directive(welcome.directive, self.now());
             }
             ToWorker::Recorded { request_id, status } => {
                 self.link.settle(&request_id);

@@ -196,10 +196,10 @@ impl Incarnation {
         let submission = standing
             .calls
             .front()
-            .and_then(|call| Submission::resumed(caller, call, welcome.word.plan.as_ref()));
+            .and_then(|call| Submission::resumed(caller, call, welcome.directive.plan.as_ref()));
         let began = Instant::now();
         let spawner = spawner(&welcome);
-        let mut state = State::new(beginning, welcome.word, began.elapsed());
+        let mut state = State::new(beginning, welcome.directive, began.elapsed());
         if let Some(PendingNotice::Idle { idle_reason, content, .. }) = standing.owed.last() {
             state.rests(*idle_reason, content);
         }

@@ -163,7 +163,7 @@ impl<T: Tools> Session<T> {
     pub(crate) fn broken_off(&self, why: &Why) -> String {
         match why {
             Why::Interrupted => self.caller.interrupted(),
-            Why::LetGo => "the shutdown is approved",
+            Why::Released => "the shutdown is approved",
             Why::Overdue => "the shutdown was not answered in time",
             Why::Asked => "you are asked to leave",
             Why::SpokenTo => "the person has written to you first",
@@ -199,7 +199,7 @@ impl<T: Tools> Session<T> {
         let message = self.outbox.message(message_id, LEAD, body);
         match self.outbox.send(&Name::lead(), &message, true) {
             Ok(line) => {
-                self.dispatcher.state.named();
+                self.dispatcher.state.submitted();
                 self.dispatcher.link.submit(&request_id, line);
                 Ok(())
             }

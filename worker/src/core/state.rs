@@ -10,7 +10,7 @@ mod step;
 
 use std::time::Duration;
 
-use teamd_shared::control::{ShutdownWord, Word};
+use teamd_shared::control::{Directive, PendingShutdown};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::{Gate, Waiting};
 use teamd_shared::message::{AnsweredBy, IdleReason};
@@ -23,9 +23,9 @@ pub(crate) use step::{Because, End, Hold, Step, Verdict, Why};
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     /// How things stand, as the daemon said last.
-    word: Word,
+    directive: Directive,
     /// The highest directive that was acted on.
-    acted_on: u64,
+    applied_seq: u64,
     /// The shutdown that is not answered yet.
     shutdown: Option<Shutdown>,
     /// The shutdown whose answer the daemon has recorded or refused: an older directive may still call it pending.
@@ -33,7 +33,7 @@ pub(crate) struct State {
     /// The answer that is on its way to the daemon.
     answer: Option<Answer>,
     /// Whether the daemon has recorded that this incarnation ends.
-    let_go: bool,
+    release: bool,
     /// Whether the model let itself go, with calls in the same answer: they still run.
     keep_calls: bool,
     mail: Mail,
@@ -115,7 +115,7 @@ enum Said {
     /// Nothing: the background commands must end first.
     Nothing,
     /// Its line was named.
-    Named,
+    Submitted,
     /// It is recorded, and stands so.
     Recorded(Status),
     /// Its id belongs to another request.
@@ -149,7 +149,7 @@ pub(crate) enum Mail {
 /// A pending shutdown.
 #[derive(Debug, Clone)]
 struct Shutdown {
-    word: ShutdownWord,
+    directive: PendingShutdown,
     /// When the runtime decides.
     decide_by: Duration,
     /// Whether the model knows.
@@ -203,14 +203,14 @@ pub(crate) struct Beginning {
 
 impl State {
     /// Begins, with the first directive.
-    pub(crate) fn new(beginning: Beginning, word: Word, now: Duration) -> Self {
+    pub(crate) fn new(beginning: Beginning, directive: Directive, now: Duration) -> Self {
         let mut state = Self {
-            word: Word { shutdown: None, let_go: false, ..word.clone() },
-            acted_on: 0,
+            directive: Directive { shutdown: None, release: false, ..directive.clone() },
+            applied_seq: 0,
             shutdown: None,
             settled: None,
             answer: None,
-            let_go: false,
+            release: false,
             keep_calls: false,
             mail: Mail::None,
             rest: beginning.rest,
@@ -231,7 +231,7 @@ impl State {
             plan_wanted: false,
         };
         state.mail(beginning.mail, now);
-        state.word(word, now);
+        state.directive(directive, now);
         state
     }
 
@@ -239,12 +239,12 @@ impl State {
     /// asked for by a daemon that cannot say so any more.
     pub(crate) fn gate(&self) -> Gate {
         let outdated = self.away && self.plan_wanted;
-        if outdated || matches!(self.at, At::Plan(_)) { Gate::Closed } else { self.word.gate }
+        if outdated || matches!(self.at, At::Plan(_)) { Gate::Closed } else { self.directive.gate }
     }
 
     /// Returns the shutdown that the model may answer.
     pub(crate) fn pending_shutdown(&self) -> Option<&RequestId> {
-        self.shutdown.as_ref().map(|shutdown| &shutdown.word.request_id)
+        self.shutdown.as_ref().map(|shutdown| &shutdown.directive.request_id)
     }
 
     /// Tells whether the model's answer to a shutdown is on its way: that call is neither run nor not run.
@@ -277,8 +277,8 @@ impl State {
     /// A directive that closes the gate is acted on when nothing runs any more that an open gate let through.
     fn act(&mut self) {
         let changing = self.background || matches!(self.at, At::Calling { gated: true, .. });
-        if self.word.gate == Gate::Open || !changing {
-            self.acted_on = self.word.seq;
+        if self.directive.gate == Gate::Open || !changing {
+            self.applied_seq = self.directive.seq;
         }
     }
 }

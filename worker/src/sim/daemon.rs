@@ -1,9 +1,11 @@
-//! The double of the daemon: it records what a worker names, gives its word, dies, forgets connections and comes back.
+//! The double of the daemon: it records what a worker names, gives its directive, dies, forgets connections and comes back.
 //! What it has recorded it keeps.
 
 use std::collections::{BTreeSet, VecDeque};
 
-use teamd_shared::control::{FromWorker, PlanVerdict, ShutdownWord, ToWorker, Welcome, Word, WorkerState};
+use teamd_shared::control::{
+    Directive, FromWorker, PendingShutdown, PlanVerdict, ToWorker, Welcome, WorkerState,
+};
 use teamd_shared::id::RequestId;
 use teamd_shared::inbox;
 use teamd_shared::member::{Gate, Limits, Terms};
@@ -27,7 +29,7 @@ pub(super) struct Plan {
 /// A shutdown, as it is recorded.
 #[derive(Debug, Clone)]
 pub(super) struct Shutdown {
-    pub(super) word: ShutdownWord,
+    pub(super) directive: PendingShutdown,
     pub(super) life: u32,
     pub(super) status: Status,
 }
@@ -49,7 +51,7 @@ pub(super) struct Daemon {
     pub(super) up: VecDeque<FromWorker>,
     pub(super) down: VecDeque<ToWorker>,
     /// The last word that was said.
-    pub(super) last: Option<Word>,
+    pub(super) last: Option<Directive>,
 }
 
 impl Daemon {
@@ -82,8 +84,8 @@ impl Daemon {
         self.shutdowns.iter().any(|it| it.life == life && it.status == Status::Approved)
     }
 
-    pub(super) fn word(&self, life: u32) -> Word {
-        let shutdown = self.pending_shutdown().map(|shutdown| shutdown.word.clone());
+    pub(super) fn directive(&self, life: u32) -> Directive {
+        let shutdown = self.pending_shutdown().map(|shutdown| shutdown.directive.clone());
         let judged = self.plans.iter().rev().find(|plan| plan.status != Status::Pending);
         let verdict = judged.map(|plan| PlanVerdict {
             request_id: plan.request_id.clone(),
@@ -91,7 +93,7 @@ impl Daemon {
             feedback: String::new(),
         });
         let plan = self.pending_plan().map(|plan| plan.request_id.clone());
-        Word { seq: self.seq, gate: self.gate, shutdown, let_go: self.lets_go(life), plan, verdict }
+        Directive { seq: self.seq, gate: self.gate, shutdown, release: self.lets_go(life), plan, verdict }
     }
 
     fn closes(&mut self) {
@@ -129,8 +131,8 @@ impl Daemon {
     pub(super) fn asks(&mut self, life: u32, decide_within: f64) {
         self.seq += 1;
         let request_id = RequestId::from_bits(0x5d00_0000 + u32::try_from(self.shutdowns.len()).unwrap());
-        let word = ShutdownWord { request_id, reason: "tidy up".to_owned(), decide_within };
-        self.shutdowns.push(Shutdown { word, life, status: Status::Pending });
+        let directive = PendingShutdown { request_id, reason: "tidy up".to_owned(), decide_within };
+        self.shutdowns.push(Shutdown { directive, life, status: Status::Pending });
     }
 }
 
@@ -148,7 +150,7 @@ impl World<'_> {
             watch: false,
             environment: Default::default(),
             territory: Vec::new(),
-            word: self.daemon.word(self.life),
+            directive: self.daemon.directive(self.life),
         }
     }
 
@@ -159,19 +161,19 @@ impl World<'_> {
     }
 
     pub(super) fn says_its_word(&mut self) {
-        let word = self.daemon.word(self.life);
-        self.daemon.last = Some(word.clone());
-        self.says(ToWorker::Word(word));
+        let directive = self.daemon.directive(self.life);
+        self.daemon.last = Some(directive.clone());
+        self.says(ToWorker::Directive(directive));
     }
 
     /// Says something that is not new: the last word again.
     pub(super) fn repeats_itself(&mut self) {
-        let Some(mut word) = self.daemon.last.clone() else { return };
+        let Some(mut directive) = self.daemon.last.clone() else { return };
         if self.mutant == Some(Mutant::OldWordsCount) {
-            word.seq = self.daemon.seq.max(word.seq) + 1;
+            directive.seq = self.daemon.seq.max(directive.seq) + 1;
         }
-        self.note(|| format!("the daemon repeats word {}", word.seq));
-        self.says(ToWorker::Word(word));
+        self.note(|| format!("the daemon repeats word {}", directive.seq));
+        self.says(ToWorker::Directive(directive));
     }
 
     /// The connection of the worker is there again.
@@ -206,7 +208,7 @@ impl World<'_> {
         match frame {
             FromWorker::State(_) if self.mutant == Some(Mutant::StatesAreNotHeard) => {}
             FromWorker::State(state) => self.hears_its_state(&state),
-            FromWorker::Named { request_id, offset, len } => self.is_named(request_id, offset, len),
+            FromWorker::Submitted { request_id, offset, len } => self.is_named(request_id, offset, len),
             FromWorker::Leaving | FromWorker::Asks(_) | FromWorker::Pong { .. } => {}
         }
     }
@@ -239,7 +241,7 @@ impl World<'_> {
 
     fn is_answered(&mut self, request_id: &RequestId, approve: bool) -> ToWorker {
         let life = self.life;
-        let known = self.daemon.shutdowns.iter_mut().find(|it| it.word.request_id == *request_id);
+        let known = self.daemon.shutdowns.iter_mut().find(|it| it.directive.request_id == *request_id);
         let Some(shutdown) = known.filter(|it| it.life == life) else {
             let why = "no shutdown of this life".to_owned();
             return ToWorker::Refused { request_id: request_id.clone(), why, taken: false };

@@ -381,8 +381,8 @@ impl<'p> World<'p> {
 
     /// Once a worker has said that it acted on the word that closes the gate, nothing is changed until it opens.
     pub(super) fn looks_at_the_gate(&mut self) {
-        let acted_on = self.worker.as_ref().map_or(0, |worker| worker.said.acted_on);
-        let closed = self.daemon.gate == Gate::Closed && acted_on >= self.daemon.closed_at.max(1);
+        let applied_seq = self.worker.as_ref().map_or(0, |worker| worker.said.applied_seq);
+        let closed = self.daemon.gate == Gate::Closed && applied_seq >= self.daemon.closed_at.max(1);
         let mut machine = self.machine.borrow_mut();
         machine.closed = closed.then_some("it has said that its gate is closed");
         machine.looks_at_the_gate();

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use teamd_shared::control::{Await, Command, Done, PlanVerdict, RefusalCode};
+use teamd_shared::control::{Command, Done, PlanVerdict, RefusalCode};
 use teamd_shared::id::RequestId;
-use teamd_shared::name::Name;
+
 use teamd_shared::request::Status;
 use teamd_shared::team_dir::TeamDir;
 
@@ -78,11 +78,7 @@ impl<T: Tools> Session<T> {
 
     /// Waits until the person has answered at the chat, which shows the plan and the recommendation.
     async fn await_person(&mut self, request_id: &RequestId) -> Result<String, String> {
-        let team = team::state(self.outbox.dir())?;
-        let request = team::request(&team, request_id)?;
-        let name = Name::of_inbox(request.member()).map_err(|error| error.to_string())?;
-        let what = Await::Answered { request_id: request_id.clone() };
-        let question = Command::Await { name, incarnation: request.incarnation, what };
+        let question = Command::AwaitVerdict { request_id: request_id.clone() };
         self.dispatcher.state.asking();
         let Self { dispatcher, outbox, .. } = self;
         match dispatcher.ask_while(question, chat_ends(outbox.dir())).await {

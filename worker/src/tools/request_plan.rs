@@ -35,7 +35,9 @@ impl<T: Tools> Session<T> {
     /// Asks a teammate for a plan, and does not wait for it.
     pub(super) async fn request_plan(&mut self, input: RequestPlan) -> Result<String, String> {
         let name = team::teammate(&input.teammate)?;
-        match self.order(Command::RequestPlan { name: name.clone(), content: input.content }).await? {
+        let (id, content) = (self.ids.request(), input.content);
+        let ask = Command::RequestPlan { id, name: name.clone(), content, wait: false };
+        match self.order(ask).await? {
             Done::Recorded { .. } => Ok(format!(
                 "the gate of {name} is closed, and it is asked for a plan; you are told when the plan is there"
             )),

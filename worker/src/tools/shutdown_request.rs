@@ -40,14 +40,15 @@ impl<T: Tools> Session<T> {
     pub(super) async fn request_shutdown(&mut self, input: ShutdownRequest) -> Result<String, String> {
         let name = team::teammate(&input.teammate)?;
         let order = ShutdownOrder {
+            request_id: self.ids.request(),
             name: name.clone(),
             reason: input.reason,
             decide_within: DECIDE_WITHIN,
             force_after: None,
-            spawned: None,
+            wait: false,
         };
         match self.order(Command::Shutdown(order)).await? {
-            Done::Asked { request_id, .. } => Ok(format!(
+            Done::Asked { request_id } => Ok(format!(
                 "{name} is asked to leave (request {request_id}); you are told when its process is gone, or why it stays"
             )),
             other => Err(unexpected(&other)),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use teamd_shared::control::{Await, Command, Done, SpawnOrder};
+use teamd_shared::control::{Command, Done, SpawnOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{ApproveBy, Terms, TermsPatch};
 use teamd_shared::model_spec::{ModelSpec, UnknownModel};
@@ -173,15 +173,11 @@ impl<T: Tools> Session<T> {
         let order = self.spawner.order(self.outbox.dir(), spawn)?;
         let (name, plan, approve_by) =
             (order.name.clone(), order.terms.plan == Some(true), order.terms.approve_by.unwrap_or_default());
-        let (incarnation, skipped) = match self.order(Command::Spawn(Box::new(order))).await? {
-            Done::Spawning { incarnation, skipped } => (incarnation, skipped),
+        let spawn = Command::Spawn { id: self.ids.request(), order: Box::new(order) };
+        let (incarnation, skipped) = match self.order(spawn).await? {
+            Done::Ready { incarnation, skipped, .. } => (incarnation, skipped),
             other => return Err(unexpected(&other)),
         };
-        let what = Await::Ready;
-        match self.order(Command::Await { name: name.clone(), incarnation, what }).await? {
-            Done::Ready { .. } => {}
-            other => return Err(unexpected(&other)),
-        }
         let mut told = format!("{name} has started (incarnation {incarnation}) and works on your prompt");
         if plan {
             let who = if approve_by == ApproveBy::Lead { "you answer" } else { "a person answers" };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use teamd_shared::clock;
 use teamd_shared::config::RosterMember;
-use teamd_shared::control::{Await, Command, Done, ShutdownOrder, SpawnOrder};
+use teamd_shared::control::{Command, Done, ShutdownOrder, SpawnOrder};
 use teamd_shared::delivery::Delivery;
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
@@ -22,7 +22,7 @@ use crate::client::{Client, is_locked, not_running, unexpected};
 use crate::ctl::commands::send::{delivery, ended_meanwhile, runs, unsure};
 use crate::ctl::commands::spawn;
 use crate::ctl::context::Context;
-use crate::ctl::waiting::{Interrupt, One, Waiting};
+use crate::ctl::waiting::{One, Waiting};
 use crate::ctl::{escape, roster};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -216,23 +216,19 @@ async fn different_variables(
 /// Shuts the lead agent down, and waits for it.
 async fn shut_down(context: &Context, dir: &TeamDir, name: &Name) -> Result<(), CommandError> {
     let order = ShutdownOrder {
+        request_id: RandomIds.request(),
         name: name.clone(),
         reason: "it is started again with the current settings".to_owned(),
         decide_within: context.settings.decide_within.as_secs_f64(),
         force_after: None,
-        spawned: None,
+        wait: true,
     };
-    let interrupt = Interrupt::catch()?;
-    let mut client = Client::connect(dir).await?;
-    let (request_id, incarnation) = match client.call(Command::Shutdown(order)).await? {
-        Done::Asked { request_id, incarnation } => (request_id, incarnation),
-        other => return Err(unexpected(&other)),
-    };
-    let ended = Command::Await { name: name.clone(), incarnation, what: Await::Ended { request_id } };
     let timeout = Some(context.settings.shutdown_timeout);
     let hint = format!("`teamctl status {name}` shows what it does");
-    match (Waiting { dir, out: &context.out, timeout }).one((client, interrupt), ended).await {
-        One::Done(_) => Ok(()),
+    match (Waiting { dir, out: &context.out, timeout }).one(Command::Shutdown(order)).await? {
+        One::Done(Done::Ended { .. }) => Ok(()),
+        One::Done(Done::Rejected { reason, .. }) => Err(CommandError::new(ExitCode::Rejected, reason)),
+        One::Done(other) => Err(unexpected(&other)),
         One::Refused(refusal) => Err(refusal.into()),
         One::TimedOut => {
             Err(CommandError::new(ExitCode::TimedOut, format!("{name} has not shut down yet")).hint(hint))

@@ -2,13 +2,14 @@
 //! began before runs any more.
 
 use serde_json::json;
-use teamd_shared::control::{Await, Command, Done};
+use teamd_shared::control::{Command, Done};
+use teamd_shared::id::{Ids, RandomIds};
 
-use crate::client::{Client, unexpected};
+use crate::client::unexpected;
 use crate::ctl::args::RequestPlan;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::text;
-use crate::ctl::waiting::{Interrupt, One, Waiting};
+use crate::ctl::waiting::{One, Waiting};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -22,21 +23,12 @@ pub(in crate::ctl) fn run(context: &Context, args: RequestPlan) -> CommandResult
     let name = args.name;
     let content = text::not_blank(text::given(&args.text)?, "text")?;
     block_on(async {
-        let mut interrupt = Interrupt::catch()?;
-        let asking = async {
-            let mut client = Client::connect(&dir).await?;
-            let done = client.call(Command::RequestPlan { name: name.clone(), content }).await?;
-            Ok((client, done))
-        };
-        let (client, seq, incarnation) = match interrupt.or(name.as_str(), asking).await? {
-            (client, Done::Recorded { seq, incarnation }) => (client, seq, incarnation),
-            (_, other) => return Err(unexpected(&other)),
-        };
         let waiting = Waiting { dir: &dir, out: &context.out, timeout: Some(args.timeout) };
-        let what = Await::GateClosed { seq };
-        match waiting.one((client, interrupt), Command::Await { name: name.clone(), incarnation, what }).await
-        {
-            One::Done(_) => {}
+        let id = RandomIds.request();
+        let ask = Command::RequestPlan { id, name: name.clone(), content, wait: true };
+        let incarnation = match waiting.one(ask).await? {
+            One::Done(Done::Recorded { incarnation }) => incarnation,
+            One::Done(other) => return Err(unexpected(&other)),
             One::Refused(refusal) => return Err(refusal.into()),
             One::TimedOut => {
                 let message = format!("{name} has not yet said that everything it began before has ended");
@@ -46,7 +38,7 @@ pub(in crate::ctl) fn run(context: &Context, args: RequestPlan) -> CommandResult
                 return Err(CommandError::new(ExitCode::Interrupted, "interrupted: no longer waiting")
                     .hint("the gate stays closed and a plan is asked for"));
             }
-        }
+        };
         let done = json!({"name": name, "incarnation": incarnation, "gate": "closed"});
         let text = format!("{name} is asked for a plan and may change nothing until one is approved");
         context.out.result(&done, text)?;

@@ -7,8 +7,9 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde_json::json;
 use teamd_shared::config::RosterMember;
-use teamd_shared::control::{Await, Command, Done, SpawnOrder};
+use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder};
 use teamd_shared::environment::Environment;
+use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::member::{SandboxMode, Status, TermsPatch};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
@@ -18,11 +19,11 @@ use teamd_shared::team_file::is_built_in;
 use teamd_shared::terms::paths::resolve_paths;
 use teamd_shared::terms::resolve::{SpawnRequest, missing_key, model_of_key, resolve};
 
-use crate::client::{Client, unexpected};
+use crate::client::unexpected;
 use crate::ctl::args::Spawn;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::tail::Tail;
-use crate::ctl::waiting::{Interrupt, One, Waiting};
+use crate::ctl::waiting::{One, Waiting};
 use crate::ctl::{clock, escape, journal, roster, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -71,20 +72,11 @@ pub(in crate::ctl) async fn start(
     timeout: Duration,
 ) -> Result<Started, CommandError> {
     let name = order.name.clone();
-    let mut interrupt = Interrupt::catch()?;
-    let asking = async {
-        let mut client = Client::connect(dir).await?;
-        let done = client.call(Command::Spawn(Box::new(order))).await?;
-        Ok((client, done))
-    };
-    let (client, incarnation, skipped) = match interrupt.or(name.as_str(), asking).await? {
-        (client, Done::Spawning { incarnation, skipped }) => (client, incarnation, skipped),
-        (_, other) => return Err(unexpected(&other)),
-    };
     let waiting = Waiting { dir, out: &context.out, timeout: Some(timeout) };
-    let ready = Command::Await { name: name.clone(), incarnation, what: Await::Ready };
-    let (pid, status) = match waiting.one((client, interrupt), ready).await {
-        One::Done(Done::Ready { pid, status }) => (pid, status),
+    let spawn = Command::Spawn { id: RandomIds.request(), order: Box::new(order) };
+    let (pid, incarnation, status, skipped) = match waiting.one(spawn).await? {
+        One::Done(Done::Ready { pid, incarnation, status, skipped }) => (pid, incarnation, status, skipped),
+        One::Refused(refusal) if refusal.code != RefusalCode::NotReady => return Err(refusal.into()),
         other => return Err(not_ready(dir, &name, timeout, other)),
     };
     if skipped > 0 {
@@ -315,14 +307,10 @@ mod tests {
         let (_scratch, dir) = scratch();
         let roster = dir.path(&TeamPath::config());
         let answering = daemon(&dir, move |command| {
-            Some(Ok(match command {
-                Command::Spawn(_) => {
-                    // No file, as none would be of which no descriptor is left.
-                    std::fs::create_dir(&roster).unwrap();
-                    Done::Spawning { incarnation: 1, skipped: 0 }
-                }
-                _ => Done::Ready { pid: 7, status: Status::Idle },
-            }))
+            assert!(matches!(command, Command::Spawn { .. }));
+            // No file, as none would be of which no descriptor is left.
+            std::fs::create_dir(&roster).unwrap();
+            Some(Ok(Done::Ready { pid: 7, incarnation: 1, status: Status::Idle, skipped: 0 }))
         });
         let (context, stdout, stderr) = context(&dir, false);
         let cli = args::Cli::try_parse_from(["teamctl", "spawn", "alice", "--model", "script"]).unwrap();

@@ -43,7 +43,7 @@ fn member(record: &MemberRecord) -> String {
     let member = &record.member;
     let (name, incarnation) = (&member.name, member.incarnation);
     let pid = member.process.as_ref().map_or(String::new(), |process| format!("pid {}, ", process.pid));
-    let because = record.because.map_or(String::new(), |seq| format!(" (by {seq})"));
+    let because = record.derived_from.map_or(String::new(), |seq| format!(" (by {seq})"));
     match record.event {
         MemberEvent::Spawning if member.conversation < incarnation => {
             let before = member.conversation;
@@ -106,7 +106,7 @@ fn request(record: &RequestRecord) -> (String, String) {
         RequestEvent::Approved => (format!("{what} approved{by}"), reason),
         RequestEvent::Rejected => (format!("{what} rejected{by}"), reason),
         RequestEvent::Expired => {
-            let because = record.because.map_or(String::new(), |seq| format!(" (by {seq})"));
+            let because = record.derived_from.map_or(String::new(), |seq| format!(" (by {seq})"));
             (format!("{what} expired{because}"), reason)
         }
     }

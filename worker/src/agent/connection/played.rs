@@ -11,7 +11,6 @@ pub(crate) struct Played {
     said: watch::Receiver<Said>,
     hears: mpsc::Sender<Heard>,
     told: Option<Told>,
-    lost: HashSet<u32>,
 }
 
 impl Link {
@@ -23,7 +22,7 @@ impl Link {
         let link = Self { said, heard, task, waiting: HashMap::new(), last_tag: 0 };
         // It is born with a connection, on which it has said nothing but who it is.
         let told = Some(Told::greeted(WorkerState::default(), 0));
-        (link, Played { said: listens, hears, told, lost: HashSet::new() })
+        (link, Played { said: listens, hears, told })
     }
 }
 
@@ -31,7 +30,7 @@ impl Played {
     /// Returns what is to be said on the present connection; nothing without one.
     pub(crate) fn says(&mut self) -> Vec<FromWorker> {
         let said = self.said.borrow_and_update().clone();
-        self.told.as_mut().map(|told| told.frames(said, &self.lost)).unwrap_or_default()
+        self.told.as_mut().map(|told| told.frames(said)).unwrap_or_default()
     }
 
     /// Tells whether there is a connection.

@@ -2,7 +2,7 @@ use std::future::{pending, ready};
 use std::io::Write as _;
 use std::sync::Arc;
 
-use teamd_shared::control::{ShutdownWord, Word};
+use teamd_shared::control::{Directive, PendingShutdown};
 use teamd_shared::id::{Ids, RandomIds, RequestId};
 use teamd_shared::inbox::{self, Durability};
 use teamd_shared::member::Gate;
@@ -51,7 +51,8 @@ impl Tools for Idle {
 
 /// A dispatcher with an open gate, which the daemon rings.
 fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
-    let word = Word { seq: 1, gate: Gate::Open, shutdown: None, let_go: false, plan: None, verdict: None };
+    let directive =
+        Directive { seq: 1, gate: Gate::Open, shutdown: None, release: false, plan: None, verdict: None };
     let mailbox = Mailbox::open(Arc::clone(dir), alice, Position::START, Vec::new(), Waking::Ring).unwrap();
     let limits = Budget { turns: 5, tokens: None };
     let usage = Usage::default();
@@ -60,7 +61,7 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
     let (_terminate, played) = tokio::sync::mpsc::unbounded_channel();
     let began = Instant::now();
     Dispatcher {
-        state: State::new(beginning, word, Duration::ZERO),
+        state: State::new(beginning, directive, Duration::ZERO),
         link: Link::played().0,
         mailbox,
         toolbox: Idle,
@@ -101,10 +102,16 @@ async fn mail_behind_more_news_than_fit_into_memory_is_taken_in_before_a_shutdow
     let mut inbox = std::fs::File::options().append(true).open(path).unwrap();
     inbox.write_all((news + work).as_bytes()).unwrap();
     let request_id = RequestId::new("5d0c0ffe").unwrap();
-    let shutdown = ShutdownWord { request_id, reason: "tidy".to_owned(), decide_within: 600.0 };
-    let word =
-        Word { seq: 2, gate: Gate::Open, shutdown: Some(shutdown), let_go: false, plan: None, verdict: None };
-    dispatcher.daemon_says(ToWorker::Word(word));
+    let shutdown = PendingShutdown { request_id, reason: "tidy".to_owned(), decide_within: 600.0 };
+    let directive = Directive {
+        seq: 2,
+        gate: Gate::Open,
+        shutdown: Some(shutdown),
+        release: false,
+        plan: None,
+        verdict: None,
+    };
+    dispatcher.daemon_says(ToWorker::Directive(directive));
     while dispatcher.state.next(dispatcher.now()) == Step::TakeIn {
         let starts = |taken: &Taken| match taken {
             Taken::Messages { messages, .. } => messages.iter().any(|message| message.starts_a_turn(&alice)),

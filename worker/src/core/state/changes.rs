@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use teamd_shared::control::{ShutdownWord, Word};
+use teamd_shared::control::{Directive, PendingShutdown};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Waiting;
 use teamd_shared::message::{AnsweredBy, IdleReason};
@@ -24,24 +24,24 @@ const SETTLES: Duration = Duration::from_secs(2);
 /// What the outside says.
 impl State {
     /// The daemon says how things stand. The mail was read to its end before.
-    pub(crate) fn word(&mut self, word: Word, now: Duration) {
+    pub(crate) fn directive(&mut self, directive: Directive, now: Duration) {
         (self.away, self.plan_wanted) = (false, false);
-        if word.seq < self.word.seq {
+        if directive.seq < self.directive.seq {
             return;
         }
         let pending =
-            word.shutdown.clone().filter(|pending| Some(&pending.request_id) != self.settled.as_ref());
+            directive.shutdown.clone().filter(|pending| Some(&pending.request_id) != self.settled.as_ref());
         self.shutdown = pending.map(|pending| match self.shutdown.take() {
-            Some(known) if known.word.request_id == pending.request_id => known,
+            Some(known) if known.directive.request_id == pending.request_id => known,
             _ => Shutdown::begun(pending, now, self.mail == Mail::Work || self.rest),
         });
-        if word.let_go {
-            self.let_go = true;
+        if directive.release {
+            self.release = true;
             if let Some(answer) = &mut self.answer {
                 answer.outcome.get_or_insert(Outcome::Recorded(Status::Approved));
             }
         }
-        self.word = word;
+        self.directive = directive;
         self.act();
     }
 
@@ -202,9 +202,9 @@ impl State {
     }
 
     /// The line of the plan is being named.
-    pub(crate) fn named(&mut self) {
+    pub(crate) fn submitted(&mut self) {
         if let At::Plan(plan) = &mut self.at {
-            plan.said = Said::Named;
+            plan.said = Said::Submitted;
         }
     }
 
@@ -231,7 +231,7 @@ impl State {
             return;
         }
         if answer.outcome == Some(Outcome::Recorded(Status::Approved)) {
-            self.let_go = true;
+            self.release = true;
             self.keep_calls = answer.by == AnsweredBy::Model;
         }
         if self.pending_shutdown() == Some(&answer.request_id) {
@@ -269,13 +269,13 @@ impl State {
 }
 
 impl Shutdown {
-    fn begun(word: ShutdownWord, now: Duration, owes_mail: bool) -> Self {
+    fn begun(directive: PendingShutdown, now: Duration, owes_mail: bool) -> Self {
         // What is no time (negative, not a number) is none; what is no end of time is a long one.
-        let within = match Duration::try_from_secs_f64(word.decide_within) {
+        let within = match Duration::try_from_secs_f64(directive.decide_within) {
             Ok(within) => within.min(FOREVER),
-            Err(_) if word.decide_within > 0.0 => FOREVER,
+            Err(_) if directive.decide_within > 0.0 => FOREVER,
             Err(_) => Duration::ZERO,
         };
-        Self { word, decide_by: now.saturating_add(within), shown: false, owes_mail, not_before: now }
+        Self { directive, decide_by: now.saturating_add(within), shown: false, owes_mail, not_before: now }
     }
 }

@@ -68,7 +68,7 @@ impl State {
             _ => None,
         };
         WorkerState {
-            acted_on: self.acted_on,
+            applied_seq: self.applied_seq,
             doing,
             activity: activity.to_owned(),
             waiting,

@@ -70,7 +70,7 @@ pub(crate) enum Why {
     /// The lead interrupted the turn.
     Interrupted,
     /// The shutdown is approved.
-    LetGo,
+    Released,
     /// The model did not answer the shutdown in time.
     Overdue,
     /// A shutdown is asked for while a call waits for a person.
@@ -134,9 +134,9 @@ impl State {
             At::Done(reason) => return Step::Finish(reason),
             At::Call | At::Plan(_) if self.interrupted => return Step::Skip(Why::Interrupted),
             At::Turn { .. } if self.interrupted => return Step::Finish(IdleReason::Interrupted),
-            At::Call if self.let_go && !self.keep_calls => return Step::Skip(Why::LetGo),
-            At::Plan(_) if self.let_go => return Step::Skip(Why::LetGo),
-            At::Idle | At::Turn { .. } if self.let_go => return Step::Leave(End::Approved),
+            At::Call if self.release && !self.keep_calls => return Step::Skip(Why::Released),
+            At::Plan(_) if self.release => return Step::Skip(Why::Released),
+            At::Idle | At::Turn { .. } if self.release => return Step::Leave(End::Approved),
             _ => {}
         }
         if let Some(approve) = self.approve(now) {
@@ -171,7 +171,7 @@ impl State {
             (At::Asking, Some(_)) => Hold::Stop(Why::Asked),
             // The person who is asked says something else first, and must be heard.
             (At::Asking, None) if self.spoken_to => Hold::Stop(Why::SpokenTo),
-            (At::Thinking { .. }, _) if self.let_go => Hold::Stop(Why::LetGo),
+            (At::Thinking { .. }, _) if self.release => Hold::Stop(Why::Released),
             (At::Thinking { .. }, Some(shutdown)) => match shutdown.decide_by.max(shutdown.not_before) {
                 over if now >= over => Hold::Stop(Why::Overdue),
                 later => Hold::Go { until: Some(later) },
@@ -199,21 +199,21 @@ impl State {
             At::Idle if shutdown.shown => Because::TurnEnded,
             At::Idle => Because::Idle,
             At::Plan(_) => Because::Suspended,
-            At::Turn { .. } | At::Call if overdue => Because::Overdue(shutdown.word.decide_within),
+            At::Turn { .. } | At::Call if overdue => Because::Overdue(shutdown.directive.decide_within),
             _ => return None,
         };
-        Some(Step::Approve { request_id: shutdown.word.request_id.clone(), because })
+        Some(Step::Approve { request_id: shutdown.directive.request_id.clone(), because })
     }
 
     /// The model learns of a shutdown together with results, so that work that came before it has begun.
     fn show(&self, results: bool) -> Option<Step> {
         let shutdown = self.shutdown.as_ref().filter(|shutdown| results && !shutdown.shown)?;
-        let word = shutdown.word.clone();
-        Some(Step::Show { request_id: word.request_id, reason: word.reason })
+        let directive = shutdown.directive.clone();
+        Some(Step::Show { request_id: directive.request_id, reason: directive.reason })
     }
 
     fn plan_step(&self, plan: &Plan, now: Duration) -> Step {
-        let verdict = self.word.verdict.as_ref().filter(|verdict| verdict.request_id == plan.request_id);
+        let verdict = self.directive.verdict.as_ref().filter(|verdict| verdict.request_id == plan.request_id);
         // Unless it is recorded for this incarnation, it expired with the one that had submitted it; the conversation goes on, and
         // so does its plan, which an incarnation between may have submitted under another id.
         let of_this_life = matches!(plan.said, Said::Recorded(_));
@@ -228,7 +228,7 @@ impl State {
             // Nothing that an open gate let through may run when the plan is recorded.
             Said::Nothing if self.background => self.wait(now),
             Said::Nothing => Step::SubmitPlan,
-            Said::Named | Said::Recorded(Status::Pending) => self.wait(now),
+            Said::Submitted | Said::Recorded(Status::Pending) => self.wait(now),
             Said::Recorded(status) => {
                 Step::Resolve(Verdict::Decided { status: *status, feedback: String::new() })
             }

@@ -21,22 +21,22 @@ fn id(id: &str) -> RequestId {
     RequestId::new(id).unwrap()
 }
 
-fn word(seq: u64) -> Word {
-    Word { seq, gate: Gate::Open, shutdown: None, let_go: false, plan: None, verdict: None }
+fn directive(seq: u64) -> Directive {
+    Directive { seq, gate: Gate::Open, shutdown: None, release: false, plan: None, verdict: None }
 }
 
-fn asks(seq: u64) -> Word {
-    let shutdown = ShutdownWord { request_id: id("s1"), reason: "tidy".to_owned(), decide_within: 30.0 };
-    Word { shutdown: Some(shutdown), ..word(seq) }
+fn asks(seq: u64) -> Directive {
+    let shutdown = PendingShutdown { request_id: id("s1"), reason: "tidy".to_owned(), decide_within: 30.0 };
+    Directive { shutdown: Some(shutdown), ..directive(seq) }
 }
 
-fn closes(seq: u64) -> Word {
-    Word { gate: Gate::Closed, ..word(seq) }
+fn closes(seq: u64) -> Directive {
+    Directive { gate: Gate::Closed, ..directive(seq) }
 }
 
-fn judges(seq: u64, status: Status) -> Word {
+fn judges(seq: u64, status: Status) -> Directive {
     let verdict = PlanVerdict { request_id: id("p1"), status, feedback: "mind the cache".to_owned() };
-    Word { verdict: Some(verdict), ..word(seq) }
+    Directive { verdict: Some(verdict), ..directive(seq) }
 }
 
 fn at(at: At) -> State {
@@ -44,7 +44,7 @@ fn at(at: At) -> State {
     let usage = Usage::default();
     State::new(
         Beginning { at, turns: 1, spent: 0, limits, usage, mail: Mail::None, rest: false },
-        word(1),
+        directive(1),
         NOW,
     )
 }
@@ -61,7 +61,7 @@ fn planning() -> State {
 
 fn submitted() -> State {
     let mut state = planning();
-    state.named();
+    state.submitted();
     state.recorded(&id("p1"), Status::Pending);
     state
 }
@@ -126,23 +126,23 @@ fn mail_is_taken_in_before_the_model_is_asked() {
 #[test]
 fn a_shutdown_is_answered_where_nobody_works_and_shown_with_results() {
     let (idle, suspended) = (|| approve(Because::Idle), || approve(Because::Suspended));
-    let asked = |state: &mut State| state.word(asks(2), NOW);
+    let asked = |state: &mut State| state.directive(asks(2), NOW);
     row("a shutdown", asked, [idle(), Step::Think, show(), Step::Call, suspended()]);
     for mail in [Mail::News, Mail::Work] {
         let before = |state: &mut State| {
             state.mail(mail, NOW);
-            state.word(asks(2), NOW);
+            state.directive(asks(2), NOW);
         };
         let cells = [Step::TakeIn, Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
         row("a shutdown, mail before it", before, cells);
     }
     let behind = |state: &mut State| {
-        state.word(asks(2), NOW);
+        state.directive(asks(2), NOW);
         state.mail(Mail::Work, NOW);
     };
     let cells = [idle(), Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
     row("a shutdown, mail behind it", behind, cells);
-    let over = |state: &mut State| state.word(asks(2), NOW - WITHIN);
+    let over = |state: &mut State| state.directive(asks(2), NOW - WITHIN);
     let late = || approve(Because::Overdue(30.0));
     row("a shutdown whose time is over", over, [idle(), late(), late(), late(), suspended()]);
 }
@@ -150,8 +150,8 @@ fn a_shutdown_is_answered_where_nobody_works_and_shown_with_results() {
 #[test]
 fn what_ends_the_turn_or_the_life_gives_every_call_a_result_first() {
     let leave = || Step::Leave(End::Approved);
-    let let_go = |state: &mut State| state.word(Word { let_go: true, ..word(2) }, NOW);
-    row("let go", let_go, [leave(), leave(), leave(), skip(Why::LetGo), skip(Why::LetGo)]);
+    let release = |state: &mut State| state.directive(Directive { release: true, ..directive(2) }, NOW);
+    row("let go", release, [leave(), leave(), leave(), skip(Why::Released), skip(Why::Released)]);
     let (finish, skipped) = (|| Step::Finish(IdleReason::Interrupted), || skip(Why::Interrupted));
     row("an interruption", State::interrupt, [WAIT, finish(), finish(), skipped(), skipped()]);
     let ends = || Step::Leave(End::Terminated);
@@ -180,9 +180,13 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
     let rows: [(Change, Hold, Hold); 7] = [
         (|_| {}, go.clone(), go.clone()),
         (|state| state.mail(Mail::Work, NOW), go.clone(), go.clone()),
-        (|state| state.word(asks(2), NOW), Hold::Go { until: Some(NOW + WITHIN) }, go.clone()),
-        (|state| state.word(asks(2), NOW - WITHIN), Hold::Stop(Why::Overdue), go.clone()),
-        (|state| state.word(Word { let_go: true, ..word(2) }, NOW), Hold::Stop(Why::LetGo), go),
+        (|state| state.directive(asks(2), NOW), Hold::Go { until: Some(NOW + WITHIN) }, go.clone()),
+        (|state| state.directive(asks(2), NOW - WITHIN), Hold::Stop(Why::Overdue), go.clone()),
+        (
+            |state| state.directive(Directive { release: true, ..directive(2) }, NOW),
+            Hold::Stop(Why::Released),
+            go,
+        ),
         (State::interrupt, Hold::Stop(Why::Interrupted), Hold::Stop(Why::Interrupted)),
         (
             |state| state.end(End::Terminated),
@@ -283,7 +287,7 @@ fn what_teammates_say_at_the_end_of_their_work_is_taken_in_together() {
     // Nobody's leaving waits for it.
     let mut state = at(At::Idle);
     state.mail(Mail::Soon, NOW);
-    state.word(asks(2), NOW);
+    state.directive(asks(2), NOW);
     assert_eq!(state.next(NOW), approve(Because::Idle));
 }
 
@@ -299,7 +303,7 @@ fn a_call_that_waits_for_a_person_yields_to_whatever_else_comes() {
     assert_eq!(hold(|state| state.mail(Mail::Work, NOW)), (go, WAIT), "a teammate waits for its turn");
     for (change, why) in [
         ((|state| state.spoken_to(true)) as fn(&mut State), Why::SpokenTo),
-        (|state| state.word(asks(2), NOW), Why::Asked),
+        (|state| state.directive(asks(2), NOW), Why::Asked),
         (State::interrupt, Why::Interrupted),
         (|state| state.end(End::Terminated), Why::Ends(End::Terminated)),
     ] {

@@ -195,7 +195,7 @@ fn difference(shown: &RosterMember, state: &MemberState, team: &Team) -> Option<
 /// The status that the journal allows: only the worker itself says whether it is idle or working.
 fn status(shown: &RosterMember, state: &MemberState, team: &Team) -> Status {
     let name = &shown.name;
-    let leaving = team.let_go(name).is_some()
+    let leaving = team.release(name).is_some()
         || state.record.ending.is_some()
         || team.pending(name, Kind::Shutdown).is_some();
     let doing = match shown.status {

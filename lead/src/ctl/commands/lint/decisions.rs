@@ -16,14 +16,14 @@ pub(super) fn illegal(before: &Team, line: &Line) -> Vec<String> {
         found.push(format!("done is {}: the effects of this line cannot be complete yet", line.done));
     }
     match &line.record {
-        Record::Member(record) if record.because.is_none() => {
+        Record::Member(record) if record.derived_from.is_none() => {
             let (name, incarnation) = (&record.member.name, record.member.incarnation);
             let last = before.last_life(name);
             if incarnation < last {
                 found.push(format!("the incarnation of {name} goes back from {last} to {incarnation}"));
             }
         }
-        Record::Request(record) if record.because.is_none() => found.extend(of_request(before, record)),
+        Record::Request(record) if record.derived_from.is_none() => found.extend(of_request(before, record)),
         Record::Snapshot(snapshot) if !before.is_snapshot(snapshot) && before.seq > 0 => {
             found.push("the snapshot is not the state that the lines before it lead to".to_owned());
         }

@@ -6,7 +6,7 @@ use crate::ctl::args::Cli;
 use crate::ctl::context::tests::context;
 use crate::ctl::roster::tests::{member, team};
 use clap::Parser;
-use teamd_shared::control::{Greeting, Listener, Refusal, RefusalCode, Reply, Request};
+use teamd_shared::control::{Done, Greeting, Listener, Refusal, RefusalCode, Reply, Request};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Status;
 use teamd_shared::team_dir::TeamPath;
@@ -36,67 +36,43 @@ fn written_by_one_that_is_gone(dir: &TeamDir, members: &Value) {
     teamd_shared::fs::replace(dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
 }
 
-/// A line of the journal about alice, who was spawned first in line 1.
-fn line(seq: u64, event: &str, incarnation: u32, phase: &str, exit: &Value) -> String {
-    let line = json!({"seq": seq, "at": 1.0, "done": 0, "record": "member", "event": event,
-        "name": "alice", "role": "", "model": "script", "workspace": "/w", "plan": false, "approve_by": "person",
-        "restart": "never", "incarnation": incarnation, "conversation": incarnation,
-        "begins_at": {"offset": 0, "tail": "cbf29ce484222325"}, "phase": phase, "gate": "open", "ending": null,
-        "exit": exit, "spawned_at": 1.0, "updated_at": 1.0});
-    format!("{line}\n")
-}
-
-fn alice(incarnation: u32, spawned_seq: u64) -> Value {
-    let mut alice = member("alice", "idle");
-    alice["incarnation"] = json!(incarnation);
-    alice["spawned_seq"] = json!(spawned_seq);
-    alice
-}
-
-/// The daemon recorded the order, was killed, and the next one saw her leave; somebody spawned her again meanwhile.
+/// The daemon carried the order out and was killed; the next one has seen her end, and knows nothing of the order.
 #[test]
-fn an_order_that_was_lost_is_repeated_about_the_same_life_and_no_later_one_is_asked() {
+fn an_order_that_was_lost_is_said_again_and_the_end_that_it_led_to_counts() {
     let (_scratch, dir) = team(&json!([]));
-    written_by_one_that_is_gone(&dir, &json!([alice(1, 1)]));
-    let (context, stdout, stderr) = context(&dir, false);
+    written_by_one_that_is_gone(&dir, &json!([member("alice", "idle")]));
+    let (context, stdout, _) = context(&dir, false);
     let there = TeamDir::open(dir.root()).unwrap();
     let (bound, is_bound) = channel();
     let daemons = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            assert_eq!(lost(&there, &bound).await.spawned, None, "who has the name when it is asked first");
-            let exit = json!({"code": 0, "signal": null, "at": 2.5, "request_id": "00000005"});
-            let journal = [
-                line(1, "spawning", 1, "spawning", &Value::Null),
-                line(2, "exited", 1, "shutdown", &exit),
-                line(3, "spawning", 2, "spawning", &exit),
-            ];
-            let journal = journal.concat();
-            teamd_shared::fs::replace(&there, &TeamPath::journal(), journal.as_bytes()).unwrap();
-            written_by_one_that_is_gone(&there, &json!([alice(2, 3)]));
+            let first = lost(&there, &bound).await;
+            let mut alice = member("alice", "shutdown");
+            alice["exit"] = json!({"code": 0, "signal": null, "at": 2.5, "request_id": "00000005"});
+            written_by_one_that_is_gone(&there, &json!([alice]));
             let listener = Listener::bind(&there).unwrap();
             let mut peer = listener.accept().await.unwrap();
-            peer.receive::<Greeting>().await.unwrap().unwrap();
+            peer.receive::<Greeting>().await.unwrap();
             let Some(Request { tag, command: Command::Shutdown(order) }) = peer.receive().await.unwrap()
             else {
                 panic!()
             };
-            let refusal = Refusal::new(RefusalCode::Conflict, "alice has been spawned again meanwhile");
+            assert_eq!(order, first);
+            let refusal = Refusal::new(RefusalCode::Conflict, "alice is not running");
             peer.send(&Reply { tag, result: Err(refusal) }).await.unwrap();
-            order.spawned
         })
     });
     is_bound.recv().unwrap();
-    let code = run(&context, args("alice --force")).unwrap();
-    assert_eq!(daemons.join().unwrap(), Some(1));
-    assert_eq!((code, stderr.text()), (ExitCode::Done, String::new()));
+    assert_eq!(run(&context, args("alice --force")), Ok(ExitCode::Done));
+    daemons.join().unwrap();
     assert_eq!(stdout.text(), "alice is gone: shutdown (exit code 0)\n");
 }
 
 #[test]
 fn a_daemon_that_was_lost_and_not_started_again_is_not_said_to_run() {
     let (_scratch, dir) = team(&json!([]));
-    written_by_one_that_is_gone(&dir, &json!([alice(1, 1)]));
+    written_by_one_that_is_gone(&dir, &json!([member("alice", "idle")]));
     let (context, _, stderr) = context(&dir, false);
     let there = TeamDir::open(dir.root()).unwrap();
     let (bound, is_bound) = channel();
@@ -110,27 +86,9 @@ fn a_daemon_that_was_lost_and_not_started_again_is_not_said_to_run() {
     assert_eq!(code, ExitCode::Failed);
     let said = stderr.text();
     assert!(
-        said.starts_with("error: the daemon was lost before it answered") && said.contains("`teamd start`"),
+        said.contains("error: the daemon was lost before it answered") && said.contains("`teamd start`"),
         "{said}"
     );
-}
-
-#[test]
-fn why_nothing_was_heard_is_what_can_be_known() {
-    let (_scratch, dir) = team(&json!([]));
-    let unheard = |sent| {
-        let name = Name::new("alice").unwrap();
-        let target = Target { name, spawned: Some(0), sent, repeated: false, asked: None, end: None };
-        target.unheard(&dir, None)
-    };
-    let codes = || (unheard(false).code(), unheard(true).code());
-    assert_eq!(codes(), (ExitCode::NotRunning, ExitCode::Failed));
-    let lock = std::fs::File::open(dir.root()).unwrap();
-    // Waited for: the looks at the lock are in what another test starts for a moment.
-    lock.lock().unwrap();
-    assert_eq!(codes(), (ExitCode::TimedOut, ExitCode::TimedOut));
-    let may_be_done = |error: CommandError| error.message().ends_with("may still be done");
-    assert_eq!((may_be_done(unheard(false)), may_be_done(unheard(true))), (false, true));
 }
 
 fn answer(command: &Command) -> Option<Result<Done, Refusal>> {
@@ -139,17 +97,14 @@ fn answer(command: &Command) -> Option<Result<Done, Refusal>> {
             Some(Err(Refusal::new(RefusalCode::NotFound, "there is no teammate named nobody")))
         }
         Command::Shutdown(order) => {
-            let bits = order.name.as_str().len();
-            Some(Ok(Done::Asked {
-                request_id: RequestId::from_bits(u32::try_from(bits).unwrap()),
-                incarnation: 1,
-            }))
-        }
-        Command::Await { name, .. } if name.as_str() == "alice" => {
-            Some(Ok(Done::Ended { status: Status::Shutdown }))
-        }
-        Command::Await { name, .. } if name.as_str() == "bob" => {
-            Some(Err(Refusal::new(RefusalCode::Rejected, "still writing")))
+            let bits = u32::try_from(order.name.as_str().len()).unwrap();
+            let request_id = RequestId::from_bits(bits);
+            match order.name.as_str() {
+                "alice" => Some(Ok(Done::Ended { request_id, incarnation: 1, status: Status::Shutdown })),
+                "bob" => Some(Ok(Done::Rejected { request_id, reason: "still writing".to_owned() })),
+                _ if !order.wait => Some(Ok(Done::Asked { request_id })),
+                _ => None,
+            }
         }
         _ => None,
     }
@@ -161,9 +116,26 @@ fn roster() -> Value {
     json!([alice, member("bob", "idle"), member("stuck", "working")])
 }
 
+/// A journal in which `stuck` runs, and is asked to shut down.
+fn write_journal_of_stuck(dir: &TeamDir) {
+    let spawning = json!({"seq": 1, "at": 1.0, "done": 0, "record": "member", "event": "spawning",
+        "name": "stuck", "role": "", "model": "script", "workspace": "/w", "plan": false, "approve_by": "person",
+        "restart": "never", "incarnation": 1, "conversation": 1,
+        "begins_at": {"offset": 0, "tail": "cbf29ce484222325"}, "phase": "running", "gate": "open", "ending": null,
+        "exit": null, "spawned_at": 1.0, "updated_at": 1.0});
+    let asked = json!({"seq": 2, "at": 1.0, "done": 0, "record": "request", "event": "asked",
+        "request_id": "00000005", "kind": "shutdown", "from": "lead", "to": "stuck", "status": "pending",
+        "payload": {"reason": "", "decide_within": 30.0, "force_after": null}, "incarnation": 1,
+        "message_id": "0198aaaa-0000-7000-8000-000000000001", "created_at": 1.0, "resolved_at": null,
+        "reason": null, "answered_by": null});
+    let journal = format!("{spawning}\n{asked}\n");
+    teamd_shared::fs::replace(dir, &TeamPath::journal(), journal.as_bytes()).unwrap();
+}
+
 #[test]
 fn every_name_is_tried_and_the_highest_ranking_code_counts() {
     let (_scratch, dir) = team(&roster());
+    write_journal_of_stuck(&dir);
     let daemon = daemon(&dir, answer);
     let (context, stdout, stderr) = context(&dir, false);
     let code = run(&context, args("nobody alice bob alice stuck --timeout 5s")).unwrap();
@@ -171,7 +143,7 @@ fn every_name_is_tried_and_the_highest_ranking_code_counts() {
     assert_eq!(stdout.text(), "alice is gone: shutdown (exit code 0)\n");
     insta::assert_snapshot!(stderr.text(), @r"
     error: there is no teammate named nobody
-    error: bob does not want to leave: still writing
+    error: bob rejected the shutdown: still writing
     hint: ask again later, or end it: `teamctl shutdown bob --force`
     error: stuck has not left within 5s
     hint: the request 00000005 stays pending, it leaves when it can; `teamctl shutdown stuck --force` ends it

@@ -36,17 +36,18 @@ fn a_waiting_plan_is_named_again_under_the_same_ids_and_waits_on() {
         ..Begin::default()
     };
     let mut worker = team.begin(&begin);
-    let (request_id, first) = worker.named();
+    let (request_id, first) = worker.submitted();
     worker.record(&request_id, Status::Pending);
     worker.crash();
     let mut next = team.begin(&Begin { incarnation: 2, ..begin });
-    let (again, second) = next.named();
+    let (again, second) = next.submitted();
     assert_eq!((&again, &second["id"], &second["plan"]), (&request_id, &first["id"], &first["plan"]));
     next.record(&request_id, Status::Pending);
     next.doing("waiting for approval");
-    next.word(|word| {
-        word.gate = Gate::Open;
-        word.verdict = Some(PlanVerdict { request_id, status: Status::Approved, feedback: String::new() });
+    next.directive(|directive| {
+        directive.gate = Gate::Open;
+        directive.verdict =
+            Some(PlanVerdict { request_id, status: Status::Approved, feedback: String::new() });
     });
     next.idle();
     assert_eq!(team.results(), [("approved".to_owned(), false), ("go".to_owned(), false)]);
@@ -57,7 +58,7 @@ fn a_verdict_that_came_while_nobody_lived_is_found() {
     let team = Team::new();
     let begin = Begin { prompt: Some("/plan_approval Drop it"), gate: Gate::Closed, ..Begin::default() };
     let mut worker = team.begin(&begin);
-    let (request_id, _) = worker.named();
+    let (request_id, _) = worker.submitted();
     worker.crash();
     let mut next = team.begin(&Begin { incarnation: 2, ..begin });
     next.record(&request_id, Status::Rejected);
@@ -205,7 +206,7 @@ fn a_shutdown_of_an_earlier_life_is_not_answered_in_the_next() {
     worker.ask_to_leave(30.0);
     worker.acts();
     team.go();
-    let (request_id, _) = worker.named();
+    let (request_id, _) = worker.submitted();
     assert_eq!(request_id, id("5d0c0ffe"));
     worker.crash();
     team.resume().idle();

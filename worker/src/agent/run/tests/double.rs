@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use teamd_shared::control::{
-    FromWorker, Greeting, Listener, Peer, ShutdownWord, ToWorker, Word, WorkerState, pair,
+    Directive, FromWorker, Greeting, Listener, Peer, PendingShutdown, ToWorker, WorkerState, pair,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
@@ -163,7 +163,14 @@ impl Team {
             team: self,
             child,
             connection: Some(connection),
-            word: Word { seq: 1, gate: Gate::Open, shutdown: None, let_go: false, plan: None, verdict: None },
+            directive: Directive {
+                seq: 1,
+                gate: Gate::Open,
+                shutdown: None,
+                release: false,
+                plan: None,
+                verdict: None,
+            },
             state: WorkerState::default(),
         }
     }
@@ -181,7 +188,7 @@ impl Team {
     /// Starts a life and welcomes it.
     pub(super) fn begin(&self, begin: &Begin<'_>) -> Worker<'_> {
         let mut worker = self.bear(begin.incarnation);
-        worker.word.gate = begin.gate;
+        worker.directive.gate = begin.gate;
         let path = std::env::var_os("PATH").unwrap().into_encoded_bytes();
         let welcome = Welcome {
             terms: Terms {
@@ -201,7 +208,7 @@ impl Team {
                 umask: 0o027,
             },
             territory: Vec::new(),
-            word: worker.word.clone(),
+            directive: worker.directive.clone(),
         };
         worker.say(ToWorker::Welcome(Box::new(welcome)));
         worker.state_where("ready", |state| state.doing != Doing::Starting);
@@ -233,7 +240,7 @@ pub(super) struct Worker<'t> {
     team: &'t Team,
     child: Child,
     connection: Option<Connection>,
-    pub(super) word: Word,
+    pub(super) directive: Directive,
     /// What it said last of itself.
     pub(super) state: WorkerState,
 }
@@ -288,27 +295,27 @@ impl Worker<'_> {
 
     /// Waits until it says that it has acted on the last word.
     pub(super) fn acts(&mut self) {
-        let seq = self.word.seq;
-        self.state_where("acted on", |state| state.acted_on == seq);
+        let seq = self.directive.seq;
+        self.state_where("acted on", |state| state.applied_seq == seq);
     }
 
-    /// Says a new word, as the old one but for a change.
-    pub(super) fn word(&mut self, change: impl FnOnce(&mut Word)) {
-        self.word.seq += 1;
-        change(&mut self.word);
-        self.say(ToWorker::Word(self.word.clone()));
+    /// Says a new directive, as the old one but for a change.
+    pub(super) fn directive(&mut self, change: impl FnOnce(&mut Directive)) {
+        self.directive.seq += 1;
+        change(&mut self.directive);
+        self.say(ToWorker::Directive(self.directive.clone()));
     }
 
     pub(super) fn ask_to_leave(&mut self, decide_within: f64) {
         let shutdown =
-            ShutdownWord { request_id: id("5d0c0ffe"), reason: "tidy up".to_owned(), decide_within };
-        self.word(|word| word.shutdown = Some(shutdown));
+            PendingShutdown { request_id: id("5d0c0ffe"), reason: "tidy up".to_owned(), decide_within };
+        self.directive(|directive| directive.shutdown = Some(shutdown));
     }
 
     /// Waits for a named line, and reads it.
-    pub(super) fn named(&mut self) -> (RequestId, Value) {
+    pub(super) fn submitted(&mut self) -> (RequestId, Value) {
         let (request_id, offset, len) = self.hear("a named line", |frame| match frame {
-            FromWorker::Named { request_id, offset, len } => Some((request_id, offset, len)),
+            FromWorker::Submitted { request_id, offset, len } => Some((request_id, offset, len)),
             _ => None,
         });
         let line = inbox::read_line_at(&self.team.dir, &Name::lead(), offset, len).unwrap();
@@ -320,8 +327,8 @@ impl Worker<'_> {
     }
 
     /// Records the approval of a shutdown that the worker names.
-    pub(super) fn let_go(&mut self) -> Value {
-        let (request_id, line) = self.named();
+    pub(super) fn release(&mut self) -> Value {
+        let (request_id, line) = self.submitted();
         assert_eq!((request_id.as_str(), &line["approve"]), ("5d0c0ffe", &json!(true)));
         self.record(&request_id, Status::Approved);
         line

@@ -34,7 +34,10 @@ fn a_second_process_for_the_same_life_says_why_it_cannot() {
 fn a_life_without_a_prompt_is_idle_and_writes_only_that_it_began() {
     let team = Team::new();
     let worker = team.begin(&Begin::default());
-    assert_eq!((worker.state.doing, worker.state.acted_on, worker.state.wants_ring), (Doing::Idle, 1, false));
+    assert_eq!(
+        (worker.state.doing, worker.state.applied_seq, worker.state.wants_ring),
+        (Doing::Idle, 1, false)
+    );
     assert_eq!(team.entries(), ["life"]);
 }
 
@@ -223,7 +226,7 @@ fn without_a_daemon_she_works_on_and_tells_the_next_one_everything() {
     let environment = worker.welcome_back(&listener).expect("her environment");
     assert_eq!((environment.umask, environment.variables.len()), (0o027, 1));
     worker.idle();
-    worker.word(|word| word.gate = teamd_shared::member::Gate::Closed);
+    worker.directive(|directive| directive.gate = teamd_shared::member::Gate::Closed);
     worker.acts();
 }
 

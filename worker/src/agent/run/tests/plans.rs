@@ -11,7 +11,7 @@ use super::double::{Begin, Team, UNTIL_GO, Worker};
 
 /// Hears a plan, records it, and waits until she waits.
 fn recorded_plan(worker: &mut Worker<'_>) -> (RequestId, serde_json::Value) {
-    let (request_id, line) = worker.named();
+    let (request_id, line) = worker.submitted();
     assert_eq!(worker.state.plan.as_ref(), Some(&request_id), "it is said before it is named");
     worker.record(&request_id, Status::Pending);
     worker.state_where("waiting", |state| state.doing == Doing::Idle && state.plan.is_some());
@@ -19,9 +19,9 @@ fn recorded_plan(worker: &mut Worker<'_>) -> (RequestId, serde_json::Value) {
 }
 
 fn judge(worker: &mut Worker<'_>, request_id: RequestId, status: Status) {
-    worker.word(|word| {
-        word.gate = if status == Status::Approved { Gate::Open } else { Gate::Closed };
-        word.verdict = Some(PlanVerdict { request_id, status, feedback: "mind the cache".to_owned() });
+    worker.directive(|directive| {
+        directive.gate = if status == Status::Approved { Gate::Open } else { Gate::Closed };
+        directive.verdict = Some(PlanVerdict { request_id, status, feedback: "mind the cache".to_owned() });
     });
 }
 
@@ -94,7 +94,7 @@ fn mail_waits_for_the_verdict() {
     let (request_id, _) = recorded_plan(&mut worker);
     team.tell("and then this");
     worker.say(ToWorker::Ring);
-    worker.word(|_| {});
+    worker.directive(|_| {});
     worker.acts();
     assert_eq!(team.entries(), ["life", "answer"]);
     judge(&mut worker, request_id, Status::Approved);
@@ -109,7 +109,7 @@ fn a_shutdown_is_answered_as_by_an_idle_worker_while_a_plan_waits() {
     recorded_plan(&mut worker);
     team.tell("mail does not matter then");
     worker.ask_to_leave(30.0);
-    let line = worker.let_go();
+    let line = worker.release();
     assert_eq!(line["answered_by"], "runtime");
     worker.ends_well();
     assert_eq!(team.results(), [("no reply: the shutdown is approved".to_owned(), true)]);
@@ -131,7 +131,7 @@ fn an_interruption_gives_the_plan_up() {
 fn a_taken_id_is_exchanged() {
     let team = Team::new();
     let mut worker = team.begin(&closed("/plan_approval Drop it"));
-    let (first, line) = worker.named();
+    let (first, line) = worker.submitted();
     worker.say(ToWorker::Refused { request_id: first.clone(), why: "taken".to_owned(), taken: true });
     let (second, other) = recorded_plan(&mut worker);
     assert_ne!(first, second);
@@ -150,7 +150,7 @@ fn closing_the_gate_lets_the_foreground_end_and_counts_then() {
          {UNTIL_GO}; echo kept\n/bash echo refused",
     ));
     worker.waits_for_go();
-    worker.word(|word| word.gate = Gate::Closed);
+    worker.directive(|directive| directive.gate = Gate::Closed);
     let log = team.dir.root().join("log/alice.background-1.log");
     team.until("the end of the background command", || {
         std::fs::read_to_string(&log).is_ok_and(|log| log.trim_end().ends_with("[ended]"))
@@ -158,7 +158,7 @@ fn closing_the_gate_lets_the_foreground_end_and_counts_then() {
     // What it has said until now is read only with its answer.
     worker.say(ToWorker::Ping { number: 1 });
     worker.answers(1);
-    assert!(worker.state.acted_on < worker.word.seq);
+    assert!(worker.state.applied_seq < worker.directive.seq);
     team.go();
     worker.acts();
     assert_eq!(team.results()[2], ("kept".to_owned(), false));

@@ -14,7 +14,7 @@ fn an_idle_worker_approves_at_once_and_leaves_only_when_it_is_recorded() {
     let mut worker = team.begin(&Begin::default());
     team.echo(r#"{"type":"shutdown_request","from":"lead","request_id":"5d0c0ffe","content":"tidy up"}"#);
     worker.ask_to_leave(30.0);
-    let (request_id, line) = worker.named();
+    let (request_id, line) = worker.submitted();
     assert_eq!((&line["approve"], &line["answered_by"]), (&json!(true), &json!("runtime")));
     assert_eq!(line["reason"], "idle");
     assert!(worker.runs());
@@ -32,7 +32,7 @@ fn a_forged_request_does_nothing() {
     team.until("an answer", || team.lead("idle_notification").len() == 1);
     assert!(worker.runs() && team.lead("shutdown_response").is_empty());
     worker.ask_to_leave(30.0);
-    worker.let_go();
+    worker.release();
     worker.ends_well();
 }
 
@@ -42,7 +42,7 @@ fn mail_before_the_request_is_worked_on_first() {
     let mut worker = team.begin(&Begin { watch: false, ..Begin::default() });
     team.tell("/bash touch done-first");
     worker.ask_to_leave(30.0);
-    let line = worker.let_go();
+    let line = worker.release();
     assert_eq!(line["answered_by"], "model");
     worker.ends_well();
     assert!(team.workspace().join("done-first").exists());
@@ -58,7 +58,7 @@ fn a_working_model_is_asked_with_the_next_results() {
     worker.ask_to_leave(30.0);
     worker.acts();
     team.go();
-    let line = worker.let_go();
+    let line = worker.release();
     assert_eq!(line["answered_by"], "model");
     worker.ends_well();
     assert_eq!(team.entries(), ["life", "answer", "result", "asked", "answer", "result", "left"]);
@@ -73,10 +73,10 @@ fn a_rejection_is_recorded_and_the_work_goes_on() {
     worker.ask_to_leave(30.0);
     worker.acts();
     team.go();
-    let (request_id, line) = worker.named();
+    let (request_id, line) = worker.submitted();
     assert_eq!((&line["approve"], &line["reason"]), (&json!(false), &json!("still writing")));
     worker.record(&request_id, Status::Rejected);
-    worker.word(|word| word.shutdown = None);
+    worker.directive(|directive| directive.shutdown = None);
     worker.idle();
     let results = team.results();
     assert!(!results[1].1 && results[1].0.starts_with("rejected"), "{results:?}");
@@ -92,7 +92,7 @@ fn an_answer_that_came_second_finds_the_first_one() {
     worker.ask_to_leave(30.0);
     worker.acts();
     team.go();
-    let (request_id, _) = worker.named();
+    let (request_id, _) = worker.submitted();
     worker.record(&request_id, Status::Expired);
     worker.idle();
     let results = team.results();
@@ -105,7 +105,7 @@ fn a_turn_that_ends_without_an_answer_is_an_approval() {
     let mut worker = team.begin(&Begin { watch: false, ..Begin::default() });
     team.tell("only words");
     worker.ask_to_leave(30.0);
-    let line = worker.let_go();
+    let line = worker.release();
     assert_eq!(line["answered_by"], "runtime");
     worker.ends_well();
     assert_eq!(team.lead("idle_notification").len(), 1);
@@ -124,7 +124,7 @@ fn when_the_time_to_decide_is_over_the_runtime_approves_as_the_running_call_ends
         std::thread::park_timeout(Duration::from_millis(200));
     }
     team.go();
-    let line = worker.let_go();
+    let line = worker.release();
     assert_eq!(
         (&line["answered_by"], &line["reason"]),
         (&json!("runtime"), &json!("no answer within 0.1 s"))
@@ -148,11 +148,11 @@ fn a_lost_reply_is_made_good_on_the_next_connection() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
     worker.ask_to_leave(30.0);
-    let (request_id, first) = worker.named();
+    let (request_id, first) = worker.submitted();
     worker.hang_up();
     let listener = team.listen();
     worker.welcome_back(&listener);
-    let (again, second) = worker.named();
+    let (again, second) = worker.submitted();
     assert_eq!((again, &second), (request_id.clone(), &first));
     assert_eq!(team.lead("shutdown_response").len(), 1);
     worker.record(&request_id, Status::Approved);
@@ -164,8 +164,8 @@ fn a_word_that_lets_go_is_as_good_as_a_reply() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
     worker.ask_to_leave(30.0);
-    worker.named();
-    worker.word(|word| word.let_go = true);
+    worker.submitted();
+    worker.directive(|directive| directive.release = true);
     worker.ends_well();
 }
 
@@ -174,9 +174,9 @@ fn a_refused_answer_lets_nobody_leave() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
     worker.ask_to_leave(30.0);
-    let (request_id, _) = worker.named();
+    let (request_id, _) = worker.submitted();
     // The word first: one that stays pending is answered again.
-    worker.word(|word| word.shutdown = None);
+    worker.directive(|directive| directive.shutdown = None);
     worker.say(ToWorker::Refused { request_id, why: "it is expired".to_owned(), taken: false });
     team.tell("hi");
     team.until("an answer", || team.lead("idle_notification").len() == 1);

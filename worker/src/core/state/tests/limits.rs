@@ -88,7 +88,7 @@ fn what_arrives_when_a_limit_is_reached_begins_the_next_piece_of_work() {
         let limits = Budget { turns: 3, tokens: Some(1000) };
         let (at, usage) = (At::Turn { results: true }, Usage::default());
         let beginning = Beginning { at, turns, spent, limits, usage, mail: Mail::Work, rest: false };
-        let mut state = State::new(beginning, word(1), NOW);
+        let mut state = State::new(beginning, directive(1), NOW);
         assert!(matches!(state.next(NOW), Step::Finish(_)), "{turns} {spent}");
         state.finished(IdleReason::MaxTurns, "told");
         assert_eq!(state.next(NOW), Step::TakeIn);

@@ -5,10 +5,10 @@ use super::*;
 #[test]
 fn only_a_higher_word_counts() {
     let mut state = at(At::Idle);
-    state.word(closes(7), NOW);
-    state.word(word(6), NOW);
+    state.directive(closes(7), NOW);
+    state.directive(directive(6), NOW);
     assert_eq!(state.gate(), Gate::Closed);
-    state.word(word(8), NOW);
+    state.directive(directive(8), NOW);
     assert_eq!(state.gate(), Gate::Open);
 }
 
@@ -16,19 +16,19 @@ fn only_a_higher_word_counts() {
 fn a_closing_word_is_acted_on_when_nothing_runs_any_more_that_an_open_gate_let_through() {
     let mut state = at(calling(true));
     state.background(true);
-    state.word(closes(2), NOW);
+    state.directive(closes(2), NOW);
     assert!(state.must_end_background());
-    assert_eq!(state.report(false).acted_on, 1);
+    assert_eq!(state.report(false).applied_seq, 1);
     state.background(false);
-    assert_eq!(state.report(false).acted_on, 1);
+    assert_eq!(state.report(false).applied_seq, 1);
     state.call_ended(true);
-    assert_eq!(state.report(false).acted_on, 2);
+    assert_eq!(state.report(false).applied_seq, 2);
     let mut reading = at(calling(false));
-    reading.word(closes(2), NOW);
-    assert_eq!(reading.report(false).acted_on, 2);
+    reading.directive(closes(2), NOW);
+    assert_eq!(reading.report(false).applied_seq, 2);
     let mut open = at(calling(true));
-    open.word(word(2), NOW);
-    assert_eq!(open.report(false).acted_on, 2);
+    open.directive(directive(2), NOW);
+    assert_eq!(open.report(false).applied_seq, 2);
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn a_plan_closes_the_gate_and_is_named_when_no_background_command_runs() {
     assert!(state.must_end_background());
     state.background(false);
     assert_eq!(state.next(NOW), Step::SubmitPlan);
-    state.named();
-    state.word(word(2), NOW);
+    state.submitted();
+    state.directive(directive(2), NOW);
     assert_eq!((state.gate(), state.next(NOW)), (Gate::Closed, WAIT));
 }
 
@@ -52,10 +52,10 @@ fn a_plan_is_resolved_by_the_word_and_by_what_is_recorded_of_it() {
         |status, feedback: &str| Step::Resolve(Verdict::Decided { status, feedback: feedback.to_owned() });
     for status in [Status::Approved, Status::Rejected, Status::Expired] {
         let mut state = submitted();
-        state.word(judges(2, status), NOW);
+        state.directive(judges(2, status), NOW);
         assert_eq!(state.next(NOW), decided(status, "mind the cache"));
         let mut repeated = planning();
-        repeated.named();
+        repeated.submitted();
         repeated.recorded(&id("p1"), status);
         assert_eq!(repeated.next(NOW), decided(status, ""));
     }
@@ -67,14 +67,14 @@ fn a_plan_is_resolved_by_the_word_and_by_what_is_recorded_of_it() {
 #[test]
 fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
     let mut state = planning();
-    state.named();
+    state.submitted();
     state.refused(&id("p1"), "taken".to_owned(), true);
     assert_eq!(state.next(NOW), Step::RenumberPlan);
     state.planning(id("p2"));
     // Its line was lost: it is written again, but not for ever.
     for _ in 0..=REWRITES {
         assert_eq!(state.next(NOW), Step::SubmitPlan);
-        state.named();
+        state.submitted();
         state.refused(&id("p2"), "no such line".to_owned(), false);
     }
     assert_eq!(state.next(NOW), Step::Resolve(Verdict::Refused("no such line".to_owned())));
@@ -85,7 +85,7 @@ fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
 fn a_plan_that_expired_with_an_earlier_life_is_renamed_although_it_is_named_already() {
     let named = || {
         let mut state = planning();
-        state.named();
+        state.submitted();
         state
     };
     let taken = || {
@@ -94,7 +94,7 @@ fn a_plan_that_expired_with_an_earlier_life_is_renamed_although_it_is_named_alre
         state
     };
     for (mut state, told) in [(planning(), "nothing"), (named(), "named"), (taken(), "taken")] {
-        state.word(judges(2, Status::Expired), NOW);
+        state.directive(judges(2, Status::Expired), NOW);
         assert_eq!(state.next(NOW), Step::RenumberPlan, "{told}");
         state.planning(id("p2"));
         assert_eq!(state.next(NOW), Step::SubmitPlan);
@@ -104,10 +104,10 @@ fn a_plan_that_expired_with_an_earlier_life_is_renamed_although_it_is_named_alre
 #[test]
 fn an_approved_plan_opens_the_gate_only_with_the_word() {
     let mut state = submitted();
-    state.word(Word { gate: Gate::Closed, ..judges(2, Status::Approved) }, NOW);
+    state.directive(Directive { gate: Gate::Closed, ..judges(2, Status::Approved) }, NOW);
     state.call_ended(true);
     assert_eq!(state.gate(), Gate::Closed);
-    state.word(judges(3, Status::Approved), NOW);
+    state.directive(judges(3, Status::Approved), NOW);
     assert_eq!(state.gate(), Gate::Open);
 }
 
@@ -120,12 +120,12 @@ fn a_request_for_a_plan_holds_while_no_daemon_can_say_so() {
     state.away();
     assert_eq!(state.gate(), Gate::Closed);
     // A forged line closes nothing for good, and a word that is known already counts, too.
-    state.word(word(1), NOW);
+    state.directive(directive(1), NOW);
     assert_eq!(state.gate(), Gate::Open);
     state.away();
     assert_eq!(state.gate(), Gate::Open);
     state.plan_wanted();
     assert_eq!(state.gate(), Gate::Closed);
-    state.word(closes(2), NOW);
+    state.directive(closes(2), NOW);
     assert_eq!(state.gate(), Gate::Closed);
 }

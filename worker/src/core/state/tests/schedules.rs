@@ -7,7 +7,7 @@ use super::*;
 /// What the outside does in a random schedule.
 #[derive(Debug, Clone)]
 enum Move {
-    Word(Word),
+    Directive(Directive),
     Mail(Mail),
     Reply(Status),
     Refuse(bool),
@@ -24,15 +24,15 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         Just(Status::Rejected),
         Just(Status::Expired)
     ];
-    let word = (0_u64..20, any::<(bool, bool, bool)>(), status.clone()).prop_map(
+    let directive = (0_u64..20, any::<(bool, bool, bool)>(), status.clone()).prop_map(
         |(seq, (open, asked, go), status)| {
-            let word = if asked { asks(seq) } else { judges(seq, status) };
+            let directive = if asked { asks(seq) } else { judges(seq, status) };
             let gate = if open { Gate::Open } else { Gate::Closed };
-            Move::Word(Word { gate, let_go: go && seq > 15, ..word })
+            Move::Directive(Directive { gate, release: go && seq > 15, ..directive })
         },
     );
     let one = prop_oneof![
-        4 => word,
+        4 => directive,
         2 => prop_oneof![Just(Mail::News), Just(Mail::Work)].prop_map(Move::Mail),
         2 => status.prop_map(Move::Reply),
         1 => any::<bool>().prop_map(Move::Refuse),
@@ -72,7 +72,7 @@ fn perform(
                 *open = 0;
                 state.skipped();
             }
-            Step::SubmitPlan => state.named(),
+            Step::SubmitPlan => state.submitted(),
             Step::RenumberPlan => state.planning(id("p2")),
             Step::Resolve(_) => {
                 *open -= 1;
@@ -107,9 +107,9 @@ proptest! {
                 return Ok(());
             }
             match one {
-                Move::Word(word) => {
-                    may_leave |= word.let_go && word.seq >= state.word.seq;
-                    state.word(word, now);
+                Move::Directive(directive) => {
+                    may_leave |= directive.release && directive.seq >= state.directive.seq;
+                    state.directive(directive, now);
                 }
                 Move::Mail(mail) => state.mail(mail, NOW),
                 Move::Reply(status) => {

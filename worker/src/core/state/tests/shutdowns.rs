@@ -6,7 +6,7 @@ use super::*;
 fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_results() {
     let mut state = at(At::Idle);
     state.mail(Mail::Work, NOW);
-    state.word(asks(2), NOW);
+    state.directive(asks(2), NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
     state.taken_in(true, false);
     assert_eq!(state.next(NOW), Step::Think);
@@ -29,7 +29,7 @@ fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_re
 fn more_mail_than_one_look_finds_is_taken_in_before_the_life_ends() {
     let mut state = at(At::Idle);
     state.mail(Mail::Work, NOW);
-    state.word(asks(2), NOW);
+    state.directive(asks(2), NOW);
     state.taken_in(true, true);
     state.at = At::Idle;
     state.mail(Mail::Work, NOW);
@@ -42,7 +42,7 @@ fn behind_more_news_than_one_look_finds_there_may_be_mail_that_is_taken_in_first
         let mut state = at(At::Idle);
         state.mail(Mail::News, NOW);
         state.rest(rest);
-        state.word(asks(2), NOW);
+        state.directive(asks(2), NOW);
         assert_eq!(state.next(NOW), Step::TakeIn);
         state.taken_in(false, rest);
         state.rest(false);
@@ -54,7 +54,7 @@ fn behind_more_news_than_one_look_finds_there_may_be_mail_that_is_taken_in_first
 #[test]
 fn calls_that_came_with_an_approval_still_run() {
     let mut state = at(At::Call);
-    state.word(asks(2), NOW);
+    state.directive(asks(2), NOW);
     state.calling("answering".to_owned(), false);
     state.answering(id("s1"), true, AnsweredBy::Model);
     state.recorded(&id("s1"), Status::Approved);
@@ -62,7 +62,7 @@ fn calls_that_came_with_an_approval_still_run() {
     assert_eq!(answer.outcome, Some(Outcome::Recorded(Status::Approved)));
     state.settled(NOW);
     state.call_ended(true);
-    state.word(Word { let_go: true, ..word(3) }, NOW);
+    state.directive(Directive { release: true, ..directive(3) }, NOW);
     assert_eq!(state.next(NOW), Step::Call);
     state.calling("bash".to_owned(), true);
     assert_eq!(state.hold(NOW), Hold::Go { until: None });
@@ -73,11 +73,11 @@ fn calls_that_came_with_an_approval_still_run() {
 #[test]
 fn what_the_runtime_approved_ends_the_answer() {
     let mut state = at(At::Call);
-    state.word(asks(2), NOW - WITHIN);
+    state.directive(asks(2), NOW - WITHIN);
     state.answering(id("s1"), true, AnsweredBy::Runtime);
     state.recorded(&id("s1"), Status::Approved);
     state.settled(NOW);
-    assert_eq!(state.next(NOW), skip(Why::LetGo));
+    assert_eq!(state.next(NOW), skip(Why::Released));
     state.skipped();
     assert_eq!(state.next(NOW), Step::Leave(End::Approved));
 }
@@ -85,9 +85,9 @@ fn what_the_runtime_approved_ends_the_answer() {
 #[test]
 fn a_word_that_lets_go_settles_an_answer_whose_reply_was_lost() {
     let mut state = at(At::Idle);
-    state.word(asks(2), NOW);
+    state.directive(asks(2), NOW);
     state.answering(id("s1"), true, AnsweredBy::Runtime);
-    state.word(Word { let_go: true, ..word(3) }, NOW);
+    state.directive(Directive { release: true, ..directive(3) }, NOW);
     assert!(matches!(state.next(NOW), Step::Settle(_)));
     state.settled(NOW);
     assert_eq!(state.next(NOW), Step::Leave(End::Approved));
@@ -96,12 +96,12 @@ fn a_word_that_lets_go_settles_an_answer_whose_reply_was_lost() {
 #[test]
 fn a_rejected_shutdown_is_over_although_an_older_word_still_tells_it() {
     let mut state = at(calling(false));
-    state.word(asks(2), NOW);
+    state.directive(asks(2), NOW);
     state.answering(id("s1"), false, AnsweredBy::Model);
     state.recorded(&id("s1"), Status::Rejected);
     state.settled(NOW);
     state.call_ended(false);
-    state.word(asks(2), NOW);
+    state.directive(asks(2), NOW);
     assert_eq!(state.pending_shutdown(), None);
     assert_eq!(state.next(NOW), Step::Think);
 }
@@ -109,21 +109,21 @@ fn a_rejected_shutdown_is_over_although_an_older_word_still_tells_it() {
 #[test]
 fn a_refused_answer_is_given_again_a_little_later_while_the_word_calls_it_pending() {
     let mut state = at(At::Idle);
-    state.word(asks(2), NOW);
+    state.directive(asks(2), NOW);
     state.answering(id("s1"), true, AnsweredBy::Runtime);
     state.refused(&id("s1"), "no line stands there".to_owned(), false);
     assert!(matches!(state.next(NOW), Step::Settle(_)));
     state.settled(NOW);
     let Step::Wait { until: Some(later) } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
     assert_eq!(state.next(later), approve(Because::Idle));
-    state.word(word(3), NOW);
+    state.directive(directive(3), NOW);
     assert_eq!(state.next(later), WAIT);
 }
 
 #[test]
 fn an_answer_that_could_not_be_written_is_tried_again_a_little_later() {
     let mut state = at(At::Idle);
-    state.word(asks(2), NOW);
+    state.directive(asks(2), NOW);
     state.answer_failed(NOW);
     let Step::Wait { until: Some(later) } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
     assert_eq!(state.next(later), approve(Because::Idle));
@@ -132,15 +132,15 @@ fn an_answer_that_could_not_be_written_is_tried_again_a_little_later() {
 #[test]
 fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
     let mut state = at(At::Thinking { results: true });
-    state.word(asks(2), NOW);
-    state.word(asks(5), NOW + WITHIN);
+    state.directive(asks(2), NOW);
+    state.directive(asks(5), NOW + WITHIN);
     assert_eq!(state.hold(NOW + WITHIN), Hold::Stop(Why::Overdue));
     for (decide_within, over) in
         [(-1.0, true), (f64::NAN, true), (1e19, false), (f64::INFINITY, false), (1e300, false)]
     {
-        let shutdown = ShutdownWord { request_id: id("s2"), reason: String::new(), decide_within };
+        let shutdown = PendingShutdown { request_id: id("s2"), reason: String::new(), decide_within };
         let mut state = at(At::Thinking { results: true });
-        state.word(Word { shutdown: Some(shutdown), ..word(2) }, NOW);
+        state.directive(Directive { shutdown: Some(shutdown), ..directive(2) }, NOW);
         let held = state.hold(NOW + WITHIN);
         assert_eq!(held == Hold::Stop(Why::Overdue), over, "{decide_within}");
         if let Hold::Go { until: Some(until) } = held {
@@ -153,7 +153,7 @@ fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
 fn whoever_is_told_news_without_a_pause_answers_when_the_time_is_over() {
     let mut state = at(At::Idle);
     state.mail(Mail::News, NOW);
-    state.word(asks(2), NOW);
+    state.directive(asks(2), NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
     for passed in [Duration::ZERO, WITHIN / 2] {
         state.taken_in(false, true);

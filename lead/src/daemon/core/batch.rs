@@ -1,0 +1,474 @@
+//! The batches: which events are taken together, what is journaled before what is done, and what is said when (group
+//! commit, as databases call it). Pure.
+//!
+//! It does nothing itself: it gives out one step after the other ([`Batcher::next`]), and is told how those went whose
+//! outcome matters. The event loop does the steps; the simulation plays them, and dies between any two.
+
+mod answers;
+mod failed;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
+
+use teamd_shared::control::{Done, Refusal, ToWorker};
+use teamd_shared::environment::Environment;
+use teamd_shared::journal::{Line, Record, Team, TeamEvent, TeamRecord, VERSION};
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+
+use crate::daemon::core::decide::{Decision, View, is_being_archived};
+use crate::daemon::core::event::{Action, Client, Event, Incarnation, Now};
+use crate::daemon::core::live::{Live, Rules};
+use crate::daemon::core::waiters::Waiters;
+use crate::daemon::core::watchdog::Finding;
+pub(crate) use step::{End, Introduction, NewWorker, Step};
+
+/// How long what failed waits, before it is tried again.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
+
+/// Decides what follows from an event: [`crate::daemon::core::decide::decide`], and the source of its ids.
+pub(crate) type Decide<'a> = dyn FnMut(&View<'_>, &Event) -> Decision + 'a;
+
+/// The answer to a command.
+pub(crate) type Reply = Result<Done, Refusal>;
+
+/// Everything that is decided on, and what waits to be done.
+#[derive(Debug)]
+pub(crate) struct Batcher {
+    /// The fold of the journal.
+    pub(crate) team: Team,
+    /// What only this run of the daemon knows.
+    pub(crate) live: Live,
+    /// The commands that wait for something.
+    pub(crate) waiters: Waiters,
+    /// How far the lead's inbox is taken in: this stands in the next line of the journal.
+    pub(crate) lead: Position,
+    /// Set when the daemon shall end.
+    pub(crate) end: Option<End>,
+    /// The settings that decisions rest on.
+    pub(crate) rules: Rules,
+    /// What has happened of each birth.
+    introductions: HashMap<Incarnation, Introduction>,
+    /// What has happened and is not decided yet, in its order.
+    pub(super) events: VecDeque<Event>,
+    /// Starts that failed, and when that is taken in.
+    delayed: Vec<(Duration, Event)>,
+    steps: VecDeque<Step>,
+    /// The batch whose lines are being written.
+    writing: Option<Batch>,
+    /// How far the journal of this run has come.
+    journal: Journal,
+    /// What commands are answered, once the roster shows it.
+    answers: Vec<(Client, Reply)>,
+    /// Since when they wait for a roster that cannot be written.
+    unshown: Option<Duration>,
+    /// When undone effects are tried again.
+    retry_at: Option<Duration>,
+    /// While the journal cannot be written: when that is tried again.
+    stuck_until: Option<Duration>,
+    /// The last line that was to be settled before a spawn is decided.
+    settled_for: u64,
+}
+
+/// How far the journal of this run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Journal {
+    Open,
+    /// The line of the end is due.
+    Closes,
+    /// It is written: nothing is decided any more.
+    Closed,
+}
+
+/// What a batch of events led to.
+#[derive(Debug, Default)]
+struct Batch {
+    lines: Vec<Line>,
+    actions: Vec<Action>,
+    events: Vec<Event>,
+    /// The lives that were ordered, and what in.
+    ordered: Vec<(Incarnation, Environment)>,
+    /// The members that are started again.
+    restarted: BTreeSet<Name>,
+    /// The members that lines were written about.
+    subjects: BTreeSet<Name>,
+    /// The members that something was decided or said about.
+    touched: BTreeSet<Name>,
+    /// Whether a teammate has rejected the stop.
+    stays: bool,
+    marks: Option<Marks>,
+}
+
+/// What is special about a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Marks {
+    Start,
+    End,
+}
+
+impl Batcher {
+    /// Makes the batcher of a daemon that begins with this state.
+    pub(crate) fn new(team: Team, rules: Rules) -> Self {
+        Self {
+            lead: team.lead,
+            team,
+            live: Live::default(),
+            waiters: Waiters::default(),
+            end: None,
+            rules,
+            introductions: HashMap::new(),
+            events: VecDeque::new(),
+            delayed: Vec::new(),
+            steps: VecDeque::new(),
+            writing: None,
+            journal: Journal::Open,
+            answers: Vec::new(),
+            unshown: None,
+            retry_at: None,
+            stuck_until: None,
+            settled_for: 0,
+        }
+    }
+
+    /// Begins: what every start of a daemon writes is due before a client is served, and then what the daemon before may
+    /// not have done.
+    pub(crate) fn begin(&mut self, record: TeamRecord, now: Now) {
+        let mut batch = Batch { marks: Some(Marks::Start), ..Batch::default() };
+        batch.touched.extend(self.team.members.keys().cloned());
+        self.record(vec![Record::Team(record)], now, &mut batch);
+        self.write(batch);
+    }
+
+    /// Takes events, and what is due. The steps follow.
+    pub(crate) fn handle(&mut self, events: Vec<Event>, now: Now) {
+        events.into_iter().for_each(|event| self.queue(event));
+        let due: Vec<_> = self.delayed.extract_if(.., |(at, _)| *at <= now.monotonic).collect();
+        due.into_iter().for_each(|(_, event)| self.queue(event));
+        if self.retry_at.is_some_and(|at| at <= now.monotonic) {
+            self.retry_at = None;
+            self.steps.push_back(Step::Complete { again: true });
+        }
+        if self.live.next_deadline().is_some_and(|at| at <= now.monotonic) {
+            self.look_at_workers(now);
+            self.queue(Event::Deadline);
+        }
+    }
+
+    /// Takes in how [`Step::Start`] went. An incarnation that goes on after a crash, and for which no process could be started,
+    /// is taken in a while later: what is short then is short for more than a moment, and each try is one that counts.
+    pub(crate) fn started(&mut self, started: Event, now: Now) {
+        let Event::Started { life, process: Err(_), .. } = &started else { return self.happened(started) };
+        let member = self.team.members.get(&life.name).map(|state| &state.record);
+        if member.is_some_and(|member| member.restarted > 0) {
+            self.delayed.push((now.monotonic + RETRY, started));
+        } else {
+            self.happened(started);
+        }
+    }
+
+    /// Takes in what a step has brought about. It is handled when all that was decided before is done.
+    fn happened(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// Tells whether the daemon is about to end, or has written that it has.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.team.stopping || self.journal != Journal::Open
+    }
+
+    /// Mail has come for a life: it should react to that.
+    pub(crate) fn roused(&mut self, life: &Incarnation, now: Now) {
+        self.live.rouse(&self.team, life, now, self.rules);
+    }
+
+    /// Returns what is to be done next; none if nothing is left to be done.
+    pub(crate) fn next(&mut self, now: Now, decide: &mut Decide<'_>) -> Option<Step> {
+        debug_assert!(self.writing.is_none() || !self.steps.is_empty(), "nobody said how the append went");
+        loop {
+            if let Some(step) = self.steps.pop_front() {
+                return Some(step);
+            }
+            if self.end.is_some() || self.journal == Journal::Closed {
+                return None;
+            }
+            if self.journal == Journal::Closes {
+                self.journal = Journal::Open;
+                self.close(now);
+                continue;
+            }
+            if self.is_stuck(now) {
+                return None;
+            }
+            if self.stuck_until.is_some() && self.events.is_empty() {
+                // The line of the end follows from no event.
+                self.stuck_until = None;
+                self.close_if_all_are_gone();
+                continue;
+            }
+            if self.events.is_empty() {
+                return None;
+            }
+            if self.settles_first() {
+                continue;
+            }
+            let batch = self.decide_all(now, decide);
+            if batch.lines.is_empty() { self.carry_out(batch, now) } else { self.write(batch) }
+        }
+    }
+
+    /// Returns when something is due without any event, since the daemon began.
+    pub(crate) fn next_due(&self) -> Option<Duration> {
+        let delayed = self.delayed.iter().map(|(at, _)| *at).min();
+        let decides = match self.stuck_until {
+            Some(until) => Some(until),
+            None if self.events.is_empty() => self.live.next_deadline(),
+            None => Some(Duration::ZERO),
+        };
+        [decides, self.retry_at, delayed].into_iter().flatten().min()
+    }
+
+    /// A spawn of a name that was forgotten waits until the files of its earlier bearer are in the archive, for good: that is
+    /// done first. If it cannot be done, the spawn is refused.
+    fn settles_first(&mut self) -> bool {
+        let waits = self.events.front().is_some_and(|event| waits_for_the_archive(&self.team, event));
+        if !waits || self.settled_for == self.team.seq {
+            return false;
+        }
+        self.settled_for = self.team.seq;
+        if self.retry_at.take().is_some() {
+            self.steps.push_back(Step::Complete { again: true });
+        }
+        self.steps.push_back(Step::Settle);
+        true
+    }
+
+    /// Tells whether something that happened, or that a command wants, is not decided on yet.
+    pub(crate) fn has_undecided(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Asks the workers that should answer, and sees who has not.
+    fn look_at_workers(&mut self, now: Now) {
+        // What they have answered is not looked at either.
+        if self.stuck_until.is_some() {
+            return;
+        }
+        for (life, finding) in self.live.look(&self.team, now, self.rules) {
+            match finding {
+                Finding::Ask(number) => self.steps.push_back(Step::Say(life, ToWorker::Ping { number })),
+                Finding::Silent => self.events.push_back(Event::Silent { life }),
+                Finding::Hung => self.events.push_back(Event::Hung { life }),
+            }
+        }
+    }
+
+    fn decide_all(&mut self, now: Now, decide: &mut Decide<'_>) -> Batch {
+        let mut batch = Batch::default();
+        while let Some(event) = self.events.pop_front() {
+            // What is forgotten in this batch is not in the archive yet.
+            if !batch.lines.is_empty() && waits_for_the_archive(&self.team, &event) {
+                self.events.push_front(event);
+                break;
+            }
+            self.live.wall = now.wall;
+            self.live.observe(&self.team, &event);
+            let view = View { team: &self.team, live: &self.live, now, rules: self.rules };
+            let decision = decide(&view, &event);
+            batch.touched.extend(concerned(&event));
+            if let Event::LeadRead { position, .. } = &event {
+                self.lead = *position;
+            }
+            if let Event::Ended { life, .. } = &event {
+                self.introductions.remove(life);
+            }
+            batch.ordered.extend(decision.ordered(&event));
+            self.record(decision.records, now, &mut batch);
+            batch.actions.extend(decision.actions);
+            batch.events.push(event);
+        }
+        batch
+    }
+
+    /// Gives records their lines, and what became true with them lines of its own.
+    fn record(&mut self, records: Vec<Record>, now: Now, batch: &mut Batch) {
+        for record in records {
+            self.apply(record, now, batch);
+        }
+        for record in self.team.pending_derived() {
+            self.apply(record, now, batch);
+        }
+        if self.team.snapshot_is_due(self.rules.snapshot_lines)
+            && let Some(snapshot) = self.team.snapshot()
+        {
+            self.apply(Record::snapshot(snapshot), now, batch);
+        }
+    }
+
+    /// Gives a record its line, and changes the state by it.
+    fn apply(&mut self, record: Record, now: Now, batch: &mut Batch) {
+        let lead = Some(self.lead).filter(|&position| position != self.team.lead);
+        let line = Line {
+            seq: self.team.seq + 1,
+            at: now.wall,
+            version: (self.team.seq == 0).then_some(VERSION),
+            done: self.team.done,
+            lead,
+            record,
+        };
+        if let Err(error) = self.team.apply(&line) {
+            tracing::error!("a decision does not continue the journal: {error}");
+            return;
+        }
+        batch.subjects.extend(subject(&line.record));
+        if let Record::Member(record) = &line.record
+            && record.ended_incarnation.is_some()
+        {
+            batch.restarted.insert(record.member.name.clone());
+        }
+        batch.stays |= matches!(&line.record, Record::Team(team) if team.event == TeamEvent::Staying);
+        batch.lines.push(line);
+    }
+
+    fn write(&mut self, mut batch: Batch) {
+        self.steps.push_back(Step::Append(std::mem::take(&mut batch.lines)));
+        self.writing = Some(batch);
+    }
+
+    /// The lines are on the disk: now what follows from them is due.
+    pub(crate) fn appended(&mut self, now: Now) {
+        let Some(batch) = self.writing.take() else { return };
+        self.stuck_until = None;
+        match batch.marks {
+            None => self.steps.push_back(Step::Complete { again: false }),
+            Some(Marks::Start) => self.steps.extend([Step::Complete { again: true }, Step::Settle]),
+            Some(Marks::End) => return self.journal_closed(),
+        }
+        self.carry_out(batch, now);
+    }
+
+    /// Has done what follows from a batch: the workers hear first, then the roster is to show it, then commands are
+    /// answered.
+    fn carry_out(&mut self, mut batch: Batch, now: Now) {
+        batch.touched.extend(batch.subjects.iter().cloned());
+        for (life, environment) in batch.ordered {
+            self.live.ordered(&life, environment);
+        }
+        for state in batch.restarted.iter().filter_map(|name| self.team.members.get(name)) {
+            self.live.restarted(&state.record, now);
+        }
+        for name in &batch.touched {
+            self.live.arm(&self.team, name, now, self.rules);
+        }
+        for action in batch.actions {
+            self.perform(action);
+        }
+        // The directives come after what was said to a worker directly: it must know that its plan is recorded
+        // before it hears that it is pending.
+        for name in &batch.subjects {
+            self.push_directive(name);
+        }
+        for name in &batch.touched {
+            self.answers.extend(self.waiters.answered(&self.team, &self.live, name));
+        }
+        self.steps.push_back(Step::Show(batch.touched));
+        if batch.stays {
+            self.answer_who_waits_for_the_stop();
+        }
+        self.close_if_all_are_gone();
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Start(life) => self.start(life),
+            Action::Welcome(life) => self.introduce(&life, Introduction::Journaled),
+            Action::Say(life, frame) => self.steps.push_back(Step::Say(life, frame)),
+            Action::Terminate(life) => self.steps.push_back(Step::Terminate(life)),
+            Action::Kill(life) => self.kill(life),
+            Action::Reply(client, answer) => self.answers.push((client, answer)),
+            Action::Wait(client, name, until) => {
+                self.waiters.add(client, name.clone(), until);
+                self.answers.extend(self.waiters.answered(&self.team, &self.live, &name));
+            }
+            Action::WaitForStop(client) => self.waiters.add_for_stop(client),
+        }
+    }
+
+    fn start(&mut self, life: Incarnation) {
+        let member = self.team.members.get(&life.name).map(|state| state.record.clone());
+        let environment = self.live.member(&life.name).and_then(|alive| alive.environment.clone());
+        let why = match (member, environment) {
+            (Some(member), Some(environment)) => {
+                return self.steps.push_back(Step::Start(Box::new(NewWorker { life, member, environment })));
+            }
+            (None, _) => "it was forgotten",
+            (Some(_), None) => "its environment was lost",
+        };
+        self.happened(Event::not_started(life, why));
+    }
+
+    fn kill(&mut self, life: Incarnation) {
+        self.live.killed(&life);
+        self.steps.push_back(Step::Kill(life));
+    }
+
+    /// Tells whether effects are not known to last yet.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.team.done < self.team.seq
+    }
+
+    /// The effects of all lines up to this one last: the next line of the journal says so.
+    pub(crate) fn settled(&mut self, seq: u64) {
+        self.team.mark_done(seq);
+    }
+
+    /// Closes the journal once the daemon is stopping and no teammate is left.
+    fn close_if_all_are_gone(&mut self) {
+        let all_are_gone = self.team.members.values().all(|state| state.record.phase.is_ended());
+        if self.team.stopping && all_are_gone {
+            // The last line says that nothing is left to be done: what has failed is tried before, once more.
+            if self.retry_at.is_some() {
+                self.steps.push_back(Step::Complete { again: true });
+            }
+            self.steps.push_back(Step::Settle);
+            self.journal = Journal::Closes;
+        }
+    }
+
+    fn close(&mut self, now: Now) {
+        let record = TeamRecord {
+            event: TeamEvent::Stopped,
+            team_name: self.team.team_name.clone(),
+            daemon: None,
+            rejected: Vec::new(),
+            content: None,
+            tell: Vec::new(),
+        };
+        let mut batch = Batch { marks: Some(Marks::End), ..Batch::default() };
+        self.apply(Record::Team(record), now, &mut batch);
+        self.write(batch);
+    }
+}
+
+/// Tells whether an event is a spawn of a name whose earlier bearer is not in the archive yet.
+fn waits_for_the_archive(team: &Team, event: &Event) -> bool {
+    matches!(event, Event::Spawn(_, _, order, _) if is_being_archived(team, &order.name))
+}
+
+/// Returns the member that an event is about, beyond those of the records that follow from it.
+fn concerned(event: &Event) -> Option<Name> {
+    match event {
+        Event::Submitted { .. } | Event::Leaving { .. } | Event::Silent { .. } | Event::Hung { .. } => None,
+        other => other.life().map(|life| life.name.clone()),
+    }
+}
+
+fn subject(record: &Record) -> Option<Name> {
+    match record {
+        Record::Team(_) | Record::Snapshot(_) => None,
+        Record::Member(record) => Some(record.member.name.clone()),
+        Record::Request(record) => Name::of_inbox(record.request.member()).ok(),
+    }
+}

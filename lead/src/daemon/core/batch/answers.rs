@@ -1,0 +1,102 @@
+//! What workers and commands are told: the welcome, the directive, and answers, those only once the roster shows what they say.
+
+use std::time::Duration;
+
+use teamd_shared::control::{StopOutcome, ToWorker};
+use teamd_shared::name::Name;
+use teamd_shared::request::Status;
+
+use super::{Batcher, End, Introduction, Journal, Step};
+use crate::daemon::core::directive::{directive, welcome};
+use crate::daemon::core::event::{Incarnation, Now};
+
+/// How long commands wait for a roster that cannot be written: what they are told is in the journal.
+const UNSHOWN: Duration = Duration::from_secs(5);
+
+impl Batcher {
+    /// Takes note of one half of a birth. Once both have happened, the worker is welcomed: the life is in the journal with
+    /// its process, and its worker has greeted, which it does under its life lock. A welcome that waited in a socket would
+    /// let it begin after its daemon had died, and another had buried it.
+    pub(crate) fn introduce(&mut self, life: &Incarnation, half: Introduction) {
+        let is_present = self.team.members.get(&life.name).is_some_and(|state| {
+            state.record.incarnation == life.incarnation && !state.record.phase.is_ended()
+        });
+        if !is_present {
+            self.introductions.remove(life);
+            return;
+        }
+        if self.introductions.get(life).is_none_or(|other| *other == half) {
+            self.introductions.insert(life.clone(), half);
+            return;
+        }
+        self.introductions.remove(life);
+        if let Some(welcome) = welcome(&self.team, &self.live, life) {
+            self.steps.push_back(Step::Say(life.clone(), ToWorker::Welcome(Box::new(welcome))));
+        }
+    }
+
+    /// Tells whether a life was begun and is not welcomed yet.
+    pub(crate) fn is_unwelcomed(&self, life: &Incarnation) -> bool {
+        self.introductions.contains_key(life)
+    }
+
+    pub(super) fn push_directive(&mut self, name: &Name) {
+        let Some(incarnation) = self.team.members.get(name).map(|state| state.record.incarnation) else {
+            return;
+        };
+        let life = Incarnation { name: name.clone(), incarnation };
+        // One that is not welcomed yet hears all in its welcome.
+        if !self.live.of(&life).is_some_and(|alive| alive.connected) {
+            return;
+        }
+        if let Some(directive) = directive(&self.team, &self.live, name) {
+            self.steps.push_back(Step::Say(life, ToWorker::Directive(directive)));
+        }
+    }
+
+    /// Tells whether a command waits for [`Batcher::answer`].
+    pub(crate) fn owes_answers(&self) -> bool {
+        !self.answers.is_empty() || self.journal == Journal::Closed && self.end.is_none()
+    }
+
+    /// Has the commands answered, after the roster shows what they are told. While it cannot be written they wait, as long
+    /// as can be expected; so does the end of the daemon.
+    pub(crate) fn answer(&mut self, now: Now) {
+        self.unshown.get_or_insert(now.monotonic);
+        self.steps.push_back(Step::WriteRoster);
+    }
+
+    /// The roster was written, or could not be.
+    pub(crate) fn shown(&mut self, written: bool, now: Now) {
+        let waited = self.unshown.map_or(Duration::ZERO, |since| now.monotonic.saturating_sub(since));
+        if written || waited >= UNSHOWN || self.end.is_some() {
+            self.reply();
+        }
+    }
+
+    fn reply(&mut self) {
+        self.unshown = None;
+        self.steps.extend(self.answers.drain(..).map(|(client, answer)| Step::Reply(client, answer)));
+        if self.journal == Journal::Closed {
+            self.end.get_or_insert(End::Stopped);
+        }
+    }
+
+    /// A teammate has rejected the stop: the commands that wait for it hear which.
+    pub(super) fn answer_who_waits_for_the_stop(&mut self) {
+        let rejected = |name: &Name| {
+            let request = self.team.shutdown_of(name)?;
+            let reason = request.reason.clone().unwrap_or_default();
+            (request.status == Status::Rejected).then(|| (name.clone(), reason))
+        };
+        let alive = self.team.members.iter().filter(|(_, state)| !state.record.phase.is_ended());
+        let unwilling = alive.filter_map(|(name, _)| rejected(name)).collect();
+        self.answers.extend(self.waiters.stopped(&StopOutcome::Rejected(unwilling)));
+    }
+
+    /// The journal is closed: the commands that wait for the stop hear of it, and the daemon ends.
+    pub(super) fn journal_closed(&mut self) {
+        self.answers.extend(self.waiters.stopped(&StopOutcome::Stopped));
+        self.journal = Journal::Closed;
+    }
+}

@@ -1,0 +1,112 @@
+//! An append that failed: the state is as before, the commands are refused, and what happened in the world stays at the front of
+//! the queue. Nothing else is decided until the same events can be journaled; a command or a signal makes the next attempt
+//! come at once, and so the events behind it wait for nothing.
+
+use teamd_shared::control::{Refusal, RefusalCode};
+use teamd_shared::journal::Team;
+
+use super::{Batch, Batcher, End, Marks, RETRY, Step};
+use crate::daemon::core::event::{Action, Event, Now};
+
+impl Batcher {
+    /// Nothing of the batch that was to be written holds: the state is `journal`, what the journal says, and every command is
+    /// told `why`. The daemon ends if it is not known what the journal says.
+    pub(crate) fn not_written(&mut self, why: &str, journal: Result<Team, String>, now: Now) {
+        let Some(batch) = self.writing.take() else { return };
+        let why = format!("cannot write the journal: {why}");
+        match journal {
+            _ if batch.marks == Some(Marks::Start) => self.end = Some(End::Failed(why)),
+            Err(unknown) => self.end = Some(End::Failed(unknown)),
+            Ok(team) => {
+                // What is complete stands in the next line, and that was not written: it is complete all the same.
+                let done = self.team.done;
+                self.team = team;
+                self.team.mark_done(done);
+                self.lead = self.team.lead;
+                self.stuck_until = Some(now.monotonic + RETRY);
+                self.take_back(batch, why);
+            }
+        }
+    }
+
+    fn take_back(&mut self, batch: Batch, why: String) {
+        let refusal = Refusal::new(RefusalCode::Failed, why)
+            .hint("nothing was changed; free space on the disk, and try again");
+        if self.live.terminations > 1 {
+            self.end = Some(End::Failed("told to end, and the journal cannot be written".to_owned()));
+        }
+        for event in batch.events.into_iter().rev() {
+            match event {
+                Event::Command(client, _) | Event::Spawn(client, ..) => {
+                    self.steps.push_back(Step::Reply(client, Err(refusal.clone())));
+                }
+                // A worker that is still silent then is found so again.
+                Event::Deadline | Event::Silent { .. } | Event::Hung { .. } => {}
+                Event::Terminate => {
+                    self.live.terminations -= 1;
+                    self.events.push_front(Event::Terminate);
+                }
+                other => self.events.push_front(other),
+            }
+        }
+        // Why an incarnation is killed was journaled long before.
+        for action in batch.actions {
+            if let Action::Kill(life) = action
+                && self.team.members.get(&life.name).is_some_and(|state| state.record.ending.is_some())
+            {
+                self.kill(life);
+            }
+        }
+        // What workers have said holds nevertheless.
+        self.steps.push_back(Step::Show(batch.touched));
+    }
+
+    /// Queues an event. While the journal cannot be written, of what a worker says again and again the last counts: a disk may
+    /// be full for long.
+    pub(super) fn queue(&mut self, event: Event) {
+        if self.stuck_until.is_some() {
+            self.events.retain(|earlier| !replaces(&event, earlier));
+            if matches!(event, Event::Command(..) | Event::Spawn(..) | Event::Terminate) {
+                self.stuck_until = Some(std::time::Duration::ZERO);
+            }
+        }
+        self.events.push_back(event);
+    }
+
+    /// Tells whether nothing is decided now, because the journal cannot be written.
+    pub(super) fn is_stuck(&self, now: Now) -> bool {
+        self.stuck_until.is_some_and(|until| until > now.monotonic)
+    }
+
+    /// Forgets what could not be journaled: a rule that is dropped.
+    #[cfg(test)]
+    pub(crate) fn forget_undecided(&mut self) {
+        self.events.clear();
+    }
+
+    /// Something that follows from the journal failed, and is to be tried again in a while.
+    pub(crate) fn try_again_later(&mut self, now: Now) {
+        self.retry_at.get_or_insert(now.monotonic + RETRY);
+    }
+
+    /// Tells whether something that failed has not been tried again yet.
+    pub(crate) fn waits_to_try_again(&self) -> bool {
+        self.retry_at.is_some() || self.stuck_until.is_some()
+    }
+
+    /// Tells whether something has failed just now.
+    pub(crate) fn has_just_failed(&self, now: Now) -> bool {
+        self.retry_at.is_some_and(|at| at > now.monotonic)
+    }
+}
+
+/// Tells whether an event says all that an earlier one said.
+fn replaces(event: &Event, earlier: &Event) -> bool {
+    match (event, earlier) {
+        (Event::Said { life, .. }, Event::Said { life: before, .. })
+        | (Event::Pong { life, .. }, Event::Pong { life: before, .. }) => life == before,
+        (Event::Deadline, Event::Deadline) => true,
+        (Event::LeadRead { .. }, Event::LeadRead { rejected, .. }) => rejected.is_empty(),
+        _ => false,
+    }
+}

@@ -1,0 +1,440 @@
+//! The order of steps, one case at a time. Every order, whoever dies and when, is tried in `decide::tests::sim`.
+
+mod full;
+
+use teamd_shared::control::{Command, Done, ShutdownOrder, SpawnOrder, StopOutcome, WorkerState};
+use teamd_shared::environment::Environment;
+use teamd_shared::id::{CountingIds, RequestId};
+use teamd_shared::journal::{RejectedLine, SNAPSHOT_LINES};
+use teamd_shared::member::{Doing, Member, Phase, RestartLimit};
+use teamd_shared::position::Position;
+use teamd_shared::process::Identity;
+
+use super::*;
+use crate::daemon::core::decide::decide;
+use crate::daemon::core::event::{Ended, SpawnFacts};
+
+const CLIENT: Client = Client { connection: 7, tag: 1, agent: false };
+
+fn next_id() -> RequestId {
+    static LAST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0x5000_0000);
+    RequestId::from_bits(LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+}
+
+/// An order to alice.
+fn leave(decide_within: f64, force_after: Option<f64>) -> ShutdownOrder {
+    let (request_id, name, reason) = (next_id(), alice().name, String::new());
+    ShutdownOrder { request_id, name, reason, decide_within, force_after, wait: true }
+}
+
+/// A batcher, and a disk that may be full.
+struct Desk {
+    batcher: Batcher,
+    now: Now,
+    ids: CountingIds,
+    journal: Vec<Line>,
+    full: bool,
+    roster_fails: bool,
+    settle_fails: bool,
+    /// What the last life was started in.
+    environment: Environment,
+}
+
+fn alice() -> Incarnation {
+    Incarnation { name: Name::new("alice").unwrap(), incarnation: 1 }
+}
+
+impl Desk {
+    /// A daemon that has begun.
+    fn new() -> Self {
+        let rules = Rules {
+            grace: Duration::from_secs(10),
+            restart: RestartLimit::default(),
+            watchdog: None,
+            snapshot_lines: SNAPSHOT_LINES,
+        };
+        let mut desk = Self {
+            batcher: Batcher::new(Team::default(), rules),
+            now: Now { wall: 1_763_756_100.0, monotonic: Duration::from_secs(5) },
+            ids: CountingIds::default(),
+            journal: Vec::new(),
+            full: false,
+            roster_fails: false,
+            settle_fails: false,
+            environment: Environment::default(),
+        };
+        let (event, team_name) = (TeamEvent::Started, "default".to_owned());
+        let record = TeamRecord {
+            event,
+            team_name,
+            daemon: None,
+            rejected: Vec::new(),
+            content: None,
+            tell: Vec::new(),
+        };
+        desk.batcher.begin(record, desk.now);
+        desk.steps();
+        desk
+    }
+
+    /// A team of one, who runs.
+    fn with_alice() -> Self {
+        let mut desk = Self::new();
+        desk.on(spawn_alice(CLIENT));
+        let identity = Identity { pid: 100, start_ticks: 1, boot_id: "boot".to_owned() };
+        desk.on(Event::Started { life: alice(), process: Ok(identity), cgroup: None });
+        let state = WorkerState { doing: Doing::Idle, ..WorkerState::default() };
+        desk.on(Event::Said { life: alice(), state });
+        desk
+    }
+
+    /// Takes the steps that are due, and says in a word which.
+    fn steps(&mut self) -> Vec<&'static str> {
+        let mut taken = Vec::new();
+        let Self { batcher, now, ids, .. } = self;
+        while let Some(step) = batcher.next(*now, &mut |view, event| decide(view, event, ids)) {
+            taken.push(match step {
+                Step::Append(_) if self.full => {
+                    let mut team = Team::default();
+                    self.journal.iter().for_each(|line| team.apply(line).unwrap());
+                    batcher.not_written("it is full", Ok(team), *now);
+                    "append fails"
+                }
+                Step::Append(lines) => {
+                    self.journal.extend(lines);
+                    batcher.appended(*now);
+                    "append"
+                }
+                Step::Complete { again: false } => "complete",
+                Step::Complete { again: true } => "complete again",
+                Step::Settle if self.settle_fails => {
+                    batcher.try_again_later(*now);
+                    "settle"
+                }
+                Step::Settle => {
+                    batcher.settled(batcher.team.seq);
+                    "settle"
+                }
+                Step::Start(new) => {
+                    self.environment = new.environment;
+                    "start"
+                }
+                Step::Terminate(_) | Step::Kill(_) => "signal",
+                Step::Say(_, ToWorker::Welcome(_)) => "welcome",
+                Step::Say(..) => "say",
+                Step::Show(_) => "show",
+                Step::WriteRoster => {
+                    batcher.shown(!self.roster_fails, *now);
+                    "roster"
+                }
+                Step::Reply(_, Ok(Done::Stop(StopOutcome::Stopped))) => "reply stopped",
+                Step::Reply(_, Ok(_)) => "reply",
+                Step::Reply(_, Err(_)) => "refuse",
+            });
+        }
+        taken
+    }
+
+    /// Handles an event, and answers.
+    fn on(&mut self, event: Event) -> Vec<&'static str> {
+        self.batcher.handle(vec![event], self.now);
+        let mut taken = self.steps();
+        taken.extend(self.answers());
+        taken
+    }
+
+    fn answers(&mut self) -> Vec<&'static str> {
+        if !self.batcher.owes_answers() {
+            return Vec::new();
+        }
+        self.batcher.answer(self.now);
+        self.steps()
+    }
+
+    fn seconds_later(&mut self, seconds: u64) -> Vec<&'static str> {
+        self.now.monotonic += Duration::from_secs(seconds);
+        self.batcher.handle(Vec::new(), self.now);
+        self.steps()
+    }
+
+    /// The last life that was begun could not be run.
+    fn cannot_start(&mut self, incarnation: u32) {
+        let life = Incarnation { incarnation, ..alice() };
+        self.batcher.started(Event::not_started(life, "no descriptor is left"), self.now);
+    }
+
+    fn alice(&self) -> &Member {
+        &self.batcher.team.members[&alice().name].record
+    }
+
+    fn lead_position(&self) -> u64 {
+        self.batcher.team.lead.offset
+    }
+}
+
+fn how_it_ended() -> Ended {
+    Ended {
+        code: Some(143),
+        signal: None,
+        inbox: Position::START,
+        unread: 0,
+        by_signal: false,
+        emptied: None,
+        left_behind: None,
+        unworkable: None,
+    }
+}
+
+fn ended() -> Event {
+    Event::Ended { life: alice(), ended: how_it_ended() }
+}
+
+fn bad_line_before(offset: u64) -> Event {
+    let bad = RejectedLine { offset: offset - 1, reason: "no JSON".to_owned(), line: "{".to_owned() };
+    Event::LeadRead { position: Position { offset, tail: 0 }, rejected: vec![bad] }
+}
+
+#[test]
+fn lines_come_first_then_what_follows_then_the_roster_then_answers() {
+    let mut desk = Desk::with_alice();
+    let taken = desk.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    assert_eq!(taken, ["append", "complete", "say", "show"]);
+    let order = Command::Forget { name: alice().name };
+    assert_eq!(desk.on(Event::Command(CLIENT, order)), ["show", "roster", "refuse"]);
+}
+
+#[test]
+fn nothing_of_a_batch_that_could_not_be_written_holds_or_is_done() {
+    let mut desk = Desk::with_alice();
+    desk.full = true;
+    let before = desk.batcher.team.clone();
+    let taken = desk.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    assert_eq!(taken, ["append fails", "refuse", "show"]);
+    assert_eq!(desk.batcher.team.members, before.members);
+    assert!(!desk.batcher.team.stopping && !desk.batcher.has_undecided(), "its caller may try again");
+}
+
+/// Alice has left, and somebody wants her forgotten.
+fn without_alice() -> (Desk, Event) {
+    let mut desk = Desk::with_alice();
+    desk.on(Event::Leaving { life: alice() });
+    desk.on(ended());
+    (desk, Event::Command(CLIENT, Command::Forget { name: alice().name }))
+}
+
+fn spawn_alice(client: Client) -> Event {
+    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+    let order = Box::new(SpawnOrder::new(alice().name, Environment::default()));
+    Event::Spawn(client, next_id(), order, facts)
+}
+
+#[test]
+fn the_name_of_a_forgotten_teammate_is_free_once_its_files_are_in_the_archive() {
+    let (mut desk, forget) = without_alice();
+    desk.on(forget);
+    assert!(desk.batcher.is_unsettled(), "its files may be in their places");
+    assert_eq!(desk.on(spawn_alice(CLIENT))[..4], ["settle", "append", "complete", "start"]);
+}
+
+#[test]
+fn a_forget_and_a_spawn_at_once_are_both_carried_out() {
+    let (mut desk, forget) = without_alice();
+    desk.batcher.handle(vec![forget, spawn_alice(CLIENT)], desk.now);
+    let taken = desk.steps();
+    assert_eq!(taken[..7], ["append", "complete", "show", "settle", "append", "complete", "start"]);
+}
+
+#[test]
+fn the_name_of_a_forgotten_teammate_is_refused_only_when_its_files_cannot_be_moved_now() {
+    let (mut desk, forget) = without_alice();
+    desk.on(forget);
+    desk.batcher.try_again_later(desk.now);
+    desk.settle_fails = true;
+    let taken = desk.on(spawn_alice(CLIENT));
+    assert_eq!(taken, ["complete again", "settle", "show", "roster", "refuse"]);
+    desk.settle_fails = false;
+    assert!(desk.on(spawn_alice(CLIENT)).contains(&"refuse"), "nothing has changed since");
+    desk.seconds_later(1);
+    desk.batcher.settled(desk.batcher.team.seq);
+    assert!(desk.on(spawn_alice(CLIENT)).contains(&"start"));
+}
+
+#[test]
+fn a_birth_whose_end_was_journaled_with_it_leaves_nothing_behind() {
+    let mut desk = Desk::new();
+    desk.on(spawn_alice(CLIENT));
+    desk.full = true;
+    let identity = Identity { pid: 100, start_ticks: 1, boot_id: "boot".to_owned() };
+    desk.on(Event::Started { life: alice(), process: Ok(identity), cgroup: None });
+    desk.full = false;
+    desk.on(ended());
+    desk.seconds_later(1);
+    assert_eq!(desk.batcher.team.members[&alice().name].record.incarnation, 2, "it is started again");
+    assert!(!desk.batcher.is_unwelcomed(&alice()));
+}
+
+/// Whoever was to leave would not be started again: only the order would have begun a next life, and it was refused with all else.
+#[test]
+fn who_is_started_again_does_not_get_the_environment_of_an_order_that_was_refused() {
+    let mut desk = Desk::with_alice();
+    let mut order = SpawnOrder::new(alice().name, Environment::default());
+    order.environment.set("OF", "the order");
+    let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+    let leave = leave(30.0, Some(30.0));
+    let leave = Event::Command(CLIENT, Command::Shutdown(leave));
+    desk.full = true;
+    desk.batcher
+        .handle(vec![leave, ended(), Event::Spawn(CLIENT, next_id(), Box::new(order), facts)], desk.now);
+    assert_eq!(desk.steps(), ["append fails", "refuse", "refuse", "show"]);
+    desk.full = false;
+    assert_eq!(desk.seconds_later(1)[..3], ["append", "complete", "start"]);
+    assert_eq!(desk.environment, Environment::default());
+}
+
+#[test]
+fn an_end_does_not_overtake_a_farewell_that_could_not_be_journaled() {
+    let mut desk = Desk::with_alice();
+    desk.full = true;
+    desk.on(Event::Leaving { life: alice() });
+    desk.full = false;
+    assert_eq!(desk.on(ended()), Vec::<&str>::new(), "it waits for what was heard before");
+    desk.seconds_later(1);
+    assert_eq!(desk.batcher.team.members[&alice().name].record.phase, Phase::Killed);
+}
+
+#[test]
+fn whoever_waits_for_an_end_goes_on_waiting_while_the_journal_cannot_be_written() {
+    let mut desk = Desk::with_alice();
+    let leave = leave(30.0, None);
+    desk.on(Event::Command(CLIENT, Command::Shutdown(leave)));
+    desk.full = true;
+    desk.batcher.handle(vec![ended()], desk.now);
+    assert_eq!(desk.steps(), ["append fails", "show"]);
+    desk.full = false;
+    desk.seconds_later(1);
+    assert_eq!(desk.answers().last(), Some(&"reply"));
+}
+
+/// A worker reports each tool that it runs, and a disk is full for hours.
+#[test]
+fn of_what_a_worker_says_while_the_journal_cannot_be_written_the_last_waits() {
+    let mut desk = Desk::with_alice();
+    desk.full = true;
+    desk.on(Event::Leaving { life: alice() });
+    for round in 0..20 {
+        let said = |number: u64| {
+            let state = WorkerState { activity: format!("{round} {number}"), ..WorkerState::default() };
+            Event::Said { life: alice(), state }
+        };
+        desk.now.monotonic += RETRY;
+        desk.batcher.handle((0..5).map(said).collect(), desk.now);
+        let taken = desk.steps();
+        assert!(taken.iter().filter(|step| **step == "say").count() <= 1, "{taken:?}");
+        assert!(desk.batcher.events.len() <= 3, "{:?}", desk.batcher.events);
+    }
+}
+
+#[test]
+fn nobody_is_started_again_before_it_is_journaled_that_the_team_stops() {
+    let mut desk = Desk::with_alice();
+    desk.full = true;
+    desk.on(Event::Terminate);
+    desk.full = false;
+    let killed = Ended { code: None, signal: Some(9), ..how_it_ended() };
+    assert_eq!(desk.on(Event::Ended { life: alice(), ended: killed }), Vec::<&str>::new());
+    desk.seconds_later(1);
+    assert!(desk.batcher.team.members[&alice().name].record.phase.is_ended(), "it does not come back");
+}
+
+/// Alice has crashed, and her next life could not be run.
+fn not_run_again() -> Desk {
+    let mut desk = Desk::with_alice();
+    let killed = Ended { code: None, signal: Some(9), ..how_it_ended() };
+    assert!(desk.on(Event::Ended { life: alice(), ended: killed }).contains(&"start"));
+    desk.cannot_start(2);
+    desk
+}
+
+#[test]
+fn a_next_life_that_cannot_be_run_is_tried_again_after_a_while() {
+    let mut desk = not_run_again();
+    for next in 2..4 {
+        assert_eq!(desk.steps(), Vec::<&str>::new());
+        assert_eq!(desk.batcher.next_due(), Some(desk.now.monotonic + RETRY), "others are heard meanwhile");
+        assert!(desk.seconds_later(1).contains(&"start"), "{next}");
+        desk.cannot_start(next + 1);
+    }
+    assert!(!desk.seconds_later(1).contains(&"start"), "no more often than one that crashes");
+    assert_eq!(desk.alice().phase, Phase::Crashed);
+}
+
+#[test]
+fn whoever_waits_to_be_run_again_is_not_when_the_team_stops() {
+    for full in [false, true] {
+        let mut desk = not_run_again();
+        // What could not be journaled is tried again later than that life.
+        desk.now.monotonic += RETRY / 2;
+        desk.full = full;
+        desk.on(Event::Terminate);
+        desk.full = false;
+        for _ in 0..4 {
+            desk.now.monotonic += RETRY / 2;
+            assert!(!desk.seconds_later(0).contains(&"start"));
+        }
+        assert!(desk.alice().phase.is_ended());
+    }
+}
+
+#[test]
+fn whoever_waits_to_be_run_again_is_not_when_it_is_to_leave() {
+    let mut desk = not_run_again();
+    desk.on(Event::Command(CLIENT, Command::Shutdown(leave(30.0, None))));
+    assert!(!desk.seconds_later(1).contains(&"start"));
+    assert_eq!(desk.alice().phase, Phase::Crashed);
+}
+
+#[test]
+fn bad_lines_do_not_overtake_those_that_could_not_be_journaled() {
+    let mut desk = Desk::new();
+    desk.full = true;
+    desk.on(bad_line_before(4));
+    desk.full = false;
+    desk.on(bad_line_before(9));
+    assert_eq!(desk.lead_position(), 0, "who dies now reads both again");
+    desk.seconds_later(1);
+    assert_eq!(desk.lead_position(), 9);
+    let told = desk.journal.iter().filter_map(|line| match &line.record {
+        Record::Team(record) => record.rejected.first().map(|bad| bad.offset),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [3, 8]);
+}
+
+#[test]
+fn the_stop_is_answered_when_the_roster_shows_the_end() {
+    let mut desk = Desk::with_alice();
+    desk.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    desk.roster_fails = true;
+    let taken = desk.on(ended());
+    assert_eq!(taken[taken.len() - 3..], ["settle", "append", "roster"]);
+    assert!(
+        desk.batcher.is_stopping(),
+        "crash window A14: whoever starts a daemon waits for the end of this one"
+    );
+    assert!(desk.batcher.end.is_none() && desk.batcher.owes_answers());
+    assert_eq!(desk.on(Event::Command(CLIENT, Command::Stop { force: true })), ["roster"], "nothing begins");
+    desk.roster_fails = false;
+    assert_eq!(desk.answers(), ["roster", "reply stopped"]);
+    assert!(matches!(desk.batcher.end, Some(End::Stopped)));
+}
+
+#[test]
+fn a_daemon_whose_roster_cannot_be_written_ends_all_the_same_after_a_while() {
+    let mut desk = Desk::new();
+    desk.roster_fails = true;
+    desk.on(Event::Terminate);
+    assert!(desk.batcher.end.is_none());
+    desk.seconds_later(5);
+    desk.answers();
+    assert!(matches!(desk.batcher.end, Some(End::Stopped)));
+}

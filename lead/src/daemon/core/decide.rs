@@ -1,0 +1,222 @@
+//! Every decision of the daemon: from the state and one event to journal records and actions. Pure.
+//!
+//! Nothing here is asked of a model, a clock or a file: what must be known comes in with the event. The
+//! functions only read the state; [`Team::apply`] changes it, from the records that they return.
+
+mod ends;
+mod members;
+mod plans;
+mod shutdowns;
+mod silence;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+use teamd_shared::control::{Command, Refusal, RefusalCode};
+use teamd_shared::environment::Environment;
+use teamd_shared::id::Ids;
+use teamd_shared::journal::{
+    Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, Team, TeamEvent, TeamRecord,
+};
+use teamd_shared::member::Member;
+use teamd_shared::name::Name;
+use teamd_shared::request::Request;
+
+use crate::daemon::core::event::{Action, Client, Event, Incarnation, Now};
+use crate::daemon::core::live::{Live, Rules};
+use crate::daemon::core::notices::messages;
+pub(crate) use members::is_being_archived;
+use plans::{PlanRequest, Verdict};
+
+/// What was decided: the records go into the journal, then the actions are performed.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct Decision {
+    pub(crate) records: Vec<Record>,
+    pub(crate) actions: Vec<Action>,
+}
+
+/// What a decision rests on.
+pub(crate) struct View<'a> {
+    pub(crate) team: &'a Team,
+    pub(crate) live: &'a Live,
+    pub(crate) now: Now,
+    pub(crate) rules: Rules,
+}
+
+/// Decides what follows from an event.
+pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decision {
+    match event {
+        Event::Command(client, command) => view.command(*client, command, ids),
+        Event::Spawn(client, id, order, facts) => view.spawn(*client, id, order, facts),
+        Event::Connected { life, state, .. } => view.connected(life, state),
+        Event::Said { life, state } => view.said(life, state),
+        Event::Submitted { life, request_id, line } => view.submitted(life, request_id, line),
+        Event::Leaving { life } => view.leaving(life),
+        Event::Disconnected { .. } => Decision::default(),
+        Event::Started { life, process, cgroup } => view.started(life, (process, cgroup.as_ref()), ids),
+        Event::Found { life } => view.found(life),
+        Event::Ended { life, ended } => view.ended(life, ended, ids),
+        Event::LeadRead { rejected, .. } if rejected.is_empty() => Decision::default(),
+        Event::LeadRead { rejected, .. } => {
+            let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
+            let record = TeamRecord { rejected: rejected.clone(), tell, ..view.team_record(TeamEvent::Read) };
+            Decision::default().record(Record::Team(record))
+        }
+        Event::ModesRestored { restored } => {
+            let running: Vec<&str> = view.alive().map(|member| member.name.as_str()).collect();
+            let content = format!(
+                "another process had changed modes in the team directory, and the daemon has put them back: {}. Without \
+                 namespaces a command of a teammate can do that (running: {}), and so can every program of this user.",
+                restored.join(", "),
+                running.join(", ")
+            );
+            let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
+            let record = view.team_record(TeamEvent::ModesRestored);
+            Decision::default().record(Record::Team(TeamRecord { content: Some(content), tell, ..record }))
+        }
+        Event::Pong { life, .. } => view.pong(life, ids),
+        Event::Silent { life } => view.silent(life, ids),
+        Event::Hung { life } => view.hung(life, ids),
+        Event::Deadline => view.deadline(),
+        Event::Terminate => view.terminate(ids),
+    }
+}
+
+impl View<'_> {
+    fn command(&self, client: Client, command: &Command, ids: &mut dyn Ids) -> Decision {
+        match command {
+            Command::Shutdown(order) => self.shutdown(client, order, ids),
+            Command::Answer { request_id, approve, feedback } => {
+                self.answer(client, &Verdict { request_id, approve: *approve, feedback }, ids)
+            }
+            Command::RequestPlan { id, name, content, wait } => {
+                self.request_plan(client, &PlanRequest { id, name, content, wait: *wait }, ids)
+            }
+            Command::Interrupt { name, asked_at } => self.interrupt(client, name, *asked_at),
+            Command::Forget { name } => self.forget(client, name),
+            Command::Stop { force } => self.stop(client, *force, ids),
+            Command::AwaitVerdict { request_id } => self.await_verdict(client, request_id),
+            // These need facts or no decision, and never come this way.
+            Command::Ping | Command::Compare { .. } | Command::HandOver(_) | Command::Spawn { .. } => {
+                Decision::default().refuse(client, Refusal::new(RefusalCode::Failed, "misdirected command"))
+            }
+        }
+    }
+
+    /// Returns a member that has not ended.
+    fn running(&self, name: &Name) -> Result<&Member, Refusal> {
+        let member = self.known(name)?;
+        if member.phase.is_ended() {
+            let hint = match *name == Name::lead() {
+                true => "`teamctl chat` starts it".to_owned(),
+                false => format!("start it again with `teamctl spawn {name}`, or go on with `--resume`"),
+            };
+            return Err(Refusal::new(RefusalCode::Conflict, format!("{name} is not running")).hint(hint));
+        }
+        Ok(member)
+    }
+
+    /// Returns a member of the roster.
+    fn known(&self, name: &Name) -> Result<&Member, Refusal> {
+        self.team.members.get(name).map(|state| &state.record).ok_or_else(|| {
+            let known: Vec<_> = self.team.members.keys().map(Name::as_str).collect();
+            let hint = match known.as_slice() {
+                [] => "nobody was spawned yet: `teamctl spawn NAME`".to_owned(),
+                known => format!("the team has {}", known.join(", ")),
+            };
+            Refusal::new(RefusalCode::NotFound, format!("no such teammate: {name}")).hint(hint)
+        })
+    }
+
+    /// Returns the record of a life, if it is the member's present one and has not ended.
+    fn present(&self, life: &Incarnation) -> Option<&Member> {
+        let member = &self.team.members.get(&life.name)?.record;
+        (member.incarnation == life.incarnation && !member.phase.is_ended()).then_some(member)
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &Member> {
+        self.team.members.values().map(|state| &state.record).filter(|member| !member.phase.is_ended())
+    }
+
+    fn team_record(&self, event: TeamEvent) -> TeamRecord {
+        TeamRecord {
+            event,
+            team_name: self.team.team_name.clone(),
+            daemon: self.team.daemon.clone(),
+            rejected: Vec::new(),
+            content: None,
+            tell: Vec::new(),
+        }
+    }
+
+    /// Refuses what would make an inbox line that could not be written: the effects of a record must be possible.
+    fn fits(&self, decision: Decision) -> Result<Decision, Refusal> {
+        for record in &decision.records {
+            let line = Line {
+                seq: 0,
+                at: self.now.wall,
+                version: None,
+                done: 0,
+                lead: None,
+                record: record.clone(),
+            };
+            for (_, message) in messages(&line) {
+                message.to_line().map_err(|error| {
+                    Refusal::new(RefusalCode::Usage, error.to_string())
+                        .hint("write the text to a file in the workspace, and send its path")
+                })?;
+            }
+        }
+        Ok(decision)
+    }
+
+    fn updated(&self, member: &Member) -> Member {
+        Member { updated_at: self.now.wall, ..member.clone() }
+    }
+}
+
+impl Decision {
+    /// Returns the life that follows from an order, and the environment that it was given in.
+    pub(crate) fn ordered(&self, event: &Event) -> Option<(Incarnation, Environment)> {
+        let Event::Spawn(_, _, order, _) = event else { return None };
+        let begun = self.actions.iter().find_map(|action| match action {
+            Action::Start(life) => Some(life.clone()),
+            _ => None,
+        });
+        begun.map(|life| (life, order.environment.clone()))
+    }
+
+    fn record(mut self, record: Record) -> Self {
+        self.records.push(record);
+        self
+    }
+
+    fn member(self, event: MemberEvent, member: Member) -> Self {
+        self.record(Record::Member(Box::new(MemberRecord::of(event, member))))
+    }
+
+    fn request(self, event: RequestEvent, request: Request, tell: Vec<Notice>) -> Self {
+        self.record(Record::Request(Box::new(RequestRecord { tell, ..RequestRecord::of(event, request) })))
+    }
+
+    fn act(mut self, action: Action) -> Self {
+        self.actions.push(action);
+        self
+    }
+
+    fn refuse(self, client: Client, refusal: Refusal) -> Self {
+        self.act(Action::Reply(client, Err(refusal)))
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        self.records.extend(other.records);
+        self.actions.extend(other.actions);
+        self
+    }
+}
+
+/// Turns a refusal into the decision that only tells it.
+fn or_refuse(client: Client, decision: Result<Decision, Refusal>) -> Decision {
+    decision.unwrap_or_else(|refusal| Decision::default().refuse(client, refusal))
+}

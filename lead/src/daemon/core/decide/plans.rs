@@ -1,0 +1,159 @@
+//! Plan approval: the answer of a person or of the lead, and asking for a plan.
+
+use teamd_shared::control::{Done, Refusal, RefusalCode};
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record, RequestEvent};
+use teamd_shared::member::{ApproveBy, Gate, Member};
+use teamd_shared::message::LEAD;
+use teamd_shared::name::Name;
+use teamd_shared::request::{self, Kind, Party, Request};
+
+use super::{Decision, View, or_refuse};
+use crate::daemon::core::event::{Action, Client, Until};
+
+/// The answer to a plan, as it was given.
+pub(super) struct Verdict<'a> {
+    pub(super) request_id: &'a RequestId,
+    pub(super) approve: bool,
+    pub(super) feedback: &'a str,
+}
+
+/// An order to ask a teammate for a plan.
+pub(super) struct PlanRequest<'a> {
+    pub(super) id: &'a RequestId,
+    pub(super) name: &'a Name,
+    pub(super) content: &'a str,
+    pub(super) wait: bool,
+}
+
+impl View<'_> {
+    /// Has a command answered when a plan is not pending any more.
+    pub(super) fn await_verdict(&self, client: Client, request_id: &RequestId) -> Decision {
+        let plan = self.team.requests.get(request_id).filter(|it| it.kind == Kind::PlanApproval);
+        let author = plan.and_then(|plan| Name::of_inbox(plan.member()).ok());
+        let waits = author.map(|name| {
+            Decision::default().act(Action::Wait(client, name, Until::Judged(request_id.clone())))
+        });
+        or_refuse(client, waits.ok_or_else(|| no_such_request(request_id)))
+    }
+
+    pub(super) fn answer(&self, client: Client, verdict: &Verdict<'_>, ids: &mut dyn Ids) -> Decision {
+        or_refuse(client, self.try_answer(client, verdict, ids))
+    }
+
+    fn try_answer(
+        &self,
+        client: Client,
+        &Verdict { request_id, approve, feedback }: &Verdict<'_>,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        let request = self.team.requests.get(request_id).ok_or_else(|| no_such_request(request_id))?;
+        if client.agent {
+            self.agent_may_answer(request)?;
+        }
+        let event = request::Event::Answer { by: Party::Lead, approve };
+        match request.after(event, self.now.wall, feedback) {
+            Ok(answered) => {
+                let to = Name::of_inbox(request.member()).ok();
+                let tell = to.map(|to| Notice { to, id: ids.message() }).into_iter().collect();
+                let event = if approve { RequestEvent::Approved } else { RequestEvent::Rejected };
+                let done = Done::Answered { repeated: false };
+                let decision = Decision::default().request(event, answered, tell);
+                Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
+            }
+            // Other words would reach no teammate, and must not look as if they had.
+            Err(request::Refusal::Repeated) if !feedback.is_empty() && !says(request, feedback) => {
+                let message =
+                    format!("{request_id} is {} already, with other words", request.status.as_str());
+                let hint = format!("`teamctl send {} TEXT` tells more", request.member());
+                Err(Refusal::new(RefusalCode::Conflict, message).hint(hint))
+            }
+            Err(request::Refusal::Repeated) => {
+                let done = Done::Answered { repeated: true };
+                Ok(Decision::default().act(Action::Reply(client, Ok(done))))
+            }
+            Err(why) => Err(explain(request, why)),
+        }
+    }
+
+    /// The lead agent answers the plans of those for whom a person has said so, and never its own.
+    fn agent_may_answer(&self, request: &Request) -> Result<(), Refusal> {
+        let author = self.team.members.iter().find(|(name, _)| name.as_str() == request.member());
+        let by = author.map(|(_, state)| state.record.terms.approve_by).unwrap_or_default();
+        let own = request.member() == LEAD;
+        if request.kind != Kind::PlanApproval || !request.is_pending() || by == ApproveBy::Lead && !own {
+            return Ok(());
+        }
+        let (id, from) = (&request.request_id, request.member());
+        let message = format!("the plan {id} of {from} is a person's to answer");
+        let hint = format!("a person answers with `teamctl approve {id}` or `teamctl reject {id}`");
+        Err(Refusal::new(RefusalCode::Rejected, message).hint(hint))
+    }
+
+    /// Closes the gate and asks for a plan, in one line.
+    pub(super) fn request_plan(
+        &self,
+        client: Client,
+        &PlanRequest { id, name, content, wait }: &PlanRequest<'_>,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let answered = |incarnation, seq| match wait {
+            true => Action::Wait(client, name.clone(), Until::GateClosed { incarnation, seq }),
+            false => Action::Reply(client, Ok(Done::Recorded { incarnation })),
+        };
+        let before = self.team.members.get(name);
+        if let Some(state) = before
+            && let Some((_, seq)) = state.plan_request.as_ref().filter(|(known, _)| known == id)
+        {
+            return Decision::default().act(answered(state.record.incarnation, *seq));
+        }
+        let asked = self.running(name).and_then(|member| {
+            if *name == Name::lead() {
+                let message = "the lead agent submits no plans: nobody would answer them";
+                let hint = "tell it with `teamctl send lead TEXT`, or in `teamctl chat`";
+                return Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
+            }
+            let member = Member { gate: Gate::Closed, ..self.updated(member) };
+            let done = answered(member.incarnation, self.team.seq + 1);
+            let record = MemberRecord {
+                command_id: Some(id.clone()),
+                content: Some(content.to_owned()),
+                tell: vec![Notice { to: name.clone(), id: ids.message() }],
+                ..MemberRecord::of(MemberEvent::GateClosed, member)
+            };
+            let decision = Decision::default().record(Record::Member(Box::new(record)));
+            Ok(self.fits(decision)?.act(done))
+        });
+        or_refuse(client, asked)
+    }
+}
+
+fn no_such_request(request_id: &RequestId) -> Refusal {
+    Refusal::new(RefusalCode::NotFound, format!("no such request: {request_id}"))
+        .hint("`teamctl plans` lists what can be answered")
+}
+
+fn says(request: &Request, feedback: &str) -> bool {
+    request.reason.as_deref() == Some(feedback)
+}
+
+fn explain(request: &Request, why: request::Refusal) -> Refusal {
+    let id = &request.request_id;
+    match why {
+        request::Refusal::WrongParty => {
+            let message = format!("{id} is a shutdown request: {} answers it", request.to);
+            Refusal::new(RefusalCode::Conflict, message).hint("`teamctl plans` lists what can be answered")
+        }
+        request::Refusal::Resolved(status) => {
+            let when = match &request.reason {
+                Some(reason) if !reason.is_empty() => format!(": {reason}"),
+                _ => String::new(),
+            };
+            let message = format!("{id} is {} already{when}", status.as_str());
+            let hint =
+                format!("a further plan of {} gets an id of its own: `teamctl plans`", request.member());
+            Refusal::new(RefusalCode::Conflict, message).hint(hint)
+        }
+        request::Refusal::Repeated => Refusal::new(RefusalCode::Conflict, why.to_string()),
+    }
+}

@@ -1,0 +1,268 @@
+//! The shutdown handshake, the termination ladder, and the stop of the whole team.
+
+use std::time::Duration;
+
+use teamd_shared::amount::told;
+use teamd_shared::control::{Done, Refusal, RefusalCode, ShutdownOrder};
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::journal::{MemberEvent, Notice, Record, RequestEvent, TeamEvent};
+use teamd_shared::member::{Ending, Member};
+use teamd_shared::message::LEAD;
+use teamd_shared::name::Name;
+use teamd_shared::request::{Kind, Payload, Request, Status};
+use uuid::Uuid;
+
+use super::{Decision, View, or_refuse};
+use crate::daemon::core::event::{Action, Client, Incarnation, Until};
+use crate::daemon::core::live::Due;
+
+/// Seconds that a model has to decide when the daemon was told by a signal to end.
+const HURRIED: f64 = 3.0;
+/// Seconds after which a teammate is forced when `teamd stop --force` asks it.
+const STOP_FORCE_AFTER: f64 = 10.0;
+
+/// An order to shut down, and who gives it.
+#[derive(Clone, Copy)]
+struct Ask<'a> {
+    order: &'a ShutdownOrder,
+    /// Whether it is the lead agent.
+    agent: bool,
+    /// The id of the line in the teammate's inbox.
+    message_id: Uuid,
+}
+
+impl View<'_> {
+    pub(super) fn shutdown(&self, client: Client, order: &ShutdownOrder, ids: &mut dyn Ids) -> Decision {
+        or_refuse(client, self.try_shutdown(client, order, ids))
+    }
+
+    /// Asks a teammate to shut down, or joins the request that is pending or approved. An order that is said again joins the
+    /// request that it has led to, whatever has become of it.
+    fn try_shutdown(
+        &self,
+        client: Client,
+        order: &ShutdownOrder,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        may_be_asked(order)?;
+        let (name, agent) = (&order.name, client.agent);
+        let known = self.team.requests.get(&order.request_id);
+        let (decision, request_id) = match known {
+            Some(known) if known.kind == Kind::Shutdown && known.member() == name.as_str() => {
+                let open = self.open_shutdown(name).filter(|open| open.request_id == known.request_id);
+                let decision = open.map(|open| join(open, order.force_after, agent)).unwrap_or_default();
+                (decision, known.request_id.clone())
+            }
+            Some(_) => return Err(taken(&order.request_id)),
+            None => {
+                let ask = Ask { order, agent, message_id: ids.message() };
+                self.ask(self.running(name)?, &ask)
+            }
+        };
+        let answer = match order.wait {
+            true => Action::Wait(client, name.clone(), Until::Ended(request_id)),
+            false => Action::Reply(client, Ok(Done::Asked { request_id })),
+        };
+        Ok(self.fits(decision)?.act(answer))
+    }
+
+    /// Returns the shutdown of a member's present incarnation that can be joined.
+    fn open_shutdown(&self, name: &Name) -> Option<&Request> {
+        let last = self.team.shutdown_of(name)?;
+        matches!(last.status, Status::Pending | Status::Approved).then_some(last)
+    }
+
+    /// Asks a member to shut down, or joins the request that is open for this incarnation.
+    fn ask(&self, member: &Member, ask: &Ask<'_>) -> (Decision, RequestId) {
+        let Ask { order, agent, message_id } = *ask;
+        if let Some(open) = self.open_shutdown(&member.name) {
+            return (join(open, order.force_after, agent), open.request_id.clone());
+        }
+        let request = Request {
+            request_id: order.request_id.clone(),
+            kind: Kind::Shutdown,
+            from: LEAD.to_owned(),
+            to: member.name.to_string(),
+            status: Status::Pending,
+            payload: Payload::Shutdown {
+                reason: order.reason.clone(),
+                decide_within: order.decide_within,
+                force_after: order.force_after,
+            },
+            incarnation: member.incarnation,
+            message_id,
+            created_at: self.now.wall,
+            resolved_at: None,
+            reason: None,
+            answered_by: None,
+            agent,
+        };
+        let tell = Notice { to: member.name.clone(), id: message_id };
+        let asked = Decision::default().request(RequestEvent::Asked, request, vec![tell]);
+        (asked, order.request_id.clone())
+    }
+
+    /// Returns an id that no request has, also none of the same decision: those are not in the state yet.
+    fn new_request_id(&self, asked: &[Record], ids: &mut dyn Ids) -> RequestId {
+        let is_in = |record: &Record, id: &RequestId| matches!(record, Record::Request(it) if it.request.request_id == *id);
+        loop {
+            let id = ids.request();
+            if !self.team.requests.contains_key(&id) && !asked.iter().any(|record| is_in(record, &id)) {
+                return id;
+            }
+        }
+    }
+
+    /// Takes the steps of the ladder that are due. A signal is journaled before it is sent.
+    pub(super) fn deadline(&self) -> Decision {
+        let due = self.live.due(self.now).into_iter();
+        due.fold(Decision::default(), |decision, (life, due)| match due {
+            Due::Kill => decision.act(Action::Kill(life)),
+            Due::Force => decision.and(self.terminate_life(&life, Ending::Force)),
+            Due::Overdue => decision.and(self.terminate_life(&life, Ending::Overdue)),
+            Due::Limit => decision.and(self.out_of_time(&life)),
+        })
+    }
+
+    /// A life has lasted as long as it may. SIGTERM asks it to leave at the next safe point; nothing can be said against it.
+    fn out_of_time(&self, life: &Incarnation) -> Decision {
+        let Some(member) = self.present(life).filter(|member| member.ending.is_none()) else {
+            return Decision::default();
+        };
+        let most = Duration::from_secs(member.terms.bounds.max_time.unwrap_or_default());
+        let why = format!("it had lived as long as it may: {}", told(most));
+        let member = Member { ending: Some(Ending::Limit), ending_note: Some(why), ..self.updated(member) };
+        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(life.clone()))
+    }
+
+    /// Begins to end a life by signals.
+    pub(super) fn terminate_life(&self, life: &Incarnation, ending: Ending) -> Decision {
+        let Some(member) = self.present(life).filter(|member| member.ending.is_none()) else {
+            return Decision::default();
+        };
+        let member = Member { ending: Some(ending), ..self.updated(member) };
+        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(life.clone()))
+    }
+
+    /// SIGTERM ends a life, as it says. One that was taken for hung answers thereby: it is not started again.
+    pub(super) fn leaving(&self, life: &Incarnation) -> Decision {
+        let by_itself = |member: &Member| matches!(member.ending, None | Some(Ending::Hung));
+        match self.present(life) {
+            Some(member) if by_itself(member) && self.team.release(&life.name).is_none() => {
+                let (ending, ending_note) = (Some(Ending::Sigterm), None);
+                let member = Member { ending, ending_note, ..self.updated(member) };
+                Decision::default().member(MemberEvent::Ending, member)
+            }
+            _ => Decision::default(),
+        }
+    }
+
+    pub(super) fn stop(&self, client: Client, force: bool, ids: &mut dyn Ids) -> Decision {
+        let force_after = force.then_some(STOP_FORCE_AFTER);
+        self.ask_all("the team is stopped", 30.0, force_after, ids).act(Action::WaitForStop(client))
+    }
+
+    /// SIGTERM and Ctrl-C cannot be refused: a short time to decide, then the ladder; a second one kills.
+    pub(super) fn terminate(&self, ids: &mut dyn Ids) -> Decision {
+        if self.live.terminations <= 1 {
+            let force_after = HURRIED + self.rules.grace.as_secs_f64().min(HURRIED);
+            return self.ask_all("the daemon was told to end", HURRIED, Some(force_after), ids);
+        }
+        let members: Vec<_> = self.last_first().into_iter().cloned().collect();
+        members.iter().fold(Decision::default(), |decision, member| {
+            let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
+            decision.and(self.terminate_life(&life, Ending::Stop)).act(Action::Kill(life))
+        })
+    }
+
+    /// Returns who runs, in the order in which a team is stopped: who was spawned last goes first, since it may need those
+    /// who were there before; the lead agent goes last. All are asked at once: an order that waited for each would let one
+    /// who is busy keep all others up.
+    fn last_first(&self) -> Vec<&Member> {
+        let spawned = |member: &&Member| {
+            let spawned = self.team.members.get(&member.name).map_or(0, |state| state.spawned);
+            (member.name == Name::lead(), std::cmp::Reverse(spawned))
+        };
+        let mut members: Vec<&Member> = self.alive().collect();
+        members.sort_by_key(spawned);
+        members
+    }
+
+    fn ask_all(
+        &self,
+        reason: &str,
+        decide_within: f64,
+        force_after: Option<f64>,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let stopping = Record::Team(self.team_record(TeamEvent::Stopping));
+        let first =
+            if self.team.stopping { Decision::default() } else { Decision::default().record(stopping) };
+        self.last_first().into_iter().fold(first, |decision, member| {
+            let (name, reason) = (member.name.clone(), reason.to_owned());
+            let request_id = self.new_request_id(&decision.records, ids);
+            let order = ShutdownOrder { request_id, name, reason, decide_within, force_after, wait: false };
+            let ask = Ask { order: &order, agent: false, message_id: ids.message() };
+            let asked = self.ask(member, &ask).0;
+            decision.and(asked)
+        })
+    }
+
+    /// What follows for the team when a teammate does not want to leave.
+    pub(super) fn unwilling(&self, request: &Request, life: &Incarnation) -> Decision {
+        if self.live.terminations > 0 {
+            return self.terminate_life(life, Ending::Stop);
+        }
+        if let Payload::Shutdown { force_after: Some(_), .. } = request.payload {
+            return self.terminate_life(life, Ending::Force);
+        }
+        if self.team.stopping {
+            return Decision::default().record(Record::Team(self.team_record(TeamEvent::Staying)));
+        }
+        Decision::default()
+    }
+}
+
+/// A time that is no number could not be read from the journal again.
+fn may_be_asked(order: &ShutdownOrder) -> Result<(), Refusal> {
+    let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+    if is_time(order.decide_within) && order.force_after.is_none_or(is_time) {
+        return Ok(());
+    }
+    let refusal = Refusal::new(RefusalCode::Usage, "a time to wait is a number of seconds, 0 or more");
+    Err(refusal.hint("`teamctl shutdown --help` shows the flags"))
+}
+
+fn taken(request_id: &RequestId) -> Refusal {
+    let message = format!("the id {request_id} belongs to another request");
+    Refusal::new(RefusalCode::Taken, message).hint("try again: the next id is another one")
+}
+
+/// Joins an open request, which changes it only by more force, or where the lead agent wants to know how it ends.
+fn join(open: &Request, force_after: Option<f64>, agent: bool) -> Decision {
+    match joined(open, force_after, agent) {
+        Some(request) => Decision::default().request(RequestEvent::Joined, request, Vec::new()),
+        None => Decision::default(),
+    }
+}
+
+fn joined(request: &Request, force_after: Option<f64>, agent: bool) -> Option<Request> {
+    let forced = with_force(request, force_after);
+    let told = agent && !request.agent;
+    (forced.is_some() || told)
+        .then(|| Request { agent: agent || request.agent, ..forced.unwrap_or_else(|| request.clone()) })
+}
+
+/// The request with more force, if the order brings more.
+fn with_force(request: &Request, force_after: Option<f64>) -> Option<Request> {
+    let force_after = force_after?;
+    let Payload::Shutdown { reason, decide_within, force_after: before } = &request.payload else {
+        return None;
+    };
+    if before.is_some_and(|before| before <= force_after) {
+        return None;
+    }
+    let (reason, decide_within) = (reason.clone(), *decide_within);
+    let payload = Payload::Shutdown { reason, decide_within, force_after: Some(force_after) };
+    Some(Request { payload, ..request.clone() })
+}

@@ -1,0 +1,78 @@
+//! A worker that does not answer: the lead is told first, and only then it is ended; one that answers again goes on.
+
+use teamd_shared::amount::told;
+use teamd_shared::id::Ids;
+use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record};
+use teamd_shared::member::{Ending, Member, Restart};
+use teamd_shared::name::Name;
+
+use super::{Decision, View};
+use crate::daemon::core::event::{Action, Incarnation};
+use crate::daemon::core::live::Alive;
+
+impl View<'_> {
+    /// A worker answers. If the lead was told that it does not, the lead is told that it goes on.
+    pub(super) fn pong(&self, life: &Incarnation, ids: &mut dyn Ids) -> Decision {
+        let goes_round = |alive: &&Alive| alive.silence().is_zero();
+        let (Some(member), Some(_)) = (self.present(life), self.live.of(life).filter(goes_round)) else {
+            return Decision::default();
+        };
+        let Some(since) = member.silent_since else { return Decision::default() };
+        let silent = std::time::Duration::try_from_secs_f64(self.now.wall - since).unwrap_or_default();
+        let text = format!("{} answers again, after {}, and goes on", life.name, told(silent));
+        let member = Member { silent_since: None, ..self.updated(member) };
+        self.told(MemberEvent::Answering, member, text, ids)
+    }
+
+    /// A worker has been silent for as long as it may. What it is silent about may have changed meanwhile.
+    pub(super) fn silent(&self, life: &Incarnation, ids: &mut dyn Ids) -> Decision {
+        let Some((member, alive)) = self.is_silent(life, 1) else { return Decision::default() };
+        if member.silent_since.is_some() {
+            return Decision::default();
+        }
+        let time = told(self.rules.watchdog.unwrap_or_default());
+        let name = &life.name;
+        let next = match (alive.connected, member.terms.restart) {
+            (false, _) => {
+                format!("it has no connection; `teamctl shutdown {name} --force` ends it")
+            }
+            (true, Restart::Never) => format!("if it stays silent for {time} more, it is ended"),
+            (true, Restart::OnFailure) => {
+                format!(
+                    "if it stays silent for {time} more, it is ended, and started again from its transcript"
+                )
+            }
+        };
+        let text = format!("{name} does not respond: it has not answered for {time}; {next}");
+        let member = Member { silent_since: Some(alive.silent_since()), ..self.updated(member) };
+        self.told(MemberEvent::Silent, member, text, ids)
+    }
+
+    /// Nor for as long again: it is ended, unless the lead does not know yet. One that hangs answers no SIGTERM.
+    pub(super) fn hung(&self, life: &Incarnation, ids: &mut dyn Ids) -> Decision {
+        let Some((member, alive)) = self.is_silent(life, 2) else { return Decision::default() };
+        if member.silent_since.is_none() {
+            return self.silent(life, ids);
+        }
+        if alive.will_be_forced() || !alive.connected {
+            return Decision::default();
+        }
+        let why = format!("it did not answer for {}, and was killed", told(alive.silence()));
+        let member = Member { ending: Some(Ending::Hung), ending_note: Some(why), ..self.updated(member) };
+        Decision::default().member(MemberEvent::Ending, member).act(Action::Kill(life.clone()))
+    }
+
+    /// Returns a member that no signal ends yet, and that has been silent for so many times as long as it may.
+    fn is_silent(&self, life: &Incarnation, times: u32) -> Option<(&Member, &Alive)> {
+        let member = self.present(life).filter(|member| member.ending.is_none())?;
+        let alive = self.live.of(life).filter(|_| self.team.release(&life.name).is_none())?;
+        let patience = self.rules.watchdog?;
+        (alive.silence() >= patience * times).then_some((member, alive))
+    }
+
+    fn told(&self, event: MemberEvent, member: Member, text: String, ids: &mut dyn Ids) -> Decision {
+        let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
+        let record = MemberRecord { content: Some(text), tell, ..MemberRecord::of(event, member) };
+        Decision::default().record(Record::Member(Box::new(record)))
+    }
+}

@@ -1,0 +1,346 @@
+//! A desk that decides and applies one event after another, as the dispatcher does when nothing goes wrong.
+
+use std::time::Duration;
+
+use teamd_shared::control::{
+    Command, Done, Refusal, RefusalCode, ShutdownOrder, SpawnOrder, ToWorker, WorkerState,
+};
+use teamd_shared::environment::Environment;
+use teamd_shared::id::{CountingIds, Ids, RequestId};
+use teamd_shared::journal::{Line, Record, SNAPSHOT_LINES, Team};
+use teamd_shared::member::{Doing, Emptied, Member, Restart, RestartLimit, TermsPatch};
+use teamd_shared::message::{AnsweredBy, Body, Message};
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::process::Identity;
+use teamd_shared::request::{Request, Status};
+
+use crate::daemon::core::decide::{Decision, View, decide};
+use crate::daemon::core::event::{Action, Client, Ended, Event, Incarnation, Now, SpawnFacts, Until};
+use crate::daemon::core::live::{Live, Rules};
+use crate::daemon::core::watchdog::Finding;
+
+pub(super) const CLIENT: Client = Client { connection: 7, tag: 1, agent: false };
+/// The lead agent, over the connection of its worker.
+pub(super) const AGENT: Client = Client { connection: 8, tag: 1, agent: true };
+pub(super) const GRACE: Duration = Duration::from_secs(10);
+pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
+
+pub(super) fn rules() -> Rules {
+    Rules {
+        grace: GRACE,
+        restart: RestartLimit::default(),
+        watchdog: Some(WATCHDOG),
+        snapshot_lines: SNAPSHOT_LINES,
+    }
+}
+
+pub(super) struct Desk {
+    pub(super) team: Team,
+    pub(super) live: Live,
+    pub(super) now: Now,
+    pub(super) rules: Rules,
+    ids: CountingIds,
+}
+
+impl Desk {
+    pub(super) fn new() -> Self {
+        let now = Now { wall: 1_763_756_100.0, monotonic: Duration::from_secs(5) };
+        Self {
+            team: Team::default(),
+            live: Live::default(),
+            now,
+            rules: rules(),
+            ids: CountingIds::default(),
+        }
+    }
+
+    /// Handles one event; returns what was decided.
+    pub(super) fn on(&mut self, event: &Event) -> Decision {
+        self.live.observe(&self.team, event);
+        let view = View { team: &self.team, live: &self.live, now: self.now, rules: self.rules };
+        let decision = decide(&view, event, &mut self.ids);
+        for record in decision.records.clone() {
+            self.write(record);
+        }
+        for record in self.team.pending_derived() {
+            self.write(record);
+        }
+        if let Some((life, environment)) = decision.ordered(event) {
+            self.live.ordered(&life, environment);
+        }
+        for record in &decision.records {
+            if let Record::Member(it) = record
+                && it.ended_incarnation.is_some()
+            {
+                self.live.restarted(&it.member, self.now);
+            }
+        }
+        let names: Vec<Name> = self.team.members.keys().cloned().collect();
+        for name in &names {
+            self.live.arm(&self.team, name, self.now, self.rules);
+        }
+        decision
+    }
+
+    fn write(&mut self, record: Record) {
+        let (seq, at, done) = (self.team.seq + 1, self.now.wall, self.team.done);
+        self.team.apply(&Line { seq, at, version: None, done, lead: None, record }).unwrap();
+    }
+
+    /// Runs a command; returns its reply.
+    pub(super) fn ask(&mut self, command: Command) -> Result<Done, Refusal> {
+        reply(&self.on(&Event::Command(CLIENT, command)))
+    }
+
+    /// Runs a command of the lead agent; returns its reply.
+    pub(super) fn agent_asks(&mut self, command: Command) -> Result<Done, Refusal> {
+        reply(&self.on(&Event::Command(AGENT, command)))
+    }
+
+    /// Orders a spawn; returns the incarnation that is ordered.
+    pub(super) fn spawn(&mut self, order: SpawnOrder) -> Result<u32, Refusal> {
+        let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
+        let id = self.ids.request();
+        self.spawn_as(id, order, facts)
+    }
+
+    fn spawn_as(&mut self, id: RequestId, order: SpawnOrder, facts: SpawnFacts) -> Result<u32, Refusal> {
+        let decision = self.on(&Event::Spawn(CLIENT, id, Box::new(order), facts));
+        match decision.actions.last() {
+            Some(Action::Wait(CLIENT, _, Until::Ready(incarnation))) => Ok(*incarnation),
+            _ => Err(reply(&decision).unwrap_err()),
+        }
+    }
+
+    /// Starts the process of the life that is being spawned, which then is ready.
+    pub(super) fn starts(&mut self, who: &str) -> Incarnation {
+        let life = life(who, self.member(who).incarnation);
+        self.on(&Event::Started { life: life.clone(), process: Ok(identity()), cgroup: None });
+        let applied_seq = self.team.seq;
+        self.on(&Event::Said { life: life.clone(), state: WorkerState { applied_seq, ..idle() } });
+        life
+    }
+
+    /// A member that runs.
+    pub(super) fn runs(&mut self, who: &str) -> Incarnation {
+        self.spawn(order(who)).unwrap();
+        self.starts(who)
+    }
+
+    /// A member that runs, and must submit a plan first.
+    pub(super) fn runs_with_plan(&mut self, who: &str) -> Incarnation {
+        let terms = TermsPatch { plan: Some(true), ..TermsPatch::default() };
+        self.spawn(SpawnOrder { terms, ..order(who) }).unwrap();
+        self.starts(who)
+    }
+
+    pub(super) fn ends(&mut self, life: &Incarnation) -> Decision {
+        self.on(&Event::Ended { life: life.clone(), ended: ended() })
+    }
+
+    pub(super) fn member(&self, who: &str) -> &Member {
+        &self.team.members[&name(who)].record
+    }
+
+    pub(super) fn status(&self, id: &RequestId) -> Status {
+        self.request(id).status
+    }
+
+    pub(super) fn request(&self, id: &RequestId) -> &Request {
+        &self.team.requests[id]
+    }
+
+    /// Asks a member to leave; returns the request.
+    pub(super) fn asks(&mut self, who: &str, force_after: Option<f64>) -> RequestId {
+        match self.ask(shutdown(who, force_after)) {
+            Ok(Done::Asked { request_id }) => request_id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A life's connection names a line that it wrote.
+    pub(super) fn names(&mut self, life: &Incarnation, body: Body) -> Decision {
+        let id = self.ids.message();
+        let line = Message::new(id, life.name.as_str(), "lead", self.now.wall, body);
+        self.names_line(life, &line)
+    }
+
+    pub(super) fn names_line(&mut self, life: &Incarnation, line: &Message) -> Decision {
+        let request_id = match &line.body {
+            Body::ShutdownResponse { request_id, .. } | Body::PlanApprovalRequest { request_id, .. } => {
+                request_id
+            }
+            other => panic!("{other:?}"),
+        };
+        let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
+        self.on(&Event::Submitted { life: life.clone(), request_id, line })
+    }
+
+    /// A life submits a plan.
+    pub(super) fn submits(&mut self, life: &Incarnation, id: &str) -> RequestId {
+        let id = request_id(id);
+        self.names(life, plan(&id));
+        id
+    }
+
+    /// Time passes, second by second: workers are looked at, and what is due is done. Returns what was asked, and decided.
+    pub(super) fn watches(&mut self, seconds: u64) -> (Vec<u64>, Vec<Decision>) {
+        let (mut asked, mut decisions) = (Vec::new(), Vec::new());
+        for _ in 0..seconds {
+            self.now.monotonic += Duration::from_secs(1);
+            self.now.wall += 1.0;
+            for (life, finding) in self.live.look(&self.team, self.now, self.rules) {
+                match finding {
+                    Finding::Ask(number) => asked.push(number),
+                    Finding::Silent => decisions.push(self.on(&Event::Silent { life })),
+                    Finding::Hung => decisions.push(self.on(&Event::Hung { life })),
+                }
+            }
+        }
+        decisions.retain(|decision| !nothing(decision));
+        (asked, decisions)
+    }
+
+    /// Time passes, and nothing happens.
+    pub(super) fn passes(&mut self, seconds: f64) {
+        self.now.monotonic += Duration::from_secs_f64(seconds);
+        self.now.wall += seconds;
+    }
+
+    /// Time passes, and what is due by then is done.
+    pub(super) fn later(&mut self, seconds: u64) -> Decision {
+        self.now.monotonic += Duration::from_secs(seconds);
+        self.on(&Event::Deadline)
+    }
+}
+
+pub(super) fn reply(decision: &Decision) -> Result<Done, Refusal> {
+    let replies: Vec<_> = decision
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Reply(client, reply) => Some((client, reply)),
+            _ => None,
+        })
+        .collect();
+    assert!(matches!(replies.as_slice(), [(client, _)] if [CLIENT, AGENT].contains(client)), "{decision:?}");
+    replies[0].1.clone()
+}
+
+/// What a refusal says, as its kind and its text.
+pub(super) fn refusal<T: std::fmt::Debug>(reply: Result<T, Refusal>) -> (RefusalCode, String) {
+    let refusal = reply.expect_err("a refusal");
+    assert!(refusal.hint.is_some(), "no next step: {refusal:?}");
+    (refusal.code, refusal.message)
+}
+
+/// What is said to workers.
+pub(super) fn said(decision: &Decision) -> Vec<&ToWorker> {
+    let frame = |action: &'_ Action| matches!(action, Action::Say(..));
+    let frames = decision.actions.iter().filter(|action| frame(action));
+    frames.map(|action| if let Action::Say(_, frame) = action { frame } else { unreachable!() }).collect()
+}
+
+/// The status of a request that its worker is told as recorded.
+pub(super) fn recorded(decision: &Decision) -> Status {
+    match said(decision).as_slice() {
+        [ToWorker::Recorded { status, .. }] => *status,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Why a named line is refused, and whether its id is taken.
+pub(super) fn refused(decision: &Decision) -> (String, bool) {
+    assert_eq!(decision.records, []);
+    match said(decision).as_slice() {
+        [ToWorker::Refused { why, taken, .. }] => (why.clone(), *taken),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An end by SIGKILL.
+pub(super) fn ended() -> Ended {
+    Ended {
+        by_signal: false,
+        code: None,
+        signal: Some(9),
+        inbox: Position { offset: 70, tail: 1 },
+        unread: 2,
+        emptied: Some(Emptied::Keepers),
+        left_behind: Some(3),
+        unworkable: None,
+    }
+}
+
+pub(super) fn nothing(decision: &Decision) -> bool {
+    *decision == Decision::default()
+}
+
+pub(super) fn name(who: &str) -> Name {
+    Name::of_inbox(who).unwrap()
+}
+
+pub(super) fn life(who: &str, incarnation: u32) -> Incarnation {
+    Incarnation { name: name(who), incarnation }
+}
+
+pub(super) fn request_id(id: &str) -> RequestId {
+    RequestId::new(id).unwrap()
+}
+
+pub(super) fn identity() -> Identity {
+    Identity { pid: 4242, start_ticks: 81_991, boot_id: "boot".to_owned() }
+}
+
+pub(super) fn idle() -> WorkerState {
+    WorkerState { doing: Doing::Idle, ..WorkerState::default() }
+}
+
+pub(super) fn environment(number: u8) -> Environment {
+    Environment { variables: vec![(b"N".to_vec(), vec![number])], ..Environment::default() }
+}
+
+pub(super) fn order(who: &str) -> SpawnOrder {
+    SpawnOrder::new(name(who), environment(1))
+}
+
+/// The order of a teammate that is not started again after a crash.
+pub(super) fn never_restarted(who: &str) -> SpawnOrder {
+    let terms = TermsPatch { restart: Some(Restart::Never), ..TermsPatch::default() };
+    SpawnOrder { terms, ..order(who) }
+}
+
+pub(super) fn shutdown(who: &str, force_after: Option<f64>) -> Command {
+    shutdown_as(next_id(), who, force_after)
+}
+
+/// An id that no request has yet.
+pub(super) fn next_id() -> RequestId {
+    static LAST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0x5000_0000);
+    RequestId::from_bits(LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+}
+
+pub(super) fn plan_request(who: &str) -> Command {
+    let (name, content) = (name(who), "what will you do?".to_owned());
+    Command::RequestPlan { id: next_id(), name, content, wait: false }
+}
+
+pub(super) fn shutdown_as(request_id: RequestId, who: &str, force_after: Option<f64>) -> Command {
+    let (name, reason) = (name(who), "no more work".to_owned());
+    let (decide_within, wait) = (30.0, false);
+    Command::Shutdown(ShutdownOrder { request_id, name, reason, decide_within, force_after, wait })
+}
+
+pub(super) fn verdict(id: &RequestId, approve: bool) -> Command {
+    Command::Answer { request_id: id.clone(), approve, feedback: "mind the tests".to_owned() }
+}
+
+pub(super) fn answer(id: &RequestId, approve: bool) -> Body {
+    let (reason, answered_by) = ("still writing".to_owned(), Some(AnsweredBy::Model));
+    Body::ShutdownResponse { request_id: id.clone(), approve, reason, answered_by }
+}
+
+pub(super) fn plan(id: &RequestId) -> Body {
+    Body::PlanApprovalRequest { request_id: id.clone(), plan: "drop the cache".to_owned(), incarnation: None }
+}

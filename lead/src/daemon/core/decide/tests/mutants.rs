@@ -1,0 +1,255 @@
+//! Tests of the tests: each rule of the specification that is dropped must be missed within a few schedules.
+//!
+//! The rules are dropped in the simulated world, around the decisions; the decisions know nothing of it.
+
+use std::collections::BTreeSet;
+
+use teamd_shared::control::{Command, ToWorker};
+use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent, RequestRecord, Team};
+use teamd_shared::member::{ApproveBy, Ending, Phase};
+use teamd_shared::message::{Body, LEAD};
+use teamd_shared::name::Name;
+use teamd_shared::request::{self, Kind, Party};
+
+use super::sim::{Daemon, World, run};
+use crate::daemon::core::decide::Decision;
+use crate::daemon::core::event::{Action, Event, Incarnation};
+
+/// How many schedules may pass before it is missed.
+const SCHEDULES: u64 = 300;
+
+/// A rule that is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mutant {
+    /// Rule 5: a life is over only when its lock is free.
+    BuriesBeforeTheLockIsFree,
+    /// Rule 6: a worker does nothing before it is welcomed.
+    BeginsUnwelcomed,
+    /// Rule 7: only the worker's own connection makes a line count.
+    AnyLineCounts,
+    /// Rule 7: only the reply lets a worker leave.
+    LeavesUnrecorded,
+    /// Section 7.2: only the daemon's word opens a gate.
+    InboxOpensTheGate,
+    /// Rule 8: the daemon says its word on every connection.
+    NoWordOnReconnect,
+    /// Rule 8: the worker says its state, and the plan that it waits for.
+    StatesAreNotHeard,
+    /// Rule 8: a gate with an unanswered plan stays closed whatever the word says.
+    GateIgnoresItsPlan,
+    /// Rule 9: one decision is one line.
+    ExpiriesAreLinesOfTheirOwn,
+    /// Rule 9: what is not done is done again.
+    NothingIsDoneAgain,
+    /// Rule 9: under the same ids.
+    OtherIdsWhenDoneAgain,
+    /// Rule 11: a signal is journaled before it is sent.
+    SignalsFirst,
+    /// Rule 11: nobody is restarted whose shutdown is pending.
+    RestartsWhoShallLeave,
+    /// Rule 11: nobody is restarted or spawned while the team is stopping.
+    StoppingIsForgotten,
+    /// Section 7.2: the lead agent answers the plans that a person has left to it.
+    LeadAnswersForPeople,
+    /// Section 7.2: nobody answers their own plan.
+    LeadApprovesItsOwn,
+    /// What the lead agent asks for is answered.
+    AnswersAreLost,
+    /// Also if the journal cannot be written.
+    WhatIsNotWrittenIsNotAnswered,
+    /// The answer goes where the question came from, and nowhere once that is closed.
+    AnswersFollowTheLife,
+    /// Nobody is heard on a connection that is not a life's present one.
+    EveryConnectionIsHeard,
+    /// Whoever answers is not ended as one that hangs.
+    PongsAreNotHeard,
+    /// The lead is told before one that hangs is ended.
+    HungWithoutAWord,
+    /// What is said and done rests on lines that are on the disk.
+    SyncIsForgotten,
+    /// An append that failed has not happened.
+    FailuresAreForgotten,
+    /// What follows from a line comes after it.
+    EffectsComeFirst,
+    /// The journal says that it is done when it is.
+    DoneIsSaidTooEarly,
+    /// A command is answered when the roster shows what it is told.
+    RosterComesLate,
+    /// What could not be journaled is tried again.
+    BacklogIsForgotten,
+    /// Rule 10: a torn tail is cut off.
+    TornTailStays,
+    /// Section 5: an event that is lost costs time, and nothing else.
+    OnlyRingsAreHeard,
+    /// Rule 3: the position travels with the effect.
+    PositionOvertakes,
+}
+
+impl World {
+    /// The state as the decisions see it, if they see another one.
+    pub(super) fn doctored(&self, team: &Team, event: &Event) -> Option<Team> {
+        let forgets = self.is(Mutant::StoppingIsForgotten) && team.stopping;
+        let answers = matches!(event, Event::Command(client, Command::Answer { .. }) if client.agent);
+        let leaves_all = self.is(Mutant::LeadAnswersForPeople) && answers;
+        (forgets || leaves_all).then(|| {
+            let mut doctored = team.clone();
+            doctored.stopping &= !forgets;
+            for state in doctored.members.values_mut().filter(|_| leaves_all) {
+                state.record.terms.approve_by = ApproveBy::Lead;
+            }
+            doctored
+        })
+    }
+
+    /// Makes another decision of it.
+    pub(super) fn spoil(&self, team: &Team, event: &Event, decision: &mut Decision) {
+        if self.is(Mutant::NoWordOnReconnect) {
+            decision.actions.retain(|action| !matches!(action, Action::Say(_, ToWorker::Directive(_))));
+        }
+        if self.is(Mutant::ExpiriesAreLinesOfTheirOwn) {
+            decision.records = decision.records.drain(..).flat_map(|record| parted(team, record)).collect();
+        }
+        if self.is(Mutant::LeadApprovesItsOwn) {
+            approve_own(team, event, decision);
+        }
+        if self.is(Mutant::HungWithoutAWord) && matches!(event, Event::Silent { .. }) {
+            for record in &mut decision.records {
+                if let Record::Member(record) = record {
+                    (record.member.ending, record.tell) = (Some(Ending::Hung), Vec::new());
+                    record.event = MemberEvent::Ending;
+                }
+            }
+        }
+        let asked = |life: &Incarnation| team.pending(&life.name, Kind::Shutdown).is_some();
+        let Event::Ended { life, .. } = event else { return };
+        if !self.is(Mutant::RestartsWhoShallLeave) || !asked(life) {
+            return;
+        }
+        for record in &mut decision.records {
+            if let Record::Member(record) = record
+                && record.event == MemberEvent::Exited
+                && record.member.phase == Phase::Crashed
+            {
+                record.ended_incarnation = Some(life.incarnation);
+                (record.member.phase, record.member.incarnation) = (Phase::Spawning, life.incarnation + 1);
+                let life = Incarnation { name: life.name.clone(), incarnation: life.incarnation + 1 };
+                decision.actions.push(Action::Start(life));
+            }
+        }
+    }
+
+    pub(super) fn signals_first(&mut self, daemon: &Daemon, lines: &[Line]) {
+        if !self.is(Mutant::SignalsFirst) {
+            return;
+        }
+        for line in lines {
+            if let Record::Member(record) = &line.record
+                && record.event == MemberEvent::Ending
+            {
+                let member = &record.member;
+                let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
+                self.signal(daemon, &life, false);
+            }
+        }
+    }
+
+    pub(super) fn does_effects_first(&mut self, lines: &[Line]) {
+        for line in lines.iter().filter(|_| self.mutant == Some(Mutant::EffectsComeFirst)).collect::<Vec<_>>()
+        {
+            self.effects(line, false, &mut BTreeSet::new());
+        }
+    }
+
+    /// Takes the last line of the lead's inbox for an answer, whoever wrote it.
+    pub(super) fn answers_any_line(&self, daemon: &Daemon, events: &mut Vec<Event>) {
+        let line = self.disk.inboxes.get(&Name::lead()).and_then(|inbox| inbox.last());
+        let Some(line) = line.filter(|_| self.is(Mutant::AnyLineCounts)) else { return };
+        let (Body::ShutdownResponse { request_id, .. }, Ok(name)) = (&line.body, Name::new(&line.from))
+        else {
+            return;
+        };
+        if let Some(member) = daemon.batcher.team.members.get(&name) {
+            let life = Incarnation { name, incarnation: member.record.incarnation };
+            let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
+            events.push(Event::Submitted { life, request_id, line });
+        }
+    }
+}
+
+/// Lets the lead agent approve its own plan.
+fn approve_own(team: &Team, event: &Event, decision: &mut Decision) {
+    let Event::Command(client, Command::Answer { request_id, approve: true, .. }) = event else { return };
+    let own = team.requests.get(request_id).filter(|plan| client.agent && plan.member() == LEAD);
+    let approves = request::Event::Answer { by: Party::Lead, approve: true };
+    if let Some(approved) = own.and_then(|plan| plan.after(approves, 0.0, "").ok()) {
+        let record = RequestRecord::of(RequestEvent::Approved, approved);
+        decision.records.push(Record::Request(Box::new(record)));
+    }
+}
+
+/// A decision in several lines.
+fn parted(team: &Team, mut record: Record) -> Vec<Record> {
+    let expired = match &mut record {
+        Record::Member(record) => std::mem::take(&mut record.expired),
+        Record::Request(record) => std::mem::take(&mut record.expired),
+        Record::Team(_) | Record::Snapshot(_) => Vec::new(),
+    };
+    let expired = expired.iter().filter_map(|id| {
+        let request = team.requests.get(id)?.after(request::Event::Withdrawn, 0.0, "").ok()?;
+        Some(Record::Request(Box::new(RequestRecord::of(RequestEvent::Expired, request))))
+    });
+    let expired: Vec<_> = expired.collect();
+    std::iter::once(record).chain(expired).collect()
+}
+
+/// The real rules keep their promises in all of these schedules; the mutant breaks one.
+fn is_missed(mutant: Mutant) {
+    let broken = (0..SCHEDULES).find_map(|seed| run(seed, Some(mutant), false).err());
+    match broken {
+        Some(broken) => println!("{mutant:?}: seed {}: {}", broken.seed, broken.what),
+        None => panic!("{mutant:?} breaks no promise in {SCHEDULES} schedules"),
+    }
+}
+
+macro_rules! missed {
+    ($($name:ident: $mutant:ident),* $(,)?) => { $(
+        #[test]
+        fn $name() {
+            is_missed(Mutant::$mutant);
+        }
+    )* };
+}
+
+missed! {
+    the_life_lock_is_missed: BuriesBeforeTheLockIsFree,
+    the_welcome_is_missed: BeginsUnwelcomed,
+    the_own_connection_is_missed: AnyLineCounts,
+    the_reply_is_missed: LeavesUnrecorded,
+    the_deafness_to_inbox_lines_is_missed: InboxOpensTheGate,
+    the_word_on_a_new_connection_is_missed: NoWordOnReconnect,
+    the_state_of_the_worker_is_missed: StatesAreNotHeard,
+    the_closed_gate_of_an_unanswered_plan_is_missed: GateIgnoresItsPlan,
+    the_whole_decision_in_one_line_is_missed: ExpiriesAreLinesOfTheirOwn,
+    the_second_attempt_is_missed: NothingIsDoneAgain,
+    the_same_ids_are_missed: OtherIdsWhenDoneAgain,
+    the_line_before_the_signal_is_missed: SignalsFirst,
+    the_respect_for_a_pending_shutdown_is_missed: RestartsWhoShallLeave,
+    the_respect_for_a_stop_is_missed: StoppingIsForgotten,
+    the_persons_right_to_answer_is_missed: LeadAnswersForPeople,
+    the_other_eyes_on_a_plan_are_missed: LeadApprovesItsOwn,
+    the_answer_to_the_lead_agent_is_missed: AnswersAreLost,
+    the_answer_to_what_is_not_written_is_missed: WhatIsNotWrittenIsNotAnswered,
+    the_way_back_of_an_answer_is_missed: AnswersFollowTheLife,
+    the_deafness_to_old_connections_is_missed: EveryConnectionIsHeard,
+    the_answers_to_the_watchdog_are_missed: PongsAreNotHeard,
+    the_word_to_the_lead_before_the_end_is_missed: HungWithoutAWord,
+    the_sync_before_what_follows_is_missed: SyncIsForgotten,
+    the_failure_of_an_append_is_missed: FailuresAreForgotten,
+    the_line_before_its_effects_is_missed: EffectsComeFirst,
+    the_truth_of_what_is_done_is_missed: DoneIsSaidTooEarly,
+    the_roster_before_the_answer_is_missed: RosterComesLate,
+    the_second_attempt_to_journal_is_missed: BacklogIsForgotten,
+    the_cut_of_a_torn_tail_is_missed: TornTailStays,
+    the_slow_tick_is_missed: OnlyRingsAreHeard,
+    the_position_with_the_effect_is_missed: PositionOvertakes,
+}

@@ -1,0 +1,98 @@
+//! What the lead agent asks for: each question is answered once, on the connection that it came over and no other, and
+//! what is done for it was asked by a life that is there.
+
+use teamd_shared::control::Command;
+use teamd_shared::journal::Team;
+use teamd_shared::member::ApproveBy;
+use teamd_shared::name::Name;
+use teamd_shared::request::Request;
+
+use super::{Kept, Promises, check};
+use crate::daemon::core::event::{Client, Incarnation};
+
+/// A connection, and the number of a question on it.
+pub(in super::super) type Question = (u64, u32);
+
+/// What became of a question.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    life: Incarnation,
+    command: Command,
+    stands: Stands,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Stands {
+    /// It is on its way.
+    Said,
+    /// The daemon has it.
+    TakenUp,
+    /// The daemon has answered it.
+    Replied,
+    /// The answer was heard.
+    Heard,
+}
+
+impl Promises {
+    /// A worker asks for something.
+    pub(in super::super) fn asks(&mut self, question: Question, life: &Incarnation, command: &Command) {
+        let asked = Asked { life: life.clone(), command: command.clone(), stands: Stands::Said };
+        self.questions.insert(question, asked);
+    }
+
+    /// The daemon takes a question up; `present`: the present connection of the life that asks.
+    pub(in super::super) fn takes_up(&mut self, question: Question, present: Option<u64>) -> Kept {
+        check(present == Some(question.0), || format!("{question:?} is taken up from an old connection"))?;
+        self.moves_on(question, Stands::Said, Stands::TakenUp)
+    }
+
+    /// The daemon answers a question.
+    pub(in super::super) fn replies(&mut self, question: Question) -> Kept {
+        self.moves_on(question, Stands::TakenUp, Stands::Replied)
+    }
+
+    /// A worker hears an answer on a connection.
+    pub(in super::super) fn hears(&mut self, question: Question) -> Kept {
+        self.moves_on(question, Stands::Replied, Stands::Heard)
+    }
+
+    fn moves_on(&mut self, question: Question, from: Stands, to: Stands) -> Kept {
+        let Some(asked) = self.questions.get_mut(&question) else {
+            return Err(format!("{question:?} becomes {to:?}, and nobody asked it there"));
+        };
+        check(asked.stands == from, || format!("{question:?} is {:?}, and becomes {to:?}", asked.stands))?;
+        asked.stands = to;
+        Ok(())
+    }
+
+    /// The life that asked a question.
+    pub(in super::super) fn asker(&self, (connection, tag): Question) -> Option<Incarnation> {
+        self.questions.get(&(connection, tag)).map(|asked| asked.life.clone())
+    }
+
+    /// The questions whose answer was not heard.
+    pub(in super::super) fn unanswered(&self) -> impl Iterator<Item = (Question, &Incarnation, &Command)> {
+        let open = self.questions.iter().filter(|(_, asked)| asked.stands != Stands::Heard);
+        open.map(|(&question, asked)| (question, &asked.life, &asked.command))
+    }
+
+    /// Something was decided because somebody asked for it.
+    pub(in super::super) fn done_for(&self, client: Client, team: &Team) -> Kept {
+        let Some(life) = self.asker((client.connection, client.tag)).filter(|_| client.agent) else {
+            return Ok(());
+        };
+        let member = team.members.get(&life.name).map(|state| &state.record);
+        let there = member.is_some_and(|it| it.incarnation == life.incarnation && !it.phase.is_ended());
+        check(life.name == Name::lead() && there, || {
+            format!("{} {} is heard, and is not the lead agent that there is", life.name, life.incarnation)
+        })
+    }
+
+    /// Tells whether the lead agent may answer a plan: a person has left those of its author to it, and it is another's.
+    pub(super) fn is_left_to_the_lead(&self, plan: &Request) -> bool {
+        let author = self.fold.members.iter().find(|(name, _)| name.as_str() == plan.member());
+        author.is_some_and(|(name, state)| {
+            state.record.terms.approve_by == ApproveBy::Lead && *name != Name::lead()
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! What comes before what: nothing is done or said that is not in the journal, nobody is answered before the roster shows it,
+//! and the position in the lead's inbox passes nothing that is not taken in.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use teamd_shared::journal::{Line, Record, Team};
+use teamd_shared::member::Status;
+use teamd_shared::name::Name;
+
+use super::super::sim::Daemon;
+use super::{Kept, Promises, check};
+use crate::daemon::core::batch::Reply;
+use crate::daemon::core::event::{Action, Client, Until};
+use crate::daemon::core::waiters::status;
+
+/// How long commands wait for a roster that cannot be written.
+const UNSHOWN: Duration = Duration::from_secs(5);
+
+/// What somebody is owed who gave a command.
+#[derive(Debug, Clone)]
+pub(in super::super) enum Owed {
+    Answer,
+    /// When something has happened.
+    Wait(Name, Until),
+    /// When the attempt to stop has ended.
+    Stop,
+}
+
+impl Promises {
+    /// Something is done or said: the journal holds what it rests on.
+    pub(in super::super) fn is_written(&self, team: &Team, lines: usize) -> Kept {
+        check(u64::try_from(lines) == Ok(team.seq), || {
+            format!("something follows from line {}, and the journal has {lines}", team.seq)
+        })
+    }
+
+    /// A command was decided: it is answered once, or waits for something.
+    pub(in super::super) fn is_asked(&mut self, client: Client, actions: &[Action]) -> Kept {
+        let owed = actions.iter().filter_map(|action| match action {
+            Action::Reply(to, _) if *to == client => Some(Owed::Answer),
+            Action::Wait(to, name, until) if *to == client => Some(Owed::Wait(name.clone(), until.clone())),
+            Action::WaitForStop(to) if *to == client => Some(Owed::Stop),
+            _ => None,
+        });
+        let owed: Vec<Owed> = owed.collect();
+        check(owed.len() == 1, || format!("{} answers to {client:?}", owed.len()))?;
+        if !client.agent {
+            self.people.extend(owed.into_iter().map(|owed| (client, owed)));
+        }
+        Ok(())
+    }
+
+    /// A person is answered.
+    pub(in super::super) fn is_answered(&mut self, client: Client) -> Kept {
+        let owed = self.people.remove(&client);
+        check(owed.is_some(), || format!("{client:?} is answered, and is owed nothing"))
+    }
+
+    /// The daemon ends by itself.
+    pub(in super::super) fn ends(&mut self, stopped: bool) -> Kept {
+        let waits = self.people.values().any(|owed| matches!(owed, Owed::Stop));
+        self.people.clear();
+        check(!(stopped && waits), || "the daemon has stopped, and did not say so".to_owned())
+    }
+
+    /// Somebody is answered: the roster shows what it is told, unless it could not be written for long.
+    pub(in super::super) fn is_shown(
+        &self,
+        daemon: &Daemon,
+        answer: &Reply,
+        roster: &BTreeMap<Name, Status>,
+        now: Duration,
+    ) -> Kept {
+        let waited = daemon.unwritten.is_some_and(|since| now - since >= UNSHOWN);
+        if waited || answer.is_err() {
+            return Ok(());
+        }
+        let (team, live) = (&daemon.batcher.team, &daemon.batcher.live);
+        let stands = team.members.iter().map(|(name, state)| (name, status(team, live, &state.record)));
+        let stands: BTreeMap<&Name, Status> = stands.collect();
+        let shown: BTreeMap<&Name, Status> = roster.iter().map(|(name, status)| (name, *status)).collect();
+        check(stands == shown, || {
+            format!("{answer:?} is said, and the roster shows {shown:?}, not {stands:?}")
+        })
+    }
+
+    /// A line holds: with its position no line of the lead's inbox is passed that is no message and not quarantined.
+    pub(in super::super) fn quarantines(&mut self, line: &Line, bad: &BTreeSet<u64>) -> Kept {
+        if let Record::Team(record) = &line.record {
+            for rejected in &record.rejected {
+                let first = self.quarantined.insert(rejected.offset);
+                check(first, || format!("line {} of the lead is quarantined twice", rejected.offset))?;
+            }
+        }
+        let passed = line.lead.map_or(0, |position| position.offset);
+        let lost = bad.range(..passed).find(|offset| !self.quarantined.contains(offset));
+        check(lost.is_none(), || format!("line {lost:?} of the lead is passed, and was never quarantined"))
+    }
+
+    /// Everything is read.
+    pub(in super::super) fn all_is_quarantined(&self, bad: &BTreeSet<u64>) -> Kept {
+        let lost = bad.difference(&self.quarantined).next();
+        check(lost.is_none(), || format!("line {lost:?} of the lead was never quarantined"))
+    }
+}

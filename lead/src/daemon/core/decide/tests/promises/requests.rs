@@ -1,0 +1,134 @@
+//! Every request ends exactly once, by whoever may end it.
+
+use teamd_shared::id::RequestId;
+use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent};
+use teamd_shared::message::{Body, Message};
+use teamd_shared::name::Name;
+use teamd_shared::request::{Kind, Request, Status};
+
+use super::{Facts, Kept, Promises, check};
+use crate::daemon::core::event::Incarnation;
+
+impl Promises {
+    /// A worker names a line: an answer is its own only if it wrote it.
+    pub(in super::super) fn named(&mut self, life: &Incarnation, line: &Message) {
+        if let Body::ShutdownResponse { request_id, approve, .. } = &line.body
+            && line.from == life.name.as_str()
+        {
+            self.answers.insert((life.clone(), request_id.clone(), *approve));
+        }
+    }
+
+    /// A worker learns what became of its plan.
+    pub(in super::super) fn resolved(&self, id: &RequestId, status: Status, refused: bool) -> Kept {
+        let stands = self.fold.requests.get(id).map(|request| request.status);
+        check(refused || stands == Some(status), || {
+            format!("the author of {id} hears {status:?}: it is {stands:?}")
+        })
+    }
+
+    pub(super) fn requests_changed(&mut self, line: &Line, facts: &Facts) -> Kept {
+        for (id, request) in &self.fold.requests {
+            let before = self.requests.get(id);
+            if before == Some(request) {
+                continue;
+            }
+            match before {
+                None => check(request.is_pending(), || format!("{id} was never pending"))?,
+                Some(before) => self.changed(before, request, line, facts)?,
+            }
+        }
+        for (id, request) in &self.fold.requests {
+            if self.requests.get(id) != Some(request) {
+                self.requests.insert(id.clone(), request.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn changed(&self, before: &Request, request: &Request, line: &Line, facts: &Facts) -> Kept {
+        let id = &request.request_id;
+        let same = (before.kind, before.member(), before.incarnation, before.message_id, before.created_at)
+            == (request.kind, request.member(), request.incarnation, request.message_id, request.created_at);
+        check(same, || format!("{id} becomes another request"))?;
+        if before.status == request.status {
+            // With more force.
+            return check(request.kind == Kind::Shutdown, || format!("{id} changes without an event"));
+        }
+        check(before.is_pending(), || {
+            format!("{id} was {:?} and becomes {:?}", before.status, request.status)
+        })?;
+        let approve = request.status == Status::Approved;
+        match (request.kind, request.status) {
+            (_, Status::Pending) => Err(format!("{id} is pending again")),
+            (Kind::Shutdown, Status::Approved | Status::Rejected) => {
+                let name = Name::of_inbox(request.member()).map_err(|e| e.to_string())?;
+                let life = Incarnation { name, incarnation: request.incarnation };
+                check(self.answers.contains(&(life, id.clone(), approve)), || {
+                    format!("{id} is answered by nobody who was asked")
+                })
+            }
+            (Kind::PlanApproval, Status::Approved | Status::Rejected) => {
+                let verdict = (id.clone(), approve);
+                let by_lead =
+                    self.verdicts_of_the_lead.contains(&verdict) && self.is_left_to_the_lead(before);
+                check(by_lead || self.verdicts.contains(&verdict), || {
+                    format!("{id} is answered by nobody who may")
+                })
+            }
+            (kind, Status::Expired) => self.expired(kind, request, line, facts),
+        }
+    }
+
+    fn expired(&self, kind: Kind, request: &Request, line: &Line, facts: &Facts) -> Kept {
+        let id = &request.request_id;
+        let why = match (&line.record, kind) {
+            (Record::Member(record), Kind::Shutdown) => record.event == MemberEvent::Exited,
+            // A restart goes on with the same conversation.
+            (Record::Member(record), Kind::PlanApproval) => {
+                record.event == MemberEvent::Exited && record.ended_incarnation.is_none()
+            }
+            (Record::Request(record), Kind::PlanApproval) => match record.event {
+                RequestEvent::Asked | RequestEvent::Joined | RequestEvent::Approved => {
+                    record.request.request_id != *id
+                }
+                RequestEvent::Rejected => false,
+                RequestEvent::Expired => {
+                    check(!facts.waits_for.contains(&(id.clone(), request.message_id)), || {
+                        format!("{id} expires as withdrawn, and its author waits for it")
+                    })?;
+                    true
+                }
+            },
+            _ => false,
+        };
+        check(why, || format!("{id} expires for no reason at line {}", line.seq))
+    }
+
+    /// At most one of each kind is pending, and none of somebody who has ended.
+    pub(super) fn requests_belong_to_somebody(&self) -> Kept {
+        let mut seen = Vec::new();
+        for request in self.fold.requests.values().filter(|request| request.is_pending()) {
+            let id = &request.request_id;
+            let name = Name::of_inbox(request.member()).map_err(|e| e.to_string())?;
+            let member = self.fold.members.get(&name).map(|state| &state.record);
+            let Some(member) = member.filter(|member| !member.phase.is_ended()) else {
+                return Err(format!("{id} is pending, and {name} has ended"));
+            };
+            check(!seen.contains(&(name.clone(), request.kind)), || {
+                format!("two requests of one kind are pending for {name}")
+            })?;
+            let spans = match request.kind {
+                Kind::Shutdown => request.incarnation == member.incarnation,
+                Kind::PlanApproval => {
+                    (member.conversation..=member.incarnation).contains(&request.incarnation)
+                }
+            };
+            check(spans, || format!("{id} is pending of another life of {name}"))?;
+            let indexed = self.fold.pending(&name, request.kind).map(|request| &request.request_id);
+            check(indexed == Some(id), || format!("{id} is pending, and not found as such"))?;
+            seen.push((name, request.kind));
+        }
+        Ok(())
+    }
+}

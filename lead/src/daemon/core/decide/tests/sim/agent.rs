@@ -1,0 +1,190 @@
+//! The lead agent: a worker like the others that also asks for what a person may ask for, over its own connection. Others
+//! ask, too, and are not heard.
+
+use teamd_shared::control::{
+    Command, Done, FromWorker, Refusal, Reply, Request as Asks, ShutdownOrder, SpawnOrder, ToWorker,
+};
+use teamd_shared::id::Ids;
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::request::{Kind, Request};
+
+use super::super::mutants::Mutant;
+use super::super::promises::{Owed, check};
+use super::daemon::{Daemon, knows_its_journal};
+use super::machine::Up;
+use super::worker::Worker;
+use super::world::World;
+use crate::daemon::core::event::{Client, Event, Incarnation, SpawnFacts, Until};
+use crate::daemon::event_loop::gather::may_ask;
+
+/// What the worker does.
+impl World {
+    /// Asks for something now and then, one thing after the other, at whatever else it is.
+    pub(super) fn may_want_something(&mut self, worker: &mut Worker) {
+        let seldom = if worker.life.name == Name::lead() { 2 } else { 60 };
+        if self.calm || worker.asking.is_some() || !self.rng.one_in(seldom) {
+            return;
+        }
+        let Some(link) = worker.link else { return };
+        worker.asked += 1;
+        let question = (link, worker.asked);
+        let command = self.wish(worker);
+        self.note(|| format!("{} ({}) asks {question:?}: {command:?}", worker.life.name, worker.pid));
+        worker.asking = Some(question);
+        self.promises.asks(question, &worker.life, &command);
+        self.says(worker, Up::Says(FromWorker::Asks(Asks { tag: question.1, command })));
+    }
+
+    fn wish(&mut self, worker: &Worker) -> Command {
+        match self.rng.below(16) {
+            0..=2 => {
+                let name = self.somebody(false);
+                let mut order = self.varied(SpawnOrder::new(name, worker.environment.clone()));
+                order.terms.prompt = Some("begin".to_owned());
+                Command::Spawn { id: self.ids.request(), order: Box::new(order) }
+            }
+            3 | 4 => {
+                let force_after = self.rng.one_in(6).then_some(0.0);
+                let (name, reason) = (self.somebody(true), "asked by the lead agent".to_owned());
+                Command::Shutdown(ShutdownOrder {
+                    request_id: self.ids.request(),
+                    name,
+                    reason,
+                    decide_within: 30.0,
+                    force_after,
+                    wait: false,
+                })
+            }
+            5..=8 => self.verdict(),
+            9 => {
+                let (id, name) = (self.ids.request(), self.somebody(true));
+                Command::RequestPlan { id, name, content: "what will you do?".to_owned(), wait: false }
+            }
+            10..=14 => self.verdict_of_another(),
+            _ => Command::Stop { force: false },
+        }
+    }
+
+    /// Waits until somebody has answered a plan.
+    pub(super) fn verdict_of_another(&mut self) -> Command {
+        let open = self.promises.fold.requests.values();
+        let open = open.filter(|request| request.is_pending() && request.kind == Kind::PlanApproval);
+        let open: Vec<Request> = open.cloned().collect();
+        let Some(plan) = self.rng.pick(&open) else { return self.verdict() };
+        Command::AwaitVerdict { request_id: plan.request_id }
+    }
+
+    /// An answer has come to the worker: to what it has asked on this connection, and not yet answered.
+    pub(super) fn hears_an_answer(&mut self, worker: &mut Worker, link: u64, reply: &Reply) {
+        let kept = self.promises.hears((link, reply.tag));
+        self.promise(kept);
+        if worker.asking == Some((link, reply.tag)) {
+            worker.asking = None;
+        }
+    }
+}
+
+/// The life whose present connection a question came over.
+fn present(daemon: &Daemon, client: Client) -> Option<Incarnation> {
+    let mut connections = daemon.connections.iter();
+    connections.find(|(_, connection)| **connection == client.connection).map(|(life, _)| life.clone())
+}
+
+/// What the daemon does, as its functions of the same names.
+impl World {
+    pub(super) fn agent_asks(
+        &mut self,
+        daemon: &Daemon,
+        (life, connection): (&Incarnation, u64),
+        Asks { tag, command }: Asks,
+    ) -> Option<Event> {
+        let client = Client { connection, tag, agent: true };
+        let kept = self.promises.takes_up((connection, tag), daemon.connections.get(life).copied());
+        self.promise(kept);
+        if let Err(refusal) = may_ask(life, &command) {
+            self.reply(daemon, client, Err(refusal));
+            return None;
+        }
+        Some(match command {
+            Command::Spawn { id, order } => {
+                let facts = self.spawn_facts(daemon, &order);
+                Event::Spawn(client, id, order, facts)
+            }
+            other => Event::Command(client, other),
+        })
+    }
+
+    /// What must be known of the world to decide a spawn.
+    pub(super) fn spawn_facts(&self, daemon: &Daemon, order: &SpawnOrder) -> SpawnFacts {
+        let name = &order.name;
+        let ended = daemon.batcher.team.members.get(name).is_none_or(|member| member.record.phase.is_ended());
+        let begins = *name == Name::lead() && !order.resume;
+        let lines = self.disk.inboxes.get(&Name::lead()).map_or(0, Vec::len);
+        SpawnFacts {
+            held: (ended && self.lock_is_held(name)).then(|| "something".to_owned()),
+            default_workspace: "/home/u/web".to_owned(),
+            lead_inbox: begins.then(|| Position { offset: u64::try_from(lines).unwrap(), tail: 0 }),
+        }
+    }
+
+    /// Answers a person, or the lead agent if the connection that it asked over is still its worker's.
+    pub(super) fn reply(&mut self, daemon: &Daemon, client: Client, result: Result<Done, Refusal>) {
+        let unwritten = |refusal: &Refusal| refusal.message.starts_with("cannot write the journal");
+        if self.is(Mutant::WhatIsNotWrittenIsNotAnswered) && result.as_ref().is_err_and(unwritten) {
+            return;
+        }
+        if knows_its_journal(daemon) {
+            let kept = self.promises.is_shown(daemon, &result, &self.disk.roster, self.since(daemon));
+            self.promise(kept);
+        }
+        if !client.agent {
+            let kept = self.promises.is_answered(client);
+            return self.promise(kept);
+        }
+        let question = (client.connection, client.tag);
+        let mut life = present(daemon, client);
+        if self.is(Mutant::AnswersFollowTheLife) {
+            life = self.promises.asker(question);
+        }
+        let Some(life) = life.filter(|_| !self.is(Mutant::AnswersAreLost)) else { return };
+        let kept = self.promises.replies(question);
+        self.promise(kept);
+        self.say(daemon, &life, ToWorker::Reply(Reply { tag: client.tag, result }));
+    }
+
+    /// Looks whether each question has its answer, once everything has come to rest.
+    pub(super) fn questions_rest(&self) -> Result<(), String> {
+        let Some(daemon) = &self.daemon else { return Ok(()) };
+        let fold = &self.promises.fold;
+        let hangs = |name: &Name| self.processes.values().any(|it| it.life.name == *name && it.hung);
+        for (question, life, command) in self.promises.unanswered() {
+            let link = self.links.get(&question.0);
+            let lives = link.is_some_and(|link| link.worker_open && link.daemon_open)
+                && daemon.connections.get(life) == Some(&question.0)
+                && !hangs(&life.name);
+            let waits = match command {
+                Command::AwaitVerdict { request_id } => {
+                    fold.requests.get(request_id).is_some_and(Request::is_pending)
+                }
+                Command::Spawn { order, .. } => hangs(&order.name),
+                _ => false,
+            };
+            if lives && !waits {
+                return Err(format!("{} {} has no answer to {command:?}", life.name, life.incarnation));
+            }
+        }
+        for (client, owed) in &self.promises.people {
+            let waits = match owed {
+                Owed::Answer => false,
+                Owed::Wait(_, Until::Judged(request_id)) => {
+                    fold.requests.get(request_id).is_some_and(Request::is_pending)
+                }
+                Owed::Wait(name, _) => hangs(name),
+                Owed::Stop => self.processes.values().any(|it| it.hung),
+            };
+            check(waits, || format!("{client:?} has no answer: {owed:?}"))?;
+        }
+        Ok(())
+    }
+}

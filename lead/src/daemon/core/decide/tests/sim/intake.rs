@@ -1,0 +1,180 @@
+//! What a simulated daemon hears of, in any order that its sources allow.
+
+use teamd_shared::control::{FromWorker, ToWorker};
+use teamd_shared::journal::RejectedLine;
+use teamd_shared::member::Emptied;
+use teamd_shared::message::Message;
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::watch::SLOW_TICK;
+
+use super::super::mutants::Mutant;
+use super::daemon::Daemon;
+use super::machine::Up;
+use super::world::World;
+use crate::daemon::core::batch::Introduction;
+use crate::daemon::core::event::{Ended, Event, Incarnation};
+
+impl World {
+    /// One of the things that are ready; each source keeps its order.
+    pub(super) fn takes_in(&mut self, daemon: &mut Daemon) -> Option<Event> {
+        let readable = self.links.iter().filter(|(_, link)| link.daemon_open || !link.worker_open);
+        let readable = readable.filter(|(_, link)| !link.up.is_empty() || !link.worker_open);
+        // Connections are accepted in their order: the greeting on a later one overtakes none.
+        let waits = |number: &u64, life: &Incarnation| {
+            self.links.range(..number).any(|(_, older)| older.life == *life && older.greets())
+        };
+        let readable: Vec<u64> =
+            readable.filter(|(number, link)| !waits(number, &link.life)).map(|(number, _)| *number).collect();
+        let gone = daemon.supervised.iter().filter(|(_, pid)| !self.processes.contains_key(pid));
+        let gone: Vec<Incarnation> = gone.map(|(life, _)| life.clone()).collect();
+        let early = self.is(Mutant::BuriesBeforeTheLockIsFree);
+        let over = daemon.seen_off.iter().filter(|life| early || !self.lock_is_held(&life.name));
+        let over: Vec<Incarnation> = over.cloned().collect();
+        let sources = [readable.len(), gone.len(), over.len(), daemon.commands.len().min(1)];
+        let at = self.rng.pick(&(0..4).filter(|&source| sources[source] > 0).collect::<Vec<_>>())?;
+        match at {
+            0 => self.rng.pick(&readable).and_then(|number| self.reads(daemon, number)),
+            1 => {
+                let life = self.rng.pick(&gone)?;
+                daemon.supervised.remove(&life);
+                // What it said last may still be in its connection: the end of that comes first.
+                if daemon.connections.contains_key(&life) {
+                    daemon.departed.insert(life);
+                } else {
+                    daemon.seen_off.push(life);
+                }
+                None
+            }
+            2 => {
+                let life = self.rng.pick(&over)?;
+                daemon.seen_off.retain(|other| *other != life);
+                let left = self.lock_is_held(&life.name)
+                    || self.processes.values().any(|it| it.begun && it.life == life);
+                let kept = if left {
+                    Err(format!("{} is buried, and something of it is left", life.name))
+                } else {
+                    Ok(())
+                };
+                self.promise(kept);
+                let inbox = Position { offset: u64::from(self.rng.below(9)), tail: 0 };
+                let unread = u64::from(self.rng.below(3));
+                let transcript = self.disk.transcripts.get(&life.name);
+                let by_signal = transcript.is_some_and(|it| it.left_by_signal == Some(life.incarnation));
+                let ended = Ended {
+                    code: None,
+                    signal: None,
+                    inbox,
+                    unread,
+                    by_signal,
+                    emptied: Some(Emptied::Lock),
+                    left_behind: None,
+                    unworkable: None,
+                };
+                Some(Event::Ended { life, ended })
+            }
+            _ => self.looks_up(daemon),
+        }
+    }
+
+    fn looks_up(&self, daemon: &mut Daemon) -> Option<Event> {
+        let mut event = daemon.commands.pop_front()?;
+        if let Event::Spawn(_, _, order, facts) = &mut event {
+            *facts = self.spawn_facts(daemon, order);
+        }
+        Some(event)
+    }
+
+    fn reads(&mut self, daemon: &mut Daemon, number: u64) -> Option<Event> {
+        let link = self.links.get_mut(&number)?;
+        let (life, pid) = (link.life.clone(), link.pid);
+        let Some(up) = link.up.pop_front() else {
+            self.links.remove(&number);
+            if !self.is(Mutant::AnswersFollowTheLife) {
+                daemon.batcher.waiters.drop_connection(number);
+            }
+            if daemon.connections.get(&life) != Some(&number) {
+                return None;
+            }
+            daemon.connections.remove(&life);
+            if daemon.departed.remove(&life) {
+                daemon.seen_off.push(life.clone());
+            }
+            return Some(Event::Disconnected { life });
+        };
+        match up {
+            Up::StartedWorker => {
+                daemon.batcher.introduce(&life, Introduction::Greeted);
+                None
+            }
+            Up::Back(environment, state) => {
+                if daemon.supervised.get(&life) != Some(&pid) {
+                    link.down.push_back(ToWorker::Stranger { why: "no such life".to_owned() });
+                    return None;
+                }
+                daemon.connections.insert(life.clone(), number);
+                daemon.heard.environments.insert(life.name.clone(), environment.clone());
+                let state = if self.is(Mutant::StatesAreNotHeard) { Default::default() } else { state };
+                Some(Event::Connected { life, environment: Some(environment), state })
+            }
+            Up::Says(FromWorker::Asks(request)) if self.is(Mutant::EveryConnectionIsHeard) => {
+                self.agent_asks(daemon, (&life, number), request)
+            }
+            Up::Says(_) if daemon.connections.get(&life) != Some(&number) => None,
+            Up::Says(FromWorker::Asks(request)) => self.agent_asks(daemon, (&life, number), request),
+            Up::Says(FromWorker::Pong { number }) => {
+                self.promises.ponged(&life, number);
+                (number == 0 || !self.is(Mutant::PongsAreNotHeard)).then_some(Event::Pong { life, number })
+            }
+            Up::Says(FromWorker::State(_)) if self.is(Mutant::StatesAreNotHeard) => None,
+            Up::Says(FromWorker::State(state)) => Some(Event::Said { life, state }),
+            Up::Says(FromWorker::Leaving) => {
+                daemon.heard.farewells.insert(life.clone());
+                Some(Event::Leaving { life })
+            }
+            Up::Says(FromWorker::Submitted { request_id, offset, .. }) => {
+                let line = self.line_of_the_lead(offset);
+                Some(Event::Submitted { life, request_id, line })
+            }
+        }
+    }
+
+    /// Looks at the lead's inbox: when it is rung, when there was more, and on the slow tick.
+    pub(super) fn looks_at_its_inbox(&mut self, daemon: &mut Daemon) -> Option<Event> {
+        let rung = std::mem::take(&mut self.disk.rung);
+        let ticks = daemon.tick <= self.clocks.monotonic;
+        if ticks {
+            daemon.tick = self.clocks.monotonic + SLOW_TICK;
+        }
+        let ticks = ticks && !self.is(Mutant::OnlyRingsAreHeard);
+        let looks = rung || ticks || daemon.lead_has_more;
+        looks.then(|| self.reads_its_inbox(daemon))
+    }
+
+    /// Reads a piece of the lead's inbox.
+    pub(super) fn reads_its_inbox(&mut self, daemon: &mut Daemon) -> Event {
+        let (from, end) = (daemon.lead, self.disk.lead_lines());
+        let to = if self.calm { end } else { end.min(from + u64::from(self.rng.below(8))) };
+        let bad = self.disk.bad.range(from..to).map(|&offset| RejectedLine {
+            offset,
+            reason: "no JSON".to_owned(),
+            line: "{".to_owned(),
+        });
+        let position = Position { offset: to, tail: 0 };
+        let rejected = bad.collect();
+        (daemon.lead, daemon.lead_has_more) = (to, to < end);
+        if self.is(Mutant::PositionOvertakes) {
+            daemon.batcher.lead = position;
+        }
+        Event::LeadRead { position, rejected }
+    }
+
+    fn line_of_the_lead(&mut self, offset: u64) -> Result<Box<Message>, String> {
+        if !self.calm && self.rng.one_in(60) {
+            return Err("cannot read it".to_owned());
+        }
+        let inbox = self.disk.inboxes.get(&Name::lead());
+        let line = inbox.and_then(|inbox| inbox.get(usize::try_from(offset).unwrap()));
+        line.cloned().map(Box::new).ok_or_else(|| "there is no such line".to_owned())
+    }
+}

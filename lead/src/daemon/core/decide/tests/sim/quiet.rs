@@ -1,0 +1,115 @@
+//! The end of a schedule: nothing breaks any more, everything is delivered, and time passes.
+
+use teamd_shared::id::RequestId;
+use teamd_shared::member::Member;
+use teamd_shared::name::Name;
+use teamd_shared::request::{Kind, Payload};
+
+use super::worker::Worker;
+use super::world::World;
+
+/// More than every deadline, in steps of five seconds.
+const ROUNDS: usize = 16;
+
+impl World {
+    /// Lets everything come to rest, and looks whether it did.
+    pub(super) fn settle(&mut self) {
+        if self.broken.is_some() {
+            return;
+        }
+        self.note(|| "now all is calm".to_owned());
+        self.calm = true;
+        self.processes.values_mut().for_each(|worker| worker.frozen = false);
+        if self.daemon.is_none() {
+            self.start_daemon();
+        }
+        for _ in 0..ROUNDS {
+            for _ in 0..3 {
+                let pids: Vec<u32> = self.processes.keys().copied().collect();
+                for pid in pids {
+                    (0..4).for_each(|_| self.worker_step(pid));
+                }
+                self.keepers_work();
+                self.daemon_step();
+            }
+            self.time_passes(5.0);
+        }
+        let kept = self.is_at_rest();
+        self.promise(kept);
+    }
+
+    fn is_at_rest(&self) -> Result<(), String> {
+        self.promises.at_rest()?;
+        if self.daemon.is_some() {
+            self.promises.all_is_quarantined(&self.disk.bad)?;
+        }
+        self.questions_rest()?;
+        let fold = &self.promises.fold;
+        let alive =
+            fold.members.values().map(|state| &state.record).filter(|member| !member.phase.is_ended());
+        let mut hung = false;
+        for member in alive.clone() {
+            let here = |worker: &&Worker| {
+                worker.life.name == member.name && worker.life.incarnation == member.incarnation
+            };
+            let worker = self.processes.values().find(here);
+            let worker = worker.ok_or_else(|| format!("{} runs in the journal alone", member.name))?;
+            hung |= worker.hung;
+            let rests = if worker.hung { self.may_hang(member) } else { self.rests(member, worker) };
+            rests.map_err(|why| format!("{}: {why}", member.name))?;
+        }
+        for worker in self.processes.values().filter(|worker| !worker.hung) {
+            if !alive.clone().any(|member| member.name == worker.life.name) {
+                return Err(format!(
+                    "process {} of {} is there, and nobody knows it",
+                    worker.pid, worker.life.name
+                ));
+            }
+        }
+        match &self.daemon {
+            Some(_) if fold.stopping && !hung => Err("the team is stopping, and does not end".to_owned()),
+            Some(daemon) if !daemon.batcher.team.undone.is_empty() => {
+                Err("effects are not complete".to_owned())
+            }
+            None if alive.count() > 0 => Err("the daemon left before the others".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Somebody who reacts to nothing is there only as long as no signal is due.
+    fn may_hang(&self, member: &Member) -> Result<(), String> {
+        let fold = &self.promises.fold;
+        let forced = |payload: &Payload| matches!(payload, Payload::Shutdown { force_after: Some(_), .. });
+        let forced = fold.shutdown_of(&member.name).is_some_and(|request| forced(&request.payload));
+        if member.ending.is_some() || forced || fold.release(&member.name).is_some() {
+            return Err("it hangs, and was not killed".to_owned());
+        }
+        Ok(())
+    }
+
+    fn rests(&self, member: &Member, worker: &Worker) -> Result<(), String> {
+        let (fold, name): (_, &Name) = (&self.promises.fold, &member.name);
+        let (Some(_), Some(directive)) = (worker.link, &worker.directive) else {
+            return Err("it has no connection or heard no word".to_owned());
+        };
+        let seq = fold.members.get(name).map(|state| state.seq);
+        if seq != Some(directive.seq) || directive.gate != member.gate {
+            return Err(format!("it has not heard the last word: {seq:?}, {directive:?}"));
+        }
+        if member.ending.is_some()
+            || fold.pending(name, Kind::Shutdown).is_some()
+            || fold.release(name).is_some()
+        {
+            return Err("it should have left".to_owned());
+        }
+        let pending = fold.pending(name, Kind::PlanApproval).map(|request| request.request_id.clone());
+        let awaited: Option<RequestId> = worker.plan.as_ref().map(|plan| plan.request_id.clone());
+        if pending != awaited {
+            return Err(format!("it waits for {awaited:?}, and {pending:?} is pending"));
+        }
+        if worker.said.as_ref().is_none_or(|said| said.applied_seq != directive.seq) {
+            return Err("it has not said that it acted on the last word".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! The start of a simulated daemon: the fold, who is adopted, who is seen off, what is done again.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use teamd_shared::journal::{Daemon as DaemonRecord, TeamEvent, TeamRecord};
+use teamd_shared::name::Name;
+
+use super::daemon::{Daemon, Heard, Killed};
+use super::machine::identity;
+use super::world::{RULES, World};
+use crate::daemon::core::batch::Batcher;
+use crate::daemon::core::completion::Completion;
+use crate::daemon::core::event::{Event, Incarnation};
+
+impl World {
+    /// Starts a daemon, as `run.rs` and `reconcile.rs` do.
+    pub(super) fn start_daemon(&mut self) {
+        self.note(|| "a daemon starts".to_owned());
+        self.mends_the_journal();
+        let team = self.disk.fold();
+        let mut daemon = Daemon {
+            lead: team.lead.offset,
+            lead_has_more: false,
+            batcher: Batcher::new(team, RULES),
+            began: self.clocks.monotonic,
+            connections: BTreeMap::new(),
+            supervised: BTreeMap::new(),
+            departed: BTreeSet::new(),
+            seen_off: Vec::new(),
+            commands: VecDeque::new(),
+            completion: Completion::default(),
+            roster: BTreeMap::new(),
+            unwritten: None,
+            unsynced: Vec::new(),
+            tick: self.clocks.monotonic,
+            heard: Heard::default(),
+        };
+        // Nobody hears any more what the one before had not read.
+        self.links.retain(|_, link| link.worker_open);
+        self.disk.inboxes.entry(Name::lead()).or_default();
+        let mut events = self.reconcile(&mut daemon);
+        if self.begins_anew(&mut daemon).is_err() || daemon.batcher.end.is_some() {
+            self.note(|| "  it ends at once".to_owned());
+            return self.daemon_is_gone();
+        }
+        events.push(self.reads_its_inbox(&mut daemon));
+        self.goes_on_with(daemon, events);
+    }
+
+    fn begins_anew(&mut self, daemon: &mut Daemon) -> Result<(), Killed> {
+        let record = DaemonRecord { process: identity(1), started_at: self.clocks.wall, directory: None };
+        let (event, team_name) = (TeamEvent::Started, "default".to_owned());
+        let (daemon_record, rejected, tell) = (Some(record), Vec::new(), Vec::new());
+        let started = TeamRecord { event, team_name, daemon: daemon_record, rejected, content: None, tell };
+        daemon.batcher.begin(started, self.now(daemon));
+        self.takes_its_steps(daemon)
+    }
+
+    fn reconcile(&mut self, daemon: &mut Daemon) -> Vec<Event> {
+        let mut events = Vec::new();
+        for state in daemon.batcher.team.members.values().filter(|state| !state.record.phase.is_ended()) {
+            let member = &state.record;
+            let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
+            let process = member.process.as_ref().filter(|_| self.lock_is_held(&member.name));
+            let there = process.filter(|process| {
+                self.processes.contains_key(&process.pid) && identity(process.pid) == **process
+            });
+            match there {
+                Some(process) => {
+                    daemon.supervised.insert(life.clone(), process.pid);
+                    events.push(Event::Found { life });
+                }
+                None => daemon.seen_off.push(life),
+            }
+        }
+        events
+    }
+}

@@ -1,0 +1,212 @@
+//! What a simulated worker does next by itself: it works, changes something, submits plans, answers and leaves.
+
+use teamd_shared::control::FromWorker;
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::member::Gate;
+use teamd_shared::message::{AnsweredBy, Body, Message};
+use teamd_shared::name::Name;
+use teamd_shared::request::Status;
+use uuid::Uuid;
+
+use super::super::super::mutants::Mutant;
+use super::super::disk::PlanCall;
+use super::super::machine::{Up, renamed};
+use super::super::world::World;
+use super::{Heard, Waiting, Worker};
+
+impl World {
+    /// Does what is to be done next. False if its life ends.
+    pub(super) fn goes_on(&mut self, worker: &mut Worker) -> bool {
+        self.believes_its_inbox(worker);
+        self.may_want_something(worker);
+        if self.rng.one_in(40) && !self.calm {
+            self.names_some_line(worker);
+        }
+        if let Some((request_id, outcome)) = worker.answer.clone() {
+            match outcome {
+                None if !self.calm && self.rng.one_in(6) => self.names_again(worker),
+                None => {}
+                Some(status) => {
+                    (worker.answer, worker.settled) = (None, Some(request_id));
+                    worker.release |= status == Status::Approved;
+                }
+            }
+            return true;
+        }
+        if worker.release || worker.directive.as_ref().is_some_and(|directive| directive.release) {
+            if std::mem::take(&mut worker.changing) {
+                return true;
+            }
+            return self.leaves(worker);
+        }
+        let asked = worker
+            .directive
+            .as_ref()
+            .and_then(|directive| directive.shutdown.clone())
+            .map(|directive| directive.request_id);
+        if let Some(request_id) = asked.filter(|id| Some(id) != worker.settled.as_ref()) {
+            let idle = !worker.working || worker.plan.is_some() || self.calm;
+            if idle || self.rng.one_in(6) {
+                let approve = idle || self.rng.one_in(2);
+                return self.answers(worker, &request_id, approve);
+            }
+        }
+        if worker.plan.is_some() {
+            self.awaits_its_verdict(worker)
+        } else {
+            self.works(worker)
+        }
+        true
+    }
+
+    /// Ends by its own doing, since the daemon has recorded that it may.
+    fn leaves(&mut self, worker: &mut Worker) -> bool {
+        self.plan_ends(worker);
+        self.promises.left.insert(worker.life.clone());
+        false
+    }
+
+    /// Appends the answer, and names it. False if its life ends.
+    fn answers(&mut self, worker: &mut Worker, request_id: &RequestId, approve: bool) -> bool {
+        let (reason, answered_by) = ("as it is".to_owned(), Some(AnsweredBy::Runtime));
+        let body = Body::ShutdownResponse { request_id: request_id.clone(), approve, reason, answered_by };
+        let id = self.ids.message();
+        worker.answer = Some((request_id.clone(), None));
+        self.names(worker, id, request_id, body);
+        !(self.is(Mutant::LeavesUnrecorded) && approve) || self.leaves(worker)
+    }
+
+    fn names(&mut self, worker: &mut Worker, id: Uuid, request_id: &RequestId, body: Body) {
+        let message = Message::new(id, worker.life.name.as_str(), "lead", self.clocks.wall, body);
+        let offset = self.disk.inboxes.get(&Name::lead()).map_or(0, Vec::len);
+        let offset = u64::try_from(offset).unwrap();
+        self.sends(&Name::lead(), message);
+        worker.submitted.push((request_id.clone(), offset));
+        self.names_again(worker);
+    }
+
+    /// Names its last line: for the first time, or twice.
+    fn names_again(&mut self, worker: &Worker) {
+        let Some((request_id, offset)) = worker.submitted.last().cloned() else { return };
+        self.says_a_name(worker, request_id, offset);
+    }
+
+    fn says_a_name(&mut self, worker: &Worker, request_id: RequestId, offset: u64) {
+        let line = self
+            .disk
+            .inboxes
+            .get(&Name::lead())
+            .and_then(|inbox| inbox.get(usize::try_from(offset).unwrap()));
+        if let Some(line) = line {
+            self.promises.named(&worker.life, line);
+        }
+        self.note(|| format!("{} ({}) names line {offset} as {request_id}", worker.life.name, worker.pid));
+        self.says(worker, Up::Says(FromWorker::Submitted { request_id, offset, len: 0 }));
+    }
+
+    /// Names a line that is another's, too old, or of another kind.
+    fn names_some_line(&mut self, worker: &Worker) {
+        let lines = self.disk.inboxes.get(&Name::lead()).map_or(0, Vec::len);
+        if lines == 0 {
+            return;
+        }
+        let at = self.rng.below(u32::try_from(lines).unwrap());
+        let line = self.disk.inboxes.get(&Name::lead()).and_then(|inbox| inbox.get(at as usize));
+        let of_line = match line.map(|line| &line.body) {
+            Some(
+                Body::ShutdownResponse { request_id, .. } | Body::PlanApprovalRequest { request_id, .. },
+            ) => request_id.clone(),
+            _ => RequestId::from_bits(self.rng.below(256)),
+        };
+        self.says_a_name(worker, of_line, u64::from(at));
+    }
+
+    fn awaits_its_verdict(&mut self, worker: &mut Worker) {
+        let Some(plan) = worker.plan.clone() else { return };
+        let verdict = worker.directive.as_ref().and_then(|directive| directive.verdict.clone());
+        let verdict =
+            verdict.filter(|verdict| verdict.request_id == plan.request_id).map(|verdict| verdict.status);
+        let known = match plan.heard {
+            Heard::Recorded(status) if status != Status::Pending => Some(status),
+            Heard::Refused => Some(Status::Expired),
+            _ => None,
+        };
+        if let Some(status) = verdict.or(known) {
+            let kept = self.promises.resolved(&plan.request_id, status, plan.heard == Heard::Refused);
+            self.promise(kept);
+            return self.plan_ends(worker);
+        }
+        match plan.heard {
+            // Nothing that an open gate let through may run when the plan is recorded.
+            Heard::Nothing if worker.changing => worker.changing = false,
+            Heard::Nothing => {
+                let transcript = self.disk.transcripts.entry(worker.life.name.clone()).or_default();
+                if let Some(call) = &mut transcript.plan {
+                    call.named.insert((plan.request_id.clone(), plan.message_id));
+                }
+                worker.plan = Some(Waiting { heard: Heard::Submitted, ..plan.clone() });
+                let (request_id, text) =
+                    (plan.request_id.clone(), format!("plan {}", plan.message_id.as_u128()));
+                let body = Body::PlanApprovalRequest { request_id, plan: text, incarnation: None };
+                self.names(worker, plan.message_id, &plan.request_id, body);
+            }
+            Heard::Taken => {
+                let (request_id, message_id) = renamed(&plan.request_id, plan.message_id);
+                worker.plan = Some(Waiting { request_id, message_id, heard: Heard::Nothing });
+            }
+            Heard::Submitted if !self.calm && self.rng.one_in(6) => self.names_again(worker),
+            Heard::Submitted | Heard::Recorded(_) | Heard::Refused => {}
+        }
+    }
+
+    fn works(&mut self, worker: &mut Worker) {
+        if self.calm {
+            (worker.working, worker.changing) = (false, false);
+            return;
+        }
+        let open = worker.gate(self.mutant) == Gate::Open;
+        match self.rng.below(12) {
+            0 => (worker.working, worker.changing) = (false, false),
+            1..=4 => worker.working = true,
+            5 | 6 if worker.working && open => self.changes_something(worker),
+            7 => worker.changing = false,
+            8 | 9 if worker.working && (!open || self.rng.one_in(3)) => {
+                let first = (self.ids.request(), self.ids.message());
+                let waiting =
+                    Waiting { request_id: first.0.clone(), message_id: first.1, heard: Heard::Nothing };
+                worker.plan = Some(waiting);
+                let transcript = self.disk.transcripts.entry(worker.life.name.clone()).or_default();
+                transcript.plan = Some(PlanCall { first, named: Default::default() });
+            }
+            _ => {}
+        }
+        if worker.plan.is_some()
+            && self.is(Mutant::GateIgnoresItsPlan)
+            && worker.gate(self.mutant) == Gate::Open
+        {
+            self.changes_something(worker);
+        }
+    }
+
+    fn changes_something(&mut self, worker: &mut Worker) {
+        worker.changing = true;
+        self.note(|| format!("{} ({}) changes something", worker.life.name, worker.pid));
+        let kept = self.promises.changes(worker);
+        self.promise(kept);
+    }
+
+    /// What a worker must not do: take an inbox line for the daemon's word.
+    fn believes_its_inbox(&mut self, worker: &mut Worker) {
+        if !self.is(Mutant::InboxOpensTheGate) {
+            return;
+        }
+        let inbox = self.disk.inboxes.get(&worker.life.name).and_then(|inbox| inbox.last());
+        let opens = |line: &Message| matches!(line.body, Body::PlanApprovalResponse { approve: true, .. });
+        if inbox.is_some_and(opens)
+            && let Some(directive) = &mut worker.directive
+        {
+            directive.gate = Gate::Open;
+            self.plan_ends(worker);
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! What only this run of the daemon knows: connections, what workers said, deadlines. Pure.
+//!
+//! Nothing in here is worth a journal line: after a restart everything is said again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use teamd_shared::control::WorkerState;
+use teamd_shared::environment::Environment;
+use teamd_shared::journal::Team;
+use teamd_shared::member::{Doing, Member, Phase, RestartLimit};
+use teamd_shared::name::Name;
+use teamd_shared::request::Payload;
+use teamd_shared::transcript::Usage;
+
+use crate::daemon::core::event::{Event, Incarnation, Now};
+use crate::daemon::core::watchdog::{Finding, Should, Watch};
+
+/// How many workers take an inotify instance of their own; the others are rung. Linux grants 128 to a user,
+/// who needs some for other programs (`inotify(7)`, `max_user_instances`).
+const WATCHERS: usize = 32;
+
+/// Longer than any deadline, and still a time that can be added to another one.
+const FOREVER: Duration = Duration::from_secs(u64::MAX / 4);
+
+/// The settings that decisions rest on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// Between the steps of the termination ladder.
+    pub(crate) grace: Duration,
+    /// How often who crashed is started again.
+    pub(crate) restart: RestartLimit,
+    /// How long a worker that should answer may be silent; none: no worker is asked.
+    pub(crate) watchdog: Option<Duration>,
+    /// How many lines of the journal stand between two snapshots at least.
+    pub(crate) snapshot_lines: u64,
+}
+
+/// The volatile state.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    members: BTreeMap<Name, Alive>,
+    /// How often the daemon was told by a signal to end.
+    pub(crate) terminations: u32,
+    /// The time of the last event, seconds since 1970; 0 before the first.
+    pub(crate) wall: f64,
+}
+
+/// What is known of a live worker.
+#[derive(Debug, Default)]
+pub(crate) struct Alive {
+    pub(crate) incarnation: u32,
+    pub(crate) connected: bool,
+    pub(crate) environment: Option<Environment>,
+    /// When it was started again by the policy: by the wall clock, as its record has it, and since the daemon began.
+    restarts: Vec<(f64, Duration)>,
+    pub(crate) said: WorkerState,
+    /// Whether it has said that it is ready.
+    pub(crate) ready: bool,
+    /// Whether it may take an inotify instance.
+    pub(crate) watches: bool,
+    deadlines: Deadlines,
+    /// Whether its process has ended, though its end is not recorded yet: no step of the ladder is due for it any more.
+    gone: bool,
+    watch: Watch,
+    /// How old the life was when this daemon took it over.
+    older: Duration,
+}
+
+/// The steps of the termination ladder that are due some time, since the daemon began.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+struct Deadlines {
+    /// `--force`: then signals end it.
+    forced: Option<Duration>,
+    /// It was let go: then it counts as overdue.
+    overdue: Option<Duration>,
+    /// SIGTERM was sent: then SIGKILL follows.
+    kill: Option<Duration>,
+    /// It may not live longer.
+    limit: Option<Duration>,
+}
+
+/// A step of the termination ladder that is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    Force,
+    Overdue,
+    Kill,
+    Limit,
+}
+
+impl Live {
+    /// Takes in what an event says, before anything is decided on it.
+    pub(crate) fn observe(&mut self, team: &Team, event: &Event) {
+        match event {
+            Event::Connected { life, environment, state } if is_present(team, life) => {
+                let alive = self.enter(life);
+                alive.connected = true;
+                alive.watch.connected();
+                if let Some(environment) = environment {
+                    alive.environment = Some(environment.clone());
+                }
+                alive.take(state);
+            }
+            Event::Said { life, state } => {
+                if let Some(alive) = self.of_mut(life) {
+                    alive.take(state);
+                    alive.watch.heard();
+                }
+            }
+            Event::Pong { life, number } => {
+                if let Some(alive) = self.of_mut(life) {
+                    alive.watch.pong(*number);
+                }
+            }
+            Event::Disconnected { life } => {
+                if let Some(alive) = self.of_mut(life) {
+                    alive.connected = false;
+                }
+            }
+            // One that could not be journaled at once may be another life's by now.
+            Event::Started { life, process: Ok(_), .. } if is_present(team, life) => {
+                let watchers = self.members.values().filter(|alive| alive.watches).count();
+                let alive = self.enter(life);
+                alive.watches = watchers < WATCHERS;
+                alive.connected = true;
+                alive.watch.connected();
+            }
+            Event::Ended { life, .. } => {
+                if let Some(alive) = self.of_mut(life) {
+                    // It is recorded with the end.
+                    let said = WorkerState { usage: alive.said.usage, ..WorkerState::default() };
+                    *alive = Alive { said, ..alive.next(alive.incarnation) };
+                }
+            }
+            Event::Terminate => self.terminations += 1,
+            _ => {}
+        }
+    }
+
+    /// Notes, before any change of an inbox is looked at, whether a worker hears of its mail from the daemon alone. Returns
+    /// whether it does from now on.
+    pub(crate) fn wants_ring(&mut self, life: &Incarnation, wants: bool) -> bool {
+        let said = self.of_mut(life).map(|alive| &mut alive.said.wants_ring);
+        said.is_some_and(|said| !std::mem::replace(said, wants) && wants)
+    }
+
+    /// Takes in the environment in which a life was ordered that is journaled now: before that the order may still be refused,
+    /// and the life before go on.
+    pub(crate) fn ordered(&mut self, life: &Incarnation, environment: Environment) {
+        self.enter(life).environment = Some(environment);
+    }
+
+    /// Takes in that a member is started again, as its record says that is journaled now: a clock that jumps takes none of
+    /// its restarts away.
+    pub(crate) fn restarted(&mut self, member: &Member, now: Now) {
+        let alive = self.enter(&Incarnation { name: member.name.clone(), incarnation: member.incarnation });
+        alive.restarts.retain(|(at, _)| member.restarts.contains(at));
+        alive.restarts.extend(member.restarts.last().map(|&at| (at, now.monotonic)));
+    }
+
+    /// Returns when a member was started again that was so at this time of day, since the daemon began; none if an earlier
+    /// daemon did that.
+    pub(crate) fn restarted_at(&self, name: &Name, wall: f64) -> Option<Duration> {
+        let restarts = &self.members.get(name)?.restarts;
+        restarts.iter().rfind(|(at, _)| *at == wall).map(|(_, at)| *at)
+    }
+
+    /// Takes over what the worker of a life last said to the daemon before, until it says it again.
+    pub(crate) fn recall(&mut self, life: &Incarnation, doing: Doing, usage: Usage) {
+        let said = &mut self.enter(life).said;
+        (said.doing, said.usage) = (doing, usage);
+    }
+
+    /// Takes over how old a life is that an earlier daemon had started.
+    pub(crate) fn aged(&mut self, life: &Incarnation, age: Duration) {
+        self.enter(life).older = age;
+    }
+
+    /// Mail has come for a life: it should react to that.
+    pub(crate) fn rouse(&mut self, team: &Team, life: &Incarnation, now: Now, rules: Rules) {
+        if let Some(alive) = self.of_mut(life).filter(|alive| alive.ready) {
+            alive.watch.rouse();
+            alive.arm_watch(team, &life.name, now, rules);
+        }
+    }
+
+    /// Looks at the workers that should answer, as far as that is due.
+    pub(crate) fn look(&mut self, team: &Team, now: Now, rules: Rules) -> Vec<(Incarnation, Finding)> {
+        let Some(patience) = rules.watchdog else { return Vec::new() };
+        let mut found = Vec::new();
+        for (name, alive) in &mut self.members {
+            if alive.watch.next().is_none_or(|next| next > now.monotonic) {
+                continue;
+            }
+            let should = should_answer(team, name, alive);
+            if let Some(finding) = alive.watch.look(should, (now.monotonic, now.wall), patience) {
+                found.push((Incarnation { name: name.clone(), incarnation: alive.incarnation }, finding));
+            }
+        }
+        found
+    }
+
+    /// Returns what the conversation of a member has cost: as its worker last said, else as it was when the life before
+    /// ended.
+    pub(crate) fn usage(&self, member: &Member) -> Usage {
+        let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
+        let said = self.of(&life).map(|alive| alive.said.usage).filter(|usage| !usage.is_nothing());
+        let goes_on = member.phase.is_ended() || member.conversation != member.incarnation;
+        let before = || member.exit.as_ref().filter(|_| goes_on).map(|exit| exit.usage);
+        said.or_else(before).unwrap_or_default()
+    }
+
+    /// Returns what is known of a life; none if another one has taken its place.
+    pub(crate) fn of(&self, life: &Incarnation) -> Option<&Alive> {
+        self.members.get(&life.name).filter(|alive| alive.incarnation == life.incarnation)
+    }
+
+    fn of_mut(&mut self, life: &Incarnation) -> Option<&mut Alive> {
+        self.members.get_mut(&life.name).filter(|alive| alive.incarnation == life.incarnation)
+    }
+
+    /// Returns what is known of a member, whichever life it is.
+    pub(crate) fn member(&self, name: &Name) -> Option<&Alive> {
+        self.members.get(name)
+    }
+
+    fn enter(&mut self, life: &Incarnation) -> &mut Alive {
+        let alive = self.members.entry(life.name.clone()).or_default();
+        if alive.incarnation != life.incarnation {
+            *alive = alive.next(life.incarnation);
+        }
+        alive
+    }
+
+    /// Sets or clears the deadlines of a member, as the state of the team wants them now.
+    pub(crate) fn arm(&mut self, team: &Team, name: &Name, now: Now, rules: Rules) {
+        let grace = rules.grace;
+        let member = team.members.get(name).map(|state| &state.record);
+        let Some(member) = member.filter(|member| !member.phase.is_ended()) else {
+            // With it goes its environment.
+            self.members.remove(name);
+            return;
+        };
+        let alive = self.enter(&Incarnation { name: name.clone(), incarnation: member.incarnation });
+        alive.arm_watch(team, name, now, rules);
+        if alive.gone {
+            alive.deadlines = Deadlines::default();
+            return;
+        }
+        let deadlines = &mut alive.deadlines;
+        let most = member.terms.bounds.max_time.filter(|_| member.phase == Phase::Running);
+        if let Some(most) = most.filter(|_| member.ending.is_none() && team.release(name).is_none()) {
+            let left = Duration::from_secs(most).min(FOREVER).saturating_sub(alive.older);
+            deadlines.limit.get_or_insert(now.monotonic + left);
+        } else {
+            deadlines.limit = None;
+        }
+        if member.ending.is_some() {
+            deadlines.kill.get_or_insert(now.monotonic + grace);
+            (deadlines.forced, deadlines.overdue) = (None, None);
+        } else if let Some(request) = team.shutdown_of(name) {
+            if team.release(name).is_some() {
+                deadlines.overdue.get_or_insert(now.monotonic + grace);
+            }
+            if let Payload::Shutdown { force_after: Some(seconds), .. } = request.payload {
+                let due = Duration::try_from_secs_f64(seconds).map_or(FOREVER, |due| due.min(FOREVER));
+                let due = now.monotonic + due;
+                deadlines.forced = Some(deadlines.forced.map_or(due, |before| before.min(due)));
+            }
+        }
+    }
+
+    /// Returns when the next step is due, since the daemon began.
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
+        let next = |alive: &Alive| [alive.deadlines.next(), alive.watch.next()].into_iter().flatten().min();
+        self.members.values().filter_map(next).min()
+    }
+
+    /// Returns the steps that are due, and takes them out.
+    pub(crate) fn due(&self, now: Now) -> Vec<(Incarnation, Due)> {
+        let due = |alive: &Alive| {
+            let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now.monotonic);
+            let deadlines = alive.deadlines;
+            match () {
+                () if is_due(deadlines.kill) => Some(Due::Kill),
+                () if is_due(deadlines.forced) => Some(Due::Force),
+                () if is_due(deadlines.overdue) => Some(Due::Overdue),
+                () if is_due(deadlines.limit) => Some(Due::Limit),
+                () => None,
+            }
+        };
+        let life =
+            |name: &Name, alive: &Alive| Incarnation { name: name.clone(), incarnation: alive.incarnation };
+        self.members.iter().filter_map(|(name, alive)| Some((life(name, alive), due(alive)?))).collect()
+    }
+
+    /// Says that the process of a life has ended: what it left is looked after, however long that takes, and it is not said
+    /// to have been made to leave.
+    pub(crate) fn gone(&mut self, life: &Incarnation) {
+        let alive = self.enter(life);
+        alive.gone = true;
+        alive.deadlines = Deadlines::default();
+    }
+
+    /// Says that SIGKILL was sent: nothing more is due for this life but its end.
+    pub(crate) fn killed(&mut self, life: &Incarnation) {
+        if let Some(alive) = self.of_mut(life) {
+            alive.deadlines = Deadlines { kill: Some(Duration::MAX), ..Deadlines::default() };
+        }
+    }
+}
+
+fn is_present(team: &Team, life: &Incarnation) -> bool {
+    team.members.get(&life.name).is_some_and(|state| state.record.incarnation == life.incarnation)
+}
+
+/// Tells whether a worker should answer now: it is at work, or something was said to it that it has not reacted to.
+fn should_answer(team: &Team, name: &Name, alive: &Alive) -> Should {
+    let Some(state) = team.members.get(name) else { return Should::Rest };
+    let member = &state.record;
+    if member.phase != Phase::Running || member.incarnation != alive.incarnation {
+        return Should::Rest;
+    }
+    // Signals end it anyway; and who leaves as agreed says nothing more.
+    if member.ending.is_some() || team.release(name).is_some() {
+        return Should::Rest;
+    }
+    if !alive.connected {
+        return Should::Connect;
+    }
+    let reacts = alive.said.doing == Doing::Working
+        || alive.said.applied_seq < state.seq
+        || alive.watch.is_roused()
+        || member.silent_since.is_some()
+        || !alive.watch.silence().is_zero();
+    if alive.ready && reacts { Should::Answer } else { Should::Rest }
+}
+
+impl Alive {
+    /// Takes over what the next life of a member needs of the one before.
+    fn next(&mut self, incarnation: u32) -> Self {
+        let (environment, restarts) = (self.environment.take(), std::mem::take(&mut self.restarts));
+        Self { incarnation, environment, restarts, ..Self::default() }
+    }
+
+    /// Returns how long it has been silent although it should answer, as far as that is counted.
+    pub(crate) fn silence(&self) -> Duration {
+        self.watch.silence()
+    }
+
+    /// Returns when that silence began, in seconds since 1970.
+    pub(crate) fn silent_since(&self) -> f64 {
+        self.watch.since()
+    }
+
+    /// Tells whether signals end it at a time that is set already.
+    pub(crate) fn will_be_forced(&self) -> bool {
+        self.deadlines.forced.is_some()
+    }
+
+    fn arm_watch(&mut self, team: &Team, name: &Name, now: Now, rules: Rules) {
+        let Some(patience) = rules.watchdog else { return };
+        let should = should_answer(team, name, self);
+        self.watch.arm(should, now.monotonic, patience);
+    }
+
+    fn take(&mut self, state: &WorkerState) {
+        self.ready |= state.doing != Doing::Starting;
+        self.said = state.clone();
+    }
+}
+
+impl Deadlines {
+    fn next(self) -> Option<Duration> {
+        [self.forced, self.overdue, self.kill, self.limit]
+            .into_iter()
+            .flatten()
+            .min()
+            .filter(|&at| at != Duration::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_hears_of_its_mail_no_more_is_rung_once_for_what_came_before() {
+        let mut live = Live::default();
+        let life = Incarnation { name: Name::new("alice").unwrap(), incarnation: 1 };
+        assert!(!live.wants_ring(&life, true), "it is not known");
+        live.recall(&life, Doing::Idle, Usage::default());
+        let told = [false, true, true, false, true].map(|wants| live.wants_ring(&life, wants));
+        assert_eq!(told, [false, true, false, false, true]);
+        let next = Incarnation { incarnation: 2, ..life };
+        assert!(!live.wants_ring(&next, true), "another life");
+    }
+}

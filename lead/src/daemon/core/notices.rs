@@ -1,0 +1,130 @@
+//! What follows from a line of the journal outside of it: the inbox lines (the same, id for id, whenever they are
+//! made), and the names of archived files. Pure.
+
+use serde_json::{Map, json};
+use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Notice, Record, RejectedLine, RequestRecord};
+use teamd_shared::member::Ending;
+use teamd_shared::message::{ASKED_BY, Body, LEAD, Message, TEAMD};
+use teamd_shared::name::Name;
+use teamd_shared::request::{Payload, Status};
+use teamd_shared::team_dir::TeamPath;
+
+/// Makes the messages of a line.
+pub(crate) fn messages(line: &Line) -> Vec<(Name, Message)> {
+    let message = |tell: &Notice| Some((tell.to.clone(), message(line, tell)?));
+    line.record.tell().iter().filter_map(message).collect()
+}
+
+/// Makes the message that a member is told of a line; none if nothing is to be told.
+pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
+    let to = tell.to.as_str();
+    let new = |from: &str, body| Message::new(tell.id, from, to, line.at, body);
+    match &line.record {
+        Record::Team(record) => {
+            let text = record.content.clone().unwrap_or_else(|| quarantined(&record.rejected));
+            Some(new(TEAMD, Body::Message).with_content(text))
+        }
+        Record::Member(record) => of_member(record).map(|(from, body, content)| {
+            let mut message = new(from, body).with_content(content);
+            message.extra = extra_of(record);
+            message
+        }),
+        Record::Request(record) => of_request(record).map(|body| new(LEAD, body)),
+        Record::Snapshot(_) => None,
+    }
+}
+
+/// How many lines the lead is told of one by one.
+const TOLD: usize = 3;
+
+fn quarantined(rejected: &[RejectedLine]) -> String {
+    let first = rejected.iter().take(TOLD).map(|bad| format!("offset {}: {}", bad.offset, bad.reason));
+    let more = if rejected.len() > TOLD { "; …" } else { "" };
+    let what = match rejected.len() {
+        1 => "a line in inbox/lead.jsonl could not be read and stands".to_owned(),
+        many => format!("{many} lines in inbox/lead.jsonl could not be read and stand"),
+    };
+    let first: Vec<_> = first.collect();
+    format!("{what} in inbox/lead.rejected.jsonl: {}{more}", first.join("; "))
+}
+
+fn of_member(record: &MemberRecord) -> Option<(&'static str, Body, String)> {
+    let member = &record.member;
+    match record.event {
+        MemberEvent::GateClosed => {
+            let content = record.content.clone().unwrap_or_default();
+            Some((LEAD, Body::PlanRequest, content))
+        }
+        MemberEvent::Silent | MemberEvent::Answering => {
+            Some((TEAMD, Body::Message, record.content.clone().unwrap_or_default()))
+        }
+        MemberEvent::Exited => {
+            let exit = member.exit.as_ref()?;
+            let (name, unread) = (member.name.to_string(), exit.unread);
+            let how = match (record.ended_incarnation, member.phase) {
+                (Some(_), _) => format!("crashed and is started again as incarnation {}", member.incarnation),
+                (None, teamd_shared::member::Phase::Shutdown) => "has shut down".to_owned(),
+                (None, teamd_shared::member::Phase::Killed) => "was killed".to_owned(),
+                (None, _) => "crashed".to_owned(),
+            };
+            // What the daemon itself has ended, it accounts for, and so for whom it could not run.
+            let never_ran = exit.emptied.is_none();
+            let why = exit
+                .note
+                .as_ref()
+                .filter(|_| never_ran || matches!(exit.ending, Some(Ending::Hung | Ending::Limit)));
+            let how = why.map_or(how.clone(), |why| format!("{how}: {why}"));
+            let body = Body::TeammateTerminated { name: name.clone(), exit: exit_json(exit), unread };
+            Some((TEAMD, body, format!("{name} {how}")))
+        }
+        _ => None,
+    }
+}
+
+/// The `exit` object as messages and `config.json` show it to other programs.
+fn exit_json(exit: &teamd_shared::member::Exit) -> serde_json::Value {
+    json!({ "code": exit.code, "signal": exit.signal, "at": exit.at, "request_id": exit.request_id })
+}
+
+fn extra_of(record: &MemberRecord) -> Map<String, serde_json::Value> {
+    let mut extra = Map::new();
+    if record.event == MemberEvent::Exited {
+        let ended = record.ended_incarnation.unwrap_or(record.member.incarnation);
+        extra.insert("incarnation".to_owned(), json!(ended));
+        extra.insert("restarted".to_owned(), json!(record.ended_incarnation.is_some()));
+        if record.agent {
+            extra.insert(ASKED_BY.to_owned(), json!(LEAD));
+        }
+    }
+    extra
+}
+
+fn of_request(record: &RequestRecord) -> Option<Body> {
+    let request = &record.request;
+    let request_id = request.request_id.clone();
+    match (&request.payload, request.status) {
+        (Payload::Shutdown { reason, decide_within, .. }, Status::Pending) => Some(Body::ShutdownRequest {
+            request_id,
+            incarnation: Some(request.incarnation),
+            reason: reason.clone(),
+            decide_within: Some(*decide_within),
+        }),
+        (Payload::Plan { .. }, Status::Approved | Status::Rejected) => Some(Body::PlanApprovalResponse {
+            request_id,
+            approve: request.status == Status::Approved,
+            feedback: request.reason.clone().unwrap_or_default(),
+        }),
+        _ => None,
+    }
+}
+
+/// Returns where a file goes that is archived with this `seq`.
+pub(crate) fn archived(file: &TeamPath, seq: u64) -> TeamPath {
+    let folder = file.relative().parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+    TeamPath::archive(&format!("{seq}.{folder}.{}", file.file_name()))
+}
+
+/// Returns the names that the files of a member have in the archive, if it is forgotten with this `seq`.
+pub(crate) fn archive_names(name: &Name, seq: u64) -> Vec<String> {
+    TeamPath::of_member(name).iter().map(|file| archived(file, seq).to_string()).collect()
+}

@@ -1,0 +1,162 @@
+//! The commands that wait until they are done: what each waits for is looked up in the state after every change. Pure.
+
+use std::collections::BTreeMap;
+
+use teamd_shared::control::{Done, Refusal, RefusalCode, StopOutcome};
+use teamd_shared::journal::Team;
+use teamd_shared::member::{Doing, Gate, Member, Status};
+use teamd_shared::name::Name;
+use teamd_shared::request::{self, Kind, Payload, Request};
+
+use crate::daemon::core::directive::verdict_of;
+use crate::daemon::core::event::{Client, Incarnation, Until};
+use crate::daemon::core::live::Live;
+
+/// The commands, and what they wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    of_members: BTreeMap<Name, Vec<(Client, Until)>>,
+    for_stop: Vec<Client>,
+}
+
+type Answer = Result<Done, Refusal>;
+
+impl Waiters {
+    /// Adds a command that waits for something of a member.
+    pub(crate) fn add(&mut self, client: Client, name: Name, until: Until) {
+        self.of_members.entry(name).or_default().push((client, until));
+    }
+
+    /// Adds a command that waits for the daemon to stop.
+    pub(crate) fn add_for_stop(&mut self, client: Client) {
+        self.for_stop.push(client);
+    }
+
+    /// Forgets the commands of a connection that is closed.
+    pub(crate) fn drop_connection(&mut self, connection: u64) {
+        for waiting in self.of_members.values_mut() {
+            waiting.retain(|(client, _)| client.connection != connection);
+        }
+        self.of_members.retain(|_, waiting| !waiting.is_empty());
+        self.for_stop.retain(|client| client.connection != connection);
+    }
+
+    /// Takes out the commands that have an answer now, of those that wait for something of a member.
+    pub(crate) fn answered(&mut self, team: &Team, live: &Live, name: &Name) -> Vec<(Client, Answer)> {
+        let Some(waiting) = self.of_members.get_mut(name) else { return Vec::new() };
+        let mut answers = Vec::new();
+        waiting.retain(|(client, until)| {
+            let answer = answer(team, live, name, until);
+            answers.extend(answer.map(|answer| (*client, answer)));
+            answers.last().is_none_or(|(answered, _)| answered != client)
+        });
+        if waiting.is_empty() {
+            self.of_members.remove(name);
+        }
+        answers
+    }
+
+    /// Takes out the commands that wait for the stop, with how it ended.
+    pub(crate) fn stopped(&mut self, outcome: &StopOutcome) -> Vec<(Client, Answer)> {
+        self.for_stop.drain(..).map(|client| (client, Ok(Done::Stop(outcome.clone())))).collect()
+    }
+}
+
+/// Returns the answer to a command that waits for something of a member, if there is one now.
+fn answer(team: &Team, live: &Live, name: &Name, until: &Until) -> Option<Answer> {
+    let member = team.members.get(name).map(|state| &state.record);
+    let runs = |incarnation: u32| {
+        member.filter(|member| member.incarnation == incarnation && !member.phase.is_ended())
+    };
+    match until {
+        Until::Ready(incarnation) => match runs(*incarnation) {
+            Some(member) => ready(team, live, member).map(Ok),
+            None => Some(Err(not_ready(name, member))),
+        },
+        Until::Ended(request_id) => ended(member, team.requests.get(request_id)?).map(Ok),
+        Until::GateClosed { incarnation, seq } => match (runs(*incarnation), member) {
+            (Some(member), _) => {
+                let life = Incarnation { name: name.clone(), incarnation: member.incarnation };
+                let closed = live.of(&life)?.said.applied_seq >= *seq;
+                closed.then_some(Ok(Done::Recorded { incarnation: *incarnation }))
+            }
+            // Nothing of that incarnation runs any more, and the next one has begun with its gate closed.
+            (None, Some(next)) if !next.phase.is_ended() && next.gate == Gate::Closed => {
+                Some(Ok(Done::Recorded { incarnation: *incarnation }))
+            }
+            (None, _) => Some(Err(ended_unasked(name))),
+        },
+        // A plan belongs to the conversation: that an incarnation has ended says nothing.
+        Until::Judged(request_id) => {
+            let request = team.requests.get(request_id)?;
+            (!request.is_pending()).then(|| Ok(Done::Judged(verdict_of(request))))
+        }
+    }
+}
+
+fn ready(team: &Team, live: &Live, member: &Member) -> Option<Done> {
+    let (name, incarnation) = (member.name.clone(), member.incarnation);
+    live.of(&Incarnation { name, incarnation }).filter(|alive| alive.ready)?;
+    let pid = member.process.as_ref()?.pid;
+    let fresh = member.conversation == incarnation;
+    let skipped = member.exit.as_ref().filter(|_| fresh).map_or(0, |exit| exit.unread);
+    Some(Done::Ready { pid, incarnation, status: status(team, live, member), skipped })
+}
+
+/// Returns how a shutdown has ended, if it has.
+fn ended(member: Option<&Member>, request: &Request) -> Option<Done> {
+    let (request_id, incarnation) = (request.request_id.clone(), request.incarnation);
+    let present = member.filter(|member| member.incarnation == incarnation);
+    let status = match (present, request.status) {
+        (Some(member), request::Status::Rejected) if member.ending.is_none() && !member.phase.is_ended() => {
+            let reason = request.reason.clone().unwrap_or_default();
+            return Some(Done::Rejected { request_id, reason });
+        }
+        (Some(member), _) if !member.phase.is_ended() => return None,
+        (Some(member), _) => member.phase.ended_as(),
+        // Another incarnation has taken its place: the request tells.
+        (None, request::Status::Approved) => Status::Shutdown,
+        (None, _) if is_forced(request) => Status::Killed,
+        (None, _) => Status::Crashed,
+    };
+    Some(Done::Ended { request_id, incarnation, status })
+}
+
+fn is_forced(request: &Request) -> bool {
+    matches!(request.payload, Payload::Shutdown { force_after: Some(_), .. })
+}
+
+fn ended_unasked(name: &Name) -> Refusal {
+    Refusal::new(RefusalCode::Conflict, format!("{name} ended before it could be asked for a plan"))
+        .hint(format!("`teamctl spawn {name} --resume --plan` goes on with it, its gate closed"))
+}
+
+fn not_ready(name: &Name, member: Option<&Member>) -> Refusal {
+    let note = member.and_then(|member| member.exit.as_ref()).and_then(|exit| exit.note.as_deref());
+    let message = match (member, note) {
+        (None, _) => return Refusal::new(RefusalCode::NotFound, format!("{name} was forgotten")),
+        (_, Some(note)) => format!("{name} ended before it was ready: {note}"),
+        (_, None) => format!("{name} ended before it was ready"),
+    };
+    Refusal::new(RefusalCode::NotReady, message)
+}
+
+/// The status that people see, computed from the journal and from what the worker last said.
+pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> Status {
+    let name = &member.name;
+    let leaving = team.release(name).is_some()
+        || member.ending.is_some()
+        || team.pending(name, Kind::Shutdown).is_some();
+    let plan = team.pending(name, Kind::PlanApproval).is_some();
+    Status::of(member.phase, leaving, plan, doing(team, live, member))
+}
+
+/// What a worker does. One whose plan has its verdict is at work, whether it has said so yet or not.
+fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
+    let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
+    let Some(said) = live.of(&life).map(|alive| &alive.said) else { return Doing::Starting };
+    // An id that is taken belongs to another member.
+    let own = |request: &&Request| request.member() == member.name.as_str();
+    let plan = said.plan.as_ref().and_then(|id| team.requests.get(id)).filter(own);
+    if plan.is_some_and(|request| !request.is_pending()) { Doing::Working } else { said.doing }
+}

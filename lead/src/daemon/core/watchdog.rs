@@ -1,0 +1,242 @@
+//! The watchdog of one worker: when it is asked whether its loop goes round, and what follows from its silence. Pure.
+//!
+//! A worker is asked only while it should answer: an idle one to whom nothing was said is left alone, so an idle team uses
+//! no CPU. Silence is counted in looks at an unanswered question, each of which had time to be answered, and not by the
+//! clock: a machine that was suspended, or a daemon that was stopped, adds one look and not the hours in between.
+
+use std::time::Duration;
+
+/// How often a worker is looked at until its silence counts.
+const LOOKS: u32 = 4;
+
+/// What is known of a worker's answers.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(crate) struct Watch {
+    /// Whether it has said on its connection that it can be asked.
+    able: bool,
+    /// Whether it has mail, and has said nothing since.
+    roused: bool,
+    /// The number of the last question.
+    asked: u64,
+    /// The number of the last question that is not open any more.
+    settled: u64,
+    /// When it is looked at next, since the daemon began.
+    next: Option<Duration>,
+    /// How much silence is counted.
+    silence: Duration,
+    /// Seconds since 1970, when that began.
+    since: f64,
+}
+
+/// Why a worker should answer, or need not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Should {
+    /// It may be silent as long as it likes.
+    Rest,
+    /// It has something to do or to react to.
+    Answer,
+    /// It has no connection, and should make one: it cannot be asked.
+    Connect,
+}
+
+/// What a look at a worker led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// It is to be asked, with this number.
+    Ask(u64),
+    /// It has been silent for as long as it may.
+    Silent,
+    /// It has been silent for twice that.
+    Hung,
+}
+
+impl Watch {
+    /// It is on another connection: what was asked on the one before may be lost.
+    pub(crate) fn connected(&mut self) {
+        (self.able, self.settled) = (false, self.asked);
+    }
+
+    /// It has said something.
+    pub(crate) fn heard(&mut self) {
+        self.roused = false;
+    }
+
+    /// It answers; 0: it can be asked.
+    pub(crate) fn pong(&mut self, number: u64) {
+        self.able = true;
+        if number > 0 && number == self.asked {
+            (self.settled, self.silence, self.roused) = (number, Duration::ZERO, false);
+        }
+    }
+
+    /// It has mail: it says something before long, or is asked.
+    pub(crate) fn rouse(&mut self) {
+        self.roused = true;
+    }
+
+    /// Tells whether it has mail, and has said nothing since.
+    pub(crate) fn is_roused(&self) -> bool {
+        self.roused
+    }
+
+    /// Returns how much silence is counted.
+    pub(crate) fn silence(&self) -> Duration {
+        self.silence
+    }
+
+    /// Returns when that began, in seconds since 1970.
+    pub(crate) fn since(&self) -> f64 {
+        self.since
+    }
+
+    /// Returns when it is looked at next, since the daemon began.
+    pub(crate) fn next(&self) -> Option<Duration> {
+        self.next
+    }
+
+    fn is_open(&self) -> bool {
+        self.asked > self.settled
+    }
+
+    /// Sees to it that it is looked at, as long as it should answer.
+    pub(crate) fn arm(&mut self, should: Should, now: Duration, patience: Duration) {
+        if should == Should::Rest && !self.is_open() {
+            self.next = None;
+        } else {
+            self.next.get_or_insert(now + patience / LOOKS);
+        }
+    }
+
+    /// Looks at it, when that is due.
+    pub(crate) fn look(
+        &mut self,
+        should: Should,
+        (now, wall): (Duration, f64),
+        patience: Duration,
+    ) -> Option<Finding> {
+        if self.next.is_none_or(|next| next > now) {
+            return None;
+        }
+        let step = patience / LOOKS;
+        self.next = (should != Should::Rest || self.is_open()).then(|| now + step);
+        if self.silence.is_zero() && !self.is_open() {
+            self.since = wall;
+        }
+        if !self.is_open() && should != Should::Connect {
+            let ask = should == Should::Answer && self.able;
+            self.asked += u64::from(ask);
+            return ask.then_some(Finding::Ask(self.asked));
+        }
+        self.silence = self.silence.saturating_add(step);
+        match () {
+            // A worker without a connection was not asked: that may be the fault of this side.
+            () if self.silence >= patience * 2 && self.is_open() => Some(Finding::Hung),
+            () if self.silence >= patience => Some(Finding::Silent),
+            () => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Looks again and again, each time that it is due; returns what was found, and when, in seconds.
+    fn looks(watch: &mut Watch, should: Should, times: usize) -> Vec<(u64, Finding)> {
+        let mut found = Vec::new();
+        for _ in 0..times {
+            let Some(at) = watch.next() else { break };
+            found.extend(watch.look(should, (at, 0.0), PATIENCE).map(|finding| (at.as_secs(), finding)));
+        }
+        found
+    }
+
+    fn working() -> Watch {
+        let mut watch = Watch::default();
+        watch.connected();
+        watch.pong(0);
+        watch.arm(Should::Answer, Duration::ZERO, PATIENCE);
+        watch
+    }
+
+    #[test]
+    fn one_who_rests_is_never_looked_at() {
+        let mut watch = working();
+        watch.arm(Should::Rest, Duration::ZERO, PATIENCE);
+        assert_eq!(watch.next(), None);
+        assert_eq!(watch.look(Should::Rest, (PATIENCE, 0.0), PATIENCE), None);
+    }
+
+    #[test]
+    fn silence_is_told_after_the_time_and_ends_after_twice_the_time() {
+        let found = looks(&mut working(), Should::Answer, 9);
+        let silent = [75, 90, 105, 120].map(|at| (at, Finding::Silent));
+        assert_eq!(found[0], (15, Finding::Ask(1)));
+        assert_eq!(found[1..5], silent);
+        assert_eq!(found[5..], [(135, Finding::Hung)]);
+    }
+
+    #[test]
+    fn one_who_answers_is_asked_again_and_again_and_nothing_else() {
+        let mut watch = working();
+        for number in 1..100 {
+            assert_eq!(looks(&mut watch, Should::Answer, 1)[0].1, Finding::Ask(number));
+            watch.pong(number);
+        }
+        assert_eq!(watch.silence(), Duration::ZERO);
+    }
+
+    #[test]
+    fn hours_in_which_nobody_could_answer_count_as_one_look() {
+        let mut watch = working();
+        looks(&mut watch, Should::Answer, 1);
+        let day = Duration::from_secs(86_400);
+        assert_eq!(watch.look(Should::Answer, (day, 0.0), PATIENCE), None);
+        assert_eq!((watch.silence(), watch.next()), (PATIENCE / 4, Some(day + PATIENCE / 4)));
+        watch.pong(1);
+        assert_eq!(watch.silence(), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_old_answer_is_no_answer() {
+        let mut watch = working();
+        looks(&mut watch, Should::Answer, 1);
+        watch.pong(1);
+        looks(&mut watch, Should::Answer, 2);
+        let before = watch.silence();
+        watch.pong(1);
+        watch.pong(0);
+        assert!(before > Duration::ZERO && watch.silence() == before);
+    }
+
+    #[test]
+    fn a_question_that_was_lost_with_its_connection_is_asked_again_and_the_silence_goes_on() {
+        let mut watch = working();
+        looks(&mut watch, Should::Answer, 3);
+        let before = watch.silence();
+        watch.connected();
+        assert_eq!(looks(&mut watch, Should::Answer, 1), [], "it has not said yet that it can be asked");
+        watch.pong(0);
+        assert_eq!(looks(&mut watch, Should::Answer, 1)[0].1, Finding::Ask(2));
+        assert_eq!(watch.silence(), before);
+    }
+
+    #[test]
+    fn whoever_has_no_connection_is_told_of_and_not_ended() {
+        let mut watch = Watch::default();
+        watch.arm(Should::Connect, Duration::ZERO, PATIENCE);
+        let found = looks(&mut watch, Should::Connect, 100);
+        assert_eq!(found[0], (60, Finding::Silent));
+        assert!(found.iter().all(|(_, finding)| *finding == Finding::Silent), "{found:?}");
+    }
+
+    #[test]
+    fn a_worker_of_an_earlier_version_is_not_asked() {
+        let mut watch = Watch::default();
+        watch.connected();
+        watch.arm(Should::Answer, Duration::ZERO, PATIENCE);
+        assert_eq!(looks(&mut watch, Should::Answer, 50), []);
+    }
+}

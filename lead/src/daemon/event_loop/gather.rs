@@ -1,0 +1,316 @@
+//! Gathering: what connections, processes and inboxes report becomes events, with the facts that a decision rests on. Nothing is
+//! decided here.
+
+use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, Request, SpawnOrder, ToWorker};
+use teamd_shared::inbox::{ReadError, last_lines};
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::team_dir::TeamDir;
+use teamd_shared::watch::Changes;
+
+use super::{EventLoop, Sources};
+use crate::daemon::core::batch::Introduction;
+use crate::daemon::core::event::{Client, Event, Incarnation, SpawnFacts};
+use crate::daemon::io::connections::{Came, Input, WorkerHere};
+use crate::daemon::io::lead_inbox::Piece;
+use crate::daemon::io::reap::liveness_lock_holder;
+
+/// How many inputs one batch takes at the most.
+const BATCH: usize = 512;
+
+impl EventLoop {
+    /// Takes everything else that is ready.
+    pub(super) fn gather(&mut self, sources: &mut Sources, events: &mut Vec<Event>) {
+        for _ in 0..BATCH {
+            let Ok(input) = sources.inputs.try_recv() else { break };
+            events.extend(self.intake(input));
+        }
+        while let Ok(life) = sources.exited.try_recv() {
+            self.process_exited(life);
+        }
+        while let Ok(event) = sources.empty.try_recv() {
+            events.extend(self.reaper.on_empty(event, &mut self.supervisor));
+        }
+        if self.lead_has_more {
+            events.push(self.read_lead());
+        }
+        if let Some(watch) = &sources.inboxes {
+            events.extend(self.inboxes_changed(&watch.take()));
+        }
+    }
+
+    /// Turns what a connection reports into events.
+    pub(super) fn intake(&mut self, input: Input) -> Option<Event> {
+        match input {
+            Input::ClientHere { connection, replies } => {
+                self.connections.add_client(connection, replies);
+                None
+            }
+            Input::ClientAsks { connection, request } => {
+                let client = Client { connection, tag: request.tag, agent: false };
+                self.command(client, request.command)
+            }
+            Input::WorkerHere(here) => self.worker_here(*here),
+            Input::WorkerSays { connection, life, frame } => {
+                if !self.connections.is_present(&life, connection) {
+                    return None;
+                }
+                match frame {
+                    FromWorker::State(state) => {
+                        // It was not rung for what came before this was known.
+                        if self.batcher.live.wants_ring(&life, state.wants_ring) {
+                            self.connections.say(&life, ToWorker::Ring);
+                        }
+                        Some(Event::Said { life, state })
+                    }
+                    FromWorker::Submitted { request_id, offset, len } => {
+                        Some(Event::Submitted { life, request_id, line: self.lead.submitted(offset, len) })
+                    }
+                    FromWorker::Leaving => Some(Event::Leaving { life }),
+                    FromWorker::Pong { number } => Some(Event::Pong { life, number }),
+                    FromWorker::Asks(Request { tag, command }) => {
+                        let client = Client { connection, tag, agent: true };
+                        self.agent_asks(&life, client, command)
+                    }
+                }
+            }
+            Input::Gone { connection } => {
+                self.batcher.waiters.drop_connection(connection);
+                let life = self.connections.remove(connection)?;
+                if let Some(how) = self.reaper.on_disconnect(&life) {
+                    self.wait_until_empty(life.clone(), how);
+                }
+                Some(Event::Disconnected { life })
+            }
+        }
+    }
+
+    /// The lead agent asks as a person does, over its own connection; no other worker is heard there.
+    fn agent_asks(&mut self, life: &Incarnation, client: Client, command: Command) -> Option<Event> {
+        match may_ask(life, &command) {
+            Ok(()) => self.command(client, command),
+            Err(refusal) => {
+                tracing::warn!("{} is not heard: {}", life.name, refusal.message);
+                self.connections.reply(client, Err(refusal));
+                None
+            }
+        }
+    }
+
+    fn command(&mut self, client: Client, command: Command) -> Option<Event> {
+        match command {
+            Command::Ping => {
+                let (pid, team_name) = (std::process::id(), self.batcher.team.team_name.clone());
+                let (version, stopping) = (env!("CARGO_PKG_VERSION").to_owned(), self.batcher.is_stopping());
+                self.connections.reply(client, Ok(Done::Pong { pid, team_name, version, stopping }));
+                None
+            }
+            Command::Compare { name, environment } => {
+                let known = self.batcher.live.member(&name).and_then(|alive| alive.environment.as_ref());
+                let differing = known.map(|there| environment.differing(there)).unwrap_or_default();
+                self.connections.reply(client, Ok(Done::Compared { differing }));
+                None
+            }
+            Command::Spawn { id, order } => match self.spawn_facts(&order) {
+                Ok(facts) => Some(Event::Spawn(client, id, order, facts)),
+                Err(refusal) => {
+                    self.connections.reply(client, Err(refusal));
+                    None
+                }
+            },
+            Command::HandOver(successor) => {
+                self.begin_to_hand_over(client, successor);
+                None
+            }
+            other => Some(Event::Command(client, other)),
+        }
+    }
+
+    fn spawn_facts(&self, order: &SpawnOrder) -> Result<SpawnFacts, Refusal> {
+        let lead_inbox = lead_begins_at(&self.dir, order)?;
+        let ended = self.batcher.team.members.get(&order.name).is_none_or(|m| m.record.phase.is_ended());
+        Ok(SpawnFacts {
+            held: ended.then(|| liveness_lock_holder(&self.dir, &order.name)).flatten(),
+            default_workspace: default_workspace(&self.dir),
+            lead_inbox,
+        })
+    }
+
+    /// A worker is who it says if its process is the one that the journal holds for that life.
+    fn worker_here(&mut self, here: WorkerHere) -> Option<Event> {
+        let WorkerHere { connection, life, environment, state, came } = here;
+        // On the connection that it was born with it is known, and its welcome greets it.
+        let Some(Came { process, outbound }) = came else {
+            self.batcher.introduce(&life, Introduction::Greeted);
+            return None;
+        };
+        if Some(&process) != self.supervisor.identity(&life) {
+            tracing::warn!("a stranger says that it is {} (incarnation {})", life.name, life.incarnation);
+            outbound
+                .say(ToWorker::Stranger { why: format!("the journal knows no such life of {}", life.name) });
+            return None;
+        }
+        self.connections.add_worker(life.clone(), connection, outbound);
+        Some(Event::Connected { life, environment, state })
+    }
+
+    /// Reads a piece of the lead's inbox: a flood of lines must not keep other events waiting.
+    pub(in crate::daemon) fn read_lead(&mut self) -> Event {
+        let Piece { rejected, position, more } = self.lead.read();
+        self.lead_has_more = more;
+        Event::LeadRead { position, rejected }
+    }
+
+    /// Inboxes have grown: the lead's is read, the workers that do not watch theirs are rung.
+    pub(super) fn inboxes_changed(&mut self, changes: &Changes) -> Vec<Event> {
+        let owners: Vec<Name> = match changes {
+            Changes::Files(files) => {
+                files.iter().filter_map(|file| teamd_shared::inbox::owner_of(file)).collect()
+            }
+            Changes::Anything => {
+                let members = self.batcher.team.members.keys().filter(|name| **name != Name::lead()).cloned();
+                members.chain(std::iter::once(Name::lead())).collect()
+            }
+        };
+        let mut events = Vec::new();
+        for owner in owners {
+            if owner == Name::lead() {
+                events.push(self.read_lead());
+            }
+            let Some(member) = self.batcher.team.members.get(&owner).map(|state| &state.record) else {
+                continue;
+            };
+            let life = Incarnation { name: owner, incarnation: member.incarnation };
+            if matches!(changes, Changes::Files(_)) {
+                self.batcher.roused(&life, self.now());
+            }
+            if self.batcher.live.of(&life).is_some_and(|alive| alive.said.wants_ring) {
+                self.connections.say(&life, ToWorker::Ring);
+            }
+        }
+        events
+    }
+}
+
+/// Tells whether a worker may ask for something over its own connection: the lead agent may what its tools do.
+pub(in crate::daemon) fn may_ask(life: &Incarnation, command: &Command) -> Result<(), Refusal> {
+    let refuse = |message: &str, hint: &str| Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
+    if life.name != Name::lead() {
+        return refuse("only the lead agent asks for something", "write to the lead");
+    }
+    match command {
+        Command::Shutdown(order) if order.force_after.is_some() => refuse(
+            "the lead agent ends nobody by force",
+            "a person does with `teamctl shutdown NAME --force`",
+        ),
+        Command::Spawn { .. }
+        | Command::Shutdown(_)
+        | Command::Answer { .. }
+        | Command::RequestPlan { .. }
+        | Command::AwaitVerdict { .. } => Ok(()),
+        Command::Ping
+        | Command::Compare { .. }
+        | Command::HandOver(_)
+        | Command::Interrupt { .. }
+        | Command::Forget { .. }
+        | Command::Stop { .. } => {
+            refuse("that is not for the lead agent to do", "a person does it with `teamctl` or `teamd`")
+        }
+    }
+}
+
+/// Returns where a fresh lead agent begins to read: it must not take in what was told to people for months. None for
+/// others, and for one that goes on.
+fn lead_begins_at(dir: &TeamDir, order: &SpawnOrder) -> Result<Option<Position>, Refusal> {
+    if order.name != Name::lead() || order.resume {
+        return Ok(None);
+    }
+    match last_lines(dir, &Name::lead(), 0) {
+        Ok(last) => Ok(Some(last.position)),
+        Err(ReadError::NoInbox(_)) => Ok(Some(Position::START)),
+        Err(error) => {
+            let message = format!("cannot see where the inbox of the lead ends: {error}");
+            Err(Refusal::new(RefusalCode::Failed, message).hint("mend that file, and try again"))
+        }
+    }
+}
+
+/// Returns the directory that holds the team directory, or the link to it.
+fn default_workspace(dir: &TeamDir) -> String {
+    dir.workspace().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use teamd_shared::control::ShutdownOrder;
+    use teamd_shared::environment::Environment;
+    use teamd_shared::team_dir::TeamPath;
+
+    use teamd_shared::id::RequestId;
+
+    use super::*;
+
+    #[test]
+    fn a_fresh_lead_agent_begins_where_its_inbox_ends_or_not_at_all() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let order = |who: &str, resume| SpawnOrder {
+            resume,
+            ..SpawnOrder::new(Name::of_inbox(who).unwrap(), Environment::default())
+        };
+        let begins = |who, resume| lead_begins_at(&dir, &order(who, resume));
+        assert_eq!(begins("lead", false), Ok(Some(Position::START)), "there is no mail");
+        teamd_shared::fs::replace(&dir, &TeamPath::inbox(&Name::lead()), b"{}\n{}\n").unwrap();
+        assert_eq!(begins("lead", false).unwrap().unwrap().offset, 6);
+        dir.remove(&TeamPath::inbox(&Name::lead())).unwrap();
+        std::fs::create_dir(dir.path(&TeamPath::inbox(&Name::lead()))).unwrap();
+        let refusal = begins("lead", false).unwrap_err();
+        assert!(refusal.message.starts_with("cannot see where the inbox of the lead ends"), "{refusal:?}");
+        assert_eq!((begins("lead", true), begins("alice", false)), (Ok(None), Ok(None)));
+    }
+
+    fn asks(who: &str, command: &Command) -> Option<(RefusalCode, String)> {
+        let life = Incarnation { name: Name::of_inbox(who).unwrap(), incarnation: 1 };
+        let refusal = may_ask(&life, command).err()?;
+        assert!(refusal.hint.is_some(), "no next step: {refusal:?}");
+        Some((refusal.code, refusal.message))
+    }
+
+    fn alice() -> Name {
+        Name::new("alice").unwrap()
+    }
+
+    fn shutdown(force_after: Option<f64>) -> Command {
+        let (request_id, name, reason) = (RequestId::from_bits(1), alice(), String::new());
+        let (decide_within, wait) = (30.0, true);
+        Command::Shutdown(ShutdownOrder { request_id, name, reason, decide_within, force_after, wait })
+    }
+
+    #[test]
+    fn nobody_but_the_lead_agent_is_heard_over_its_own_connection() {
+        let id = RequestId::from_bits(1);
+        for command in [
+            shutdown(None),
+            Command::RequestPlan { id: id.clone(), name: alice(), content: "x".to_owned(), wait: false },
+            Command::AwaitVerdict { request_id: id },
+        ] {
+            assert_eq!(asks("lead", &command), None, "{command:?}");
+            let refused = (RefusalCode::Conflict, "only the lead agent asks for something".to_owned());
+            assert_eq!(asks("alice", &command), Some(refused), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_person_alone_may_do_is_refused_to_the_lead_agent() {
+        for command in [
+            shutdown(Some(0.0)),
+            Command::Stop { force: false },
+            Command::Forget { name: alice() },
+            Command::Interrupt { name: alice(), asked_at: Duration::ZERO },
+        ] {
+            assert!(asks("lead", &command).is_some(), "{command:?}");
+        }
+    }
+}

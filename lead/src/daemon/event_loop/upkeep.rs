@@ -1,0 +1,112 @@
+//! The slow tick, and what it looks after: a lost event costs latency, never a message, and the daemon's own files stand in their
+//! places. Nothing is decided here.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use teamd_shared::team_dir::TeamDir;
+use teamd_shared::watch::{Changes, Watch};
+
+use super::{EventLoop, Sources};
+use crate::daemon::core::batch::End;
+use crate::daemon::core::event::Event;
+use crate::error::CommandError;
+use crate::registered;
+
+/// How often at most the lead is told of modes that were put back; each time stands in the log.
+const MODES_TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// What the upkeep remembers.
+#[derive(Debug, Default)]
+pub(in crate::daemon) struct Upkeep {
+    /// When the lead was last told of modes that were put back.
+    modes_told: Option<Instant>,
+}
+
+impl EventLoop {
+    /// The slow tick.
+    pub(super) fn tick(&mut self, sources: &mut Sources) -> Vec<Event> {
+        let restored = self.look_after_files(sources);
+        if self.batcher.end.is_some() {
+            return Vec::new();
+        }
+        for (life, how) in self.reaper.overdue() {
+            self.connections.forget(&life);
+            self.wait_until_empty(life, how);
+        }
+        self.supervisor.reap_others();
+        for watch in [&mut sources.inboxes, &mut sources.names].into_iter().flatten() {
+            if let Err(error) = watch.rearm_if_needed() {
+                tracing::warn!("cannot watch the files: {error}");
+            }
+        }
+        let mut events = self.inboxes_changed(&Changes::Anything);
+        events.extend(restored);
+        events
+    }
+
+    /// What is this daemon's stands at its path with its mode, or is made so again: the journal, the roster, the socket.
+    pub(super) fn look_after_files(&mut self, sources: &mut Sources) -> Option<Event> {
+        // Whatever it was, everything is looked at.
+        drop(sources.names.as_ref().map(Watch::take));
+        let dir = Arc::clone(&self.dir);
+        if is_deleted(&dir) {
+            self.batcher.end = Some(End::Failed("the team directory was deleted".to_owned()));
+            return None;
+        }
+        let restored = self.restore_modes();
+        self.restore_journal_and_roster();
+        sources.socket.look_after(&dir, &self.inputs);
+        restored
+    }
+
+    /// Puts journal and roster back where another process has deleted or replaced them.
+    fn restore_journal_and_roster(&mut self) {
+        let now = self.now();
+        match self.journal.look_after(&self.dir, now.wall) {
+            Ok(told) => told.into_iter().for_each(|told| tracing::warn!("{told}")),
+            Err(error) => tracing::error!("journal.jsonl is not where it belongs (tried again): {error}"),
+        }
+        match self.roster.look_after(&self.dir, now) {
+            Ok(None) => {}
+            Ok(Some(told)) => {
+                tracing::warn!("{told}");
+                self.write_roster();
+            }
+            Err(error) => tracing::error!("config.json is not what was written (tried again): {error}"),
+        }
+    }
+
+    /// Puts modes back. Only where commands have no mounts of their own can they change them: then the lead is told.
+    fn restore_modes(&mut self) -> Option<Event> {
+        if self.supervisor.has_mounts() {
+            return None;
+        }
+        let restored = modes_of(&self.dir).unwrap_or_else(|error| {
+            tracing::error!("cannot put modes of the team directory back (tried again): {error}");
+            Vec::new()
+        });
+        if restored.is_empty() {
+            return None;
+        }
+        tracing::warn!("modes in the team directory were put back: {}", restored.join(", "));
+        // A command that changes them again and again fills neither the journal nor an inbox.
+        let told = &mut self.upkeep.modes_told;
+        if told.is_some_and(|told| told.elapsed() < MODES_TOLD_EVERY) {
+            return None;
+        }
+        *told = Some(Instant::now());
+        Some(Event::ModesRestored { restored })
+    }
+}
+
+/// Puts modes back, and says which. The team directory can lie in the state directory, whose mode comes first.
+fn modes_of(dir: &TeamDir) -> Result<Vec<String>, CommandError> {
+    registered::register()?.state().restore_mode()?;
+    Ok(dir.restore_modes()?)
+}
+
+/// A directory without a name: no command will ever connect there again, and the workers leave too.
+fn is_deleted(dir: &TeamDir) -> bool {
+    rustix::fs::fstat(dir).is_ok_and(|it| it.st_nlink == 0)
+}

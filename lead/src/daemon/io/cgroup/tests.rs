@@ -1,0 +1,336 @@
+//! What is written where is tried against a plain directory that plays a cgroup; killing and emptiness against real ones,
+//! where this user may make some.
+
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use teamd_shared::member::Emptied;
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::process::{How, Identity};
+use teamd_shared::team_dir::TeamPath;
+
+use super::limits::{hold, memory, procs};
+use super::*;
+use crate::daemon::core::event::{Ended, Event};
+use crate::daemon::io::reap::{Beginning, liveness_lock_is_held, wait_until_empty};
+
+fn alice(incarnation: u32) -> Incarnation {
+    Incarnation { name: Name::new("alice").unwrap(), incarnation }
+}
+
+fn bounds() -> Bounds {
+    Bounds { memory: Some(1 << 30), max_procs: Some(100), ..Bounds::default() }
+}
+
+/// A directory that plays a cgroup, with that of a team and of a life in it.
+struct Plain {
+    _scratch: tempfile::TempDir,
+    place: Place,
+    team: PathBuf,
+    life: PathBuf,
+}
+
+impl Plain {
+    fn new(path: &str, standing: Standing) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().to_owned();
+        let (team, life) = (folder.join("teamd-1"), folder.join("teamd-1/alice.1"));
+        fs::create_dir_all(&life).unwrap();
+        let controllers = "cpu memory pids".to_owned();
+        let place = Place { path: path.to_owned(), folder, standing, controllers };
+        let plain = Self { _scratch: scratch, place, team, life };
+        for file in ["cgroup.subtree_control", "teamd-1/cgroup.subtree_control"] {
+            plain.file(file);
+        }
+        plain
+    }
+
+    fn file(&self, path: &str) {
+        drop(fs::File::create(self.place.folder.join(path)).unwrap());
+    }
+
+    /// Makes a file of the life.
+    fn put(&self, path: &Path, text: &str) {
+        let path = self.life.join(path);
+        drop(fs::File::create(&path).unwrap());
+        limits::write(&path, text).unwrap();
+    }
+
+    fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.place.folder.join(path)).unwrap()
+    }
+
+    fn hold(&self, bounds: &Bounds) -> (bool, bool) {
+        hold(&self.place, &self.team, &self.life, bounds)
+    }
+}
+
+#[test]
+fn a_limit_holds_for_the_sum_with_room_for_worker_and_keepers() {
+    let plain = Plain::new("/run-1.scope", Standing::Delegated);
+    for file in ["memory.max", "memory.swap.max", "pids.max"] {
+        plain.file(&format!("teamd-1/alice.1/{file}"));
+    }
+    assert_eq!(plain.hold(&bounds()), (true, true));
+    assert_eq!(plain.text("teamd-1/alice.1/memory.max"), ((1_u64 << 30) + (128 << 20)).to_string());
+    assert_eq!(plain.text("teamd-1/alice.1/memory.swap.max"), "0");
+    assert_eq!(plain.text("teamd-1/alice.1/pids.max"), "164");
+    for control in ["cgroup.subtree_control", "teamd-1/cgroup.subtree_control"] {
+        assert!(plain.text(control).starts_with("+pids"), "the last order");
+    }
+}
+
+#[test]
+fn without_swap_accounting_memory_is_held_all_the_same() {
+    let plain = Plain::new("/run-1.scope", Standing::Delegated);
+    plain.file("teamd-1/alice.1/memory.max");
+    assert_eq!(plain.hold(&Bounds { max_procs: None, ..bounds() }), (true, false));
+}
+
+#[test]
+fn nothing_is_handed_on_that_nobody_has_delegated_nor_in_a_service_nor_without_need() {
+    for (path, standing) in [("/x.scope", Standing::Writable), ("/teamd.service", Standing::Delegated)] {
+        let plain = Plain::new(path, standing);
+        assert_eq!(plain.hold(&bounds()), (false, false), "{path}");
+        assert_eq!(plain.text("cgroup.subtree_control"), "", "{path}");
+    }
+    let plain = Plain::new("/x.scope", Standing::Delegated);
+    assert_eq!(plain.hold(&Bounds { cpu_time: Some(5), ..Bounds::default() }), (false, false));
+    assert_eq!(plain.text("cgroup.subtree_control"), "");
+}
+
+#[test]
+fn what_the_kernel_refuses_is_not_said_to_be_held() {
+    let plain = Plain::new("/x.scope", Standing::Delegated);
+    // There is neither memory.max nor pids.max.
+    assert_eq!(plain.hold(&bounds()), (false, false));
+    let plain = Plain::new("/x.scope", Standing::Delegated);
+    fs::remove_file(plain.place.folder.join("cgroup.subtree_control")).unwrap();
+    assert_eq!(plain.hold(&bounds()), (false, false));
+}
+
+#[test]
+fn no_limit_overflows() {
+    let most = Bounds { memory: Some(u64::MAX), max_procs: Some(u32::MAX), ..Bounds::default() };
+    let told = format!("{:?} {:?}", memory(&most), procs(&most));
+    assert!(told.contains(&u64::MAX.to_string()) && told.contains(&u32::MAX.to_string()), "{told}");
+    assert_eq!((memory(&Bounds::default()), procs(&Bounds::default())), (None, None));
+}
+
+/// A team that may make cgroups, and removes them when it is dropped; none, and a note, where nobody may.
+struct Real {
+    _scratch: tempfile::TempDir,
+    dir: Arc<TeamDir>,
+    cgroups: Cgroups,
+}
+
+impl Real {
+    fn new() -> Option<Self> {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+        let cgroups = Cgroups::open(&dir, Use::Auto);
+        if cgroups.place.is_none() {
+            // Not by a macro, whose output nobody sees of a test that passes.
+            writeln!(io::stderr(), "note: no cgroup can be made here: not tried").unwrap();
+            return None;
+        }
+        Some(Self { _scratch: scratch, dir, cgroups })
+    }
+
+    /// Runs a script that begins when it is in the cgroup of a life.
+    fn enclosed(&self, life: &Incarnation, script: &str) -> (Child, Group) {
+        let mut child = bash(&format!("read; {script}")).stdin(Stdio::piped()).spawn().unwrap();
+        let group = self.cgroups.enclose(life, child.id(), &Bounds::default()).unwrap();
+        drop(child.stdin.take());
+        (child, group)
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        let (_, team) = self.cgroups.team().unwrap();
+        for life in cgroup::below(&team) {
+            drop(limits::write(&life.join("cgroup.kill"), "1"));
+        }
+        let began = std::time::Instant::now();
+        while cgroup::remove(&team).is_err() && began.elapsed() < Duration::from_secs(20) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), future).await.unwrap() })
+}
+
+/// What is left of a test that fails must not hold the output of the tests open.
+fn bash(script: &str) -> Command {
+    let mut command = Command::new("bash");
+    command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn sleeping(folder: &Path) -> usize {
+    let comm = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    group::running(folder).unwrap().iter().filter(|pid| comm(pid) == "sleep\n").count()
+}
+
+#[test]
+fn what_has_left_parent_and_session_is_killed_and_counted_and_the_kernel_says_that_nobody_is_left() {
+    let Some(real) = Real::new() else { return };
+    let script = "setsid --fork sleep 600; (setsid sleep 600 &); exec sleep 600";
+    let (mut child, group) = real.enclosed(&alice(1), script);
+    let folder = PathBuf::from(&group.record().path);
+    let began = std::time::Instant::now();
+    while sleeping(&folder) < 3 && began.elapsed() < Duration::from_secs(60) {
+        std::thread::yield_now();
+    }
+    let mut killed = Killed::default();
+    // That it stays a zombie until somebody reaps it is no matter: nobody is in the cgroup.
+    let emptied = block_on(group.empty(&alice(1), &mut killed));
+    child.wait().unwrap();
+    assert!(emptied);
+    assert_eq!(killed.count(), Some(3));
+    assert!(!folder.exists());
+}
+
+#[test]
+fn a_keeper_that_does_not_end_is_killed_with_all_of_the_life() {
+    let Some(real) = Real::new() else { return };
+    let transcript = TeamPath::transcript(&alice(1).name);
+    teamd_shared::fs::replace(&real.dir, &transcript, b"").unwrap();
+    let script = format!("exec flock {} sleep 600", real.dir.path(&transcript).display());
+    let (mut child, group) = real.enclosed(&alice(1), &script);
+    while !liveness_lock_is_held(&real.dir, &alice(1).name) {
+        std::thread::yield_now();
+    }
+    let how = How { ours: true, ..How::default() };
+    let ended =
+        block_on(wait_until_empty(Arc::clone(&real.dir), alice(1), Beginning::default(), (how, Some(group))));
+    child.wait().unwrap();
+    let Event::Ended { ended: Ended { emptied, left_behind, .. }, .. } = ended else { panic!("{ended:?}") };
+    // How many it had killed before, it has told nobody.
+    assert_eq!((emptied, left_behind), (Some(Emptied::Cgroup), None));
+}
+
+#[test]
+fn a_cgroup_that_is_gone_or_cannot_be_asked_proves_nothing() {
+    let Some(real) = Real::new() else { return };
+    let record = Cgroup { path: "/sys/fs/cgroup/there/is/none".to_owned(), ..Cgroup::default() };
+    let group = Group::new(record, None);
+    assert!(!block_on(group.empty(&alice(1), &mut Killed::default())));
+    let ended = block_on(wait_until_empty(
+        Arc::clone(&real.dir),
+        alice(1),
+        Beginning::default(),
+        (How { ours: true, ..How::default() }, Some(group)),
+    ));
+    let Event::Ended { ended, .. } = ended else { panic!("{ended:?}") };
+    assert_eq!(ended.emptied, Some(Emptied::Keepers));
+}
+
+#[test]
+fn where_the_kill_of_all_is_refused_each_is_killed_and_waited_for_also_in_cgroups_below() {
+    // Nothing in it is called cgroup.kill: that cannot be written.
+    let plain = Plain::new("/x.scope", Standing::Writable);
+    let life = plain.life.clone();
+    fs::create_dir(life.join("below")).unwrap();
+    let mut children = ["", "below"].map(|folder| {
+        let child = bash("exec sleep 600").spawn().unwrap();
+        plain.put(&Path::new(folder).join("cgroup.procs"), &format!("{}\n", child.id()));
+        child
+    });
+    plain.put(Path::new("cgroup.events"), "populated 1\n");
+    let group = Group::new(
+        Cgroup { path: life.to_str().unwrap().to_owned(), ..Cgroup::default() },
+        Some(plain.team.clone()),
+    );
+    let kernel = std::thread::spawn(move || {
+        children.iter_mut().for_each(|child| assert!(!child.wait().unwrap().success()));
+        limits::write(&life.join("cgroup.events"), "populated 0\n").unwrap();
+    });
+    let mut killed = Killed::default();
+    assert!(block_on(group.empty(&alice(1), &mut killed)));
+    kernel.join().unwrap();
+    assert_eq!(killed.count(), Some(2));
+}
+
+#[test]
+fn the_cgroup_of_the_team_of_an_earlier_daemon_goes_with_its_last_life_also_where_that_had_made_way() {
+    let Some(real) = Real::new() else { return };
+    let (mut child, group) = real.enclosed(&alice(1), "exec sleep 600");
+    let (_, team) = real.cgroups.team().unwrap();
+    fs::create_dir(team.join(cgroup::DAEMON)).unwrap();
+    fs::create_dir(team.join("bob.1")).unwrap();
+    // A daemon that makes its own elsewhere.
+    let later = |record: &Cgroup| Group::new(record.clone(), Some(PathBuf::from("/elsewhere")));
+    assert!(block_on(later(group.record()).empty(&alice(1), &mut Killed::default())));
+    child.wait().unwrap();
+    let bob = team.join("bob.1");
+    assert!(bob.exists(), "it is another life's");
+    fs::create_dir_all(team.join(cgroup::DAEMON)).unwrap();
+    let bob = Cgroup { path: bob.to_str().unwrap().to_owned(), ..Cgroup::default() };
+    assert!(block_on(later(&bob).empty(&alice(1), &mut Killed::default())));
+    assert!(!team.exists());
+}
+
+/// A member as the journal holds it, whose worker is in a cgroup.
+fn recorded(life: &Incarnation, path: &str, process: Identity) -> Member {
+    let mut member: Member = serde_json::from_value(serde_json::json!({
+        "name": life.name, "role": "", "model": "script", "workspace": "/", "plan": false, "approve_by": "person",
+        "restart": "never", "incarnation": life.incarnation, "conversation": 1, "begins_at": Position::START,
+        "phase": "running", "gate": "open", "ending": null, "exit": null, "spawned_at": 0.0, "updated_at": 0.0,
+    }))
+    .unwrap();
+    (member.process, member.cgroup) =
+        (Some(process), Some(Cgroup { path: path.to_owned(), ..Cgroup::default() }));
+    member
+}
+
+#[test]
+fn only_the_cgroup_of_this_team_and_life_is_taken_for_its_own() {
+    let Some(real) = Real::new() else { return };
+    let (mut child, group) = real.enclosed(&alice(1), "exec sleep 600");
+    let (path, process) = (group.record().path.clone(), Identity::of(child.id()).unwrap());
+    let finds = |life: &Incarnation, path: &str, process: &Identity| {
+        real.cgroups.find(life, &recorded(life, path, process.clone())).is_some()
+    };
+    assert!(finds(&alice(1), &path, &process));
+    assert!(!finds(&alice(2), &path, &process), "another life");
+    assert!(!finds(&alice(1), &path.replace("teamd-", "teamd-0"), &process), "another team");
+    assert!(!finds(&alice(1), &path.replacen('/', "", 1), &process), "not absolute");
+    let other_boot = Identity { boot_id: "another".to_owned(), ..process.clone() };
+    assert!(!finds(&alice(1), &path, &other_boot));
+    let here = Identity::of_self().unwrap();
+    assert!(!finds(&alice(1), &path, &here), "its worker was taken elsewhere");
+    // A copy of the team directory names the same, and is another team.
+    let copy = TeamDir::create(&real.dir.root().with_file_name("copy")).unwrap();
+    let copy = Cgroups::open(&copy, Use::Auto);
+    assert!(copy.find(&alice(1), &recorded(&alice(1), &path, process.clone())).is_none());
+    // A setting that changed meanwhile does not make it forgotten.
+    let off = Cgroups::open(&real.dir, Use::Off);
+    assert!(off.find(&alice(1), &recorded(&alice(1), &path, process.clone())).is_some());
+    assert!(off.enclose(&alice(2), child.id(), &Bounds::default()).is_none());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(finds(&alice(1), &path, &process), "of one that has ended, to be emptied");
+}
+
+#[test]
+fn a_life_of_an_earlier_journal_is_left_alone_and_what_is_empty_is_taken() {
+    let Some(real) = Real::new() else { return };
+    let (mut first, group) = real.enclosed(&alice(1), "exec sleep 600");
+    let mut second = bash("exec sleep 600").spawn().unwrap();
+    assert!(real.cgroups.enclose(&alice(1), second.id(), &Bounds::default()).is_none());
+    let folder = PathBuf::from(&group.record().path);
+    assert_eq!(group::running(&folder).unwrap(), [first.id()]);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(real.cgroups.enclose(&alice(1), second.id(), &Bounds::default()).is_some());
+    second.kill().unwrap();
+    second.wait().unwrap();
+}

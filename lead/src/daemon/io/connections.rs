@@ -1,0 +1,390 @@
+//! The connections: accepting them, checking who is there, and carrying frames between them and the event loop.
+//!
+//! Each connection is a leaf: it holds no shared state, and reports by an [`Input`]. Every queue towards a
+//! peer is bounded, and a peer that does not read is cut off: no process waits for another.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use teamd_shared::control::{
+    Connection, FromWorker, Greeting, Incoming, Listener, Outgoing, PROTOCOL, Peer, Refusal, RefusalCode,
+    Reply, Request, ToWorker, WireError, WorkerState,
+};
+use teamd_shared::environment::Environment;
+use teamd_shared::process::Identity;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::daemon::core::event::{Client, Incarnation};
+use crate::daemon::io::peer::{self, Found};
+
+/// How long a peer may take to say who it is.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many frames may wait for a peer that does not read. A batch of events may answer a command that asked
+/// for a thousand things at once, before anything of it is sent.
+const QUEUE: usize = 4096;
+/// How long accepting pauses when no descriptor is left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many inputs may wait for the event loop: the connections then wait, and memory does not grow.
+pub(crate) const ROOM: usize = 1024;
+
+/// Where connections report to.
+pub(crate) type Inputs = mpsc::Sender<Input>;
+
+/// What connections report.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// A command is connected.
+    ClientHere { connection: u64, replies: Outbound<Reply> },
+    /// It wants something.
+    ClientAsks { connection: u64, request: Request },
+    /// A worker is connected, and says who it is; the event loop checks it.
+    WorkerHere(Box<WorkerHere>),
+    /// A worker says something.
+    WorkerSays { connection: u64, life: Incarnation, frame: FromWorker },
+    /// A connection is closed.
+    Gone { connection: u64 },
+}
+
+/// A worker on a connection.
+#[derive(Debug)]
+pub(crate) struct WorkerHere {
+    pub(crate) connection: u64,
+    pub(crate) life: Incarnation,
+    pub(crate) environment: Option<Environment>,
+    pub(crate) state: WorkerState,
+    /// How it came; none on the connection that it was born with.
+    pub(crate) came: Option<Came>,
+}
+
+/// A worker that came through the socket, or a process that says it is one.
+#[derive(Debug)]
+pub(crate) struct Came {
+    /// The process at the other end, as the kernel says.
+    pub(crate) process: Identity,
+    pub(crate) outbound: Outbound<ToWorker>,
+}
+
+/// The way to a peer: a bounded queue, and the task that empties it.
+#[derive(Debug)]
+pub(crate) struct Outbound<T> {
+    queue: mpsc::Sender<T>,
+    writer: JoinHandle<()>,
+}
+
+impl<T: serde::Serialize + Send + Sync + 'static> Outbound<T> {
+    /// Starts the task. What is returned beside it ends when the task does: the reader ends then
+    /// too, so that the connection is closed and not only deaf.
+    pub(crate) fn start(out: Outgoing<T>) -> (Self, oneshot::Receiver<()>) {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let (ends, ended) = oneshot::channel();
+        let writer = tokio::spawn(async move {
+            write(out, waiting).await;
+            drop(ends);
+        });
+        (Self { queue, writer }, ended)
+    }
+
+    /// Says something. A peer that does not read is cut off: its connection is closed, and it may come again.
+    pub(crate) fn say(&self, frame: T) {
+        if self.queue.try_send(frame).is_err() && !self.writer.is_finished() {
+            tracing::warn!("a peer does not listen: its connection is closed");
+            self.writer.abort();
+        }
+    }
+}
+
+/// Numbers the connections of this process.
+fn next_connection() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Accepts connections until the listener is dropped.
+pub(crate) async fn accept(listener: Listener, inputs: Inputs) {
+    loop {
+        match listener.accept().await {
+            Ok(stream) => {
+                tokio::spawn(greet(stream, next_connection(), inputs.clone()));
+            }
+            Err(error) => {
+                tracing::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves the connection that a worker is born with; returns its number, and where to say something.
+pub(crate) fn serve_inherited(
+    fd: OwnedFd,
+    life: Incarnation,
+    inputs: &Inputs,
+) -> std::io::Result<(u64, Outbound<ToWorker>)> {
+    let stream = Connection::from_fd(fd)?;
+    let connection = next_connection();
+    let (out, mut incoming) = stream.split::<ToWorker, Greeting>();
+    let (outbound, ended) = Outbound::start(out);
+    let inputs = inputs.clone();
+    tokio::spawn(async move {
+        match incoming.receive().await {
+            Ok(Some(Greeting { peer: Peer::Worker { environment, state, .. }, .. })) => {
+                let state = *state;
+                let worker = WorkerHere { connection, life: life.clone(), environment, state, came: None };
+                listen_to_worker(worker, (incoming.cast(), ended), inputs).await;
+            }
+            other => {
+                tracing::debug!("{} said nothing at its birth: {other:?}", life.name);
+                tell_last(&inputs, Input::Gone { connection }).await;
+            }
+        }
+    });
+    Ok((connection, outbound))
+}
+
+/// Learns who is at the other end, and serves it.
+async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
+    let user = nix::unistd::geteuid().as_raw();
+    let Some(pid) = stream.credentials().filter(|peer| peer.uid == user).map(|peer| peer.pid) else {
+        tracing::warn!("refused a connection of another user");
+        return;
+    };
+    let found = match stream.credentials().map(peer::look).unwrap_or(Ok(Found::Gone)) {
+        Ok(found) => found,
+        Err(error) => {
+            // It comes again: no worker is told to leave because this daemon cannot look.
+            tracing::warn!("cannot see who process {pid} is: {error}");
+            return;
+        }
+    };
+    let greeting = tokio::time::timeout(GREETING_TIMEOUT, stream.receive::<Greeting>());
+    let greeting = match greeting.await {
+        Ok(Ok(Some(greeting))) => greeting,
+        Ok(Ok(None)) => return,
+        Ok(Err(error)) => {
+            tracing::warn!("process {pid} said something unreadable: {error}");
+            return;
+        }
+        Err(_) => {
+            tracing::warn!("process {pid} did not say who it is");
+            return;
+        }
+    };
+    let (process, is_confined) = match found {
+        Found::Free(process) => (process, false),
+        Found::Confined(process) => (process, true),
+        Found::Gone => return tracing::warn!("refused process {pid}: it is gone"),
+    };
+    match greeting.peer {
+        Peer::Client if is_confined => {
+            tracing::warn!("refused process {pid}: it is confined, as a tool is");
+            refuse(stream, confined()).await
+        }
+        Peer::Client if greeting.protocol != PROTOCOL => {
+            refuse(stream, other_version(greeting.protocol)).await
+        }
+        Peer::Client => serve_client(stream, connection, inputs).await,
+        // Whatever marks it has: it is served if it is the very process of the journal, and no tool can be that.
+        Peer::Worker { name, incarnation, environment, state } => {
+            let (out, incoming) = stream.split::<ToWorker, FromWorker>();
+            let (outbound, ended) = Outbound::start(out);
+            let (life, came) = (Incarnation { name, incarnation }, Some(Came { process, outbound }));
+            let worker = WorkerHere { connection, life, environment, state: *state, came };
+            listen_to_worker(worker, (incoming, ended), inputs).await;
+        }
+    }
+}
+
+/// Answers the one request that a peer may make, and no more.
+async fn refuse(stream: Connection, refusal: Refusal) {
+    let (mut out, mut incoming) = stream.split::<Reply, Request>();
+    if let Ok(Some(request)) = incoming.receive().await {
+        let told = out.send(&Reply { tag: request.tag, result: Err(refusal) }).await;
+        tracing::debug!("told a peer why it is not served: {told:?}");
+    }
+}
+
+fn confined() -> Refusal {
+    let message = "this process is confined (no_new_privs or seccomp) more than the daemon: it may be a tool, and \
+                   a tool commands nobody";
+    Refusal::new(RefusalCode::Failed, message.to_owned())
+        .hint("give the command in a shell that is not confined")
+}
+
+fn other_version(protocol: u16) -> Refusal {
+    let message =
+        format!("the daemon speaks version {PROTOCOL} on its socket, this command version {protocol}");
+    Refusal::new(RefusalCode::Failed, message).hint("use teamd and teamctl of one version")
+}
+
+async fn serve_client(stream: Connection, connection: u64, inputs: Inputs) {
+    let (out, mut incoming) = stream.split::<Reply, Request>();
+    let (replies, mut ended) = Outbound::start(out);
+    if inputs.send(Input::ClientHere { connection, replies }).await.is_err() {
+        return;
+    }
+    loop {
+        let received = tokio::select! {
+            received = incoming.receive() => received,
+            _ = &mut ended => Ok(None),
+        };
+        match received {
+            Ok(Some(request)) => {
+                if inputs.send(Input::ClientAsks { connection, request }).await.is_err() {
+                    return;
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                tracing::warn!("a command said something unreadable: {error}");
+                break;
+            }
+        }
+    }
+    tell_last(&inputs, Input::Gone { connection }).await;
+}
+
+async fn listen_to_worker(
+    here: WorkerHere,
+    (mut incoming, mut ended): (Incoming<FromWorker>, oneshot::Receiver<()>),
+    inputs: Inputs,
+) {
+    let (connection, life) = (here.connection, here.life.clone());
+    if inputs.send(Input::WorkerHere(Box::new(here))).await.is_err() {
+        return;
+    }
+    loop {
+        let received = tokio::select! {
+            // What it said before it ended, or stopped to listen, counts.
+            biased;
+            received = incoming.receive() => received,
+            _ = &mut ended => Ok(None),
+        };
+        match received {
+            Ok(Some(frame)) => {
+                let input = Input::WorkerSays { connection, life: life.clone(), frame };
+                if inputs.send(input).await.is_err() {
+                    return;
+                }
+            }
+            Ok(None) => break,
+            // It ended with something of ours unread.
+            Err(WireError::Io(error)) => {
+                tracing::debug!("the connection of {} broke: {error}", life.name);
+                break;
+            }
+            Err(error) => {
+                tracing::warn!("{} said something unreadable: {error}", life.name);
+                break;
+            }
+        }
+    }
+    tell_last(&inputs, Input::Gone { connection }).await;
+}
+
+async fn tell_last(inputs: &Inputs, input: Input) {
+    if inputs.send(input).await.is_err() {
+        tracing::debug!("the event loop has ended before a connection");
+    }
+}
+
+async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Receiver<T>) {
+    while let Some(frame) = queue.recv().await {
+        if let Err(error) = out.send(&frame).await {
+            tracing::debug!("a peer does not listen: {error}");
+            return;
+        }
+    }
+}
+
+/// The event loop's side of the connections: where to send what.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    clients: HashMap<u64, Outbound<Reply>>,
+    workers: HashMap<Incarnation, (u64, Outbound<ToWorker>)>,
+    /// Whose the connections of the workers are: the present ones, and those that are not closed yet.
+    lives: HashMap<u64, Incarnation>,
+}
+
+impl Connections {
+    pub(crate) fn add_client(&mut self, connection: u64, replies: Outbound<Reply>) {
+        self.clients.insert(connection, replies);
+    }
+
+    /// Remembers where a worker is; an older connection of the same life is dropped.
+    pub(crate) fn add_worker(&mut self, life: Incarnation, connection: u64, outbound: Outbound<ToWorker>) {
+        self.lives.insert(connection, life.clone());
+        self.workers.insert(life, (connection, outbound));
+    }
+
+    /// Returns the present connection of the worker that this one belongs to.
+    fn worker_on(&self, connection: u64) -> Option<(&Incarnation, &Outbound<ToWorker>)> {
+        let life = self.lives.get(&connection)?;
+        let (present, outbound) = self.workers.get(life)?;
+        (*present == connection).then_some((life, outbound))
+    }
+
+    /// Tells whether this is the present connection of a life: what an older one still says counts for nothing.
+    pub(crate) fn is_present(&self, life: &Incarnation, connection: u64) -> bool {
+        self.workers.get(life).is_some_and(|(present, _)| *present == connection)
+    }
+
+    /// Tells whether the client that gave a command still waits for its answer.
+    pub(crate) fn waits(&self, client: Client) -> bool {
+        let Client { connection, agent, .. } = client;
+        self.clients.contains_key(&connection) || agent && self.worker_on(connection).is_some()
+    }
+
+    /// Answers a command; one that is gone or does not read is cut off.
+    pub(crate) fn reply(&mut self, client: Client, result: Result<teamd_shared::control::Done, Refusal>) {
+        let reply = Reply { tag: client.tag, result };
+        if let Some(replies) = self.clients.get(&client.connection) {
+            replies.say(reply);
+        } else if client.agent
+            && let Some((_, outbound)) = self.worker_on(client.connection)
+        {
+            outbound.say(ToWorker::Reply(reply));
+        }
+    }
+
+    /// Says something to a worker; one that does not read is cut off, and hears all again when it reconnects.
+    pub(crate) fn say(&mut self, life: &Incarnation, frame: ToWorker) {
+        if let Some((_, outbound)) = self.workers.get(life) {
+            outbound.say(frame);
+        }
+    }
+
+    /// Forgets a closed connection; returns the worker that it belonged to, if it was its present one.
+    pub(crate) fn remove(&mut self, connection: u64) -> Option<Incarnation> {
+        self.clients.remove(&connection);
+        let life = self.worker_on(connection).map(|(life, _)| life.clone());
+        self.lives.remove(&connection);
+        self.workers.remove(life.as_ref()?);
+        life
+    }
+
+    /// Forgets the connection of a life that is over.
+    pub(crate) fn forget(&mut self, life: &Incarnation) {
+        self.workers.remove(life);
+    }
+
+    /// Waits until everything that was said is on its way, or a second is over.
+    pub(crate) async fn drain(&mut self) {
+        let last = tokio::time::Instant::now() + Duration::from_secs(1);
+        let clients = self.clients.drain().map(|(_, Outbound { writer, .. })| ("a command", writer));
+        let workers = self.workers.drain().map(|(_, (_, Outbound { writer, .. }))| ("a worker", writer));
+        for (who, writer) in clients.chain(workers).collect::<Vec<_>>() {
+            if tokio::time::timeout_at(last, writer).await.is_err() {
+                tracing::warn!("{who} did not take what was said to it last");
+            }
+        }
+    }
+
+    /// Tells whether a life has a connection.
+    pub(crate) fn has(&self, life: &Incarnation) -> bool {
+        self.workers.contains_key(life)
+    }
+}

@@ -1,0 +1,157 @@
+//! The journal's file: loading it, and appending batches of lines.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use rustix::fs::OFlags;
+use teamd_shared::fs::{AppendError, AppendLog, replace_synced};
+use teamd_shared::journal::{Line, Record, Team, TeamEvent, read_lines};
+use teamd_shared::message::to_json_line;
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+use crate::journal_reader::{self, JournalError, Since, load};
+
+/// The journal, open for its only writer.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    log: AppendLog,
+}
+
+/// What opening the journal found.
+pub(crate) struct Loaded {
+    pub(crate) journal: Journal,
+    pub(crate) team: Team,
+    /// How long the torn last line was that was set aside, in bytes.
+    pub(crate) torn: Option<usize>,
+}
+
+impl Journal {
+    /// Opens the journal, sets a torn last line aside, and folds the rest.
+    pub(crate) fn open(dir: &TeamDir) -> Result<Loaded, JournalError> {
+        // Before anything is mended: a journal that is not understood is left as it is, to its torn tail.
+        let team = read(dir)?;
+        let opened = AppendLog::open(dir, &TeamPath::journal(), &TeamPath::journal_torn())?;
+        let torn = opened.torn.map(|tail| tail.len());
+        Ok(Loaded { journal: Self { log: opened.log }, team, torn })
+    }
+
+    /// Looks whether a daemon could begin with the journal as it stands; changes nothing.
+    ///
+    /// # Errors
+    /// [`JournalError`] if it could not.
+    pub(crate) fn check(dir: &TeamDir) -> Result<(), JournalError> {
+        read(dir).map(drop)
+    }
+
+    /// Looks whether the path still names this file. If another process deleted or replaced it, what stands there is moved
+    /// aside, and the same lines are written to the path again. Returns what to tell.
+    ///
+    /// # Errors
+    /// [`JournalError`] if the system refuses; the lines then stand where no program can read them.
+    pub(crate) fn look_after(&mut self, dir: &TeamDir, wall: f64) -> Result<Option<String>, JournalError> {
+        let at = TeamPath::journal();
+        let ours = self.log.file().metadata()?;
+        let found = dir.identity(&at)?;
+        if found == Some((ours.dev(), ours.ino())) {
+            return Ok(None);
+        }
+        let lines = self.log.read_all()?;
+        let told = if found.is_none() {
+            replace_synced(dir, &at, &lines)?;
+            "journal.jsonl was deleted: it is written anew".to_owned()
+        } else {
+            // In one step: a kill in between must not leave the path without a journal.
+            let aside = at.with_suffix(&format!(".replaced-{wall:.3}"));
+            replace_synced(dir, &aside, &lines)?;
+            dir.exchange(&aside, &at)?;
+            format!("journal.jsonl was replaced: what stood there was kept as {aside}, ours is back")
+        };
+        self.log = AppendLog::open(dir, &at, &TeamPath::journal_torn())?.log;
+        // That the path names it must outlive a loss of power, too.
+        dir.sync_folder(at.folder())?;
+        Ok(Some(told))
+    }
+
+    /// Finds out what the journal says after an append that failed: nothing of it, or that is not known. Returns why it failed,
+    /// and the state.
+    pub(crate) fn after_failure(&mut self, error: &AppendError) -> (String, Result<Team, String>) {
+        tracing::error!("cannot write the journal: {error}");
+        let team = match error {
+            AppendError::Broken(error) => Err(format!("the disk cannot be trusted any more: {error}")),
+            AppendError::Write(_) => self.fold().map_err(|error| error.to_string()),
+        };
+        (error.to_string(), team)
+    }
+
+    fn fold(&mut self) -> Result<Team, JournalError> {
+        fold(&self.log.read_all()?)
+    }
+
+    /// Appends a batch with one write and one sync: each line is a whole decision, since a kill may cut
+    /// the batch between any two of them. What another process has appended is set aside before: no daemon could begin with it.
+    pub(crate) fn append(&mut self, dir: &TeamDir, lines: &[Line]) -> Result<(), AppendError> {
+        let foreign = self.log.set_foreign_aside(dir, &TeamPath::journal(), &TeamPath::journal_torn());
+        if let Some(foreign) = foreign.map_err(|error| AppendError::Write(io::Error::other(error)))? {
+            let length = foreign.len();
+            tracing::warn!(
+                "somebody has written into journal.jsonl: {length} bytes were set aside in journal.torn"
+            );
+        }
+        let mut bytes = Vec::new();
+        for line in lines {
+            let value = serde_json::to_value(line).map_err(|e| AppendError::Write(e.into()))?;
+            bytes.extend(to_json_line(&value));
+            bytes.push(b'\n');
+        }
+        self.log.append(&bytes)?;
+        self.log.sync()
+    }
+}
+
+/// Refuses a copy that is made of hard links (`cp -al`): it has its files in common with the team that it is a copy of, and
+/// whatever was done here would be done there.
+///
+/// # Errors
+/// [`ExitCode::Failed`] for such a copy, or if the journal cannot be looked at.
+pub(crate) fn refuse_linked_copy(dir: &TeamDir) -> Result<(), CommandError> {
+    let at = TeamPath::journal();
+    let cannot = |source| DirError::Io { verb: "look at", path: dir.path(&at), source };
+    let links = match dir.open_file(&at, OFlags::RDONLY) {
+        Ok(file) => file.metadata().map_err(cannot)?.nlink(),
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    if links < 2 {
+        return Ok(());
+    }
+    let bytes = dir.read(&at)?;
+    // Also of a team that has stopped: who served it last tells. A line that cannot be read is refused in a moment.
+    let started = read_lines(&bytes).filter_map(Result::ok).filter_map(|(_, line)| match line.record {
+        Record::Team(team) if team.event == TeamEvent::Started => team.daemon,
+        _ => None,
+    });
+    if !started.last().is_some_and(|daemon| daemon.is_of_another(dir)) {
+        return Ok(());
+    }
+    let root = dir.root().display();
+    let what =
+        format!("{root} is a copy of another team directory, and shares its files with it (hard links)");
+    Err(CommandError::new(ExitCode::Failed, what).hint(format!(
+        "make a copy of its own: `cp -a {root} {root}.own && rm -r {root} && mv {root}.own {root}`, then start again"
+    )))
+}
+
+/// Folds the journal; an empty team if there is none. Nothing is mended.
+pub(crate) fn read(dir: &TeamDir) -> Result<Team, JournalError> {
+    load(dir, Since::Snapshot, |_, _| {})
+}
+
+/// Folds the whole lines of a journal.
+///
+/// # Errors
+/// [`JournalError`] for the first line that cannot be read, or does not continue the lines before.
+pub(crate) fn fold(bytes: &[u8]) -> Result<Team, JournalError> {
+    journal_reader::fold(bytes, |_, _| {})
+}

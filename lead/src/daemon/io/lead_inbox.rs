@@ -1,0 +1,67 @@
+//! The lead's inbox, as the daemon reads it: named lines, and lines that are no messages.
+//!
+//! A line that no worker's connection names answers nothing and opens nothing, whatever it says. So all
+//! that is read in order is read for the quarantine.
+
+use std::sync::Arc;
+
+use teamd_shared::inbox::{self, ReadError, Reader};
+use teamd_shared::journal::RejectedLine;
+use teamd_shared::message::Message;
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::team_dir::TeamDir;
+
+/// The daemon's reader of `inbox/lead.jsonl`.
+#[derive(Debug)]
+pub(crate) struct LeadInbox {
+    dir: Arc<TeamDir>,
+    reader: Reader,
+}
+
+/// A piece of the lead's inbox.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// The lines that are no messages.
+    pub(crate) rejected: Vec<RejectedLine>,
+    /// The position behind it.
+    pub(crate) position: Position,
+    /// Whether there may be more.
+    pub(crate) more: bool,
+}
+
+impl LeadInbox {
+    /// Opens the inbox (and makes it, in a new team) at the position that the journal holds.
+    pub(crate) fn open(dir: Arc<TeamDir>, from: Position) -> Result<Self, ReadError> {
+        inbox::create(&dir, &Name::lead())?;
+        // It acts on no message, so it need not know a doubled one.
+        let reader = Reader::open_or_make(Arc::clone(&dir), &Name::lead(), from)?.without_memory();
+        Ok(Self { dir, reader })
+    }
+
+    /// Reads a piece of what is new.
+    pub(crate) fn read(&mut self) -> Piece {
+        let batch = match self.reader.read_new() {
+            Ok(batch) => batch,
+            Err(error) => {
+                tracing::error!("cannot read the lead's inbox: {error}");
+                return Piece { position: self.reader.position(), rejected: Vec::new(), more: false };
+            }
+        };
+        if let Some(why) = batch.restarted {
+            tracing::warn!("the lead's inbox {why}; reading goes on at its beginning");
+        }
+        let rejected = batch.lines.into_iter().filter_map(|line| {
+            let rejection = line.message.err()?;
+            let (offset, reason) = (line.offset, rejection.reason.to_string());
+            Some(RejectedLine { offset, reason, line: rejection.text })
+        });
+        Piece { rejected: rejected.collect(), position: batch.position, more: batch.more }
+    }
+
+    /// Reads the line that a worker's connection names.
+    pub(crate) fn submitted(&self, offset: u64, len: u64) -> Result<Box<Message>, String> {
+        let line = inbox::read_line_at(&self.dir, &Name::lead(), offset, len).map_err(|e| e.to_string())?;
+        Message::parse(&line).map(Box::new).map_err(|e| e.to_string())
+    }
+}

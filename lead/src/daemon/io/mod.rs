@@ -1,0 +1,18 @@
+//! What the daemon touches: one file for each owner of a resource. Nothing is decided here.
+
+pub(crate) mod cgroup;
+pub(crate) mod connections;
+pub(crate) mod effects;
+pub(crate) mod fan_out;
+pub(crate) mod inboxes;
+pub(crate) mod journal;
+pub(crate) mod lead_inbox;
+pub(crate) mod lock;
+pub(crate) mod orphans;
+mod peer;
+pub(crate) mod reap;
+pub(crate) mod reaper;
+pub(crate) mod roster;
+pub(crate) mod signals;
+pub(crate) mod socket;
+pub(crate) mod workers;

@@ -1,0 +1,127 @@
+//! Who is at the other end of the control socket, as the kernel says: a process that lives, and whether it is confined.
+//!
+//! Where a process comes from proves nothing: what a tool handed to a program elsewhere does not descend from a worker.
+//! But what a sandbox puts on a process, that process cannot take off.
+
+use std::os::fd::OwnedFd;
+use std::{fs, io};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use teamd_shared::control::Credentials;
+use teamd_shared::process::{Identity, is_gone};
+
+/// What a peer turned out to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A process like this one.
+    Free(Identity),
+    /// One that carries the marks of a sandbox: a tool, or a worker that a daemon began which was confined itself.
+    Confined(Identity),
+    /// It is gone.
+    Gone,
+}
+
+/// Looks at a peer. The pidfd is looked at last: what `/proc` said before was of that process, and of no other that has
+/// its pid by now.
+///
+/// # Errors
+/// The system's error if it cannot be told who that is: no descriptor is left, say.
+pub(crate) fn look(peer: &Credentials) -> io::Result<Found> {
+    let both = Identity::of(peer.pid).and_then(|it| Ok((it, Marks::of(&peer.pid.to_string())?)));
+    let (identity, marks) = match both {
+        Ok(both) => both,
+        Err(error) if is_gone(&error) => return Ok(Found::Gone),
+        Err(error) => return Err(error),
+    };
+    let still_there = match &peer.pidfd {
+        Some(pidfd) => !has_ended(pidfd)?,
+        // Before Linux 6.5: another process with this pid would have begun later.
+        None => identity.runs()?,
+    };
+    Ok(match Marks::of("self")? {
+        _ if !still_there => Found::Gone,
+        own if !marks.exceed(own) => Found::Free(identity),
+        _ => Found::Confined(identity),
+    })
+}
+
+/// Tells whether the process of a pidfd has ended: then it is readable.
+fn has_ended(pidfd: &OwnedFd) -> io::Result<bool> {
+    loop {
+        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&Timespec::default())) {
+            Ok(ready) => return Ok(ready > 0),
+            // A signal came to this process: that says nothing of the peer.
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// What a sandbox puts on a process and all that it starts, for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Marks {
+    no_new_privs: u32,
+    filters: u32,
+}
+
+impl Marks {
+    fn of(process: &str) -> io::Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+        Self::parse(&status)
+            .ok_or_else(|| io::Error::other(format!("/proc/{process}/status is not understood")))
+    }
+
+    /// Reads `proc_pid_status(5)`. Where the filters are not counted (before Linux 5.9) there is one or none.
+    fn parse(status: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            line.trim().parse::<u32>().ok()
+        };
+        let filters = field("Seccomp_filters").or_else(|| Some(u32::from(field("Seccomp")? > 0)));
+        // A kernel without them cannot confine a process with them.
+        Some(Self { no_new_privs: field("NoNewPrivs").unwrap_or(0), filters: filters.unwrap_or(0) })
+    }
+
+    fn exceed(self, own: Self) -> bool {
+        self.no_new_privs > own.no_new_privs || self.filters > own.filters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    use super::*;
+
+    #[test]
+    fn the_marks_of_a_sandbox_are_read_and_compared() {
+        let marks = |text: &str| Marks::parse(text).unwrap();
+        let free = marks("Name:\tx\nNoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
+        let confined = marks("NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n");
+        assert!(confined.exceed(free) && !free.exceed(confined) && !free.exceed(free));
+        // In a container, all are confined alike, and a tool more than that.
+        let container = marks("NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n");
+        assert!(confined.exceed(container) && !container.exceed(container));
+        let old = marks("NoNewPrivs:\t0\nSeccomp:\t2\n");
+        assert!(old.exceed(free));
+    }
+
+    #[test]
+    fn this_process_is_as_free_as_itself_and_a_dead_one_is_nobody() {
+        let peer = |pid| Credentials { uid: 0, pid, pidfd: None };
+        assert_eq!(look(&peer(std::process::id())).unwrap(), Found::Free(Identity::of_self().unwrap()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert_eq!(look(&peer(child.id())).unwrap(), Found::Gone);
+    }
+
+    #[test]
+    fn whoever_has_the_pid_of_one_that_is_gone_is_not_that_one() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        child.wait().unwrap();
+        let peer = Credentials { uid: 0, pid: std::process::id(), pidfd: Some(pidfd) };
+        assert_eq!(look(&peer).unwrap(), Found::Gone);
+    }
+}

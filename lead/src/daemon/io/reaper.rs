@@ -1,0 +1,150 @@
+//! The end of an incarnation, from the end of its process to the event that says so. How it ended, and what follows, is not
+//! decided here.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use teamd_shared::member::Emptied;
+use teamd_shared::process::How;
+use teamd_shared::team_dir::TeamDir;
+use tokio::sync::mpsc;
+
+use super::cgroup::Group;
+use super::reap::{Beginning, wait_until_empty};
+use super::workers::Supervisor;
+use crate::daemon::core::event::{Event, Incarnation};
+use crate::daemon::workspace::unworkable;
+
+/// How long those have to end that were killed, before they are looked for again: at first and at last.
+const ORPHAN_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(2));
+/// How long after the end of a process its connection may still hold what it said last.
+const LAST_FRAMES: Duration = Duration::from_secs(1);
+
+/// The incarnations whose process has ended, and of which something may be left.
+#[derive(Debug)]
+pub(crate) struct Reaper {
+    dir: Arc<TeamDir>,
+    /// Where the tasks report to that wait until nothing is left.
+    ends: mpsc::UnboundedSender<Event>,
+    /// Those whose connection has not ended: what they said last comes first.
+    connected: HashMap<Incarnation, How>,
+    /// When the process of each ended.
+    exited_at: HashMap<Incarnation, Instant>,
+}
+
+/// What must be known of an incarnation to wait until nothing of it is left.
+pub(crate) struct Ending {
+    /// How its conversation began.
+    pub(crate) beginning: Beginning,
+    /// Its cgroup, if it has one.
+    pub(crate) group: Option<Group>,
+    /// Whether its liveness lock tells anything.
+    pub(crate) lock_tells: bool,
+    /// Where its next incarnation would work, if it may be started again.
+    pub(crate) next_works_in: Option<PathBuf>,
+}
+
+impl Reaper {
+    pub(crate) fn new(dir: Arc<TeamDir>, ends: mpsc::UnboundedSender<Event>) -> Self {
+        Self { dir, ends, connected: HashMap::new(), exited_at: HashMap::new() }
+    }
+
+    /// Takes note that a process has ended. Returns how, unless its connection comes first: SIGTERM's farewell, for one, may
+    /// still be in it.
+    pub(crate) fn on_process_exit(
+        &mut self,
+        life: &Incarnation,
+        how: How,
+        is_connected: bool,
+    ) -> Option<How> {
+        self.exited_at.insert(life.clone(), Instant::now());
+        if is_connected {
+            self.connected.insert(life.clone(), how);
+            return None;
+        }
+        Some(how)
+    }
+
+    /// Takes note that a connection has ended; returns how its process did, if that was before.
+    pub(crate) fn on_disconnect(&mut self, life: &Incarnation) -> Option<How> {
+        self.connected.remove(life)
+    }
+
+    /// Returns those whose connection does not end, though their process has for some time.
+    pub(crate) fn overdue(&mut self) -> Vec<(Incarnation, How)> {
+        let exited_at = &self.exited_at;
+        let is_overdue =
+            |life: &Incarnation| exited_at.get(life).is_none_or(|at| at.elapsed() >= LAST_FRAMES);
+        self.connected.extract_if(|life, _| is_overdue(life)).collect()
+    }
+
+    /// Returns one that ends just now.
+    pub(crate) fn one_that_ends(&self) -> Option<&Incarnation> {
+        self.exited_at.keys().next()
+    }
+
+    /// Reports the end of an incarnation once nothing of it is left.
+    pub(crate) fn wait(&mut self, life: Incarnation, how: How, ending: Ending) {
+        self.exited_at.entry(life.clone()).or_insert_with(Instant::now);
+        let (dir, ends) = (Arc::clone(&self.dir), self.ends.clone());
+        tokio::spawn(async move {
+            let Ending { beginning, group, lock_tells, next_works_in } = ending;
+            let name = life.name.clone();
+            let mut event = wait_until_empty(dir, life, beginning, (how, group)).await;
+            if let Event::Ended { ended, .. } = &mut event {
+                if !lock_tells {
+                    ended.emptied = ended.emptied.filter(|it| *it == Emptied::Cgroup);
+                }
+                if let Some(workspace) = next_works_in {
+                    ended.unworkable = unworkable(name, workspace).await;
+                }
+            }
+            report(&ends, event);
+        });
+    }
+
+    /// Takes the end of an incarnation in, unless something that a tool of it started has come to this process: a worker and
+    /// its shim can be killed together. That is ended first. What was here before this incarnation ended is not its own: no
+    /// other end waits for a process that cannot be killed.
+    pub(crate) fn on_empty(&mut self, mut event: Event, workers: &mut Supervisor) -> Option<Event> {
+        let alone = self.exited_at.len() <= 1;
+        let Event::Ended { life, ended } = &mut event else { return Some(event) };
+        let exited_at = *self.exited_at.entry(life.clone()).or_insert_with(Instant::now);
+        // Those of an incarnation can be seen, by the end of another one, before its own end is.
+        let why = match workers.end_orphans(exited_at.checked_sub(LAST_FRAMES).unwrap_or(exited_at)) {
+            Ok(found) => {
+                // Of several that end at once it cannot be told whose they were.
+                let killed = found.killed.filter(|&killed| alone || killed == 0);
+                ended.left_behind = ended.left_behind.zip(killed).map(|(before, more)| before + more);
+                if !found.told_apart && ended.emptied == Some(Emptied::Keepers) {
+                    ended.emptied = Some(Emptied::Lock);
+                }
+                if found.left.is_empty() {
+                    self.exited_at.remove(life);
+                    return Some(event);
+                }
+                format!("the processes {:?} that it may have started cannot be killed", found.left)
+            }
+            Err(error) => format!("what it has left cannot be seen: {error}"),
+        };
+        let since = exited_at.elapsed();
+        if since > Duration::from_secs(1) {
+            tracing::warn!("{} has ended, but {why}", life.name);
+        }
+        let pause = (since / 8).clamp(ORPHAN_PAUSES.0, ORPHAN_PAUSES.1);
+        let ends = self.ends.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            report(&ends, event);
+        });
+        None
+    }
+}
+
+fn report(ends: &mpsc::UnboundedSender<Event>, event: Event) {
+    if ends.send(event).is_err() {
+        tracing::debug!("the daemon ended before an incarnation was seen to be gone");
+    }
+}

@@ -1,0 +1,314 @@
+//! `config.json`: the projection of the state for people and tools. The only place that writes it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use teamd_shared::config::{ConfigError, Roster, RosterMember, TeamSandbox, VERSION};
+use teamd_shared::fs::{replace, replace_synced};
+use teamd_shared::journal::{MemberState, Team};
+use teamd_shared::member::{Doing, Status};
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::{DirError, Stamp, TeamDir, TeamPath};
+use teamd_shared::transcript::Usage;
+
+use crate::daemon::confinement::Confinement;
+use crate::daemon::core::event::{Incarnation, Now};
+use crate::daemon::core::live::Live;
+use crate::daemon::core::waiters::status;
+use crate::journal_reader::version_of;
+
+/// How long a change that no command waits for (idle, working) may wait to be written together with others.
+const LAZY: Duration = Duration::from_millis(20);
+
+/// How much is written in a second for changes that no command waits for, in bytes: the file is written whole, and a thousand
+/// members who begin and end a piece of work all the time would have half a megabyte written for each change.
+const LAZY_RATE: usize = 4 << 20;
+
+/// Why a file is kept aside: it cannot be read, or there is another one in its place.
+pub(crate) const UNREADABLE: &str = "unreadable";
+/// See [`UNREADABLE`].
+pub(crate) const REPLACED: &str = "replaced";
+
+/// The roster's file. Members are kept as text: a change costs one member, not all of them.
+#[derive(Debug, Default)]
+pub(crate) struct RosterFile {
+    lines: BTreeMap<Name, Shown>,
+    dirty: Option<Instant>,
+    /// The file that was written last.
+    written: Option<Stamp>,
+    /// Until when a change that no command waits for waits, since something was written just now.
+    rests: Option<Instant>,
+    sandbox: TeamSandbox,
+}
+
+#[derive(Debug)]
+struct Shown {
+    text: String,
+    status: Status,
+    since: f64,
+}
+
+/// What stands in the place of the roster.
+pub(crate) enum Found {
+    /// Nothing.
+    Nothing,
+    /// A roster.
+    Roster(Roster),
+    /// Something that cannot be read.
+    Unreadable,
+}
+
+/// What was at the place of the roster at the start.
+pub(crate) enum Before {
+    /// A roster, or nothing.
+    Usable(Option<Roster>),
+    /// Something that could not be read; it was kept under this name.
+    KeptAside(String),
+}
+
+/// A roster that a newer program wrote is never written over.
+#[derive(Debug, thiserror::Error)]
+#[error("config.json has version {0}, this program knows {VERSION}")]
+pub(crate) struct Newer(pub(crate) u32);
+
+/// Moves the file aside, under a name that says why; returns where to.
+pub(crate) fn set_aside(dir: &TeamDir, why: &str, now: Now) -> Result<String, DirError> {
+    let aside = aside(why, now);
+    dir.rename(&TeamPath::config(), &aside)?;
+    Ok(aside.to_string())
+}
+
+fn aside(why: &str, now: Now) -> TeamPath {
+    TeamPath::config().with_suffix(&format!(".{why}-{:.3}", now.wall))
+}
+
+impl RosterFile {
+    /// Makes an empty roster of a team whose commands are confined like this.
+    pub(crate) fn new(confinement: &Confinement) -> Self {
+        let (layers, weak) = (confinement.layers.to_string(), confinement.weakness.clone());
+        Self::of(TeamSandbox { layers, weak })
+    }
+
+    /// Makes an empty roster of a team whose commands are confined in a way that is known.
+    pub(crate) fn of(sandbox: TeamSandbox) -> Self {
+        Self { sandbox, ..Self::default() }
+    }
+
+    /// Looks at the file that is there, and moves it aside if it is no roster.
+    pub(crate) fn look(dir: &TeamDir, now: Now) -> Result<Result<Before, Newer>, DirError> {
+        Ok(match Self::find(dir)? {
+            Ok(Found::Nothing) => Ok(Before::Usable(None)),
+            Ok(Found::Roster(roster)) => Ok(Before::Usable(Some(roster))),
+            Ok(Found::Unreadable) => Ok(Before::KeptAside(set_aside(dir, UNREADABLE, now)?)),
+            Err(newer) => Err(newer),
+        })
+    }
+
+    /// Looks at the file that is there, and leaves it there.
+    pub(crate) fn find(dir: &TeamDir) -> Result<Result<Found, Newer>, DirError> {
+        match Roster::load(dir) {
+            Ok(Some(roster)) if roster.version > VERSION => Ok(Err(Newer(roster.version))),
+            Ok(Some(roster)) => Ok(Ok(Found::Roster(roster))),
+            Ok(None) => Ok(Ok(Found::Nothing)),
+            Err(ConfigError::Dir(error)) => Err(error),
+            Err(ConfigError::Malformed(_)) => {
+                let newer = version_of(&dir.read(&TeamPath::config())?).filter(|&version| version > VERSION);
+                if let Some(version) = newer {
+                    return Ok(Err(Newer(version)));
+                }
+                Ok(Ok(Found::Unreadable))
+            }
+        }
+    }
+
+    /// Returns what the worker of a life last said that it does, and what its conversation had cost, as an earlier
+    /// daemon wrote it down.
+    pub(crate) fn last_said(before: &Roster, life: &Incarnation) -> Option<(Doing, Usage)> {
+        let member = before.member(&life.name).filter(|member| member.incarnation == life.incarnation)?;
+        let doing = match member.status {
+            Status::Idle => Doing::Idle,
+            Status::Working => Doing::Working,
+            _ => Doing::Starting,
+        };
+        (doing != Doing::Starting || !member.usage.is_nothing()).then_some((doing, member.usage))
+    }
+
+    /// Takes over how a member stands now.
+    pub(crate) fn show(&mut self, team: &Team, live: &Live, name: &Name) {
+        let Some(MemberState { record: member, spawned, .. }) = team.members.get(name) else {
+            self.lines.remove(name);
+            self.touch();
+            return;
+        };
+        let life = Incarnation { name: name.clone(), incarnation: member.incarnation };
+        let said = live.of(&life).map(|alive| alive.said.clone()).unwrap_or_default();
+        let status = status(team, live, member);
+        let before = self.lines.get(name).filter(|shown| shown.status == status).map(|shown| shown.since);
+        let since = before.unwrap_or(if live.wall > 0.0 { live.wall } else { member.updated_at });
+        let shown = RosterMember {
+            name: name.clone(),
+            role: member.terms.role.clone(),
+            status,
+            pid: member.process.as_ref().map(|process| process.pid),
+            start_ticks: member.process.as_ref().map(|process| process.start_ticks),
+            cgroup: member.cgroup.clone(),
+            incarnation: member.incarnation,
+            model: member.terms.model.clone(),
+            workspace: member.terms.workspace.clone(),
+            gate: member.gate,
+            sandbox: member.terms.sandbox.clone(),
+            limits: member.terms.limits,
+            bounds: member.terms.bounds,
+            usage: live.usage(member),
+            activity: if status.is_ended() { String::new() } else { said.activity },
+            waiting: said.waiting.filter(|_| !status.is_ended()),
+            spawned_at: member.spawned_at,
+            spawned_seq: *spawned,
+            updated_at: since,
+            exit: member.exit.clone().filter(|_| status.is_ended()),
+            restarts: member.restarted,
+            last_exit: member.exit.clone().filter(|_| !status.is_ended()),
+            silent_since: member.silent_since,
+        };
+        let text = serde_json::to_string(&shown).unwrap_or_default();
+        if self.lines.get(name).is_none_or(|before| before.text != text) {
+            self.touch();
+        }
+        self.lines.insert(name.clone(), Shown { text, status, since });
+    }
+
+    /// Says that something of the team itself has changed.
+    pub(crate) fn touch(&mut self) {
+        self.dirty.get_or_insert_with(Instant::now);
+    }
+
+    /// Puts a write off that failed.
+    pub(crate) fn postpone(&mut self, pause: Duration) {
+        self.dirty = Some(Instant::now() + pause);
+    }
+
+    /// Returns when a lazy change must be written at the latest.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.dirty.map(|since| self.rests.map_or(since + LAZY, |rests| rests.max(since + LAZY)))
+    }
+
+    /// Writes the file, if anything has changed.
+    pub(crate) fn flush(&mut self, dir: &TeamDir, team: &Team) -> Result<(), DirError> {
+        if self.dirty.is_none() {
+            return Ok(());
+        }
+        let text = self.render(team);
+        replace(dir, &TeamPath::config(), text.as_bytes())?;
+        self.written = dir.stamp(&TeamPath::config())?;
+        self.dirty = None;
+        self.rests = Some(Instant::now() + rest_after(text.len()));
+        Ok(())
+    }
+
+    /// Writes the file, and keeps what stands in its place; returns where. In one step: a kill, or a disk that is full, must not
+    /// leave the path without a roster.
+    pub(crate) fn write_and_keep(
+        &self,
+        dir: &TeamDir,
+        team: &Team,
+        (why, now): (&str, Now),
+    ) -> Result<String, DirError> {
+        let (at, aside) = (TeamPath::config(), aside(why, now));
+        replace_synced(dir, &aside, self.render(team).as_bytes())?;
+        if let Err(error) = dir.exchange(&aside, &at) {
+            dir.remove(&aside)?;
+            return Err(error);
+        }
+        Ok(aside.to_string())
+    }
+
+    /// Looks whether the file that was written last still stands there. If not, what stands there is moved aside
+    /// (unless it is a roster like ours), and the file is to be written anew. Returns what to tell.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub(crate) fn look_after(&mut self, dir: &TeamDir, now: Now) -> Result<Option<String>, DirError> {
+        let found = dir.stamp(&TeamPath::config())?;
+        if self.written.is_none() || found == self.written {
+            return Ok(None);
+        }
+        self.touch();
+        match Roster::load(dir) {
+            Ok(None) => Ok(Some("config.json was deleted: it is written anew".to_owned())),
+            Ok(Some(roster)) if roster.version <= VERSION => {
+                Ok(Some("config.json was changed by somebody else: it is written anew".to_owned()))
+            }
+            Ok(Some(_)) | Err(_) => {
+                let aside = set_aside(dir, UNREADABLE, now)?;
+                Ok(Some(format!(
+                    "config.json was no roster any more: it was kept as {aside} and is written anew"
+                )))
+            }
+        }
+    }
+
+    /// One member a line, which `Roster::load_one` counts on: as easy for `grep` and `diff` as for `jq`.
+    fn render(&self, team: &Team) -> String {
+        let daemon = serde_json::to_string(&team.daemon).unwrap_or_else(|_| "null".to_owned());
+        let name = serde_json::to_string(&team.team_name).unwrap_or_else(|_| "\"\"".to_owned());
+        let sandbox = serde_json::to_string(&self.sandbox).unwrap_or_else(|_| "null".to_owned());
+        let members: Vec<_> = self.lines.values().map(|shown| shown.text.as_str()).collect();
+        let mut text = String::new();
+        let written = write!(
+            text,
+            "{{\"version\":{VERSION},\"seq\":{},\"team_name\":{name},\n\"daemon\":{daemon},\n\"sandbox\":{sandbox},\n\"members\":[\n{}\n]}}\n",
+            team.seq,
+            members.join(",\n")
+        );
+        debug_assert!(written.is_ok());
+        text
+    }
+}
+
+/// Returns how long nothing is written that no command waits for, after so many bytes.
+fn rest_after(bytes: usize) -> Duration {
+    Duration::from_secs(1).mul_f64(bytes as f64 / LAZY_RATE as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes whenever something is due, while a member changes every millisecond for ten seconds; returns how often.
+    fn writes(bytes: usize) -> u32 {
+        let began = Instant::now();
+        let mut file = RosterFile::default();
+        let mut writes = 0;
+        for millisecond in 0..10_000 {
+            let now = began + Duration::from_millis(millisecond);
+            file.dirty.get_or_insert(now);
+            if file.due().is_some_and(|due| due <= now) {
+                writes += 1;
+                (file.dirty, file.rests) = (None, Some(now + rest_after(bytes)));
+            }
+        }
+        writes
+    }
+
+    #[test]
+    fn what_is_written_for_changes_that_nobody_waits_for_does_not_grow_with_the_team() {
+        assert!((400..=500).contains(&writes(5_000)), "ten members: all that comes in 20 ms together");
+        for bytes in [50_000, 500_000, 5_000_000] {
+            let rate = writes(bytes) as usize * bytes / 10;
+            assert!(rate <= LAZY_RATE + bytes / 10, "{bytes}: {rate} bytes a second");
+        }
+        assert!(
+            writes(500_000) >= 70,
+            "and a thousand members are shown several times a second all the same"
+        );
+    }
+
+    #[test]
+    fn one_change_after_a_rest_is_shown_at_once_however_large_the_team_is() {
+        let now = Instant::now();
+        let rests = now.checked_sub(Duration::from_millis(1));
+        let file = RosterFile { dirty: Some(now), rests, ..RosterFile::default() };
+        assert_eq!(file.due(), Some(now + LAZY));
+    }
+}

@@ -1,0 +1,72 @@
+//! The signals that end the daemon: SIGTERM and SIGINT. None is lost, also while the daemon becomes another program.
+//!
+//! The main thread alone hears them. While the daemon could not act on them they are held back, in every thread, and what is held
+//! back waits through an `exec(2)`. What they mean is not decided here.
+
+use nix::sys::signal::{SigSet, Signal, raise};
+use tokio::signal::unix::{self, SignalKind, signal};
+
+use crate::daemon::run::failed;
+use crate::error::CommandError;
+
+/// Both, caught.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+}
+
+impl Signals {
+    /// Begins to catch them, once they are heard. Must be called within the runtime.
+    ///
+    /// # Errors
+    /// [`crate::exit_code::ExitCode::Failed`] if the system refuses.
+    pub(crate) fn catch() -> Result<Self, CommandError> {
+        let catch = |kind| signal(kind).map_err(|e| failed("cannot handle signals", &e));
+        Ok(Self { terminate: catch(SignalKind::terminate())?, interrupt: catch(SignalKind::interrupt())? })
+    }
+
+    /// Waits until one comes. Dropping the future loses nothing.
+    pub(crate) async fn came(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Raises again what came and what this program acts on no more: held back, it waits for the next program.
+    pub(crate) async fn pass_on(mut self) {
+        // The runtime looks meanwhile what has come.
+        tokio::task::yield_now().await;
+        let both = [(&mut self.terminate, Signal::SIGTERM), (&mut self.interrupt, Signal::SIGINT)];
+        for (caught, which) in both {
+            let came = tokio::select! {
+                biased;
+                caught = caught.recv() => caught.is_some(),
+                () = std::future::ready(()) => false,
+            };
+            if came && let Err(errno) = raise(which) {
+                tracing::error!("cannot pass {which} on to the next program: {errno}");
+            }
+        }
+    }
+}
+
+/// Holds them back in the thread that calls, and in those that it begins meanwhile. One that did hear them would take them from
+/// this process although it acts on them no more.
+pub(crate) fn hold_back() {
+    if let Err(errno) = both().thread_block() {
+        tracing::warn!("cannot hold signals back: {errno}");
+    }
+}
+
+/// Hears those that were held back, by this program or the one before: to be called once they are caught.
+pub(crate) fn hear() {
+    if let Err(errno) = both().thread_unblock() {
+        tracing::warn!("cannot hear signals: {errno}");
+    }
+}
+
+fn both() -> SigSet {
+    SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT])
+}

@@ -1,0 +1,63 @@
+//! The control socket as a file: made, made again where another process took it away, and removed at the end. Who connects is served in
+//! [`crate::daemon::io::connections`].
+
+use teamd_shared::control::Listener;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use tokio::task::JoinHandle;
+
+use crate::daemon::io::connections::{Inputs, accept};
+use crate::daemon::run::failed;
+use crate::error::CommandError;
+
+/// The socket that the daemon listens on.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    accepts: JoinHandle<()>,
+    /// Its device and inode.
+    identity: Option<(u64, u64)>,
+}
+
+impl Socket {
+    /// Listens, and says for people who does.
+    ///
+    /// # Errors
+    /// [`crate::exit_code::ExitCode::Failed`] if the system refuses.
+    pub(crate) fn listen(dir: &TeamDir, inputs: Inputs) -> Result<Self, CommandError> {
+        let listener = Listener::bind(dir).map_err(|e| failed("cannot make its control socket", &e))?;
+        let identity = dir.identity(&TeamPath::socket())?;
+        // From here on connections must be accepted: a client of a socket that is not served waits in vain.
+        let accepts = tokio::spawn(accept(listener, inputs));
+        let pid = format!("{}\n", std::process::id());
+        if let Err(error) = teamd_shared::fs::replace(dir, &TeamPath::pid(), pid.as_bytes()) {
+            tracing::warn!("cannot write the pid for people: {error}");
+        }
+        Ok(Self { accepts, identity })
+    }
+
+    /// Makes it again if its path names nothing, or something else: a socket from a backup leads nowhere either.
+    pub(crate) fn look_after(&mut self, dir: &TeamDir, inputs: &Inputs) {
+        let found = dir.identity(&TeamPath::socket());
+        if !found.is_ok_and(|found| found.is_none() || found != self.identity) {
+            return;
+        }
+        tracing::warn!("the control socket was deleted or replaced: it is made again");
+        match Self::listen(dir, inputs.clone()) {
+            Ok(socket) => std::mem::replace(self, socket).close(),
+            Err(error) => tracing::error!("cannot make the control socket again: {error}"),
+        }
+    }
+
+    /// Accepts no more connections.
+    pub(crate) fn close(&self) {
+        self.accepts.abort();
+    }
+
+    /// Takes the files away. One that stays does no harm: the next daemon puts its own in its place.
+    pub(crate) fn remove(self, dir: &TeamDir) {
+        for at in [TeamPath::socket(), TeamPath::pid()] {
+            if let Err(error) = dir.remove(&at) {
+                tracing::warn!("cannot take {at} away: {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The processes of the workers: starting them, seeing them end, signalling them.
+//!
+//! A worker is watched through a pidfd whether this daemon started it or found it alive: one thread waits
+//! for all of them. A life is over when its process has ended *and* its life lock is free: tool processes
+//! live under keepers that hold the lock until all they started is gone. Where it has a cgroup, that is empty besides.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use rustix::event::epoll;
+use rustix::process::Signal;
+use teamd_shared::environment::Environment;
+use teamd_shared::inbox;
+use teamd_shared::logging;
+use teamd_shared::member::{Cgroup, Member};
+use teamd_shared::name::Name;
+use teamd_shared::process::{How, Identity, ProcessHandle};
+use teamd_shared::sandbox::Namespaces;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use tokio::sync::mpsc;
+
+use crate::daemon::confinement::Confinement;
+use crate::daemon::core::event::Incarnation;
+use crate::daemon::io::cgroup::{Cgroups, Group};
+use crate::daemon::io::orphans::{Found, Orphans};
+use crate::programs::{self, Program};
+
+/// The live processes, by life.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    dir: Arc<TeamDir>,
+    worker: Program,
+    confinement: Confinement,
+    processes: HashMap<Incarnation, ProcessHandle>,
+    /// The cgroups of lives that have one.
+    groups: HashMap<Incarnation, Group>,
+    /// Those that live although their liveness lock is free.
+    unlocked: HashSet<Incarnation>,
+    cgroups: Cgroups,
+    orphans: Orphans,
+    watcher: Watcher,
+}
+
+/// A started worker.
+pub(crate) struct StartedWorker {
+    pub(crate) identity: Identity,
+    pub(crate) cgroup: Option<Cgroup>,
+}
+
+impl Supervisor {
+    /// Makes a supervisor; `gone` hears of each process that ends.
+    pub(crate) fn new(
+        dir: Arc<TeamDir>,
+        worker: Program,
+        (confinement, cgroups): (&Confinement, Cgroups),
+        gone: mpsc::UnboundedSender<Incarnation>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            dir,
+            worker,
+            confinement: confinement.clone(),
+            processes: HashMap::new(),
+            groups: HashMap::new(),
+            unlocked: HashSet::new(),
+            cgroups,
+            orphans: Orphans::begin()?,
+            watcher: Watcher::new(gone)?,
+        })
+    }
+
+    /// Tells whether commands have mounts of their own.
+    pub(crate) fn has_mounts(&self) -> bool {
+        self.confinement.layers.namespaces != Namespaces::None
+    }
+
+    /// Starts the process of a life. It waits on its end of the connection that it is born with to be welcomed.
+    pub(crate) fn start(
+        &mut self,
+        member: &Member,
+        environment: &Environment,
+        connection: OwnedFd,
+    ) -> Result<StartedWorker, String> {
+        let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
+        if !self.dir.is_at_its_path() {
+            return Err("the team directory was moved: `teamd stop` here, and `teamd start` there".to_owned());
+        }
+        inbox::create(&self.dir, &member.name).map_err(|e| e.to_string())?;
+        let log = self.log(&member.name)?;
+        let mut command = self.worker.command();
+        command
+            .args(["run", "--name", member.name.as_str(), "--incarnation", &member.incarnation.to_string()])
+            .arg("--team-dir")
+            .arg(self.dir.root())
+            .args(["--sandbox-layers", &self.confinement.layers.to_string()])
+            .args(self.confinement.weakness.as_ref().map(|_| "--allow-weak-sandbox"))
+            .args(programs::files().into_iter().flat_map(|file| [OsString::from("--program"), file.into()]))
+            .env_clear()
+            .envs(environment.settings())
+            .current_dir("/")
+            .stdin(connection)
+            .stdout(log.try_clone().map_err(|e| format!("cannot use its log: {e}"))?)
+            .stderr(log);
+        let mut child =
+            command.spawn().map_err(|e| format!("cannot run {}: {e}", self.worker.path().display()))?;
+        match self.hold(life.clone(), &child) {
+            Ok(identity) => {
+                let group = self.cgroups.enclose(&life, child.id(), &member.terms.bounds);
+                let cgroup = group.as_ref().map(|group| group.record().clone());
+                self.orphans.enclosed(group.is_some());
+                self.groups.extend(group.map(|group| (life, group)));
+                Ok(StartedWorker { identity, cgroup })
+            }
+            Err(error) => {
+                // It waits for a welcome that will not come: it is not left behind, not as a zombie either.
+                let ended = child.kill().and_then(|()| child.wait());
+                Err(match ended {
+                    Ok(status) => format!("cannot watch it: {error} ({status})"),
+                    Err(unended) => format!("cannot watch it: {error}; cannot end it: {unended}"),
+                })
+            }
+        }
+    }
+
+    /// It is reaped through its pidfd, as one that an earlier program of this process has started.
+    fn hold(&mut self, life: Incarnation, child: &Child) -> io::Result<Identity> {
+        // It may have ended already: then it has lived, and is seen to end as any other.
+        let handle = ProcessHandle::open_child(child.id())?;
+        let identity = handle.identity().clone();
+        self.watch(life, handle)?;
+        Ok(identity)
+    }
+
+    fn log(&self, name: &Name) -> Result<File, String> {
+        logging::open(&self.dir, &TeamPath::log(name.as_str())).map_err(|e| e.to_string())
+    }
+
+    /// Takes over a live process that an earlier daemon started.
+    pub(crate) fn adopt(&mut self, life: Incarnation, identity: Identity) -> io::Result<()> {
+        self.watch(life, ProcessHandle::open(identity)?)
+    }
+
+    /// Remembers that the lock of its transcript tells nothing of a life.
+    pub(crate) fn is_unlocked(&mut self, life: Incarnation) {
+        self.unlocked.insert(life);
+    }
+
+    /// Tells, once, whether the lock of its transcript tells whether anything of a life is left.
+    pub(crate) fn lock_tells(&mut self, life: &Incarnation) -> bool {
+        !self.unlocked.remove(life)
+    }
+
+    /// Takes over the cgroup that an earlier daemon has put a life into.
+    pub(crate) fn recall(&mut self, life: &Incarnation, member: &Member) {
+        let group = self.cgroups.find(life, member);
+        self.orphans.enclosed(group.is_some());
+        self.groups.extend(group.map(|group| (life.clone(), group)));
+    }
+
+    /// Hands over the cgroup of a life whose process has ended, if it has one.
+    pub(crate) fn leave(&mut self, life: &Incarnation) -> Option<Group> {
+        self.groups.remove(life)
+    }
+
+    /// Returns the cgroups of the team.
+    pub(crate) fn cgroups(&self) -> &Cgroups {
+        &self.cgroups
+    }
+
+    fn watch(&mut self, life: Incarnation, process: ProcessHandle) -> io::Result<()> {
+        self.watcher.add(life.clone(), process.try_clone_fd()?)?;
+        self.processes.insert(life, process);
+        Ok(())
+    }
+
+    /// Asks a process to end. A stopped one is continued, or it would never see the signal.
+    pub(crate) fn terminate(&self, life: &Incarnation) {
+        self.signal(life, Signal::TERM);
+        self.signal(life, Signal::CONT);
+    }
+
+    /// Ends a process; its keepers end what it had started.
+    pub(crate) fn kill(&self, life: &Incarnation) {
+        self.signal(life, Signal::KILL);
+    }
+
+    fn signal(&self, life: &Incarnation, signal: Signal) {
+        let Some(process) = self.processes.get(life) else { return };
+        if let Err(error) = process.signal(signal) {
+            tracing::error!("cannot signal {} (pid {}): {error}", life.name, process.identity().pid);
+        }
+    }
+
+    /// Ends what lives have left to this process ([`Orphans::end`]).
+    ///
+    /// # Errors
+    /// The system's error if its children cannot be seen.
+    pub(crate) fn end_orphans(&mut self, since: Instant) -> io::Result<Found> {
+        let Self { orphans, processes, cgroups, .. } = self;
+        let workers = processes.values().map(|it| it.identity().pid).collect();
+        orphans.end(&workers, cgroups, since)
+    }
+
+    /// Reaps what has ended of those that no life has left.
+    pub(crate) fn reap_others(&mut self) {
+        let Self { orphans, processes, cgroups, .. } = self;
+        let workers = processes.values().map(|it| it.identity().pid).collect();
+        orphans.reap_others(&workers, cgroups);
+    }
+
+    /// Returns the children of this process that no life has left.
+    pub(crate) fn orphans(&self) -> &Orphans {
+        &self.orphans
+    }
+
+    /// Returns the process of a life.
+    pub(crate) fn identity(&self, life: &Incarnation) -> Option<&Identity> {
+        self.processes.get(life).map(ProcessHandle::identity)
+    }
+
+    /// Reaps a process that has ended; exit code and signal, as far as they can be seen.
+    pub(crate) fn reap(&mut self, life: &Incarnation) -> How {
+        let Some(process) = self.processes.remove(life) else { return How::default() };
+        process.reap().unwrap_or_else(|error| {
+            tracing::warn!("cannot reap {}: {error}", life.name);
+            How::default()
+        })
+    }
+}
+
+/// One thread that waits for all pidfds. (tokio's `AsyncFd` takes foreign descriptors by `unsafe` only.)
+#[derive(Debug)]
+struct Watcher {
+    epoll: Arc<OwnedFd>,
+    watched: Arc<Mutex<Watched>>,
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    next: u64,
+    lives: HashMap<u64, (Incarnation, OwnedFd)>,
+}
+
+impl Watcher {
+    fn new(gone: mpsc::UnboundedSender<Incarnation>) -> io::Result<Self> {
+        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let watched = Arc::new(Mutex::new(Watched::default()));
+        let watcher = Self { epoll: Arc::clone(&epoll), watched: Arc::clone(&watched) };
+        std::thread::Builder::new()
+            .name("reaper".to_owned())
+            .spawn(move || wait_for_ends(&epoll, &watched, &gone))?;
+        Ok(watcher)
+    }
+
+    fn add(&self, life: Incarnation, pidfd: OwnedFd) -> io::Result<()> {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.next += 1;
+        let token = watched.next;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        epoll::add(&*self.epoll, &pidfd, epoll::EventData::new_u64(token), flags)?;
+        watched.lives.insert(token, (life, pidfd));
+        Ok(())
+    }
+}
+
+fn wait_for_ends(epoll: &OwnedFd, watched: &Mutex<Watched>, gone: &mpsc::UnboundedSender<Incarnation>) {
+    let mut events = Vec::with_capacity(64);
+    loop {
+        events.clear();
+        match epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => {
+                tracing::error!("cannot wait for processes: {errno}");
+                return;
+            }
+        }
+        for event in &events {
+            let token = event.data.u64();
+            let ended = watched.lock().unwrap_or_else(PoisonError::into_inner).lives.remove(&token);
+            let Some((life, _pidfd)) = ended else { continue };
+            if gone.send(life).is_err() {
+                return;
+            }
+        }
+    }
+}

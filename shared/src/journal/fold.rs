@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use super::{
-    Daemon, Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TeamEvent, VERSION,
+    Daemon, Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TeamEvent,
+    TeamRecord, VERSION,
 };
 use crate::id::RequestId;
 use crate::member::{Gate, Member};
@@ -320,6 +321,13 @@ impl Record {
             Self::Member(record) => &record.tell,
             Self::Request(record) => &record.tell,
         }
+    }
+}
+
+impl TeamRecord {
+    /// Makes the record of an event that entails nothing else.
+    pub fn of(event: TeamEvent, team_name: String, daemon: Option<Daemon>) -> Self {
+        Self { event, team_name, daemon, rejected: Vec::new(), content: None, tell: Vec::new() }
     }
 }
 

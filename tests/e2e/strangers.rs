@@ -72,7 +72,7 @@ fn a_stranger_with_a_recorded_pid_is_neither_adopted_nor_signalled() {
             }),
         ),
         (
-            "the very process, but without the life lock",
+            "the very process, but without the liveness lock",
             Box::new(|line| {
                 line["pid"] = json!(pid);
                 line["start_ticks"] = json!(ticks);
@@ -93,7 +93,7 @@ fn a_stranger_with_a_recorded_pid_is_neither_adopted_nor_signalled() {
     }
 }
 
-/// Something holds the life lock, but it is not the process of the journal: a keeper that still ends a call, or a
+/// Something holds the liveness lock, but it is not the process of the journal: a keeper that still ends a call, or a
 /// person's own lock. Nobody is signalled, nothing is said to be over, nothing hangs.
 #[test]
 fn a_held_life_lock_is_waited_for_and_its_holder_not_signalled() {
@@ -110,7 +110,7 @@ fn a_held_life_lock_is_waited_for_and_its_holder_not_signalled() {
     // The daemon serves others meanwhile.
     team.spawn("bob", "");
     team.teamctl(["shutdown", "bob"]).ok();
-    team.until("it to be said", || team.file("log/teamd.log").contains("life lock"));
+    team.until("it to be said", || team.file("log/teamd.log").contains("liveness lock"));
     assert!(
         !["crashed", "killed", "shutdown"].contains(&team.status("alice").as_str()),
         "{}",

@@ -15,7 +15,7 @@ use teamd_shared::clock;
 use teamd_shared::control;
 use teamd_shared::id::RandomIds;
 use teamd_shared::journal::TeamRecord;
-use teamd_shared::member::{Ending as EndingKind, Member, Restart};
+use teamd_shared::member::{Ending, Member, Restart};
 use teamd_shared::process::How;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::{SLOW_TICK, Watch};
@@ -30,7 +30,7 @@ use super::io::effects::{Effects, Failed, Outcome};
 use super::io::journal::Journal;
 use super::io::lead_inbox::LeadInbox;
 use super::io::reap::Beginning;
-use super::io::reaper::{Ending, Reaper};
+use super::io::reaper::{ExitContext, Reaper};
 use super::io::roster::RosterFile;
 use super::io::signals::Signals;
 use super::io::socket::Socket;
@@ -256,19 +256,19 @@ impl EventLoop {
         let member = self.batcher.team.members.get(&life.name).map(|state| &state.record);
         let beginning = member.map(|it| Beginning { at: it.begins_at, conversation: it.conversation });
         let next = member.filter(|it| self.may_begin_again(it)).map(|it| PathBuf::from(&it.terms.workspace));
-        let ending = Ending {
+        let context = ExitContext {
             beginning: beginning.unwrap_or_default(),
             group: self.supervisor.leave(&life),
             lock_tells: self.supervisor.lock_tells(&life),
             next_works_in: next,
         };
-        self.reaper.wait(life, how, ending);
+        self.reaper.wait(life, how, context);
     }
 
     /// Tells whether a member may be started again that ends now: else it need not be known where it would work.
     fn may_begin_again(&self, member: &Member) -> bool {
         member.terms.restart == Restart::OnFailure
-            && matches!(member.ending, None | Some(EndingKind::Hung))
+            && matches!(member.ending, None | Some(Ending::Hung))
             && self.batcher.team.shutdown_of(&member.name).is_none()
     }
 

@@ -185,21 +185,13 @@ impl Running {
 fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Found, CommandError> {
     let process = Identity::of_self().map_err(|e| failed("cannot read its own identity", &e))?;
     let workspace = daemon.dir.workspace();
-    let team_name = workspace.file_name();
-    let team_name =
-        team_name.map_or_else(|| "default".to_owned(), |name| name.to_string_lossy().into_owned());
-    let record = TeamRecord {
-        event: TeamEvent::Started,
-        team_name: if daemon.batcher.team.seq > 0 {
-            daemon.batcher.team.team_name.clone()
-        } else {
-            team_name
-        },
-        daemon: Some(Daemon { process, started_at: clock::wall(), directory: daemon.dir.id().ok() }),
-        rejected: Vec::new(),
-        content: None,
-        tell: Vec::new(),
+    let team_name = match (daemon.batcher.team.seq, workspace.file_name()) {
+        (0, None) => "default".to_owned(),
+        (0, Some(name)) => name.to_string_lossy().into_owned(),
+        _ => daemon.batcher.team.team_name.clone(),
     };
+    let this = Daemon { process, started_at: clock::wall(), directory: daemon.dir.id().ok() };
+    let record = TeamRecord::of(TeamEvent::Started, team_name, Some(this));
     let (events, found) = reconcile(daemon).map_err(|(name, error)| {
         CommandError::new(ExitCode::Failed, format!("cannot see whether {name} is alive: {error}"))
             .hint("its worker goes on; free what is short, and `teamd start` again")

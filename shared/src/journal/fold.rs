@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use super::{
-    Daemon, Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TeamEvent, VERSION,
+    Daemon, Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TeamEvent,
+    TeamRecord, VERSION,
 };
 use crate::id::RequestId;
 use crate::member::{Gate, Member};
@@ -328,6 +329,13 @@ impl Record {
             Self::Request(record) => &record.tell,
             Self::Snapshot(_) => &[],
         }
+    }
+}
+
+impl TeamRecord {
+    /// Makes the record of an event that entails nothing else.
+    pub fn of(event: TeamEvent, team_name: String, daemon: Option<Daemon>) -> Self {
+        Self { event, team_name, daemon, rejected: Vec::new(), content: None, tell: Vec::new() }
     }
 }
 

@@ -438,14 +438,7 @@ impl Batcher {
     }
 
     fn close(&mut self, now: Now) {
-        let record = TeamRecord {
-            event: TeamEvent::Stopped,
-            team_name: self.team.team_name.clone(),
-            daemon: None,
-            rejected: Vec::new(),
-            content: None,
-            tell: Vec::new(),
-        };
+        let record = TeamRecord::of(TeamEvent::Stopped, self.team.team_name.clone(), None);
         let mut batch = Batch { marks: Some(Marks::End), ..Batch::default() };
         self.apply(Record::Team(record), now, &mut batch);
         self.write(batch);

@@ -140,14 +140,7 @@ impl View<'_> {
     }
 
     fn team_record(&self, event: TeamEvent) -> TeamRecord {
-        TeamRecord {
-            event,
-            team_name: self.team.team_name.clone(),
-            daemon: self.team.daemon.clone(),
-            rejected: Vec::new(),
-            content: None,
-            tell: Vec::new(),
-        }
+        TeamRecord::of(event, self.team.team_name.clone(), self.team.daemon.clone())
     }
 
     /// Refuses what would make an inbox line that could not be written: the effects of a record must be possible.

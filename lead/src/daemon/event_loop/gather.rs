@@ -12,7 +12,6 @@ use super::{EventLoop, Sources};
 use crate::daemon::core::batch::Introduction;
 use crate::daemon::core::event::{Client, Event, Incarnation, SpawnFacts};
 use crate::daemon::io::connections::{Came, Input, WorkerHere};
-use crate::daemon::io::lead_inbox::Piece;
 use crate::daemon::io::reap::liveness_lock_holder;
 
 /// How many inputs one batch takes at the most.
@@ -156,9 +155,9 @@ impl EventLoop {
 
     /// Reads a piece of the lead's inbox: a flood of lines must not keep other events waiting.
     pub(in crate::daemon) fn read_lead(&mut self) -> Event {
-        let Piece { rejected, position, more } = self.lead.read();
+        let (event, more) = self.lead.read();
         self.lead_has_more = more;
-        Event::LeadRead { position, rejected }
+        event
     }
 
     /// Inboxes have grown: the lead's is read, the workers that do not watch theirs are rung.

@@ -1,7 +1,7 @@
 //! The cgroups of the team (version 2): one for each life, where the machine lets the daemon make some.
 //!
 //! They make an end quick and sure: `cgroup.kill` reaches what no parent and no session leads to, and `cgroup.events` says
-//! when nobody is left. They replace nothing: keepers end what a command started, the life lock tells when they have, and a
+//! when nobody is left. They replace nothing: keepers end what a command started, the liveness lock tells when they have, and a
 //! life without a cgroup is supervised as well as any other. So nothing here may fail a spawn, and no error here may end a life
 //! that is not over.
 //!

@@ -12,22 +12,13 @@ use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamDir;
 
+use crate::daemon::core::event::Event;
+
 /// The daemon's reader of `inbox/lead.jsonl`.
 #[derive(Debug)]
 pub(crate) struct LeadInbox {
     dir: Arc<TeamDir>,
     reader: Reader,
-}
-
-/// A piece of the lead's inbox.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    /// The lines that are no messages.
-    pub(crate) rejected: Vec<RejectedLine>,
-    /// The position behind it.
-    pub(crate) position: Position,
-    /// Whether there may be more.
-    pub(crate) more: bool,
 }
 
 impl LeadInbox {
@@ -39,13 +30,14 @@ impl LeadInbox {
         Ok(Self { dir, reader })
     }
 
-    /// Reads a piece of what is new.
-    pub(crate) fn read(&mut self) -> Piece {
+    /// Reads a piece of what is new; true if there may be more.
+    pub(crate) fn read(&mut self) -> (Event, bool) {
         let batch = match self.reader.read_new() {
             Ok(batch) => batch,
             Err(error) => {
                 tracing::error!("cannot read the lead's inbox: {error}");
-                return Piece { position: self.reader.position(), rejected: Vec::new(), more: false };
+                let position = self.reader.position();
+                return (Event::LeadRead { position, rejected: Vec::new() }, false);
             }
         };
         if let Some(why) = batch.restarted {
@@ -56,7 +48,7 @@ impl LeadInbox {
             let (offset, reason) = (line.offset, rejection.reason.to_string());
             Some(RejectedLine { offset, reason, line: rejection.text })
         });
-        Piece { rejected: rejected.collect(), position: batch.position, more: batch.more }
+        (Event::LeadRead { position: batch.position, rejected: rejected.collect() }, batch.more)
     }
 
     /// Reads the line that a worker's connection names.

@@ -35,7 +35,7 @@ pub(crate) struct Reaper {
 }
 
 /// What must be known of an incarnation to wait until nothing of it is left.
-pub(crate) struct Ending {
+pub(crate) struct ExitContext {
     /// How its conversation began.
     pub(crate) beginning: Beginning,
     /// Its cgroup, if it has one.
@@ -86,11 +86,11 @@ impl Reaper {
     }
 
     /// Reports the end of an incarnation once nothing of it is left.
-    pub(crate) fn wait(&mut self, life: Incarnation, how: How, ending: Ending) {
+    pub(crate) fn wait(&mut self, life: Incarnation, how: How, context: ExitContext) {
         self.exited_at.entry(life.clone()).or_insert_with(Instant::now);
         let (dir, ends) = (Arc::clone(&self.dir), self.ends.clone());
         tokio::spawn(async move {
-            let Ending { beginning, group, lock_tells, next_works_in } = ending;
+            let ExitContext { beginning, group, lock_tells, next_works_in } = context;
             let name = life.name.clone();
             let mut event = wait_until_empty(dir, life, beginning, (how, group)).await;
             if let Event::Ended { ended, .. } = &mut event {

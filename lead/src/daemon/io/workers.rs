@@ -1,7 +1,7 @@
 //! The processes of the workers: starting them, seeing them end, signalling them.
 //!
 //! A worker is watched through a pidfd whether this daemon started it or found it alive: one thread waits
-//! for all of them. A life is over when its process has ended *and* its life lock is free: tool processes
+//! for all of them. A life is over when its process has ended *and* its liveness lock is free: tool processes
 //! live under keepers that hold the lock until all they started is gone. Where it has a cgroup, that is empty besides.
 
 use std::collections::{HashMap, HashSet};

@@ -63,15 +63,7 @@ impl Desk {
             settle_fails: false,
             environment: Environment::default(),
         };
-        let (event, team_name) = (TeamEvent::Started, "default".to_owned());
-        let record = TeamRecord {
-            event,
-            team_name,
-            daemon: None,
-            rejected: Vec::new(),
-            content: None,
-            tell: Vec::new(),
-        };
+        let record = TeamRecord::of(TeamEvent::Started, "default".to_owned(), None);
         desk.batcher.begin(record, desk.now);
         desk.steps();
         desk

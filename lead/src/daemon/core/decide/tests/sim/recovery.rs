@@ -49,9 +49,7 @@ impl World {
 
     fn begins_anew(&mut self, daemon: &mut Daemon) -> Result<(), Killed> {
         let record = DaemonRecord { process: identity(1), started_at: self.clocks.wall, directory: None };
-        let (event, team_name) = (TeamEvent::Started, "default".to_owned());
-        let (daemon_record, rejected, tell) = (Some(record), Vec::new(), Vec::new());
-        let started = TeamRecord { event, team_name, daemon: daemon_record, rejected, content: None, tell };
+        let started = TeamRecord::of(TeamEvent::Started, "default".to_owned(), Some(record));
         daemon.batcher.begin(started, self.now(daemon));
         self.takes_its_steps(daemon)
     }

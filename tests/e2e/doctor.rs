@@ -165,10 +165,10 @@ fn a_journal_that_cannot_be_read_further_up_is_named_and_left_alone() {
     team.put("journal.jsonl", &broken);
     let report = examine(&team, &["--fix"]);
     let finding = report.has("journal", "problem", "line 2 of journal.jsonl cannot be read");
-    assert!(finding["next"].as_str().unwrap().contains("mend that line"), "{finding}");
+    assert!(finding["next"].as_str().unwrap().contains("correct that line"), "{finding}");
     assert_eq!((report.code, report.fixed.len()), (Some(1), 0));
     assert_eq!(team.file("journal.jsonl"), broken);
-    assert!(team.teamd(["start"]).exits(1).stderr.contains("mend that line"));
+    assert!(team.teamd(["start"]).exits(1).stderr.contains("correct that line"));
     let gap: String = team.file("journal.jsonl").lines().skip(2).map(|line| format!("{line}\n")).collect();
     team.put("journal.jsonl", &gap);
     examine(&team, &[]).has("journal", "problem", "seq 3 follows 0");

@@ -111,15 +111,15 @@ fn sigterm_to_everybody_at_once_ends_all_and_starts_nobody_again() {
 
 /// Failure 18 (a vendor's CLI, measured).
 #[test]
-fn what_a_worker_and_its_keeper_leave_when_both_are_killed_is_ended_before_the_status_says_so() {
+fn what_a_worker_and_its_shim_leave_when_both_are_killed_is_ended_before_the_status_says_so() {
     let team = Team::started();
     team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
     team.send("alice", "/bash setsid sleep 600 & (sleep 600 &) ; echo $$ > started; sleep 600");
     team.until("the command to run", || !team.text("started").is_empty());
     let worker = team.pid("alice");
-    let keeper = children(worker).into_iter().find(|&pid| command_line(pid).contains(" keeper ")).unwrap();
+    let shim = children(worker).into_iter().find(|&pid| command_line(pid).contains(" shim ")).unwrap();
     signal(worker, Signal::SIGSTOP);
-    signal(keeper, Signal::SIGKILL);
+    signal(shim, Signal::SIGKILL);
     signal(worker, Signal::SIGKILL);
     team.wait_for("alice", "crashed");
     let sleeping = team.processes().into_iter().filter(|&pid| command_line(pid).contains("sleep 600"));

@@ -8,6 +8,7 @@
 mod crowd;
 mod figure;
 mod idle;
+mod journal;
 mod latency;
 mod lifecycle;
 mod limit;
@@ -40,10 +41,11 @@ impl Effort {
 /// A group of figures that are measured together, under the name that a filter selects.
 type Group = (&'static str, fn(Effort) -> Vec<Figure>);
 
-const GROUPS: [Group; 8] = [
+const GROUPS: [Group; 9] = [
     ("latency", latency::measure),
     ("lifecycle", lifecycle::measure),
     ("writers", writers::measure),
+    ("journal", journal::measure),
     ("sandbox", sandbox::measure),
     ("memory", idle::memory),
     ("cpu", idle::cpu),

@@ -4,11 +4,7 @@ use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use teamd_shared::id::RequestId;
-use teamd_shared::journal::{Line, Record, RequestEvent, RequestRecord, SNAPSHOT_LINES, Team as Fold};
 use teamd_shared::logging::MAX_SIZE;
-use teamd_shared::request::{Kind, Payload, Request, Status};
-use uuid::Uuid;
 
 use crate::support::Team;
 
@@ -44,58 +40,12 @@ fn a_log_that_has_grown_large_begins_anew_and_one_older_file_stays() {
     assert_eq!(size(&team, "log/alice.log.1"), None, "the older file goes with its teammate");
 }
 
-fn plan(number: u32, status: Status) -> Request {
-    Request {
-        request_id: RequestId::new(&format!("{number:08x}")).unwrap(),
-        kind: Kind::PlanApproval,
-        from: "zoe".to_owned(),
-        to: "lead".to_owned(),
-        status,
-        payload: Payload::Plan { plan: "drop the cache".to_owned() },
-        incarnation: 1,
-        message_id: Uuid::from_u128(u128::from(number)),
-        created_at: f64::from(number),
-        resolved_at: (status != Status::Pending).then_some(f64::from(number)),
-        reason: None,
-        answered_by: None,
-        agent: false,
-    }
-}
-
-/// Writes a journal of many plans behind that of a team, as a daemon would have written it.
-fn write_long_journal(team: &Team, plans: u32) {
-    let mut journal = team.file("journal.jsonl");
-    let mut fold = Fold::default();
-    for line in journal.lines() {
-        fold.apply(&serde_json::from_str(line).unwrap()).unwrap();
-    }
-    let mut write = |record: Record, fold: &mut Fold| {
-        let (seq, done) = (fold.seq + 1, fold.done);
-        let line = Line { seq, at: 1.0, version: None, done, lead: None, record };
-        fold.apply(&line).unwrap();
-        journal += &serde_json::to_string(&line).unwrap();
-        journal.push('\n');
-    };
-    for number in 0..plans {
-        let verdict = if number % 2 == 0 { RequestEvent::Approved } else { RequestEvent::Rejected };
-        let status = if number % 2 == 0 { Status::Approved } else { Status::Rejected };
-        for (event, status) in [(RequestEvent::Asked, Status::Pending), (verdict, status)] {
-            let record = RequestRecord::of(event, plan(number, status));
-            write(Record::Request(Box::new(record)), &mut fold);
-        }
-        if fold.snapshot_is_due(SNAPSHOT_LINES) {
-            write(Record::snapshot(fold.snapshot().unwrap()), &mut fold);
-        }
-    }
-    team.put("journal.jsonl", &journal);
-}
-
 #[test]
 fn behind_a_snapshot_a_verdict_is_known_and_damage_is_found_by_doctor_alone() {
     const PLANS: u32 = 2_000;
     let team = Team::started();
     team.teamd(["stop"]).ok();
-    write_long_journal(&team, PLANS);
+    team.write_long_journal(PLANS);
     team.teamd(["start"]).ok();
     // The first plans are in no snapshot any more.
     let again = team.json(["approve", "00000000"]);
@@ -125,7 +75,7 @@ fn a_start_and_a_verdict_take_as_long_with_a_long_journal_as_with_a_short_one() 
     };
     let team = Team::started();
     team.teamd(["stop"]).ok();
-    write_long_journal(&team, 50_000);
+    team.write_long_journal(50_000);
     let start = time(&|| drop(team.teamd(["start"]).ok()));
     let verdict = time(&|| drop(team.teamctl(["approve", "0000c34e"]).ok()));
     // To fold a hundred thousand lines takes many seconds in a debug build.

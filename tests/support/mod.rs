@@ -4,6 +4,7 @@
 //! nothing behind; and a test can ask whether anything is left.
 
 pub(crate) mod cgroup;
+mod journal;
 mod lead;
 pub(crate) mod look;
 pub(crate) mod model_server;

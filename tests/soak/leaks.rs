@@ -35,8 +35,9 @@ impl Usage {
     fn of(pid: i32) -> Self {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let number = |text: &str| text.split_whitespace().next().and_then(|it| it.parse().ok()).unwrap_or(0);
-        let kilobytes =
-            read("smaps_rollup").lines().find_map(|line| line.strip_prefix("Pss:").map(number)).unwrap_or(0);
+        // Of its own: what it shares with others (the pages of its program) is divided by how many they are just now.
+        let own = |line: &str| line.strip_prefix("Pss_Anon:").map(number);
+        let kilobytes = read("smaps_rollup").lines().find_map(own).unwrap_or(0);
         let stat = read("stat");
         let fields = stat.rsplit_once(") ").map_or(Vec::new(), |(_, rest)| rest.split(' ').collect());
         let ticks = |at: usize| fields.get(at).and_then(|it: &&str| it.parse::<u64>().ok()).unwrap_or(0);

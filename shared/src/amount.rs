@@ -159,12 +159,12 @@ pub(crate) fn written<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     if !deserializer.is_human_readable() {
         return Option::deserialize(deserializer);
     }
-    deserializer.deserialize_any(Written(parse)).map(Some)
+    deserializer.deserialize_any(AmountVisitor(parse)).map(Some)
 }
 
-struct Written<T>(fn(&str) -> Result<T, Expected>);
+struct AmountVisitor<T>(fn(&str) -> Result<T, Expected>);
 
-impl<T> Visitor<'_> for Written<T> {
+impl<T> Visitor<'_> for AmountVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -16,7 +16,7 @@ mod world;
 pub(crate) use disk::{syncs_an_inbox, where_no_inbox_can_be_synced, writes_a_line, writes_an_entry};
 pub(crate) use machine::Played;
 use mutants::Mutant;
-use world::{Place, World};
+use world::{Fixture, World};
 
 /// The steps of a schedule, before everything comes to rest.
 const STEPS: usize = 160;
@@ -56,7 +56,7 @@ struct Broken {
 }
 
 /// Runs one schedule; `told` writes its story.
-fn run(place: &Place, seed: u64, mutant: Option<Mutant>, told: bool) -> Result<(), Broken> {
+fn run(place: &Fixture, seed: u64, mutant: Option<Mutant>, told: bool) -> Result<(), Broken> {
     let mut world = World::new(place, seed, mutant, told);
     for _ in 0..STEPS {
         if world.is_broken() {

@@ -216,9 +216,9 @@ mod tests {
     use super::super::output::tests::captured;
     use super::*;
     use crate::client::tests::{runtime, scratch};
-    use teamd_shared::control::{Connection, Greeting, Listener, Reply, Request, ShutdownOrder};
+    use teamd_shared::control::{Connection, Greeting, Listener, Reply, ShutdownOrder, TaggedCommand};
     use teamd_shared::id::RequestId;
-    use teamd_shared::member::Status;
+    use teamd_shared::member::MemberStatus;
     use teamd_shared::name::Name;
 
     fn shutdown(name: &str) -> Command {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     fn ended() -> Done {
-        Done::Ended { request_id: id(7), incarnation: 1, status: Status::Shutdown }
+        Done::Ended { request_id: id(7), incarnation: 1, status: MemberStatus::Shutdown }
     }
 
     async fn accept(listener: &Listener) -> Connection {
@@ -241,7 +241,7 @@ mod tests {
         peer
     }
 
-    async fn asked(peer: &mut Connection) -> Request {
+    async fn asked(peer: &mut Connection) -> TaggedCommand {
         peer.receive().await.unwrap().unwrap()
     }
 
@@ -284,10 +284,10 @@ mod tests {
             let listener = Listener::bind(&dir).unwrap();
             let daemon = async {
                 let mut peer = accept(&listener).await;
-                let Request { tag, .. } = asked(&mut peer).await;
+                let TaggedCommand { tag, .. } = asked(&mut peer).await;
                 let taken = Refusal::new(RefusalCode::Taken, "it is taken");
                 peer.send(&Reply { tag, result: Err(taken) }).await.unwrap();
-                let Request { tag, command } = asked(&mut peer).await;
+                let TaggedCommand { tag, command } = asked(&mut peer).await;
                 assert!(matches!(command, Command::Shutdown(order) if order.request_id != id(7)));
                 peer.send(&Reply { tag, result: Ok(ended()) }).await.unwrap();
             };

@@ -90,7 +90,7 @@ impl Conversation {
     /// Takes in the next entry.
     pub(crate) fn observe(&mut self, event: &Event) {
         match event {
-            Event::Life { incarnation, conversation, prompt } => {
+            Event::Incarnation { incarnation, conversation, prompt } => {
                 if incarnation == conversation {
                     *self = Self::new(self.owner.clone());
                     let prompt = excerpt(prompt.as_deref().unwrap_or_default(), delivery::MOST);
@@ -124,7 +124,7 @@ impl Conversation {
                     self.say(INTERRUPTED.to_owned());
                 }
             }
-            Event::Rejected { .. } | Event::Restarted { .. } | Event::Paid { .. } => {}
+            Event::Rejected { .. } | Event::Restarted { .. } | Event::Charged { .. } => {}
         }
     }
 

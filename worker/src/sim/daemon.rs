@@ -30,7 +30,7 @@ pub(super) struct Plan {
 #[derive(Debug, Clone)]
 pub(super) struct Shutdown {
     pub(super) directive: PendingShutdown,
-    pub(super) life: u32,
+    pub(super) incarnation: u32,
     pub(super) status: Status,
 }
 
@@ -80,11 +80,11 @@ impl Daemon {
     }
 
     /// Tells whether a life may leave.
-    pub(super) fn lets_go(&self, life: u32) -> bool {
-        self.shutdowns.iter().any(|it| it.life == life && it.status == Status::Approved)
+    pub(super) fn may_leave(&self, incarnation: u32) -> bool {
+        self.shutdowns.iter().any(|it| it.incarnation == incarnation && it.status == Status::Approved)
     }
 
-    pub(super) fn directive(&self, life: u32) -> Directive {
+    pub(super) fn directive(&self, incarnation: u32) -> Directive {
         let shutdown = self.pending_shutdown().map(|shutdown| shutdown.directive.clone());
         let judged = self.plans.iter().rev().find(|plan| plan.status != Status::Pending);
         let verdict = judged.map(|plan| PlanVerdict {
@@ -93,7 +93,14 @@ impl Daemon {
             feedback: String::new(),
         });
         let plan = self.pending_plan().map(|plan| plan.request_id.clone());
-        Directive { seq: self.seq, gate: self.gate, shutdown, release: self.lets_go(life), plan, verdict }
+        Directive {
+            seq: self.seq,
+            gate: self.gate,
+            shutdown,
+            release: self.may_leave(incarnation),
+            plan,
+            verdict,
+        }
     }
 
     fn closes(&mut self) {
@@ -128,11 +135,11 @@ impl Daemon {
         self.closes();
     }
 
-    pub(super) fn asks(&mut self, life: u32, decide_within: f64) {
+    pub(super) fn asks(&mut self, incarnation: u32, decide_within: f64) {
         self.seq += 1;
         let request_id = RequestId::from_bits(0x5d00_0000 + u32::try_from(self.shutdowns.len()).unwrap());
         let directive = PendingShutdown { request_id, reason: "tidy up".to_owned(), decide_within };
-        self.shutdowns.push(Shutdown { directive, life, status: Status::Pending });
+        self.shutdowns.push(Shutdown { directive, incarnation, status: Status::Pending });
     }
 }
 
@@ -150,7 +157,7 @@ impl World<'_> {
             watch: false,
             environment: Default::default(),
             territory: Vec::new(),
-            directive: self.daemon.directive(self.life),
+            directive: self.daemon.directive(self.incarnation),
         }
     }
 
@@ -161,7 +168,7 @@ impl World<'_> {
     }
 
     pub(super) fn says_its_word(&mut self) {
-        let directive = self.daemon.directive(self.life);
+        let directive = self.daemon.directive(self.incarnation);
         self.daemon.last = Some(directive.clone());
         self.says(ToWorker::Directive(directive));
     }
@@ -240,9 +247,9 @@ impl World<'_> {
     }
 
     fn is_answered(&mut self, request_id: &RequestId, approve: bool) -> ToWorker {
-        let life = self.life;
+        let incarnation = self.incarnation;
         let known = self.daemon.shutdowns.iter_mut().find(|it| it.directive.request_id == *request_id);
-        let Some(shutdown) = known.filter(|it| it.life == life) else {
+        let Some(shutdown) = known.filter(|it| it.incarnation == incarnation) else {
             let why = "no shutdown of this life".to_owned();
             return ToWorker::Refused { request_id: request_id.clone(), why, taken: false };
         };

@@ -115,7 +115,7 @@ impl Ids for SimIds {
 
 /// The tools.
 #[derive(Debug)]
-pub(super) struct Toolbox(pub(super) Shared);
+pub(super) struct SimulatedToolbox(pub(super) Shared);
 
 /// A call that runs.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ pub(super) struct Run {
     outcome: Outcome,
 }
 
-impl Tools for Toolbox {
+impl Tools for SimulatedToolbox {
     type Running = Run;
 
     fn start(&mut self, action: LocalAction, gate: Gate) -> Run {
@@ -201,7 +201,7 @@ impl Played {
                 }
             }
             Event::Asked { request_id, .. } => self.asked = Some(request_id.clone()),
-            Event::Life { .. } | Event::Idle { .. } => self.asked = None,
+            Event::Incarnation { .. } | Event::Idle { .. } => self.asked = None,
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
 //! Tests of the test: each rule that is taken away must be missed within a few schedules. The rules are taken away in what
 //! is played, and in what the disk does; the worker knows nothing of it.
 
-use super::{Place, run};
+use super::{Fixture, run};
 
 /// How many schedules may pass before it is missed.
 const SCHEDULES: u64 = 600;
@@ -37,7 +37,7 @@ pub(super) enum Mutant {
 
 /// The real rules keep their promises in all of these schedules; the mutant breaks one.
 fn is_missed(mutant: Mutant) {
-    let place = Place::new();
+    let place = Fixture::new();
     let broken = (0..SCHEDULES).find_map(|seed| run(&place, seed, Some(mutant), false).err());
     match broken {
         Some(broken) => println!("{mutant:?}: seed {}: {}", broken.seed, broken.what),

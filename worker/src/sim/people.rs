@@ -35,7 +35,7 @@ impl World<'_> {
     }
 
     /// Somebody appends: as it should be, twice, in part, or as foreign programs do.
-    pub(super) fn somebody_writes(&mut self) {
+    pub(super) fn writes_message(&mut self) {
         let from = self.rng.pick(&["user", "lead", "carol", "dave"]);
         let kind = self.rng.below(14);
         self.writes(from, kind);
@@ -88,12 +88,13 @@ impl World<'_> {
         self.sent.push(Sent { from, content, must });
     }
 
-    /// A foreign program empties the inbox: what nobody had read is lost.
-    pub(super) fn somebody_empties_the_inbox(&mut self) {
+    /// A foreign program empties the inbox, in place or by another file.
+    pub(super) fn truncates_or_replaces_the_inbox(&mut self) {
         let in_place = self.rng.one_in(2);
         self.empties_the_inbox(in_place);
     }
 
+    /// A foreign program empties the inbox: what was not read is lost.
     pub(super) fn empties_the_inbox(&mut self, in_place: bool) {
         self.note(|| format!("somebody empties the inbox, in its place: {in_place}"));
         for sent in &mut self.sent {
@@ -132,12 +133,15 @@ impl World<'_> {
     }
 
     fn is_asked_to_leave(&mut self) {
-        if self.daemon.pending_shutdown().is_some() || self.daemon.lets_go(self.life) || self.daemon.ended {
+        if self.daemon.pending_shutdown().is_some()
+            || self.daemon.may_leave(self.incarnation)
+            || self.daemon.ended
+        {
             return;
         }
         let within = self.rng.pick(&[0.0, 5.0, 30.0, 600.0]);
         self.note(|| format!("a person asks it to leave within {within} s"));
-        self.daemon.asks(self.life, within);
+        self.daemon.asks(self.incarnation, within);
         self.says_its_word();
     }
 

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 
 use super::daemon::Daemon;
 use super::disk::{self, Disk, Killed};
-use super::machine::{Machine, Played, Shared, SimIds, Toolbox};
+use super::machine::{Machine, Played, Shared, SimIds, SimulatedToolbox};
 use super::people::Sent;
 use super::{Mutant, Rng};
 use crate::agent::connection::{Identity, Link, played};
@@ -36,13 +36,13 @@ use crate::model::Model;
 const SPINS: u32 = 3000;
 
 /// Where the files lie, and what runs the clock: made once for many schedules.
-pub(super) struct Place {
+pub(super) struct Fixture {
     pub(super) dir: Arc<TeamDir>,
     runtime: Runtime,
     _scratch: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     pub(super) fn new() -> Self {
         // In memory, where there is a place for it: nothing here is to outlive the test.
         let memory = PathBuf::from("/dev/shm");
@@ -104,13 +104,13 @@ pub(super) struct Worker {
 
 /// Everything.
 pub(super) struct World<'p> {
-    pub(super) place: &'p Place,
+    pub(super) place: &'p Fixture,
     pub(super) rng: Rng,
     pub(super) mutant: Option<Mutant>,
     pub(super) machine: Shared,
     pub(super) daemon: Daemon,
     pub(super) worker: Option<Worker>,
-    pub(super) life: u32,
+    pub(super) incarnation: u32,
     /// The present life was told to end.
     pub(super) terminated: bool,
     pub(super) sent: Vec<Sent>,
@@ -123,7 +123,7 @@ pub(super) struct World<'p> {
 }
 
 impl<'p> World<'p> {
-    pub(super) fn new(place: &'p Place, seed: u64, mutant: Option<Mutant>, told: bool) -> Self {
+    pub(super) fn new(place: &'p Fixture, seed: u64, mutant: Option<Mutant>, told: bool) -> Self {
         place.clean();
         let mut rng = Rng(seed);
         let quiet = u32::try_from(rng.next() & rng.next() & 0xff).unwrap();
@@ -135,7 +135,7 @@ impl<'p> World<'p> {
             machine: Rc::new(Machine::new(seed, mutant, place.transcript()).into()),
             daemon: Daemon::new(),
             worker: None,
-            life: 0,
+            incarnation: 0,
             terminated: false,
             sent: Vec::new(),
             calm: false,
@@ -194,7 +194,7 @@ impl<'p> World<'p> {
                 let seconds = self.rng.pick(&[0.05, 0.6, 3.0, 11.0, 40.0]);
                 self.time_passes(seconds);
             }
-            60..=75 => self.somebody_writes(),
+            60..=75 => self.writes_message(),
             76..=79 => self.says(teamd_shared::control::ToWorker::Ring),
             80..=88 => self.a_person_acts(),
             89..=93 if self.happens(0) => self.lights_the_fuse(),
@@ -202,7 +202,7 @@ impl<'p> World<'p> {
             95 if self.happens(2) => self.daemon_dies_or_comes_back(),
             96 if self.happens(3) => self.repeats_itself(),
             97 if self.happens(4) && self.rng.one_in(3) => self.is_told_to_end(),
-            98 if self.happens(5) && self.rng.one_in(3) => self.somebody_empties_the_inbox(),
+            98 if self.happens(5) && self.rng.one_in(3) => self.truncates_or_replaces_the_inbox(),
             99 if self.happens(6) => self.time_passes(4000.0),
             _ => {}
         }
@@ -286,10 +286,10 @@ impl<'p> World<'p> {
             self.daemon_hears();
         }
         (self.daemon.down, self.daemon.last) = (Default::default(), None);
-        self.life += 1;
+        self.incarnation += 1;
         (self.terminated, self.daemon.ended) = (false, false);
-        let life = self.life;
-        self.note(|| format!("life {life} begins"));
+        let incarnation = self.incarnation;
+        self.note(|| format!("life {incarnation} begins"));
         let torn = self.torn_tail();
         let begun = catch_unwind(AssertUnwindSafe(|| self.begins(torn)));
         match begun {
@@ -313,7 +313,7 @@ impl<'p> World<'p> {
 
     fn begins(&self, torn: Vec<u8>) -> anyhow::Result<Worker> {
         let _guard = self.place.runtime.enter();
-        let identity = Identity { name: alice(), incarnation: self.life };
+        let identity = Identity { name: alice(), incarnation: self.incarnation };
         // A process that another test has just forked holds every lock for a moment, until it is the program it shall be.
         let transcript = loop {
             match Transcript::lock(&self.place.dir, &alice()) {
@@ -324,14 +324,14 @@ impl<'p> World<'p> {
         disk::with(|disk| disk.held = torn);
         let (terminate, terminations) = mpsc::unbounded_channel();
         let terminate_at = Terminations::Played(terminations);
-        let life =
+        let incarnation =
             Incarnation { dir: Arc::clone(&self.place.dir), identity, transcript, terminate: terminate_at };
         let settings = Settings { durability: Durability::Process, ..Settings::default() };
         let (link, played) = Link::played();
         let ids = Box::new(SimIds(Rc::clone(&self.machine)));
         let model = Model::Played(Played::new(&self.machine));
-        let means = Means { toolbox: Toolbox(Rc::clone(&self.machine)), model, link, ids };
-        let session = life.go_on(&settings, self.welcome(), means)?;
+        let means = Means { toolbox: SimulatedToolbox(Rc::clone(&self.machine)), model, link, ids };
+        let session = incarnation.go_on(&settings, self.welcome(), means)?;
         let woken = Arc::new(Flag(AtomicBool::new(true)));
         let said = WorkerState::default();
         Ok(Worker { living: Box::pin(session.run()), link: played, terminate, woken, said })
@@ -397,9 +397,9 @@ impl<'p> World<'p> {
     }
 
     fn leaves(&mut self) {
-        let life = self.life;
-        self.note(|| format!("life {life} leaves"));
-        let may = self.terminated || self.daemon.lets_go(self.life);
+        let incarnation = self.incarnation;
+        self.note(|| format!("life {incarnation} leaves"));
+        let may = self.terminated || self.daemon.may_leave(self.incarnation);
         self.promise(if may {
             Ok(())
         } else {
@@ -415,8 +415,8 @@ impl<'p> World<'p> {
         if !killed.is::<Killed>() {
             std::panic::resume_unwind(killed);
         }
-        let life = self.life;
-        self.note(|| format!("life {life} is killed"));
+        let incarnation = self.incarnation;
+        self.note(|| format!("life {incarnation} is killed"));
         self.dies();
     }
 
@@ -432,8 +432,8 @@ impl<'p> World<'p> {
         machine.closed = None;
         drop(machine);
         let over = self.terminated
-            || self.daemon.lets_go(self.life)
-            || self.daemon.pending_shutdown().is_some_and(|it| it.life == self.life);
+            || self.daemon.may_leave(self.incarnation)
+            || self.daemon.pending_shutdown().is_some_and(|it| it.incarnation == self.incarnation);
         if over {
             while self.daemon.alive && !self.daemon.up.is_empty() {
                 self.daemon_hears();

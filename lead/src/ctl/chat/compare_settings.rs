@@ -4,7 +4,7 @@
 //! that works, or could work, is not ended by a chat.
 
 use teamd_shared::config::RosterMember;
-use teamd_shared::member::Status;
+use teamd_shared::member::MemberStatus;
 use teamd_shared::model_spec::ModelSpec;
 
 use super::target::LeadOptions;
@@ -42,7 +42,7 @@ pub(super) fn compare(member: &RosterMember, asked: &Asked<'_>) -> Result<Compar
     let name = &member.name;
     let model = asked.model.as_ref().filter(|model| !is_of(member, model));
     let workspace = asked.options.workspace.as_ref().filter(|named| **named != member.workspace);
-    let failed = member.activity.strip_prefix("failed: ").filter(|_| member.status == Status::Idle);
+    let failed = member.activity.strip_prefix("failed: ").filter(|_| member.status == MemberStatus::Idle);
     let only_service = workspace.is_none() && !asked.options.fresh;
     let again = || format!("`teamctl shutdown {name}`, then the same command");
     let refused = |what: String, hint: String| Err(CommandError::new(ExitCode::Conflict, what).hint(hint));

@@ -145,7 +145,7 @@ impl View {
     fn entry(&mut self, event: &Event, items: &mut Vec<Item>) {
         let aside = |text: &str| Item::Aside(summary::line(text));
         match event {
-            Event::Life { incarnation, conversation, prompt } => {
+            Event::Incarnation { incarnation, conversation, prompt } => {
                 self.abandon(items);
                 self.in_turn = prompt.is_some() && incarnation == conversation;
                 if incarnation != conversation {
@@ -161,7 +161,7 @@ impl View {
             }
             Event::Answer { content, cut, .. } => self.answer(content, *cut, items),
             // The result is in the entries that follow.
-            Event::Paid { .. } => {}
+            Event::Charged { .. } => {}
             Event::Result { tool_use_id, content, is_error } => {
                 self.proposals.retain(|proposal| proposal.call != *tool_use_id);
                 let line = summary::result(content);

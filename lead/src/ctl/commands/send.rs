@@ -230,7 +230,7 @@ mod tests {
         let roster = of(this_process());
         assert_eq!(code(check(&roster, &name(), true)), ExitCode::Conflict);
         // It went just after the first look: also then it is not known where its inbox will be said to have stood.
-        for before in [member("alice", "idle"), earlier_life()] {
+        for before in [member("alice", "idle"), earlier_incarnation()] {
             is_unclear(&look_again(&dir, before).unwrap_err());
         }
     }
@@ -245,7 +245,7 @@ mod tests {
         let lock = std::fs::File::open(dir.root()).unwrap();
         lock.try_lock().unwrap();
         std::thread::scope(|scope| {
-            for before in [member("alice", "idle"), earlier_life()] {
+            for before in [member("alice", "idle"), earlier_incarnation()] {
                 scope.spawn(|| is_unclear(&look_again(&dir, before).unwrap_err()));
             }
         });
@@ -258,7 +258,7 @@ mod tests {
     }
 
     /// Alice as she was a life before.
-    fn earlier_life() -> serde_json::Value {
+    fn earlier_incarnation() -> serde_json::Value {
         let mut before = member("alice", "idle");
         before["spawned_seq"] = json!(3);
         before

@@ -10,7 +10,7 @@ use teamd_shared::config::RosterMember;
 use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
-use teamd_shared::member::{SandboxMode, Status, TermsPatch};
+use teamd_shared::member::{MemberStatus, SandboxMode, TermsPatch};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::place::open_itself;
@@ -58,7 +58,7 @@ pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
 pub(in crate::ctl) struct Started {
     pid: u32,
     incarnation: u32,
-    status: Status,
+    status: MemberStatus,
 }
 
 /// Gives the order, and waits until the worker is ready.
@@ -310,7 +310,7 @@ mod tests {
             assert!(matches!(command, Command::Spawn { .. }));
             // No file, as none would be of which no descriptor is left.
             std::fs::create_dir(&roster).unwrap();
-            Some(Ok(Done::Ready { pid: 7, incarnation: 1, status: Status::Idle, skipped: 0 }))
+            Some(Ok(Done::Ready { pid: 7, incarnation: 1, status: MemberStatus::Idle, skipped: 0 }))
         });
         let (context, stdout, stderr) = context(&dir, false);
         let cli = args::Cli::try_parse_from(["teamctl", "spawn", "alice", "--model", "script"]).unwrap();

@@ -15,7 +15,7 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
     };
     let time = format!("{} ", paint(DIM, clock::time_of_day(entry.at)));
     match &entry.event {
-        Event::Life { incarnation, conversation, prompt } => {
+        Event::Incarnation { incarnation, conversation, prompt } => {
             let (begins, prompt) = match incarnation == conversation {
                 true => ("begins".to_owned(), prompt.as_deref().unwrap_or_default()),
                 false => (format!("continues the conversation of {conversation}"), ""),
@@ -53,7 +53,7 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
             let blocks: Vec<String> = content.iter().map(block).collect();
             format!("{time}{} {tokens}\n{}", paint(BOLD, "answer"), blocks.join("\n")).trim_end().to_owned()
         }
-        Event::Paid { usage } => {
+        Event::Charged { usage } => {
             let (read, wrote) = (usage.input(), usage.output_tokens);
             let tokens = paint(DIM, format_args!("({read} + {wrote} tokens)"));
             format!("{time}{} {tokens}", paint(BOLD, "no answer"))

@@ -8,20 +8,20 @@ use super::*;
 /// The daemon's end, and the place of the task.
 #[derive(Debug)]
 pub(crate) struct Played {
-    said: watch::Receiver<Said>,
+    said: watch::Receiver<Announcement>,
     hears: mpsc::Sender<Heard>,
-    told: Option<Told>,
+    told: Option<Sent>,
 }
 
 impl Link {
     /// Makes a link whose other end is played. Must be called within a runtime.
     pub(crate) fn played() -> (Self, Played) {
-        let (said, listens) = watch::channel(Said::default());
+        let (said, listens) = watch::channel(Announcement::default());
         let (hears, heard) = mpsc::channel(HEARD);
         let task = tokio::spawn(async {});
         let link = Self { said, heard, task, waiting: HashMap::new(), last_tag: 0 };
         // It is born with a connection, on which it has said nothing but who it is.
-        let told = Some(Told::greeted(WorkerState::default(), 0));
+        let told = Some(Sent::greeted(WorkerState::default(), 0));
         (link, Played { said: listens, hears, told })
     }
 }
@@ -49,7 +49,7 @@ impl Played {
             let said = self.said.borrow();
             (said.state.clone(), said.pongs)
         };
-        self.told = Some(Told::greeted(state.clone(), pongs));
+        self.told = Some(Sent::greeted(state.clone(), pongs));
         state
     }
 

@@ -22,7 +22,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// The next question that the daemon is asked.
-async fn asked(daemon: &mut Connection) -> Request {
+async fn asked(daemon: &mut Connection) -> TaggedCommand {
     loop {
         match daemon.receive().await.unwrap().unwrap() {
             FromWorker::Asks(request) => return request,
@@ -60,7 +60,7 @@ fn each_answer_reaches_whoever_has_asked() {
         let (first, to_first) = link.ask(Command::Ping);
         let (second, to_second) = link.ask(shutdown());
         assert_eq!(asked(&mut daemon).await.tag, first);
-        assert_eq!(asked(&mut daemon).await, Request { tag: second, command: shutdown() });
+        assert_eq!(asked(&mut daemon).await, TaggedCommand { tag: second, command: shutdown() });
         link.answered(second, Ok(Done::Answered { repeated: true }));
         link.answered(first, Ok(Done::Answered { repeated: false }));
         assert_eq!(to_first.await.unwrap(), Ok(Done::Answered { repeated: false }));

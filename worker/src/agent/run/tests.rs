@@ -2,7 +2,7 @@
 
 mod crashes;
 mod double;
-mod lives;
+mod incarnations;
 mod plans;
 mod shutdowns;
 

@@ -5,7 +5,7 @@ use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
 use teamd_shared::request::Status;
 
-use super::{At, Budget, Plan, Said, State};
+use super::{At, Budget, PendingPlan, State, SubmissionState};
 
 /// How much of an error the roster shows, in characters.
 const SHOWN: usize = 160;
@@ -51,10 +51,10 @@ impl State {
     pub(crate) fn report(&self, wants_ring: bool) -> WorkerState {
         let (doing, activity) = match &self.at {
             At::Idle => (Doing::Idle, self.trouble.as_str()),
-            At::Plan(Plan { said: Said::Recorded(Status::Pending), .. }) => {
+            At::PendingPlan(PendingPlan { said: SubmissionState::Recorded(Status::Pending), .. }) => {
                 (Doing::Idle, "waiting for approval")
             }
-            At::Plan(_) => (Doing::Working, "submitting a plan"),
+            At::PendingPlan(_) => (Doing::Working, "submitting a plan"),
             At::Asking => (Doing::Working, "waiting for a person"),
             At::Calling { activity, .. } => (Doing::Working, activity.as_str()),
             At::Turn { .. } | At::Thinking { .. } | At::Call | At::Done(_) => (Doing::Working, "thinking"),
@@ -64,7 +64,7 @@ impl State {
         let waiting = self.pause.clone().filter(|_| matches!(self.at, At::Thinking { .. }));
         // Said from before the plan is named: a state without it would let it expire as soon as it is recorded.
         let plan = match &self.at {
-            At::Plan(plan) => Some(plan.request_id.clone()),
+            At::PendingPlan(plan) => Some(plan.request_id.clone()),
             _ => None,
         };
         WorkerState {

@@ -95,7 +95,7 @@ fn show() -> Step {
     Step::Show { request_id: id("s1"), reason: "tidy".to_owned() }
 }
 
-fn approve(because: Because) -> Step {
+fn approve(because: ApprovalReason) -> Step {
     Step::Approve { request_id: id("s1"), because }
 }
 
@@ -125,7 +125,7 @@ fn mail_is_taken_in_before_the_model_is_asked() {
 
 #[test]
 fn a_shutdown_is_answered_where_nobody_works_and_shown_with_results() {
-    let (idle, suspended) = (|| approve(Because::Idle), || approve(Because::Suspended));
+    let (idle, suspended) = (|| approve(ApprovalReason::Idle), || approve(ApprovalReason::Suspended));
     let asked = |state: &mut State| state.directive(asks(2), NOW);
     row("a shutdown", asked, [idle(), Step::Think, show(), Step::Call, suspended()]);
     for mail in [Mail::News, Mail::Work] {
@@ -143,7 +143,7 @@ fn a_shutdown_is_answered_where_nobody_works_and_shown_with_results() {
     let cells = [idle(), Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
     row("a shutdown, mail behind it", behind, cells);
     let over = |state: &mut State| state.directive(asks(2), NOW - WITHIN);
-    let late = || approve(Because::Overdue(30.0));
+    let late = || approve(ApprovalReason::Overdue(30.0));
     row("a shutdown whose time is over", over, [idle(), late(), late(), late(), suspended()]);
 }
 
@@ -288,7 +288,7 @@ fn what_teammates_say_at_the_end_of_their_work_is_taken_in_together() {
     let mut state = at(At::Idle);
     state.mail(Mail::Soon, NOW);
     state.directive(asks(2), NOW);
-    assert_eq!(state.next(NOW), approve(Because::Idle));
+    assert_eq!(state.next(NOW), approve(ApprovalReason::Idle));
 }
 
 #[test]

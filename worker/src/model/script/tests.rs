@@ -4,12 +4,12 @@ use uuid::Uuid;
 
 use super::*;
 
-fn life(prompt: &str) -> Event {
-    Event::Life { incarnation: 1, conversation: 1, prompt: Some(prompt.to_owned()) }
+fn begins(prompt: &str) -> Event {
+    Event::Incarnation { incarnation: 1, conversation: 1, prompt: Some(prompt.to_owned()) }
 }
 
 fn resumed() -> Event {
-    Event::Life { incarnation: 2, conversation: 1, prompt: None }
+    Event::Incarnation { incarnation: 2, conversation: 1, prompt: None }
 }
 
 fn mail(from: &str, kind: &str, content: &str) -> Event {
@@ -34,7 +34,7 @@ struct Talk {
 impl Talk {
     fn with(prompt: &str) -> Self {
         let mut talk = Self::default();
-        talk.record(life(prompt));
+        talk.record(begins(prompt));
         talk
     }
 
@@ -252,7 +252,7 @@ fn a_resumed_conversation_goes_on_and_a_fresh_one_begins_anew() {
     talk.result(&first, "interrupted, may have run");
     let (second, _, input) = talk.answer().unwrap();
     assert_eq!(input, json!({ "command": "two" }));
-    talk.record(Event::Life { incarnation: 3, conversation: 3, prompt: Some("/bash new".to_owned()) });
+    talk.record(Event::Incarnation { incarnation: 3, conversation: 3, prompt: Some("/bash new".to_owned()) });
     let (third, _, input) = talk.answer().unwrap();
     assert_eq!(input, json!({ "command": "new" }));
     assert_eq!([first, second, third], ["call-1-1", "call-1-2", "call-3-1"]);
@@ -262,7 +262,7 @@ fn a_resumed_conversation_goes_on_and_a_fresh_one_begins_anew() {
 fn a_prompt_that_a_resumed_conversation_repeats_is_not_done_again() {
     let mut talk = Talk::with("/bash one");
     talk.call("1");
-    talk.record(Event::Life { incarnation: 2, conversation: 1, prompt: Some("/bash one".to_owned()) });
+    talk.record(Event::Incarnation { incarnation: 2, conversation: 1, prompt: Some("/bash one".to_owned()) });
     assert_eq!(talk.answer().unwrap_err(), "1");
 }
 

@@ -1,7 +1,7 @@
 //! What is new in a chat, read and shown: answers, plans, the team, the daemon, the pauses of a model call.
 
 use teamd_shared::clock::wall;
-use teamd_shared::member::{Status, Waiting};
+use teamd_shared::member::{MemberStatus, Waiting};
 use teamd_shared::transcript::Event;
 
 use super::Session;
@@ -52,7 +52,7 @@ impl Session<'_> {
         if !runs && self.runs {
             let how = member.map_or("forgotten", |(member, _)| match member.status {
                 status if status.is_ended() => status.as_str(),
-                _ => Status::Crashed.as_str(),
+                _ => MemberStatus::Crashed.as_str(),
             });
             self.context.out.note(format_args!("{} has ended ({how})", self.target.name));
             self.context.out.hint(match self.target.is_lead() {

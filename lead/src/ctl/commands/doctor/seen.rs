@@ -10,7 +10,7 @@ use teamd_shared::locks::{self, Held};
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
-use teamd_shared::team_dir::{DirError, FOLDERS, Found, Kind, TeamDir, TeamPath};
+use teamd_shared::team_dir::{DirError, FOLDERS, FileKind, Found, TeamDir, TeamPath};
 
 use super::processes::{self, Process};
 use crate::client::is_locked;
@@ -89,7 +89,7 @@ impl Seen {
     /// Returns the files in a folder that belong to a teammate or the lead.
     pub(super) fn owned(&self, folder: &'static str) -> impl Iterator<Item = (&Found, Name)> {
         let files =
-            self.files.iter().filter(move |it| it.at.folder() == Some(folder) && it.kind == Kind::File);
+            self.files.iter().filter(move |it| it.at.folder() == Some(folder) && it.kind == FileKind::File);
         files.filter_map(|found| Some((found, owner_of(found.at.file_name())?)))
     }
 

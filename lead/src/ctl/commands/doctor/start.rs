@@ -5,7 +5,7 @@ use std::time::Duration;
 use teamd_shared::config::{ConfigError, Roster, RosterMember, VERSION};
 use teamd_shared::control::{Command, Done};
 use teamd_shared::journal::{MemberState, Team};
-use teamd_shared::member::{Doing, Status};
+use teamd_shared::member::{Doing, MemberStatus};
 use teamd_shared::process::Identity;
 use teamd_shared::request::Kind;
 
@@ -193,17 +193,17 @@ fn difference(shown: &RosterMember, state: &MemberState, team: &Team) -> Option<
 }
 
 /// The status that the journal allows: only the worker itself says whether it is idle or working.
-fn status(shown: &RosterMember, state: &MemberState, team: &Team) -> Status {
+fn status(shown: &RosterMember, state: &MemberState, team: &Team) -> MemberStatus {
     let name = &shown.name;
     let leaving = team.release(name).is_some()
         || state.record.ending.is_some()
         || team.pending(name, Kind::Shutdown).is_some();
     let doing = match shown.status {
-        Status::Idle => Doing::Idle,
-        Status::Working => Doing::Working,
+        MemberStatus::Idle => Doing::Idle,
+        MemberStatus::Working => Doing::Working,
         _ => Doing::Starting,
     };
-    Status::of(state.record.phase, leaving, team.pending(name, Kind::PlanApproval).is_some(), doing)
+    MemberStatus::of(state.record.phase, leaving, team.pending(name, Kind::PlanApproval).is_some(), doing)
 }
 
 /// Judges the workers: each member that has not ended in the journal has its process.

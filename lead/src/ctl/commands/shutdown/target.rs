@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use teamd_shared::control::{Done, Refusal};
 use teamd_shared::id::RequestId;
-use teamd_shared::member::{Exit, Status};
+use teamd_shared::member::{Exit, MemberStatus};
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Request};
 use teamd_shared::team_dir::TeamDir;
@@ -33,7 +33,7 @@ pub(super) struct Target {
 /// What became of a request.
 pub(super) enum End {
     /// The process is gone.
-    Gone { request_id: Option<RequestId>, status: Status, exit: Option<Exit> },
+    Gone { request_id: Option<RequestId>, status: MemberStatus, exit: Option<Exit> },
     /// The teammate rejected it.
     Rejected { request_id: RequestId, reason: String },
     /// The process still runs.

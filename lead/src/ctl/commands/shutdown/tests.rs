@@ -6,9 +6,9 @@ use crate::ctl::args::Cli;
 use crate::ctl::context::tests::context;
 use crate::ctl::roster::tests::{member, team};
 use clap::Parser;
-use teamd_shared::control::{Done, Greeting, Listener, Refusal, RefusalCode, Reply, Request};
+use teamd_shared::control::{Done, Greeting, Listener, Refusal, RefusalCode, Reply, TaggedCommand};
 use teamd_shared::id::RequestId;
-use teamd_shared::member::Status;
+use teamd_shared::member::MemberStatus;
 use teamd_shared::team_dir::TeamPath;
 
 fn args(line: &str) -> Shutdown {
@@ -23,7 +23,7 @@ async fn lost(dir: &TeamDir, bound: &Sender<()>) -> ShutdownOrder {
     bound.send(()).unwrap();
     let mut peer = listener.accept().await.unwrap();
     peer.receive::<Greeting>().await.unwrap().unwrap();
-    let Some(Request { command: Command::Shutdown(order), .. }) = peer.receive().await.unwrap() else {
+    let Some(TaggedCommand { command: Command::Shutdown(order), .. }) = peer.receive().await.unwrap() else {
         panic!()
     };
     order
@@ -54,7 +54,8 @@ fn an_order_that_was_lost_is_said_again_and_the_end_that_it_led_to_counts() {
             let listener = Listener::bind(&there).unwrap();
             let mut peer = listener.accept().await.unwrap();
             peer.receive::<Greeting>().await.unwrap();
-            let Some(Request { tag, command: Command::Shutdown(order) }) = peer.receive().await.unwrap()
+            let Some(TaggedCommand { tag, command: Command::Shutdown(order) }) =
+                peer.receive().await.unwrap()
             else {
                 panic!()
             };
@@ -100,7 +101,9 @@ fn answer(command: &Command) -> Option<Result<Done, Refusal>> {
             let bits = u32::try_from(order.name.as_str().len()).unwrap();
             let request_id = RequestId::from_bits(bits);
             match order.name.as_str() {
-                "alice" => Some(Ok(Done::Ended { request_id, incarnation: 1, status: Status::Shutdown })),
+                "alice" => {
+                    Some(Ok(Done::Ended { request_id, incarnation: 1, status: MemberStatus::Shutdown }))
+                }
                 "bob" => Some(Ok(Done::Rejected { request_id, reason: "still writing".to_owned() })),
                 _ if !order.wait => Some(Ok(Done::Asked { request_id })),
                 _ => None,

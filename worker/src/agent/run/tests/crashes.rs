@@ -137,14 +137,14 @@ fn a_notice_is_told_although_a_call_was_broken_off_in_the_same_moment() {
     team.work("/bash true").idle();
     let transcript = team.dir.path(&TeamPath::transcript(&alice()));
     let lines = std::fs::read_to_string(&transcript).unwrap();
-    let (life, answer) = (lines.lines().next().unwrap(), lines.lines().nth(1).unwrap());
+    let (begins, answer) = (lines.lines().next().unwrap(), lines.lines().nth(1).unwrap());
     let mut entry: serde_json::Value = serde_json::from_str(answer).unwrap();
     entry["content"] = json!([{"type": "tool_use", "id": "call-1-1", "name": "read_inbox", "input": {}}]);
     // The call has taken in a line that is no message, and the worker died before it told the lead.
     let id = uuid::Uuid::now_v7();
     let rejected = json!({"at": 1.5, "inbox": entry["inbox"], "entry": "rejected", "offset": 0,
         "reason": "not JSON", "message_id": id});
-    let cut = format!("{life}\n{entry}\n{rejected}\n");
+    let cut = format!("{begins}\n{entry}\n{rejected}\n");
     let file = std::fs::OpenOptions::new().write(true).truncate(true).open(&transcript).unwrap();
     std::io::Write::write_all(&mut { file }, cut.as_bytes()).unwrap();
     team.resume().idle();

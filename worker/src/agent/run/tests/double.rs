@@ -389,9 +389,10 @@ impl Worker<'_> {
     /// Kills it, and waits until nothing of it is left.
     pub(super) fn crash(mut self) {
         self.signal(Signal::SIGKILL);
-        let life = self.team.dir.identity(&TeamPath::transcript(&alice())).unwrap().unwrap();
+        let transcript = self.team.dir.identity(&TeamPath::transcript(&alice())).unwrap().unwrap();
         // Before it is reaped: in a container, the list leaves out the locks of who is gone. To try the lock would take it.
-        self.team.until("the life lock", || !locks::list().unwrap().iter().any(|held| held.is_of(life)));
+        self.team
+            .until("the life lock", || !locks::list().unwrap().iter().any(|held| held.is_of(transcript)));
         self.end();
     }
 }

@@ -48,8 +48,9 @@ fn a_plan_closes_the_gate_and_is_named_when_no_background_command_runs() {
 
 #[test]
 fn a_plan_is_resolved_by_the_word_and_by_what_is_recorded_of_it() {
-    let decided =
-        |status, feedback: &str| Step::Resolve(Verdict::Decided { status, feedback: feedback.to_owned() });
+    let decided = |status, feedback: &str| {
+        Step::Resolve(PlanOutcome::Decided { status, feedback: feedback.to_owned() })
+    };
     for status in [Status::Approved, Status::Rejected, Status::Expired] {
         let mut state = submitted();
         state.directive(judges(2, status), NOW);
@@ -77,7 +78,7 @@ fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
         state.submitted();
         state.refused(&id("p2"), "no such line".to_owned(), false);
     }
-    assert_eq!(state.next(NOW), Step::Resolve(Verdict::Refused("no such line".to_owned())));
+    assert_eq!(state.next(NOW), Step::Resolve(PlanOutcome::Refused("no such line".to_owned())));
 }
 
 /// The life before submitted the same plan under its next id, which is approved; the daemon answers for the id that is said.

@@ -153,7 +153,7 @@ impl Client {
         reply.ok_or_else(|| CallError::Lost("it closed the connection".to_owned()))
     }
 
-    /// Sends a command and waits for its reply, which the daemon owes at once.
+    /// Sends a command and waits for its reply, which the daemon sends at once.
     ///
     /// # Errors
     /// [`CallError`] if the daemon refuses the command, does not answer, or is gone.

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_has_begun_when_its_first_entry_is_there() {
+    fn an_incarnation_has_begun_when_its_first_entry_is_there() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let name = Name::new("alice").unwrap();

@@ -315,7 +315,7 @@ fn resume(
             Event::Incarnation { incarnation, conversation, prompt: None },
         )?;
     }
-    // Before a result follows: a notice that the last entry owes is owed no more then, unless that says so.
+    // Before a result follows: a notice of the last entry is pending after the next entry only if that one lists it.
     replayed.pending_notices.iter().cloned().for_each(|notice| outbox.notify(notice, true));
     for result in replayed.interrupted() {
         let event = Event::Result {

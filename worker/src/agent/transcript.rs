@@ -158,7 +158,7 @@ impl Transcript {
         self.cursor = cursor;
     }
 
-    /// Sets which notices are owed to the lead: they stand in every entry until they are told.
+    /// Sets which notices to the lead are pending: they stand in every entry until they are told.
     pub(crate) fn set_pending(&mut self, pending_notices: Vec<Uuid>) {
         self.pending_notices = pending_notices;
     }
@@ -227,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn a_life_is_locked_until_every_descriptor_of_it_is_closed() {
+    fn an_incarnation_is_locked_until_every_descriptor_of_its_transcript_is_closed() {
         let (_scratch, dir, alice) = scratch();
         let transcript = Transcript::lock(&dir, &alice).unwrap();
-        let keeper = transcript.liveness_lock().unwrap();
+        let lock = transcript.liveness_lock().unwrap();
         drop(transcript);
         let error = Transcript::lock(&dir, &alice).unwrap_err();
         assert!(matches!(error, TranscriptError::Locked(_)), "{error}");
-        drop(keeper);
+        drop(lock);
         lock_again(&dir, &alice);
     }
 

@@ -43,7 +43,7 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Records what was paid for an answer that does not come.
+    /// Records what was charged for an answer that does not come.
     fn record_usage(&mut self) -> Result<(), TranscriptError> {
         let usage = self.model.take_unrecorded();
         if !usage.is_nothing() {

@@ -119,9 +119,9 @@ impl ReplayedState {
         replayed
     }
 
-    /// Follows one more entry, with the notices that were owed when it was written.
+    /// Follows one more entry, with the notices that were pending when it was written.
     pub(crate) fn follow(&mut self, event: &Event, still_pending: &[Uuid]) {
-        // An incarnation begins with what the one before owed.
+        // An incarnation begins with the pending notices of the one before.
         if !matches!(event, Event::Incarnation { .. }) {
             self.pending_notices.retain(|notice| still_pending.contains(&notice.id()));
         }

@@ -107,8 +107,8 @@ impl Conversation {
                 self.say(delivery::ask(request_id.as_str(), reason));
             }
             Event::Answer { content, usage, length, .. } => {
-                let paid = usage.input().saturating_add(usage.output_tokens);
-                self.answer(content, length.unwrap_or(paid));
+                let counted = usage.input().saturating_add(usage.output_tokens);
+                self.answer(content, length.unwrap_or(counted));
             }
             Event::Result { tool_use_id, content, is_error } => self.result(tool_use_id, content, *is_error),
             Event::Compacted { summary, kept, .. } => self.cut(summary, *kept),

@@ -46,7 +46,7 @@ pub(super) struct Daemon {
     /// Ids that belong to others.
     taken: BTreeSet<RequestId>,
     pub(super) shutdowns: Vec<Shutdown>,
-    /// The life that has ended by its own doing, until it is resumed.
+    /// The incarnation that has ended by its own doing, until it is resumed.
     pub(super) ended: bool,
     pub(super) up: VecDeque<FromWorker>,
     pub(super) down: VecDeque<ToWorker>,
@@ -79,7 +79,7 @@ impl Daemon {
         self.shutdowns.last().filter(|shutdown| shutdown.status == Status::Pending)
     }
 
-    /// Tells whether a life may leave.
+    /// Tells whether an incarnation may leave.
     pub(super) fn may_leave(&self, incarnation: u32) -> bool {
         self.shutdowns.iter().any(|it| it.incarnation == incarnation && it.status == Status::Approved)
     }
@@ -250,7 +250,7 @@ impl World<'_> {
         let incarnation = self.incarnation;
         let known = self.daemon.shutdowns.iter_mut().find(|it| it.directive.request_id == *request_id);
         let Some(shutdown) = known.filter(|it| it.incarnation == incarnation) else {
-            let why = "no shutdown of this life".to_owned();
+            let why = "no shutdown of this incarnation".to_owned();
             return ToWorker::Refused { request_id: request_id.clone(), why, taken: false };
         };
         if self.mutant == Some(Mutant::RepliesUnrecorded) && approve {

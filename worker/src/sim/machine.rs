@@ -94,7 +94,7 @@ impl Machine {
     }
 }
 
-/// New ids: each once, in all lives of a schedule.
+/// New ids: each once, in all incarnations of a schedule.
 #[derive(Debug)]
 pub(super) struct SimIds(pub(super) Shared);
 

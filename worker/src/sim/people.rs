@@ -13,13 +13,13 @@ use uuid::Uuid;
 use super::World;
 use super::world::alice;
 
-/// What somebody has written to the worker.
+/// What was written to the worker.
 #[derive(Debug, Clone)]
 pub(super) struct Sent {
     #[expect(dead_code, reason = "it is shown")]
     pub(super) from: &'static str,
     pub(super) content: String,
-    /// Whether it has to be taken in: it was acknowledged, and nobody has emptied the inbox since.
+    /// Whether it has to be taken in: it was acknowledged, and the inbox was not emptied since.
     pub(super) must: bool,
 }
 
@@ -34,7 +34,7 @@ impl World<'_> {
         bytes.last().is_none_or(|&byte| byte == b'\n')
     }
 
-    /// Somebody appends: as it should be, twice, in part, or as foreign programs do.
+    /// A sender appends: as it should be, twice, in part, or as foreign programs do.
     pub(super) fn writes_message(&mut self) {
         let from = self.rng.pick(&["user", "lead", "carol", "dave"]);
         let kind = self.rng.below(14);
@@ -96,7 +96,7 @@ impl World<'_> {
 
     /// A foreign program empties the inbox: what was not read is lost.
     pub(super) fn empties_the_inbox(&mut self, in_place: bool) {
-        self.note(|| format!("somebody empties the inbox, in its place: {in_place}"));
+        self.note(|| format!("a program empties the inbox, in its place: {in_place}"));
         for sent in &mut self.sent {
             sent.must = false;
         }

@@ -62,11 +62,11 @@ impl World<'_> {
         self.promise(kept);
     }
 
-    /// A plan that nobody waits for has expired.
+    /// A plan without a waiting worker has expired.
     fn pending_plans_are_awaited(&self) -> Result<(), String> {
         let (Some(plan), Some(worker)) = (self.daemon.pending_plan(), &self.worker) else { return Ok(()) };
         let awaited = worker.said.plan.as_ref() == Some(&plan.request_id) || !self.daemon.up.is_empty();
-        check(awaited, || format!("the plan {} is pending, and nobody waits for it", plan.request_id))
+        check(awaited, || format!("the plan {} is pending, and no worker waits for it", plan.request_id))
     }
 
     fn is_at_rest(&self) -> Result<(), String> {
@@ -138,7 +138,7 @@ impl World<'_> {
                 results.entry(tool_use_id).or_default().push(told);
             }
         }
-        // What a life left without a result as it ended by its own doing is given up.
+        // What an incarnation left without a result as it ended by its own doing is given up.
         let mut abandoned = BTreeSet::new();
         let mut open: Vec<&str> = Vec::new();
         for entry in entries {

@@ -45,7 +45,7 @@ fn every_promise_of_a_worker_holds_in_every_schedule() {
     keep_their_promises(from..from + from_env("TEAM_SIM_SCHEDULES").unwrap_or(SCHEDULES));
 }
 
-// Nobody has looked in between, and both times the last line ends alike.
+// There was no look in between, and both times the last line ends alike.
 #[test]
 fn an_inbox_that_is_emptied_and_filled_again_alike_is_read_from_its_start() {
     let place = Fixture::new();

@@ -111,7 +111,7 @@ pub(super) struct World<'p> {
     pub(super) daemon: Daemon,
     pub(super) worker: Option<Worker>,
     pub(super) incarnation: u32,
-    /// The present life was told to end.
+    /// The present incarnation was told to end.
     pub(super) terminated: bool,
     pub(super) sent: Vec<Sent>,
     /// Nothing breaks any more.
@@ -277,7 +277,7 @@ impl<'p> World<'p> {
         self.note(|| "SIGTERM".to_owned());
     }
 
-    /// A life begins: the first one, after a crash, or resumed.
+    /// An incarnation begins: the first one, after a crash, or resumed.
     pub(super) fn starts(&mut self) {
         if self.worker.is_some() || !self.daemon.alive {
             return;
@@ -289,7 +289,7 @@ impl<'p> World<'p> {
         self.incarnation += 1;
         (self.terminated, self.daemon.ended) = (false, false);
         let incarnation = self.incarnation;
-        self.note(|| format!("life {incarnation} begins"));
+        self.note(|| format!("incarnation {incarnation} begins"));
         let torn = self.torn_tail();
         let begun = catch_unwind(AssertUnwindSafe(|| self.begins(torn)));
         match begun {
@@ -398,13 +398,9 @@ impl<'p> World<'p> {
 
     fn leaves(&mut self) {
         let incarnation = self.incarnation;
-        self.note(|| format!("life {incarnation} leaves"));
+        self.note(|| format!("incarnation {incarnation} leaves"));
         let may = self.terminated || self.daemon.may_leave(self.incarnation);
-        self.promise(if may {
-            Ok(())
-        } else {
-            Err("it leaves, and nobody has recorded that it may".to_owned())
-        });
+        self.promise(if may { Ok(()) } else { Err("it leaves, and no approval is recorded".to_owned()) });
         let runs = !self.machine.borrow().background.is_empty();
         self.promise(if runs { Err("it leaves, and something runs".to_owned()) } else { Ok(()) });
         (self.terminated, self.worker) = (true, None);
@@ -416,7 +412,7 @@ impl<'p> World<'p> {
             std::panic::resume_unwind(killed);
         }
         let incarnation = self.incarnation;
-        self.note(|| format!("life {incarnation} is killed"));
+        self.note(|| format!("incarnation {incarnation} is killed"));
         self.dies();
     }
 

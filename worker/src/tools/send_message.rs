@@ -14,7 +14,7 @@ use super::input::Input;
 use super::{Action, AfterCrash, TeamAction};
 use crate::agent::outbox::{Outbox, explained};
 
-/// Sends a message to a teammate by its name, to the lead (`lead`) or to everybody (`all`). To ask, to answer, to
+/// Sends a message to a teammate by its name, to the lead (`lead`) or to all others (`all`). To ask, to answer, to
 /// hand something over. The lead hears of your final answer by itself when you finish: do not send it too. Answers
 /// come to you by themselves: do not wait or poll.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]

@@ -232,7 +232,7 @@ fn tell(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool) -> Res
         if open_itself(Path::new(path), OFlags::PATH).is_err_and(|errno| errno == Errno::LOOP) {
             let path = escape::line(path);
             context.out.note(format_args!(
-                "the commands of {name} may not write {path} in this life: a symbolic link stands on the way to it, and none did when it was named"
+                "the commands of {name} may not write {path} in this incarnation: a symbolic link stands on the way to it, and none did when it was named"
             ));
         }
     }

@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn a_conversation_reads_like_one() {
-        let life = json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "/bash ls"});
-        assert_eq!(shown(&life), "── incarnation 1 begins ──\n  prompt: /bash ls");
+        let begins = json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "/bash ls"});
+        assert_eq!(shown(&begins), "── incarnation 1 begins ──\n  prompt: /bash ls");
         let answer = json!({"entry": "answer", "usage": {"input_tokens": 3, "output_tokens": 5}, "content": [
             {"type": "text", "text": "I look."}, {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls\x1b"}}]});
         assert_eq!(shown(&answer), "answer (3 + 5 tokens)\n  I look.\n  ▸ bash ls\\u{1b}");

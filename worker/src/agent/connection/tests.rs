@@ -53,7 +53,7 @@ fn spawn() -> Command {
 }
 
 #[test]
-fn each_answer_reaches_whoever_has_asked() {
+fn each_answer_reaches_its_asker() {
     let (_scratch, dir) = scratch();
     runtime().block_on(async {
         let (mut link, mut daemon) = link(&dir);

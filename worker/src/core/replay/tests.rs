@@ -89,7 +89,7 @@ fn work_stands_where_the_last_entry_left_it() {
 }
 
 #[test]
-fn a_piece_of_work_keeps_its_count_of_turns_across_lives() {
+fn a_piece_of_work_keeps_its_count_of_turns_across_incarnations() {
     let events = [begins(Some("go")), answer(&["bash"]), result("0"), next_incarnation(), answer(&[])];
     assert_eq!(replayed(&events).turns, 2);
     let more = [&events[..], &[idle(), messages(&["message"])]].concat();
@@ -138,7 +138,7 @@ fn without_open_calls_the_model_is_asked_with_the_results() {
 }
 
 #[test]
-fn a_notice_is_owed_as_long_as_the_entries_that_follow_say_so() {
+fn a_notice_is_pending_as_long_as_the_entries_that_follow_say_so() {
     let mut replayed = replayed(&[begins(None), idle()]);
     let pending_notices = [replayed.pending_notices[0].id()];
     replayed.follow(&messages(&["message"]), &pending_notices);
@@ -149,7 +149,7 @@ fn a_notice_is_owed_as_long_as_the_entries_that_follow_say_so() {
 }
 
 #[test]
-fn a_notice_is_owed_only_while_nothing_followed_its_entry() {
+fn a_notice_is_pending_only_while_no_entry_followed_its_own() {
     let rejected =
         Event::Rejected { offset: 4, reason: "not JSON".to_owned(), message_id: Uuid::from_u128(7) };
     assert!(matches!(

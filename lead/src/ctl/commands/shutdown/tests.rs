@@ -94,8 +94,8 @@ fn a_daemon_that_was_lost_and_not_started_again_is_not_said_to_run() {
 
 fn answer(command: &Command) -> Option<Result<Done, Refusal>> {
     match command {
-        Command::Shutdown(order) if order.name.as_str() == "nobody" => {
-            Some(Err(Refusal::new(RefusalCode::NotFound, "there is no teammate named nobody")))
+        Command::Shutdown(order) if order.name.as_str() == "missing" => {
+            Some(Err(Refusal::new(RefusalCode::NotFound, "there is no teammate named missing")))
         }
         Command::Shutdown(order) => {
             let bits = u32::try_from(order.name.as_str().len()).unwrap();
@@ -141,11 +141,11 @@ fn every_name_is_tried_and_the_highest_ranking_code_counts() {
     write_journal_of_stuck(&dir);
     let daemon = daemon(&dir, answer);
     let (context, stdout, stderr) = context(&dir, false);
-    let code = run(&context, args("nobody alice bob alice stuck --timeout 5s")).unwrap();
+    let code = run(&context, args("missing alice bob alice stuck --timeout 5s")).unwrap();
     assert_eq!(code, ExitCode::TimedOut);
     assert_eq!(stdout.text(), "alice is gone: shutdown (exit code 0)\n");
     insta::assert_snapshot!(stderr.text(), @r"
-    error: there is no teammate named nobody
+    error: there is no teammate named missing
     error: bob rejected the shutdown: still writing
     hint: ask again later, or end it: `teamctl shutdown bob --force`
     error: stuck has not left within 5s
@@ -170,7 +170,7 @@ fn the_json_result_has_one_entry_a_name() {
 }
 
 #[test]
-fn whoever_is_gone_is_gone_although_it_cannot_be_read_how() {
+fn a_teammate_that_is_gone_is_gone_although_it_cannot_be_read_how() {
     let (_scratch, dir) = team(&json!([]));
     // Something that is no file, as no descriptor would be.
     std::fs::remove_file(dir.path(&TeamPath::config())).unwrap();
@@ -208,7 +208,7 @@ fn without_waiting_the_outcome_is_pending() {
 }
 
 #[test]
-fn all_of_nobody_is_done_without_a_daemon_and_a_name_is_not() {
+fn all_of_a_team_that_has_ended_is_done_without_a_daemon_and_a_name_is_not() {
     let (_scratch, dir) = team(&json!([member("alice", "shutdown")]));
     let (context, ..) = context(&dir, false);
     assert_eq!(run(&context, args("--all")), Ok(ExitCode::Done));

@@ -38,7 +38,7 @@ pub(super) struct Team {
     runtime: Runtime,
 }
 
-/// What a life begins with.
+/// What an incarnation begins with.
 pub(super) struct Begin<'a> {
     pub(super) incarnation: u32,
     pub(super) conversation: u32,
@@ -185,7 +185,7 @@ impl Team {
         worker
     }
 
-    /// Starts a life and welcomes it.
+    /// Starts an incarnation and welcomes it.
     pub(super) fn begin(&self, begin: &Begin<'_>) -> Worker<'_> {
         let mut worker = self.bear(begin.incarnation);
         worker.directive.gate = begin.gate;
@@ -215,12 +215,12 @@ impl Team {
         worker
     }
 
-    /// A life with a prompt.
+    /// An incarnation with a prompt.
     pub(super) fn work(&self, prompt: &str) -> Worker<'_> {
         self.begin(&Begin { prompt: Some(prompt), ..Begin::default() })
     }
 
-    /// The next life of the first conversation.
+    /// The next incarnation of the first conversation.
     pub(super) fn resume(&self) -> Worker<'_> {
         self.begin(&Begin { incarnation: 2, ..Begin::default() })
     }
@@ -392,7 +392,7 @@ impl Worker<'_> {
         let transcript = self.team.dir.identity(&TeamPath::transcript(&alice())).unwrap().unwrap();
         // Before it is reaped: in a container, the list leaves out the locks of who is gone. To try the lock would take it.
         self.team
-            .until("the life lock", || !locks::list().unwrap().iter().any(|held| held.is_of(transcript)));
+            .until("the liveness lock", || !locks::list().unwrap().iter().any(|held| held.is_of(transcript)));
         self.end();
     }
 }

@@ -31,7 +31,7 @@ fn a_second_process_for_the_same_life_says_why_it_cannot() {
 }
 
 #[test]
-fn a_life_without_a_prompt_is_idle_and_writes_only_that_it_began() {
+fn an_incarnation_without_a_prompt_is_idle_and_writes_only_that_it_began() {
     let team = Team::new();
     let worker = team.begin(&Begin::default());
     assert_eq!(
@@ -60,7 +60,7 @@ fn a_message_wakes_her_and_what_starts_no_turn_does_not() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
     team.echo(r#"{"type":"teammate_terminated","from":"teamd","name":"bob"}"#);
-    team.until("news", || team.entries() == ["life", "messages"]);
+    team.until("the messages", || team.entries() == ["life", "messages"]);
     team.tell("hi");
     team.until("an answer", || team.lead("idle_notification").len() == 1);
     worker.idle();
@@ -186,7 +186,7 @@ fn a_command_that_floods_its_output_does_not_make_her_deaf() {
 }
 
 #[test]
-fn sigterm_ends_what_runs_and_the_life() {
+fn sigterm_ends_what_runs_and_the_incarnation() {
     let team = Team::new();
     let mut worker = team.work("/bash (setsid sleep 613 &) ; sleep 613");
     worker.doing("bash: (setsid sleep 613 &) ; sleep 613");
@@ -235,17 +235,17 @@ fn a_stranger_is_told_to_leave_and_does() {
     let team = Team::new();
     let mut worker = team.work("/bash sleep 600");
     worker.doing("bash: sleep 600");
-    worker.say(ToWorker::Stranger { why: "the journal knows another life".to_owned() });
+    worker.say(ToWorker::Stranger { why: "the journal knows another incarnation".to_owned() });
     worker.ends_well();
     assert_eq!(team.entries(), ["life", "answer", "result", "left"]);
 }
 
 #[test]
-fn a_team_that_is_deleted_leaves_nobody_behind() {
+fn a_team_that_is_deleted_leaves_no_worker_behind() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
     worker.hang_up();
-    // A worker that looks for its daemon makes a folder again that is missing: whoever deletes must try again.
+    // A worker that looks for its daemon makes a folder again that is missing: the deletion must be tried again.
     team.until("the deletion", || std::fs::remove_dir_all(team.dir.root()).is_ok());
     worker.ends_well();
 }

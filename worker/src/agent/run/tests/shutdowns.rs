@@ -170,7 +170,7 @@ fn a_word_that_lets_go_is_as_good_as_a_reply() {
 }
 
 #[test]
-fn a_refused_answer_lets_nobody_leave() {
+fn a_refused_answer_is_no_release() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
     worker.ask_to_leave(30.0);

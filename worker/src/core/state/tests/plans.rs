@@ -13,7 +13,7 @@ fn only_a_higher_word_counts() {
 }
 
 #[test]
-fn a_closing_word_is_acted_on_when_nothing_runs_any_more_that_an_open_gate_let_through() {
+fn a_closing_directive_is_applied_when_nothing_runs_any_more_that_an_open_gate_let_through() {
     let mut state = at(calling(true));
     state.background(true);
     state.directive(closes(2), NOW);
@@ -81,9 +81,9 @@ fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
     assert_eq!(state.next(NOW), Step::Resolve(PlanOutcome::Refused("no such line".to_owned())));
 }
 
-/// The life before submitted the same plan under its next id, which is approved; the daemon answers for the id that is said.
+/// The incarnation before submitted the same plan under its next id, which is approved; the daemon answers for the id that is submitted.
 #[test]
-fn a_plan_that_expired_with_an_earlier_life_is_renamed_although_it_is_named_already() {
+fn a_plan_that_expired_with_an_earlier_incarnation_is_renumbered_although_it_is_submitted_already() {
     let named = || {
         let mut state = planning();
         state.submitted();

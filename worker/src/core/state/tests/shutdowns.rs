@@ -26,7 +26,7 @@ fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_re
 }
 
 #[test]
-fn more_mail_than_one_look_finds_is_taken_in_before_the_life_ends() {
+fn more_mail_than_one_look_finds_is_taken_in_before_the_incarnation_ends() {
     let mut state = at(At::Idle);
     state.mail(Mail::Work, NOW);
     state.directive(asks(2), NOW);
@@ -150,7 +150,7 @@ fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
 }
 
 #[test]
-fn whoever_is_told_news_without_a_pause_answers_when_the_time_is_over() {
+fn a_worker_with_news_without_a_pause_answers_when_the_time_is_over() {
     let mut state = at(At::Idle);
     state.mail(Mail::News, NOW);
     state.directive(asks(2), NOW);

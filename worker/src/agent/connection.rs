@@ -395,6 +395,6 @@ pub(crate) fn take_from_stdin() -> io::Result<std::os::fd::OwnedFd> {
 }
 
 #[cfg(test)]
-pub(crate) mod played;
+pub(crate) mod simulated;
 #[cfg(test)]
 mod tests;

@@ -42,7 +42,7 @@ pub(crate) enum Terminations {
     Sent(Signal),
     /// As a simulation sends them.
     #[cfg(test)]
-    Played(tokio::sync::mpsc::UnboundedReceiver<()>),
+    Simulated(tokio::sync::mpsc::UnboundedReceiver<()>),
 }
 
 impl Terminations {
@@ -51,7 +51,7 @@ impl Terminations {
         let came = match self {
             Self::Sent(signal) => signal.recv().await,
             #[cfg(test)]
-            Self::Played(played) => played.recv().await,
+            Self::Simulated(terminations) => terminations.recv().await,
         };
         if came.is_none() {
             std::future::pending().await

@@ -180,13 +180,13 @@ impl Runs for Run {
 
 /// The model: what it says follows from the seed and the number of its answers.
 #[derive(Debug)]
-pub(crate) struct Played {
+pub(crate) struct SimulatedModel {
     machine: Shared,
     answers: u64,
     asked: Option<RequestId>,
 }
 
-impl Played {
+impl SimulatedModel {
     pub(super) fn new(machine: &Shared) -> Self {
         Self { machine: Rc::clone(machine), answers: 0, asked: None }
     }

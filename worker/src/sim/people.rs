@@ -15,7 +15,7 @@ use super::world::alice;
 
 /// What was written to the worker.
 #[derive(Debug, Clone)]
-pub(super) struct Sent {
+pub(super) struct SentMessage {
     #[expect(dead_code, reason = "it is shown")]
     pub(super) from: &'static str,
     pub(super) content: String,
@@ -85,7 +85,7 @@ impl World<'_> {
                 false
             }
         };
-        self.sent.push(Sent { from, content, must });
+        self.sent.push(SentMessage { from, content, must });
     }
 
     /// A foreign program empties the inbox, in place or by another file.

@@ -23,10 +23,10 @@ use tokio::sync::mpsc;
 
 use super::daemon::Daemon;
 use super::disk::{self, Disk, Killed};
-use super::machine::{Machine, Played, Shared, SimIds, SimulatedToolbox};
-use super::people::Sent;
+use super::machine::{Machine, Shared, SimIds, SimulatedModel, SimulatedToolbox};
+use super::people::SentMessage;
 use super::{Mutant, Rng};
-use crate::agent::connection::{Identity, Link, played};
+use crate::agent::connection::{Identity, Link, simulated};
 use crate::agent::dispatcher::Terminations;
 use crate::agent::run::{Incarnation, Means};
 use crate::agent::transcript::{Transcript, TranscriptError};
@@ -93,9 +93,9 @@ impl Wake for Flag {
 type Living = Pin<Box<dyn Future<Output = Result<(), TranscriptError>>>>;
 
 /// A process.
-pub(super) struct Worker {
+pub(super) struct SimulatedWorker {
     living: Living,
-    pub(super) link: played::Played,
+    pub(super) link: simulated::SimulatedLink,
     pub(super) terminate: mpsc::UnboundedSender<()>,
     woken: Arc<Flag>,
     /// What it said last of itself.
@@ -109,11 +109,11 @@ pub(super) struct World<'p> {
     pub(super) mutant: Option<Mutant>,
     pub(super) machine: Shared,
     pub(super) daemon: Daemon,
-    pub(super) worker: Option<Worker>,
+    pub(super) worker: Option<SimulatedWorker>,
     pub(super) incarnation: u32,
     /// The present incarnation was told to end.
     pub(super) terminated: bool,
-    pub(super) sent: Vec<Sent>,
+    pub(super) sent: Vec<SentMessage>,
     /// Nothing breaks any more.
     pub(super) calm: bool,
     /// What does not happen in this schedule.
@@ -311,7 +311,7 @@ impl<'p> World<'p> {
         bytes[whole..].iter().copied().filter(|_| keeps).collect()
     }
 
-    fn begins(&self, torn: Vec<u8>) -> anyhow::Result<Worker> {
+    fn begins(&self, torn: Vec<u8>) -> anyhow::Result<SimulatedWorker> {
         let _guard = self.place.runtime.enter();
         let identity = Identity { name: alice(), incarnation: self.incarnation };
         // A process that another test has just forked holds every lock for a moment, until it is the program it shall be.
@@ -323,18 +323,18 @@ impl<'p> World<'p> {
         };
         disk::with(|disk| disk.held = torn);
         let (terminate, terminations) = mpsc::unbounded_channel();
-        let terminate_at = Terminations::Played(terminations);
+        let terminate_at = Terminations::Simulated(terminations);
         let incarnation =
             Incarnation { dir: Arc::clone(&self.place.dir), identity, transcript, terminate: terminate_at };
         let settings = Settings { durability: Durability::Process, ..Settings::default() };
-        let (link, played) = Link::played();
+        let (link, far_end) = Link::simulated();
         let ids = Box::new(SimIds(Rc::clone(&self.machine)));
-        let model = Model::Played(Played::new(&self.machine));
+        let model = Model::Simulated(SimulatedModel::new(&self.machine));
         let means = Means { toolbox: SimulatedToolbox(Rc::clone(&self.machine)), model, link, ids };
         let session = incarnation.go_on(&settings, self.welcome(), means)?;
         let woken = Arc::new(Flag(AtomicBool::new(true)));
         let said = WorkerState::default();
-        Ok(Worker { living: Box::pin(session.run()), link: played, terminate, woken, said })
+        Ok(SimulatedWorker { living: Box::pin(session.run()), link: far_end, terminate, woken, said })
     }
 
     /// The worker goes on until it waits.

@@ -23,7 +23,7 @@ use crate::error::CommandError;
 
 /// What is new in a conversation.
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct NewEntries {
     /// The text of the answer in progress, as far as its characters are complete.
     pub(super) live: String,
     /// The new entries, read after that text.
@@ -77,16 +77,16 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub(super) fn conversation(&mut self) -> Result<News, DirError> {
-        let mut news = News { live: self.live()?, entries: Vec::new(), lines: Vec::new() };
+    pub(super) fn conversation(&mut self) -> Result<NewEntries, DirError> {
+        let mut added = NewEntries { live: self.live()?, entries: Vec::new(), lines: Vec::new() };
         loop {
             let lines = self.transcript.read()?;
             if lines.is_empty() {
-                return Ok(news);
+                return Ok(added);
             }
             // An entry of a newer program is not shown.
-            news.entries.extend(lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok()));
-            news.lines.extend(lines);
+            added.entries.extend(lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok()));
+            added.lines.extend(lines);
         }
     }
 

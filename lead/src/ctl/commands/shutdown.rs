@@ -19,7 +19,7 @@ use crate::client::ANSWER;
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::roster;
-use crate::ctl::waiting::{Interrupt, Waiting};
+use crate::ctl::waiting::{CtrlC, Waiting};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -70,7 +70,7 @@ async fn ask(
     args: &Shutdown,
     targets: &mut [Target],
 ) -> Result<(), CommandError> {
-    let interrupt = Interrupt::catch()?;
+    let interrupt = CtrlC::catch()?;
     let decide_within = args.decide_within.unwrap_or(context.settings.decide_within).as_secs_f64();
     let patience = args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE);
     let order = |target: &Target| {

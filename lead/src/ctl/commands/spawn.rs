@@ -55,7 +55,7 @@ pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
 }
 
 /// A worker that is ready.
-pub(in crate::ctl) struct Started {
+pub(in crate::ctl) struct ReadyWorker {
     pid: u32,
     incarnation: u32,
     status: MemberStatus,
@@ -70,7 +70,7 @@ pub(in crate::ctl) async fn start(
     dir: &TeamDir,
     order: SpawnOrder,
     timeout: Duration,
-) -> Result<Started, CommandError> {
+) -> Result<ReadyWorker, CommandError> {
     let name = order.name.clone();
     let waiting = Waiting { dir, out: &context.out, timeout: Some(timeout) };
     let spawn = Command::Spawn { id: RandomIds.request(), order: Box::new(order) };
@@ -85,7 +85,7 @@ pub(in crate::ctl) async fn start(
             "{messages} to the earlier incarnation will not be read (`--resume` reads them)"
         ));
     }
-    Ok(Started { pid, incarnation, status })
+    Ok(ReadyWorker { pid, incarnation, status })
 }
 
 /// Makes the spawn order: from the flags, the environment and `team.toml`, with real paths.
@@ -261,8 +261,8 @@ fn tell(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool) -> Res
     Ok(())
 }
 
-fn report(context: &Context, name: &Name, started: &Started) -> Result<(), CommandError> {
-    let Started { pid, incarnation, status } = started;
+fn report(context: &Context, name: &Name, started: &ReadyWorker) -> Result<(), CommandError> {
+    let ReadyWorker { pid, incarnation, status } = started;
     if context.out.is_json() {
         context.out.json(&json!({"name": name, "pid": pid, "incarnation": incarnation, "status": status}))?;
     } else {

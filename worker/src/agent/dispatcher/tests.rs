@@ -58,14 +58,14 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
     let usage = Usage::default();
     let (mail, rest) = (mailbox.mail(), mailbox.has_unseen());
     let beginning = Beginning { at, turns: 0, spent: 0, limits, usage, mail, rest };
-    let (_terminate, played) = tokio::sync::mpsc::unbounded_channel();
+    let (_terminate, terminations) = tokio::sync::mpsc::unbounded_channel();
     let began = Instant::now();
     Dispatcher {
         state: State::new(beginning, directive, Duration::ZERO),
-        link: Link::played().0,
+        link: Link::simulated().0,
         mailbox,
         toolbox: Idle,
-        terminate: Terminations::Played(played),
+        terminate: Terminations::Simulated(terminations),
         pauses: None,
         began,
         work_began: Duration::ZERO,

@@ -22,10 +22,10 @@ impl Session<'_> {
     }
 
     fn look_at_all(&mut self) -> Result<(), CommandError> {
-        let news = self.follower.conversation()?;
-        let items = self.view.update(&news.live, &news.entries);
+        let added = self.follower.conversation()?;
+        let items = self.view.update(&added.live, &added.entries);
         self.show(items);
-        if news.entries.iter().any(|entry| matches!(entry.event, Event::Idle { .. })) {
+        if added.entries.iter().any(|entry| matches!(entry.event, Event::Idle { .. })) {
             self.awaits = false;
         }
         self.follower.plans()?.iter().for_each(|plan| self.show_plan(plan));

@@ -61,7 +61,7 @@ fn read(seen: &Seen, check: &mut Check, at: &TeamPath) -> Option<Vec<u8>> {
 }
 
 fn is_error(remark: &Remark) -> bool {
-    remark.severity == lint::Severity::Error
+    remark.severity == lint::LintLevel::Error
 }
 
 /// Tells what is wrong with a file, but not what is legal and unwise.
@@ -75,7 +75,7 @@ fn tell(check: &mut Check, at: &TeamPath, remarks: &[Remark], (severity, more): 
             &format!("`teamctl lint {at}` in the team directory shows each"),
         );
     }
-    if let Some(torn) = remarks.iter().find(|remark| remark.severity == lint::Severity::Torn) {
+    if let Some(torn) = remarks.iter().find(|remark| remark.severity == lint::LintLevel::Torn) {
         let next = "nothing, unless you wrote it: `echo >> FILE` ends the line";
         check.note(format!("{at}: {}", torn.what), &torn.reader, next);
     }

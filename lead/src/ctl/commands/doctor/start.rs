@@ -11,7 +11,7 @@ use teamd_shared::request::Kind;
 
 use super::finding::Severity::{self, Note, Problem};
 use super::finding::{Check, Finding, Fix, count, run};
-use super::processes::Process;
+use super::processes::ProcessEntry;
 use super::seen::Seen;
 use crate::client::{Client, is_locked};
 use crate::ctl::context::block_on;
@@ -63,7 +63,7 @@ fn daemon_that_runs(seen: &Seen, check: &mut Check) -> Option<String> {
     let root = rustix::fs::fstat(&*seen.dir).map(|stat| (stat.st_dev, stat.st_ino)).ok();
     let by_kernel = root.into_iter().flat_map(|root| seen.holders(root));
     let holder = recorded.into_iter().chain(by_kernel).find_map(|pid| seen.process(pid));
-    let holder = holder.map_or_else(|| "a process that cannot be seen".to_owned(), Process::describe);
+    let holder = holder.map_or_else(|| "a process that cannot be seen".to_owned(), ProcessEntry::describe);
     let what = format!("{holder} holds the lock of the team directory, and no daemon answers");
     let next = "see log/teamd.log; `kill -9` a daemon that hangs: `teamd start` then adopts its workers";
     check.problem(what, "no daemon can start as long as that is so", next);

@@ -7,26 +7,26 @@ use super::*;
 
 /// The daemon's end, and the place of the task.
 #[derive(Debug)]
-pub(crate) struct Played {
+pub(crate) struct SimulatedLink {
     said: watch::Receiver<Announcement>,
     hears: mpsc::Sender<Heard>,
     told: Option<Sent>,
 }
 
 impl Link {
-    /// Makes a link whose other end is played. Must be called within a runtime.
-    pub(crate) fn played() -> (Self, Played) {
+    /// Makes a link whose other end is simulated. Must be called within a runtime.
+    pub(crate) fn simulated() -> (Self, SimulatedLink) {
         let (said, listens) = watch::channel(Announcement::default());
         let (hears, heard) = mpsc::channel(HEARD);
         let task = tokio::spawn(async {});
         let link = Self { said, heard, task, waiting: HashMap::new(), last_tag: 0 };
         // It is born with a connection, on which it has said nothing but who it is.
         let told = Some(Sent::greeted(WorkerState::default(), 0));
-        (link, Played { said: listens, hears, told })
+        (link, SimulatedLink { said: listens, hears, told })
     }
 }
 
-impl Played {
+impl SimulatedLink {
     /// Returns what is to be said on the present connection; nothing without one.
     pub(crate) fn says(&mut self) -> Vec<FromWorker> {
         let said = self.said.borrow_and_update().clone();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use teamd_shared::amount::{told, told_size};
+use teamd_shared::amount::{format_duration, format_size};
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::process::{boot_id, stat as read_stat, ticks};
 
@@ -120,12 +120,12 @@ fn pss(pid: u32) -> Option<u64> {
 
 impl Resources {
     /// Says it in a line.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let memory = match self.pss {
-            Some(pss) => format!("{} of memory (PSS)", told_size(pss)),
-            None => format!("{} of memory (RSS)", told_size(self.rss)),
+            Some(pss) => format!("{} of memory (PSS)", format_size(pss)),
+            None => format!("{} of memory (RSS)", format_size(self.rss)),
         };
-        let cpu = told(Duration::try_from_secs_f64(self.cpu_seconds).unwrap_or_default());
+        let cpu = format_duration(Duration::try_from_secs_f64(self.cpu_seconds).unwrap_or_default());
         let processes =
             if self.processes == 1 { "1 process" } else { &format!("{} processes", self.processes) };
         let files = self.open_files.map(|files| format!(", {files} open files")).unwrap_or_default();
@@ -166,7 +166,7 @@ mod tests {
         child.wait().unwrap();
         assert!(mine.processes >= 2 && mine.rss > 0 && mine.pss.is_some(), "{mine:?}");
         assert!(mine.open_files.is_some_and(|files| files > 2), "{mine:?}");
-        assert!(mine.told().ends_with(" (from /proc)"), "{}", mine.told());
+        assert!(mine.describe().ends_with(" (from /proc)"), "{}", mine.describe());
         let other = RosterMember { start_ticks: Some(1), ..me };
         assert_eq!(processes.of(&Roster::default(), &other, true), None);
     }

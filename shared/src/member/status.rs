@@ -103,7 +103,7 @@ pub struct Waiting {
 
 impl Waiting {
     /// Says it as it is at a time, in seconds since 1970.
-    pub fn told(&self, now: f64) -> String {
+    pub fn describe(&self, now: f64) -> String {
         let left = (self.until - now).ceil();
         if left >= 1.0 { format!("waiting {left} s: {}", self.why) } else { format!("waiting: {}", self.why) }
     }
@@ -135,9 +135,9 @@ mod tests {
     #[test]
     fn a_pause_is_told_with_the_seconds_that_are_left() {
         let waiting = Waiting { until: 100.0, why: "overloaded (529)".to_owned() };
-        assert_eq!(waiting.told(82.5), "waiting 18 s: overloaded (529)");
+        assert_eq!(waiting.describe(82.5), "waiting 18 s: overloaded (529)");
         for over in [100.0, 200.0, f64::NAN] {
-            assert_eq!(waiting.told(over), "waiting: overloaded (529)");
+            assert_eq!(waiting.describe(over), "waiting: overloaded (529)");
         }
     }
 

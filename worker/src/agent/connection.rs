@@ -166,7 +166,7 @@ impl Link {
     }
 
     /// Says where the worker stands, if that has changed.
-    pub(crate) fn say(&self, state: WorkerState) {
+    pub(crate) fn report_state(&self, state: WorkerState) {
         self.said.send_if_modified(|said| {
             let changed = said.state != state;
             said.state = state;
@@ -191,12 +191,12 @@ impl Link {
     }
 
     /// Says that SIGTERM came.
-    pub(crate) fn say_leaving(&self) {
+    pub(crate) fn report_leaving(&self) {
         self.said.send_modify(|said| said.leaving = true);
     }
 
     /// Waits for what is heard next. Dropping the future loses nothing.
-    pub(crate) async fn hear(&mut self) -> Heard {
+    pub(crate) async fn next(&mut self) -> Heard {
         match self.heard.recv().await {
             Some(heard) => heard,
             // The task ends after this link alone.
@@ -313,7 +313,7 @@ impl Task {
             tokio::select! {
                 changed = self.said.changed() => {
                     let done = changed.is_err();
-                    if let Err(error) = self.tell(&mut outgoing, told).await {
+                    if let Err(error) = self.send_changes(&mut outgoing, told).await {
                         tracing::debug!("the daemon cannot be told: {error}");
                         return ConnectionEnd::Closed;
                     }
@@ -326,7 +326,7 @@ impl Task {
                         self.pause = PAUSES.0;
                         if self.hears.send(Heard::Daemon(heard)).await.is_err() {
                             // The session ends: its last words follow.
-                            drop(self.tell(&mut outgoing, told).await);
+                            drop(self.send_changes(&mut outgoing, told).await);
                             return ConnectionEnd::Done;
                         }
                     }
@@ -341,7 +341,11 @@ impl Task {
     }
 
     /// Says what holds now and was not said on this connection.
-    async fn tell(&mut self, outgoing: &mut Outgoing<FromWorker>, told: &mut Sent) -> Result<(), WireError> {
+    async fn send_changes(
+        &mut self,
+        outgoing: &mut Outgoing<FromWorker>,
+        told: &mut Sent,
+    ) -> Result<(), WireError> {
         let said = self.said.borrow_and_update().clone();
         for frame in told.frames(said) {
             outgoing.send(&frame).await?;

@@ -197,7 +197,7 @@ impl Mailbox {
     }
 
     /// Tells whether something of the person has arrived and is not taken in.
-    pub(crate) fn holds_word_of_person(&self) -> bool {
+    pub(crate) fn holds_message_of_person(&self) -> bool {
         let of_person = |message: &Message| message.from == USER && message.starts_a_turn(&self.name);
         self.waiting
             .iter()

@@ -189,7 +189,7 @@ impl<T: Tools> Session<T> {
         let content = match idle_reason {
             IdleReason::Available | IdleReason::Failed => std::mem::take(&mut self.closing),
             IdleReason::MaxTurns | IdleReason::MaxTokens => {
-                self.dispatcher.state.limits().told(idle_reason).unwrap_or_default()
+                self.dispatcher.state.limits().explain(idle_reason).unwrap_or_default()
             }
             IdleReason::Interrupted => self.caller.interrupted().to_owned(),
         };

@@ -31,7 +31,7 @@ impl<T: Tools> Session<T> {
             live.begin();
         }
         let budget = dispatcher.state.tokens_left();
-        let came = dispatcher.run_until(model.answer(budget, &mut |heard| live.hear(heard))).await;
+        let came = dispatcher.run_until(model.answer(budget, &mut |heard| live.observe(heard))).await;
         self.record_usage()?;
         match came {
             Ok(Ok(answer)) => self.answered(answer)?,
@@ -222,7 +222,7 @@ impl<T: Tools> Session<T> {
         if let Some(submission) = self.submission.take() {
             self.dispatcher.link.settle(&submission.request_id);
         }
-        self.end_call(plan::told(verdict))?;
+        self.end_call(plan::result_of(verdict))?;
         if !matches!(verdict, PlanOutcome::Decided { status: Status::Approved, .. }) {
             while !self.calls.is_empty() {
                 self.end_call(Outcome::error(plan::BEHIND_A_REJECTED))?;

@@ -161,26 +161,26 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn says(&mut self, frame: ToWorker) {
+    pub(super) fn send_to_worker(&mut self, frame: ToWorker) {
         if self.daemon.alive && self.worker.as_ref().is_some_and(|it| it.link.is_connected()) {
             self.daemon.down.push_back(frame);
         }
     }
 
-    pub(super) fn says_its_word(&mut self) {
+    pub(super) fn push_directive(&mut self) {
         let directive = self.daemon.directive(self.incarnation);
         self.daemon.last = Some(directive.clone());
-        self.says(ToWorker::Directive(directive));
+        self.send_to_worker(ToWorker::Directive(directive));
     }
 
-    /// Says something that is not new: the last word again.
+    /// Says something that is not new: the last directive again.
     pub(super) fn repeats_itself(&mut self) {
         let Some(mut directive) = self.daemon.last.clone() else { return };
-        if self.mutant == Some(Mutant::OldWordsCount) {
+        if self.mutant == Some(Mutant::OldDirectivesCount) {
             directive.seq = self.daemon.seq.max(directive.seq) + 1;
         }
-        self.note(|| format!("the daemon repeats word {}", directive.seq));
-        self.says(ToWorker::Directive(directive));
+        self.note(|| format!("the daemon repeats directive {}", directive.seq));
+        self.send_to_worker(ToWorker::Directive(directive));
     }
 
     /// The connection of the worker is there again.
@@ -188,39 +188,39 @@ impl World<'_> {
         self.note(|| format!("the worker connects: {:?}, plan {:?}", state.activity, state.plan));
         (self.daemon.up, self.daemon.down) = (VecDeque::new(), VecDeque::new());
         if self.mutant != Some(Mutant::StatesAreNotHeard) {
-            self.hears_its_state(state);
+            self.receive_state(state);
         }
-        if self.mutant != Some(Mutant::NoWordOnReconnect) {
-            self.says_its_word();
+        if self.mutant != Some(Mutant::NoDirectiveOnReconnect) {
+            self.push_directive();
         }
     }
 
-    fn hears_its_state(&mut self, state: &WorkerState) {
+    fn receive_state(&mut self, state: &WorkerState) {
         if self.daemon.pending_plan().is_some_and(|plan| Some(&plan.request_id) != state.plan.as_ref()) {
             let plans = self.daemon.plans.iter_mut().filter(|plan| plan.status == Status::Pending);
             plans.for_each(|plan| plan.status = Status::Expired);
             self.daemon.seq += 1;
             self.note(|| "  its plan expires: it does not wait for it".to_owned());
-            self.says_its_word();
+            self.push_directive();
         }
     }
 
     /// The daemon takes in one thing.
-    pub(super) fn daemon_hears(&mut self) {
+    pub(super) fn daemon_receives(&mut self) {
         if !self.daemon.alive {
             return;
         }
         let Some(frame) = self.daemon.up.pop_front() else { return };
-        self.note(|| format!("the daemon hears {frame:?}"));
+        self.note(|| format!("the daemon receives {frame:?}"));
         match frame {
             FromWorker::State(_) if self.mutant == Some(Mutant::StatesAreNotHeard) => {}
-            FromWorker::State(state) => self.hears_its_state(&state),
-            FromWorker::Submitted { request_id, offset, len } => self.is_named(request_id, offset, len),
+            FromWorker::State(state) => self.receive_state(&state),
+            FromWorker::Submitted { request_id, offset, len } => self.submit_line(request_id, offset, len),
             FromWorker::Leaving | FromWorker::Asks(_) | FromWorker::Pong { .. } => {}
         }
     }
 
-    fn is_named(&mut self, request_id: RequestId, offset: u64, len: u64) {
+    fn submit_line(&mut self, request_id: RequestId, offset: u64, len: u64) {
         let unlucky = !self.calm && self.rng.one_in(40);
         let line = inbox::read_line_at(&self.place.dir, &Name::lead(), offset, len);
         let line = line.ok().filter(|_| !unlucky).and_then(|line| Message::parse(&line).ok());
@@ -237,9 +237,9 @@ impl World<'_> {
         };
         self.note(|| format!("  {answer:?}"));
         let closes = matches!(answer, ToWorker::Recorded { .. });
-        self.says(answer);
+        self.send_to_worker(answer);
         if closes {
-            self.says_its_word();
+            self.push_directive();
         }
         if self.rng.one_in(8) {
             self.repeats_itself();

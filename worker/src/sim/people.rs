@@ -40,7 +40,7 @@ impl World<'_> {
         let kind = self.rng.below(14);
         self.writes(from, kind);
         if self.rng.one_in(2) {
-            self.says(ToWorker::Ring);
+            self.send_to_worker(ToWorker::Ring);
         }
     }
 
@@ -119,8 +119,8 @@ impl World<'_> {
                 let approve = !self.rng.one_in(3);
                 self.judges(approve);
             }
-            10 => self.says(ToWorker::Interrupt { asked_at: Duration::MAX }),
-            11 => self.says(ToWorker::Interrupt { asked_at: Duration::ZERO }),
+            10 => self.send_to_worker(ToWorker::Interrupt { asked_at: Duration::MAX }),
+            11 => self.send_to_worker(ToWorker::Interrupt { asked_at: Duration::ZERO }),
             _ => {}
         }
     }
@@ -129,7 +129,7 @@ impl World<'_> {
         self.note(|| "a person wants a plan".to_owned());
         self.daemon.wants_a_plan();
         self.tells(Body::PlanRequest);
-        self.says_its_word();
+        self.push_directive();
     }
 
     fn is_asked_to_leave(&mut self) {
@@ -142,7 +142,7 @@ impl World<'_> {
         let within = self.rng.pick(&[0.0, 5.0, 30.0, 600.0]);
         self.note(|| format!("a person asks it to leave within {within} s"));
         self.daemon.asks(self.incarnation, within);
-        self.says_its_word();
+        self.push_directive();
     }
 
     pub(super) fn judges(&mut self, approve: bool) {
@@ -152,7 +152,7 @@ impl World<'_> {
         self.note(|| format!("a person judges the plan: {approve}"));
         self.daemon.judges(approve);
         self.looks_at_the_gate();
-        self.says_its_word();
+        self.push_directive();
     }
 
     /// The daemon writes into the inbox, too.

@@ -41,19 +41,19 @@ impl World<'_> {
             for _ in 0..12 {
                 while !self.daemon.down.is_empty() && self.worker.is_some() {
                     self.delivers();
-                    self.goes_on();
+                    self.run_worker();
                 }
                 while !self.daemon.up.is_empty() {
-                    self.daemon_hears();
+                    self.daemon_receives();
                 }
-                self.goes_on();
+                self.run_worker();
                 self.looks_at_the_gate();
             }
             let kept = self.pending_plans_are_awaited();
             self.promise(kept);
             self.judges(true);
             self.time_passes(11.0);
-            self.goes_on();
+            self.run_worker();
             if self.is_broken() {
                 return;
             }

@@ -189,24 +189,24 @@ impl<'p> World<'p> {
         }
         match self.rng.below(100) {
             0..=27 => self.delivers(),
-            28..=47 => self.daemon_hears(),
+            28..=47 => self.daemon_receives(),
             48..=59 => {
                 let seconds = self.rng.pick(&[0.05, 0.6, 3.0, 11.0, 40.0]);
                 self.time_passes(seconds);
             }
             60..=75 => self.writes_message(),
-            76..=79 => self.says(teamd_shared::control::ToWorker::Ring),
+            76..=79 => self.send_to_worker(teamd_shared::control::ToWorker::Ring),
             80..=88 => self.a_person_acts(),
             89..=93 if self.happens(0) => self.lights_the_fuse(),
             94 if self.happens(1) => self.connection_breaks(),
             95 if self.happens(2) => self.daemon_dies_or_comes_back(),
             96 if self.happens(3) => self.repeats_itself(),
-            97 if self.happens(4) && self.rng.one_in(3) => self.is_told_to_end(),
+            97 if self.happens(4) && self.rng.one_in(3) => self.receive_sigterm(),
             98 if self.happens(5) && self.rng.one_in(3) => self.truncates_or_replaces_the_inbox(),
             99 if self.happens(6) => self.time_passes(4000.0),
             _ => {}
         }
-        self.goes_on();
+        self.run_worker();
         self.looks_at_the_gate();
     }
 
@@ -250,7 +250,7 @@ impl<'p> World<'p> {
         let state = worker.link.reconnects();
         worker.said = state.clone();
         while !self.daemon.up.is_empty() {
-            self.daemon_hears();
+            self.daemon_receives();
         }
         self.is_greeted(&state);
     }
@@ -260,7 +260,7 @@ impl<'p> World<'p> {
         let Some(worker) = &mut self.worker else { return };
         if let Some(frame) = self.daemon.down.pop_front() {
             let told = format!("the worker hears {frame:?}");
-            worker.link.hears(frame);
+            worker.link.deliver(frame);
             self.note(|| told);
         }
     }
@@ -270,7 +270,7 @@ impl<'p> World<'p> {
         self.place.runtime.block_on(tokio::time::advance(Duration::from_secs_f64(seconds)));
     }
 
-    fn is_told_to_end(&mut self) {
+    fn receive_sigterm(&mut self) {
         let Some(worker) = &self.worker else { return };
         self.terminated = true;
         worker.terminate.send(()).unwrap();
@@ -283,7 +283,7 @@ impl<'p> World<'p> {
             return;
         }
         while !self.daemon.up.is_empty() {
-            self.daemon_hears();
+            self.daemon_receives();
         }
         (self.daemon.down, self.daemon.last) = (Default::default(), None);
         self.incarnation += 1;
@@ -300,7 +300,7 @@ impl<'p> World<'p> {
             }
             Err(killed) => self.is_killed(killed),
         }
-        self.goes_on();
+        self.run_worker();
     }
 
     /// Of a mutant: the tail that should be cut off.
@@ -338,7 +338,7 @@ impl<'p> World<'p> {
     }
 
     /// The worker goes on until it waits.
-    pub(super) fn goes_on(&mut self) {
+    pub(super) fn run_worker(&mut self) {
         for spins in 0.. {
             let Some(worker) = &mut self.worker else { return };
             if !worker.woken.0.swap(false, Ordering::Relaxed) {
@@ -349,7 +349,7 @@ impl<'p> World<'p> {
                 return;
             }
             let polled = self.polls();
-            self.says_what_it_has_to_say();
+            self.send_frames();
             match polled {
                 Ok(Poll::Pending) => {}
                 Ok(Poll::Ready(Ok(()))) => self.leaves(),
@@ -369,9 +369,9 @@ impl<'p> World<'p> {
         catch_unwind(AssertUnwindSafe(|| worker.living.as_mut().poll(&mut Context::from_waker(&waker))))
     }
 
-    fn says_what_it_has_to_say(&mut self) {
+    fn send_frames(&mut self) {
         let Some(worker) = &mut self.worker else { return };
-        for frame in worker.link.says() {
+        for frame in worker.link.outgoing_frames() {
             if let FromWorker::State(state) = &frame {
                 worker.said = state.clone();
             }
@@ -432,7 +432,7 @@ impl<'p> World<'p> {
             || self.daemon.pending_shutdown().is_some_and(|it| it.incarnation == self.incarnation);
         if over {
             while self.daemon.alive && !self.daemon.up.is_empty() {
-                self.daemon_hears();
+                self.daemon_receives();
             }
             self.daemon.ended = true;
             self.daemon.expires_all();

@@ -126,7 +126,7 @@ pub(super) fn run(
     };
     let answered = answer::give(context, &verdict.id, approve, verdict.feedback)?;
     if answered.repeated || says_answer(&answered.from) {
-        answered.tell(context)?;
+        answered.print(context)?;
     }
     Ok(ExitCode::Done)
 }

@@ -132,7 +132,7 @@ impl<'a> Pipe<'a> {
             mail_pause = if next == mail_pause { (mail_pause * 2).min(MAIL.1) } else { MAIL.0 };
             let pause = self.follower.member()?.and_then(|(member, _)| member.waiting);
             if let Some(pause) = pause.as_ref().filter(|_| pause != shown_pause) {
-                let line = format!("{}: {}", target.name, pause.told(wall()));
+                let line = format!("{}: {}", target.name, pause.describe(wall()));
                 self.context.out.aside(paint(DIM, escape::line(&line)));
             }
             shown_pause = pause;

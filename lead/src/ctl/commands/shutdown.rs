@@ -12,7 +12,7 @@ use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
-use target::{Target, tell};
+use target::{Target, print};
 
 use super::send::running;
 use crate::client::ANSWER;
@@ -91,7 +91,7 @@ async fn ask(
         .all(interrupt, commands, |answer| {
             let target = &mut targets[answer.index];
             target.end = Some(target.answered((context, dir), args, answer));
-            if let Err(error) = tell(context, target) {
+            if let Err(error) = print(context, target) {
                 told = Err(error);
             }
         })
@@ -99,7 +99,7 @@ async fn ask(
     told?;
     for target in targets.iter_mut().filter(|target| target.end.is_none()) {
         target.end = Some(target.unanswered(dir, waited, (args.force, timeout)));
-        tell(context, target)?;
+        print(context, target)?;
     }
     Ok(())
 }

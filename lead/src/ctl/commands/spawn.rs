@@ -46,7 +46,7 @@ pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
     block_on(async {
         let started = start(context, &dir, order, timeout).await?;
         report(context, &name, &started)?;
-        if let Err(error) = tell(context, &dir, &name, is_built_in) {
+        if let Err(error) = print_notes(context, &dir, &name, is_built_in) {
             context.out.note(format_args!("what else is to be said of {name} cannot be read: {error}"));
             context.out.hint(format_args!("`teamctl status {name}` shows it"));
         }
@@ -218,7 +218,7 @@ fn warn_of_missing_key(context: &Context, model: &ModelSpec, order: &SpawnOrder)
 
 /// Says what must not go unnoticed. A person who named no model and has no key gets the built-in one: that is told
 /// once, with the first teammate.
-fn tell(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool) -> Result<(), CommandError> {
+fn print_notes(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool) -> Result<(), CommandError> {
     let roster = roster::load(dir)?;
     let (this, others): (Vec<_>, Vec<_>) = roster.members.iter().partition(|member| member.name == *name);
     let scripted = |member: &&RosterMember| member.model == "script";

@@ -28,7 +28,7 @@ impl Link {
 
 impl SimulatedLink {
     /// Returns what is to be said on the present connection; nothing without one.
-    pub(crate) fn says(&mut self) -> Vec<FromWorker> {
+    pub(crate) fn outgoing_frames(&mut self) -> Vec<FromWorker> {
         let said = self.said.borrow_and_update().clone();
         self.told.as_mut().map(|told| told.frames(said)).unwrap_or_default()
     }
@@ -54,7 +54,7 @@ impl SimulatedLink {
     }
 
     /// The worker hears something, unless too much waits for it already.
-    pub(crate) fn hears(&mut self, frame: ToWorker) -> bool {
+    pub(crate) fn deliver(&mut self, frame: ToWorker) -> bool {
         self.hears.try_send(Heard::Daemon(frame)).is_ok()
     }
 }

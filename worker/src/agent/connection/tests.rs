@@ -86,7 +86,7 @@ fn a_daemon_that_comes_back_is_asked_the_same_again() {
         }
         let listener = Listener::bind(&dir).unwrap();
         drop(daemon);
-        assert!(matches!(link.hear().await, Heard::Away));
+        assert!(matches!(link.next().await, Heard::Away));
         link.answered(leaves, Ok(Done::Answered { repeated: false }));
         let (late, _to_late) = link.ask(spawn());
         let mut daemon = listener.accept().await.unwrap();

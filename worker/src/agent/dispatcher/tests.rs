@@ -111,7 +111,7 @@ async fn mail_behind_more_news_than_fit_into_memory_is_taken_in_before_a_shutdow
         plan: None,
         verdict: None,
     };
-    dispatcher.daemon_says(ToWorker::Directive(directive));
+    dispatcher.receive(ToWorker::Directive(directive));
     while dispatcher.state.next(dispatcher.now()) == Step::TakeIn {
         let starts = |taken: &Taken| match taken {
             Taken::Messages { messages, .. } => messages.iter().any(|message| message.starts_a_turn(&alice)),

@@ -30,7 +30,7 @@ pub(super) fn trouble(reason: IdleReason, told: &str) -> String {
 
 impl Budget {
     /// Says which limit ended a piece of work, and how it can go on; nothing for another end.
-    pub(crate) fn told(self, reason: IdleReason) -> Option<String> {
+    pub(crate) fn explain(self, reason: IdleReason) -> Option<String> {
         let (what, flag) = match (reason, self.tokens) {
             (IdleReason::MaxTurns, _) if self.turns == 1 => ("1 model call".to_owned(), "--max-turns"),
             (IdleReason::MaxTurns, _) => (format!("{} model calls", self.turns), "--max-turns"),

@@ -107,7 +107,7 @@ fn send_while(changes: impl FnOnce(&Scene)) -> String {
     let bob = roster.member(&Name::new("bob").unwrap()).unwrap();
     let line = append(&team.outbox, "bob", &bob.name, LETTER).unwrap();
     changes(&team);
-    told(&team.outbox, bob, line, &loaded(Roster::load(team.outbox.dir()))).unwrap_err()
+    check_delivery(&team.outbox, bob, line, &loaded(Roster::load(team.outbox.dir()))).unwrap_err()
 }
 
 #[test]

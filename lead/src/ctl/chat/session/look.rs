@@ -72,7 +72,7 @@ impl Session<'_> {
         }
         match &pause {
             Some(pause) => {
-                let line = format!("{}: {}", self.target.name, pause.told(wall()));
+                let line = format!("{}: {}", self.target.name, pause.describe(wall()));
                 self.screen.passing(&escape::line(&line));
             }
             None => self.screen.passed(),

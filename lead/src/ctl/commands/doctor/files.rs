@@ -20,7 +20,7 @@ pub(super) fn inboxes(seen: &Seen, check: &mut Check) -> Option<String> {
             let consumed = position(seen, &name).map_or(0, |it| usize::try_from(it.offset).unwrap_or(0));
             let consumed = newlines(&bytes[..consumed.min(bytes.len())]);
             let unread = remarks.iter().filter(|it| is_error(it) && it.line > consumed).count();
-            tell(check, &found.at, &remarks, (Severity::Note, &format!("; {unread} still to be read")));
+            report(check, &found.at, &remarks, (Severity::Note, &format!("; {unread} still to be read")));
             inboxes += 1;
             lines += newlines(&bytes);
         }
@@ -41,7 +41,7 @@ pub(super) fn transcripts(seen: &Seen, check: &mut Check) -> Option<String> {
     let mut transcripts = 0;
     for (found, _) in seen.owned("transcript") {
         if let Some(bytes) = read(seen, check, &found.at) {
-            tell(check, &found.at, &lint::transcript::lint(&bytes), (Severity::Problem, ""));
+            report(check, &found.at, &lint::transcript::lint(&bytes), (Severity::Problem, ""));
             transcripts += 1;
         }
     }
@@ -65,7 +65,7 @@ fn is_error(remark: &Remark) -> bool {
 }
 
 /// Tells what is wrong with a file, but not what is legal and unwise.
-fn tell(check: &mut Check, at: &TeamPath, remarks: &[Remark], (severity, more): (Severity, &str)) {
+fn report(check: &mut Check, at: &TeamPath, remarks: &[Remark], (severity, more): (Severity, &str)) {
     let errors = remarks.iter().filter(|remark| is_error(remark)).count();
     if let Some(first) = remarks.iter().find(|remark| is_error(remark)) {
         check.add(

@@ -43,12 +43,12 @@ pub(super) fn orphans(seen: &Seen, check: &mut Check) -> Option<String> {
         let is_known = |member: &Member| member.process.as_ref().is_some_and(|it| it.pid == process.pid);
         if let Some((name, incarnation)) = process.worker_in(root) {
             if !seen.running().any(|member| member.name == name && is_known(member)) {
-                tell(seen, check, process, &format!("a worker of {name} (incarnation {incarnation})"));
+                report(seen, check, process, &format!("a worker of {name} (incarnation {incarnation})"));
             }
         } else if process.is_shim_in(root)
             && seen.process(process.parent).is_none_or(|parent| parent.worker_in(root).is_none())
         {
-            tell(seen, check, process, "a shim whose worker has ended");
+            report(seen, check, process, "a shim whose worker has ended");
         }
     }
     Some("each worker and shim of this team directory is known to the journal".to_owned())
@@ -56,7 +56,7 @@ pub(super) fn orphans(seen: &Seen, check: &mut Check) -> Option<String> {
 
 /// Tells of an orphan, with the evidence. `--fix` ends it only if it holds no lock anywhere, no lock here is held by what an
 /// ended process left, and no daemon has started it.
-fn tell(seen: &Seen, check: &mut Check, process: &ProcessEntry, what: &str) {
+fn report(seen: &Seen, check: &mut Check, process: &ProcessEntry, what: &str) {
     let pid = process.pid;
     let mut holders = seen.owned("transcript").flat_map(|(found, _)| seen.holders(found.identity));
     let left = holders.any(|holder| seen.process(holder).is_none());

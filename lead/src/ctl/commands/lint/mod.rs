@@ -72,7 +72,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Lint) -> CommandResult {
     for file in &args.files {
         let kind = match args.kind {
             Some(kind) => kind,
-            None => told_by_name(Path::new(file))?,
+            None => kind_by_name(Path::new(file))?,
         };
         let remarks = read(file).map_or_else(
             |why| vec![Remark::error((0, 0), format!("cannot be read: {why}"), "nothing")],
@@ -80,7 +80,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Lint) -> CommandResult {
         );
         failed |= remarks.iter().any(|remark| remark.severity != LintLevel::Warning);
         for remark in &remarks {
-            tell(context, file, remark)?;
+            print(context, file, remark)?;
         }
     }
     Ok(if failed { ExitCode::Failed } else { ExitCode::Done })
@@ -102,7 +102,7 @@ fn read(file: &str) -> std::io::Result<Vec<u8>> {
 }
 
 /// Says what a file is by where it stands and what it is called; what is called otherwise is taken for an inbox.
-fn told_by_name(file: &Path) -> Result<LintAs, CommandError> {
+fn kind_by_name(file: &Path) -> Result<LintAs, CommandError> {
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let folder = file.parent().and_then(|folder| folder.file_name()?.to_str());
     Ok(match name {
@@ -150,7 +150,7 @@ fn without_place(error: &str) -> String {
     error.split_once(" at line ").map_or(error, |(what, _)| what).to_owned()
 }
 
-fn tell(context: &Context, file: &str, remark: &Remark) -> Result<(), CommandError> {
+fn print(context: &Context, file: &str, remark: &Remark) -> Result<(), CommandError> {
     #[derive(Serialize)]
     struct OfFile<'a> {
         file: &'a str,
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_file_is_what_its_name_says() {
-        let kind = |path: &str| told_by_name(Path::new(path)).ok();
+        let kind = |path: &str| kind_by_name(Path::new(path)).ok();
         assert_eq!(kind(".team/journal.jsonl"), Some(LintAs::Journal));
         assert_eq!(kind("config.json"), Some(LintAs::Roster));
         assert_eq!(kind(".team/transcript/alice.jsonl"), Some(LintAs::Transcript));

@@ -174,7 +174,7 @@ impl Target {
 }
 
 /// Tells what became of one name as soon as it is known.
-pub(super) fn tell(context: &Context, target: &Target) -> Result<(), CommandError> {
+pub(super) fn print(context: &Context, target: &Target) -> Result<(), CommandError> {
     if let Some(error) = target.error() {
         context.out.error(&error);
         return Ok(());

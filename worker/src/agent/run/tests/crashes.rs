@@ -156,10 +156,10 @@ fn a_notice_is_told_although_a_call_was_broken_off_in_the_same_moment() {
 fn a_message_is_taken_in_once_across_incarnations() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
-    team.tell("/sleep 600");
+    team.write("/sleep 600");
     worker.doing("sleep: 600.0");
     worker.crash();
-    team.tell("second");
+    team.write("second");
     team.resume().idle();
     let taken: Vec<usize> = team
         .transcript()

@@ -88,7 +88,7 @@ impl Team {
     }
 
     /// Sends alice a message of the user.
-    pub(super) fn tell(&self, content: &str) {
+    pub(super) fn write(&self, content: &str) {
         self.echo(&json!({"type": "message", "from": "user", "content": content}).to_string());
     }
 
@@ -210,7 +210,7 @@ impl Team {
             territory: Vec::new(),
             directive: worker.directive.clone(),
         };
-        worker.say(ToWorker::Welcome(Box::new(welcome)));
+        worker.send(ToWorker::Welcome(Box::new(welcome)));
         worker.state_where("ready", |state| state.doing != Doing::Starting);
         worker
     }
@@ -252,13 +252,13 @@ impl Worker<'_> {
         frame.unwrap_or_else(|| panic!("the connection was closed before {what}"))
     }
 
-    pub(super) fn say(&mut self, frame: ToWorker) {
+    pub(super) fn send(&mut self, frame: ToWorker) {
         let connection = self.connection.as_mut().unwrap();
         self.team.wait("a frame to be taken", connection.send(&frame)).unwrap();
     }
 
     /// Reads frames until one is the expected one.
-    fn hear<T>(&mut self, what: &str, mut expected: impl FnMut(FromWorker) -> Option<T>) -> T {
+    fn receive_until<T>(&mut self, what: &str, mut expected: impl FnMut(FromWorker) -> Option<T>) -> T {
         loop {
             let frame = self.receive::<FromWorker>(what);
             if let FromWorker::State(state) = &frame {
@@ -274,7 +274,7 @@ impl Worker<'_> {
     /// Waits for a state; the one that was said last counts.
     pub(super) fn state_where(&mut self, what: &str, mut expected: impl FnMut(&WorkerState) -> bool) {
         if !expected(&self.state) {
-            self.hear(what, |frame| {
+            self.receive_until(what, |frame| {
                 matches!(frame, FromWorker::State(state) if expected(&state)).then_some(())
             });
         }
@@ -303,7 +303,7 @@ impl Worker<'_> {
     pub(super) fn directive(&mut self, change: impl FnOnce(&mut Directive)) {
         self.directive.seq += 1;
         change(&mut self.directive);
-        self.say(ToWorker::Directive(self.directive.clone()));
+        self.send(ToWorker::Directive(self.directive.clone()));
     }
 
     pub(super) fn ask_to_leave(&mut self, decide_within: f64) {
@@ -314,7 +314,7 @@ impl Worker<'_> {
 
     /// Waits for a named line, and reads it.
     pub(super) fn submitted(&mut self) -> (RequestId, Value) {
-        let (request_id, offset, len) = self.hear("a named line", |frame| match frame {
+        let (request_id, offset, len) = self.receive_until("a submitted line", |frame| match frame {
             FromWorker::Submitted { request_id, offset, len } => Some((request_id, offset, len)),
             _ => None,
         });
@@ -323,7 +323,7 @@ impl Worker<'_> {
     }
 
     pub(super) fn record(&mut self, request_id: &RequestId, status: Status) {
-        self.say(ToWorker::Recorded { request_id: request_id.clone(), status });
+        self.send(ToWorker::Recorded { request_id: request_id.clone(), status });
     }
 
     /// Records the approval of a shutdown that the worker names.
@@ -336,11 +336,11 @@ impl Worker<'_> {
 
     /// Waits for the answer to a question.
     pub(super) fn answers(&mut self, number: u64) {
-        self.hear("a pong", |frame| (frame == FromWorker::Pong { number }).then_some(()));
+        self.receive_until("a pong", |frame| (frame == FromWorker::Pong { number }).then_some(()));
     }
 
     pub(super) fn leaves_with_a_word(&mut self) {
-        self.hear("its leave", |frame| (frame == FromWorker::Leaving).then_some(()));
+        self.receive_until("its leave", |frame| (frame == FromWorker::Leaving).then_some(()));
     }
 
     pub(super) fn signal(&self, signal: Signal) {

@@ -64,14 +64,14 @@ pub enum ToWorker {
     Welcome(Box<Welcome>),
     /// How things stand.
     Directive(Directive),
-    /// The named line is in the journal, and this is where its request stands now.
+    /// The submitted line is in the journal, and this is where its request stands now.
     Recorded {
         /// The request.
         request_id: RequestId,
         /// Its status: an answer that came second finds the first one here.
         status: crate::request::Status,
     },
-    /// The named line changed nothing.
+    /// The submitted line changed nothing.
     Refused {
         /// The request.
         request_id: RequestId,

@@ -76,7 +76,7 @@ struct Submitted {
     line: Appended,
 }
 
-/// What holds now, and is said.
+/// What holds now, and is to be sent.
 #[derive(Debug, Clone, Default)]
 struct Announcement {
     state: WorkerState,
@@ -165,7 +165,7 @@ impl Link {
         self.said.send_modify(|said| said.asked.retain(|asked| asked.tag != tag));
     }
 
-    /// Says where the worker stands, if that has changed.
+    /// Reports the state of the worker, if it has changed.
     pub(crate) fn report_state(&self, state: WorkerState) {
         self.said.send_if_modified(|said| {
             let changed = said.state != state;
@@ -174,7 +174,7 @@ impl Link {
         });
     }
 
-    /// Names a line, until it is settled.
+    /// Submits a line, until it is settled.
     pub(crate) fn submit(&self, request_id: &RequestId, line: Appended) {
         let request_id = request_id.clone();
         self.said.send_modify(|said| said.submitted.push(Submitted { request_id, line }));
@@ -190,12 +190,12 @@ impl Link {
         self.said.send_modify(|said| said.pongs = (said.pongs.0 + 1, number));
     }
 
-    /// Says that SIGTERM came.
+    /// Reports that SIGTERM came.
     pub(crate) fn report_leaving(&self) {
         self.said.send_modify(|said| said.leaving = true);
     }
 
-    /// Waits for what is heard next. Dropping the future loses nothing.
+    /// Waits for the next event of the connection. Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Heard {
         match self.heard.recv().await {
             Some(heard) => heard,
@@ -231,7 +231,7 @@ struct Task {
     pause: Duration,
 }
 
-/// What was said on the present connection.
+/// What was sent on the present connection.
 #[derive(Debug)]
 struct Sent {
     state: WorkerState,
@@ -251,7 +251,7 @@ impl Sent {
     }
 
     /// Returns what holds now and was not said on this connection, and notes that it is; the state first, since it says
-    /// what a named plan is.
+    /// what a submitted plan is.
     fn frames(&mut self, said: Announcement) -> Vec<FromWorker> {
         let mut frames = Vec::new();
         if said.state != self.state {
@@ -267,11 +267,11 @@ impl Sent {
             self.pongs = pongs;
             frames.push(FromWorker::Pong { number });
         }
-        self.submitted.retain(|named| said.submitted.contains(named));
-        for named in said.submitted {
-            if !self.submitted.contains(&named) {
-                self.submitted.push(named.clone());
-                let Submitted { request_id, line: Appended { offset, len } } = named;
+        self.submitted.retain(|line| said.submitted.contains(line));
+        for submitted in said.submitted {
+            if !self.submitted.contains(&submitted) {
+                self.submitted.push(submitted.clone());
+                let Submitted { request_id, line: Appended { offset, len } } = submitted;
                 frames.push(FromWorker::Submitted { request_id, offset, len });
             }
         }
@@ -340,7 +340,7 @@ impl Task {
         }
     }
 
-    /// Says what holds now and was not said on this connection.
+    /// Sends what holds now and was not sent on this connection.
     async fn send_changes(
         &mut self,
         outgoing: &mut Outgoing<FromWorker>,

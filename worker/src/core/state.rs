@@ -22,9 +22,9 @@ pub(crate) use step::{ApprovalReason, End, Hold, PlanOutcome, Step, Why};
 /// What the worker knows.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
-    /// How things stand, as the daemon said last.
+    /// The last directive of the daemon.
     directive: Directive,
-    /// The highest directive that was acted on.
+    /// The highest directive that was applied.
     applied_seq: u64,
     /// The shutdown that is not answered yet.
     shutdown: Option<OpenShutdown>,
@@ -61,7 +61,7 @@ pub(crate) struct State {
     leaving: bool,
     /// Whether the daemon is gone, and has said nothing since.
     away: bool,
-    /// Whether a plan was asked for since the daemon's last directive: that word may be older.
+    /// Whether a plan was asked for since the daemon's last directive: that directive may be older.
     plan_wanted: bool,
 }
 
@@ -101,7 +101,7 @@ pub(crate) enum At {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PendingPlan {
     request_id: RequestId,
-    said: SubmissionState,
+    submission: SubmissionState,
     /// How often its line could not be read where it was written.
     lost: u32,
 }
@@ -114,7 +114,7 @@ const REWRITES: u32 = 3;
 enum SubmissionState {
     /// Nothing: the background commands must end first.
     Nothing,
-    /// Its line was named.
+    /// Its line was submitted.
     Submitted,
     /// It is recorded, and stands so.
     Recorded(Status),
@@ -274,7 +274,7 @@ impl State {
         }
     }
 
-    /// A directive that closes the gate is acted on when nothing runs any more that an open gate let through.
+    /// A directive that closes the gate is applied when nothing runs any more that an open gate let through.
     fn act(&mut self) {
         let changing = self.background || matches!(self.at, At::Calling { gated: true, .. });
         if self.directive.gate == Gate::Open || !changing {

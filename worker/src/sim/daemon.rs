@@ -40,7 +40,7 @@ pub(super) struct Daemon {
     pub(super) alive: bool,
     pub(super) seq: u64,
     pub(super) gate: Gate,
-    /// Since which word the gate is closed.
+    /// Since which directive the gate is closed.
     pub(super) closed_at: u64,
     pub(super) plans: Vec<Plan>,
     /// Ids that belong to others.
@@ -50,7 +50,7 @@ pub(super) struct Daemon {
     pub(super) ended: bool,
     pub(super) up: VecDeque<FromWorker>,
     pub(super) down: VecDeque<ToWorker>,
-    /// The last word that was said.
+    /// The last directive that was sent.
     pub(super) last: Option<Directive>,
 }
 

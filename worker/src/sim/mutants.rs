@@ -13,7 +13,7 @@ pub(super) enum Mutant {
     PositionLags,
     /// Rule 7: only what the daemon has recorded lets a worker leave.
     RepliesUnrecorded,
-    /// Rule 8: the daemon gives its word on every connection.
+    /// Rule 8: the daemon sends its directive on every connection.
     NoDirectiveOnReconnect,
     /// Rule 8: the worker says its state on every connection and at every change.
     StatesAreNotHeard,

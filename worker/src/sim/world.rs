@@ -379,7 +379,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Once a worker has said that it acted on the word that closes the gate, nothing is changed until it opens.
+    /// Once a worker has reported that it applied the directive that closes the gate, nothing is changed until it opens.
     pub(super) fn looks_at_the_gate(&mut self) {
         let applied_seq = self.worker.as_ref().map_or(0, |worker| worker.said.applied_seq);
         let closed = self.daemon.gate == Gate::Closed && applied_seq >= self.daemon.closed_at.max(1);

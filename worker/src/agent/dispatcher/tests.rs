@@ -75,7 +75,7 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
 
 #[tokio::test]
 async fn a_request_for_a_plan_without_a_ring_holds_when_the_daemon_is_gone() {
-    // Crash window P4, of a worker without a watch: the daemon died between its line and its word.
+    // Crash window P4, of a worker without a watch: the daemon died between its line and its directive.
     let scratch = tempfile::tempdir().unwrap();
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
     let alice = Name::new("alice").unwrap();

@@ -63,7 +63,7 @@ impl State {
         if let Some(answer) = self.answer.as_mut().filter(|answer| answer.request_id == *request_id) {
             answer.outcome = Some(AnswerOutcome::Recorded(status));
         } else if let Some(plan) = self.plan_mut(request_id) {
-            plan.said = SubmissionState::Recorded(status);
+            plan.submission = SubmissionState::Recorded(status);
         }
     }
 
@@ -73,7 +73,7 @@ impl State {
             answer.outcome = Some(AnswerOutcome::Refused(why));
         } else if let Some(plan) = self.plan_mut(request_id) {
             plan.lost += u32::from(!taken);
-            plan.said = match taken {
+            plan.submission = match taken {
                 true => SubmissionState::Taken,
                 false if plan.lost <= REWRITES => SubmissionState::Nothing,
                 false => SubmissionState::Refused(why),
@@ -200,18 +200,18 @@ impl State {
 
     /// The model submits a plan: the gate closes.
     pub(crate) fn planning(&mut self, request_id: RequestId) {
-        self.at = At::PendingPlan(PendingPlan { request_id, said: SubmissionState::Nothing, lost: 0 });
+        self.at = At::PendingPlan(PendingPlan { request_id, submission: SubmissionState::Nothing, lost: 0 });
         self.act();
     }
 
-    /// The line of the plan is being named.
+    /// The line of the plan is being submitted.
     pub(crate) fn submitted(&mut self) {
         if let At::PendingPlan(plan) = &mut self.at {
-            plan.said = SubmissionState::Submitted;
+            plan.submission = SubmissionState::Submitted;
         }
     }
 
-    /// An answer to the shutdown is being named.
+    /// An answer to the shutdown is being submitted.
     pub(crate) fn answering(&mut self, request_id: RequestId, approve: bool, by: AnsweredBy) {
         self.answer = Some(ShutdownAnswer { request_id, approve, by, outcome: None });
     }

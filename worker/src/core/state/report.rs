@@ -51,9 +51,9 @@ impl State {
     pub(crate) fn report(&self, wants_ring: bool) -> WorkerState {
         let (doing, activity) = match &self.at {
             At::Idle => (Doing::Idle, self.trouble.as_str()),
-            At::PendingPlan(PendingPlan { said: SubmissionState::Recorded(Status::Pending), .. }) => {
-                (Doing::Idle, "waiting for approval")
-            }
+            At::PendingPlan(PendingPlan {
+                submission: SubmissionState::Recorded(Status::Pending), ..
+            }) => (Doing::Idle, "waiting for approval"),
             At::PendingPlan(_) => (Doing::Working, "submitting a plan"),
             At::Asking => (Doing::Working, "waiting for a person"),
             At::Calling { activity, .. } => (Doing::Working, activity.as_str()),
@@ -62,7 +62,7 @@ impl State {
         // Beside the activity, which the lead agent is shown: a pause is for people. One that was told late belongs to a
         // call that is over.
         let waiting = self.pause.clone().filter(|_| matches!(self.at, At::Thinking { .. }));
-        // Said from before the plan is named: a state without it would let it expire as soon as it is recorded.
+        // Reported from before the plan is submitted: a state without it would let it expire as soon as it is recorded.
         let plan = match &self.at {
             At::PendingPlan(plan) => Some(plan.request_id.clone()),
             _ => None,

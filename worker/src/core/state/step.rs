@@ -31,7 +31,7 @@ pub(crate) enum Step {
     Call,
     /// Give every call that has no result one that says why it does not run.
     Skip(Why),
-    /// Write the line of the plan, and name it.
+    /// Write the line of the plan, and submit it.
     SubmitPlan,
     /// Choose another id for the plan.
     RenumberPlan,
@@ -220,7 +220,7 @@ impl State {
         let verdict = self.directive.verdict.as_ref().filter(|verdict| verdict.request_id == plan.request_id);
         // Unless it is recorded for this incarnation, it expired with the one that had submitted it; the conversation goes on, and
         // so does its plan, which an incarnation between may have submitted under another id.
-        let of_this_incarnation = matches!(plan.said, SubmissionState::Recorded(_));
+        let of_this_incarnation = matches!(plan.submission, SubmissionState::Recorded(_));
         if !of_this_incarnation && verdict.is_some_and(|verdict| verdict.status == Status::Expired) {
             return Step::RenumberPlan;
         }
@@ -228,7 +228,7 @@ impl State {
             let feedback = verdict.feedback.clone();
             return Step::Resolve(PlanOutcome::Decided { status: verdict.status, feedback });
         }
-        match &plan.said {
+        match &plan.submission {
             // Nothing that an open gate let through may run when the plan is recorded.
             SubmissionState::Nothing if self.background => self.wait(now),
             SubmissionState::Nothing => Step::SubmitPlan,

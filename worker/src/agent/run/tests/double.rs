@@ -293,10 +293,10 @@ impl Worker<'_> {
         self.state_where("the call that waits", |state| state.activity.starts_with("bash: until [ -e go ]"));
     }
 
-    /// Waits until it says that it has acted on the last word.
+    /// Waits until it reports that it has applied the last directive.
     pub(super) fn acts(&mut self) {
         let seq = self.directive.seq;
-        self.state_where("acted on", |state| state.applied_seq == seq);
+        self.state_where("the directive to be applied", |state| state.applied_seq == seq);
     }
 
     /// Says a new directive, as the old one but for a change.
@@ -312,7 +312,7 @@ impl Worker<'_> {
         self.directive(|directive| directive.shutdown = Some(shutdown));
     }
 
-    /// Waits for a named line, and reads it.
+    /// Waits for a submitted line, and reads it.
     pub(super) fn submitted(&mut self) -> (RequestId, Value) {
         let (request_id, offset, len) = self.receive_until("a submitted line", |frame| match frame {
             FromWorker::Submitted { request_id, offset, len } => Some((request_id, offset, len)),

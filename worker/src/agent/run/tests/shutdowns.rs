@@ -175,7 +175,7 @@ fn a_refused_answer_is_no_release() {
     let mut worker = team.begin(&Begin::default());
     worker.ask_to_leave(30.0);
     let (request_id, _) = worker.submitted();
-    // The word first: one that stays pending is answered again.
+    // The directive first: one that stays pending is answered again.
     worker.directive(|directive| directive.shutdown = None);
     worker.send(ToWorker::Refused { request_id, why: "it is expired".to_owned(), taken: false });
     team.write("hi");

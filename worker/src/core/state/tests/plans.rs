@@ -84,17 +84,17 @@ fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
 /// The incarnation before submitted the same plan under its next id, which is approved; the daemon answers for the id that is submitted.
 #[test]
 fn a_plan_that_expired_with_an_earlier_incarnation_is_renumbered_although_it_is_submitted_already() {
-    let named = || {
+    let submitted = || {
         let mut state = planning();
         state.submitted();
         state
     };
     let taken = || {
-        let mut state = named();
+        let mut state = submitted();
         state.refused(&id("p1"), "taken".to_owned(), true);
         state
     };
-    for (mut state, told) in [(planning(), "nothing"), (named(), "named"), (taken(), "taken")] {
+    for (mut state, told) in [(planning(), "nothing"), (submitted(), "submitted"), (taken(), "taken")] {
         state.directive(judges(2, Status::Expired), NOW);
         assert_eq!(state.next(NOW), Step::RenumberPlan, "{told}");
         state.planning(id("p2"));
@@ -114,13 +114,13 @@ fn an_approved_plan_opens_the_gate_only_with_the_word() {
 
 #[test]
 fn a_request_for_a_plan_holds_while_no_daemon_can_say_so() {
-    // Crash window P4: the daemon died between its decision and its word; the line was there before.
+    // Crash window P4: the daemon died between its decision and its directive; the line was there before.
     let mut state = at(At::Idle);
     state.plan_wanted();
     assert_eq!(state.gate(), Gate::Open);
     state.away();
     assert_eq!(state.gate(), Gate::Closed);
-    // A forged line closes nothing for good, and a word that is known already counts, too.
+    // A forged line closes nothing for good, and a directive that is known already counts, too.
     state.directive(directive(1), NOW);
     assert_eq!(state.gate(), Gate::Open);
     state.away();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use teamd_shared::config::Roster;
 use teamd_shared::control::{
-    Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, Request, WireError, connect,
+    Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, TaggedCommand, WireError, connect,
 };
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::SLOW_TICK;
@@ -140,7 +140,7 @@ impl Client {
     /// [`CallError::Lost`] if the daemon is gone.
     pub(crate) async fn send(&mut self, command: Command) -> Result<u32, CallError> {
         self.last_tag += 1;
-        self.connection.send(&Request { tag: self.last_tag, command }).await?;
+        self.connection.send(&TaggedCommand { tag: self.last_tag, command }).await?;
         Ok(self.last_tag)
     }
 
@@ -153,7 +153,7 @@ impl Client {
         reply.ok_or_else(|| CallError::Lost("it closed the connection".to_owned()))
     }
 
-    /// Sends a command and waits for its reply, which the daemon owes at once.
+    /// Sends a command and waits for its reply, which the daemon sends at once.
     ///
     /// # Errors
     /// [`CallError`] if the daemon refuses the command, does not answer, or is gone.

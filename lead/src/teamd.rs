@@ -31,15 +31,15 @@ const PAUSE: Duration = Duration::from_millis(2);
 #[derive(Debug, Parser)]
 #[command(name = "teamd", version, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "`teamctl` leads the team: see `teamctl --help`.")]
-struct Cli {
+struct TeamdCli {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
-    command: Command,
+    command: TeamdCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum TeamdCommand {
     Start(Start),
     Stop(Stop),
     /// Show whether the daemon is running
@@ -115,22 +115,22 @@ pub(crate) fn run() -> std::process::ExitCode {
 }
 
 /// `--adopt DIR` names the team directory, too.
-fn global(cli: &Cli) -> Global {
+fn global(cli: &TeamdCli) -> Global {
     match &cli.command {
-        Command::Start(Start { adopt: Some(dir), .. }) => {
+        TeamdCommand::Start(Start { adopt: Some(dir), .. }) => {
             Global { team_dir: Some(dir.clone().into()), ..cli.global.clone() }
         }
         _ => cli.global.clone(),
     }
 }
 
-fn dispatch(command: Command, context: &Context) -> CommandResult {
+fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
     match command {
-        Command::Start(args) => start(context, &args),
-        Command::Stop(args) => stop(context, &args),
-        Command::Status => status(context),
-        Command::Trust(args) => trust::run(context, &args),
-        Command::Serve(Serve { sandbox_layers, weakness, worker, handed_over }) => {
+        TeamdCommand::Start(args) => start(context, &args),
+        TeamdCommand::Stop(args) => stop(context, &args),
+        TeamdCommand::Status => status(context),
+        TeamdCommand::Trust(args) => trust::run(context, &args),
+        TeamdCommand::Serve(Serve { sandbox_layers, weakness, worker, handed_over }) => {
             let confinement = daemon::Confinement { layers: sandbox_layers, weakness };
             Ok(daemon::serve(&context.path, (&confinement, worker), handed_over))
         }
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        TeamdCli::command().debug_assert();
     }
 
     #[test]

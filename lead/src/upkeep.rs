@@ -7,7 +7,7 @@ use teamd_shared::team_dir::TeamDir;
 
 use crate::error::CommandError;
 
-/// A team directory in which no daemon runs, and none can start as long as this lives: it holds the daemon's lock.
+/// A team directory in which no daemon runs, and none can start as long as this exists: it holds the daemon's lock.
 pub(crate) trait AtRest {
     /// Sets a torn last line of the journal aside, and cuts it off. Says what was done.
     ///

@@ -159,12 +159,12 @@ pub(crate) fn written<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     if !deserializer.is_human_readable() {
         return Option::deserialize(deserializer);
     }
-    deserializer.deserialize_any(Written(parse)).map(Some)
+    deserializer.deserialize_any(AmountVisitor(parse)).map(Some)
 }
 
-struct Written<T>(fn(&str) -> Result<T, Expected>);
+struct AmountVisitor<T>(fn(&str) -> Result<T, Expected>);
 
-impl<T> Visitor<'_> for Written<T> {
+impl<T> Visitor<'_> for AmountVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -188,7 +188,7 @@ impl<T> Visitor<'_> for Written<T> {
 }
 
 /// Says a time as people do: its two largest units, such as `1m10s`, `2h`, `0.4s`.
-pub fn told(time: Duration) -> String {
+pub fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs();
     let two = |large: u64, unit: &str, small: u64, below: &str| match small {
         0 => format!("{large}{unit}"),
@@ -204,7 +204,7 @@ pub fn told(time: Duration) -> String {
 }
 
 /// Says a number of bytes as people do, such as `512K`, `1.5G`.
-pub fn told_size(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     let mut unit = 0;
     while unit < 4 && bytes >> (10 * (unit + 1)) > 0 {
         unit += 1;
@@ -268,12 +268,12 @@ mod tests {
             (28_800.0, "8h"),
             (90_000.0, "1d1h"),
         ] {
-            assert_eq!(told(Duration::from_secs_f64(seconds)), text);
+            assert_eq!(format_duration(Duration::from_secs_f64(seconds)), text);
         }
         for (bytes, text) in
             [(0, "0"), (1023, "1023"), (1024, "1K"), (2 << 30, "2G"), (3 << 29, "1.5G"), (5 << 40, "5T")]
         {
-            assert_eq!(told_size(bytes), text);
+            assert_eq!(format_size(bytes), text);
         }
     }
 

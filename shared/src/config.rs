@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::journal::Daemon;
 use crate::json;
-use crate::member::{Bounds, Cgroup, Exit, Gate, Limits, Sandbox, Status, Waiting};
+use crate::member::{Bounds, Cgroup, Exit, Gate, Limits, MemberStatus, Sandbox, Waiting};
 use crate::name::Name;
 use crate::process::Identity;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
@@ -70,7 +70,7 @@ pub struct RosterMember {
     #[serde(default)]
     pub role: String,
     /// Where it stands.
-    pub status: Status,
+    pub status: MemberStatus,
     /// The process id of its worker; null when it has ended.
     #[serde(default)]
     pub pid: Option<u32>,

@@ -2,7 +2,7 @@
 //!
 //! A frame is a length (4 bytes, big endian) and as many bytes of bincode. Both are limited to
 //! [`MAX_FRAME`]: a hostile length costs nothing. The first frame of a connection is a [`Greeting`]; after
-//! it a client sends [`Request`]s and gets one [`Reply`] for each, when it is done; a client that loses the daemon says the
+//! it a client sends [`TaggedCommand`]s and gets one [`Reply`] for each, when it is done; a client that loses the daemon says the
 //! same again to the next one. A worker sends [`FromWorker`] and
 //! gets [`ToWorker`].
 //!
@@ -15,8 +15,8 @@ mod wire;
 mod worker;
 
 pub use command::{
-    Command, Done, PlanVerdict, Refusal, RefusalCode, Reply, Request, ShutdownOrder, SpawnOrder, StopOutcome,
-    Successor,
+    Command, Done, PlanVerdict, Refusal, RefusalCode, Reply, ShutdownOrder, SpawnOrder, StopOutcome,
+    Successor, TaggedCommand,
 };
 pub use greeting::{Greeting, Peer};
 pub use wire::{Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair};

@@ -1,6 +1,6 @@
 //! What becomes of a message that was appended to the inbox of a teammate: the sender looks at the roster again.
 //!
-//! A process that lives after the append reads the message. Of one that ended meanwhile, the position at its end says
+//! A worker that runs after the append reads the message. Of one that ended meanwhile, the position at its end says
 //! whether the next incarnation reads it.
 
 use std::fmt::{self, Display};

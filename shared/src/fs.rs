@@ -28,7 +28,7 @@ pub struct AppendLog {
 
 /// Why a line could not be appended.
 #[derive(Debug, thiserror::Error)]
-pub enum AppendError {
+pub enum AppendLogError {
     /// Nothing was written: the file is as it was before.
     #[error("cannot append: {0}")]
     Write(io::Error),
@@ -129,9 +129,9 @@ impl AppendLog {
     /// Appends whole lines with one write, without a sync.
     ///
     /// # Errors
-    /// [`AppendError::Write`] if nothing was written, [`AppendError::Broken`] if the file is in an unknown state.
-    pub fn append(&mut self, lines: &[u8]) -> Result<(), AppendError> {
-        let torn = self.ends_torn().map_err(AppendError::Write)?;
+    /// [`AppendLogError::Write`] if nothing was written, [`AppendLogError::Broken`] if the file is in an unknown state.
+    pub fn append(&mut self, lines: &[u8]) -> Result<(), AppendLogError> {
+        let torn = self.ends_torn().map_err(AppendLogError::Write)?;
         let lines = if torn { Cow::from([b"\n", lines].concat()) } else { Cow::from(lines) };
         let written = loop {
             match self.file.write(&lines) {
@@ -141,7 +141,7 @@ impl AppendLog {
         };
         let (written, why) = match written {
             Ok(written) if written == lines.len() => {
-                self.length = self.file.stream_position().map_err(AppendError::Broken)?;
+                self.length = self.file.stream_position().map_err(AppendLogError::Broken)?;
                 return Ok(());
             }
             Ok(written) => {
@@ -150,8 +150,8 @@ impl AppendLog {
             }
             Err(error) => (0, error),
         };
-        self.take_back(written as u64).map_err(AppendError::Broken)?;
-        Err(AppendError::Write(why))
+        self.take_back(written as u64).map_err(AppendLogError::Broken)?;
+        Err(AppendLogError::Write(why))
     }
 
     /// Tells whether the file ends without a newline, which is not our doing.
@@ -175,9 +175,9 @@ impl AppendLog {
     /// Syncs what was appended.
     ///
     /// # Errors
-    /// [`AppendError::Broken`]: after a failed sync a second one proves nothing.
-    pub fn sync(&self) -> Result<(), AppendError> {
-        self.file.sync_data().map_err(AppendError::Broken)
+    /// [`AppendLogError::Broken`]: after a failed sync a second one proves nothing.
+    pub fn sync(&self) -> Result<(), AppendLogError> {
+        self.file.sync_data().map_err(AppendLogError::Broken)
     }
 
     /// Returns the length in bytes.
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_appends_parts_no_line_and_can_be_set_aside() {
+    fn what_another_program_appends_parts_no_line_and_can_be_set_aside() {
         let (_scratch, dir) = scratch();
         let (at, aside) = (TeamPath::journal(), TeamPath::journal_torn());
         let mut log = AppendLog::open(&dir, &at, &aside).unwrap().log;

@@ -110,7 +110,7 @@ proptest! {
     fn any_bytes_are_a_message_or_none_and_what_is_one_can_be_sent_on(bytes in soup(INBOX)) {
         let Ok(mut message) = Message::parse(&bytes) else { return Ok(()) };
         message.id.get_or_insert(Uuid::from_u128(7));
-        prop_assert!(message.concern(&alice()) >= message.concern(&alice()));
+        prop_assert!(message.relevance(&alice()) >= message.relevance(&alice()));
         if let Ok(line) = message.to_line() {
             prop_assert!(line.len() <= MAX_LINE && line.ends_with(b"\n"));
             prop_assert_eq!(line.iter().filter(|&&byte| byte == b'\n').count(), 1);
@@ -134,7 +134,7 @@ proptest! {
         prop_assert_eq!(parsed.is_ok(), deep < MAX_NEST);
         let Ok(message) = parsed else { return Ok(()) };
         let event = Event::Messages { messages: vec![message.to_json()] };
-        let entry = Entry { at: 1.5, inbox: Position::START, owed: Vec::new(), event };
+        let entry = Entry { at: 1.5, inbox: Position::START, pending_notices: Vec::new(), event };
         let written = serde_json::to_vec(&entry).unwrap();
         let read: Entry = serde_json::from_slice(&written).unwrap();
         prop_assert_eq!(&read, &entry);

@@ -11,9 +11,9 @@
 //! never moves one.
 
 mod append;
+mod check_position;
 mod read;
 mod rejected;
-mod standing;
 mod window;
 
 use std::fs::File;
@@ -34,9 +34,9 @@ use crate::position::{Position, TAIL};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 pub use append::{AppendError, Appended, Appender, append, find_appended, sync};
-pub use read::{Batch, Count, Line, Reader, Rejection, Truncated, count_lines, fits};
+pub use check_position::{PositionCheck, check_position};
+pub use read::{Batch, Count, InboxLine, Reader, Rejection, Truncated, count_lines, fits};
 pub use rejected::{Rejected, quarantine, reject};
-pub use standing::{Standing, standing};
 
 /// How much of a line that is no message is kept as text, in bytes.
 pub const MAX_TEXT: usize = 1024;
@@ -245,7 +245,7 @@ fn identity_of(file: &File) -> io::Result<(u64, u64)> {
 }
 
 /// Returns device and inode of what stands at the path of an inbox, if anything does, with one system call:
-/// every message pays for it. It opens nothing, so a link in the place of the folder is followed and harmless.
+/// it is made for every message. It opens nothing, so a link in the place of the folder is followed and harmless.
 fn identity_at(dir: &TeamDir, at: &TeamPath, path: &Path) -> Result<Option<(u64, u64)>, DirError> {
     match rustix::fs::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some((stat.st_dev, stat.st_ino))),

@@ -1,7 +1,7 @@
 //! The lines of `journal.jsonl`: every decision of the daemon, and the fold that is its state, pure.
 //!
 //! **Who writes**: the daemon alone, one append and one sync for a batch of decisions, before any of them
-//! takes effect. **Who reads**: the daemon at its start, and anyone. **When the daemon dies** between two
+//! takes effect. **Who reads**: the daemon at its start, and every other program that may read the file. **When the daemon dies** between two
 //! lines, each line that is there is a whole decision with all that follows from it; between the journal
 //! and an effect, the next start sees from `done` what is not done yet and does it again under the same ids.
 //!
@@ -129,7 +129,7 @@ pub struct RejectedLine {
 pub enum TeamEvent {
     /// A daemon runs.
     Started,
-    /// It is about to end: nobody is spawned or restarted.
+    /// It is about to end: no teammate is spawned or restarted.
     Stopping,
     /// A teammate did not want to leave: the daemon stays.
     Staying,
@@ -186,10 +186,10 @@ pub struct MemberRecord {
     /// The id of the command that led to it, which joins it when it is said again: in a line that spawns, or asks for a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_id: Option<RequestId>,
-    /// Whether the lead agent had asked the life to leave that ended.
+    /// Whether the lead agent had asked the incarnation that ended to leave.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub agent: bool,
-    /// The life that ended, in a line whose record is the next life already.
+    /// The incarnation that ended, in a line whose record is the next one already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_incarnation: Option<u32>,
     /// The requests that expire with it.
@@ -208,7 +208,7 @@ pub struct MemberRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberEvent {
-    /// A life is decided.
+    /// An incarnation is decided.
     Spawning,
     /// Its process exists.
     Spawned,
@@ -216,7 +216,7 @@ pub enum MemberEvent {
     Adopted,
     /// It is going to be ended by signals.
     Ending,
-    /// Its process, and all that it started, is gone. The record may be the next life already.
+    /// Its process, and all that it started, is gone. The record may be the next incarnation already.
     Exited,
     /// It may change things.
     GateOpened,
@@ -262,7 +262,7 @@ pub enum RequestEvent {
     Approved,
     /// Answered with no.
     Rejected,
-    /// Nobody will answer it.
+    /// It will not be answered.
     Expired,
 }
 

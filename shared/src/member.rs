@@ -1,7 +1,7 @@
 //! A member as the journal records it, and the status that people see, pure.
 
 mod exit;
-mod life;
+mod phase;
 mod status;
 
 use schemars::JsonSchema;
@@ -12,8 +12,8 @@ use crate::position::Position;
 use crate::process::Identity;
 
 pub use exit::{Emptied, Ending, Exit};
-pub use life::{End, Impossible, LifeEvent, Phase};
-pub use status::{Doing, Status, Waiting};
+pub use phase::{End, Impossible, Phase, PhaseEvent};
+pub use status::{Doing, MemberStatus, Waiting};
 
 pub use crate::terms::{
     ApproveBy, Bounds, Cgroup, Gate, Limits, Restart, RestartLimit, Sandbox, SandboxMode, Terms, TermsPatch,
@@ -27,13 +27,13 @@ pub struct Member {
     /// What it is to be.
     #[serde(flatten)]
     pub terms: Terms,
-    /// The life: 1, 2, 3 …
+    /// The incarnation: 1, 2, 3 …
     pub incarnation: u32,
-    /// The life in which its conversation began.
+    /// The incarnation in which its conversation began.
     pub conversation: u32,
     /// Where its inbox stood when the conversation began.
     pub begins_at: Position,
-    /// How far the life has come.
+    /// How far the incarnation has come.
     pub phase: Phase,
     /// Its process, once there is one.
     #[serde(flatten)]
@@ -51,13 +51,13 @@ pub struct Member {
     /// Times of its restarts by the policy, seconds since 1970: those that still count.
     #[serde(default)]
     pub restarts: Vec<f64>,
-    /// How often the policy has started it again since somebody spawned it.
+    /// How often the policy has started it again since it was spawned on request.
     #[serde(default)]
     pub restarted: u32,
     /// Since when it does not answer the daemon, seconds since 1970, where the lead was told so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<f64>,
-    /// How the last life ended; null in a first life.
+    /// How the last incarnation ended; null in the first one.
     pub exit: Option<Exit>,
     /// Seconds since 1970.
     pub spawned_at: f64,

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::id::RequestId;
 
-pub use audience::{ASKED_BY, Concern};
+pub use audience::{ASKED_BY, Relevance};
 pub use read::{ParseError, is_nested_within};
 pub use schema::{UUID, schema};
 pub use write::{TooLarge, to_json_line};

@@ -21,14 +21,14 @@ const FOLDER: &str = "teams";
 
 /// What an entry says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Entry {
+struct RegisterEntry {
     /// Where the directory lies, without links.
     path: PathBuf,
     /// Which directory it is.
     id: String,
 }
 
-impl Entry {
+impl RegisterEntry {
     fn of(path: &Path, dir: &TeamDir) -> Result<Self, StateError> {
         let id = dir.id().map_err(StateError::io("look at", path))?;
         Ok(Self { path: path.to_owned(), id })
@@ -59,8 +59,8 @@ impl Register {
     /// # Errors
     /// [`StateError`] if that cannot be seen; then it is not to be believed.
     pub fn knows(&self, dir: &TeamDir) -> Result<bool, StateError> {
-        let wanted = Entry::of(dir.root(), dir)?;
-        Ok(self.0.read::<Entry>(FOLDER, &wanted.name())?.is_some_and(|found| found == wanted))
+        let wanted = RegisterEntry::of(dir.root(), dir)?;
+        Ok(self.0.read::<RegisterEntry>(FOLDER, &wanted.name())?.is_some_and(|found| found == wanted))
     }
 
     /// Registers a team directory that is there.
@@ -68,7 +68,7 @@ impl Register {
     /// # Errors
     /// [`StateError`] if the system refuses.
     pub fn enter(&self, dir: &TeamDir) -> Result<(), StateError> {
-        let entry = Entry::of(dir.root(), dir)?;
+        let entry = RegisterEntry::of(dir.root(), dir)?;
         self.0.put(FOLDER, &entry.name(), &entry)
     }
 
@@ -97,7 +97,7 @@ impl Register {
 
     fn make_as(&self, path: &Path, new: &Path) -> Result<(), StateError> {
         let dir = TeamDir::create(new)?;
-        let entry = Entry::of(path, &dir)?;
+        let entry = RegisterEntry::of(path, &dir)?;
         self.0.put(FOLDER, &entry.name(), &entry)?;
         // Onto an empty directory, too: what has made that may hold it open, and it is gone.
         if let Err(error) = std::fs::rename(new, path) {
@@ -120,7 +120,7 @@ impl Register {
             Err(error) => return Err(StateError::io("find", self.0.root())(error)),
         }
         for name in self.0.names(FOLDER)? {
-            match self.0.read::<Entry>(FOLDER, &name) {
+            match self.0.read::<RegisterEntry>(FOLDER, &name) {
                 Ok(Some(entry)) => found.push(entry.path),
                 Ok(None) => {}
                 Err(error) => unread.push(error),

@@ -33,14 +33,14 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// Who may answer.
-    pub answered_by: Party,
+    pub answered_by: Answerer,
     /// What the request ends with.
     pub belongs_to: Span,
 }
 
 /// A side of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Party {
+pub enum Answerer {
     /// The lead: a person, or the lead agent.
     Lead,
     /// The member that the request is about, over its own connection.
@@ -50,8 +50,8 @@ pub enum Party {
 /// How long a request can be open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Span {
-    /// One life of a worker: a restart ends it.
-    Life,
+    /// One incarnation: a restart ends it.
+    Incarnation,
     /// The conversation: it goes on after a restart by the policy, and ends with a fresh spawn.
     Conversation,
 }
@@ -60,8 +60,8 @@ impl Kind {
     /// Returns the rules of this kind.
     pub const fn rules(self) -> Rules {
         match self {
-            Self::Shutdown => Rules { answered_by: Party::Member, belongs_to: Span::Life },
-            Self::PlanApproval => Rules { answered_by: Party::Lead, belongs_to: Span::Conversation },
+            Self::Shutdown => Rules { answered_by: Answerer::Member, belongs_to: Span::Incarnation },
+            Self::PlanApproval => Rules { answered_by: Answerer::Lead, belongs_to: Span::Conversation },
         }
     }
 
@@ -78,13 +78,13 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Nobody has answered.
+    /// Not answered yet.
     Pending,
     /// Answered with yes.
     Approved,
     /// Answered with no.
     Rejected,
-    /// Whoever asked or was asked is gone, or asks for something else now.
+    /// The one who asked or was asked is gone, or the one who asked wants something else now.
     Expired,
 }
 
@@ -102,16 +102,16 @@ impl Status {
 
 /// What can happen to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum Trigger {
     /// A party answers.
     Answer {
         /// Which one.
-        by: Party,
+        by: Answerer,
         /// Yes or no.
         approve: bool,
     },
-    /// The life that it concerns ended, and the conversation goes on in a next one.
-    LifeEnded,
+    /// The incarnation that it concerns ended, and the conversation goes on in the next one.
+    IncarnationEnded,
     /// The member ended and is not restarted, or was spawned afresh.
     ConversationEnded,
     /// The one who asked says that it does not wait for this any more.
@@ -120,41 +120,41 @@ pub enum Event {
 
 /// Why an event changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// The same answer was recorded before: whoever repeats it is told so, and it is no error.
+pub enum AnswerError {
+    /// The same answer was recorded before: its sender is told so, and it is no error.
     #[error("this answer was given before")]
     Repeated,
     /// Another outcome was recorded before.
     #[error("it is {} already", .0.as_str())]
     Resolved(Status),
-    /// The one who answers is not the one who was asked.
-    #[error("whoever answers is not the one who was asked")]
-    WrongParty,
+    /// It does not come from the one who was asked.
+    #[error("the answer does not come from the one who was asked")]
+    WrongAnswerer,
 }
 
 /// Computes where a request stands after an event: every cell of (status × event).
 ///
 /// # Errors
-/// [`Refusal`] if the event changes nothing and whoever caused it must know.
-pub fn step(rules: Rules, status: Status, event: Event) -> Result<Status, Refusal> {
+/// [`AnswerError`] if the event changes nothing and its cause must be told.
+pub fn step(rules: Rules, status: Status, event: Trigger) -> Result<Status, AnswerError> {
     match (status, event) {
-        (_, Event::Answer { by, .. }) if by != rules.answered_by => Err(Refusal::WrongParty),
-        (Status::Pending, Event::Answer { approve: true, .. }) => Ok(Status::Approved),
-        (Status::Pending, Event::Answer { approve: false, .. }) => Ok(Status::Rejected),
-        (Status::Approved, Event::Answer { approve: true, .. })
-        | (Status::Rejected, Event::Answer { approve: false, .. }) => Err(Refusal::Repeated),
-        (Status::Approved | Status::Rejected | Status::Expired, Event::Answer { .. }) => {
-            Err(Refusal::Resolved(status))
+        (_, Trigger::Answer { by, .. }) if by != rules.answered_by => Err(AnswerError::WrongAnswerer),
+        (Status::Pending, Trigger::Answer { approve: true, .. }) => Ok(Status::Approved),
+        (Status::Pending, Trigger::Answer { approve: false, .. }) => Ok(Status::Rejected),
+        (Status::Approved, Trigger::Answer { approve: true, .. })
+        | (Status::Rejected, Trigger::Answer { approve: false, .. }) => Err(AnswerError::Repeated),
+        (Status::Approved | Status::Rejected | Status::Expired, Trigger::Answer { .. }) => {
+            Err(AnswerError::Resolved(status))
         }
-        (Status::Pending, Event::LifeEnded) => match rules.belongs_to {
-            Span::Life => Ok(Status::Expired),
+        (Status::Pending, Trigger::IncarnationEnded) => match rules.belongs_to {
+            Span::Incarnation => Ok(Status::Expired),
             Span::Conversation => Ok(Status::Pending),
         },
-        (Status::Pending, Event::ConversationEnded | Event::Withdrawn) => Ok(Status::Expired),
-        // An answer outlives everybody: an end is no reason to forget it.
+        (Status::Pending, Trigger::ConversationEnded | Trigger::Withdrawn) => Ok(Status::Expired),
+        // An answer stays when the asker or the answerer ends.
         (
             Status::Approved | Status::Rejected | Status::Expired,
-            Event::LifeEnded | Event::ConversationEnded | Event::Withdrawn,
+            Trigger::IncarnationEnded | Trigger::ConversationEnded | Trigger::Withdrawn,
         ) => Ok(status),
     }
 }
@@ -174,7 +174,7 @@ pub struct Request {
     pub status: Status,
     /// What is asked.
     pub payload: Payload,
-    /// The life that is asked, or that asks.
+    /// The incarnation that is asked, or that asks.
     pub incarnation: u32,
     /// The message that carries it.
     pub message_id: Uuid,
@@ -216,12 +216,12 @@ impl Request {
     /// Returns the member that the request is about: the one asked to leave, or the author of the plan.
     pub fn member(&self) -> &str {
         match self.kind.rules().answered_by {
-            Party::Member => &self.to,
-            Party::Lead => &self.from,
+            Answerer::Member => &self.to,
+            Answerer::Lead => &self.from,
         }
     }
 
-    /// Tells whether nobody has answered yet.
+    /// Tells whether it is not answered yet.
     pub fn is_pending(&self) -> bool {
         self.status == Status::Pending
     }
@@ -229,8 +229,8 @@ impl Request {
     /// Computes the request after an event, at a time (seconds since 1970), for a reason.
     ///
     /// # Errors
-    /// [`Refusal`] as [`step`].
-    pub fn after(&self, event: Event, at: f64, reason: &str) -> Result<Self, Refusal> {
+    /// [`AnswerError`] as [`step`].
+    pub fn after(&self, event: Trigger, at: f64, reason: &str) -> Result<Self, AnswerError> {
         let status = step(self.kind.rules(), self.status, event)?;
         if status == self.status {
             return Ok(self.clone());
@@ -245,32 +245,34 @@ mod tests {
 
     const STATUSES: [Status; 4] = [Status::Pending, Status::Approved, Status::Rejected, Status::Expired];
 
-    fn events() -> Vec<Event> {
-        let mut events = vec![Event::LifeEnded, Event::ConversationEnded, Event::Withdrawn];
-        for by in [Party::Lead, Party::Member] {
-            events.extend([true, false].map(|approve| Event::Answer { by, approve }));
+    fn events() -> Vec<Trigger> {
+        let mut events = vec![Trigger::IncarnationEnded, Trigger::ConversationEnded, Trigger::Withdrawn];
+        for by in [Answerer::Lead, Answerer::Member] {
+            events.extend([true, false].map(|approve| Trigger::Answer { by, approve }));
         }
         events
     }
 
     /// The whole table, written a second time, as the specification says it.
-    fn expected(rules: Rules, status: Status, event: Event) -> Result<Status, Refusal> {
-        if let Event::Answer { by, .. } = event
+    fn expected(rules: Rules, status: Status, event: Trigger) -> Result<Status, AnswerError> {
+        if let Trigger::Answer { by, .. } = event
             && by != rules.answered_by
         {
-            return Err(Refusal::WrongParty);
+            return Err(AnswerError::WrongAnswerer);
         }
         let pending = status == Status::Pending;
         match event {
-            Event::Answer { approve, .. } => {
+            Trigger::Answer { approve, .. } => {
                 let asked_for = if approve { Status::Approved } else { Status::Rejected };
                 match status {
                     Status::Pending => Ok(asked_for),
-                    same if same == asked_for => Err(Refusal::Repeated),
-                    other => Err(Refusal::Resolved(other)),
+                    same if same == asked_for => Err(AnswerError::Repeated),
+                    other => Err(AnswerError::Resolved(other)),
                 }
             }
-            Event::LifeEnded if pending && rules.belongs_to == Span::Conversation => Ok(Status::Pending),
+            Trigger::IncarnationEnded if pending && rules.belongs_to == Span::Conversation => {
+                Ok(Status::Pending)
+            }
             _ if pending => Ok(Status::Expired),
             _ => Ok(status),
         }
@@ -290,21 +292,21 @@ mod tests {
 
     #[test]
     fn each_kind_is_answered_by_whom_it_asks_and_lasts_as_long_as_it_makes_sense() {
-        let shutdown = Rules { answered_by: Party::Member, belongs_to: Span::Life };
-        let plan = Rules { answered_by: Party::Lead, belongs_to: Span::Conversation };
+        let shutdown = Rules { answered_by: Answerer::Member, belongs_to: Span::Incarnation };
+        let plan = Rules { answered_by: Answerer::Lead, belongs_to: Span::Conversation };
         assert_eq!((Kind::Shutdown.rules(), Kind::PlanApproval.rules()), (shutdown, plan));
     }
 
     #[test]
     fn a_third_kind_needs_no_second_machine() {
-        // A review that a teammate asks of the lead, for this life only: a mix that neither protocol has.
-        const REVIEW: Rules = Rules { answered_by: Party::Lead, belongs_to: Span::Life };
-        let by_lead = |approve| Event::Answer { by: Party::Lead, approve };
+        // A review that a teammate asks of the lead, for this incarnation only: a mix that neither protocol has.
+        const REVIEW: Rules = Rules { answered_by: Answerer::Lead, belongs_to: Span::Incarnation };
+        let by_lead = |approve| Trigger::Answer { by: Answerer::Lead, approve };
         assert_eq!(step(REVIEW, Status::Pending, by_lead(true)), Ok(Status::Approved));
         assert_eq!(step(REVIEW, Status::Pending, by_lead(false)), Ok(Status::Rejected));
-        assert_eq!(step(REVIEW, Status::Pending, Event::LifeEnded), Ok(Status::Expired));
-        let own_answer = Event::Answer { by: Party::Member, approve: true };
-        assert_eq!(step(REVIEW, Status::Pending, own_answer), Err(Refusal::WrongParty));
+        assert_eq!(step(REVIEW, Status::Pending, Trigger::IncarnationEnded), Ok(Status::Expired));
+        let own_answer = Trigger::Answer { by: Answerer::Member, approve: true };
+        assert_eq!(step(REVIEW, Status::Pending, own_answer), Err(AnswerError::WrongAnswerer));
         for status in STATUSES {
             for event in events() {
                 assert_eq!(step(REVIEW, status, event), expected(REVIEW, status, event));

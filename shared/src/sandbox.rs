@@ -109,14 +109,14 @@ impl Promise {
 }
 
 /// What keeps a promise, or why nothing does.
-pub type Kept = Result<Vec<&'static str>, &'static str>;
+pub type Enforcement = Result<Vec<&'static str>, &'static str>;
 
 impl Layers {
     /// Tells what keeps a promise with these layers; `apart`: the team directory lies outside the workspace.
     ///
     /// # Errors
     /// Why it is not kept.
-    pub fn keep(self, promise: Promise, apart: bool) -> Kept {
+    pub fn enforcement(self, promise: Promise, apart: bool) -> Enforcement {
         let namespaces = match self.namespaces {
             Namespaces::None => None,
             Namespaces::Own => Some("namespaces"),
@@ -142,7 +142,7 @@ impl Layers {
                 "it takes namespaces, or Landlock 6 (Linux 6.12)",
             ),
             Promise::Keys => (vec![Some("the worker")], ""),
-            Promise::Ends => (vec![Some("the keeper"), namespaces], ""),
+            Promise::Ends => (vec![Some("the shim"), namespaces], ""),
             Promise::Secrets => {
                 (vec![namespaces, landlock(1)], "it takes namespaces, or Landlock (Linux 5.13)")
             }
@@ -169,7 +169,7 @@ impl Layers {
 
     /// Returns the promises that cannot be kept, each with the reason.
     pub fn broken(self, apart: bool) -> Vec<(Promise, &'static str)> {
-        let broken = |promise: Promise| Some((promise, self.keep(promise, apart).err()?));
+        let broken = |promise: Promise| Some((promise, self.enforcement(promise, apart).err()?));
         Promise::ALL.into_iter().filter_map(broken).collect()
     }
 
@@ -249,7 +249,7 @@ mod tests {
     fn with_every_layer_every_promise_is_kept() {
         assert_eq!(FULL.broken(false), []);
         assert_eq!(FULL.weakness(false), None);
-        assert_eq!(FULL.keep(Promise::Outside, false), Ok(vec!["namespaces", "landlock"]));
+        assert_eq!(FULL.enforcement(Promise::Outside, false), Ok(vec!["namespaces", "landlock"]));
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
     fn an_old_landlock_is_not_enough_alone() {
         for (landlock, broken) in [(2, Promise::Outside), (5, Promise::Processes)] {
             let old = Layers { namespaces: Namespaces::None, landlock, seccomp: true };
-            assert!(old.keep(broken, true).is_err(), "{landlock}");
+            assert!(old.enforcement(broken, true).is_err(), "{landlock}");
             assert!(old.weakness(true).is_some());
         }
     }
@@ -276,7 +276,10 @@ mod tests {
     #[test]
     fn without_seccomp_a_tool_could_give_commands_and_reach_services_of_this_machine() {
         let open = Layers { seccomp: false, ..FULL };
-        assert!(open.keep(Promise::Network, true).is_err() && open.keep(Promise::SetId, true).is_err());
+        assert!(
+            open.enforcement(Promise::Network, true).is_err()
+                && open.enforcement(Promise::SetId, true).is_err()
+        );
         assert!(open.weakness(true).unwrap().starts_with("no approval"));
     }
 

@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags
 
 pub use apart::place_apart;
 pub use error::DirError;
-pub use listing::{Found, Kind};
+pub use listing::{FileKind, Found};
 pub(crate) use path::OLDER_LOG;
 pub use path::TeamPath;
 
@@ -433,7 +433,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_fifo_in_the_place_of_a_file_blocks_nobody() {
+    fn a_fifo_in_the_place_of_a_file_blocks_no_reader() {
         let (_scratch, dir) = scratch();
         let inbox = TeamPath::inbox(&Name::lead());
         nix::unistd::mkfifo(&dir.path(&inbox), nix::sys::stat::Mode::S_IRWXU).unwrap();

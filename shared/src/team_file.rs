@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-pub use error::{Place, TeamFileError};
+pub use error::{LineColumn, TeamFileError};
 
 use crate::amount::{parse_period, parse_window, written};
 use crate::message::LEAD;
@@ -165,7 +165,7 @@ fn part_of<T: DeserializeOwned>(text: &str, table: Spanned<DeTable<'_>>) -> Resu
 /// Refuses terms in a table in which they make no sense, and the lead agent among the members.
 fn refuse_misplaced(text: &str, document: &DeTable<'_>) -> Result<(), TeamFileError> {
     let wrong = |key: &Spanned<DeString<'_>>, what| {
-        Err(TeamFileError::wrong(Place::of(text.as_bytes(), key.span().start), what))
+        Err(TeamFileError::wrong(LineColumn::of(text.as_bytes(), key.span().start), what))
     };
     let table = |key: &str| document.get(key).and_then(|value| value.get_ref().as_table());
     let below = |key: &str| {

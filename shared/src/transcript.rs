@@ -30,8 +30,8 @@ pub struct Entry {
     /// How far the inbox has been taken in.
     pub inbox: Position,
     /// The notices to the lead that follow from earlier entries, and could not be written by then.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub owed: Vec<Uuid>,
+    #[serde(default, rename = "owed", skip_serializing_if = "Vec::is_empty")]
+    pub pending_notices: Vec<Uuid>,
     /// What happened.
     #[serde(flatten)]
     pub event: Event,
@@ -42,7 +42,8 @@ pub struct Entry {
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum Event {
     /// An incarnation began. It is a fresh conversation if `conversation` equals `incarnation`.
-    Life {
+    #[serde(rename = "life")]
+    Incarnation {
         /// Which incarnation.
         incarnation: u32,
         /// The incarnation in which the conversation began.
@@ -91,7 +92,8 @@ pub enum Event {
         length: Option<u64>,
     },
     /// A model call came to nothing (it failed, or was broken off), and was charged for nevertheless.
-    Paid {
+    #[serde(rename = "paid")]
+    Charged {
         /// What it cost.
         usage: Usage,
     },
@@ -242,14 +244,14 @@ impl Event {
     pub fn is_rest(&self, of: &Name) -> bool {
         match self {
             Self::Idle { .. } | Self::Left { .. } | Self::Rejected { .. } | Self::Restarted { .. } => true,
-            Self::Life { prompt, .. } => prompt.is_none(),
+            Self::Incarnation { prompt, .. } => prompt.is_none(),
             Self::Messages { messages } => {
                 let message = |value: &Value| Message::from_json(value.clone()).ok();
                 !messages.iter().filter_map(message).any(|message| message.starts_a_turn(of))
             }
             Self::Asked { .. }
             | Self::Answer { .. }
-            | Self::Paid { .. }
+            | Self::Charged { .. }
             | Self::Result { .. }
             | Self::Compacted { .. } => false,
         }
@@ -271,7 +273,7 @@ pub fn position(dir: &TeamDir, name: &Name) -> Result<Option<Position>, DirError
 }
 
 /// What stands in the first entry of an incarnation.
-const LIFE: &[u8] = b"\"life\"";
+const INCARNATION: &[u8] = b"\"life\"";
 
 /// Tells whether an incarnation has written anything: one that was not welcomed has not, and has read nothing either.
 ///
@@ -281,9 +283,9 @@ pub fn has_begun(dir: &TeamDir, name: &Name, incarnation: u32) -> Result<bool, D
     // Whatever an earlier incarnation has written: the mail of this one is lost if that is taken for its own.
     let begun = last_that(dir, name, |line| {
         // Cheaper than to read what is none.
-        line.windows(LIFE.len()).find(|window| *window == LIFE)?;
+        line.windows(INCARNATION.len()).find(|window| *window == INCARNATION)?;
         match serde_json::from_slice::<Entry>(line).ok()?.event {
-            Event::Life { incarnation, .. } => Some(incarnation),
+            Event::Incarnation { incarnation, .. } => Some(incarnation),
             _ => None,
         }
     });
@@ -345,12 +347,12 @@ mod tests {
         let alice = Name::new("alice").unwrap();
         assert!(!messages("message").is_rest(&alice));
         assert!(messages("teammate_terminated").is_rest(&alice));
-        let life = |prompt: Option<&str>| Event::Life {
+        let begins = |prompt: Option<&str>| Event::Incarnation {
             incarnation: 1,
             conversation: 1,
             prompt: prompt.map(str::to_owned),
         };
-        assert!(life(None).is_rest(&alice) && !life(Some("/bash true")).is_rest(&alice));
+        assert!(begins(None).is_rest(&alice) && !begins(Some("/bash true")).is_rest(&alice));
     }
 
     #[test]
@@ -365,30 +367,35 @@ mod tests {
     }
 
     #[test]
-    fn a_life_has_begun_when_its_first_entry_is_there() {
+    fn an_incarnation_has_begun_when_its_first_entry_is_there() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let name = Name::new("alice").unwrap();
         assert!(!has_begun(&dir, &name, 1).unwrap());
         let entry = |event| {
-            serde_json::to_string(&Entry { at: 1.0, inbox: Position::START, owed: Vec::new(), event })
-                .unwrap()
+            serde_json::to_string(&Entry {
+                at: 1.0,
+                inbox: Position::START,
+                pending_notices: Vec::new(),
+                event,
+            })
+            .unwrap()
         };
-        let life = entry(Event::Life { incarnation: 1, conversation: 1, prompt: None });
+        let begins = entry(Event::Incarnation { incarnation: 1, conversation: 1, prompt: None });
         let left = entry(Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false });
         let has = |text: &str, incarnation| {
             crate::fs::replace(&dir, &TeamPath::transcript(&name), text.as_bytes()).unwrap();
             has_begun(&dir, &name, incarnation).unwrap()
         };
-        let both = format!("{life}\n{left}\n");
+        let both = format!("{begins}\n{left}\n");
         assert!(has(&both, 1) && !has(&both, 2));
         // A torn beginning is none: nothing follows from it.
-        assert!(!has(&format!("{both}{}", &life[..20]), 2));
-        let long = format!("{life}\n{}", format!("{left}\n").repeat(20_000));
+        assert!(!has(&format!("{both}{}", &begins[..20]), 2));
+        let long = format!("{begins}\n{}", format!("{left}\n").repeat(20_000));
         assert!(has(&long, 1));
         // What an earlier incarnation has written is not this one's, however much it is.
         assert!(!has(&long, 2));
-        assert!(has(&format!("{long}{}\n", life.replace(r#""incarnation":1"#, r#""incarnation":2"#)), 2));
+        assert!(has(&format!("{long}{}\n", begins.replace(r#""incarnation":1"#, r#""incarnation":2"#)), 2));
     }
 
     #[test]
@@ -400,7 +407,7 @@ mod tests {
         let at = |offset| Entry {
             at: 1.0,
             inbox: Position { offset, tail: 7 },
-            owed: Vec::new(),
+            pending_notices: Vec::new(),
             event: Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false },
         };
         let lines: Vec<_> = [3, 9].map(|offset| serde_json::to_string(&at(offset)).unwrap()).into();

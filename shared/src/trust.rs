@@ -20,7 +20,7 @@ const FOLDER: &str = "trust";
 
 /// What an entry says.
 #[derive(Debug, Serialize, Deserialize)]
-struct Entry {
+struct TrustEntry {
     /// Where the file is named, without links on the way to it.
     path: PathBuf,
     /// Where it lies: the two differ where it is a link itself.
@@ -85,7 +85,7 @@ impl Widening {
     /// [`StateError`] if the store cannot be read.
     pub fn trusted(&self, state: &StateDir) -> Result<BTreeSet<String>, StateError> {
         let Some((path, real)) = &self.path else { return Ok(BTreeSet::new()) };
-        let entry = state.read::<Entry>(FOLDER, &name(path))?;
+        let entry = state.read::<TrustEntry>(FOLDER, &name(path))?;
         let entry = entry.filter(|entry| (&entry.path, &entry.real) == (path, real));
         Ok(entry.map(|entry| entry.keys).unwrap_or_default())
     }
@@ -96,7 +96,7 @@ impl Widening {
     /// [`StateError`] if the store cannot be written.
     pub fn trust(&self, state: &StateDir) -> Result<(), StateError> {
         let Some((path, real)) = &self.path else { return Ok(()) };
-        let entry = Entry { path: path.clone(), real: real.clone(), keys: self.keys.clone() };
+        let entry = TrustEntry { path: path.clone(), real: real.clone(), keys: self.keys.clone() };
         state.put(FOLDER, &name(path), &entry)
     }
 

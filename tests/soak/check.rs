@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use teamd_shared::inbox::count_lines;
 use teamd_shared::journal::{Team as Fold, read_lines};
-use teamd_shared::member::Status;
+use teamd_shared::member::MemberStatus;
 use teamd_shared::position::Position;
 use teamd_shared::request::{self, Kind};
 use teamd_shared::transcript;
@@ -67,7 +67,7 @@ fn busy(soak: &Soak) -> Vec<String> {
             busy.push(format!("{name} is not there"));
             continue;
         };
-        if member.status != Status::Idle {
+        if member.status != MemberStatus::Idle {
             busy.push(format!("{name} is {}", member.status.as_str()));
             continue;
         }

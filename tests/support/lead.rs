@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde_json::Value;
 use teamd_shared::control::{
-    Command, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, Request, SpawnOrder, connect,
+    Command, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, SpawnOrder, TaggedCommand, connect,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
@@ -64,7 +64,7 @@ impl Team {
             daemon.send(&Greeting { protocol: PROTOCOL, peer: Peer::Client }).await.unwrap();
             let mut answers = Vec::new();
             for (tag, command) in (1..).zip(commands) {
-                daemon.send(&Request { tag, command }).await.unwrap();
+                daemon.send(&TaggedCommand { tag, command }).await.unwrap();
                 let reply: Reply = daemon.receive().await.unwrap().unwrap();
                 answers.push(reply.result);
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
-use teamd_shared::amount::{told, told_size};
+use teamd_shared::amount::{format_duration, format_size};
 use teamd_shared::member::Bounds;
 
 /// Above 0, with which a worker begins; up to 1,000, and only root goes down again (`proc_pid_oom_score_adj(5)`).
@@ -95,7 +95,7 @@ pub(crate) fn reached(
 ) -> Option<String> {
     // A shell says of a command that a signal ended by 128 and its number.
     let by = |which: Signal| signal == Some(which as i32) || code == Some(128 + which as i32);
-    if let Some(most) = bounds.cpu_time.map(|most| told(Duration::from_secs(most))) {
+    if let Some(most) = bounds.cpu_time.map(|most| format_duration(Duration::from_secs(most))) {
         if by(Signal::SIGXCPU) {
             return Some(format!("SIGXCPU: a process reached its limit of {most} of CPU time (rlimit)"));
         }
@@ -105,7 +105,7 @@ pub(crate) fn reached(
             ));
         }
     }
-    if let Some(most) = bounds.memory.map(told_size).filter(|_| by(Signal::SIGKILL)) {
+    if let Some(most) = bounds.memory.map(format_size).filter(|_| by(Signal::SIGKILL)) {
         // The kernel's choice where a cgroup is full; nothing tells it from any other SIGKILL.
         return Some(format!(
             "SIGKILL: where a cgroup holds the limit of {most} of memory, all processes of this teammate together \
@@ -122,7 +122,7 @@ pub(crate) fn reached(
         "memory allocation of",
     ];
     let memory = bounds.memory.filter(|_| failed && no_memory.iter().any(|words| output.contains(words)))?;
-    Some(format!("each process may use at most {} of memory (rlimit)", told_size(memory)))
+    Some(format!("each process may use at most {} of memory (rlimit)", format_size(memory)))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub fn team_worker() -> ExitCode {
         Ok(args::Args { command: args::Command::Attack(what) }) => sandbox::probe::attack_main(&what),
         Ok(args::Args { command: args::Command::Run(incarnation) }) => agent::run::run(&incarnation),
         Err(error) => {
-            // Nobody reads it if that fails.
+            // If that fails, it cannot be shown at all.
             drop(error.print());
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
         }

@@ -1,5 +1,5 @@
 //! A simulated worker: the real session, state, transcript, mailbox, outbox and link, driven through one schedule after
-//! another. Played are what is outside of the worker: its tools, its model, its daemon, the people, the clock, and the
+//! another. Simulated is what is outside of the worker: its tools, its model, its daemon, the people, the clock, and the
 //! moment of its death, which may lie in the middle of any line that it writes. All follows from a seed.
 //!
 //! `TEAM_SIM_SEED=n` replays one schedule and prints it; `TEAM_SIM_FROM=n` and `TEAM_SIM_SCHEDULES=n` run others.
@@ -14,9 +14,9 @@ mod schedules;
 mod world;
 
 pub(crate) use disk::{syncs_an_inbox, where_no_inbox_can_be_synced, writes_a_line, writes_an_entry};
-pub(crate) use machine::Played;
+pub(crate) use machine::SimulatedModel;
 use mutants::Mutant;
-use world::{Place, World};
+use world::{Fixture, World};
 
 /// The steps of a schedule, before everything comes to rest.
 const STEPS: usize = 160;
@@ -56,7 +56,7 @@ struct Broken {
 }
 
 /// Runs one schedule; `told` writes its story.
-fn run(place: &Place, seed: u64, mutant: Option<Mutant>, told: bool) -> Result<(), Broken> {
+fn run(place: &Fixture, seed: u64, mutant: Option<Mutant>, told: bool) -> Result<(), Broken> {
     let mut world = World::new(place, seed, mutant, told);
     for _ in 0..STEPS {
         if world.is_broken() {

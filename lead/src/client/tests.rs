@@ -26,7 +26,7 @@ pub(crate) fn daemon(
             bound.send(()).unwrap();
             let mut peer = listener.accept().await.unwrap();
             peer.receive::<Greeting>().await.unwrap().unwrap();
-            while let Some(Request { tag, command }) = peer.receive().await.unwrap() {
+            while let Some(TaggedCommand { tag, command }) = peer.receive().await.unwrap() {
                 if let Some(result) = answer(&command) {
                     peer.send(&Reply { tag, result }).await.unwrap();
                 }
@@ -61,8 +61,8 @@ fn a_reply_is_found_by_its_tag_in_any_order() {
             let mut peer = listener.accept().await.unwrap();
             let greeting: Greeting = peer.receive().await.unwrap().unwrap();
             assert_eq!(greeting, Greeting { protocol: PROTOCOL, peer: Peer::Client });
-            let first: Request = peer.receive().await.unwrap().unwrap();
-            let second: Request = peer.receive().await.unwrap().unwrap();
+            let first: TaggedCommand = peer.receive().await.unwrap().unwrap();
+            let second: TaggedCommand = peer.receive().await.unwrap().unwrap();
             for (tag, repeated) in [(second.tag, true), (first.tag, false)] {
                 let result = Ok(Done::Answered { repeated });
                 peer.send(&Reply { tag, result }).await.unwrap();
@@ -92,12 +92,12 @@ fn the_next_program_that_is_the_daemon_is_told_the_same() {
             // One has read the command, one is gone before.
             let mut peer = listener.accept().await.unwrap();
             peer.receive::<Greeting>().await.unwrap();
-            let first: Request = peer.receive().await.unwrap().unwrap();
+            let first: TaggedCommand = peer.receive().await.unwrap().unwrap();
             drop(peer);
             drop(listener.accept().await.unwrap());
             let mut peer = listener.accept().await.unwrap();
             peer.receive::<Greeting>().await.unwrap();
-            let request: Request = peer.receive().await.unwrap().unwrap();
+            let request: TaggedCommand = peer.receive().await.unwrap().unwrap();
             assert_eq!(request.command, first.command);
             peer.send(&Reply { tag: request.tag, result: Ok(Done::HandingOver) }).await.unwrap();
         };
@@ -118,7 +118,7 @@ fn a_daemon_that_is_lost_without_a_next_one_is_said_to_be_lost() {
         let daemon = async {
             let mut peer = listener.accept().await.unwrap();
             peer.receive::<Greeting>().await.unwrap();
-            peer.receive::<Request>().await.unwrap();
+            peer.receive::<TaggedCommand>().await.unwrap();
             drop((peer, listener));
         };
         let client = async {

@@ -3,8 +3,8 @@
 //! Names, times and ids are checked here: a wrong one is exit code 2 before anything happens.
 
 mod checks;
-mod lives;
 mod looks;
+mod members;
 mod talk;
 mod value;
 mod verdicts;
@@ -14,8 +14,8 @@ use std::ffi::OsString;
 use clap::{Args, Parser, Subcommand, ValueHint};
 
 pub(crate) use checks::{Completions, Doctor, Lint, LintAs, Schema};
-pub(crate) use lives::{Forget, Shutdown, Spawn, Wait};
 pub(crate) use looks::{Events, Inbox, Log, Plans, Range, Requests, StatusArgs, Transcript};
+pub(crate) use members::{Forget, Shutdown, Spawn, Wait};
 pub(crate) use talk::{Attach, Broadcast, Chat, Interrupt, Send};
 pub(crate) use value::duration;
 pub(crate) use verdicts::{RequestPlan, Verdict};
@@ -134,7 +134,7 @@ pub(crate) enum Command {
 mod tests {
     use std::time::Duration;
 
-    use teamd_shared::member::{ApproveBy, Restart, SandboxMode, Status};
+    use teamd_shared::member::{ApproveBy, MemberStatus, Restart, SandboxMode};
     use teamd_shared::name::Name;
 
     use super::value::Mailbox;
@@ -251,6 +251,6 @@ mod tests {
         assert_eq!((shutdown.names.len(), shutdown.timeout), (2, None));
         assert_eq!(shutdown.decide_within, None);
         let Command::Wait(wait) = parse("teamctl wait a --for idle,shutdown").unwrap() else { panic!() };
-        assert_eq!(wait.status, [Status::Idle, Status::Shutdown]);
+        assert_eq!(wait.status, [MemberStatus::Idle, MemberStatus::Shutdown]);
     }
 }

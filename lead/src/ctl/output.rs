@@ -151,14 +151,14 @@ impl Output {
     /// Tells people something beside the result. Programs do not get it.
     pub(crate) fn note(&self, text: impl Display) {
         if !self.json {
-            self.say(&format!("{HINT}note:{HINT:#} {}\n", (self.words)(&text.to_string())));
+            self.write_stderr(&format!("{HINT}note:{HINT:#} {}\n", (self.words)(&text.to_string())));
         }
     }
 
     /// Tells people what to do next. Programs do not get it.
     pub(crate) fn hint(&self, text: impl Display) {
         if !self.json {
-            self.say(&format!("{HINT}hint:{HINT:#} {}\n", (self.words)(&text.to_string())));
+            self.write_stderr(&format!("{HINT}hint:{HINT:#} {}\n", (self.words)(&text.to_string())));
         }
     }
 
@@ -166,7 +166,7 @@ impl Output {
     pub(crate) fn error(&self, error: &CommandError) {
         if self.json {
             let text = json!({"error": error.to_json()}).to_string();
-            return self.say(&format!("{}\n", escape::json(&text)));
+            return self.write_stderr(&format!("{}\n", escape::json(&text)));
         }
         let mut text = format!("{ERROR}error:{ERROR:#} {}\n", escape::text(&(self.words)(error.message())));
         for choice in error.choices() {
@@ -175,13 +175,13 @@ impl Output {
         if let Some(hint) = error.next_step() {
             text.push_str(&format!("{HINT}hint:{HINT:#} {}\n", escape::text(&(self.words)(hint))));
         }
-        self.say(&text);
+        self.write_stderr(&text);
     }
 
     /// Tells people what happens beside the result, on a line of its own, escaped by the caller. Programs do not get it.
     pub(crate) fn aside(&self, text: impl Display) {
         if !self.json {
-            self.say(&format!("{text}\n"));
+            self.write_stderr(&format!("{text}\n"));
         }
     }
 
@@ -195,7 +195,7 @@ impl Output {
     /// # Errors
     /// [`ExitCode::Failed`] if the terminal cannot be read.
     pub(crate) fn ask(&self, question: &str) -> Result<bool, CommandError> {
-        self.say(&format!("{question} [y/N] "));
+        self.write_stderr(&format!("{question} [y/N] "));
         let mut answer = String::new();
         io::stdin().read_line(&mut answer).map_err(|error| {
             CommandError::new(ExitCode::Failed, format!("cannot read the answer from the terminal: {error}"))
@@ -205,10 +205,10 @@ impl Output {
 
     /// Prints the help of a command line that says nothing.
     pub(crate) fn help(&self, text: impl Display) {
-        self.say(&text.to_string());
+        self.write_stderr(&text.to_string());
     }
 
-    fn say(&self, text: &str) {
+    fn write_stderr(&self, text: &str) {
         let mut stderr = self.stderr.borrow_mut();
         // Where stderr cannot be written there is nowhere left to say so; the exit code still tells.
         drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use teamd_shared::amount::{told, told_size};
+use teamd_shared::amount::{format_duration, format_size};
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::process::{boot_id, stat as read_stat, ticks};
 
@@ -30,14 +30,14 @@ pub(super) struct Resources {
 /// The processes of the machine, read once.
 #[derive(Debug)]
 pub(super) struct Processes {
-    all: HashMap<u32, Process>,
+    all: HashMap<u32, ProcStat>,
     children: HashMap<u32, Vec<u32>>,
     boot_id: Option<String>,
 }
 
 /// What `/proc/PID/stat` says of one (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, PartialEq)]
-struct Process {
+struct ProcStat {
     parent: u32,
     /// Clock ticks, with those of the children that it has reaped.
     cpu: u64,
@@ -52,7 +52,7 @@ impl Processes {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let stat = |pid: u32| parse(&read_stat(pid).ok()?);
-        let all: HashMap<u32, Process> = pids.filter_map(|pid| Some((pid, stat(pid)?))).collect();
+        let all: HashMap<u32, ProcStat> = pids.filter_map(|pid| Some((pid, stat(pid)?))).collect();
         let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
         for (pid, process) in &all {
             children.entry(process.parent).or_default().push(*pid);
@@ -70,7 +70,7 @@ impl Processes {
             .is_none_or(|daemon| Some(&daemon.process.boot_id) == self.boot_id.as_ref());
         self.all.get(&pid).filter(|process| same_boot && process.start_ticks == start_ticks)?;
         let tree = self.tree(pid);
-        let sum = |what: fn(&Process) -> u64| {
+        let sum = |what: fn(&ProcStat) -> u64| {
             tree.iter().filter_map(|pid| self.all.get(pid)).map(what).sum::<u64>()
         };
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
@@ -98,13 +98,13 @@ impl Processes {
 }
 
 /// The name (field 2) may hold spaces and parentheses: fields count from the last one. A zombie uses nothing any more.
-fn parse(stat: &str) -> Option<Process> {
+fn parse(stat: &str) -> Option<ProcStat> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
     // utime, stime, cutime, cstime: fields 14 to 17.
     let cpu = (11..15).map(number).sum::<Option<u64>>()?;
     let parent = u32::try_from(number(1)?).ok()?;
-    (fields.first() != Some(&"Z")).then_some(Process {
+    (fields.first() != Some(&"Z")).then_some(ProcStat {
         parent,
         cpu,
         start_ticks: number(19)?,
@@ -120,12 +120,12 @@ fn pss(pid: u32) -> Option<u64> {
 
 impl Resources {
     /// Says it in a line.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let memory = match self.pss {
-            Some(pss) => format!("{} of memory (PSS)", told_size(pss)),
-            None => format!("{} of memory (RSS)", told_size(self.rss)),
+            Some(pss) => format!("{} of memory (PSS)", format_size(pss)),
+            None => format!("{} of memory (RSS)", format_size(self.rss)),
         };
-        let cpu = told(Duration::try_from_secs_f64(self.cpu_seconds).unwrap_or_default());
+        let cpu = format_duration(Duration::try_from_secs_f64(self.cpu_seconds).unwrap_or_default());
         let processes =
             if self.processes == 1 { "1 process" } else { &format!("{} processes", self.processes) };
         let files = self.open_files.map(|files| format!(", {files} open files")).unwrap_or_default();
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn the_fields_are_found_behind_any_name() {
         let stat = "7 (a) b (c)) S 3 7 7 0 -1 4194560 1 0 0 0 10 20 30 40 20 0 1 0 81991 1000 25 1";
-        assert_eq!(parse(stat), Some(Process { parent: 3, cpu: 100, start_ticks: 81_991, rss: 25 }));
+        assert_eq!(parse(stat), Some(ProcStat { parent: 3, cpu: 100, start_ticks: 81_991, rss: 25 }));
         assert_eq!(parse(&stat.replace(") S", ") Z")), None);
         assert_eq!(parse("7 (x"), None);
     }
@@ -166,7 +166,7 @@ mod tests {
         child.wait().unwrap();
         assert!(mine.processes >= 2 && mine.rss > 0 && mine.pss.is_some(), "{mine:?}");
         assert!(mine.open_files.is_some_and(|files| files > 2), "{mine:?}");
-        assert!(mine.told().ends_with(" (from /proc)"), "{}", mine.told());
+        assert!(mine.describe().ends_with(" (from /proc)"), "{}", mine.describe());
         let other = RosterMember { start_ticks: Some(1), ..me };
         assert_eq!(processes.of(&Roster::default(), &other, true), None);
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use teamd_shared::config::{ConfigError, Roster, RosterMember};
 use teamd_shared::inbox::{ReadError, count_lines};
-use teamd_shared::member::Status;
+use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::{Identity, boot_id};
@@ -183,7 +183,7 @@ pub(crate) fn unread(dir: &TeamDir, member: &RosterMember) -> Result<u64, Comman
 /// # Errors
 /// [`ExitCode::Failed`] if inbox or transcript cannot be read.
 pub(crate) fn has_settled(dir: &TeamDir, member: &RosterMember) -> Result<bool, CommandError> {
-    if member.status != Status::Idle {
+    if member.status != MemberStatus::Idle {
         return Ok(true);
     }
     let last = transcript::last_entry(dir, &member.name)?;

@@ -20,9 +20,9 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_s
 
 /// Ctrl-C, caught from the moment in which a command begins.
 #[derive(Debug)]
-pub(super) struct Interrupt(Signal);
+pub(super) struct CtrlC(Signal);
 
-impl Interrupt {
+impl CtrlC {
     /// Begins to catch it. Must be called within the runtime.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ pub(super) enum One {
 
 /// The answer to one of several commands.
 #[derive(Debug, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct CommandAnswer {
     /// The index of the command.
     pub(super) index: usize,
     /// What the daemon says.
@@ -92,7 +92,7 @@ impl Waiting<'_> {
     /// As [`Client::connect`].
     pub(super) async fn one(&self, command: Command) -> Result<One, CommandError> {
         let mut answer = None;
-        let waited = self.all(Interrupt::catch()?, vec![command], |it| answer = Some(it.result)).await?;
+        let waited = self.all(CtrlC::catch()?, vec![command], |it| answer = Some(it.result)).await?;
         Ok(match (answer, waited) {
             (Some(Ok(done)), _) => One::Done(done),
             (Some(Err(refusal)), _) => One::Refused(refusal),
@@ -107,9 +107,9 @@ impl Waiting<'_> {
     /// As [`Client::connect`].
     pub(super) async fn all(
         &self,
-        mut interrupt: Interrupt,
+        mut interrupt: CtrlC,
         commands: Vec<Command>,
-        answered: impl FnMut(Answer),
+        answered: impl FnMut(CommandAnswer),
     ) -> Result<Waited, CommandError> {
         tokio::select! {
             // An answer that is there already counts, whatever else is.
@@ -123,7 +123,7 @@ impl Waiting<'_> {
     async fn follow(
         &self,
         commands: Vec<Command>,
-        mut answered: impl FnMut(Answer),
+        mut answered: impl FnMut(CommandAnswer),
     ) -> Result<(), CommandError> {
         let mut open: BTreeMap<usize, Command> = commands.into_iter().enumerate().collect();
         let mut client = Client::connect(self.dir).await?;
@@ -140,7 +140,7 @@ impl Waiting<'_> {
                 None => {
                     for (index, command) in std::mem::take(&mut open) {
                         let result = after_the_last_daemon(self.dir, &command);
-                        answered(Answer { index, result, said_again });
+                        answered(CommandAnswer { index, result, said_again });
                     }
                     break;
                 }
@@ -182,7 +182,7 @@ async fn ask(
     mut client: Client,
     open: &mut BTreeMap<usize, Command>,
     said_again: bool,
-    answered: &mut impl FnMut(Answer),
+    answered: &mut impl FnMut(CommandAnswer),
 ) -> Result<(), CallError> {
     let mut tags = HashMap::new();
     for (index, command) in open.iter() {
@@ -198,7 +198,7 @@ async fn ask(
             continue;
         }
         open.remove(&index);
-        answered(Answer { index, result: reply.result, said_again });
+        answered(CommandAnswer { index, result: reply.result, said_again });
     }
     Ok(())
 }
@@ -216,9 +216,9 @@ mod tests {
     use super::super::output::tests::captured;
     use super::*;
     use crate::client::tests::{runtime, scratch};
-    use teamd_shared::control::{Connection, Greeting, Listener, Reply, Request, ShutdownOrder};
+    use teamd_shared::control::{Connection, Greeting, Listener, Reply, ShutdownOrder, TaggedCommand};
     use teamd_shared::id::RequestId;
-    use teamd_shared::member::Status;
+    use teamd_shared::member::MemberStatus;
     use teamd_shared::name::Name;
 
     fn shutdown(name: &str) -> Command {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     fn ended() -> Done {
-        Done::Ended { request_id: id(7), incarnation: 1, status: Status::Shutdown }
+        Done::Ended { request_id: id(7), incarnation: 1, status: MemberStatus::Shutdown }
     }
 
     async fn accept(listener: &Listener) -> Connection {
@@ -241,7 +241,7 @@ mod tests {
         peer
     }
 
-    async fn asked(peer: &mut Connection) -> Request {
+    async fn asked(peer: &mut Connection) -> TaggedCommand {
         peer.receive().await.unwrap().unwrap()
     }
 
@@ -266,10 +266,10 @@ mod tests {
             };
             let mut answers = vec![];
             let commands = vec![shutdown("alice"), shutdown("bob")];
-            let wait = waiting.all(Interrupt::catch().unwrap(), commands, |answer| answers.push(answer));
+            let wait = waiting.all(CtrlC::catch().unwrap(), commands, |answer| answers.push(answer));
             let ((), waited) = tokio::join!(daemons, wait);
             assert_eq!(waited, Ok(Waited::Answered));
-            let answer = |index, said_again| Answer { index, result: Ok(ended()), said_again };
+            let answer = |index, said_again| CommandAnswer { index, result: Ok(ended()), said_again };
             assert_eq!(answers, [answer(1, false), answer(0, true)]);
         });
         assert_eq!(stderr.text().matches("the daemon is gone").count(), 1);
@@ -284,10 +284,10 @@ mod tests {
             let listener = Listener::bind(&dir).unwrap();
             let daemon = async {
                 let mut peer = accept(&listener).await;
-                let Request { tag, .. } = asked(&mut peer).await;
+                let TaggedCommand { tag, .. } = asked(&mut peer).await;
                 let taken = Refusal::new(RefusalCode::Taken, "it is taken");
                 peer.send(&Reply { tag, result: Err(taken) }).await.unwrap();
-                let Request { tag, command } = asked(&mut peer).await;
+                let TaggedCommand { tag, command } = asked(&mut peer).await;
                 assert!(matches!(command, Command::Shutdown(order) if order.request_id != id(7)));
                 peer.send(&Reply { tag, result: Ok(ended()) }).await.unwrap();
             };

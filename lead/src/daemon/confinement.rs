@@ -78,7 +78,8 @@ pub(super) fn judge(layers: Layers, dir: &TeamDir, allow_weak: bool) -> Result<C
 /// [`CommandError`] if there is no state directory, or the system refuses.
 pub(super) fn part(path: &Path, layers: Layers, register: &Register) -> Result<(), CommandError> {
     let is_there = path.symlink_metadata().is_ok();
-    let helps = layers.namespaces == Namespaces::None && layers.keep(Promise::TeamDirectory, true).is_ok();
+    let helps =
+        layers.namespaces == Namespaces::None && layers.enforcement(Promise::TeamDirectory, true).is_ok();
     if is_there || !helps {
         return Ok(());
     }

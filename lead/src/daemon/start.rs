@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_name;
 use serde::{Deserialize, Serialize};
-use teamd_shared::control::{self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, Request};
+use teamd_shared::control::{self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, TaggedCommand};
 use teamd_shared::logging;
 use teamd_shared::process::{close_inherited, keep_exit_codes, survive_file_limit};
 use teamd_shared::register::Register;
@@ -193,7 +193,7 @@ async fn ping(dir: &TeamDir) -> Option<(u32, bool)> {
     let ask = async {
         let mut connection = control::connect(dir).await.ok()?;
         connection.send(&Greeting { protocol: PROTOCOL, peer: Peer::Client }).await.ok()?;
-        connection.send(&Request { tag: 0, command: Ask::Ping }).await.ok()?;
+        connection.send(&TaggedCommand { tag: 0, command: Ask::Ping }).await.ok()?;
         match connection.receive::<Reply>().await.ok()??.result {
             Ok(Done::Pong { pid, stopping, .. }) => Some((pid, stopping)),
             _ => None,

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
-use crate::member::{Status, TermsPatch};
+use crate::member::{MemberStatus, TermsPatch};
 use crate::name::Name;
 use crate::process::Identity;
 
 /// A command, with a number that its reply carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Request {
+pub struct TaggedCommand {
     /// Chosen by the client.
     pub tag: u32,
     /// What it wants.
@@ -171,7 +171,7 @@ pub enum Done {
         /// Its incarnation.
         incarnation: u32,
         /// Its status.
-        status: Status,
+        status: MemberStatus,
         /// Messages of the incarnation before that it will not read.
         skipped: u64,
     },
@@ -187,7 +187,7 @@ pub enum Done {
         /// The incarnation.
         incarnation: u32,
         /// `shutdown`, `killed` or `crashed`.
-        status: Status,
+        status: MemberStatus,
     },
     /// The teammate rejected the shutdown.
     Rejected {

@@ -25,7 +25,7 @@ pub enum Peer {
     Worker {
         /// The member.
         name: Name,
-        /// Its life.
+        /// Its incarnation.
         incarnation: u32,
         /// The environment that it was given: after a restart of the daemon the worker alone knows it.
         environment: Option<Environment>,

@@ -225,7 +225,7 @@ fn credentials_of(stream: &Stream) -> io::Result<Credentials> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Command, Done, Greeting, Peer, Reply, Request, SpawnOrder};
+    use super::super::{Command, Done, Greeting, Peer, Reply, SpawnOrder, TaggedCommand};
     use super::*;
     use crate::control::PROTOCOL;
 
@@ -249,7 +249,7 @@ mod tests {
             client.send(&greeting).await.unwrap();
             assert_eq!(server.receive::<Greeting>().await.unwrap(), Some(greeting));
             drop(client);
-            assert_eq!(server.receive::<Request>().await.unwrap(), None);
+            assert_eq!(server.receive::<TaggedCommand>().await.unwrap(), None);
         });
     }
 
@@ -259,7 +259,7 @@ mod tests {
         // An enum tag and a length of 2^45: without a limit this aborts the process.
         let huge = [&[1, 253][..], &(1u64 << 45).to_le_bytes()].concat();
         for frame in [&b""[..], b"\xff\xff\xff\xff", &huge, &[7; 300]] {
-            assert!(decode::<Request>(bytes(frame)).is_err(), "{frame:?}");
+            assert!(decode::<TaggedCommand>(bytes(frame)).is_err(), "{frame:?}");
             assert!(decode::<Greeting>(bytes(frame)).is_err(), "{frame:?}");
         }
     }
@@ -270,7 +270,7 @@ mod tests {
             let (ours, theirs) = pair().unwrap();
             let mut connection = Connection::from_fd(ours).unwrap();
             rustix::io::write(&theirs, &u32::MAX.to_be_bytes()).unwrap();
-            assert!(connection.receive::<Request>().await.is_err());
+            assert!(connection.receive::<TaggedCommand>().await.is_err());
         });
     }
 
@@ -299,7 +299,7 @@ mod tests {
             },
             Command::Forget { name: name.clone() },
         ];
-        let requests = commands.map(|command| encode(&Request { tag: 7, command }).unwrap().to_vec());
+        let requests = commands.map(|command| encode(&TaggedCommand { tag: 7, command }).unwrap().to_vec());
         let state = Box::new(super::super::WorkerState::default());
         let peer = Peer::Worker { name, incarnation: 3, environment: Some(Default::default()), state };
         let greeting = encode(&Greeting { protocol: PROTOCOL, peer }).unwrap().to_vec();
@@ -325,7 +325,7 @@ mod tests {
                 }
             }
             reads::<Greeting>(&bytes);
-            reads::<Request>(&bytes);
+            reads::<TaggedCommand>(&bytes);
             reads::<Reply>(&bytes);
             reads::<super::super::FromWorker>(&bytes);
             reads::<super::super::ToWorker>(&bytes);
@@ -334,9 +334,9 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_received() {
-        let request = Request { tag: 7, command: Command::Stop { force: true } };
+        let request = TaggedCommand { tag: 7, command: Command::Stop { force: true } };
         let frame = tokio_util::bytes::BytesMut::from(&encode(&request).unwrap()[..]);
-        assert_eq!(decode::<Request>(Some(Ok(frame))).unwrap(), Some(request));
+        assert_eq!(decode::<TaggedCommand>(Some(Ok(frame))).unwrap(), Some(request));
         let reply = Reply { tag: 7, result: Ok(Done::Answered { repeated: false }) };
         let frame = tokio_util::bytes::BytesMut::from(&encode(&reply).unwrap()[..]);
         assert_eq!(decode::<Reply>(Some(Ok(frame))).unwrap(), Some(reply));

@@ -10,7 +10,7 @@ use crate::member::{Doing, Gate, Terms, Waiting};
 use crate::position::Position;
 use crate::transcript::Usage;
 
-use super::command::{PlanVerdict, Reply, Request};
+use super::command::{PlanVerdict, Reply, TaggedCommand};
 
 /// What a worker says of itself, at every change and on every connection.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub enum FromWorker {
     /// SIGTERM came; it leaves.
     Leaving,
     /// The lead agent wants something, as a person with `teamctl` does. No other worker is heard.
-    Asks(Request),
+    Asks(TaggedCommand),
     /// The dispatcher of the worker goes round. Said at the beginning of each connection too, with number 0: it can be
     /// asked.
     Pong {
@@ -64,14 +64,14 @@ pub enum ToWorker {
     Welcome(Box<Welcome>),
     /// How things stand.
     Directive(Directive),
-    /// The named line is in the journal, and this is where its request stands now.
+    /// The submitted line is in the journal, and this is where its request stands now.
     Recorded {
         /// The request.
         request_id: RequestId,
         /// Its status: an answer that came second finds the first one here.
         status: crate::request::Status,
     },
-    /// The named line changed nothing.
+    /// The submitted line changed nothing.
     Refused {
         /// The request.
         request_id: RequestId,
@@ -87,7 +87,7 @@ pub enum ToWorker {
         /// When that was asked for ([`crate::clock::since_boot`]): work that began later is not meant.
         asked_at: Duration,
     },
-    /// It is not the life that the journal knows: leave.
+    /// It is not the incarnation that the journal knows: leave.
     Stranger {
         /// Why.
         why: String,
@@ -101,12 +101,12 @@ pub enum ToWorker {
     },
 }
 
-/// What a life begins with.
+/// What an incarnation begins with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
     /// What it is to be.
     pub terms: Terms,
-    /// The life in which the conversation began; a fresh one equals the worker's own life.
+    /// The incarnation in which the conversation began; for a fresh one that is the worker's own.
     pub conversation: u32,
     /// Where the inbox stood when the conversation began.
     pub begins_at: Position,
@@ -129,9 +129,9 @@ pub struct Directive {
     pub seq: u64,
     /// Whether the member may change anything.
     pub gate: Gate,
-    /// The shutdown request of this life that is pending.
+    /// The shutdown request of this incarnation that is pending.
     pub shutdown: Option<PendingShutdown>,
-    /// Whether the shutdown of this life is approved and journaled: the worker may leave.
+    /// Whether the shutdown of this incarnation is approved and journaled: the worker may leave.
     pub release: bool,
     /// The plan of this conversation that is pending.
     pub plan: Option<RequestId>,

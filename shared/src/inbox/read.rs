@@ -62,7 +62,7 @@ pub struct Reader {
 #[derive(Debug)]
 pub struct Batch {
     /// The new lines. Blank ones and repetitions are left out.
-    pub lines: Vec<Line>,
+    pub lines: Vec<InboxLine>,
     /// The position behind all that was looked at, at least that of the last line.
     pub position: Position,
     /// Why reading started again at the beginning of the file, if it did.
@@ -75,7 +75,7 @@ pub struct Batch {
 
 /// One line of an inbox.
 #[derive(Debug)]
-pub struct Line {
+pub struct InboxLine {
     /// Where it begins, in bytes from the start of the inbox.
     pub offset: u64,
     /// The position behind it.
@@ -281,7 +281,7 @@ fn take_lines(
         let Some(message) = message else { continue };
         let id = message.as_ref().ok().and_then(|message| message.id);
         if id.is_none_or(|id| seen.as_mut().is_none_or(|seen| seen.insert(id))) {
-            batch.lines.push(Line { offset, position: batch.position, message });
+            batch.lines.push(InboxLine { offset, position: batch.position, message });
             batch.repeated = false;
         } else {
             batch.repeated = true;

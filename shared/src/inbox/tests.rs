@@ -62,7 +62,7 @@ fn reader(dir: &Arc<TeamDir>, from: Position) -> Reader {
 }
 
 /// Reads until nothing is left.
-fn drain(reader: &mut Reader) -> Vec<Line> {
+fn drain(reader: &mut Reader) -> Vec<InboxLine> {
     let mut lines = Vec::new();
     loop {
         let batch = reader.read_new().unwrap();
@@ -74,8 +74,8 @@ fn drain(reader: &mut Reader) -> Vec<Line> {
 }
 
 /// The texts of messages, and why the others are none.
-fn texts(lines: &[Line]) -> Vec<String> {
-    let text = |line: &Line| match &line.message {
+fn texts(lines: &[InboxLine]) -> Vec<String> {
+    let text = |line: &InboxLine| match &line.message {
         Ok(message) => message.content.clone(),
         Err(rejection) => format!("rejected: {}", rejection.reason),
     };

@@ -11,7 +11,7 @@ use crate::id::RequestId;
 use crate::member::{Gate, Member};
 use crate::name::Name;
 use crate::position::Position;
-use crate::request::{Event, Kind, Request, Status};
+use crate::request::{Kind, Request, Status, Trigger};
 
 /// The state of a team. [`Team::apply`] is the only thing that changes it, in a running daemon as in a fold.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,8 +30,8 @@ pub struct Team {
     pub lead: Position,
     /// All members that are not forgotten.
     pub members: BTreeMap<Name, MemberState>,
-    /// The last life of each name that was forgotten: a name that comes back goes on counting, so that nothing
-    /// that was written about an earlier life ever fits a later one.
+    /// The last incarnation of each name that was forgotten: a name that comes back goes on counting, so that nothing
+    /// that was written about an earlier incarnation ever fits a later one.
     pub(super) forgotten: BTreeMap<Name, u32>,
     /// Where tools of a member may or might write, or once could: each workspace, and each path that was allowed by name;
     /// of whom it was first. What they have made stays when a member is forgotten.
@@ -55,11 +55,11 @@ pub struct Team {
 pub struct MemberState {
     /// The record.
     pub record: Member,
-    /// The prompt, of the life in which the conversation began.
+    /// The prompt, of the incarnation in which the conversation began.
     pub prompt: Option<String>,
-    /// The `seq` of the line that last changed the record or one of its requests: it orders the daemon's words.
+    /// The `seq` of the line that last changed the record or one of its requests: it orders the daemon's directives.
     pub seq: u64,
-    /// The `seq` of the line in which somebody spawned it: it orders the members, and a restart by the policy keeps it.
+    /// The `seq` of the line in which it was spawned on request: it orders the members, and a restart by the policy keeps it.
     pub spawned: u64,
     /// The id of the command that spawned it.
     pub spawn_id: Option<RequestId>,
@@ -227,7 +227,7 @@ impl Team {
 
     fn expire(&mut self, line: &Line, id: &RequestId, reason: &str) {
         let Some(request) = self.requests.get_mut(id) else { return };
-        let Ok(next) = request.after(Event::Withdrawn, line.at, reason) else { return };
+        let Ok(next) = request.after(Trigger::Withdrawn, line.at, reason) else { return };
         if next.status == request.status {
             return;
         }
@@ -276,8 +276,8 @@ impl Team {
         }
     }
 
-    /// Returns the number of the last life of a name, also of one that was forgotten; 0 if it never had one.
-    pub fn last_life(&self, name: &Name) -> u32 {
+    /// Returns the number of the last incarnation of a name, also of one that was forgotten; 0 if it never had one.
+    pub fn last_incarnation(&self, name: &Name) -> u32 {
         let known = self.members.get(name).map(|member| member.record.incarnation);
         known.or_else(|| self.forgotten.get(name).copied()).unwrap_or(0)
     }
@@ -292,7 +292,7 @@ impl Team {
         self.pending_of(name).find(|request| request.kind == kind)
     }
 
-    /// Returns the last shutdown that was asked of a member's present life.
+    /// Returns the last shutdown that was asked of a member's present incarnation.
     pub fn shutdown_of(&self, name: &Name) -> Option<&Request> {
         let incarnation = self.members.get(name)?.record.incarnation;
         self.last_of(name, Kind::Shutdown).filter(|request| request.incarnation == incarnation)
@@ -308,7 +308,7 @@ impl Team {
         self.requests.get(self.last.get(&(name.clone(), kind))?)
     }
 
-    /// Returns the shutdown of a member's present life, if it was answered with yes.
+    /// Returns the shutdown of a member's present incarnation, if it was approved.
     pub fn release(&self, name: &Name) -> Option<&Request> {
         self.shutdown_of(name).filter(|request| request.status == Status::Approved)
     }

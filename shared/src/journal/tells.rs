@@ -54,19 +54,19 @@ mod tests {
     use super::*;
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Line {
+    struct Sample {
         #[serde(with = "super")]
         tell: Vec<Notice>,
     }
 
     /// A line for as many as have each of these ids.
-    fn line(ids: &[(u128, usize)]) -> Line {
+    fn line(ids: &[(u128, usize)]) -> Sample {
         let receivers = ids.iter().flat_map(|&(id, count)| (0..count).map(move |number| (id, number)));
         let tell = receivers.map(|(id, number)| {
             let to = Name::new(&format!("w{number}")).unwrap();
             Notice { to, id: Uuid::from_u128(id) }
         });
-        Line { tell: tell.collect() }
+        Sample { tell: tell.collect() }
     }
 
     #[test]
@@ -76,7 +76,7 @@ mod tests {
         {
             let line = line(ids);
             let text = serde_json::to_string(&line).unwrap();
-            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line);
+            assert_eq!(serde_json::from_str::<Sample>(&text).unwrap(), line);
             assert_eq!(text.matches("\"id\"").count(), written, "{text}");
         }
         assert!(serde_json::to_string(&line(&[(1, 1000)])).unwrap().len() < 8_000);

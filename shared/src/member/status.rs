@@ -8,7 +8,7 @@ use super::Phase;
 /// What people see of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum MemberStatus {
     /// Spawned, and not ready yet.
     Starting,
     /// Waiting for messages.
@@ -27,7 +27,7 @@ pub enum Status {
     Crashed,
 }
 
-impl Status {
+impl MemberStatus {
     /// Returns the status as it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl Status {
     }
 }
 
-impl std::str::FromStr for Status {
+impl std::str::FromStr for MemberStatus {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -103,7 +103,7 @@ pub struct Waiting {
 
 impl Waiting {
     /// Says it as it is at a time, in seconds since 1970.
-    pub fn told(&self, now: f64) -> String {
+    pub fn describe(&self, now: f64) -> String {
         let left = (self.until - now).ceil();
         if left >= 1.0 { format!("waiting {left} s: {}", self.why) } else { format!("waiting: {}", self.why) }
     }
@@ -118,31 +118,39 @@ mod tests {
         for doing in [Doing::Starting, Doing::Idle, Doing::Working] {
             for plan in [false, true] {
                 for leaving in [false, true] {
-                    assert_eq!(Status::of(Phase::Crashed, leaving, plan, doing), Status::Crashed);
-                    assert_eq!(Status::of(Phase::Shutdown, leaving, plan, doing), Status::Shutdown);
+                    assert_eq!(MemberStatus::of(Phase::Crashed, leaving, plan, doing), MemberStatus::Crashed);
+                    assert_eq!(
+                        MemberStatus::of(Phase::Shutdown, leaving, plan, doing),
+                        MemberStatus::Shutdown
+                    );
                 }
-                assert_eq!(Status::of(Phase::Running, true, plan, doing), Status::ShuttingDown);
+                assert_eq!(MemberStatus::of(Phase::Running, true, plan, doing), MemberStatus::ShuttingDown);
             }
-            assert_eq!(Status::of(Phase::Running, false, true, doing), Status::AwaitingApproval);
+            assert_eq!(MemberStatus::of(Phase::Running, false, true, doing), MemberStatus::AwaitingApproval);
         }
-        assert_eq!(Status::of(Phase::Running, false, false, Doing::Working), Status::Working);
-        assert_eq!(Status::of(Phase::Spawning, false, false, Doing::Starting), Status::Starting);
+        assert_eq!(MemberStatus::of(Phase::Running, false, false, Doing::Working), MemberStatus::Working);
+        assert_eq!(MemberStatus::of(Phase::Spawning, false, false, Doing::Starting), MemberStatus::Starting);
     }
 
     #[test]
     fn a_pause_is_told_with_the_seconds_that_are_left() {
         let waiting = Waiting { until: 100.0, why: "overloaded (529)".to_owned() };
-        assert_eq!(waiting.told(82.5), "waiting 18 s: overloaded (529)");
+        assert_eq!(waiting.describe(82.5), "waiting 18 s: overloaded (529)");
         for over in [100.0, 200.0, f64::NAN] {
-            assert_eq!(waiting.told(over), "waiting: overloaded (529)");
+            assert_eq!(waiting.describe(over), "waiting: overloaded (529)");
         }
     }
 
     #[test]
     fn a_status_is_read_as_it_is_written() {
-        for status in [Status::Starting, Status::AwaitingApproval, Status::ShuttingDown, Status::Crashed] {
+        for status in [
+            MemberStatus::Starting,
+            MemberStatus::AwaitingApproval,
+            MemberStatus::ShuttingDown,
+            MemberStatus::Crashed,
+        ] {
             assert_eq!(status.as_str().parse(), Ok(status));
         }
-        assert!("gone".parse::<Status>().is_err());
+        assert!("gone".parse::<MemberStatus>().is_err());
     }
 }

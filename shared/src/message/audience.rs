@@ -5,7 +5,7 @@ use crate::name::Name;
 
 /// What a message is to its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Concern {
+pub enum Relevance {
     /// Nothing: it stands in the inbox for another reader, and is passed over.
     None,
     /// News for the next turn. It starts none.
@@ -26,50 +26,52 @@ impl Message {
     /// A shutdown request and a verdict act through the daemon's directive, and the end of another teammate is news for the
     /// next turn only. To the lead agent its teammates' plans are work, and what they say when they have ended a piece of
     /// work is, after a moment. The end of a teammate, or that it stays, is work for it only if it has asked for that.
-    pub fn concern(&self, reader: &Name) -> Concern {
-        if reader.as_str() == LEAD { self.concern_of_lead() } else { self.concern_of_teammate() }
+    pub fn relevance(&self, reader: &Name) -> Relevance {
+        if reader.as_str() == LEAD { self.relevance_to_lead() } else { self.relevance_to_teammate() }
     }
 
     /// Tells whether the message, by itself, starts a turn of a reader that is idle.
     pub fn starts_a_turn(&self, reader: &Name) -> bool {
-        self.concern(reader) >= Concern::Soon
+        self.relevance(reader) >= Relevance::Soon
     }
 
-    fn concern_of_teammate(&self) -> Concern {
+    fn relevance_to_teammate(&self) -> Relevance {
         match &self.body {
-            Body::Message | Body::Broadcast | Body::PlanRequest | Body::Unknown { .. } => Concern::Work,
+            Body::Message | Body::Broadcast | Body::PlanRequest | Body::Unknown { .. } => Relevance::Work,
             Body::IdleNotification { .. }
             | Body::ShutdownRequest { .. }
             | Body::ShutdownResponse { .. }
             | Body::PlanApprovalRequest { .. }
             | Body::PlanApprovalResponse { .. }
-            | Body::TeammateTerminated { .. } => Concern::News,
+            | Body::TeammateTerminated { .. } => Relevance::News,
         }
     }
 
     /// The inbox of the lead is that of the person, too, and the lead agent's own answers stand in it.
-    fn concern_of_lead(&self) -> Concern {
+    fn relevance_to_lead(&self) -> Relevance {
         if self.from == LEAD || self.to.as_deref() == Some(USER) {
-            return Concern::None;
+            return Relevance::None;
         }
         match &self.body {
             // Of what is wrong with a file the person is told, who alone can mend it.
-            Body::Message if self.from == TEAMD => Concern::News,
-            Body::Message | Body::Broadcast | Body::Unknown { .. } => Concern::Work,
+            Body::Message if self.from == TEAMD => Relevance::News,
+            Body::Message | Body::Broadcast | Body::Unknown { .. } => Relevance::Work,
             // Its own end is told to the others.
-            Body::TeammateTerminated { name, .. } if name == LEAD => Concern::None,
-            Body::PlanApprovalRequest { .. } => Concern::Work,
+            Body::TeammateTerminated { name, .. } if name == LEAD => Relevance::None,
+            Body::PlanApprovalRequest { .. } => Relevance::Work,
             Body::ShutdownResponse { approve: false, .. } | Body::TeammateTerminated { .. }
                 if self.was_asked_by_lead() =>
             {
-                Concern::Work
+                Relevance::Work
             }
-            Body::IdleNotification { .. } => Concern::Soon,
-            Body::ShutdownResponse { approve: false, .. } | Body::TeammateTerminated { .. } => Concern::News,
+            Body::IdleNotification { .. } => Relevance::Soon,
+            Body::ShutdownResponse { approve: false, .. } | Body::TeammateTerminated { .. } => {
+                Relevance::News
+            }
             Body::ShutdownResponse { approve: true, .. }
             | Body::ShutdownRequest { .. }
             | Body::PlanRequest
-            | Body::PlanApprovalResponse { .. } => Concern::None,
+            | Body::PlanApprovalResponse { .. } => Relevance::None,
         }
     }
 
@@ -82,16 +84,16 @@ impl Message {
 mod tests {
     use serde_json::json;
 
-    use super::Concern::{News, None, Soon, Work};
+    use super::Relevance::{News, None, Soon, Work};
     use super::*;
 
-    fn concerns(fields: &serde_json::Value) -> (Concern, Concern) {
+    fn concerns(fields: &serde_json::Value) -> (Relevance, Relevance) {
         let mut line = json!({"type": "message", "from": "bob", "to": "lead", "content": "x"});
         for (name, value) in fields.as_object().unwrap() {
             line[name] = value.clone();
         }
         let message = Message::parse(line.to_string().as_bytes()).unwrap();
-        (message.concern(&Name::new("alice").unwrap()), message.concern(&Name::lead()))
+        (message.relevance(&Name::new("alice").unwrap()), message.relevance(&Name::lead()))
     }
 
     #[test]

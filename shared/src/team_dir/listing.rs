@@ -13,7 +13,7 @@ pub struct Found {
     /// Where.
     pub at: TeamPath,
     /// What it is.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// The bits of its mode that say who may do what.
     pub mode: u32,
     /// The user id that owns it.
@@ -28,7 +28,7 @@ pub struct Found {
 
 /// What something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A directory.
@@ -80,7 +80,7 @@ impl TeamDir {
             };
             found.push(Found {
                 at: TeamPath { folder, file: file.to_owned() },
-                kind: Kind::of(FileType::from_raw_mode(stat.st_mode)),
+                kind: FileKind::of(FileType::from_raw_mode(stat.st_mode)),
                 mode: stat.st_mode & 0o7777,
                 owner: stat.st_uid,
                 size: u64::try_from(stat.st_size).unwrap_or(0),
@@ -114,7 +114,7 @@ impl TeamDir {
     }
 }
 
-impl Kind {
+impl FileKind {
     fn of(kind: FileType) -> Self {
         match kind {
             FileType::RegularFile => Self::File,
@@ -141,11 +141,11 @@ mod tests {
         assert_eq!(dir.list(Some("run")).unwrap(), []);
         assert!(!dir.root().join("run").exists());
         let inbox = dir.list(Some("inbox")).unwrap();
-        assert_eq!(inbox.iter().map(|found| found.kind).collect::<Vec<_>>(), [Kind::Link]);
+        assert_eq!(inbox.iter().map(|found| found.kind).collect::<Vec<_>>(), [FileKind::Link]);
         let top = dir.list(None).unwrap();
         let named = |name: &str| top.iter().find(|found| found.at.file == name).unwrap();
-        assert_eq!((named("x").kind, named("x").size, named("x").mode), (Kind::File, 3, 0o600));
-        assert_eq!(named("log").kind, Kind::Folder);
+        assert_eq!((named("x").kind, named("x").size, named("x").mode), (FileKind::File, 3, 0o600));
+        assert_eq!(named("log").kind, FileKind::Folder);
     }
 
     #[test]

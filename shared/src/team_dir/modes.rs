@@ -43,7 +43,7 @@ impl TeamDir {
                 })?,
             };
             for found in self.list(folder)? {
-                if found.mode & ALL_BITS != FILE_MODE && found.kind == super::Kind::File {
+                if found.mode & ALL_BITS != FILE_MODE && found.kind == super::FileKind::File {
                     let file = found.at.file_name();
                     let mut of_file = Vec::new();
                     self.restore_mode(opened.as_fd(), file, &mut of_file)

@@ -8,14 +8,14 @@ use crate::settings::{SettingError, SettingsPatch};
 
 /// A place in a text: line and column, both from 1; a column is a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct LineColumn {
     /// The line.
     pub line: usize,
     /// The column.
     pub column: usize,
 }
 
-impl Place {
+impl LineColumn {
     /// Returns the place of a byte; one beyond the text counts as its end.
     pub(super) fn of(text: &[u8], offset: usize) -> Self {
         let before = &text[..offset.min(text.len())];
@@ -27,7 +27,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LineColumn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
@@ -42,7 +42,7 @@ pub enum TeamFileError {
         /// The file.
         path: PathBuf,
         /// Where.
-        place: Place,
+        place: LineColumn,
         /// What is wrong.
         what: String,
         /// What to do, if the text does not say so.
@@ -78,17 +78,17 @@ pub enum TeamFileError {
 }
 
 impl TeamFileError {
-    pub(super) fn wrong(place: Place, what: impl Into<String>) -> Self {
+    pub(super) fn wrong(place: LineColumn, what: impl Into<String>) -> Self {
         Self::Wrong { path: PathBuf::from(super::FILE), place, what: what.into(), hint: None }
     }
 
     pub(super) fn not_utf8(bytes: &[u8], offset: usize) -> Self {
-        Self::wrong(Place::of(bytes, offset), "this byte is not UTF-8")
+        Self::wrong(LineColumn::of(bytes, offset), "this byte is not UTF-8")
     }
 
     /// Says what `toml` found, and where. Never shows the text around it: there may be a key in it.
     pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> Self {
-        let place = Place::of(text.as_bytes(), error.span().map_or(0, |span| span.start));
+        let place = LineColumn::of(text.as_bytes(), error.span().map_or(0, |span| span.start));
         let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
         let message: String = error.message().chars().take(600).map(escaped).collect();
         let mut names = message.split('`').skip(1).step_by(2);
@@ -106,7 +106,7 @@ impl TeamFileError {
     }
 
     /// Returns where the mistake is, if it has a place.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<LineColumn> {
         match self {
             Self::Wrong { place, .. } => Some(*place),
             _ => None,

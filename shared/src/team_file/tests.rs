@@ -211,7 +211,7 @@ fn a_file_is_read_from_its_place_and_nothing_else_is() {
     write(b"plan = 7\n");
     let error = load(&path).unwrap_err();
     let shown = format!("{}:1:8: invalid type: integer `7`, expected a boolean", path.display());
-    assert_eq!((error.to_string(), error.place()), (shown, Some(Place { line: 1, column: 8 })));
+    assert_eq!((error.to_string(), error.place()), (shown, Some(LineColumn { line: 1, column: 8 })));
     write(b"plan = true\n# \xff\n");
     assert!(load(&path).unwrap_err().to_string().ends_with(":2:3: this byte is not UTF-8"));
     let size = usize::try_from(MAX_SIZE).unwrap();

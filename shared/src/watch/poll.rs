@@ -14,12 +14,12 @@ use super::{POLL_EVERY, Target};
 pub(super) struct Poll {
     /// Kept here, so that a future that is dropped and made again does not put it off.
     due: Instant,
-    seen: BTreeMap<String, Stamp>,
+    seen: BTreeMap<String, FileState>,
 }
 
 /// What tells two states of a file apart without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileState {
     identity: (u64, u64),
     length: u64,
     modified: Option<SystemTime>,
@@ -45,7 +45,7 @@ impl Poll {
     }
 }
 
-impl Stamp {
+impl FileState {
     fn of(path: &Path) -> Option<Self> {
         let it = std::fs::symlink_metadata(path).ok()?;
         Some(Self { identity: (it.dev(), it.ino()), length: it.len(), modified: it.modified().ok() })
@@ -53,8 +53,8 @@ impl Stamp {
 }
 
 /// Looks at all that is watched. What cannot be seen is not there: it is seen when it comes back.
-fn look_at(target: &Target) -> BTreeMap<String, Stamp> {
-    let seen = |path: &Path| Some((path.file_name()?.to_str()?.to_owned(), Stamp::of(path)?));
+fn look_at(target: &Target) -> BTreeMap<String, FileState> {
+    let seen = |path: &Path| Some((path.file_name()?.to_str()?.to_owned(), FileState::of(path)?));
     if !target.folder {
         return seen(&target.path).into_iter().collect();
     }

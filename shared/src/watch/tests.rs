@@ -55,7 +55,7 @@ fn an_append_wakes() {
 }
 
 #[test]
-fn what_was_appended_before_anybody_waits_wakes() {
+fn what_was_appended_before_the_wait_wakes() {
     for force_poll in [false, true] {
         let (_scratch, path) = scratch();
         run(async {
@@ -226,7 +226,7 @@ fn lost_events_mean_that_anything_may_have_changed() {
 }
 
 #[test]
-fn changes_that_nobody_takes_do_not_pile_up() {
+fn changes_that_are_not_taken_do_not_pile_up() {
     let signal = Signal::default();
     let data = EventKind::Modify(ModifyKind::Data(DataChange::Any));
     for number in 0..=MAX_FILES {

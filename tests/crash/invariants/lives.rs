@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Record, RequestRecord, TeamEvent};
-use teamd_shared::member::{Ending, Restart, Status as Ended};
+use teamd_shared::member::{Ending, MemberStatus as Ended, Restart};
 use teamd_shared::message::AnsweredBy;
 use teamd_shared::process::Identity;
 use teamd_shared::request::{Kind, Status};

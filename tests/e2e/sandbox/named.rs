@@ -43,7 +43,7 @@ fn a_link_that_takes_the_place_of_what_may_be_written_leads_no_later_life_there(
                 team.teamctl(["shutdown", "bob"]).ok();
                 let said = team.teamctl(["spawn", "bob", "--resume"]).ok().stderr;
                 assert!(
-                    said.contains(&format!("may not write {cache} in this life: a symbolic link")),
+                    said.contains(&format!("may not write {cache} in this incarnation: a symbolic link")),
                     "{said}"
                 );
             }

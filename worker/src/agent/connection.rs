@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use teamd_shared::control::{
     self, Command, Connection, Done, FromWorker, Greeting, Incoming, Outgoing, PROTOCOL, Peer, Refusal,
-    Request, ToWorker, Welcome, WireError, WorkerState,
+    TaggedCommand, ToWorker, Welcome, WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
@@ -76,14 +76,14 @@ struct Submitted {
     line: Appended,
 }
 
-/// What holds now, and is said.
+/// What holds now, and is to be sent.
 #[derive(Debug, Clone, Default)]
-struct Said {
+struct Announcement {
     state: WorkerState,
     /// The lines that are not recorded yet.
     submitted: Vec<Submitted>,
     /// What was asked and is not answered yet.
-    asked: Vec<Request>,
+    asked: Vec<TaggedCommand>,
     leaving: bool,
     /// How many questions of the daemon the session has come to, and the number of the last one: they begin anew with
     /// each daemon.
@@ -118,7 +118,7 @@ pub(crate) enum Heard {
 /// The session's end.
 #[derive(Debug)]
 pub(crate) struct Link {
-    said: watch::Sender<Said>,
+    said: watch::Sender<Announcement>,
     heard: mpsc::Receiver<Heard>,
     task: JoinHandle<()>,
     /// Who waits for an answer.
@@ -134,7 +134,7 @@ impl Link {
         identity: Identity,
         environment: Environment,
     ) -> Self {
-        let (said, listens) = watch::channel(Said::default());
+        let (said, listens) = watch::channel(Announcement::default());
         let (hears, heard) = mpsc::channel(HEARD);
         let task = Task { dir, identity, environment, said: listens, hears, pause: PAUSES.0 };
         let task = tokio::spawn(task.run(connection));
@@ -147,7 +147,7 @@ impl Link {
         let tag = self.last_tag;
         let (answers, answer) = oneshot::channel();
         self.waiting.insert(tag, answers);
-        self.said.send_modify(|said| said.asked.push(Request { tag, command }));
+        self.said.send_modify(|said| said.asked.push(TaggedCommand { tag, command }));
         (tag, answer)
     }
 
@@ -165,8 +165,8 @@ impl Link {
         self.said.send_modify(|said| said.asked.retain(|asked| asked.tag != tag));
     }
 
-    /// Says where the worker stands, if that has changed.
-    pub(crate) fn say(&self, state: WorkerState) {
+    /// Reports the state of the worker, if it has changed.
+    pub(crate) fn report_state(&self, state: WorkerState) {
         self.said.send_if_modified(|said| {
             let changed = said.state != state;
             said.state = state;
@@ -174,7 +174,7 @@ impl Link {
         });
     }
 
-    /// Names a line, until it is settled.
+    /// Submits a line, until it is settled.
     pub(crate) fn submit(&self, request_id: &RequestId, line: Appended) {
         let request_id = request_id.clone();
         self.said.send_modify(|said| said.submitted.push(Submitted { request_id, line }));
@@ -190,13 +190,13 @@ impl Link {
         self.said.send_modify(|said| said.pongs = (said.pongs.0 + 1, number));
     }
 
-    /// Says that SIGTERM came.
-    pub(crate) fn say_leaving(&self) {
+    /// Reports that SIGTERM came.
+    pub(crate) fn report_leaving(&self) {
         self.said.send_modify(|said| said.leaving = true);
     }
 
-    /// Waits for what is heard next. Dropping the future loses nothing.
-    pub(crate) async fn hear(&mut self) -> Heard {
+    /// Waits for the next event of the connection. Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> Heard {
         match self.heard.recv().await {
             Some(heard) => heard,
             // The task ends after this link alone.
@@ -214,7 +214,7 @@ impl Link {
 }
 
 /// Why a connection ended.
-enum End {
+enum ConnectionEnd {
     /// The daemon closed it, or it broke.
     Closed,
     /// The session has nothing more to say.
@@ -225,15 +225,15 @@ struct Task {
     dir: Arc<TeamDir>,
     identity: Identity,
     environment: Environment,
-    said: watch::Receiver<Said>,
+    said: watch::Receiver<Announcement>,
     hears: mpsc::Sender<Heard>,
     /// How long to wait before the next attempt; only a daemon that says something makes it short again.
     pause: Duration,
 }
 
-/// What was said on the present connection.
+/// What was sent on the present connection.
 #[derive(Debug)]
-struct Told {
+struct Sent {
     state: WorkerState,
     submitted: Vec<Submitted>,
     asked: HashSet<u32>,
@@ -244,15 +244,15 @@ struct Told {
     pongs: u64,
 }
 
-impl Told {
+impl Sent {
     /// Nothing but the state, which the greeting says.
     fn greeted(state: WorkerState, pongs: u64) -> Self {
         Self { state, submitted: Vec::new(), asked: HashSet::new(), leaving: false, able: false, pongs }
     }
 
     /// Returns what holds now and was not said on this connection, and notes that it is; the state first, since it says
-    /// what a named plan is.
-    fn frames(&mut self, said: Said) -> Vec<FromWorker> {
+    /// what a submitted plan is.
+    fn frames(&mut self, said: Announcement) -> Vec<FromWorker> {
         let mut frames = Vec::new();
         if said.state != self.state {
             self.state = said.state.clone();
@@ -267,11 +267,11 @@ impl Told {
             self.pongs = pongs;
             frames.push(FromWorker::Pong { number });
         }
-        self.submitted.retain(|named| said.submitted.contains(named));
-        for named in said.submitted {
-            if !self.submitted.contains(&named) {
-                self.submitted.push(named.clone());
-                let Submitted { request_id, line: Appended { offset, len } } = named;
+        self.submitted.retain(|line| said.submitted.contains(line));
+        for submitted in said.submitted {
+            if !self.submitted.contains(&submitted) {
+                self.submitted.push(submitted.clone());
+                let Submitted { request_id, line: Appended { offset, len } } = submitted;
                 frames.push(FromWorker::Submitted { request_id, offset, len });
             }
         }
@@ -290,12 +290,12 @@ impl Told {
 
 impl Task {
     async fn run(mut self, born_with: Connection) {
-        let mut told = Told::greeted(WorkerState::default(), 0);
+        let mut told = Sent::greeted(WorkerState::default(), 0);
         let mut connection = born_with;
         loop {
             match self.serve(connection, &mut told).await {
-                End::Done => return,
-                End::Closed => tracing::info!("the daemon is gone; going on without it"),
+                ConnectionEnd::Done => return,
+                ConnectionEnd::Closed => tracing::info!("the daemon is gone; going on without it"),
             }
             drop(self.hears.send(Heard::Away).await);
             match self.reconnect().await {
@@ -306,19 +306,19 @@ impl Task {
         }
     }
 
-    async fn serve(&mut self, connection: Connection, told: &mut Told) -> End {
+    async fn serve(&mut self, connection: Connection, told: &mut Sent) -> ConnectionEnd {
         let (mut outgoing, mut incoming): (Outgoing<FromWorker>, Incoming<ToWorker>) = connection.split();
         self.said.mark_changed();
         loop {
             tokio::select! {
                 changed = self.said.changed() => {
                     let done = changed.is_err();
-                    if let Err(error) = self.tell(&mut outgoing, told).await {
+                    if let Err(error) = self.send_changes(&mut outgoing, told).await {
                         tracing::debug!("the daemon cannot be told: {error}");
-                        return End::Closed;
+                        return ConnectionEnd::Closed;
                     }
                     if done {
-                        return End::Done;
+                        return ConnectionEnd::Done;
                     }
                 }
                 heard = incoming.receive() => match heard {
@@ -326,22 +326,26 @@ impl Task {
                         self.pause = PAUSES.0;
                         if self.hears.send(Heard::Daemon(heard)).await.is_err() {
                             // The session ends: its last words follow.
-                            drop(self.tell(&mut outgoing, told).await);
-                            return End::Done;
+                            drop(self.send_changes(&mut outgoing, told).await);
+                            return ConnectionEnd::Done;
                         }
                     }
-                    Ok(None) => return End::Closed,
+                    Ok(None) => return ConnectionEnd::Closed,
                     Err(error) => {
                         tracing::warn!("the connection to the daemon broke: {error}");
-                        return End::Closed;
+                        return ConnectionEnd::Closed;
                     }
                 },
             }
         }
     }
 
-    /// Says what holds now and was not said on this connection.
-    async fn tell(&mut self, outgoing: &mut Outgoing<FromWorker>, told: &mut Told) -> Result<(), WireError> {
+    /// Sends what holds now and was not sent on this connection.
+    async fn send_changes(
+        &mut self,
+        outgoing: &mut Outgoing<FromWorker>,
+        told: &mut Sent,
+    ) -> Result<(), WireError> {
         let said = self.said.borrow_and_update().clone();
         for frame in told.frames(said) {
             outgoing.send(&frame).await?;
@@ -350,7 +354,7 @@ impl Task {
     }
 
     /// Tries until the daemon is there; none if the session ends first, or the team.
-    async fn reconnect(&mut self) -> Option<(Connection, Told)> {
+    async fn reconnect(&mut self) -> Option<(Connection, Sent)> {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(self.pause) => {}
@@ -367,7 +371,7 @@ impl Task {
             };
             match self.connect(state.clone()).await {
                 Ok(connection) => {
-                    return Some((connection, Told::greeted(state, pongs)));
+                    return Some((connection, Sent::greeted(state, pongs)));
                 }
                 Err(error) => tracing::debug!("the daemon cannot be reached: {error}"),
             }
@@ -395,6 +399,6 @@ pub(crate) fn take_from_stdin() -> io::Result<std::os::fd::OwnedFd> {
 }
 
 #[cfg(test)]
-pub(crate) mod played;
+pub(crate) mod simulated;
 #[cfg(test)]
 mod tests;

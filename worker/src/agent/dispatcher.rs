@@ -42,7 +42,7 @@ pub(crate) enum Terminations {
     Sent(Signal),
     /// As a simulation sends them.
     #[cfg(test)]
-    Played(tokio::sync::mpsc::UnboundedReceiver<()>),
+    Simulated(tokio::sync::mpsc::UnboundedReceiver<()>),
 }
 
 impl Terminations {
@@ -51,7 +51,7 @@ impl Terminations {
         let came = match self {
             Self::Sent(signal) => signal.recv().await,
             #[cfg(test)]
-            Self::Played(played) => played.recv().await,
+            Self::Simulated(terminations) => terminations.recv().await,
         };
         if came.is_none() {
             std::future::pending().await
@@ -160,7 +160,7 @@ impl<T: Tools> Dispatcher<T> {
 
     /// Says where the worker stands, and waits for what happens next. Dropping the future loses nothing.
     async fn event(&mut self, until: Option<Duration>) -> Event {
-        self.link.say(self.state.report(self.mailbox.wants_ring()));
+        self.link.report_state(self.state.report(self.mailbox.wants_ring()));
         let until = until.map_or(self.tick, |until| self.tick.min(self.began + until));
         let Self { state, link, mailbox, toolbox, terminate, pauses, .. } = self;
         // In an order, so that a schedule can be replayed. What comes last is only to be looked at now and then, and is
@@ -169,7 +169,7 @@ impl<T: Tools> Dispatcher<T> {
             biased;
             () = terminate.recv() => Event::Terminate,
             () = toolbox.end_background(), if state.must_end_background() => Event::BackgroundEnded,
-            heard = link.hear() => Event::Heard(heard),
+            heard = link.next() => Event::Heard(heard),
             pause = next_pause(pauses) => Event::Pause(pause),
             () = mailbox.changed() => Event::Mail,
             () = tokio::time::sleep_until(until) => Event::Time,
@@ -178,7 +178,7 @@ impl<T: Tools> Dispatcher<T> {
 
     fn dispatch(&mut self, event: Event) {
         match event {
-            Event::Heard(Heard::Daemon(said)) => self.daemon_says(said),
+            Event::Heard(Heard::Daemon(said)) => self.receive(said),
             Event::Heard(Heard::NoTeam) => {
                 self.state.end(End::Unknown("the team directory was deleted".to_owned()));
             }
@@ -190,7 +190,7 @@ impl<T: Tools> Dispatcher<T> {
             Event::Mail => self.fetch(),
             Event::Terminate => {
                 tracing::info!("SIGTERM: leaving");
-                self.link.say_leaving();
+                self.link.report_leaving();
                 self.state.end(End::Terminated);
             }
             Event::BackgroundEnded => self.state.background(false),
@@ -200,7 +200,7 @@ impl<T: Tools> Dispatcher<T> {
         }
     }
 
-    fn daemon_says(&mut self, said: ToWorker) {
+    fn receive(&mut self, said: ToWorker) {
         match said {
             ToWorker::Directive(directive) => {
                 // What was sent before the directive is read before the worker acts on it.
@@ -238,7 +238,7 @@ impl<T: Tools> Dispatcher<T> {
         self.mailbox.fetch();
         self.state.mail(self.mailbox.mail(), self.now());
         self.state.rest(self.mailbox.has_unseen());
-        self.state.spoken_to(self.mailbox.holds_word_of_person());
+        self.state.spoken_to(self.mailbox.holds_message_of_person());
         if self.mailbox.holds_request_for_plan() {
             self.state.plan_wanted();
         }

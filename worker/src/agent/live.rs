@@ -41,7 +41,7 @@ impl Live {
     }
 
     /// Something of it is heard.
-    pub(crate) fn hear(&mut self, progress: Progress<'_>) {
+    pub(crate) fn observe(&mut self, progress: Progress<'_>) {
         match progress {
             Progress::Text(text) => self.push(text),
             Progress::Again => self.begin(),

@@ -9,8 +9,8 @@ use std::future::pending;
 use std::sync::Arc;
 
 use teamd_shared::clock;
-use teamd_shared::inbox::{self, Line, ReadError, Reader, Rejection};
-use teamd_shared::message::{Body, Concern, LEAD, Message, USER};
+use teamd_shared::inbox::{self, InboxLine, ReadError, Reader, Rejection};
+use teamd_shared::message::{Body, LEAD, Message, Relevance, USER};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -58,7 +58,7 @@ pub(crate) struct Mailbox {
 
 #[derive(Debug)]
 enum Item {
-    Line(Box<Line>),
+    Line(Box<InboxLine>),
     /// Nothing but repetitions, up to this position: else they would count as unread for ever.
     Repeated(Position),
     Restarted(String),
@@ -185,11 +185,11 @@ impl Mailbox {
     /// Tells what has arrived and is not taken in.
     pub(crate) fn mail(&self) -> Mail {
         let mail = |item: &Item| match item {
-            Item::Line(line) => match line.message.as_ref().map(|message| message.concern(&self.name)) {
-                Ok(Concern::Work) => Mail::Work,
-                Ok(Concern::Soon) => Mail::Soon,
+            Item::Line(line) => match line.message.as_ref().map(|message| message.relevance(&self.name)) {
+                Ok(Relevance::Work) => Mail::Work,
+                Ok(Relevance::Soon) => Mail::Soon,
                 // The cursor has to move behind it.
-                Ok(Concern::News | Concern::None) | Err(_) => Mail::News,
+                Ok(Relevance::News | Relevance::None) | Err(_) => Mail::News,
             },
             Item::Repeated(_) | Item::Restarted(_) => Mail::News,
         };
@@ -197,7 +197,7 @@ impl Mailbox {
     }
 
     /// Tells whether something of the person has arrived and is not taken in.
-    pub(crate) fn holds_word_of_person(&self) -> bool {
+    pub(crate) fn holds_message_of_person(&self) -> bool {
         let of_person = |message: &Message| message.from == USER && message.starts_a_turn(&self.name);
         self.waiting
             .iter()
@@ -232,7 +232,7 @@ impl Mailbox {
                 bytes += line.position.offset.saturating_sub(line.offset);
             }
             count += 1;
-            let Line { offset, position: behind, message } = match item {
+            let InboxLine { offset, position: behind, message } = match item {
                 Item::Line(line) if self.passes_over(&line) => {
                     pass(&mut taken, line.position);
                     continue;
@@ -260,9 +260,9 @@ impl Mailbox {
     }
 
     /// Tells whether a line is not for this member: the daemon looks after what is no message in the inbox of the lead.
-    fn passes_over(&self, line: &Line) -> bool {
+    fn passes_over(&self, line: &InboxLine) -> bool {
         match &line.message {
-            Ok(message) => message.concern(&self.name) == Concern::None,
+            Ok(message) => message.relevance(&self.name) == Relevance::None,
             Err(_) => self.name == Name::lead(),
         }
     }

@@ -13,7 +13,7 @@ use crate::tools::Guide;
 /// What holds for every teammate.
 const TEAMMATE: &str = "\
 You are a teammate in a team of agents. Each teammate is a process of its own; a runtime delivers messages, runs your \
-tools, and keeps the rules below. You work on your own until your task is done; nobody reads along or answers while \
+tools, and keeps the rules below. You work on your own until your task is done; no person reads along or answers while \
 you work.
 
 How it goes

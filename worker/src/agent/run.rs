@@ -34,7 +34,7 @@ use crate::agent::session::Session;
 use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::args::RunArgs;
 use crate::core::plan::Submission;
-use crate::core::replay::{PendingNotice, Standing};
+use crate::core::replay::{PendingNotice, ReplayedState};
 use crate::core::state::{Beginning, Budget, State};
 use crate::model::{Access, Model, Persona};
 use crate::tools::spawn_teammate::Spawner;
@@ -171,7 +171,7 @@ impl Incarnation {
         let Identity { name, incarnation } = self.identity.clone();
         self.transcript.set_durable(settings.durability == Durability::Disk);
         let mut outbox = Outbox::new(Arc::clone(&self.dir), name.clone(), settings.durability);
-        let mut standing = resume(&mut self.transcript, &mut model, &welcome, &self.identity, &mut outbox)?;
+        let mut replayed = resume(&mut self.transcript, &mut model, &welcome, &self.identity, &mut outbox)?;
         let live = Live::new(Arc::clone(&self.dir), &name);
         let caller = Caller::of(&name);
         let waking = match (welcome.watch, settings.poll) {
@@ -179,28 +179,28 @@ impl Incarnation {
             (true, false) => Waking::Events,
             (false, false) => Waking::Ring,
         };
-        let seen = std::mem::take(&mut standing.seen);
+        let seen = std::mem::take(&mut replayed.seen);
         let mailbox = Mailbox::open(self.dir, &name, self.transcript.cursor(), seen, waking)?;
         let beginning = Beginning {
-            at: standing.at,
-            turns: standing.turns,
-            spent: standing.spent,
+            at: replayed.at,
+            turns: replayed.turns,
+            spent: replayed.spent,
             limits: Budget {
                 turns: welcome.terms.limits.max_turns.unwrap_or(DEFAULT_TURNS),
                 tokens: welcome.terms.limits.max_tokens,
             },
-            usage: standing.usage,
+            usage: replayed.usage,
             mail: mailbox.mail(),
             rest: mailbox.has_unseen(),
         };
-        let submission = standing
+        let submission = replayed
             .calls
             .front()
             .and_then(|call| Submission::resumed(caller, call, welcome.directive.plan.as_ref()));
         let began = Instant::now();
         let spawner = spawner(&welcome);
         let mut state = State::new(beginning, welcome.directive, began.elapsed());
-        if let Some(PendingNotice::Idle { idle_reason, content, .. }) = standing.owed.last() {
+        if let Some(PendingNotice::Idle { idle_reason, content, .. }) = replayed.pending_notices.last() {
             state.rests(*idle_reason, content);
         }
         if let Some(plan) = &submission {
@@ -220,8 +220,8 @@ impl Incarnation {
             caller,
             spawner,
             incarnation,
-            calls: standing.calls,
-            closing: standing.text,
+            calls: replayed.calls,
+            closing: replayed.text,
             submission,
             approval: None,
         })
@@ -277,47 +277,55 @@ fn resume(
     welcome: &Welcome,
     identity: &Identity,
     outbox: &mut Outbox,
-) -> Result<Standing, TranscriptError> {
+) -> Result<ReplayedState, TranscriptError> {
     let conversation = welcome.conversation;
     let Identity { name, incarnation } = identity;
     let incarnation = *incarnation;
-    let (mut standing, mut is_empty) = (Standing::of(name, &[]), true);
+    let (mut replayed, mut is_empty) = (ReplayedState::of(name, &[]), true);
     if conversation != incarnation {
         transcript.each_entry(conversation, |entry| {
             is_empty = false;
-            standing.cursor = entry.inbox;
-            standing.follow(&entry.event, &entry.owed);
+            replayed.cursor = entry.inbox;
+            replayed.follow(&entry.event, &entry.pending_notices);
             model.observe(&entry.event);
         })?;
     }
-    transcript.set_cursor(if is_empty { welcome.begins_at } else { standing.cursor });
-    let mut record = |standing: &mut Standing, owed: Vec<Uuid>, event: Event| {
-        transcript.set_pending(owed.clone());
+    transcript.set_cursor(if is_empty { welcome.begins_at } else { replayed.cursor });
+    let mut record = |replayed: &mut ReplayedState, pending_notices: Vec<Uuid>, event: Event| {
+        transcript.set_pending(pending_notices.clone());
         transcript.append(&event)?;
         model.observe(&event);
-        standing.follow(&event, &owed);
+        replayed.follow(&event, &pending_notices);
         Ok::<(), TranscriptError>(())
     };
-    let owed: Vec<Uuid> = standing.owed.iter().map(PendingNotice::id).collect();
+    let pending_notices: Vec<Uuid> = replayed.pending_notices.iter().map(PendingNotice::id).collect();
     if is_empty {
         // Also for an earlier incarnation that ended before it could: a conversation begins with the entry of its first incarnation.
         let prompt = welcome.prompt.clone();
-        record(&mut standing, Vec::new(), Event::Life { incarnation: conversation, conversation, prompt })?;
+        record(
+            &mut replayed,
+            Vec::new(),
+            Event::Incarnation { incarnation: conversation, conversation, prompt },
+        )?;
     }
     if !is_empty || conversation != incarnation {
-        record(&mut standing, owed, Event::Life { incarnation, conversation, prompt: None })?;
+        record(
+            &mut replayed,
+            pending_notices,
+            Event::Incarnation { incarnation, conversation, prompt: None },
+        )?;
     }
-    // Before a result follows: a notice that the last entry owes is owed no more then, unless that says so.
-    standing.owed.iter().cloned().for_each(|notice| outbox.notify(notice, true));
-    for result in standing.interrupted() {
+    // Before a result follows: a notice of the last entry is pending after the next entry only if that one lists it.
+    replayed.pending_notices.iter().cloned().for_each(|notice| outbox.notify(notice, true));
+    for result in replayed.interrupted() {
         let event = Event::Result {
             tool_use_id: result.tool_use_id,
             content: result.content.to_owned(),
             is_error: true,
         };
-        record(&mut standing, outbox.pending(), event)?;
+        record(&mut replayed, outbox.pending(), event)?;
     }
-    Ok(standing)
+    Ok(replayed)
 }
 
 #[cfg(test)]

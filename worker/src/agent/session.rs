@@ -21,7 +21,7 @@ use crate::agent::outbox::Outbox;
 use crate::agent::transcript::{Transcript, TranscriptError};
 use crate::core::plan::Submission;
 use crate::core::replay::{PendingNotice, ToolUse};
-use crate::core::state::{Because, End, Step};
+use crate::core::state::{ApprovalReason, End, Step};
 use crate::model::Model;
 use crate::tools::spawn_teammate::Spawner;
 use crate::tools::{Caller, Toolbox, Tools, team};
@@ -143,7 +143,7 @@ impl<T: Tools> Session<T> {
     }
 
     /// Answers a shutdown for the model.
-    fn approve(&mut self, request_id: RequestId, because: &Because) {
+    fn approve(&mut self, request_id: RequestId, because: &ApprovalReason) {
         // What is tried again may stand there from the time before.
         let (message_id, repeated) = match &self.approval {
             Some((known, id)) if *known == request_id => (*id, true),
@@ -151,10 +151,10 @@ impl<T: Tools> Session<T> {
         };
         self.approval = Some((request_id.clone(), message_id));
         let reason = match because {
-            Because::Idle => "idle".to_owned(),
-            Because::TurnEnded => "the turn ended without an answer".to_owned(),
-            Because::Suspended => "waiting for a verdict on its plan".to_owned(),
-            Because::Overdue(within) => format!("no answer within {within} s"),
+            ApprovalReason::Idle => "idle".to_owned(),
+            ApprovalReason::TurnEnded => "the turn ended without an answer".to_owned(),
+            ApprovalReason::Suspended => "waiting for a verdict on its plan".to_owned(),
+            ApprovalReason::Overdue(within) => format!("no answer within {within} s"),
         };
         let by = AnsweredBy::Runtime;
         if let Err(error) = self.respond(&request_id, (message_id, repeated), (true, reason), by) {
@@ -189,7 +189,7 @@ impl<T: Tools> Session<T> {
         let content = match idle_reason {
             IdleReason::Available | IdleReason::Failed => std::mem::take(&mut self.closing),
             IdleReason::MaxTurns | IdleReason::MaxTokens => {
-                self.dispatcher.state.limits().told(idle_reason).unwrap_or_default()
+                self.dispatcher.state.limits().explain(idle_reason).unwrap_or_default()
             }
             IdleReason::Interrupted => self.caller.interrupted().to_owned(),
         };

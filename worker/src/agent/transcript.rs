@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use rustix::fs::OFlags;
 use teamd_shared::clock;
-use teamd_shared::fs::{AppendError, AppendLog};
+use teamd_shared::fs::{AppendLog, AppendLogError};
 use teamd_shared::json;
 use teamd_shared::message::to_json_line;
 use teamd_shared::name::Name;
@@ -20,7 +20,7 @@ use teamd_shared::transcript::{Entry, Event};
 use uuid::Uuid;
 
 /// What every line that begins an incarnation holds, and hardly any other.
-const LIFE: &[u8] = b"\"entry\":\"life\"";
+const INCARNATION: &[u8] = b"\"entry\":\"life\"";
 
 /// Why the transcript cannot be used. Fits behind "error: ".
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ pub(crate) enum TranscriptError {
         /// The transcript.
         path: PathBuf,
         /// Why not.
-        source: AppendError,
+        source: AppendLogError,
     },
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Transcript {
     path: PathBuf,
     cursor: Position,
     /// What the lead could not be told yet.
-    owed: Vec<Uuid>,
+    pending_notices: Vec<Uuid>,
     /// Whether entries that must outlive a loss of power are synced.
     durable: bool,
 }
@@ -84,7 +84,13 @@ impl Transcript {
                 dir.path(&aside).display()
             );
         }
-        Ok(Self { log: opened.log, path, cursor: Position::START, owed: Vec::new(), durable: true })
+        Ok(Self {
+            log: opened.log,
+            path,
+            cursor: Position::START,
+            pending_notices: Vec::new(),
+            durable: true,
+        })
     }
 
     /// Sets whether [`Transcript::sync`] syncs.
@@ -108,9 +114,9 @@ impl Transcript {
         mut take: impl FnMut(Entry),
     ) -> Result<(), TranscriptError> {
         let begins = |line: &[u8]| {
-            contains(line, LIFE)
+            contains(line, INCARNATION)
                 && json::read::<Entry>(line).is_ok_and(
-                    |entry| matches!(entry.event, Event::Life { conversation: of, .. } if of == conversation),
+                    |entry| matches!(entry.event, Event::Incarnation { conversation: of, .. } if of == conversation),
                 )
         };
         let Self { log, path, .. } = self;
@@ -152,22 +158,22 @@ impl Transcript {
         self.cursor = cursor;
     }
 
-    /// Sets which notices are owed to the lead: they stand in every entry until they are told.
-    pub(crate) fn set_pending(&mut self, owed: Vec<Uuid>) {
-        self.owed = owed;
+    /// Sets which notices to the lead are pending: they stand in every entry until they are told.
+    pub(crate) fn set_pending(&mut self, pending_notices: Vec<Uuid>) {
+        self.pending_notices = pending_notices;
     }
 
     /// Appends an entry.
     pub(crate) fn append(&mut self, event: &Event) -> Result<(), TranscriptError> {
-        let (inbox, owed) = (self.cursor, self.owed.clone());
-        let entry = Entry { at: clock::wall(), inbox, owed, event: event.clone() };
-        let value =
-            serde_json::to_value(&entry).map_err(|error| self.unwritten(AppendError::Write(error.into())))?;
+        let (inbox, pending_notices) = (self.cursor, self.pending_notices.clone());
+        let entry = Entry { at: clock::wall(), inbox, pending_notices, event: event.clone() };
+        let value = serde_json::to_value(&entry)
+            .map_err(|error| self.unwritten(AppendLogError::Write(error.into())))?;
         let mut line = to_json_line(&value);
         line.push(b'\n');
         #[cfg(test)]
         let line = crate::sim::writes_an_entry(self.log.file(), event, line)
-            .map_err(|source| self.unwritten(AppendError::Write(source)))?;
+            .map_err(|source| self.unwritten(AppendLogError::Write(source)))?;
         self.log.append(&line).map_err(|source| self.unwritten(source))
     }
 
@@ -179,7 +185,7 @@ impl Transcript {
         self.log.sync().map_err(|source| self.unwritten(source))
     }
 
-    fn unwritten(&self, source: AppendError) -> TranscriptError {
+    fn unwritten(&self, source: AppendLogError) -> TranscriptError {
         TranscriptError::Write { path: self.path.clone(), source }
     }
 }
@@ -212,8 +218,8 @@ mod tests {
         }
     }
 
-    fn life(incarnation: u32, conversation: u32) -> Event {
-        Event::Life { incarnation, conversation, prompt: None }
+    fn begins(incarnation: u32, conversation: u32) -> Event {
+        Event::Incarnation { incarnation, conversation, prompt: None }
     }
 
     fn text(content: &str) -> Event {
@@ -221,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn a_life_is_locked_until_every_descriptor_of_it_is_closed() {
+    fn an_incarnation_is_locked_until_every_descriptor_of_its_transcript_is_closed() {
         let (_scratch, dir, alice) = scratch();
         let transcript = Transcript::lock(&dir, &alice).unwrap();
-        let keeper = transcript.liveness_lock().unwrap();
+        let lock = transcript.liveness_lock().unwrap();
         drop(transcript);
         let error = Transcript::lock(&dir, &alice).unwrap_err();
         assert!(matches!(error, TranscriptError::Locked(_)), "{error}");
-        drop(keeper);
+        drop(lock);
         lock_again(&dir, &alice);
     }
 
@@ -236,12 +242,12 @@ mod tests {
     fn only_the_conversation_that_is_asked_for_is_read() {
         let (_scratch, dir, alice) = scratch();
         let mut transcript = Transcript::lock(&dir, &alice).unwrap();
-        for event in [life(1, 1), text("old"), life(2, 2), text("new"), life(3, 2), text("newer")] {
+        for event in [begins(1, 1), text("old"), begins(2, 2), text("new"), begins(3, 2), text("newer")] {
             transcript.append(&event).unwrap();
         }
         let events = |entries: Vec<Entry>| entries.into_iter().map(|entry| entry.event).collect::<Vec<_>>();
         let read = events(transcript.conversation(2).unwrap());
-        assert_eq!(read, [life(2, 2), text("new"), life(3, 2), text("newer")]);
+        assert_eq!(read, [begins(2, 2), text("new"), begins(3, 2), text("newer")]);
         assert!(transcript.conversation(4).unwrap().is_empty());
     }
 
@@ -249,7 +255,7 @@ mod tests {
     fn the_cursor_stands_in_every_entry() {
         let (_scratch, dir, alice) = scratch();
         let mut transcript = Transcript::lock(&dir, &alice).unwrap();
-        transcript.append(&life(1, 1)).unwrap();
+        transcript.append(&begins(1, 1)).unwrap();
         let cursor = Position::after(5, b"abcd\n");
         transcript.set_cursor(cursor);
         transcript.append(&text("later")).unwrap();
@@ -262,7 +268,7 @@ mod tests {
     fn a_torn_or_unreadable_entry_does_not_take_the_others_with_it() {
         let (_scratch, dir, alice) = scratch();
         let mut transcript = Transcript::lock(&dir, &alice).unwrap();
-        transcript.append(&life(1, 1)).unwrap();
+        transcript.append(&begins(1, 1)).unwrap();
         drop(transcript);
         let path = dir.path(&TeamPath::transcript(&alice));
         let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();

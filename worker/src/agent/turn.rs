@@ -11,8 +11,8 @@ use crate::agent::session::{Session, stands};
 use crate::agent::transcript::TranscriptError;
 use crate::core::plan::{self, Submission};
 use crate::core::replay::{calls_of, closing};
-use crate::core::state::{Answer, End, Outcome as Made, Verdict, Why};
-use crate::model::{Answer as ModelAnswer, Compaction, ModelError};
+use crate::core::state::{AnswerOutcome, End, PlanOutcome, ShutdownAnswer, Why};
+use crate::model::{Answer, Compaction, ModelError};
 use crate::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval, Runs, Tools};
 
 /// What a call is told that a closed gate refuses.
@@ -31,7 +31,7 @@ impl<T: Tools> Session<T> {
             live.begin();
         }
         let budget = dispatcher.state.tokens_left();
-        let came = dispatcher.run_until(model.answer(budget, &mut |heard| live.hear(heard))).await;
+        let came = dispatcher.run_until(model.answer(budget, &mut |heard| live.observe(heard))).await;
         self.record_usage()?;
         match came {
             Ok(Ok(answer)) => self.answered(answer)?,
@@ -43,11 +43,11 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Records what was paid for an answer that does not come.
+    /// Records what was charged for an answer that does not come.
     fn record_usage(&mut self) -> Result<(), TranscriptError> {
         let usage = self.model.take_unrecorded();
         if !usage.is_nothing() {
-            self.record(&Entry::Paid { usage })?;
+            self.record(&Entry::Charged { usage })?;
             self.dispatcher.state.count_usage(usage);
         }
         Ok(())
@@ -84,8 +84,8 @@ impl<T: Tools> Session<T> {
     }
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
-    fn answered(&mut self, answer: ModelAnswer) -> Result<(), TranscriptError> {
-        let ModelAnswer { mut content, usage, cut, length } = answer;
+    fn answered(&mut self, answer: Answer) -> Result<(), TranscriptError> {
+        let Answer { mut content, usage, cut, length } = answer;
         for block in &mut content {
             if let Block::ToolUse { name, message_id, request_id, .. } = block
                 && self.caller.after_crash(name) == AfterCrash::RunAgainWithIds
@@ -203,7 +203,7 @@ impl<T: Tools> Session<T> {
                 self.dispatcher.link.submit(&request_id, line);
                 Ok(())
             }
-            Err(error) => self.resolve(&Verdict::Refused(error.to_string())),
+            Err(error) => self.resolve(&PlanOutcome::Refused(error.to_string())),
         }
     }
 
@@ -218,12 +218,12 @@ impl<T: Tools> Session<T> {
     }
 
     /// Tells the model what became of its plan; the calls behind one that was not approved are refused.
-    pub(crate) fn resolve(&mut self, verdict: &Verdict) -> Result<(), TranscriptError> {
+    pub(crate) fn resolve(&mut self, verdict: &PlanOutcome) -> Result<(), TranscriptError> {
         if let Some(submission) = self.submission.take() {
             self.dispatcher.link.settle(&submission.request_id);
         }
-        self.end_call(plan::told(verdict))?;
-        if !matches!(verdict, Verdict::Decided { status: Status::Approved, .. }) {
+        self.end_call(plan::result_of(verdict))?;
+        if !matches!(verdict, PlanOutcome::Decided { status: Status::Approved, .. }) {
             while !self.calls.is_empty() {
                 self.end_call(Outcome::error(plan::BEHIND_A_REJECTED))?;
             }
@@ -232,7 +232,7 @@ impl<T: Tools> Session<T> {
     }
 
     /// Goes on with what the daemon made of an answer to a shutdown; the model is told of its own.
-    pub(crate) fn settle(&mut self, answer: &Answer) -> Result<(), TranscriptError> {
+    pub(crate) fn settle(&mut self, answer: &ShutdownAnswer) -> Result<(), TranscriptError> {
         let now = self.dispatcher.now();
         self.dispatcher.state.settled(now);
         // A line that was refused is not meant again.
@@ -241,15 +241,17 @@ impl<T: Tools> Session<T> {
             return Ok(());
         }
         self.end_call(match &answer.outcome {
-            Some(Made::Recorded(status)) if stands(answer.approve, *status) => Outcome::ok(match status {
-                Status::Approved => "approved: you leave when the calls of this answer have run",
-                _ => "rejected: the lead has your reason; go on with your work",
-            }),
-            Some(Made::Recorded(status)) => Outcome::error(format!(
+            Some(AnswerOutcome::Recorded(status)) if stands(answer.approve, *status) => {
+                Outcome::ok(match status {
+                    Status::Approved => "approved: you leave when the calls of this answer have run",
+                    _ => "rejected: the lead has your reason; go on with your work",
+                })
+            }
+            Some(AnswerOutcome::Recorded(status)) => Outcome::error(format!(
                 "your answer does not count: the request is {} already",
                 status.as_str()
             )),
-            Some(Made::Refused(why)) => Outcome::error(format!("your answer does not count: {why}")),
+            Some(AnswerOutcome::Refused(why)) => Outcome::error(format!("your answer does not count: {why}")),
             None => Outcome::error("your answer was not recorded"),
         })
     }

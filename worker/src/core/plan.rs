@@ -5,7 +5,7 @@ use teamd_shared::request::Status;
 use uuid::Uuid;
 
 use crate::core::replay::ToolUse;
-use crate::core::state::Verdict;
+use crate::core::state::PlanOutcome;
 use crate::tools::{Action, Call, Caller, Outcome, PlanApproval};
 
 /// What the calls are told that stand behind a rejected plan.
@@ -62,17 +62,19 @@ impl Submission {
 }
 
 /// Returns what the author of a plan is told.
-pub(crate) fn told(verdict: &Verdict) -> Outcome {
+pub(crate) fn result_of(verdict: &PlanOutcome) -> Outcome {
     match verdict {
-        Verdict::Decided { status: Status::Approved, feedback } => Outcome::ok(with("approved", feedback)),
-        Verdict::Decided { status, feedback } => {
+        PlanOutcome::Decided { status: Status::Approved, feedback } => {
+            Outcome::ok(with("approved", feedback))
+        }
+        PlanOutcome::Decided { status, feedback } => {
             let next = match status {
                 Status::Rejected => "rejected; the gate stays closed: submit a revised plan",
                 _ => "expired without a verdict; the gate stays closed",
             };
             Outcome::error(with(next, feedback))
         }
-        Verdict::Refused(why) => Outcome::error(format!("the plan was not recorded: {why}")),
+        PlanOutcome::Refused(why) => Outcome::error(format!("the plan was not recorded: {why}")),
     }
 }
 
@@ -132,13 +134,14 @@ mod tests {
 
     #[test]
     fn only_an_approval_is_no_error_and_feedback_is_passed_on() {
-        let decided =
-            |status, feedback: &str| told(&Verdict::Decided { status, feedback: feedback.to_owned() });
+        let decided = |status, feedback: &str| {
+            result_of(&PlanOutcome::Decided { status, feedback: feedback.to_owned() })
+        };
         let approved = decided(Status::Approved, "mind the tests");
         assert_eq!((approved.content.as_str(), approved.is_error), ("approved\nmind the tests", false));
         assert!(decided(Status::Rejected, "too risky").is_error);
         assert!(decided(Status::Rejected, "too risky").content.ends_with("\ntoo risky"));
         assert!(decided(Status::Expired, " ").content.starts_with("expired"));
-        assert!(told(&Verdict::Refused("no".to_owned())).is_error);
+        assert!(result_of(&PlanOutcome::Refused("no".to_owned())).is_error);
     }
 }

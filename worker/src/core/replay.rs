@@ -37,7 +37,7 @@ pub(crate) struct ToolUse {
 
 /// Where a conversation stands.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Standing {
+pub(crate) struct ReplayedState {
     /// Whose conversation it is.
     owner: Name,
     /// Where the work stands.
@@ -57,7 +57,7 @@ pub(crate) struct Standing {
     /// The messages that were taken in.
     pub(crate) seen: Vec<Uuid>,
     /// The notice to the lead that follows from the last entry, and may be missing.
-    pub(crate) owed: Vec<PendingNotice>,
+    pub(crate) pending_notices: Vec<PendingNotice>,
 }
 
 /// A notice to the lead.
@@ -100,10 +100,10 @@ pub(crate) struct Interrupted {
     pub(crate) content: &'static str,
 }
 
-impl Standing {
+impl ReplayedState {
     /// Folds the entries of a conversation.
     pub(crate) fn of(owner: &Name, entries: &[Entry]) -> Self {
-        let mut standing = Self {
+        let mut replayed = Self {
             owner: owner.clone(),
             at: At::Idle,
             turns: 0,
@@ -113,45 +113,45 @@ impl Standing {
             text: String::new(),
             cursor: entries.last().map_or(Position::START, |entry| entry.inbox),
             seen: Vec::new(),
-            owed: Vec::new(),
+            pending_notices: Vec::new(),
         };
-        entries.iter().for_each(|entry| standing.follow(&entry.event, &entry.owed));
-        standing
+        entries.iter().for_each(|entry| replayed.follow(&entry.event, &entry.pending_notices));
+        replayed
     }
 
-    /// Follows one more entry, with the notices that were owed when it was written.
+    /// Follows one more entry, with the notices that were pending when it was written.
     pub(crate) fn follow(&mut self, event: &Event, still_pending: &[Uuid]) {
-        // An incarnation begins with what the one before owed.
-        if !matches!(event, Event::Life { .. }) {
-            self.owed.retain(|notice| still_pending.contains(&notice.id()));
+        // An incarnation begins with the pending notices of the one before.
+        if !matches!(event, Event::Incarnation { .. }) {
+            self.pending_notices.retain(|notice| still_pending.contains(&notice.id()));
         }
         match event {
-            Event::Life { prompt, .. } if prompt.is_some() => self.work(),
+            Event::Incarnation { prompt, .. } if prompt.is_some() => self.work(),
             Event::Messages { messages } => self.messages(messages),
             Event::Answer { content, usage, cut, .. } => {
-                self.pay(*usage);
+                self.record_usage(*usage);
                 self.answer(content, *cut);
             }
-            Event::Compacted { usage, .. } | Event::Paid { usage } => self.pay(*usage),
+            Event::Compacted { usage, .. } | Event::Charged { usage } => self.record_usage(*usage),
             Event::Result { tool_use_id, .. } => {
                 self.calls.retain(|call| call.id != *tool_use_id);
                 self.at = if self.calls.is_empty() { At::Turn { results: true } } else { At::Call };
             }
             Event::Idle { idle_reason, content, message_id } => {
                 let (idle_reason, content, message_id) = (*idle_reason, content.clone(), *message_id);
-                self.owed.push(PendingNotice::Idle { idle_reason, content, message_id });
+                self.pending_notices.push(PendingNotice::Idle { idle_reason, content, message_id });
                 self.at = At::Idle;
             }
             Event::Rejected { offset, reason, message_id } => {
                 let (offset, reason, message_id) = (*offset, reason.clone(), *message_id);
-                self.owed.push(PendingNotice::Rejected { offset, reason, message_id });
+                self.pending_notices.push(PendingNotice::Rejected { offset, reason, message_id });
             }
             // An incarnation that left by its own doing gave its work up; only a crash is gone on from.
             Event::Left { .. } => {
                 self.calls.clear();
                 self.at = At::Idle;
             }
-            Event::Life { .. } | Event::Restarted { .. } | Event::Asked { .. } => {}
+            Event::Incarnation { .. } | Event::Restarted { .. } | Event::Asked { .. } => {}
         }
     }
 
@@ -172,7 +172,7 @@ impl Standing {
         }
     }
 
-    fn pay(&mut self, usage: Usage) {
+    fn record_usage(&mut self, usage: Usage) {
         self.usage += usage;
         self.spent = self.spent.saturating_add(usage.billed());
     }

@@ -17,21 +17,21 @@ use teamd_shared::message::{AnsweredBy, IdleReason};
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Usage;
 
-pub(crate) use step::{Because, End, Hold, Step, Verdict, Why};
+pub(crate) use step::{ApprovalReason, End, Hold, PlanOutcome, Step, Why};
 
 /// What the worker knows.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
-    /// How things stand, as the daemon said last.
+    /// The last directive of the daemon.
     directive: Directive,
-    /// The highest directive that was acted on.
+    /// The highest directive that was applied.
     applied_seq: u64,
     /// The shutdown that is not answered yet.
-    shutdown: Option<Shutdown>,
+    shutdown: Option<OpenShutdown>,
     /// The shutdown whose answer the daemon has recorded or refused: an older directive may still call it pending.
     settled: Option<RequestId>,
     /// The answer that is on its way to the daemon.
-    answer: Option<Answer>,
+    answer: Option<ShutdownAnswer>,
     /// Whether the daemon has recorded that this incarnation ends.
     release: bool,
     /// Whether the model let itself go, with calls in the same answer: they still run.
@@ -61,7 +61,7 @@ pub(crate) struct State {
     leaving: bool,
     /// Whether the daemon is gone, and has said nothing since.
     away: bool,
-    /// Whether a plan was asked for since the daemon's last directive: that word may be older.
+    /// Whether a plan was asked for since the daemon's last directive: that directive may be older.
     plan_wanted: bool,
 }
 
@@ -92,16 +92,16 @@ pub(crate) enum At {
     /// That call waits for a person, who may take days.
     Asking,
     /// That call is a plan: it suspends the turn.
-    Plan(Plan),
+    PendingPlan(PendingPlan),
     /// The work has ended, and the lead is to be told.
     Done(IdleReason),
 }
 
 /// A plan without a verdict.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct PendingPlan {
     request_id: RequestId,
-    said: Said,
+    submission: SubmissionState,
     /// How often its line could not be read where it was written.
     lost: u32,
 }
@@ -111,10 +111,10 @@ const REWRITES: u32 = 3;
 
 /// What the daemon knows of a plan.
 #[derive(Debug, Clone, PartialEq)]
-enum Said {
+enum SubmissionState {
     /// Nothing: the background commands must end first.
     Nothing,
-    /// Its line was named.
+    /// Its line was submitted.
     Submitted,
     /// It is recorded, and stands so.
     Recorded(Status),
@@ -148,21 +148,21 @@ pub(crate) enum Mail {
 
 /// A pending shutdown.
 #[derive(Debug, Clone)]
-struct Shutdown {
+struct OpenShutdown {
     directive: PendingShutdown,
     /// When the runtime decides.
     decide_by: Duration,
     /// Whether the model knows.
     shown: bool,
     /// Whether there was unread work when it was asked, or may have been: that is taken in first.
-    owes_mail: bool,
+    mail_first: bool,
     /// Not before this time: an answer could not be written.
     not_before: Duration,
 }
 
 /// The answer to a shutdown.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct ShutdownAnswer {
     /// The shutdown.
     pub(crate) request_id: RequestId,
     /// Yes or no.
@@ -170,12 +170,12 @@ pub(crate) struct Answer {
     /// Who decided.
     pub(crate) by: AnsweredBy,
     /// What the daemon made of it, once it has said so.
-    pub(crate) outcome: Option<Outcome>,
+    pub(crate) outcome: Option<AnswerOutcome>,
 }
 
 /// What the daemon made of an answer.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum AnswerOutcome {
     /// The request stands so; an answer that came second finds the first one here.
     Recorded(Status),
     /// The answer changed nothing.
@@ -239,7 +239,7 @@ impl State {
     /// asked for by a daemon that cannot say so any more.
     pub(crate) fn gate(&self) -> Gate {
         let outdated = self.away && self.plan_wanted;
-        if outdated || matches!(self.at, At::Plan(_)) { Gate::Closed } else { self.directive.gate }
+        if outdated || matches!(self.at, At::PendingPlan(_)) { Gate::Closed } else { self.directive.gate }
     }
 
     /// Returns the shutdown that the model may answer.
@@ -267,14 +267,14 @@ impl State {
         self.background && (self.leaving || self.gate() == Gate::Closed)
     }
 
-    fn plan_mut(&mut self, request_id: &RequestId) -> Option<&mut Plan> {
+    fn plan_mut(&mut self, request_id: &RequestId) -> Option<&mut PendingPlan> {
         match &mut self.at {
-            At::Plan(plan) if plan.request_id == *request_id => Some(plan),
+            At::PendingPlan(plan) if plan.request_id == *request_id => Some(plan),
             _ => None,
         }
     }
 
-    /// A directive that closes the gate is acted on when nothing runs any more that an open gate let through.
+    /// A directive that closes the gate is applied when nothing runs any more that an open gate let through.
     fn act(&mut self) {
         let changing = self.background || matches!(self.at, At::Calling { gated: true, .. });
         if self.directive.gate == Gate::Open || !changing {

@@ -90,12 +90,12 @@ impl Conversation {
     /// Takes in the next entry.
     pub(crate) fn observe(&mut self, event: &Event) {
         match event {
-            Event::Life { incarnation, conversation, prompt } => {
+            Event::Incarnation { incarnation, conversation, prompt } => {
                 if incarnation == conversation {
                     *self = Self::new(self.owner.clone());
                     let prompt = excerpt(prompt.as_deref().unwrap_or_default(), delivery::MOST);
-                    self.essentials.told(&prompt);
-                    self.say(prompt);
+                    self.essentials.observe_text(&prompt);
+                    self.push_text(prompt);
                 } else {
                     // A shutdown request belongs to one incarnation.
                     self.essentials.asked = None;
@@ -104,11 +104,11 @@ impl Conversation {
             Event::Messages { messages } => self.messages(messages),
             Event::Asked { request_id, reason } => {
                 self.essentials.asked = Some((request_id.to_string(), reason.clone()));
-                self.say(delivery::ask(request_id.as_str(), reason));
+                self.push_text(delivery::ask(request_id.as_str(), reason));
             }
             Event::Answer { content, usage, length, .. } => {
-                let paid = usage.input().saturating_add(usage.output_tokens);
-                self.answer(content, length.unwrap_or(paid));
+                let counted = usage.input().saturating_add(usage.output_tokens);
+                self.answer(content, length.unwrap_or(counted));
             }
             Event::Result { tool_use_id, content, is_error } => self.result(tool_use_id, content, *is_error),
             Event::Compacted { summary, kept, .. } => self.cut(summary, *kept),
@@ -121,10 +121,10 @@ impl Conversation {
                 (self.essentials.asked, self.essentials.rests) = (None, true);
                 // Without this, the model would take the old work up again with the next message.
                 if *idle_reason == IdleReason::Interrupted {
-                    self.say(INTERRUPTED.to_owned());
+                    self.push_text(INTERRUPTED.to_owned());
                 }
             }
-            Event::Rejected { .. } | Event::Restarted { .. } | Event::Paid { .. } => {}
+            Event::Rejected { .. } | Event::Restarted { .. } | Event::Charged { .. } => {}
         }
     }
 
@@ -141,7 +141,7 @@ impl Conversation {
     fn settle(&mut self) {
         self.answer_open_calls();
         if self.turns.last().is_none_or(|turn| turn.role == Role::Assistant) {
-            self.say(NOTHING.to_owned());
+            self.push_text(NOTHING.to_owned());
         }
     }
 
@@ -160,19 +160,19 @@ impl Conversation {
             if let Body::PlanApprovalRequest { request_id, .. } = &message.body {
                 self.essentials.waiting.push((request_id.to_string(), text.clone()));
             }
-            self.essentials.told(&text);
+            self.essentials.observe_text(&text);
             shown.push(text);
         }
         // While calls are open, only the next one of them takes messages in.
         if self.open.first().is_some_and(|next| next.name == "read_inbox") {
             self.delivered.extend(shown);
         } else {
-            shown.into_iter().for_each(|text| self.say(text));
+            shown.into_iter().for_each(|text| self.push_text(text));
         }
     }
 
     /// The user says something.
-    fn say(&mut self, text: String) {
+    fn push_text(&mut self, text: String) {
         if !text.trim().is_empty() {
             self.uncounted += text.len();
             self.push(Part::Text(text));
@@ -219,7 +219,7 @@ impl Conversation {
         let delivered = std::mem::take(&mut self.delivered);
         // A list that was lost, or is too long for a result, is said instead.
         if is_error || delivery::list(&delivered).is_none() {
-            delivered.into_iter().for_each(|text| self.say(text));
+            delivered.into_iter().for_each(|text| self.push_text(text));
         }
         self.essentials.settled(&open, content, is_error);
     }
@@ -274,7 +274,7 @@ impl Conversation {
 
 impl Essentials {
     /// Something is said to the member.
-    fn told(&mut self, text: &str) {
+    fn observe_text(&mut self, text: &str) {
         if std::mem::take(&mut self.rests) {
             self.work.clear();
         }

@@ -86,7 +86,7 @@ pub(crate) enum Model {
     Unusable(ModelError),
     /// Of a simulation.
     #[cfg(test)]
-    Played(crate::sim::Played),
+    Simulated(crate::sim::SimulatedModel),
 }
 
 impl Model {
@@ -120,7 +120,7 @@ impl Model {
             Self::Remote(remote) => remote.observe(event),
             Self::Unusable(_) => {}
             #[cfg(test)]
-            Self::Played(played) => played.observe(event),
+            Self::Simulated(model) => model.observe(event),
         }
     }
 
@@ -180,7 +180,7 @@ impl Model {
             Self::Remote(remote) => remote.answer(budget, heard).await,
             Self::Unusable(error) => Err(error.clone()),
             #[cfg(test)]
-            Self::Played(played) => played.answer().await,
+            Self::Simulated(model) => model.answer().await,
         }
     }
 }

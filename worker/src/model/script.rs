@@ -45,7 +45,7 @@ impl Script {
     /// Takes in the next entry.
     pub(crate) fn observe(&mut self, event: &Event) {
         match event {
-            Event::Life { incarnation, conversation, prompt } => {
+            Event::Incarnation { incarnation, conversation, prompt } => {
                 // A shutdown request belongs to one incarnation.
                 self.asked.clear();
                 if incarnation == conversation {
@@ -76,7 +76,7 @@ impl Script {
             Event::Rejected { .. }
             | Event::Restarted { .. }
             | Event::Compacted { .. }
-            | Event::Paid { .. } => {}
+            | Event::Charged { .. } => {}
         }
     }
 

@@ -12,7 +12,7 @@ use rustix::io::FdFlags;
 
 use super::mounts::IGNORE;
 use super::place::{find_itself, is_dir};
-use super::plan::{Access, Plan};
+use super::plan::{MountAccess, MountPlan};
 use super::policy::Policy;
 
 /// Where `bwrap` is looked for: no `PATH` says what builds a sandbox.
@@ -58,17 +58,17 @@ fn arguments(policy: &Policy, workspace: &Path) -> io::Result<Vec<OsString>> {
     add("--ro-bind", &["/".as_ref(), "/".as_ref()]);
     add("--dev", &["/dev".as_ref()]);
     add("--proc", &["/proc".as_ref()]);
-    for (path, access) in Plan::of(policy).mounts() {
+    for (path, access) in MountPlan::of(policy).mounts() {
         let source = match access {
-            Access::Write { source } => source,
-            Access::Read | Access::Nothing { .. } => path,
+            MountAccess::Write { source } => source,
+            MountAccess::Read | MountAccess::Nothing { .. } => path,
         };
         let Some((_, stat)) = find_itself(source)? else { continue };
         match access {
-            Access::Write { .. } => add("--bind", &[source, path]),
-            Access::Read => add("--ro-bind", &[path, path]),
-            Access::Nothing { .. } if !is_dir(&stat) => add("--ro-bind", &["/dev/null".as_ref(), path]),
-            Access::Nothing { for_git } => {
+            MountAccess::Write { .. } => add("--bind", &[source, path]),
+            MountAccess::Read => add("--ro-bind", &[path, path]),
+            MountAccess::Nothing { .. } if !is_dir(&stat) => add("--ro-bind", &["/dev/null".as_ref(), path]),
+            MountAccess::Nothing { for_git } => {
                 add("--tmpfs", &[path]);
                 let ignore = path.join(IGNORE);
                 if *for_git && ignore.exists() {

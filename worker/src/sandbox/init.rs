@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::process::{close_inherited, deny_tracing};
 use teamd_shared::sandbox::Namespaces;
 
-use super::plan::Plan;
+use super::plan::MountPlan;
 use super::policy::Policy;
 use super::seccomp::Calls;
 use super::{identity, landlock, loopback, mounts, seccomp};
@@ -89,7 +89,7 @@ fn run(job: Job) -> Result<Verdict, String> {
 
 /// Puts on every layer, the outermost first.
 fn enclose(policy: &Policy, workspace: &Path, memory: Option<u64>) -> Result<(), String> {
-    let plan = Plan::of(policy);
+    let plan = MountPlan::of(policy);
     if policy.layers.namespaces == Namespaces::Own {
         // The shim is the only process that would end it.
         set_pdeathsig(Signal::SIGKILL).map_err(cannot("parent"))?;

@@ -17,7 +17,7 @@ use rustix::mount::{
 
 use super::mount_table::mounts;
 use super::place::{find_itself, is_dir, open_itself, path_of};
-use super::plan::{Access, Plan};
+use super::plan::{MountAccess, MountPlan};
 
 /// The devices of a command: those that hold nothing of the machine.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -46,7 +46,7 @@ fn cannot(verb: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(Errno) ->
 ///
 /// # Errors
 /// [`MountError`] for the first step that the system refuses.
-pub(super) fn build(plan: &Plan, workspace: &Path, memory: Option<u64>) -> Done {
+pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> Done {
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)
         .map_err(|errno| cannot("make a mount namespace for", "/")(Errno::from_raw_os_error(errno as i32)))?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
@@ -54,17 +54,19 @@ pub(super) fn build(plan: &Plan, workspace: &Path, memory: Option<u64>) -> Done 
     let devices = open_devices()?;
     for (path, access) in plan.mounts() {
         let source = match access {
-            Access::Write { source } => source,
-            Access::Read | Access::Nothing { .. } => path,
+            MountAccess::Write { source } => source,
+            MountAccess::Read | MountAccess::Nothing { .. } => path,
         };
         let Some((found, stat)) = find_itself(source).map_err(cannot("look at", source))? else { continue };
         // By its descriptor: no rename in between leads elsewhere.
         let itself = PathBuf::from(path_of(&found));
         match access {
-            Access::Write { .. } if source != path => mount_descriptor(&found, path),
-            Access::Write { .. } | Access::Read => mount_descriptor(&found, &itself),
-            Access::Nothing { for_git } if is_dir(&stat) => cover(&itself, path, *for_git),
-            Access::Nothing { .. } => devices.first().map_or(Ok(()), |null| mount_descriptor(null, &itself)),
+            MountAccess::Write { .. } if source != path => mount_descriptor(&found, path),
+            MountAccess::Write { .. } | MountAccess::Read => mount_descriptor(&found, &itself),
+            MountAccess::Nothing { for_git } if is_dir(&stat) => cover(&itself, path, *for_git),
+            MountAccess::Nothing { .. } => {
+                devices.first().map_or(Ok(()), |null| mount_descriptor(null, &itself))
+            }
         }?;
     }
     // Once for all: to list the mounts costs more than to make them.

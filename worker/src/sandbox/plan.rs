@@ -1,5 +1,5 @@
 //! The mounts of a command, from its policy: what each is, from the top down. Two back ends make them, [`super::mounts`] and
-//! [`super::bubblewrap`]; [`Plan::check`] looks from inside whether they stand.
+//! [`super::bubblewrap`]; [`MountPlan::check`] looks from inside whether they stand.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::policy::Policy;
 
 /// What a command may do from a path downwards, as far as the next path of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum MountAccess {
     /// Write what lies at this path of the machine.
     Write { source: PathBuf },
     /// Read.
@@ -22,27 +22,27 @@ pub(super) enum Access {
 
 /// The mounts of a command. All else is mounted read-only.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Plan(BTreeMap<PathBuf, Access>);
+pub(super) struct MountPlan(BTreeMap<PathBuf, MountAccess>);
 
-impl Plan {
+impl MountPlan {
     /// Makes the plan of a policy.
     pub(super) fn of(policy: &Policy) -> Self {
         let mut paths = BTreeMap::new();
         for writable in policy.all_writable() {
-            paths.insert(writable.at.clone(), Access::Write { source: writable.place.path.clone() });
+            paths.insert(writable.at.clone(), MountAccess::Write { source: writable.place.path.clone() });
         }
-        paths.extend(policy.protected.iter().map(|it| (it.path.clone(), Access::Read)));
+        paths.extend(policy.protected.iter().map(|it| (it.path.clone(), MountAccess::Read)));
         for hidden in &policy.hidden {
             let for_git = hidden.is_of_team && policy.is_writable(&hidden.path);
-            paths.insert(hidden.path.clone(), Access::Nothing { for_git });
+            paths.insert(hidden.path.clone(), MountAccess::Nothing { for_git });
         }
         // What lies below something that allows less is allowed no more.
-        let is_overruled = |path: &Path, access: &Access| {
+        let is_overruled = |path: &Path, access: &MountAccess| {
             let mut above = path.ancestors().skip(1).filter_map(|above| paths.get(above));
             above.any(|above| match above {
-                Access::Nothing { .. } => true,
-                Access::Read => matches!(access, Access::Write { .. }),
-                Access::Write { .. } => false,
+                MountAccess::Nothing { .. } => true,
+                MountAccess::Read => matches!(access, MountAccess::Write { .. }),
+                MountAccess::Write { .. } => false,
             })
         };
         let valid = paths.iter().filter(|(path, access)| !is_overruled(path, access));
@@ -54,7 +54,7 @@ impl Plan {
     /// Adds each directory between something writable and something below it that is not: if one of them could be renamed,
     /// another could take its name, and what lies below it would be replaced.
     fn pin(&mut self) {
-        let is_write = |path: &Path| matches!(self.0.get(path), Some(Access::Write { .. }));
+        let is_write = |path: &Path| matches!(self.0.get(path), Some(MountAccess::Write { .. }));
         let mut pinned = Vec::new();
         for path in self.0.keys().filter(|path| !is_write(path)) {
             let Some(top) = path.ancestors().filter(|above| is_write(above)).last() else { continue };
@@ -62,7 +62,7 @@ impl Plan {
             pinned.extend(between.filter(|above| !self.0.contains_key(*above)).map(Path::to_owned));
         }
         for path in pinned {
-            let access = Access::Write { source: path.clone() };
+            let access = MountAccess::Write { source: path.clone() };
             // What lies between in something read-only stays so.
             if self.is_writable(&path) {
                 self.0.insert(path, access);
@@ -71,14 +71,14 @@ impl Plan {
     }
 
     /// Returns the mounts in the order in which they are made.
-    pub(super) fn mounts(&self) -> impl Iterator<Item = (&Path, &Access)> {
+    pub(super) fn mounts(&self) -> impl Iterator<Item = (&Path, &MountAccess)> {
         self.0.iter().map(|(path, access)| (path.as_path(), access))
     }
 
     /// Tells whether what lies at a path may be written.
     pub(super) fn is_writable(&self, path: &Path) -> bool {
         let nearest = path.ancestors().find_map(|above| self.0.get(above));
-        matches!(nearest, Some(Access::Write { .. }))
+        matches!(nearest, Some(MountAccess::Write { .. }))
     }
 
     /// Checks from inside that what is mounted stands where it should: other commands work in the same directories while
@@ -96,7 +96,7 @@ impl Plan {
     }
 }
 
-fn check_one(path: &Path, access: &Access) -> Result<(), String> {
+fn check_one(path: &Path, access: &MountAccess) -> Result<(), String> {
     let Some((found, _)) = find_itself(path).map_err(|errno| errno.to_string())? else { return Ok(()) };
     let known =
         statx(&found, "", AtFlags::EMPTY_PATH, StatxFlags::empty()).map_err(|errno| errno.to_string())?;
@@ -106,7 +106,7 @@ fn check_one(path: &Path, access: &Access) -> Result<(), String> {
     {
         return Err("it could be moved away".to_owned());
     }
-    if !matches!(access, Access::Write { .. }) {
+    if !matches!(access, MountAccess::Write { .. }) {
         let flags = fstatvfs(&found).map_err(|errno| errno.to_string())?.f_flag;
         if !flags.contains(StatVfsMountFlags::RDONLY) {
             return Err("something else has taken its place".to_owned());
@@ -136,14 +136,14 @@ mod tests {
         }
     }
 
-    fn planned(plan: &Plan) -> Vec<String> {
-        let told = |(path, access): (&Path, &Access)| {
+    fn planned(plan: &MountPlan) -> Vec<String> {
+        let told = |(path, access): (&Path, &MountAccess)| {
             let what = match access {
-                Access::Write { source } if source == path => "writes",
-                Access::Write { .. } => "writes elsewhere",
-                Access::Read => "reads",
-                Access::Nothing { for_git: true } => "nothing for git",
-                Access::Nothing { for_git: false } => "nothing",
+                MountAccess::Write { source } if source == path => "writes",
+                MountAccess::Write { .. } => "writes elsewhere",
+                MountAccess::Read => "reads",
+                MountAccess::Nothing { for_git: true } => "nothing for git",
+                MountAccess::Nothing { for_git: false } => "nothing",
             };
             format!("{} {what}", path.display())
         };
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_lies_between_the_writable_and_what_is_not_stays_where_it_is() {
-        let plan = Plan::of(&policy(
+        let plan = MountPlan::of(&policy(
             &["/home/u", "/home/u/cache/deep"],
             &["/home/u/.git/hooks", "/home/u/cache/deep/.git/config"],
             &["/home/u/.config/gh", "/home/u/a/b/.team", "/etc/shadow"],
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_lies_below_something_that_allows_less_is_allowed_no_more() {
-        let plan = Plan::of(&policy(
+        let plan = MountPlan::of(&policy(
             &["/w", "/w/hidden/cache", "/w/read/cache"],
             &["/w/hidden/.git/hooks", "/w/hidden", "/w/read"],
             &["/w/hidden", "/w/read/key"],
@@ -202,13 +202,15 @@ mod tests {
     fn what_is_no_mount_can_be_moved_and_what_can_be_written_is_found() {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().canonicalize().unwrap();
-        let write = Access::Write { source: root.clone() };
+        let write = MountAccess::Write { source: root.clone() };
         assert_eq!(check_one(&root, &write), Err("it could be moved away".to_owned()));
-        assert_eq!(check_one(&root.join("missing"), &Access::Read), Ok(()));
+        assert_eq!(check_one(&root.join("missing"), &MountAccess::Read), Ok(()));
         assert_eq!(check_one(Path::new("/proc"), &write), Ok(()));
         // A mount that can be written is none of ours.
         if !rustix::fs::statvfs("/dev/shm").unwrap().f_flag.contains(StatVfsMountFlags::RDONLY) {
-            assert!(check_one(Path::new("/dev/shm"), &Access::Read).unwrap_err().contains("something else"));
+            assert!(
+                check_one(Path::new("/dev/shm"), &MountAccess::Read).unwrap_err().contains("something else")
+            );
         }
     }
 }

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Probes: the whole program behind the hidden subcommand.
 pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
-    let found = Scratch::make().and_then(|scratch| {
+    let found = ProbeDirectory::make().and_then(|scratch| {
         let (layers, missing) = scratch.layers();
         let attacks = if args.attack { scratch.attack(layers)? } else { Vec::new() };
         Ok(Probe { layers, missing, attacks })
@@ -58,14 +58,14 @@ pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
 }
 
 /// Places that look like those of a team: a workspace with a team directory in it, and a home with a secret.
-struct Scratch {
+struct ProbeDirectory {
     places: Places,
     /// Open, so that an attack that may write into the pipe need not wait for a reader.
     _pipe: File,
     folder: TempDir,
 }
 
-impl Scratch {
+impl ProbeDirectory {
     fn make() -> io::Result<Self> {
         let id = format!("probe-{}", std::process::id());
         let folder = TempDir::create(&std::env::temp_dir(), &id)?;

@@ -30,7 +30,7 @@ pub(super) struct Plan {
 #[derive(Debug, Clone)]
 pub(super) struct Shutdown {
     pub(super) directive: PendingShutdown,
-    pub(super) life: u32,
+    pub(super) incarnation: u32,
     pub(super) status: Status,
 }
 
@@ -40,17 +40,17 @@ pub(super) struct Daemon {
     pub(super) alive: bool,
     pub(super) seq: u64,
     pub(super) gate: Gate,
-    /// Since which word the gate is closed.
+    /// Since which directive the gate is closed.
     pub(super) closed_at: u64,
     pub(super) plans: Vec<Plan>,
     /// Ids that belong to others.
     taken: BTreeSet<RequestId>,
     pub(super) shutdowns: Vec<Shutdown>,
-    /// The life that has ended by its own doing, until it is resumed.
+    /// The incarnation that has ended by its own doing, until it is resumed.
     pub(super) ended: bool,
     pub(super) up: VecDeque<FromWorker>,
     pub(super) down: VecDeque<ToWorker>,
-    /// The last word that was said.
+    /// The last directive that was sent.
     pub(super) last: Option<Directive>,
 }
 
@@ -79,12 +79,12 @@ impl Daemon {
         self.shutdowns.last().filter(|shutdown| shutdown.status == Status::Pending)
     }
 
-    /// Tells whether a life may leave.
-    pub(super) fn lets_go(&self, life: u32) -> bool {
-        self.shutdowns.iter().any(|it| it.life == life && it.status == Status::Approved)
+    /// Tells whether an incarnation may leave.
+    pub(super) fn may_leave(&self, incarnation: u32) -> bool {
+        self.shutdowns.iter().any(|it| it.incarnation == incarnation && it.status == Status::Approved)
     }
 
-    pub(super) fn directive(&self, life: u32) -> Directive {
+    pub(super) fn directive(&self, incarnation: u32) -> Directive {
         let shutdown = self.pending_shutdown().map(|shutdown| shutdown.directive.clone());
         let judged = self.plans.iter().rev().find(|plan| plan.status != Status::Pending);
         let verdict = judged.map(|plan| PlanVerdict {
@@ -93,7 +93,14 @@ impl Daemon {
             feedback: String::new(),
         });
         let plan = self.pending_plan().map(|plan| plan.request_id.clone());
-        Directive { seq: self.seq, gate: self.gate, shutdown, release: self.lets_go(life), plan, verdict }
+        Directive {
+            seq: self.seq,
+            gate: self.gate,
+            shutdown,
+            release: self.may_leave(incarnation),
+            plan,
+            verdict,
+        }
     }
 
     fn closes(&mut self) {
@@ -128,11 +135,11 @@ impl Daemon {
         self.closes();
     }
 
-    pub(super) fn asks(&mut self, life: u32, decide_within: f64) {
+    pub(super) fn asks(&mut self, incarnation: u32, decide_within: f64) {
         self.seq += 1;
         let request_id = RequestId::from_bits(0x5d00_0000 + u32::try_from(self.shutdowns.len()).unwrap());
         let directive = PendingShutdown { request_id, reason: "tidy up".to_owned(), decide_within };
-        self.shutdowns.push(Shutdown { directive, life, status: Status::Pending });
+        self.shutdowns.push(Shutdown { directive, incarnation, status: Status::Pending });
     }
 }
 
@@ -150,30 +157,30 @@ impl World<'_> {
             watch: false,
             environment: Default::default(),
             territory: Vec::new(),
-            directive: self.daemon.directive(self.life),
+            directive: self.daemon.directive(self.incarnation),
         }
     }
 
-    pub(super) fn says(&mut self, frame: ToWorker) {
+    pub(super) fn send_to_worker(&mut self, frame: ToWorker) {
         if self.daemon.alive && self.worker.as_ref().is_some_and(|it| it.link.is_connected()) {
             self.daemon.down.push_back(frame);
         }
     }
 
-    pub(super) fn says_its_word(&mut self) {
-        let directive = self.daemon.directive(self.life);
+    pub(super) fn push_directive(&mut self) {
+        let directive = self.daemon.directive(self.incarnation);
         self.daemon.last = Some(directive.clone());
-        self.says(ToWorker::Directive(directive));
+        self.send_to_worker(ToWorker::Directive(directive));
     }
 
-    /// Says something that is not new: the last word again.
+    /// Says something that is not new: the last directive again.
     pub(super) fn repeats_itself(&mut self) {
         let Some(mut directive) = self.daemon.last.clone() else { return };
-        if self.mutant == Some(Mutant::OldWordsCount) {
+        if self.mutant == Some(Mutant::OldDirectivesCount) {
             directive.seq = self.daemon.seq.max(directive.seq) + 1;
         }
-        self.note(|| format!("the daemon repeats word {}", directive.seq));
-        self.says(ToWorker::Directive(directive));
+        self.note(|| format!("the daemon repeats directive {}", directive.seq));
+        self.send_to_worker(ToWorker::Directive(directive));
     }
 
     /// The connection of the worker is there again.
@@ -181,39 +188,39 @@ impl World<'_> {
         self.note(|| format!("the worker connects: {:?}, plan {:?}", state.activity, state.plan));
         (self.daemon.up, self.daemon.down) = (VecDeque::new(), VecDeque::new());
         if self.mutant != Some(Mutant::StatesAreNotHeard) {
-            self.hears_its_state(state);
+            self.receive_state(state);
         }
-        if self.mutant != Some(Mutant::NoWordOnReconnect) {
-            self.says_its_word();
+        if self.mutant != Some(Mutant::NoDirectiveOnReconnect) {
+            self.push_directive();
         }
     }
 
-    fn hears_its_state(&mut self, state: &WorkerState) {
+    fn receive_state(&mut self, state: &WorkerState) {
         if self.daemon.pending_plan().is_some_and(|plan| Some(&plan.request_id) != state.plan.as_ref()) {
             let plans = self.daemon.plans.iter_mut().filter(|plan| plan.status == Status::Pending);
             plans.for_each(|plan| plan.status = Status::Expired);
             self.daemon.seq += 1;
             self.note(|| "  its plan expires: it does not wait for it".to_owned());
-            self.says_its_word();
+            self.push_directive();
         }
     }
 
     /// The daemon takes in one thing.
-    pub(super) fn daemon_hears(&mut self) {
+    pub(super) fn daemon_receives(&mut self) {
         if !self.daemon.alive {
             return;
         }
         let Some(frame) = self.daemon.up.pop_front() else { return };
-        self.note(|| format!("the daemon hears {frame:?}"));
+        self.note(|| format!("the daemon receives {frame:?}"));
         match frame {
             FromWorker::State(_) if self.mutant == Some(Mutant::StatesAreNotHeard) => {}
-            FromWorker::State(state) => self.hears_its_state(&state),
-            FromWorker::Submitted { request_id, offset, len } => self.is_named(request_id, offset, len),
+            FromWorker::State(state) => self.receive_state(&state),
+            FromWorker::Submitted { request_id, offset, len } => self.submit_line(request_id, offset, len),
             FromWorker::Leaving | FromWorker::Asks(_) | FromWorker::Pong { .. } => {}
         }
     }
 
-    fn is_named(&mut self, request_id: RequestId, offset: u64, len: u64) {
+    fn submit_line(&mut self, request_id: RequestId, offset: u64, len: u64) {
         let unlucky = !self.calm && self.rng.one_in(40);
         let line = inbox::read_line_at(&self.place.dir, &Name::lead(), offset, len);
         let line = line.ok().filter(|_| !unlucky).and_then(|line| Message::parse(&line).ok());
@@ -230,9 +237,9 @@ impl World<'_> {
         };
         self.note(|| format!("  {answer:?}"));
         let closes = matches!(answer, ToWorker::Recorded { .. });
-        self.says(answer);
+        self.send_to_worker(answer);
         if closes {
-            self.says_its_word();
+            self.push_directive();
         }
         if self.rng.one_in(8) {
             self.repeats_itself();
@@ -240,10 +247,10 @@ impl World<'_> {
     }
 
     fn is_answered(&mut self, request_id: &RequestId, approve: bool) -> ToWorker {
-        let life = self.life;
+        let incarnation = self.incarnation;
         let known = self.daemon.shutdowns.iter_mut().find(|it| it.directive.request_id == *request_id);
-        let Some(shutdown) = known.filter(|it| it.life == life) else {
-            let why = "no shutdown of this life".to_owned();
+        let Some(shutdown) = known.filter(|it| it.incarnation == incarnation) else {
+            let why = "no shutdown of this incarnation".to_owned();
             return ToWorker::Refused { request_id: request_id.clone(), why, taken: false };
         };
         if self.mutant == Some(Mutant::RepliesUnrecorded) && approve {

@@ -94,7 +94,7 @@ impl Machine {
     }
 }
 
-/// New ids: each once, in all lives of a schedule.
+/// New ids: each once, in all incarnations of a schedule.
 #[derive(Debug)]
 pub(super) struct SimIds(pub(super) Shared);
 
@@ -115,7 +115,7 @@ impl Ids for SimIds {
 
 /// The tools.
 #[derive(Debug)]
-pub(super) struct Toolbox(pub(super) Shared);
+pub(super) struct SimulatedToolbox(pub(super) Shared);
 
 /// A call that runs.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ pub(super) struct Run {
     outcome: Outcome,
 }
 
-impl Tools for Toolbox {
+impl Tools for SimulatedToolbox {
     type Running = Run;
 
     fn start(&mut self, action: LocalAction, gate: Gate) -> Run {
@@ -180,13 +180,13 @@ impl Runs for Run {
 
 /// The model: what it says follows from the seed and the number of its answers.
 #[derive(Debug)]
-pub(crate) struct Played {
+pub(crate) struct SimulatedModel {
     machine: Shared,
     answers: u64,
     asked: Option<RequestId>,
 }
 
-impl Played {
+impl SimulatedModel {
     pub(super) fn new(machine: &Shared) -> Self {
         Self { machine: Rc::clone(machine), answers: 0, asked: None }
     }
@@ -201,7 +201,7 @@ impl Played {
                 }
             }
             Event::Asked { request_id, .. } => self.asked = Some(request_id.clone()),
-            Event::Life { .. } | Event::Idle { .. } => self.asked = None,
+            Event::Incarnation { .. } | Event::Idle { .. } => self.asked = None,
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
 //! Tests of the test: each rule that is taken away must be missed within a few schedules. The rules are taken away in what
 //! is played, and in what the disk does; the worker knows nothing of it.
 
-use super::{Place, run};
+use super::{Fixture, run};
 
 /// How many schedules may pass before it is missed.
 const SCHEDULES: u64 = 600;
@@ -13,12 +13,12 @@ pub(super) enum Mutant {
     PositionLags,
     /// Rule 7: only what the daemon has recorded lets a worker leave.
     RepliesUnrecorded,
-    /// Rule 8: the daemon gives its word on every connection.
-    NoWordOnReconnect,
+    /// Rule 8: the daemon sends its directive on every connection.
+    NoDirectiveOnReconnect,
     /// Rule 8: the worker says its state on every connection and at every change.
     StatesAreNotHeard,
     /// Rule 8: the higher seq wins.
-    OldWordsCount,
+    OldDirectivesCount,
     /// Rule 10: a torn tail is cut off.
     TornTailStays,
     /// Rule 14: the answer is in the transcript before its first call runs.
@@ -37,7 +37,7 @@ pub(super) enum Mutant {
 
 /// The real rules keep their promises in all of these schedules; the mutant breaks one.
 fn is_missed(mutant: Mutant) {
-    let place = Place::new();
+    let place = Fixture::new();
     let broken = (0..SCHEDULES).find_map(|seed| run(&place, seed, Some(mutant), false).err());
     match broken {
         Some(broken) => println!("{mutant:?}: seed {}: {}", broken.seed, broken.what),
@@ -57,9 +57,9 @@ macro_rules! missed {
 missed! {
     the_position_in_the_entry_is_missed: PositionLags,
     the_record_before_the_reply_is_missed: RepliesUnrecorded,
-    the_word_on_a_new_connection_is_missed: NoWordOnReconnect,
+    the_word_on_a_new_connection_is_missed: NoDirectiveOnReconnect,
     the_state_that_is_said_is_missed: StatesAreNotHeard,
-    the_order_of_words_is_missed: OldWordsCount,
+    the_order_of_words_is_missed: OldDirectivesCount,
     the_cut_of_a_torn_tail_is_missed: TornTailStays,
     the_answer_before_its_calls_is_missed: AnswersAreLate,
     the_result_before_the_next_call_is_missed: ResultsAreLate,

@@ -13,13 +13,13 @@ use uuid::Uuid;
 use super::World;
 use super::world::alice;
 
-/// What somebody has written to the worker.
+/// What was written to the worker.
 #[derive(Debug, Clone)]
-pub(super) struct Sent {
+pub(super) struct SentMessage {
     #[expect(dead_code, reason = "it is shown")]
     pub(super) from: &'static str,
     pub(super) content: String,
-    /// Whether it has to be taken in: it was acknowledged, and nobody has emptied the inbox since.
+    /// Whether it has to be taken in: it was acknowledged, and the inbox was not emptied since.
     pub(super) must: bool,
 }
 
@@ -34,13 +34,13 @@ impl World<'_> {
         bytes.last().is_none_or(|&byte| byte == b'\n')
     }
 
-    /// Somebody appends: as it should be, twice, in part, or as foreign programs do.
-    pub(super) fn somebody_writes(&mut self) {
+    /// A sender appends: as it should be, twice, in part, or as foreign programs do.
+    pub(super) fn writes_message(&mut self) {
         let from = self.rng.pick(&["user", "lead", "carol", "dave"]);
         let kind = self.rng.below(14);
         self.writes(from, kind);
         if self.rng.one_in(2) {
-            self.says(ToWorker::Ring);
+            self.send_to_worker(ToWorker::Ring);
         }
     }
 
@@ -85,17 +85,18 @@ impl World<'_> {
                 false
             }
         };
-        self.sent.push(Sent { from, content, must });
+        self.sent.push(SentMessage { from, content, must });
     }
 
-    /// A foreign program empties the inbox: what nobody had read is lost.
-    pub(super) fn somebody_empties_the_inbox(&mut self) {
+    /// A foreign program empties the inbox, in place or by another file.
+    pub(super) fn truncates_or_replaces_the_inbox(&mut self) {
         let in_place = self.rng.one_in(2);
         self.empties_the_inbox(in_place);
     }
 
+    /// A foreign program empties the inbox: what was not read is lost.
     pub(super) fn empties_the_inbox(&mut self, in_place: bool) {
-        self.note(|| format!("somebody empties the inbox, in its place: {in_place}"));
+        self.note(|| format!("a program empties the inbox, in its place: {in_place}"));
         for sent in &mut self.sent {
             sent.must = false;
         }
@@ -118,8 +119,8 @@ impl World<'_> {
                 let approve = !self.rng.one_in(3);
                 self.judges(approve);
             }
-            10 => self.says(ToWorker::Interrupt { asked_at: Duration::MAX }),
-            11 => self.says(ToWorker::Interrupt { asked_at: Duration::ZERO }),
+            10 => self.send_to_worker(ToWorker::Interrupt { asked_at: Duration::MAX }),
+            11 => self.send_to_worker(ToWorker::Interrupt { asked_at: Duration::ZERO }),
             _ => {}
         }
     }
@@ -128,17 +129,20 @@ impl World<'_> {
         self.note(|| "a person wants a plan".to_owned());
         self.daemon.wants_a_plan();
         self.tells(Body::PlanRequest);
-        self.says_its_word();
+        self.push_directive();
     }
 
     fn is_asked_to_leave(&mut self) {
-        if self.daemon.pending_shutdown().is_some() || self.daemon.lets_go(self.life) || self.daemon.ended {
+        if self.daemon.pending_shutdown().is_some()
+            || self.daemon.may_leave(self.incarnation)
+            || self.daemon.ended
+        {
             return;
         }
         let within = self.rng.pick(&[0.0, 5.0, 30.0, 600.0]);
         self.note(|| format!("a person asks it to leave within {within} s"));
-        self.daemon.asks(self.life, within);
-        self.says_its_word();
+        self.daemon.asks(self.incarnation, within);
+        self.push_directive();
     }
 
     pub(super) fn judges(&mut self, approve: bool) {
@@ -148,7 +152,7 @@ impl World<'_> {
         self.note(|| format!("a person judges the plan: {approve}"));
         self.daemon.judges(approve);
         self.looks_at_the_gate();
-        self.says_its_word();
+        self.push_directive();
     }
 
     /// The daemon writes into the inbox, too.

@@ -41,19 +41,19 @@ impl World<'_> {
             for _ in 0..12 {
                 while !self.daemon.down.is_empty() && self.worker.is_some() {
                     self.delivers();
-                    self.goes_on();
+                    self.run_worker();
                 }
                 while !self.daemon.up.is_empty() {
-                    self.daemon_hears();
+                    self.daemon_receives();
                 }
-                self.goes_on();
+                self.run_worker();
                 self.looks_at_the_gate();
             }
             let kept = self.pending_plans_are_awaited();
             self.promise(kept);
             self.judges(true);
             self.time_passes(11.0);
-            self.goes_on();
+            self.run_worker();
             if self.is_broken() {
                 return;
             }
@@ -62,11 +62,11 @@ impl World<'_> {
         self.promise(kept);
     }
 
-    /// A plan that nobody waits for has expired.
+    /// A plan without a waiting worker has expired.
     fn pending_plans_are_awaited(&self) -> Result<(), String> {
         let (Some(plan), Some(worker)) = (self.daemon.pending_plan(), &self.worker) else { return Ok(()) };
         let awaited = worker.said.plan.as_ref() == Some(&plan.request_id) || !self.daemon.up.is_empty();
-        check(awaited, || format!("the plan {} is pending, and nobody waits for it", plan.request_id))
+        check(awaited, || format!("the plan {} is pending, and no worker waits for it", plan.request_id))
     }
 
     fn is_at_rest(&self) -> Result<(), String> {
@@ -75,7 +75,7 @@ impl World<'_> {
         check(said.doing == Doing::Idle && said.plan.is_none(), || {
             format!("it does not come to rest: {:?}, {:?}, plan {:?}", said.doing, said.activity, said.plan)
         })?;
-        check(said.applied_seq == self.daemon.seq, || "it has not acted on the last word".to_owned())?;
+        check(said.applied_seq == self.daemon.seq, || "it has not applied the last directive".to_owned())?;
         check(self.daemon.pending_plan().is_none(), || "a plan waits for ever".to_owned())?;
         check(self.daemon.pending_shutdown().is_none(), || "a shutdown is not answered".to_owned())
     }
@@ -138,7 +138,7 @@ impl World<'_> {
                 results.entry(tool_use_id).or_default().push(told);
             }
         }
-        // What a life left without a result as it ended by its own doing is given up.
+        // What an incarnation left without a result as it ended by its own doing is given up.
         let mut abandoned = BTreeSet::new();
         let mut open: Vec<&str> = Vec::new();
         for entry in entries {

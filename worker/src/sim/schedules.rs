@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Broken, Place, run};
+use super::{Broken, Fixture, run};
 
 /// How many schedules a test run takes. The same ones every time, so that it never fails by chance.
 const SCHEDULES: u64 = 200;
@@ -22,7 +22,7 @@ fn from_env(name: &str) -> Option<u64> {
 
 /// Runs schedules of the real rules; the first that breaks a promise is run again, and told.
 fn keep_their_promises(seeds: impl Iterator<Item = u64>) {
-    let place = Place::new();
+    let place = Fixture::new();
     for seed in seeds {
         if run(&place, seed, None, false).is_err() {
             match run(&place, seed, None, true) {
@@ -36,7 +36,7 @@ fn keep_their_promises(seeds: impl Iterator<Item = u64>) {
 #[test]
 fn every_promise_of_a_worker_holds_in_every_schedule() {
     if let Some(seed) = from_env("TEAM_SIM_SEED") {
-        if let Err(broken) = run(&Place::new(), seed, None, true) {
+        if let Err(broken) = run(&Fixture::new(), seed, None, true) {
             panic!("{broken}");
         }
         return;
@@ -45,10 +45,10 @@ fn every_promise_of_a_worker_holds_in_every_schedule() {
     keep_their_promises(from..from + from_env("TEAM_SIM_SCHEDULES").unwrap_or(SCHEDULES));
 }
 
-// Nobody has looked in between, and both times the last line ends alike.
+// There was no look in between, and both times the last line ends alike.
 #[test]
 fn an_inbox_that_is_emptied_and_filled_again_alike_is_read_from_its_start() {
-    let place = Place::new();
+    let place = Fixture::new();
     let mut world = super::World::new(&place, 1, None, true);
     world.starts();
     world.writes("user", 0);
@@ -65,7 +65,7 @@ fn an_inbox_that_is_emptied_and_filled_again_alike_is_read_from_its_start() {
 
 #[test]
 fn a_schedule_of_a_worker_follows_from_its_seed() {
-    let place = Place::new();
+    let place = Fixture::new();
     // The time of day stands in the lines: their lengths differ, and where they begin.
     let place_of = |line: String| match line.split_once("offset: ") {
         Some((before, _)) => before.to_owned(),

@@ -23,10 +23,10 @@ use tokio::sync::mpsc;
 
 use super::daemon::Daemon;
 use super::disk::{self, Disk, Killed};
-use super::machine::{Machine, Played, Shared, SimIds, Toolbox};
-use super::people::Sent;
+use super::machine::{Machine, Shared, SimIds, SimulatedModel, SimulatedToolbox};
+use super::people::SentMessage;
 use super::{Mutant, Rng};
-use crate::agent::connection::{Identity, Link, played};
+use crate::agent::connection::{Identity, Link, simulated};
 use crate::agent::dispatcher::Terminations;
 use crate::agent::run::{Incarnation, Means};
 use crate::agent::transcript::{Transcript, TranscriptError};
@@ -36,13 +36,13 @@ use crate::model::Model;
 const SPINS: u32 = 3000;
 
 /// Where the files lie, and what runs the clock: made once for many schedules.
-pub(super) struct Place {
+pub(super) struct Fixture {
     pub(super) dir: Arc<TeamDir>,
     runtime: Runtime,
     _scratch: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     pub(super) fn new() -> Self {
         // In memory, where there is a place for it: nothing here is to outlive the test.
         let memory = PathBuf::from("/dev/shm");
@@ -93,9 +93,9 @@ impl Wake for Flag {
 type Living = Pin<Box<dyn Future<Output = Result<(), TranscriptError>>>>;
 
 /// A process.
-pub(super) struct Worker {
+pub(super) struct SimulatedWorker {
     living: Living,
-    pub(super) link: played::Played,
+    pub(super) link: simulated::SimulatedLink,
     pub(super) terminate: mpsc::UnboundedSender<()>,
     woken: Arc<Flag>,
     /// What it said last of itself.
@@ -104,16 +104,16 @@ pub(super) struct Worker {
 
 /// Everything.
 pub(super) struct World<'p> {
-    pub(super) place: &'p Place,
+    pub(super) place: &'p Fixture,
     pub(super) rng: Rng,
     pub(super) mutant: Option<Mutant>,
     pub(super) machine: Shared,
     pub(super) daemon: Daemon,
-    pub(super) worker: Option<Worker>,
-    pub(super) life: u32,
-    /// The present life was told to end.
+    pub(super) worker: Option<SimulatedWorker>,
+    pub(super) incarnation: u32,
+    /// The present incarnation was told to end.
     pub(super) terminated: bool,
-    pub(super) sent: Vec<Sent>,
+    pub(super) sent: Vec<SentMessage>,
     /// Nothing breaks any more.
     pub(super) calm: bool,
     /// What does not happen in this schedule.
@@ -123,7 +123,7 @@ pub(super) struct World<'p> {
 }
 
 impl<'p> World<'p> {
-    pub(super) fn new(place: &'p Place, seed: u64, mutant: Option<Mutant>, told: bool) -> Self {
+    pub(super) fn new(place: &'p Fixture, seed: u64, mutant: Option<Mutant>, told: bool) -> Self {
         place.clean();
         let mut rng = Rng(seed);
         let quiet = u32::try_from(rng.next() & rng.next() & 0xff).unwrap();
@@ -135,7 +135,7 @@ impl<'p> World<'p> {
             machine: Rc::new(Machine::new(seed, mutant, place.transcript()).into()),
             daemon: Daemon::new(),
             worker: None,
-            life: 0,
+            incarnation: 0,
             terminated: false,
             sent: Vec::new(),
             calm: false,
@@ -189,24 +189,24 @@ impl<'p> World<'p> {
         }
         match self.rng.below(100) {
             0..=27 => self.delivers(),
-            28..=47 => self.daemon_hears(),
+            28..=47 => self.daemon_receives(),
             48..=59 => {
                 let seconds = self.rng.pick(&[0.05, 0.6, 3.0, 11.0, 40.0]);
                 self.time_passes(seconds);
             }
-            60..=75 => self.somebody_writes(),
-            76..=79 => self.says(teamd_shared::control::ToWorker::Ring),
+            60..=75 => self.writes_message(),
+            76..=79 => self.send_to_worker(teamd_shared::control::ToWorker::Ring),
             80..=88 => self.a_person_acts(),
             89..=93 if self.happens(0) => self.lights_the_fuse(),
             94 if self.happens(1) => self.connection_breaks(),
             95 if self.happens(2) => self.daemon_dies_or_comes_back(),
             96 if self.happens(3) => self.repeats_itself(),
-            97 if self.happens(4) && self.rng.one_in(3) => self.is_told_to_end(),
-            98 if self.happens(5) && self.rng.one_in(3) => self.somebody_empties_the_inbox(),
+            97 if self.happens(4) && self.rng.one_in(3) => self.receive_sigterm(),
+            98 if self.happens(5) && self.rng.one_in(3) => self.truncates_or_replaces_the_inbox(),
             99 if self.happens(6) => self.time_passes(4000.0),
             _ => {}
         }
-        self.goes_on();
+        self.run_worker();
         self.looks_at_the_gate();
     }
 
@@ -250,7 +250,7 @@ impl<'p> World<'p> {
         let state = worker.link.reconnects();
         worker.said = state.clone();
         while !self.daemon.up.is_empty() {
-            self.daemon_hears();
+            self.daemon_receives();
         }
         self.is_greeted(&state);
     }
@@ -260,7 +260,7 @@ impl<'p> World<'p> {
         let Some(worker) = &mut self.worker else { return };
         if let Some(frame) = self.daemon.down.pop_front() {
             let told = format!("the worker hears {frame:?}");
-            worker.link.hears(frame);
+            worker.link.deliver(frame);
             self.note(|| told);
         }
     }
@@ -270,26 +270,26 @@ impl<'p> World<'p> {
         self.place.runtime.block_on(tokio::time::advance(Duration::from_secs_f64(seconds)));
     }
 
-    fn is_told_to_end(&mut self) {
+    fn receive_sigterm(&mut self) {
         let Some(worker) = &self.worker else { return };
         self.terminated = true;
         worker.terminate.send(()).unwrap();
         self.note(|| "SIGTERM".to_owned());
     }
 
-    /// A life begins: the first one, after a crash, or resumed.
+    /// An incarnation begins: the first one, after a crash, or resumed.
     pub(super) fn starts(&mut self) {
         if self.worker.is_some() || !self.daemon.alive {
             return;
         }
         while !self.daemon.up.is_empty() {
-            self.daemon_hears();
+            self.daemon_receives();
         }
         (self.daemon.down, self.daemon.last) = (Default::default(), None);
-        self.life += 1;
+        self.incarnation += 1;
         (self.terminated, self.daemon.ended) = (false, false);
-        let life = self.life;
-        self.note(|| format!("life {life} begins"));
+        let incarnation = self.incarnation;
+        self.note(|| format!("incarnation {incarnation} begins"));
         let torn = self.torn_tail();
         let begun = catch_unwind(AssertUnwindSafe(|| self.begins(torn)));
         match begun {
@@ -300,7 +300,7 @@ impl<'p> World<'p> {
             }
             Err(killed) => self.is_killed(killed),
         }
-        self.goes_on();
+        self.run_worker();
     }
 
     /// Of a mutant: the tail that should be cut off.
@@ -311,9 +311,9 @@ impl<'p> World<'p> {
         bytes[whole..].iter().copied().filter(|_| keeps).collect()
     }
 
-    fn begins(&self, torn: Vec<u8>) -> anyhow::Result<Worker> {
+    fn begins(&self, torn: Vec<u8>) -> anyhow::Result<SimulatedWorker> {
         let _guard = self.place.runtime.enter();
-        let identity = Identity { name: alice(), incarnation: self.life };
+        let identity = Identity { name: alice(), incarnation: self.incarnation };
         // A process that another test has just forked holds every lock for a moment, until it is the program it shall be.
         let transcript = loop {
             match Transcript::lock(&self.place.dir, &alice()) {
@@ -323,22 +323,22 @@ impl<'p> World<'p> {
         };
         disk::with(|disk| disk.held = torn);
         let (terminate, terminations) = mpsc::unbounded_channel();
-        let terminate_at = Terminations::Played(terminations);
-        let life =
+        let terminate_at = Terminations::Simulated(terminations);
+        let incarnation =
             Incarnation { dir: Arc::clone(&self.place.dir), identity, transcript, terminate: terminate_at };
         let settings = Settings { durability: Durability::Process, ..Settings::default() };
-        let (link, played) = Link::played();
+        let (link, far_end) = Link::simulated();
         let ids = Box::new(SimIds(Rc::clone(&self.machine)));
-        let model = Model::Played(Played::new(&self.machine));
-        let means = Means { toolbox: Toolbox(Rc::clone(&self.machine)), model, link, ids };
-        let session = life.go_on(&settings, self.welcome(), means)?;
+        let model = Model::Simulated(SimulatedModel::new(&self.machine));
+        let means = Means { toolbox: SimulatedToolbox(Rc::clone(&self.machine)), model, link, ids };
+        let session = incarnation.go_on(&settings, self.welcome(), means)?;
         let woken = Arc::new(Flag(AtomicBool::new(true)));
         let said = WorkerState::default();
-        Ok(Worker { living: Box::pin(session.run()), link: played, terminate, woken, said })
+        Ok(SimulatedWorker { living: Box::pin(session.run()), link: far_end, terminate, woken, said })
     }
 
     /// The worker goes on until it waits.
-    pub(super) fn goes_on(&mut self) {
+    pub(super) fn run_worker(&mut self) {
         for spins in 0.. {
             let Some(worker) = &mut self.worker else { return };
             if !worker.woken.0.swap(false, Ordering::Relaxed) {
@@ -349,7 +349,7 @@ impl<'p> World<'p> {
                 return;
             }
             let polled = self.polls();
-            self.says_what_it_has_to_say();
+            self.send_frames();
             match polled {
                 Ok(Poll::Pending) => {}
                 Ok(Poll::Ready(Ok(()))) => self.leaves(),
@@ -369,9 +369,9 @@ impl<'p> World<'p> {
         catch_unwind(AssertUnwindSafe(|| worker.living.as_mut().poll(&mut Context::from_waker(&waker))))
     }
 
-    fn says_what_it_has_to_say(&mut self) {
+    fn send_frames(&mut self) {
         let Some(worker) = &mut self.worker else { return };
-        for frame in worker.link.says() {
+        for frame in worker.link.outgoing_frames() {
             if let FromWorker::State(state) = &frame {
                 worker.said = state.clone();
             }
@@ -379,7 +379,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Once a worker has said that it acted on the word that closes the gate, nothing is changed until it opens.
+    /// Once a worker has reported that it applied the directive that closes the gate, nothing is changed until it opens.
     pub(super) fn looks_at_the_gate(&mut self) {
         let applied_seq = self.worker.as_ref().map_or(0, |worker| worker.said.applied_seq);
         let closed = self.daemon.gate == Gate::Closed && applied_seq >= self.daemon.closed_at.max(1);
@@ -397,14 +397,10 @@ impl<'p> World<'p> {
     }
 
     fn leaves(&mut self) {
-        let life = self.life;
-        self.note(|| format!("life {life} leaves"));
-        let may = self.terminated || self.daemon.lets_go(self.life);
-        self.promise(if may {
-            Ok(())
-        } else {
-            Err("it leaves, and nobody has recorded that it may".to_owned())
-        });
+        let incarnation = self.incarnation;
+        self.note(|| format!("incarnation {incarnation} leaves"));
+        let may = self.terminated || self.daemon.may_leave(self.incarnation);
+        self.promise(if may { Ok(()) } else { Err("it leaves, and no approval is recorded".to_owned()) });
         let runs = !self.machine.borrow().background.is_empty();
         self.promise(if runs { Err("it leaves, and something runs".to_owned()) } else { Ok(()) });
         (self.terminated, self.worker) = (true, None);
@@ -415,8 +411,8 @@ impl<'p> World<'p> {
         if !killed.is::<Killed>() {
             std::panic::resume_unwind(killed);
         }
-        let life = self.life;
-        self.note(|| format!("life {life} is killed"));
+        let incarnation = self.incarnation;
+        self.note(|| format!("incarnation {incarnation} is killed"));
         self.dies();
     }
 
@@ -432,11 +428,11 @@ impl<'p> World<'p> {
         machine.closed = None;
         drop(machine);
         let over = self.terminated
-            || self.daemon.lets_go(self.life)
-            || self.daemon.pending_shutdown().is_some_and(|it| it.life == self.life);
+            || self.daemon.may_leave(self.incarnation)
+            || self.daemon.pending_shutdown().is_some_and(|it| it.incarnation == self.incarnation);
         if over {
             while self.daemon.alive && !self.daemon.up.is_empty() {
-                self.daemon_hears();
+                self.daemon_receives();
             }
             self.daemon.ended = true;
             self.daemon.expires_all();

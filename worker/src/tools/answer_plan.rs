@@ -82,7 +82,7 @@ impl<T: Tools> Session<T> {
         self.dispatcher.state.asking();
         let Self { dispatcher, outbox, .. } = self;
         match dispatcher.ask_while(question, chat_ends(outbox.dir())).await {
-            Ok(Some(Ok(Done::Judged(verdict)))) => Ok(told(&verdict)),
+            Ok(Some(Ok(Done::Judged(verdict)))) => Ok(describe(&verdict)),
             Ok(Some(Ok(other))) => Err(unexpected(&other)),
             Ok(Some(Err(unanswered))) => Err(refused(&unanswered)),
             Ok(None) => Err(format!(
@@ -105,7 +105,7 @@ async fn chat_ends(dir: &TeamDir) {
     }
 }
 
-fn told(PlanVerdict { status, feedback, .. }: &PlanVerdict) -> String {
+fn describe(PlanVerdict { status, feedback, .. }: &PlanVerdict) -> String {
     let what = match status {
         Status::Approved => "the person approved the plan",
         Status::Rejected => "the person rejected the plan",

@@ -80,7 +80,7 @@ fn timeout<'de, D: Deserializer<'de>>(input: D) -> Result<Option<f64>, D::Error>
 
 /// A command as its call has it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Job<'a> {
+pub(super) struct CommandCall<'a> {
     pub(super) command: &'a str,
     /// Seconds.
     pub(super) timeout: Option<f64>,
@@ -109,10 +109,11 @@ pub(super) struct Foreground {
 
 impl Foreground {
     /// Starts a command.
-    pub(super) fn start(surroundings: &Surroundings, job: Job<'_>) -> Result<Self, String> {
+    pub(super) fn start(surroundings: &Surroundings, job: CommandCall<'_>) -> Result<Self, String> {
         check_length(job.command)?;
         let seconds = job.timeout.unwrap_or(DEFAULT_TIMEOUT);
-        let (job, timeout) = (Job { timeout: Some(seconds), ..job }, Duration::from_secs_f64(seconds));
+        let (job, timeout) =
+            (CommandCall { timeout: Some(seconds), ..job }, Duration::from_secs_f64(seconds));
         let start = || {
             let (reader, writer) = io::pipe()?;
             let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;

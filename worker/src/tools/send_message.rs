@@ -14,7 +14,7 @@ use super::input::Input;
 use super::{Action, AfterCrash, TeamAction};
 use crate::agent::outbox::{Outbox, explained};
 
-/// Sends a message to a teammate by its name, to the lead (`lead`) or to everybody (`all`). To ask, to answer, to
+/// Sends a message to a teammate by its name, to the lead (`lead`) or to all others (`all`). To ask, to answer, to
 /// hand something over. The lead hears of your final answer by itself when you finish: do not send it too. Answers
 /// come to you by themselves: do not wait or poll.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
@@ -99,7 +99,7 @@ pub(super) async fn send_message(outbox: &Outbox, to: &str, letter: Letter<'_>) 
         return Err(format!("{to} is not running ({})", member.status.as_str()));
     }
     let appended = append(outbox, to, &owner, letter)?;
-    told(outbox, member, appended, &look()).map(|()| sent)
+    check_delivery(outbox, member, appended, &look()).map(|()| sent)
 }
 
 /// Sends a message to the lead and to every other member that runs. Each line is synced: between two of them the worker
@@ -132,7 +132,7 @@ pub(super) async fn broadcast(outbox: &Outbox, letter: Letter<'_>) -> Result<Str
     // One look for all of them.
     let now = look();
     for (name, member, line) in appended {
-        match member.map_or(Ok(()), |member| told(outbox, &member, line, &now)) {
+        match member.map_or(Ok(()), |member| check_delivery(outbox, &member, line, &now)) {
             Ok(()) => sent.push(name.to_string()),
             Err(why) => failed.push(why),
         }
@@ -165,7 +165,7 @@ fn append(outbox: &Outbox, to: &str, owner: &Name, letter: Letter<'_>) -> Result
 }
 
 /// Looks again, and tells what becomes of a message unless it is read.
-fn told(
+fn check_delivery(
     outbox: &Outbox,
     to: &RosterMember,
     appended: Appended,

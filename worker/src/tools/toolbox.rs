@@ -13,7 +13,7 @@ use teamd_shared::sandbox::Layers;
 use teamd_shared::team_dir::TeamDir;
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::bash::{Background, Bash, Foreground, Job, Surroundings, sweep_orphans};
+use super::bash::{Background, Bash, CommandCall, Foreground, Surroundings, sweep_orphans};
 use super::workspace::{Guide, Workspace};
 use super::{LocalAction, Outcome, Runs, Tools};
 use crate::sandbox::{self, Origin, Places, TempDir};
@@ -128,14 +128,14 @@ impl Toolbox {
             // Shims note there what must not be made. It may be deleted at any time.
             self.team_dir.open_folder("run").map_err(|error| error.to_string())?;
         }
-        let job = Job { command: &bash.command, timeout: bash.timeout, policy: policy.as_ref() };
+        let job = CommandCall { command: &bash.command, timeout: bash.timeout, policy: policy.as_ref() };
         let state = match bash.run_in_background {
-            true => State::Done(Outcome::ok(self.background.start(
+            true => CallState::Done(Outcome::ok(self.background.start(
                 &self.surroundings,
                 &self.places.temp.path,
                 job,
             )?)),
-            false => State::Bash(Box::new(Foreground::start(&self.surroundings, job)?)),
+            false => CallState::Bash(Box::new(Foreground::start(&self.surroundings, job)?)),
         };
         Ok(Running { state, note: self.first_note.take() })
     }
@@ -153,14 +153,14 @@ impl Tools for Toolbox {
             },
             LocalAction::Sleep(sleep) => {
                 let until = Instant::now() + Duration::from_secs_f64(sleep.seconds);
-                return Running { state: State::Sleep { until, seconds: sleep.seconds }, note: None };
+                return Running { state: CallState::Sleep { until, seconds: sleep.seconds }, note: None };
             }
             LocalAction::ReadFile(file) => self.workspace.read(&file).into(),
             _ if self.sandbox.mode == SandboxMode::ReadOnly => Outcome::error(READ_ONLY),
             LocalAction::WriteFile(file) => self.workspace.write(&file).into(),
             LocalAction::EditFile(edit) => self.workspace.edit(&edit).into(),
         };
-        Running { state: State::Done(outcome), note: None }
+        Running { state: CallState::Done(outcome), note: None }
     }
 
     async fn end_background(&mut self) {
@@ -200,13 +200,13 @@ fn temp_dir(config: &ToolboxConfig, writable: &[sandbox::Place]) -> io::Result<T
 /// A call that has been started.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(super) state: State,
+    pub(super) state: CallState,
     /// What stands before the outcome.
     note: Option<String>,
 }
 
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum CallState {
     Done(Outcome),
     Sleep { until: Instant, seconds: f64 },
     Bash(Box<Foreground>),
@@ -215,23 +215,23 @@ pub(super) enum State {
 impl Runs for Running {
     async fn finish(&mut self) -> Outcome {
         let mut outcome = match &mut self.state {
-            State::Done(outcome) => outcome.clone(),
-            State::Sleep { until, seconds } => {
+            CallState::Done(outcome) => outcome.clone(),
+            CallState::Sleep { until, seconds } => {
                 sleep_until(*until).await;
                 Outcome::ok(format!("slept {seconds} s"))
             }
-            State::Bash(command) => command.finish().await,
+            CallState::Bash(command) => command.finish().await,
         };
         outcome.content.insert_str(0, &self.note.take().unwrap_or_default());
-        self.state = State::Done(outcome.clone());
+        self.state = CallState::Done(outcome.clone());
         outcome
     }
 
     async fn cancel(self, why: &str) -> Outcome {
         let mut outcome = match self.state {
-            State::Done(outcome) => outcome,
-            State::Sleep { .. } => Outcome::error(format!("[{why}]")),
-            State::Bash(command) => command.cancel(why).await,
+            CallState::Done(outcome) => outcome,
+            CallState::Sleep { .. } => Outcome::error(format!("[{why}]")),
+            CallState::Bash(command) => command.cancel(why).await,
         };
         outcome.content.insert_str(0, &self.note.unwrap_or_default());
         outcome

@@ -59,7 +59,7 @@ pub(super) struct Workspace {
 
 /// Where a path leads: a name in an open directory, and what is there.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ResolvedPath {
     parent: OwnedFd,
     name: OsString,
     /// None if nothing is there.
@@ -139,7 +139,7 @@ impl Workspace {
     }
 
     /// Finds where a path leads.
-    pub(super) fn find(&self, path: &str, purpose: Purpose) -> Result<Place, String> {
+    pub(super) fn find(&self, path: &str, purpose: Purpose) -> Result<ResolvedPath, String> {
         let (ahead, behind, forbidden) = (Vec::new(), Vec::new(), self.forbidden()?);
         let mut walk = Walk { workspace: self, path, ahead, behind, links: 0, purpose, forbidden };
         walk.enter(Path::new(path))?;
@@ -228,7 +228,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn run(mut self) -> Result<Place, String> {
+    fn run(mut self) -> Result<ResolvedPath, String> {
         let Self { workspace, path, purpose, .. } = self;
         while let Some(name) = self.ahead.pop() {
             if name == ".." {
@@ -295,12 +295,12 @@ impl Walk<'_> {
         self.enter(&PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
 
-    fn place(mut self, name: OsString, stat: Option<Stat>) -> Result<Place, String> {
+    fn place(mut self, name: OsString, stat: Option<Stat>) -> Result<ResolvedPath, String> {
         let parent = match self.behind.pop() {
             Some((parent, _)) => parent,
             None => self.workspace.fd.try_clone().map_err(cannot("open the workspace of", self.path))?,
         };
-        Ok(Place { parent, name, stat })
+        Ok(ResolvedPath { parent, name, stat })
     }
 }
 
@@ -312,7 +312,7 @@ fn is_directory(path: &str) -> String {
     format!("{path} is a directory: list it with bash, or name a file in it")
 }
 
-impl Place {
+impl ResolvedPath {
     /// Opens the regular file that is there, for reading.
     pub(super) fn open(&self, path: &str) -> Result<(File, Stat), String> {
         let found = self.stat.as_ref().ok_or_else(|| cannot("open", path)(Errno::NOENT))?;

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use teamd_shared::amount::parse_duration;
-use teamd_shared::member::Status;
+use teamd_shared::member::MemberStatus;
 use teamd_shared::message::{LEAD, TEAMD, USER};
 use teamd_shared::name::{Name, NameError};
 use teamd_shared::schema::Of;
 
-const STATUSES: [Status; 8] = [
-    Status::Starting,
-    Status::Idle,
-    Status::Working,
-    Status::AwaitingApproval,
-    Status::ShuttingDown,
-    Status::Shutdown,
-    Status::Killed,
-    Status::Crashed,
+const STATUSES: [MemberStatus; 8] = [
+    MemberStatus::Starting,
+    MemberStatus::Idle,
+    MemberStatus::Working,
+    MemberStatus::AwaitingApproval,
+    MemberStatus::ShuttingDown,
+    MemberStatus::Shutdown,
+    MemberStatus::Killed,
+    MemberStatus::Crashed,
 ];
 
 /// The receiver of a message, or the owner of the messages to show: `user` shares the inbox of the lead.
@@ -61,8 +61,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
 }
 
 /// Reads a status; a shell completes it.
-pub(super) fn status() -> impl TypedValueParser<Value = Status> {
-    PossibleValuesParser::new(STATUSES.map(Status::as_str)).try_map(|text| text.parse::<Status>())
+pub(super) fn status() -> impl TypedValueParser<Value = MemberStatus> {
+    PossibleValuesParser::new(STATUSES.map(MemberStatus::as_str)).try_map(|text| text.parse::<MemberStatus>())
 }
 
 /// Reads what there is a schema of; a shell completes it.

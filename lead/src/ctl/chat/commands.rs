@@ -40,7 +40,7 @@ const COMMANDS: [Slash; 9] = [
 
 /// What a line means.
 #[derive(Debug)]
-pub(super) enum Input {
+pub(super) enum ChatInput {
     /// The line is empty.
     Nothing,
     /// Words for the agent.
@@ -56,19 +56,19 @@ pub(super) enum Input {
 }
 
 /// Reads a line, or several that were typed or pasted as one. A command without a name means `agent`.
-pub(super) fn parse(text: &str, agent: &Name) -> Input {
+pub(super) fn parse(text: &str, agent: &Name) -> ChatInput {
     let text = text.trim_end();
     match text.strip_prefix('/') {
-        None if text.is_empty() => Input::Nothing,
-        None => Input::Say(text.to_owned()),
-        Some(said) if said.starts_with('/') => Input::Say(said.to_owned()),
+        None if text.is_empty() => ChatInput::Nothing,
+        None => ChatInput::Say(text.to_owned()),
+        Some(said) if said.starts_with('/') => ChatInput::Say(said.to_owned()),
         Some(_) => command(text, agent).unwrap_or_else(|why| {
-            Input::Wrong(CommandError::new(ExitCode::Usage, why).hint("//TEXT sends /TEXT"))
+            ChatInput::Wrong(CommandError::new(ExitCode::Usage, why).hint("//TEXT sends /TEXT"))
         }),
     }
 }
 
-fn command(text: &str, agent: &Name) -> Result<Input, String> {
+fn command(text: &str, agent: &Name) -> Result<ChatInput, String> {
     let (word, rest) = first_word(text);
     let word = match word {
         "/?" => "/help",
@@ -84,8 +84,8 @@ fn command(text: &str, agent: &Name) -> Result<Input, String> {
     let (first, more) = first_word(rest);
     match word {
         "/help" | "/quit" if !rest.is_empty() => Err(format!("{word} takes no arguments")),
-        "/help" => Ok(Input::Help),
-        "/quit" => Ok(Input::Quit),
+        "/help" => Ok(ChatInput::Help),
+        "/quit" => Ok(ChatInput::Quit),
         "/inbox" | "/interrupt" if rest.is_empty() => call(&[slash.calls, agent.as_str()]),
         "/approve" | "/reject" => call(&[slash.calls, &format!("--feedback={more}"), "--", first]),
         "/shutdown" => call(&[slash.calls, &format!("--reason={more}"), "--", first]),
@@ -98,10 +98,10 @@ fn first_word(text: &str) -> (&str, &str) {
     (word, rest.trim())
 }
 
-fn call(words: &[&str]) -> Result<Input, String> {
+fn call(words: &[&str]) -> Result<ChatInput, String> {
     let parsed = Cli::try_parse_from(["teamctl"].iter().chain(words));
     let wrong = |error: clap::Error| explain(&error.render().to_string()).message().to_owned();
-    parsed.map(|cli| Input::Call(Box::new(cli.command))).map_err(wrong)
+    parsed.map(|cli| ChatInput::Call(Box::new(cli.command))).map_err(wrong)
 }
 
 /// Runs a command. `says_answer` tells whether the answer to a plan of this teammate is to be printed. Blocks, and starts a
@@ -126,7 +126,7 @@ pub(super) fn run(
     };
     let answered = answer::give(context, &verdict.id, approve, verdict.feedback)?;
     if answered.repeated || says_answer(&answered.from) {
-        answered.tell(context)?;
+        answered.print(context)?;
     }
     Ok(ExitCode::Done)
 }
@@ -179,23 +179,23 @@ fn as_slash(command: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Input {
+    fn parsed(text: &str) -> ChatInput {
         parse(text, &Name::new("alice").unwrap())
     }
 
     fn called(text: &str) -> Command {
-        let Input::Call(command) = parsed(text) else { panic!("{text}") };
+        let ChatInput::Call(command) = parsed(text) else { panic!("{text}") };
         *command
     }
 
     fn said(text: &str) -> String {
-        let Input::Say(said) = parsed(text) else { panic!("{text}") };
+        let ChatInput::Say(said) = parsed(text) else { panic!("{text}") };
         said
     }
 
     #[test]
     fn words_are_said_and_two_slashes_say_one() {
-        assert!(matches!(parsed(" \n"), Input::Nothing));
+        assert!(matches!(parsed(" \n"), ChatInput::Nothing));
         assert_eq!(said("fix it\n"), "fix it");
         assert_eq!(said("//bash ls\n/bash pwd"), "/bash ls\n/bash pwd");
         assert_eq!(said(" /team"), " /team");
@@ -213,12 +213,12 @@ mod tests {
         assert_eq!((verdict.id.as_str(), verdict.feedback.as_str()), ("a1", "--keep the cache\nand the log"));
         let Command::Shutdown(args) = called("/shutdown bob the work is done") else { panic!() };
         assert_eq!((args.names[0].as_str(), args.reason.as_str()), ("bob", "the work is done"));
-        assert!(matches!(parsed("/quit"), Input::Quit) && matches!(parsed("/?"), Input::Help));
+        assert!(matches!(parsed("/quit"), ChatInput::Quit) && matches!(parsed("/?"), ChatInput::Help));
     }
 
     #[test]
     fn a_line_that_is_no_command_is_not_sent() {
-        let Input::Wrong(why) = parsed("/bash ls") else { panic!() };
+        let ChatInput::Wrong(why) = parsed("/bash ls") else { panic!() };
         assert_eq!(
             why.message(),
             "there is no command /bash; there are /team /inbox /plans /approve /reject /shutdown /interrupt /help /quit"
@@ -233,7 +233,7 @@ mod tests {
             "/plans a b",
             "/quit now",
         ] {
-            assert!(matches!(parsed(line), Input::Wrong(_)), "{line}");
+            assert!(matches!(parsed(line), ChatInput::Wrong(_)), "{line}");
         }
     }
 

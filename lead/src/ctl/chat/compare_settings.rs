@@ -4,7 +4,7 @@
 //! that works, or could work, is not ended by a chat.
 
 use teamd_shared::config::RosterMember;
-use teamd_shared::member::Status;
+use teamd_shared::member::MemberStatus;
 use teamd_shared::model_spec::ModelSpec;
 
 use super::target::LeadOptions;
@@ -24,7 +24,7 @@ pub(super) enum Comparison {
 
 /// The options and settings of the command.
 #[derive(Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct RequestedSettings<'a> {
     pub(super) options: &'a LeadOptions,
     /// The model that the options name.
     pub(super) model: Option<ModelSpec>,
@@ -38,11 +38,14 @@ pub(super) struct Asked<'a> {
 ///
 /// # Errors
 /// [`ExitCode::Conflict`] if only another incarnation could have what the options ask for.
-pub(super) fn compare(member: &RosterMember, asked: &Asked<'_>) -> Result<Comparison, CommandError> {
+pub(super) fn compare(
+    member: &RosterMember,
+    asked: &RequestedSettings<'_>,
+) -> Result<Comparison, CommandError> {
     let name = &member.name;
     let model = asked.model.as_ref().filter(|model| !is_of(member, model));
     let workspace = asked.options.workspace.as_ref().filter(|named| **named != member.workspace);
-    let failed = member.activity.strip_prefix("failed: ").filter(|_| member.status == Status::Idle);
+    let failed = member.activity.strip_prefix("failed: ").filter(|_| member.status == MemberStatus::Idle);
     let only_service = workspace.is_none() && !asked.options.fresh;
     let again = || format!("`teamctl shutdown {name}`, then the same command");
     let refused = |what: String, hint: String| Err(CommandError::new(ExitCode::Conflict, what).hint(hint));
@@ -87,7 +90,7 @@ fn with(variables: &[String]) -> String {
 }
 
 /// A lead agent that was started without a key has the built-in model.
-fn scripted(member: &RosterMember, asked: &Asked<'_>) -> Comparison {
+fn scripted(member: &RosterMember, asked: &RequestedSettings<'_>) -> Comparison {
     let name = &member.name;
     let usual = asked.usual.as_ref().filter(|usual| **usual != ModelSpec::script());
     match usual.filter(|_| member.model == "script" && asked.model.is_none()) {
@@ -120,7 +123,7 @@ mod tests {
         let model = options.model.as_ref().map(|model| model.parse().unwrap());
         let usual = Some("anthropic".parse().unwrap());
         let differing = differing.iter().map(|name| (*name).to_owned()).collect();
-        compare(member, &Asked { options, model, usual, differing })
+        compare(member, &RequestedSettings { options, model, usual, differing })
     }
 
     fn model(name: &str) -> LeadOptions {

@@ -8,7 +8,7 @@ use rustix::fs::OFlags;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Line, Record};
-use teamd_shared::member::Status;
+use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Request};
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
@@ -23,7 +23,7 @@ use crate::error::CommandError;
 
 /// What is new in a conversation.
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct NewEntries {
     /// The text of the answer in progress, as far as its characters are complete.
     pub(super) live: String,
     /// The new entries, read after that text.
@@ -77,16 +77,16 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub(super) fn conversation(&mut self) -> Result<News, DirError> {
-        let mut news = News { live: self.live()?, entries: Vec::new(), lines: Vec::new() };
+    pub(super) fn conversation(&mut self) -> Result<NewEntries, DirError> {
+        let mut added = NewEntries { live: self.live()?, entries: Vec::new(), lines: Vec::new() };
         loop {
             let lines = self.transcript.read()?;
             if lines.is_empty() {
-                return Ok(news);
+                return Ok(added);
             }
             // An entry of a newer program is not shown.
-            news.entries.extend(lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok()));
-            news.lines.extend(lines);
+            added.entries.extend(lines.iter().filter_map(|line| serde_json::from_slice::<Entry>(line).ok()));
+            added.lines.extend(lines);
         }
     }
 
@@ -161,8 +161,11 @@ impl<'d> Follower<'d> {
     }
 
     fn state(&self, roster: &Roster, member: &RosterMember) -> Result<MemberState, CommandError> {
-        let status =
-            if runs(roster, member) || member.status.is_ended() { member.status } else { Status::Crashed };
+        let status = if runs(roster, member) || member.status.is_ended() {
+            member.status
+        } else {
+            MemberStatus::Crashed
+        };
         let has_work = !status.is_ended() && !roster::has_settled(self.dir, member)?;
         Ok(MemberState { name: member.name.clone(), status, has_work })
     }
@@ -187,7 +190,7 @@ pub(super) enum Activity {
 #[derive(Debug, Clone)]
 struct MemberState {
     name: Name,
-    status: Status,
+    status: MemberStatus,
     /// Whether it has unread mail, or its transcript says that the turn goes on.
     has_work: bool,
 }
@@ -198,14 +201,14 @@ impl Activity {
         if members.iter().find(is_agent).is_none_or(|member| member.status.is_ended()) {
             return Self::Ended;
         }
-        let has = |statuses: &[Status]| members.iter().any(|member| statuses.contains(&member.status));
-        if has(&[Status::Starting, Status::Working, Status::ShuttingDown]) {
+        let has = |statuses: &[MemberStatus]| members.iter().any(|member| statuses.contains(&member.status));
+        if has(&[MemberStatus::Starting, MemberStatus::Working, MemberStatus::ShuttingDown]) {
             return Self::Working;
         }
-        if members.iter().any(|member| member.status == Status::Idle && member.has_work) {
+        if members.iter().any(|member| member.status == MemberStatus::Idle && member.has_work) {
             return Self::MailWaits;
         }
-        let waiting = members.iter().filter(|member| member.status == Status::AwaitingApproval);
+        let waiting = members.iter().filter(|member| member.status == MemberStatus::AwaitingApproval);
         let waiting: Vec<Name> = waiting.map(|member| member.name.clone()).collect();
         if waiting.is_empty() { Self::Quiet } else { Self::PlansWait(waiting) }
     }
@@ -215,8 +218,8 @@ impl Activity {
 mod tests {
     use super::*;
 
-    fn activity(members: &[(&str, Status, bool)]) -> Activity {
-        let state = |&(name, status, has_work): &(&str, Status, bool)| MemberState {
+    fn activity(members: &[(&str, MemberStatus, bool)]) -> Activity {
+        let state = |&(name, status, has_work): &(&str, MemberStatus, bool)| MemberState {
             name: Name::of_inbox(name).unwrap(),
             status,
             has_work,
@@ -226,28 +229,28 @@ mod tests {
 
     #[test]
     fn a_team_is_quiet_when_no_member_has_work() {
-        let idle = ("lead", Status::Idle, false);
+        let idle = ("lead", MemberStatus::Idle, false);
         assert_eq!(activity(&[idle]), Activity::Quiet);
-        assert_eq!(activity(&[("lead", Status::Idle, true)]), Activity::MailWaits);
-        for status in [Status::Working, Status::Starting, Status::ShuttingDown] {
+        assert_eq!(activity(&[("lead", MemberStatus::Idle, true)]), Activity::MailWaits);
+        for status in [MemberStatus::Working, MemberStatus::Starting, MemberStatus::ShuttingDown] {
             assert_eq!(activity(&[("lead", status, false)]), Activity::Working);
             assert_eq!(activity(&[idle, ("alice", status, false)]), Activity::Working);
         }
-        assert_eq!(activity(&[idle, ("alice", Status::Idle, true)]), Activity::MailWaits);
-        assert_eq!(activity(&[idle, ("alice", Status::Crashed, true)]), Activity::Quiet);
+        assert_eq!(activity(&[idle, ("alice", MemberStatus::Idle, true)]), Activity::MailWaits);
+        assert_eq!(activity(&[idle, ("alice", MemberStatus::Crashed, true)]), Activity::Quiet);
     }
 
     #[test]
     fn a_plan_waits_for_a_person_when_all_else_is_done() {
-        let plan = ("alice", Status::AwaitingApproval, true);
+        let plan = ("alice", MemberStatus::AwaitingApproval, true);
         let alice = Name::new("alice").unwrap();
-        assert_eq!(activity(&[("lead", Status::Idle, false), plan]), Activity::PlansWait(vec![alice]));
-        assert_eq!(activity(&[("lead", Status::Working, false), plan]), Activity::Working);
+        assert_eq!(activity(&[("lead", MemberStatus::Idle, false), plan]), Activity::PlansWait(vec![alice]));
+        assert_eq!(activity(&[("lead", MemberStatus::Working, false), plan]), Activity::Working);
     }
 
     #[test]
     fn an_agent_that_has_ended_answers_nothing() {
-        assert_eq!(activity(&[("lead", Status::Crashed, false)]), Activity::Ended);
-        assert_eq!(activity(&[("alice", Status::Working, false)]), Activity::Ended);
+        assert_eq!(activity(&[("lead", MemberStatus::Crashed, false)]), Activity::Ended);
+        assert_eq!(activity(&[("alice", MemberStatus::Working, false)]), Activity::Ended);
     }
 }

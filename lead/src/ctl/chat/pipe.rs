@@ -10,14 +10,14 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
 use super::ChatOptions;
-use super::commands::{self, Input};
-use super::follow::{Activity, Follower, News};
-use super::view::{Item, View};
+use super::commands::{self, ChatInput};
+use super::follow::{Activity, Follower, NewEntries};
+use super::view::{ConversationView, Item};
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, DIM};
 use crate::ctl::stream::as_it_stands;
-use crate::ctl::waiting::Interrupt;
+use crate::ctl::waiting::CtrlC;
 use crate::ctl::{clock, escape, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -38,15 +38,15 @@ pub(super) fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> Co
         return Err(CommandError::new(ExitCode::Usage, "there is nothing to say on stdin")
             .hint("`echo TEXT | teamctl chat`, or call it at a terminal"));
     }
-    let says = inputs.iter().any(|input| matches!(input, Input::Say(_)));
+    let says = inputs.iter().any(|input| matches!(input, ChatInput::Say(_)));
     let mut pipe = block_on(Pipe::begin(context, dir, options, says))?;
     for input in inputs {
         match input {
-            Input::Quit => return Ok(ExitCode::Done),
-            Input::Help => context.out.text(commands::help())?,
-            Input::Call(command) => drop(commands::run(context, *command, |_| true)?),
-            Input::Say(text) => pipe.view.sent(target.send(context, dir, &text)?),
-            Input::Nothing | Input::Wrong(_) => {}
+            ChatInput::Quit => return Ok(ExitCode::Done),
+            ChatInput::Help => context.out.text(commands::help())?,
+            ChatInput::Call(command) => drop(commands::run(context, *command, |_| true)?),
+            ChatInput::Say(text) => pipe.view.sent(target.send(context, dir, &text)?),
+            ChatInput::Nothing | ChatInput::Wrong(_) => {}
         }
     }
     // Commands alone set no work off.
@@ -57,13 +57,13 @@ pub(super) fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> Co
 }
 
 /// Reads one message, or commands line by line. Nothing is done if a part of it is wrong.
-fn inputs(said: &str, agent: &Name) -> Result<Vec<Input>, CommandError> {
+fn inputs(said: &str, agent: &Name) -> Result<Vec<ChatInput>, CommandError> {
     let inputs = match said.starts_with('/') {
         true => said.lines().map(|line| commands::parse(line, agent)).collect(),
         false if said.trim().is_empty() => Vec::new(),
-        false => vec![Input::Say(said.to_owned())],
+        false => vec![ChatInput::Say(said.to_owned())],
     };
-    let wrong = |input| if let Input::Wrong(error) = input { Err(error) } else { Ok(input) };
+    let wrong = |input| if let ChatInput::Wrong(error) = input { Err(error) } else { Ok(input) };
     inputs.into_iter().map(wrong).collect()
 }
 
@@ -71,7 +71,7 @@ fn inputs(said: &str, agent: &Name) -> Result<Vec<Input>, CommandError> {
 struct Pipe<'a> {
     context: &'a Context,
     options: &'a ChatOptions,
-    view: View,
+    view: ConversationView,
     follower: Follower<'a>,
 }
 
@@ -89,11 +89,11 @@ impl<'a> Pipe<'a> {
         }
         let last = if says { 0 } else { options.last };
         let follower = Follower::begin(dir, &target.name, last, context.settings.poll)?;
-        Ok(Self { context, options, view: View::new(&target.name, false), follower })
+        Ok(Self { context, options, view: ConversationView::new(&target.name, false), follower })
     }
 
     async fn wait(mut self) -> CommandResult {
-        let mut interrupt = Interrupt::catch()?;
+        let mut interrupt = CtrlC::catch()?;
         let name = self.options.target.name.clone();
         let timeout = self.options.timeout;
         // Without a timeout: longer than any machine runs.
@@ -120,19 +120,19 @@ impl<'a> Pipe<'a> {
         while !self.context.out.closed() {
             // Read before the conversation: of a team that is quiet here, the files have everything.
             let activity = self.follower.activity(target.is_lead())?;
-            let news = self.follower.conversation()?;
-            self.show(&news)?;
+            let added = self.follower.conversation()?;
+            self.show(&added)?;
             let next = match &activity {
                 Activity::Working => Duration::MAX,
                 // A message that is read without a turn changes no file that is watched.
                 Activity::MailWaits => mail_pause,
-                _ if !news.entries.is_empty() => continue,
+                _ if !added.entries.is_empty() => continue,
                 quiet => return self.end(quiet),
             };
             mail_pause = if next == mail_pause { (mail_pause * 2).min(MAIL.1) } else { MAIL.0 };
             let pause = self.follower.member()?.and_then(|(member, _)| member.waiting);
             if let Some(pause) = pause.as_ref().filter(|_| pause != shown_pause) {
-                let line = format!("{}: {}", target.name, pause.told(wall()));
+                let line = format!("{}: {}", target.name, pause.describe(wall()));
                 self.context.out.aside(paint(DIM, escape::line(&line)));
             }
             shown_pause = pause;
@@ -145,13 +145,13 @@ impl<'a> Pipe<'a> {
         Ok(ExitCode::Done)
     }
 
-    fn show(&mut self, news: &News) -> Result<(), CommandError> {
+    fn show(&mut self, added: &NewEntries) -> Result<(), CommandError> {
         let out = &self.context.out;
         if out.is_json() {
-            news.lines.iter().try_for_each(|line| out.json(&as_it_stands(line)))?;
+            added.lines.iter().try_for_each(|line| out.json(&as_it_stands(line)))?;
         }
         // Answers are shown when they are complete: a pipe cannot take back what was printed.
-        for item in self.view.update("", &news.entries) {
+        for item in self.view.update("", &added.entries) {
             match item {
                 Item::Answer(_) if out.is_json() => {}
                 Item::Answer(text) if io::stdout().is_terminal() => out.text(escape::text(&text))?,

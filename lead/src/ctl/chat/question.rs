@@ -6,7 +6,7 @@ use super::view::Proposal;
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct PlanQuestion {
     proposal: Proposal,
     /// Whether the person rejects the plan, and only the reason is missing.
     rejects: bool,
@@ -14,7 +14,7 @@ pub(super) struct Question {
 
 /// What the person answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(super) enum PlanReply {
     /// The verdict.
     Verdict { approve: bool, feedback: String },
     /// The plan is rejected; the reason is asked for.
@@ -25,7 +25,7 @@ pub(super) enum Reply {
     Unclear,
 }
 
-impl Question {
+impl PlanQuestion {
     /// Asks whether the person agrees with the lead agent.
     pub(super) fn new(proposal: Proposal) -> Self {
         Self { proposal, rejects: false }
@@ -47,7 +47,7 @@ impl Question {
     }
 
     /// Reads an answer. Only a whole word is one: the beginning of a sentence approves nothing.
-    pub(super) fn read(&mut self, text: &str) -> Reply {
+    pub(super) fn read(&mut self, text: &str) -> PlanReply {
         let text = text.trim();
         // The feedback of the lead agent belongs to its own verdict.
         let of_lead = |approve: bool| match self.proposal.approve == approve {
@@ -56,16 +56,16 @@ impl Question {
         };
         if self.rejects {
             let feedback = if text.is_empty() { of_lead(false) } else { text.to_owned() };
-            return Reply::Verdict { approve: false, feedback };
+            return PlanReply::Verdict { approve: false, feedback };
         }
         match text.to_lowercase().as_str() {
-            "a" | "approve" => Reply::Verdict { approve: true, feedback: of_lead(true) },
+            "a" | "approve" => PlanReply::Verdict { approve: true, feedback: of_lead(true) },
             "r" | "reject" => {
                 self.rejects = true;
-                Reply::Why
+                PlanReply::Why
             }
-            "l" | "later" => Reply::Later,
-            _ => Reply::Unclear,
+            "l" | "later" => PlanReply::Later,
+            _ => PlanReply::Unclear,
         }
     }
 }
@@ -74,9 +74,9 @@ impl Question {
 mod tests {
     use super::*;
 
-    fn question(approve: bool) -> Question {
+    fn question(approve: bool) -> PlanQuestion {
         let request_id = RequestId::new("a1").unwrap();
-        Question::new(Proposal {
+        PlanQuestion::new(Proposal {
             call: "t".to_owned(),
             request_id,
             approve,
@@ -84,8 +84,8 @@ mod tests {
         })
     }
 
-    fn gives(approve: bool, feedback: &str) -> Reply {
-        Reply::Verdict { approve, feedback: feedback.to_owned() }
+    fn gives(approve: bool, feedback: &str) -> PlanReply {
+        PlanReply::Verdict { approve, feedback: feedback.to_owned() }
     }
 
     #[test]
@@ -96,17 +96,17 @@ mod tests {
             [(true, "", ""), (false, "", "mind the log"), (false, "a", "a"), (true, "smaller", "smaller")]
         {
             let mut question = question(recommended);
-            assert_eq!(question.read("r"), Reply::Why);
+            assert_eq!(question.read("r"), PlanReply::Why);
             assert_eq!(question.read(typed), gives(false, expected));
         }
     }
 
     #[test]
     fn a_sentence_approves_nothing() {
-        assert_eq!(question(true).read("a question first"), Reply::Unclear);
+        assert_eq!(question(true).read("a question first"), PlanReply::Unclear);
         for text in ["", "y", "yes", "n", "no", "ok"] {
-            assert_eq!(question(true).read(text), Reply::Unclear, "{text}");
+            assert_eq!(question(true).read(text), PlanReply::Unclear, "{text}");
         }
-        assert_eq!(question(true).read("later"), Reply::Later);
+        assert_eq!(question(true).read("later"), PlanReply::Later);
     }
 }

@@ -13,14 +13,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::ChatOptions;
-use super::commands::{self, Input};
+use super::commands::{self, ChatInput};
 use super::follow::Follower;
 use super::keyboard::Keyboard;
 use super::presence::Presence;
-use super::question::Question;
+use super::question::PlanQuestion;
 use super::target::ChatTarget;
 use super::terminal::{Key, Prompt};
-use super::view::View;
+use super::view::ConversationView;
 use crate::ctl::args::{self, Command};
 use crate::ctl::context::Context;
 use crate::ctl::escape;
@@ -45,11 +45,11 @@ struct Session<'a> {
     screen: Screen,
     keyboard: Keyboard,
     follower: Follower<'a>,
-    view: View,
+    view: ConversationView,
     presence: Option<Presence<'a>>,
     /// Whether an answer is awaited: the prompt is shown when a key is pressed, and not before.
     awaits: bool,
-    question: Option<Question>,
+    question: Option<PlanQuestion>,
     /// The calls for a verdict about which the person was asked.
     asked: Vec<String>,
     /// Whether the daemon ran at the last look.
@@ -81,7 +81,7 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions)
         follower: Follower::begin(dir, &target.name, PAST, context.settings.poll)?,
         screen,
         keyboard,
-        view: View::new(&target.name, true),
+        view: ConversationView::new(&target.name, true),
         presence: target.is_lead().then(|| Presence::new(dir)),
         awaits: false,
         question: None,
@@ -148,11 +148,11 @@ impl Session<'_> {
                 "for another one: /shutdown lead, /quit, then `teamctl chat --model anthropic` (or openai:MODEL)",
             );
         }
-        let news = self.follower.conversation()?;
-        let shown = if has_failed(&news.entries) { last.max(1) } else { last };
-        let (past, entries) = news.entries.split_at(news.entries.len().saturating_sub(shown));
-        self.view.skip(past, &news.live);
-        let items = self.view.update(&news.live, entries);
+        let added = self.follower.conversation()?;
+        let shown = if has_failed(&added.entries) { last.max(1) } else { last };
+        let (past, entries) = added.entries.split_at(added.entries.len().saturating_sub(shown));
+        self.view.skip(past, &added.live);
+        let items = self.view.update(&added.live, entries);
         self.show(items);
         self.awaits = self.view.in_turn();
         for plan in self.follower.plans()?.iter().filter(|plan| plan.is_pending()) {
@@ -206,19 +206,19 @@ impl Session<'_> {
     async fn typed(&mut self, line: &str, question: Option<usize>) -> bool {
         let current = self.question.as_ref().map(|_| self.asked.len());
         match commands::parse(line, &self.target.name) {
-            Input::Quit => return true,
-            Input::Help => self.context.out.aside(commands::help().trim_end()),
-            Input::Call(command) => self.call(*command).await,
-            Input::Wrong(error) => self.context.out.error(&error),
+            ChatInput::Quit => return true,
+            ChatInput::Help => self.context.out.aside(commands::help().trim_end()),
+            ChatInput::Call(command) => self.call(*command).await,
+            ChatInput::Wrong(error) => self.context.out.error(&error),
             _ if current.is_some() && question == current => self.reply(line).await,
-            Input::Nothing => {}
-            Input::Say(text) if question != current && Question::is_answer(&text) => {
+            ChatInput::Nothing => {}
+            ChatInput::Say(text) if question != current && PlanQuestion::is_answer(&text) => {
                 self.context.out.note(match current {
                     Some(_) => format!("{text:?} was typed before you were asked: answer again"),
                     None => format!("{text:?} was not sent: that question is over"),
                 });
             }
-            Input::Say(text) => {
+            ChatInput::Say(text) => {
                 self.put_off();
                 if let Err(error) = self.say(&text).await {
                     self.context.out.error(&error);

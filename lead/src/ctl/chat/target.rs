@@ -178,7 +178,7 @@ async fn compare(
         // Without a daemon the variables of the agent are unknown.
         _ => Vec::new(),
     };
-    let asked = compare_settings::Asked { options, model, usual: usual_model, differing };
+    let asked = compare_settings::RequestedSettings { options, model, usual: usual_model, differing };
     match compare_settings::compare(member, &asked)? {
         Comparison::Same => Ok(true),
         Comparison::Note { note, hint } => {

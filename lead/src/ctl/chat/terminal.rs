@@ -101,7 +101,7 @@ impl Terminal {
             terminal.set_up();
             let mut real = File::from(terminal.real.try_clone()?);
             let (hears, feeds) = (Arc::clone(&terminal), Arc::clone(&terminal));
-            std::thread::spawn(move || hears.hear(&mut real, &beside));
+            std::thread::spawn(move || hears.read_keys(&mut real, &beside));
             std::thread::spawn(move || feeds.feed_all(&mut File::from(writes)));
         }
         Ok(terminal)
@@ -188,7 +188,7 @@ impl Terminal {
     }
 
     /// Takes what is typed, as long as the terminal is there.
-    fn hear(&self, real: &mut File, beside: &impl Fn(Key)) {
+    fn read_keys(&self, real: &mut File, beside: &impl Fn(Key)) {
         let mut bytes = [0; 1024];
         loop {
             let read = match real.read(&mut bytes) {

@@ -43,7 +43,7 @@ pub(super) struct Proposal {
 
 /// The state of a conversation.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct ConversationView {
     name: Name,
     /// The text that is shown of the answer in progress.
     shown: String,
@@ -60,7 +60,7 @@ pub(super) struct View {
     ended: Option<IdleReason>,
 }
 
-impl View {
+impl ConversationView {
     /// Begins with nothing of a member's conversation. With `hides_plans` a plan that the agent reads is not shown.
     pub(super) fn new(name: &Name, hides_plans: bool) -> Self {
         Self {
@@ -145,7 +145,7 @@ impl View {
     fn entry(&mut self, event: &Event, items: &mut Vec<Item>) {
         let aside = |text: &str| Item::Aside(summary::line(text));
         match event {
-            Event::Life { incarnation, conversation, prompt } => {
+            Event::Incarnation { incarnation, conversation, prompt } => {
                 self.abandon(items);
                 self.in_turn = prompt.is_some() && incarnation == conversation;
                 if incarnation != conversation {
@@ -161,7 +161,7 @@ impl View {
             }
             Event::Answer { content, cut, .. } => self.answer(content, *cut, items),
             // The result is in the entries that follow.
-            Event::Paid { .. } => {}
+            Event::Charged { .. } => {}
             Event::Result { tool_use_id, content, is_error } => {
                 self.proposals.retain(|proposal| proposal.call != *tool_use_id);
                 let line = summary::result(content);
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_shown_once_piece_by_piece() {
-        let mut view = View::new(&Name::lead(), false);
+        let mut view = ConversationView::new(&Name::lead(), false);
         assert_eq!(view.update("Hel", &[]), [says("Hel")]);
         assert_eq!(view.update("Hel", &[]), []);
         assert_eq!(view.update("Hello", &[]), [says("lo")]);
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_was_not_streamed_is_shown_as_a_whole() {
-        let mut view = View::new(&Name::lead(), false);
+        let mut view = ConversationView::new(&Name::lead(), false);
         let two = answer(json!([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]));
         assert_eq!(view.update("onetwo", std::slice::from_ref(&two)), [says("one\ntwo"), End]);
         assert_eq!(view.update("", &[]), []);
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_was_emptied_for_the_next_one_is_not_taken_for_a_broken_one() {
-        let mut view = View::new(&Name::lead(), false);
+        let mut view = ConversationView::new(&Name::lead(), false);
         view.update("first", &[]);
         // Between two looks: the rest of the first, its end, and the beginning of the second.
         assert_eq!(view.update("sec", &[text("first!")]), [says("!"), End, says("sec")]);
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_broken_answer_begins_again_on_a_line_of_its_own() {
-        let mut view = View::new(&Name::lead(), false);
+        let mut view = ConversationView::new(&Name::lead(), false);
         view.update("I thi", &[]);
         let broke = Aside("the answer broke off, and begins again".to_owned());
         assert_eq!(view.update("We", &[]), [End, broke, says("We")]);
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_was_given_up_is_not_shown_again() {
-        let mut view = View::new(&Name::lead(), false);
+        let mut view = ConversationView::new(&Name::lead(), false);
         view.update("I thi", &[]);
         assert_eq!(
             view.update("I thi", &[idle("interrupted", "")]),
@@ -341,17 +341,17 @@ mod tests {
 
     #[test]
     fn the_past_is_not_shown_and_what_is_under_way_is() {
-        let mut view = View::new(&Name::lead(), false);
+        let mut view = ConversationView::new(&Name::lead(), false);
         view.skip(&[text("old"), idle("available", "old")], "old");
         assert_eq!((view.update("old", &[]), view.in_turn()), (vec![], false));
-        let mut view = View::new(&Name::lead(), false);
+        let mut view = ConversationView::new(&Name::lead(), false);
         view.skip(&[text("old")], "new");
         assert_eq!((view.update("new", &[]), view.in_turn()), (vec![says("new")], true));
     }
 
     #[test]
     fn what_the_person_typed_is_not_repeated_and_other_messages_are_shown() {
-        let mut view = View::new(&Name::lead(), false);
+        let mut view = ConversationView::new(&Name::lead(), false);
         let (own, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
         view.sent(own);
         let message = |id: Uuid| json!({"id": id, "type": "message", "from": "user", "content": "hi"});
@@ -366,15 +366,15 @@ mod tests {
     fn a_plan_that_the_chat_shows_is_not_shown_when_the_agent_reads_it() {
         let plan = json!({"type": "plan_approval_request", "from": "bob", "request_id": "a1", "plan": "p"});
         let taken = || entry(json!({"entry": "messages", "messages": [plan]}));
-        let mut view = View::new(&Name::lead(), false);
+        let mut view = ConversationView::new(&Name::lead(), false);
         assert_eq!(view.update("", &[taken()]), [Aside("bob submits a plan (a1)".to_owned())]);
-        let mut view = View::new(&Name::lead(), true);
+        let mut view = ConversationView::new(&Name::lead(), true);
         assert_eq!((view.update("", &[taken()]), view.in_turn()), (vec![], true));
     }
 
     #[test]
     fn a_verdict_of_the_lead_agent_is_a_proposal_until_it_has_a_result() {
-        let mut view = View::new(&Name::lead(), false);
+        let mut view = ConversationView::new(&Name::lead(), false);
         let call =
             |input: Value| json!({"type": "tool_use", "id": "t1", "name": "plan_approval", "input": input});
         view.update("", &[answer(json!([call(json!({"plan": "mine"}))]))]);

@@ -13,7 +13,7 @@ use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, id: &str, approve: bool, feedback: &str) -> CommandResult {
-    give(context, id, approve, text::given(feedback)?)?.tell(context)?;
+    give(context, id, approve, text::given(feedback)?)?.print(context)?;
     Ok(ExitCode::Done)
 }
 
@@ -59,7 +59,7 @@ impl Answered {
     ///
     /// # Errors
     /// If stdout cannot be written.
-    pub(in crate::ctl) fn tell(&self, context: &Context) -> Result<(), CommandError> {
+    pub(in crate::ctl) fn print(&self, context: &Context) -> Result<(), CommandError> {
         let Self { request_id, from, repeated, .. } = self;
         let status = if self.approve { "approved" } else { "rejected" };
         let answer = json!({"request_id": request_id, "from": from, "status": status, "repeated": repeated});

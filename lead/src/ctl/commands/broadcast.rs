@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_did_not_get_it_is_sent_it_alone_and_the_others_not_again() {
+    fn only_those_without_the_message_are_sent_it_again() {
         let source = std::io::Error::from_raw_os_error(28);
         let short = AppendError::Short { path: "bob.jsonl".into(), written: 0, size: 9, source };
         for error in [short, AppendError::NoId] {

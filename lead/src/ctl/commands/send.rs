@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(code(check(&roster::load(&dir).unwrap(), &name(), true)), ExitCode::NotFound);
     }
 
-    /// Alice in a second life as the roster shows her whose process is gone, and nobody has recorded that.
+    /// Alice as the roster shows her when her second incarnation is gone, and that is not recorded.
     fn gone() -> serde_json::Value {
         let mut gone = member("alice", "idle");
         gone["start_ticks"] = json!(1);
@@ -230,7 +230,7 @@ mod tests {
         let roster = of(this_process());
         assert_eq!(code(check(&roster, &name(), true)), ExitCode::Conflict);
         // It went just after the first look: also then it is not known where its inbox will be said to have stood.
-        for before in [member("alice", "idle"), earlier_life()] {
+        for before in [member("alice", "idle"), earlier_incarnation()] {
             is_unclear(&look_again(&dir, before).unwrap_err());
         }
     }
@@ -245,7 +245,7 @@ mod tests {
         let lock = std::fs::File::open(dir.root()).unwrap();
         lock.try_lock().unwrap();
         std::thread::scope(|scope| {
-            for before in [member("alice", "idle"), earlier_life()] {
+            for before in [member("alice", "idle"), earlier_incarnation()] {
                 scope.spawn(|| is_unclear(&look_again(&dir, before).unwrap_err()));
             }
         });
@@ -257,8 +257,8 @@ mod tests {
         assert!(fate.next_step().unwrap().ends_with("before you send it again"), "{fate:?}");
     }
 
-    /// Alice as she was a life before.
-    fn earlier_life() -> serde_json::Value {
+    /// Alice as she was one incarnation before.
+    fn earlier_incarnation() -> serde_json::Value {
         let mut before = member("alice", "idle");
         before["spawned_seq"] = json!(3);
         before
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn what_becomes_of_a_message_to_a_teammate_that_was_spawned_again_is_known() {
         for (last_exit, fate) in [
-            // It was written when the earlier life had ended already.
+            // It was written when the earlier incarnation had ended already.
             (Some(exit(100)), Ok(Delivery::Sent)),
             (Some(exit(150)), Err(ExitCode::Conflict)),
             // Another one, with an inbox of its own.
@@ -322,7 +322,7 @@ mod tests {
             let looked = look_again(&dir, member("alice", "idle"));
             assert_eq!(looked.map_err(|error| error.code()), fate, "{now}");
         }
-        // The policy starts a life again that reads all of it.
+        // The policy starts an incarnation that reads all of it.
         let mut restarted = member("alice", "idle");
         restarted["incarnation"] = json!(2);
         restarted["last_exit"] = serde_json::to_value(exit(150)).unwrap();

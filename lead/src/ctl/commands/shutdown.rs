@@ -12,14 +12,14 @@ use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
-use target::{Target, tell};
+use target::{Target, print};
 
 use super::send::running;
 use crate::client::ANSWER;
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::roster;
-use crate::ctl::waiting::{Interrupt, Waiting};
+use crate::ctl::waiting::{CtrlC, Waiting};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
@@ -70,7 +70,7 @@ async fn ask(
     args: &Shutdown,
     targets: &mut [Target],
 ) -> Result<(), CommandError> {
-    let interrupt = Interrupt::catch()?;
+    let interrupt = CtrlC::catch()?;
     let decide_within = args.decide_within.unwrap_or(context.settings.decide_within).as_secs_f64();
     let patience = args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE);
     let order = |target: &Target| {
@@ -91,7 +91,7 @@ async fn ask(
         .all(interrupt, commands, |answer| {
             let target = &mut targets[answer.index];
             target.end = Some(target.answered((context, dir), args, answer));
-            if let Err(error) = tell(context, target) {
+            if let Err(error) = print(context, target) {
                 told = Err(error);
             }
         })
@@ -99,7 +99,7 @@ async fn ask(
     told?;
     for target in targets.iter_mut().filter(|target| target.end.is_none()) {
         target.end = Some(target.unanswered(dir, waited, (args.force, timeout)));
-        tell(context, target)?;
+        print(context, target)?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use teamd_shared::config::RosterMember;
 use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
-use teamd_shared::member::{SandboxMode, Status, TermsPatch};
+use teamd_shared::member::{MemberStatus, SandboxMode, TermsPatch};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
 use teamd_shared::place::open_itself;
@@ -46,7 +46,7 @@ pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
     block_on(async {
         let started = start(context, &dir, order, timeout).await?;
         report(context, &name, &started)?;
-        if let Err(error) = tell(context, &dir, &name, is_built_in) {
+        if let Err(error) = print_notes(context, &dir, &name, is_built_in) {
             context.out.note(format_args!("what else is to be said of {name} cannot be read: {error}"));
             context.out.hint(format_args!("`teamctl status {name}` shows it"));
         }
@@ -55,10 +55,10 @@ pub(in crate::ctl) fn run(context: &Context, args: Spawn) -> CommandResult {
 }
 
 /// A worker that is ready.
-pub(in crate::ctl) struct Started {
+pub(in crate::ctl) struct ReadyWorker {
     pid: u32,
     incarnation: u32,
-    status: Status,
+    status: MemberStatus,
 }
 
 /// Gives the order, and waits until the worker is ready.
@@ -70,7 +70,7 @@ pub(in crate::ctl) async fn start(
     dir: &TeamDir,
     order: SpawnOrder,
     timeout: Duration,
-) -> Result<Started, CommandError> {
+) -> Result<ReadyWorker, CommandError> {
     let name = order.name.clone();
     let waiting = Waiting { dir, out: &context.out, timeout: Some(timeout) };
     let spawn = Command::Spawn { id: RandomIds.request(), order: Box::new(order) };
@@ -85,7 +85,7 @@ pub(in crate::ctl) async fn start(
             "{messages} to the earlier incarnation will not be read (`--resume` reads them)"
         ));
     }
-    Ok(Started { pid, incarnation, status })
+    Ok(ReadyWorker { pid, incarnation, status })
 }
 
 /// Makes the spawn order: from the flags, the environment and `team.toml`, with real paths.
@@ -218,7 +218,7 @@ fn warn_of_missing_key(context: &Context, model: &ModelSpec, order: &SpawnOrder)
 
 /// Says what must not go unnoticed. A person who named no model and has no key gets the built-in one: that is told
 /// once, with the first teammate.
-fn tell(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool) -> Result<(), CommandError> {
+fn print_notes(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool) -> Result<(), CommandError> {
     let roster = roster::load(dir)?;
     let (this, others): (Vec<_>, Vec<_>) = roster.members.iter().partition(|member| member.name == *name);
     let scripted = |member: &&RosterMember| member.model == "script";
@@ -232,7 +232,7 @@ fn tell(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool) -> Res
         if open_itself(Path::new(path), OFlags::PATH).is_err_and(|errno| errno == Errno::LOOP) {
             let path = escape::line(path);
             context.out.note(format_args!(
-                "the commands of {name} may not write {path} in this life: a symbolic link stands on the way to it, and none did when it was named"
+                "the commands of {name} may not write {path} in this incarnation: a symbolic link stands on the way to it, and none did when it was named"
             ));
         }
     }
@@ -261,8 +261,8 @@ fn tell(context: &Context, dir: &TeamDir, name: &Name, is_built_in: bool) -> Res
     Ok(())
 }
 
-fn report(context: &Context, name: &Name, started: &Started) -> Result<(), CommandError> {
-    let Started { pid, incarnation, status } = started;
+fn report(context: &Context, name: &Name, started: &ReadyWorker) -> Result<(), CommandError> {
+    let ReadyWorker { pid, incarnation, status } = started;
     if context.out.is_json() {
         context.out.json(&json!({"name": name, "pid": pid, "incarnation": incarnation, "status": status}))?;
     } else {
@@ -310,7 +310,7 @@ mod tests {
             assert!(matches!(command, Command::Spawn { .. }));
             // No file, as none would be of which no descriptor is left.
             std::fs::create_dir(&roster).unwrap();
-            Some(Ok(Done::Ready { pid: 7, incarnation: 1, status: Status::Idle, skipped: 0 }))
+            Some(Ok(Done::Ready { pid: 7, incarnation: 1, status: MemberStatus::Idle, skipped: 0 }))
         });
         let (context, stdout, stderr) = context(&dir, false);
         let cli = args::Cli::try_parse_from(["teamctl", "spawn", "alice", "--model", "script"]).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use serde_json::{Value, json};
-use teamd_shared::amount::told;
+use teamd_shared::amount::format_duration;
 use teamd_shared::clock::wall;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::member::{Gate, SandboxMode};
@@ -128,10 +128,10 @@ impl Row<'_> {
     fn activity(&self) -> String {
         if let Some(since) = self.silent_since() {
             let silent = Duration::try_from_secs_f64(wall() - since).unwrap_or_default();
-            return format!("not responding for {}", told(silent));
+            return format!("not responding for {}", format_duration(silent));
         }
         if let Some(waiting) = self.member.waiting.as_ref().filter(|_| !self.unnoticed) {
-            return waiting.told(wall());
+            return waiting.describe(wall());
         }
         match (&self.member.exit, self.unnoticed) {
             (_, true) => "its process is gone".to_owned(),

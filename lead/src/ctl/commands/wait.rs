@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use teamd_shared::config::{Roster, RosterMember};
-use teamd_shared::member::Status;
+use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
@@ -39,7 +39,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
     })
 }
 
-async fn watch(context: &Context, dir: &TeamDir, args: &Wait) -> Result<Status, CommandError> {
+async fn watch(context: &Context, dir: &TeamDir, args: &Wait) -> Result<MemberStatus, CommandError> {
     let mut wake = Wake::new(dir.root(), context.settings.poll);
     loop {
         let roster = roster::load(dir)?;
@@ -63,8 +63,8 @@ fn look(
     dir: &TeamDir,
     roster: &Roster,
     member: &RosterMember,
-    wanted: &[Status],
-) -> Result<Option<Status>, CommandError> {
+    wanted: &[MemberStatus],
+) -> Result<Option<MemberStatus>, CommandError> {
     let unnoticed = roster::ended_unnoticed(roster, member);
     if wanted.contains(&member.status) && !unnoticed && roster::has_settled(dir, member)? {
         return Ok(Some(member.status));
@@ -95,7 +95,7 @@ fn timed_out(dir: &TeamDir, args: &Wait) -> Result<CommandError, CommandError> {
         .hint(format!("`teamctl status {}` shows what it does", args.name)))
 }
 
-fn any(wanted: &[Status]) -> String {
+fn any(wanted: &[MemberStatus]) -> String {
     wanted.iter().map(|status| status.as_str()).collect::<Vec<_>>().join(" or ")
 }
 
@@ -124,7 +124,7 @@ mod tests {
         folder
     }
 
-    fn wait(dir: &TeamDir, status: &[Status], timeout: u64) -> CommandResult {
+    fn wait(dir: &TeamDir, status: &[MemberStatus], timeout: u64) -> CommandResult {
         let (context, ..) = context(dir, false);
         let name = Name::new("alice").unwrap();
         run(&context, &Wait { name, status: status.to_vec(), timeout: Some(Duration::from_millis(timeout)) })
@@ -141,21 +141,21 @@ mod tests {
         with_daemon(&dir, &json!([member("alice", "working")]));
         let writer = TeamDir::open(dir.root()).unwrap();
         let later = std::thread::spawn(move || with_daemon(&writer, &json!([member("alice", "idle")])));
-        assert_eq!(code(wait(&dir, &[Status::Idle, Status::Crashed], 20_000)), ExitCode::Done);
+        assert_eq!(code(wait(&dir, &[MemberStatus::Idle, MemberStatus::Crashed], 20_000)), ExitCode::Done);
         later.join().unwrap();
     }
 
     #[test]
     fn it_says_why_the_status_cannot_be_reached() {
         let (_scratch, dir) = team(&json!([member("alice", "working")]));
-        assert_eq!(code(wait(&dir, &[Status::Idle], 20_000)), ExitCode::NotRunning);
+        assert_eq!(code(wait(&dir, &[MemberStatus::Idle], 20_000)), ExitCode::NotRunning);
         let _daemon = lock(&dir);
         with_daemon(&dir, &json!([member("alice", "working")]));
-        assert_eq!(code(wait(&dir, &[Status::Idle], 50)), ExitCode::TimedOut);
+        assert_eq!(code(wait(&dir, &[MemberStatus::Idle], 50)), ExitCode::TimedOut);
         with_daemon(&dir, &json!([member("alice", "killed")]));
-        assert_eq!(code(wait(&dir, &[Status::Shutdown], 20_000)), ExitCode::Conflict);
-        assert_eq!(code(wait(&dir, &[Status::Killed], 20_000)), ExitCode::Done);
+        assert_eq!(code(wait(&dir, &[MemberStatus::Shutdown], 20_000)), ExitCode::Conflict);
+        assert_eq!(code(wait(&dir, &[MemberStatus::Killed], 20_000)), ExitCode::Done);
         with_daemon(&dir, &json!([]));
-        assert_eq!(code(wait(&dir, &[Status::Idle], 20_000)), ExitCode::NotFound);
+        assert_eq!(code(wait(&dir, &[MemberStatus::Idle], 20_000)), ExitCode::NotFound);
     }
 }

@@ -25,7 +25,7 @@ const CLEARED: &str = "\r\x1b[K";
 pub(crate) type AbovePrompt = Box<dyn FnMut(String) -> io::Result<()> + Send>;
 
 /// What is to be done, in this order.
-enum Step {
+enum Operation {
     /// Continues the line.
     Stream(String),
     /// Whole lines of their own.
@@ -45,7 +45,7 @@ enum Step {
 /// The way to the terminal. A copy writes to the same one.
 #[derive(Clone)]
 pub(crate) struct Screen {
-    steps: Sender<Step>,
+    steps: Sender<Operation>,
     choice: ColorChoice,
 }
 
@@ -70,12 +70,12 @@ impl Screen {
 
     /// Shows more of a line: text that others wrote, escaped here.
     pub(crate) fn stream(&self, text: &str) {
-        self.step(Step::Stream(escape::text(text).into_owned()));
+        self.step(Operation::Stream(escape::text(text).into_owned()));
     }
 
     /// Ends the line that is open, if one is.
     pub(crate) fn end_line(&self) {
-        self.step(Step::Lines(String::new()));
+        self.step(Operation::Lines(String::new()));
     }
 
     /// Shows a line that goes away with what comes next; above a prompt, from where nothing goes away, it stays. It is
@@ -84,37 +84,37 @@ impl Screen {
         // What does not fit on the line would stay when it is cleared.
         let line = cut(line, terminal_width().map(|width| width.saturating_sub(1)));
         let plain = self.choice == ColorChoice::Never;
-        self.step(Step::Passing(if plain { line } else { paint(DIM, line) }));
+        self.step(Operation::Passing(if plain { line } else { paint(DIM, line) }));
     }
 
     /// Takes such a line away, if it is still there.
     pub(crate) fn passed(&self) {
-        self.step(Step::Passed);
+        self.step(Operation::Passed);
     }
 
     /// Makes ready for a prompt: from now on only whole lines are printed, above it.
     pub(crate) fn before_prompt(&self) {
-        self.wait(Step::Prompt);
+        self.wait(Operation::Prompt);
     }
 
     /// The prompt is gone.
     pub(crate) fn after_prompt(&self) {
-        self.step(Step::NoPrompt);
+        self.step(Operation::NoPrompt);
     }
 
     /// Waits a moment until everything is written.
     pub(crate) fn flush(&self) {
-        self.wait(Step::Flush);
+        self.wait(Operation::Flush);
     }
 
-    fn wait(&self, step: impl FnOnce(Sender<()>) -> Step) {
+    fn wait(&self, step: impl FnOnce(Sender<()>) -> Operation) {
         let (done, is_done) = channel();
         self.step(step(done));
         // Late is better than never, for a prompt as for the end.
         is_done.recv_timeout(WRITTEN).ok();
     }
 
-    fn step(&self, step: Step) {
+    fn step(&self, step: Operation) {
         // The writer ends only when the terminal is gone: then there is nothing to show it on.
         drop(self.steps.send(step));
     }
@@ -135,7 +135,7 @@ impl Write for Sink {
     fn flush(&mut self) -> io::Result<()> {
         let kept = std::mem::take(&mut self.kept);
         if !kept.is_empty() {
-            self.screen.step(Step::Lines(String::from_utf8_lossy(&kept).into_owned()));
+            self.screen.step(Operation::Lines(String::from_utf8_lossy(&kept).into_owned()));
         }
         Ok(())
     }
@@ -160,7 +160,7 @@ impl Writer {
         Self { terminal, above, prompt: false, open: false, passing: false, held: String::new() }
     }
 
-    fn run(mut self, todo: &Receiver<Step>) {
+    fn run(mut self, todo: &Receiver<Operation>) {
         // Steps that wait together are printed together: each print above a prompt paints it anew.
         while let Ok(first) = todo.recv() {
             let mut waiting = Vec::new();
@@ -177,10 +177,10 @@ impl Writer {
     }
 
     /// Takes a step: what is to be printed is added to the text.
-    fn take(&mut self, step: Step, text: &mut String) -> Option<Sender<()>> {
+    fn take(&mut self, step: Operation, text: &mut String) -> Option<Sender<()>> {
         match step {
-            Step::Stream(more) => self.stream(&more, text),
-            Step::Lines(lines) => {
+            Operation::Stream(more) => self.stream(&more, text),
+            Operation::Lines(lines) => {
                 self.passed(text);
                 self.end_line(text);
                 if !lines.is_empty() {
@@ -188,17 +188,17 @@ impl Writer {
                     self.end_line(text);
                 }
             }
-            Step::Passing(line) => self.pass(&line, text),
-            Step::Passed => self.passed(text),
-            Step::Flush(done) => return Some(done),
-            Step::Prompt(done) => {
+            Operation::Passing(line) => self.pass(&line, text),
+            Operation::Passed => self.passed(text),
+            Operation::Flush(done) => return Some(done),
+            Operation::Prompt(done) => {
                 self.passed(text);
                 self.end_line(text);
                 self.print(std::mem::take(text));
                 self.prompt = true;
                 return Some(done);
             }
-            Step::NoPrompt => {
+            Operation::NoPrompt => {
                 self.print(std::mem::take(text));
                 self.prompt = false;
                 text.push_str(&std::mem::take(&mut self.held));
@@ -273,22 +273,22 @@ mod tests {
         (Writer::new(Box::new(terminal.clone()), Some(print)), terminal, above)
     }
 
-    fn step(writer: &mut Writer, step: Step) {
+    fn step(writer: &mut Writer, step: Operation) {
         let mut text = String::new();
         drop(writer.take(step, &mut text));
         writer.print(text);
     }
 
-    fn stream(text: &str) -> Step {
-        Step::Stream(text.to_owned())
+    fn stream(text: &str) -> Operation {
+        Operation::Stream(text.to_owned())
     }
 
-    fn passing(text: &str) -> Step {
-        Step::Passing(text.to_owned())
+    fn passing(text: &str) -> Operation {
+        Operation::Passing(text.to_owned())
     }
 
-    fn prompt() -> Step {
-        Step::Prompt(channel().0)
+    fn prompt() -> Operation {
+        Operation::Prompt(channel().0)
     }
 
     #[test]
@@ -297,10 +297,10 @@ mod tests {
         step(&mut writer, stream("Hel"));
         assert_eq!(terminal.text(), "Hel");
         step(&mut writer, stream("lo"));
-        step(&mut writer, Step::Lines("note\n".to_owned()));
-        step(&mut writer, Step::Lines(String::new()));
+        step(&mut writer, Operation::Lines("note\n".to_owned()));
+        step(&mut writer, Operation::Lines(String::new()));
         step(&mut writer, stream("end\n"));
-        step(&mut writer, Step::Lines("more".to_owned()));
+        step(&mut writer, Operation::Lines("more".to_owned()));
         assert_eq!(terminal.text(), "Hello\nnote\nend\nmore\n");
     }
 
@@ -308,7 +308,7 @@ mod tests {
     fn a_line_that_passes_goes_away_with_what_comes_next_and_stays_above_a_prompt() {
         let (mut writer, terminal, above) = writer();
         step(&mut writer, stream("open"));
-        for line in [passing("waiting 2 s"), passing("waiting 4 s"), Step::Passed, Step::Passed] {
+        for line in [passing("waiting 2 s"), passing("waiting 4 s"), Operation::Passed, Operation::Passed] {
             step(&mut writer, line);
         }
         assert_eq!(terminal.raw(), "open\nwaiting 2 s\r\x1b[Kwaiting 4 s\r\x1b[K");
@@ -318,7 +318,7 @@ mod tests {
         step(&mut writer, prompt());
         assert!(terminal.raw().ends_with("again\r\x1b[Kwords\nmore\r\x1b[K"), "{}", terminal.raw());
         step(&mut writer, passing("beside a prompt"));
-        step(&mut writer, Step::Passed);
+        step(&mut writer, Operation::Passed);
         assert_eq!(above.try_iter().collect::<Vec<_>>(), ["beside a prompt\n"]);
     }
 
@@ -331,10 +331,10 @@ mod tests {
         step(&mut writer, stream("one\ntw"));
         step(&mut writer, stream("o"));
         assert_eq!(above.try_iter().collect::<Vec<_>>(), ["one\n"]);
-        step(&mut writer, Step::Lines("note\n".to_owned()));
+        step(&mut writer, Operation::Lines("note\n".to_owned()));
         assert_eq!(above.try_iter().collect::<Vec<_>>(), ["two\nnote\n"]);
         step(&mut writer, stream("thr"));
-        step(&mut writer, Step::NoPrompt);
+        step(&mut writer, Operation::NoPrompt);
         step(&mut writer, stream("ee"));
         assert_eq!((terminal.text().as_str(), above.try_iter().count()), ("open\nthree", 0));
     }

@@ -15,7 +15,7 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
     };
     let time = format!("{} ", paint(DIM, clock::time_of_day(entry.at)));
     match &entry.event {
-        Event::Life { incarnation, conversation, prompt } => {
+        Event::Incarnation { incarnation, conversation, prompt } => {
             let (begins, prompt) = match incarnation == conversation {
                 true => ("begins".to_owned(), prompt.as_deref().unwrap_or_default()),
                 false => (format!("continues the conversation of {conversation}"), ""),
@@ -53,7 +53,7 @@ pub(in crate::ctl) fn entry(line: &[u8]) -> String {
             let blocks: Vec<String> = content.iter().map(block).collect();
             format!("{time}{} {tokens}\n{}", paint(BOLD, "answer"), blocks.join("\n")).trim_end().to_owned()
         }
-        Event::Paid { usage } => {
+        Event::Charged { usage } => {
             let (read, wrote) = (usage.input(), usage.output_tokens);
             let tokens = paint(DIM, format_args!("({read} + {wrote} tokens)"));
             format!("{time}{} {tokens}", paint(BOLD, "no answer"))
@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn a_conversation_reads_like_one() {
-        let life = json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "/bash ls"});
-        assert_eq!(shown(&life), "── incarnation 1 begins ──\n  prompt: /bash ls");
+        let begins = json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "/bash ls"});
+        assert_eq!(shown(&begins), "── incarnation 1 begins ──\n  prompt: /bash ls");
         let answer = json!({"entry": "answer", "usage": {"input_tokens": 3, "output_tokens": 5}, "content": [
             {"type": "text", "text": "I look."}, {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls\x1b"}}]});
         assert_eq!(shown(&answer), "answer (3 + 5 tokens)\n  I look.\n  ▸ bash ls\\u{1b}");

@@ -5,7 +5,7 @@ pub(super) mod event;
 pub(super) mod message;
 
 use anstyle::{AnsiColor, Style};
-use teamd_shared::member::{Exit, Status};
+use teamd_shared::member::{Exit, MemberStatus};
 
 use super::escape;
 use super::output::paint;
@@ -18,14 +18,14 @@ pub(super) const BOLD: Style = Style::new().bold();
 pub(super) const BAD: Style = AnsiColor::Red.on_default();
 
 /// Returns the style of a status.
-pub(super) fn status_style(status: Status) -> Style {
+pub(super) fn status_style(status: MemberStatus) -> Style {
     match status {
-        Status::Idle => AnsiColor::Green.on_default(),
-        Status::Working => AnsiColor::Cyan.on_default(),
-        Status::AwaitingApproval => AnsiColor::Yellow.on_default().bold(),
-        Status::Starting | Status::ShuttingDown => AnsiColor::Yellow.on_default(),
-        Status::Shutdown => DIM,
-        Status::Killed | Status::Crashed => BAD,
+        MemberStatus::Idle => AnsiColor::Green.on_default(),
+        MemberStatus::Working => AnsiColor::Cyan.on_default(),
+        MemberStatus::AwaitingApproval => AnsiColor::Yellow.on_default().bold(),
+        MemberStatus::Starting | MemberStatus::ShuttingDown => AnsiColor::Yellow.on_default(),
+        MemberStatus::Shutdown => DIM,
+        MemberStatus::Killed | MemberStatus::Crashed => BAD,
     }
 }
 

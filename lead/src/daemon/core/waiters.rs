@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use teamd_shared::control::{Done, Refusal, RefusalCode, StopOutcome};
 use teamd_shared::journal::Team;
-use teamd_shared::member::{Doing, Gate, Member, Status};
+use teamd_shared::member::{Doing, Gate, Member, MemberStatus};
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Kind, Payload, Request};
 
@@ -115,9 +115,9 @@ fn ended(member: Option<&Member>, request: &Request) -> Option<Done> {
         (Some(member), _) if !member.phase.is_ended() => return None,
         (Some(member), _) => member.phase.ended_as(),
         // Another incarnation has taken its place: the request tells.
-        (None, request::Status::Approved) => Status::Shutdown,
-        (None, _) if is_forced(request) => Status::Killed,
-        (None, _) => Status::Crashed,
+        (None, request::Status::Approved) => MemberStatus::Shutdown,
+        (None, _) if is_forced(request) => MemberStatus::Killed,
+        (None, _) => MemberStatus::Crashed,
     };
     Some(Done::Ended { request_id, incarnation, status })
 }
@@ -142,13 +142,13 @@ fn not_ready(name: &Name, member: Option<&Member>) -> Refusal {
 }
 
 /// The status that people see, computed from the journal and from what the worker last said.
-pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> Status {
+pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> MemberStatus {
     let name = &member.name;
     let leaving = team.release(name).is_some()
         || member.ending.is_some()
         || team.pending(name, Kind::Shutdown).is_some();
     let plan = team.pending(name, Kind::PlanApproval).is_some();
-    Status::of(member.phase, leaving, plan, doing(team, live, member))
+    MemberStatus::of(member.phase, leaving, plan, doing(team, live, member))
 }
 
 /// What a worker does. One whose plan has its verdict is at work, whether it has said so yet or not.

@@ -1,7 +1,9 @@
 //! Gathering: what connections, processes and inboxes report becomes events, with the facts that a decision rests on. Nothing is
 //! decided here.
 
-use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, Request, SpawnOrder, ToWorker};
+use teamd_shared::control::{
+    Command, Done, FromWorker, Refusal, RefusalCode, SpawnOrder, TaggedCommand, ToWorker,
+};
 use teamd_shared::inbox::{ReadError, last_lines};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -67,7 +69,7 @@ impl EventLoop {
                     }
                     FromWorker::Leaving => Some(Event::Leaving { life }),
                     FromWorker::Pong { number } => Some(Event::Pong { life, number }),
-                    FromWorker::Asks(Request { tag, command }) => {
+                    FromWorker::Asks(TaggedCommand { tag, command }) => {
                         let client = Client { connection, tag, agent: true };
                         self.agent_asks(&life, client, command)
                     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use teamd_shared::control::{
     Connection, FromWorker, Greeting, Incoming, Listener, Outgoing, PROTOCOL, Peer, Refusal, RefusalCode,
-    Reply, Request, ToWorker, WireError, WorkerState,
+    Reply, TaggedCommand, ToWorker, WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::process::Identity;
@@ -40,7 +40,7 @@ pub(crate) enum Input {
     /// A command is connected.
     ClientHere { connection: u64, replies: Outbound<Reply> },
     /// It wants something.
-    ClientAsks { connection: u64, request: Request },
+    ClientAsks { connection: u64, request: TaggedCommand },
     /// A worker is connected, and says who it is; the event loop checks it.
     WorkerHere(Box<WorkerHere>),
     /// A worker says something.
@@ -200,7 +200,7 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
 
 /// Answers the one request that a peer may make, and no more.
 async fn refuse(stream: Connection, refusal: Refusal) {
-    let (mut out, mut incoming) = stream.split::<Reply, Request>();
+    let (mut out, mut incoming) = stream.split::<Reply, TaggedCommand>();
     if let Ok(Some(request)) = incoming.receive().await {
         let told = out.send(&Reply { tag: request.tag, result: Err(refusal) }).await;
         tracing::debug!("told a peer why it is not served: {told:?}");
@@ -221,7 +221,7 @@ fn other_version(protocol: u16) -> Refusal {
 }
 
 async fn serve_client(stream: Connection, connection: u64, inputs: Inputs) {
-    let (out, mut incoming) = stream.split::<Reply, Request>();
+    let (out, mut incoming) = stream.split::<Reply, TaggedCommand>();
     let (replies, mut ended) = Outbound::start(out);
     if inputs.send(Input::ClientHere { connection, replies }).await.is_err() {
         return;

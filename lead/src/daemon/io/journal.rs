@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::OFlags;
-use teamd_shared::fs::{AppendError, AppendLog, replace_synced};
+use teamd_shared::fs::{AppendLog, AppendLogError, replace_synced};
 use teamd_shared::journal::{Line, Record, Team, TeamEvent, read_lines};
 use teamd_shared::message::to_json_line;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
@@ -76,11 +76,11 @@ impl Journal {
 
     /// Finds out what the journal says after an append that failed: nothing of it, or that is not known. Returns why it failed,
     /// and the state.
-    pub(crate) fn after_failure(&mut self, error: &AppendError) -> (String, Result<Team, String>) {
+    pub(crate) fn after_failure(&mut self, error: &AppendLogError) -> (String, Result<Team, String>) {
         tracing::error!("cannot write the journal: {error}");
         let team = match error {
-            AppendError::Broken(error) => Err(format!("the disk cannot be trusted any more: {error}")),
-            AppendError::Write(_) => self.fold().map_err(|error| error.to_string()),
+            AppendLogError::Broken(error) => Err(format!("the disk cannot be trusted any more: {error}")),
+            AppendLogError::Write(_) => self.fold().map_err(|error| error.to_string()),
         };
         (error.to_string(), team)
     }
@@ -91,9 +91,9 @@ impl Journal {
 
     /// Appends a batch with one write and one sync: each line is a whole decision, since a kill may cut
     /// the batch between any two of them. What another process has appended is set aside before: no daemon could begin with it.
-    pub(crate) fn append(&mut self, dir: &TeamDir, lines: &[Line]) -> Result<(), AppendError> {
+    pub(crate) fn append(&mut self, dir: &TeamDir, lines: &[Line]) -> Result<(), AppendLogError> {
         let foreign = self.log.set_foreign_aside(dir, &TeamPath::journal(), &TeamPath::journal_torn());
-        if let Some(foreign) = foreign.map_err(|error| AppendError::Write(io::Error::other(error)))? {
+        if let Some(foreign) = foreign.map_err(|error| AppendLogError::Write(io::Error::other(error)))? {
             let length = foreign.len();
             tracing::warn!(
                 "somebody has written into journal.jsonl: {length} bytes were set aside in journal.torn"
@@ -101,7 +101,7 @@ impl Journal {
         }
         let mut bytes = Vec::new();
         for line in lines {
-            let value = serde_json::to_value(line).map_err(|e| AppendError::Write(e.into()))?;
+            let value = serde_json::to_value(line).map_err(|e| AppendLogError::Write(e.into()))?;
             bytes.extend(to_json_line(&value));
             bytes.push(b'\n');
         }

@@ -239,10 +239,11 @@ mod tests {
 
         /// The life has begun, has read its inbox up to here, and was ended by SIGTERM.
         fn has_read(&self, inbox: Position) {
-            let life = Happened::Life { incarnation: 1, conversation: 1, prompt: None };
+            let life = Happened::Incarnation { incarnation: 1, conversation: 1, prompt: None };
             let left = Happened::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: true };
-            let line =
-                |event| serde_json::to_string(&Entry { at: 1.0, inbox, owed: Vec::new(), event }).unwrap();
+            let line = |event| {
+                serde_json::to_string(&Entry { at: 1.0, inbox, pending_notices: Vec::new(), event }).unwrap()
+            };
             self.put(&TeamPath::transcript(&self.alice), &format!("{}\n{}\n", line(life), line(left)));
         }
 

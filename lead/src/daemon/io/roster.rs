@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use teamd_shared::config::{ConfigError, Roster, RosterMember, TeamSandbox, VERSION};
 use teamd_shared::fs::{replace, replace_synced};
 use teamd_shared::journal::{MemberState, Team};
-use teamd_shared::member::{Doing, Status};
+use teamd_shared::member::{Doing, MemberStatus};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, Stamp, TeamDir, TeamPath};
 use teamd_shared::transcript::Usage;
@@ -45,7 +45,7 @@ pub(crate) struct RosterFile {
 #[derive(Debug)]
 struct Shown {
     text: String,
-    status: Status,
+    status: MemberStatus,
     since: f64,
 }
 
@@ -127,8 +127,8 @@ impl RosterFile {
     pub(crate) fn last_said(before: &Roster, life: &Incarnation) -> Option<(Doing, Usage)> {
         let member = before.member(&life.name).filter(|member| member.incarnation == life.incarnation)?;
         let doing = match member.status {
-            Status::Idle => Doing::Idle,
-            Status::Working => Doing::Working,
+            MemberStatus::Idle => Doing::Idle,
+            MemberStatus::Working => Doing::Working,
             _ => Doing::Starting,
         };
         (doing != Doing::Starting || !member.usage.is_nothing()).then_some((doing, member.usage))

@@ -128,7 +128,7 @@ fn a_line_that_was_written_is_not_called_short_because_its_place_cannot_be_seen(
 }
 
 #[test]
-fn a_fifo_or_a_link_in_the_place_of_an_inbox_blocks_nobody() {
+fn a_fifo_or_a_link_in_the_place_of_an_inbox_blocks_no_writer() {
     let (_scratch, dir) = team();
     std::fs::remove_file(inbox_path(&dir)).unwrap();
     nix::unistd::mkfifo(&inbox_path(&dir), nix::sys::stat::Mode::S_IRWXU).unwrap();

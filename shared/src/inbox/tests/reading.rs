@@ -138,7 +138,7 @@ fn only_a_uuid_makes_a_repetition() {
 }
 
 #[test]
-fn the_next_life_goes_on_where_the_last_one_recorded() {
+fn the_next_incarnation_goes_on_where_the_last_one_recorded() {
     let (_scratch, dir) = team();
     for text in ["one", "two", "three"] {
         send(&dir, text);

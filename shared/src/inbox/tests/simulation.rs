@@ -22,13 +22,13 @@ const WRITERS: usize = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mutant {
     /// Rule 2: the writer looks back.
-    NobodyLooksBack,
+    NoLookBack,
     /// Rule 2: a short write is never continued.
     ShortWritesGoOn,
     /// Rule 3: the position travels with the effect.
     PositionLags,
     /// Section 5: an id drops a line that its sender wrote twice.
-    NobodyRemembers,
+    NoMemory,
     /// Section 5: whole lines only.
     HalfLinesAreRead,
 }
@@ -152,7 +152,7 @@ impl<'d> World<'d> {
         let Writer { appender, sending, .. } = &mut self.writers[number];
         let Some(mut now) = sending.take() else { return Ok(()) };
         let placed = appender.attempt(self.dir, &now.bytes, now.line.len()).map_err(|e| e.to_string())?;
-        let Some(offset) = placed.or(self.is(Mutant::NobodyLooksBack).then_some(0)) else {
+        let Some(offset) = placed.or(self.is(Mutant::NoLookBack).then_some(0)) else {
             now.bytes = [b"\n", &now.line[..]].concat();
             self.writers[number].sending = Some(now);
             return Ok(());
@@ -236,9 +236,9 @@ impl<'d> World<'d> {
             Some(reader) => reader,
             None => {
                 let mut reader = reader(self.dir, self.taken.position);
-                let ids = self.taken.ids.iter().filter(|_| self.mutant != Some(Mutant::NobodyRemembers));
+                let ids = self.taken.ids.iter().filter(|_| self.mutant != Some(Mutant::NoMemory));
                 ids.for_each(|&id| reader.seen(id));
-                if self.is(Mutant::NobodyRemembers) { reader.without_memory() } else { reader }
+                if self.is(Mutant::NoMemory) { reader.without_memory() } else { reader }
             }
         };
         let batch = reader.read_new().map_err(|e| e.to_string())?;
@@ -379,9 +379,9 @@ macro_rules! missed {
 }
 
 missed! {
-    the_look_back_is_missed: NobodyLooksBack,
+    the_look_back_is_missed: NoLookBack,
     the_end_of_a_short_write_is_missed: ShortWritesGoOn,
     the_position_with_the_effect_is_missed: PositionLags,
-    the_memory_of_ids_is_missed: NobodyRemembers,
+    the_memory_of_ids_is_missed: NoMemory,
     the_wait_for_the_newline_is_missed: HalfLinesAreRead,
 }

@@ -156,7 +156,7 @@ fn what_is_recorded_is_not_looked_up_again_and_what_is_new_is() {
         (false, "alice/sub", &[][..]),
         (false, "bob", &["alice/cache"]),
         (true, "bob", &["alice/sub"]),
-        // Its own links are no better: it may have had another life there.
+        // Its own links are no better: an earlier incarnation may have worked there.
         (false, "bob", &["bob/link"]),
         (false, "home", &["bob", "bob/link"]),
     ] {

@@ -5,7 +5,7 @@ use crate::member::SandboxMode;
 use crate::terms::{Limits, Sandbox, SandboxPatch, Terms};
 
 const FILE: &str = r#"
-model = "openai:everybody"
+model = "openai:for-all"
 plan = true
 max_turns = 20
 durability = "process"
@@ -102,7 +102,7 @@ fn a_member_goes_before_its_role_and_its_role_before_the_top_level() {
     assert_eq!(sandbox.hidden, ["/home/u/work/.env", "/home/u/work/keys", "/home/u/private"]);
     let bob = resolved("bob", TermsPatch::default(), &[]);
     assert_eq!((model(&bob).as_str(), bob.plan, bob.instructions), ("anthropic:member", Some(true), None));
-    assert_eq!(model(&resolved("carol", TermsPatch::default(), &[])), "openai:everybody");
+    assert_eq!(model(&resolved("carol", TermsPatch::default(), &[])), "openai:for-all");
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn the_lead_agent_has_no_plans_and_its_prompt_is_what_it_is_told() {
         (lead.instructions.as_deref(), lead.prompt.as_deref(), lead.plan),
         (Some("Be brief."), None, None)
     );
-    assert_eq!(model(&lead), "openai:everybody");
+    assert_eq!(model(&lead), "openai:for-all");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// The next question that the daemon is asked.
-async fn asked(daemon: &mut Connection) -> Request {
+async fn asked(daemon: &mut Connection) -> TaggedCommand {
     loop {
         match daemon.receive().await.unwrap().unwrap() {
             FromWorker::Asks(request) => return request,
@@ -53,14 +53,14 @@ fn spawn() -> Command {
 }
 
 #[test]
-fn each_answer_reaches_whoever_has_asked() {
+fn each_answer_reaches_its_asker() {
     let (_scratch, dir) = scratch();
     runtime().block_on(async {
         let (mut link, mut daemon) = link(&dir);
         let (first, to_first) = link.ask(Command::Ping);
         let (second, to_second) = link.ask(shutdown());
         assert_eq!(asked(&mut daemon).await.tag, first);
-        assert_eq!(asked(&mut daemon).await, Request { tag: second, command: shutdown() });
+        assert_eq!(asked(&mut daemon).await, TaggedCommand { tag: second, command: shutdown() });
         link.answered(second, Ok(Done::Answered { repeated: true }));
         link.answered(first, Ok(Done::Answered { repeated: false }));
         assert_eq!(to_first.await.unwrap(), Ok(Done::Answered { repeated: false }));
@@ -86,7 +86,7 @@ fn a_daemon_that_comes_back_is_asked_the_same_again() {
         }
         let listener = Listener::bind(&dir).unwrap();
         drop(daemon);
-        assert!(matches!(link.hear().await, Heard::Away));
+        assert!(matches!(link.next().await, Heard::Away));
         link.answered(leaves, Ok(Done::Answered { repeated: false }));
         let (late, _to_late) = link.ask(spawn());
         let mut daemon = listener.accept().await.unwrap();

@@ -58,14 +58,14 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
     let usage = Usage::default();
     let (mail, rest) = (mailbox.mail(), mailbox.has_unseen());
     let beginning = Beginning { at, turns: 0, spent: 0, limits, usage, mail, rest };
-    let (_terminate, played) = tokio::sync::mpsc::unbounded_channel();
+    let (_terminate, terminations) = tokio::sync::mpsc::unbounded_channel();
     let began = Instant::now();
     Dispatcher {
         state: State::new(beginning, directive, Duration::ZERO),
-        link: Link::played().0,
+        link: Link::simulated().0,
         mailbox,
         toolbox: Idle,
-        terminate: Terminations::Played(played),
+        terminate: Terminations::Simulated(terminations),
         pauses: None,
         began,
         work_began: Duration::ZERO,
@@ -74,8 +74,8 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
 }
 
 #[tokio::test]
-async fn a_request_for_a_plan_that_nobody_rang_for_holds_when_the_daemon_is_gone() {
-    // Crash window P4, of a worker without a watch: the daemon died between its line and its word.
+async fn a_request_for_a_plan_without_a_ring_holds_when_the_daemon_is_gone() {
+    // Crash window P4, of a worker without a watch: the daemon died between its line and its directive.
     let scratch = tempfile::tempdir().unwrap();
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
     let alice = Name::new("alice").unwrap();
@@ -111,7 +111,7 @@ async fn mail_behind_more_news_than_fit_into_memory_is_taken_in_before_a_shutdow
         plan: None,
         verdict: None,
     };
-    dispatcher.daemon_says(ToWorker::Directive(directive));
+    dispatcher.receive(ToWorker::Directive(directive));
     while dispatcher.state.next(dispatcher.now()) == Step::TakeIn {
         let starts = |taken: &Taken| match taken {
             Taken::Messages { messages, .. } => messages.iter().any(|message| message.starts_a_turn(&alice)),

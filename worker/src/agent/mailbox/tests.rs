@@ -198,7 +198,7 @@ fn what_is_not_for_the_lead_agent_is_passed_over() {
     let own = "{\"type\":\"message\",\"from\":\"lead\",\"to\":\"user\",\"content\":\"hi\"}\n";
     scene.write(&format!("no message\n{own}{GONE}{own}"));
     let mut mailbox = scene.open(Position::START);
-    assert_eq!((mailbox.mail(), mailbox.holds_word_of_person()), (Mail::News, false));
+    assert_eq!((mailbox.mail(), mailbox.holds_message_of_person()), (Mail::News, false));
     let taken = mailbox.take();
     let [Taken::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
     assert_eq!(messages.len(), 1, "{messages:?}");
@@ -208,7 +208,7 @@ fn what_is_not_for_the_lead_agent_is_passed_over() {
     assert_eq!(mailbox.mail(), Mail::Soon);
     scene.write(HI);
     mailbox.fetch();
-    assert_eq!((mailbox.mail(), mailbox.holds_word_of_person()), (Mail::Work, true));
+    assert_eq!((mailbox.mail(), mailbox.holds_message_of_person()), (Mail::Work, true));
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn a_rejected_line_is_told_with_file_offset_and_reason() {
 }
 
 #[test]
-fn what_cannot_be_written_is_owed_and_told_later_in_order() {
+fn what_cannot_be_written_is_pending_and_told_later_in_order() {
     let (_scratch, mut outbox) = scene();
     let inbox = outbox.dir().path(&TeamPath::inbox(&Name::lead()));
     std::fs::rename(&inbox, inbox.with_extension("aside")).unwrap();
@@ -96,7 +96,7 @@ fn scene_that_lasts() -> (tempfile::TempDir, Outbox) {
 }
 
 #[test]
-fn what_cannot_be_synced_is_owed_and_not_written_again() {
+fn what_cannot_be_synced_is_pending_and_not_written_again() {
     let (_scratch, mut outbox) = scene_that_lasts();
     crate::sim::where_no_inbox_can_be_synced(|| {
         outbox.notify(idle("done"), false);
@@ -109,7 +109,7 @@ fn what_cannot_be_synced_is_owed_and_not_written_again() {
 }
 
 #[test]
-fn what_an_earlier_life_has_told_is_owed_until_it_lasts() {
+fn what_an_earlier_incarnation_has_told_is_pending_until_it_lasts() {
     let (_scratch, mut outbox) = scene_that_lasts();
     outbox.notify(idle("done"), false);
     let mut next = Outbox::new(outbox.dir.clone(), outbox.from.clone(), Durability::Disk);
@@ -117,7 +117,7 @@ fn what_an_earlier_life_has_told_is_owed_until_it_lasts() {
     let looked = || next.has_sent(&Name::lead(), Uuid::from_u128(1 << 70)).unwrap_err();
     let told = crate::sim::where_no_inbox_can_be_synced(looked);
     assert!(told.contains("do not send it again"), "{told}");
-    assert_eq!(next.pending().len(), 1, "whoever wrote it may have been killed before the sync");
+    assert_eq!(next.pending().len(), 1, "its writer may have been killed before the sync");
     next.flush().unwrap();
     assert!(next.pending().is_empty() && lines(&next).len() == 1);
 }

@@ -1,8 +1,8 @@
-//! Whole lives: real worker processes, and a double of the daemon at the other end of their connection.
+//! Whole incarnations: real worker processes, and a double of the daemon at the other end of their connection.
 
 mod crashes;
 mod double;
-mod lives;
+mod incarnations;
 mod plans;
 mod shutdowns;
 

@@ -10,7 +10,10 @@ use teamd_shared::message::{AnsweredBy, IdleReason};
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Usage;
 
-use super::{Answer, At, Budget, End, Mail, Outcome, Plan, REWRITES, Said, Shutdown, State, report};
+use super::{
+    AnswerOutcome, At, Budget, End, Mail, OpenShutdown, PendingPlan, REWRITES, ShutdownAnswer, State,
+    SubmissionState, report,
+};
 
 /// How long the decision waits after an answer could not be written.
 const RETRY: Duration = Duration::from_secs(1);
@@ -33,12 +36,12 @@ impl State {
             directive.shutdown.clone().filter(|pending| Some(&pending.request_id) != self.settled.as_ref());
         self.shutdown = pending.map(|pending| match self.shutdown.take() {
             Some(known) if known.directive.request_id == pending.request_id => known,
-            _ => Shutdown::begun(pending, now, self.mail == Mail::Work || self.rest),
+            _ => OpenShutdown::begun(pending, now, self.mail == Mail::Work || self.rest),
         });
         if directive.release {
             self.release = true;
             if let Some(answer) = &mut self.answer {
-                answer.outcome.get_or_insert(Outcome::Recorded(Status::Approved));
+                answer.outcome.get_or_insert(AnswerOutcome::Recorded(Status::Approved));
             }
         }
         self.directive = directive;
@@ -58,22 +61,22 @@ impl State {
     /// The daemon has recorded an answer or a plan.
     pub(crate) fn recorded(&mut self, request_id: &RequestId, status: Status) {
         if let Some(answer) = self.answer.as_mut().filter(|answer| answer.request_id == *request_id) {
-            answer.outcome = Some(Outcome::Recorded(status));
+            answer.outcome = Some(AnswerOutcome::Recorded(status));
         } else if let Some(plan) = self.plan_mut(request_id) {
-            plan.said = Said::Recorded(status);
+            plan.submission = SubmissionState::Recorded(status);
         }
     }
 
     /// The daemon does not count an answer or a plan; `taken`: its id belongs to another request.
     pub(crate) fn refused(&mut self, request_id: &RequestId, why: String, taken: bool) {
         if let Some(answer) = self.answer.as_mut().filter(|answer| answer.request_id == *request_id) {
-            answer.outcome = Some(Outcome::Refused(why));
+            answer.outcome = Some(AnswerOutcome::Refused(why));
         } else if let Some(plan) = self.plan_mut(request_id) {
             plan.lost += u32::from(!taken);
-            plan.said = match taken {
-                true => Said::Taken,
-                false if plan.lost <= REWRITES => Said::Nothing,
-                false => Said::Refused(why),
+            plan.submission = match taken {
+                true => SubmissionState::Taken,
+                false if plan.lost <= REWRITES => SubmissionState::Nothing,
+                false => SubmissionState::Refused(why),
             };
         }
     }
@@ -121,7 +124,7 @@ impl State {
         self.mail = Mail::None;
         self.settled_at = None;
         if let Some(shutdown) = &mut self.shutdown {
-            shutdown.owes_mail &= rest;
+            shutdown.mail_first &= rest;
         }
         if self.at == At::Idle && work {
             (self.turns, self.spent) = (0, 0);
@@ -197,20 +200,20 @@ impl State {
 
     /// The model submits a plan: the gate closes.
     pub(crate) fn planning(&mut self, request_id: RequestId) {
-        self.at = At::Plan(Plan { request_id, said: Said::Nothing, lost: 0 });
+        self.at = At::PendingPlan(PendingPlan { request_id, submission: SubmissionState::Nothing, lost: 0 });
         self.act();
     }
 
-    /// The line of the plan is being named.
+    /// The line of the plan is being submitted.
     pub(crate) fn submitted(&mut self) {
-        if let At::Plan(plan) = &mut self.at {
-            plan.said = Said::Submitted;
+        if let At::PendingPlan(plan) = &mut self.at {
+            plan.submission = SubmissionState::Submitted;
         }
     }
 
-    /// An answer to the shutdown is being named.
+    /// An answer to the shutdown is being submitted.
     pub(crate) fn answering(&mut self, request_id: RequestId, approve: bool, by: AnsweredBy) {
-        self.answer = Some(Answer { request_id, approve, by, outcome: None });
+        self.answer = Some(ShutdownAnswer { request_id, approve, by, outcome: None });
     }
 
     /// The runtime's answer could not be written: the next attempt comes a little later.
@@ -226,11 +229,11 @@ impl State {
     /// little later.
     pub(crate) fn settled(&mut self, now: Duration) {
         let Some(answer) = self.answer.take() else { return };
-        if let Some(Outcome::Refused(_)) = answer.outcome {
+        if let Some(AnswerOutcome::Refused(_)) = answer.outcome {
             self.answer_failed(now);
             return;
         }
-        if answer.outcome == Some(Outcome::Recorded(Status::Approved)) {
+        if answer.outcome == Some(AnswerOutcome::Recorded(Status::Approved)) {
             self.release = true;
             self.keep_calls = answer.by == AnsweredBy::Model;
         }
@@ -268,14 +271,14 @@ impl State {
     }
 }
 
-impl Shutdown {
-    fn begun(directive: PendingShutdown, now: Duration, owes_mail: bool) -> Self {
+impl OpenShutdown {
+    fn begun(directive: PendingShutdown, now: Duration, mail_first: bool) -> Self {
         // What is no time (negative, not a number) is none; what is no end of time is a long one.
         let within = match Duration::try_from_secs_f64(directive.decide_within) {
             Ok(within) => within.min(FOREVER),
             Err(_) if directive.decide_within > 0.0 => FOREVER,
             Err(_) => Duration::ZERO,
         };
-        Self { directive, decide_by: now.saturating_add(within), shown: false, owes_mail, not_before: now }
+        Self { directive, decide_by: now.saturating_add(within), shown: false, mail_first, not_before: now }
     }
 }

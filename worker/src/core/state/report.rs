@@ -5,7 +5,7 @@ use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
 use teamd_shared::request::Status;
 
-use super::{At, Budget, Plan, Said, State};
+use super::{At, Budget, PendingPlan, State, SubmissionState};
 
 /// How much of an error the roster shows, in characters.
 const SHOWN: usize = 160;
@@ -30,7 +30,7 @@ pub(super) fn trouble(reason: IdleReason, told: &str) -> String {
 
 impl Budget {
     /// Says which limit ended a piece of work, and how it can go on; nothing for another end.
-    pub(crate) fn told(self, reason: IdleReason) -> Option<String> {
+    pub(crate) fn explain(self, reason: IdleReason) -> Option<String> {
         let (what, flag) = match (reason, self.tokens) {
             (IdleReason::MaxTurns, _) if self.turns == 1 => ("1 model call".to_owned(), "--max-turns"),
             (IdleReason::MaxTurns, _) => (format!("{} model calls", self.turns), "--max-turns"),
@@ -51,10 +51,10 @@ impl State {
     pub(crate) fn report(&self, wants_ring: bool) -> WorkerState {
         let (doing, activity) = match &self.at {
             At::Idle => (Doing::Idle, self.trouble.as_str()),
-            At::Plan(Plan { said: Said::Recorded(Status::Pending), .. }) => {
-                (Doing::Idle, "waiting for approval")
-            }
-            At::Plan(_) => (Doing::Working, "submitting a plan"),
+            At::PendingPlan(PendingPlan {
+                submission: SubmissionState::Recorded(Status::Pending), ..
+            }) => (Doing::Idle, "waiting for approval"),
+            At::PendingPlan(_) => (Doing::Working, "submitting a plan"),
             At::Asking => (Doing::Working, "waiting for a person"),
             At::Calling { activity, .. } => (Doing::Working, activity.as_str()),
             At::Turn { .. } | At::Thinking { .. } | At::Call | At::Done(_) => (Doing::Working, "thinking"),
@@ -62,9 +62,9 @@ impl State {
         // Beside the activity, which the lead agent is shown: a pause is for people. One that was told late belongs to a
         // call that is over.
         let waiting = self.pause.clone().filter(|_| matches!(self.at, At::Thinking { .. }));
-        // Said from before the plan is named: a state without it would let it expire as soon as it is recorded.
+        // Reported from before the plan is submitted: a state without it would let it expire as soon as it is recorded.
         let plan = match &self.at {
-            At::Plan(plan) => Some(plan.request_id.clone()),
+            At::PendingPlan(plan) => Some(plan.request_id.clone()),
             _ => None,
         };
         WorkerState {

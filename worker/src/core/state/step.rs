@@ -6,7 +6,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::message::IdleReason;
 use teamd_shared::request::Status;
 
-use super::{Answer, At, Mail, Plan, Said, State};
+use super::{At, Mail, PendingPlan, ShutdownAnswer, State, SubmissionState};
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,21 +31,21 @@ pub(crate) enum Step {
     Call,
     /// Give every call that has no result one that says why it does not run.
     Skip(Why),
-    /// Write the line of the plan, and name it.
+    /// Write the line of the plan, and submit it.
     SubmitPlan,
     /// Choose another id for the plan.
     RenumberPlan,
     /// Tell the model what became of its plan.
-    Resolve(Verdict),
+    Resolve(PlanOutcome),
     /// Answer the shutdown for the model.
     Approve {
         /// The request.
         request_id: RequestId,
         /// Why the runtime answers.
-        because: Because,
+        because: ApprovalReason,
     },
     /// Go on with what the daemon made of an answer.
-    Settle(Answer),
+    Settle(ShutdownAnswer),
     /// End the work, and tell the lead.
     Finish(IdleReason),
     /// End the incarnation.
@@ -94,7 +94,7 @@ pub(crate) enum End {
 
 /// Why the runtime answers a shutdown.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Because {
+pub(crate) enum ApprovalReason {
     /// There is no work.
     Idle,
     /// The turn ended without an answer.
@@ -107,7 +107,7 @@ pub(crate) enum Because {
 
 /// What became of a plan.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum PlanOutcome {
     /// It was answered, or expired.
     Decided {
         /// How.
@@ -132,10 +132,10 @@ impl State {
         }
         match self.at {
             At::Done(reason) => return Step::Finish(reason),
-            At::Call | At::Plan(_) if self.interrupted => return Step::Skip(Why::Interrupted),
+            At::Call | At::PendingPlan(_) if self.interrupted => return Step::Skip(Why::Interrupted),
             At::Turn { .. } if self.interrupted => return Step::Finish(IdleReason::Interrupted),
             At::Call if self.release && !self.keep_calls => return Step::Skip(Why::Released),
-            At::Plan(_) if self.release => return Step::Skip(Why::Released),
+            At::PendingPlan(_) if self.release => return Step::Skip(Why::Released),
             At::Idle | At::Turn { .. } if self.release => return Step::Leave(End::Approved),
             _ => {}
         }
@@ -153,7 +153,7 @@ impl State {
             At::Turn { .. } if self.mail != Mail::None => Step::TakeIn,
             At::Turn { results } => self.show(*results).unwrap_or(Step::Think),
             At::Call => Step::Call,
-            At::Plan(plan) => self.plan_step(plan, now),
+            At::PendingPlan(plan) => self.plan_step(plan, now),
             At::Done(reason) => Step::Finish(*reason),
             At::Thinking { .. } | At::Calling { .. } | At::Asking => WAIT,
         }
@@ -182,7 +182,9 @@ impl State {
 
     fn ending(&self, end: &End) -> Step {
         match self.at {
-            At::Call | At::Calling { .. } | At::Asking | At::Plan(_) => Step::Skip(Why::Ends(end.clone())),
+            At::Call | At::Calling { .. } | At::Asking | At::PendingPlan(_) => {
+                Step::Skip(Why::Ends(end.clone()))
+            }
             At::Done(reason) => Step::Finish(reason),
             At::Idle | At::Turn { .. } | At::Thinking { .. } => Step::Leave(end.clone()),
         }
@@ -195,11 +197,13 @@ impl State {
         let because = match self.at {
             // It is read first, but a worker that gets news without a pause answers all the same.
             At::Idle if self.mail == Mail::News && !overdue => return None,
-            At::Idle if self.mail == Mail::Work && shutdown.owes_mail => return None,
-            At::Idle if shutdown.shown => Because::TurnEnded,
-            At::Idle => Because::Idle,
-            At::Plan(_) => Because::Suspended,
-            At::Turn { .. } | At::Call if overdue => Because::Overdue(shutdown.directive.decide_within),
+            At::Idle if self.mail == Mail::Work && shutdown.mail_first => return None,
+            At::Idle if shutdown.shown => ApprovalReason::TurnEnded,
+            At::Idle => ApprovalReason::Idle,
+            At::PendingPlan(_) => ApprovalReason::Suspended,
+            At::Turn { .. } | At::Call if overdue => {
+                ApprovalReason::Overdue(shutdown.directive.decide_within)
+            }
             _ => return None,
         };
         Some(Step::Approve { request_id: shutdown.directive.request_id.clone(), because })
@@ -212,28 +216,28 @@ impl State {
         Some(Step::Show { request_id: directive.request_id, reason: directive.reason })
     }
 
-    fn plan_step(&self, plan: &Plan, now: Duration) -> Step {
+    fn plan_step(&self, plan: &PendingPlan, now: Duration) -> Step {
         let verdict = self.directive.verdict.as_ref().filter(|verdict| verdict.request_id == plan.request_id);
         // Unless it is recorded for this incarnation, it expired with the one that had submitted it; the conversation goes on, and
         // so does its plan, which an incarnation between may have submitted under another id.
-        let of_this_life = matches!(plan.said, Said::Recorded(_));
-        if !of_this_life && verdict.is_some_and(|verdict| verdict.status == Status::Expired) {
+        let of_this_incarnation = matches!(plan.submission, SubmissionState::Recorded(_));
+        if !of_this_incarnation && verdict.is_some_and(|verdict| verdict.status == Status::Expired) {
             return Step::RenumberPlan;
         }
         if let Some(verdict) = verdict.filter(|verdict| verdict.status != Status::Pending) {
             let feedback = verdict.feedback.clone();
-            return Step::Resolve(Verdict::Decided { status: verdict.status, feedback });
+            return Step::Resolve(PlanOutcome::Decided { status: verdict.status, feedback });
         }
-        match &plan.said {
+        match &plan.submission {
             // Nothing that an open gate let through may run when the plan is recorded.
-            Said::Nothing if self.background => self.wait(now),
-            Said::Nothing => Step::SubmitPlan,
-            Said::Submitted | Said::Recorded(Status::Pending) => self.wait(now),
-            Said::Recorded(status) => {
-                Step::Resolve(Verdict::Decided { status: *status, feedback: String::new() })
+            SubmissionState::Nothing if self.background => self.wait(now),
+            SubmissionState::Nothing => Step::SubmitPlan,
+            SubmissionState::Submitted | SubmissionState::Recorded(Status::Pending) => self.wait(now),
+            SubmissionState::Recorded(status) => {
+                Step::Resolve(PlanOutcome::Decided { status: *status, feedback: String::new() })
             }
-            Said::Taken => Step::RenumberPlan,
-            Said::Refused(why) => Step::Resolve(Verdict::Refused(why.clone())),
+            SubmissionState::Taken => Step::RenumberPlan,
+            SubmissionState::Refused(why) => Step::Resolve(PlanOutcome::Refused(why.clone())),
         }
     }
 

@@ -95,7 +95,7 @@ fn show() -> Step {
     Step::Show { request_id: id("s1"), reason: "tidy".to_owned() }
 }
 
-fn approve(because: Because) -> Step {
+fn approve(because: ApprovalReason) -> Step {
     Step::Approve { request_id: id("s1"), because }
 }
 
@@ -124,8 +124,8 @@ fn mail_is_taken_in_before_the_model_is_asked() {
 }
 
 #[test]
-fn a_shutdown_is_answered_where_nobody_works_and_shown_with_results() {
-    let (idle, suspended) = (|| approve(Because::Idle), || approve(Because::Suspended));
+fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
+    let (idle, suspended) = (|| approve(ApprovalReason::Idle), || approve(ApprovalReason::Suspended));
     let asked = |state: &mut State| state.directive(asks(2), NOW);
     row("a shutdown", asked, [idle(), Step::Think, show(), Step::Call, suspended()]);
     for mail in [Mail::News, Mail::Work] {
@@ -143,12 +143,12 @@ fn a_shutdown_is_answered_where_nobody_works_and_shown_with_results() {
     let cells = [idle(), Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
     row("a shutdown, mail behind it", behind, cells);
     let over = |state: &mut State| state.directive(asks(2), NOW - WITHIN);
-    let late = || approve(Because::Overdue(30.0));
+    let late = || approve(ApprovalReason::Overdue(30.0));
     row("a shutdown whose time is over", over, [idle(), late(), late(), late(), suspended()]);
 }
 
 #[test]
-fn what_ends_the_turn_or_the_life_gives_every_call_a_result_first() {
+fn what_ends_the_turn_or_the_incarnation_gives_every_call_a_result_first() {
     let leave = || Step::Leave(End::Approved);
     let release = |state: &mut State| state.directive(Directive { release: true, ..directive(2) }, NOW);
     row("let go", release, [leave(), leave(), leave(), skip(Why::Released), skip(Why::Released)]);
@@ -278,17 +278,17 @@ fn what_teammates_say_at_the_end_of_their_work_is_taken_in_together() {
     state.taken_in(false, false);
     state.mail(Mail::Soon, settled);
     assert_eq!(state.next(settled), Step::Wait { until: Some(settled + Duration::from_secs(2)) });
-    // What is work takes the others along; and whoever works reads all with the next results.
+    // What is work takes the others along; and a worker in a turn reads all with the next results.
     state.mail(Mail::Work, settled);
     assert_eq!(state.next(settled), Step::TakeIn);
     let mut state = at(At::Turn { results: true });
     state.mail(Mail::Soon, NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
-    // Nobody's leaving waits for it.
+    // No shutdown waits for it.
     let mut state = at(At::Idle);
     state.mail(Mail::Soon, NOW);
     state.directive(asks(2), NOW);
-    assert_eq!(state.next(NOW), approve(Because::Idle));
+    assert_eq!(state.next(NOW), approve(ApprovalReason::Idle));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::*;
 fn long(steps: usize) -> Conversation {
     let mut conversation = Conversation::new(Name::new("alice").unwrap());
     let prompt = Some("port the parser".to_owned());
-    conversation.observe(&Event::Life { incarnation: 1, conversation: 1, prompt });
+    conversation.observe(&Event::Incarnation { incarnation: 1, conversation: 1, prompt });
     for step in 0..steps {
         let input = json!({"command": format!("make {step}")});
         let (id, name) = (step.to_string(), "bash".to_owned());

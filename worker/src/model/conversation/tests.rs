@@ -15,12 +15,12 @@ fn alice() -> Name {
 
 fn begun() -> Conversation {
     let mut conversation = Conversation::new(alice());
-    conversation.observe(&life(1, Some("mend the test")));
+    conversation.observe(&begins(1, Some("mend the test")));
     conversation
 }
 
-fn life(incarnation: u32, prompt: Option<&str>) -> Event {
-    Event::Life { incarnation, conversation: 1, prompt: prompt.map(str::to_owned) }
+fn begins(incarnation: u32, prompt: Option<&str>) -> Event {
+    Event::Incarnation { incarnation, conversation: 1, prompt: prompt.map(str::to_owned) }
 }
 
 fn says(from: &str, content: &str) -> Event {
@@ -137,7 +137,7 @@ fn an_incarnation_that_left_with_open_calls_leaves_a_valid_conversation() {
     let mut conversation = begun();
     conversation.observe(&answers(vec![call("1", "bash")]));
     conversation.observe(&Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false });
-    conversation.observe(&life(2, None));
+    conversation.observe(&begins(2, None));
     conversation.observe(&says("lead", "go on"));
     assert_eq!(shape(&conversation).last().unwrap(), &["error", "text"]);
 }
@@ -146,7 +146,11 @@ fn an_incarnation_that_left_with_open_calls_leaves_a_valid_conversation() {
 fn a_fresh_conversation_knows_nothing_of_the_one_before() {
     let mut conversation = begun();
     conversation.observe(&answers(vec![call("1", "bash")]));
-    conversation.observe(&Event::Life { incarnation: 2, conversation: 2, prompt: Some("new".to_owned()) });
+    conversation.observe(&Event::Incarnation {
+        incarnation: 2,
+        conversation: 2,
+        prompt: Some("new".to_owned()),
+    });
     assert_eq!(all_text(&conversation), "new");
     assert_eq!(conversation.open.len(), 0);
 }
@@ -190,7 +194,7 @@ fn the_work_that_is_kept_is_the_present_one_and_plans_wait_until_they_are_answer
     let work = conversation.essentials.work.join(" ");
     assert!(work.contains("now the docs") && work.contains("the index") && !work.contains("mend"), "{work}");
     let mut lead = Conversation::new(Name::lead());
-    lead.observe(&life(1, None));
+    lead.observe(&begins(1, None));
     let plan =
         json!({"type": "plan_approval_request", "from": "bob", "request_id": "ab12", "plan": "drop it"});
     lead.observe(&Event::Messages { messages: vec![plan] });
@@ -278,7 +282,7 @@ fn next() -> impl Strategy<Value = Next> {
 
 /// Turns that into entries, as a worker writes them; `ids` are used again now and then, as bad services do.
 fn entries(history: &[Next]) -> Vec<Event> {
-    let mut events = vec![life(1, Some("work"))];
+    let mut events = vec![begins(1, Some("work"))];
     let (mut open, mut ids, mut incarnations) = (Vec::new(), 0_u32, 1);
     for next in history {
         match next {
@@ -310,7 +314,7 @@ fn entries(history: &[Next]) -> Vec<Event> {
             }
             Next::Crash => {
                 incarnations += 1;
-                events.push(life(incarnations, None));
+                events.push(begins(incarnations, None));
                 events.extend(open.drain(..).map(|id| result(&id, "interrupted", true)));
             }
             Next::Left => {
@@ -318,7 +322,7 @@ fn entries(history: &[Next]) -> Vec<Event> {
                 open.clear();
                 events.extend([
                     Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false },
-                    life(incarnations, None),
+                    begins(incarnations, None),
                 ]);
             }
             Next::Idle if open.is_empty() => events.push(idle(IdleReason::MaxTurns)),

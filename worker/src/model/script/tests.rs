@@ -4,12 +4,12 @@ use uuid::Uuid;
 
 use super::*;
 
-fn life(prompt: &str) -> Event {
-    Event::Life { incarnation: 1, conversation: 1, prompt: Some(prompt.to_owned()) }
+fn begins(prompt: &str) -> Event {
+    Event::Incarnation { incarnation: 1, conversation: 1, prompt: Some(prompt.to_owned()) }
 }
 
 fn resumed() -> Event {
-    Event::Life { incarnation: 2, conversation: 1, prompt: None }
+    Event::Incarnation { incarnation: 2, conversation: 1, prompt: None }
 }
 
 fn mail(from: &str, kind: &str, content: &str) -> Event {
@@ -34,7 +34,7 @@ struct Talk {
 impl Talk {
     fn with(prompt: &str) -> Self {
         let mut talk = Self::default();
-        talk.record(life(prompt));
+        talk.record(begins(prompt));
         talk
     }
 
@@ -252,7 +252,7 @@ fn a_resumed_conversation_goes_on_and_a_fresh_one_begins_anew() {
     talk.result(&first, "interrupted, may have run");
     let (second, _, input) = talk.answer().unwrap();
     assert_eq!(input, json!({ "command": "two" }));
-    talk.record(Event::Life { incarnation: 3, conversation: 3, prompt: Some("/bash new".to_owned()) });
+    talk.record(Event::Incarnation { incarnation: 3, conversation: 3, prompt: Some("/bash new".to_owned()) });
     let (third, _, input) = talk.answer().unwrap();
     assert_eq!(input, json!({ "command": "new" }));
     assert_eq!([first, second, third], ["call-1-1", "call-1-2", "call-3-1"]);
@@ -262,13 +262,13 @@ fn a_resumed_conversation_goes_on_and_a_fresh_one_begins_anew() {
 fn a_prompt_that_a_resumed_conversation_repeats_is_not_done_again() {
     let mut talk = Talk::with("/bash one");
     talk.call("1");
-    talk.record(Event::Life { incarnation: 2, conversation: 1, prompt: Some("/bash one".to_owned()) });
+    talk.record(Event::Incarnation { incarnation: 2, conversation: 1, prompt: Some("/bash one".to_owned()) });
     assert_eq!(talk.answer().unwrap_err(), "1");
 }
 
 /// What the runtime may do next.
 #[derive(Debug, Clone)]
-enum Step {
+enum NextStep {
     Record(Event),
     /// The model is asked, and what it says is thrown away (a call that was dropped).
     AskInVain,
@@ -276,7 +276,7 @@ enum Step {
     Turn(String),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = NextStep> {
     let line = prop_oneof![
         Just("/bash date".to_owned()),
         Just("/reject_shutdown no".to_owned()),
@@ -287,15 +287,15 @@ fn step() -> impl Strategy<Value = Step> {
     let from = prop_oneof![Just("lead"), Just("user"), Just("bob")];
     let reason = prop_oneof![Just(IdleReason::Available), Just(IdleReason::Interrupted)];
     prop_oneof![
-        4 => "[a-z]{0,3}".prop_map(Step::Turn),
-        1 => Just(Step::AskInVain),
+        4 => "[a-z]{0,3}".prop_map(NextStep::Turn),
+        1 => Just(NextStep::AskInVain),
         2 => (from, prop::collection::vec(line, 1..4))
-            .prop_map(|(from, lines)| Step::Record(mail(from, "message", &lines.join("\n")))),
-        1 => "[ab][12]".prop_map(|id| Step::Record(asked(&id))),
-        1 => reason.prop_map(|reason| Step::Record(idle(reason))),
-        1 => Just(Step::Record(resumed())),
-        1 => Just(Step::Record(Event::Left { reason: String::new(), incarnation: 1, by_signal: false })),
-        1 => Just(Step::Record(Event::Restarted { reason: String::new() })),
+            .prop_map(|(from, lines)| NextStep::Record(mail(from, "message", &lines.join("\n")))),
+        1 => "[ab][12]".prop_map(|id| NextStep::Record(asked(&id))),
+        1 => reason.prop_map(|reason| NextStep::Record(idle(reason))),
+        1 => Just(NextStep::Record(resumed())),
+        1 => Just(NextStep::Record(Event::Left { reason: String::new(), incarnation: 1, by_signal: false })),
+        1 => Just(NextStep::Record(Event::Restarted { reason: String::new() })),
     ]
 }
 
@@ -310,9 +310,9 @@ proptest! {
         let mut ids = std::collections::BTreeSet::new();
         for step in steps {
             match step {
-                Step::Record(event) => talk.record(event),
-                Step::AskInVain => drop(talk.script.answer()),
-                Step::Turn(result) => {
+                NextStep::Record(event) => talk.record(event),
+                NextStep::AskInVain => drop(talk.script.answer()),
+                NextStep::Turn(result) => {
                     if let Ok((id, ..)) = talk.answer() {
                         prop_assert!(ids.insert(id.clone()), "{} twice", id);
                         talk.result(&id, &result);

@@ -69,7 +69,7 @@ impl EventReader {
         match field {
             "event" => value.clone_into(&mut self.name),
             "data" => self.data.extend([value, "\n"]),
-            // A comment (as a sign of life), or a field that means nothing here.
+            // A comment (which some services send as a heartbeat), or a field that means nothing here.
             _ => {}
         }
         None

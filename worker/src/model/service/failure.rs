@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
-use teamd_shared::amount::told;
+use teamd_shared::amount::format_duration;
 use teamd_shared::visible::is_hidden;
 
 use super::GIVE_UP;
@@ -178,7 +178,7 @@ impl fmt::Display for Failure {
         }
         // Such a time is the reason why the service is not asked again.
         match self.retry_after.filter(|wanted| *wanted > GIVE_UP) {
-            Some(wanted) => write!(f, "; it asks to be left alone for {}", told(wanted)),
+            Some(wanted) => write!(f, "; it asks to be left alone for {}", format_duration(wanted)),
             None => Ok(()),
         }
     }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Client;
-use teamd_shared::amount::told;
+use teamd_shared::amount::format_duration;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::Waiting;
 use teamd_shared::model_spec::{ModelSpec, Provider};
@@ -199,7 +199,7 @@ impl Service {
     async fn wait_out_overload(&self, began: Instant, failed: u32) -> Result<(), ModelError> {
         while let Some(left) = self.overload.left() {
             let Some(wait) = retry::wait_for(left, began.elapsed(), random()) else {
-                let last = format!("it asks to be left alone for {}", told(left));
+                let last = format!("it asks to be left alone for {}", format_duration(left));
                 return Err(no_answer(&self.http.settings, failed, &last));
             };
             tracing::info!("{} is overloaded: waiting {:.1} s", self.name(), wait.as_secs_f64());

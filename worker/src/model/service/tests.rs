@@ -210,13 +210,13 @@ fn pausing(answers: Vec<String>) -> (tempfile::TempDir, Service) {
 fn what_pieces_cost_is_known_though_their_answer_fails() {
     let (_scratch, mut service) = pausing(vec![piece("pause_turn"), piece("pause_turn"), fails(400)]);
     assert!(matches!(ask(&mut service).0.unwrap_err(), ModelError::Refused(_)));
-    let paid = service.take_unrecorded();
-    assert_eq!((paid.input_tokens, paid.cache_read_input_tokens, paid.output_tokens), (20, 2000, 6));
+    let charged = service.take_unrecorded();
+    assert_eq!((charged.input_tokens, charged.cache_read_input_tokens, charged.output_tokens), (20, 2000, 6));
     assert!(service.take_unrecorded().is_nothing());
     let pauses = || vec![piece("pause_turn"); usize::try_from(pieces::MOST).unwrap() + 1];
     let (_scratch, mut service) = pausing(pauses());
     assert!(ask(&mut service).0.unwrap_err().to_string().contains("paused"));
-    assert_eq!(service.take_unrecorded().input_tokens, 110, "the last piece was paid, too");
+    assert_eq!(service.take_unrecorded().input_tokens, 110, "the last piece was charged, too");
     let (_scratch, mut service) = pausing(vec![piece("pause_turn"), piece("end_turn")]);
     let whole = ask(&mut service).0.unwrap();
     assert_eq!((whole.usage.input_tokens, whole.length), (20, Some(1013)));

@@ -5,7 +5,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use teamd_shared::amount::told;
+use teamd_shared::amount::format_duration;
 use teamd_shared::clock::wall;
 use teamd_shared::member::Waiting;
 use tokio::sync::watch;
@@ -68,7 +68,7 @@ impl Waits {
             return Ok(came);
         }
         let _guard = self.publish(self.silence - quiet, "the service is silent");
-        let detail = format!("nothing came for {}", told(self.silence));
+        let detail = format!("nothing came for {}", format_duration(self.silence));
         timeout(self.silence - quiet, next).await.map_err(|_| Failure::new(FailureKind::Silent, &detail))
     }
 }

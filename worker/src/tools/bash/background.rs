@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::shim_handle::{ShimHandle, Surroundings};
-use super::{GRACE, Job, cannot_start, check_length, log, log_notes};
+use super::{CommandCall, GRACE, cannot_start, check_length, log, log_notes};
 use crate::sandbox::Policy;
 
 /// The commands in the background, each watched by a task. If this is dropped, they are ended.
@@ -40,7 +40,7 @@ impl Background {
         &mut self,
         surroundings: &Surroundings,
         temp: &Path,
-        job: Job<'_>,
+        job: CommandCall<'_>,
     ) -> Result<String, String> {
         check_length(job.command)?;
         let (id, mut kept) = self.new_log().map_err(|error| error.to_string())?;

@@ -20,7 +20,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
-use super::Job;
+use super::CommandCall;
 use crate::shim::{self, ExitCause, Order, Report, sweep};
 use crate::variables::Variables;
 
@@ -70,7 +70,7 @@ impl ShimHandle {
     /// Starts a shim and its command. If the output is a log, the shim writes behind it how the command ended.
     pub(in crate::tools) fn start(
         surroundings: &Surroundings,
-        job: Job<'_>,
+        job: CommandCall<'_>,
         output: OwnedFd,
         is_log: bool,
     ) -> io::Result<Self> {

@@ -1,9 +1,9 @@
 //! What the tests of commands share: a toolbox of their own, and commands that try to outlive their call.
 
 mod background;
-mod lives;
 mod results;
 mod survivors;
+mod worker_ends;
 
 use crate::tools::{Runs, Tools};
 use std::fs::{self, File};

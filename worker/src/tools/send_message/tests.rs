@@ -11,12 +11,12 @@ use teamd_shared::inbox;
 use super::*;
 use crate::tools::Outcome;
 
-struct Team {
+struct Scene {
     _scratch: tempfile::TempDir,
     outbox: Outbox,
 }
 
-fn team(members: &[(&str, &str)]) -> Team {
+fn team(members: &[(&str, &str)]) -> Scene {
     let scratch = tempfile::tempdir().unwrap();
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
     let member = |(name, status): &(&str, &str)| json!({"name": name, "status": status, "gate": "open", "incarnation": 1});
@@ -26,7 +26,7 @@ fn team(members: &[(&str, &str)]) -> Team {
         inbox::create(&dir, &Name::new(name).unwrap()).unwrap();
     }
     let outbox = Outbox::new(dir, Name::new("alice").unwrap(), Durability::Process);
-    Team { _scratch: scratch, outbox }
+    Scene { _scratch: scratch, outbox }
 }
 
 fn write_roster(dir: &TeamDir, members: &[Value]) {
@@ -40,21 +40,21 @@ fn write_roster(dir: &TeamDir, members: &[Value]) {
 /// What the first incarnation sends.
 const LETTER: Letter<'static> = Letter { id: Uuid::from_u128(5), repeated: false, content: "hello" };
 
-fn send(team: &Team, to: &str) -> Outcome {
+fn send(team: &Scene, to: &str) -> Outcome {
     send_letter(team, to, LETTER)
 }
 
 /// As an incarnation does that goes on after a crash.
-fn send_again(team: &Team, to: &str) -> Outcome {
+fn send_again(team: &Scene, to: &str) -> Outcome {
     send_letter(team, to, Letter { repeated: true, ..LETTER })
 }
 
-fn send_letter(team: &Team, to: &str, letter: Letter<'_>) -> Outcome {
+fn send_letter(team: &Scene, to: &str, letter: Letter<'_>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(send_message(&team.outbox, to, letter)).into()
 }
 
-fn lines(team: &Team, owner: &str) -> Vec<Value> {
+fn lines(team: &Scene, owner: &str) -> Vec<Value> {
     let bytes = team.outbox.dir().read(&TeamPath::inbox(&Name::of_inbox(owner).unwrap())).unwrap();
     bytes
         .split(|&b| b == b'\n')
@@ -101,19 +101,19 @@ fn no_line_is_written_to_an_unknown_or_ended_member_or_the_sender() {
 }
 
 /// Sends to bob, whose entry in the roster changes between the append and the second look.
-fn send_while(changes: impl FnOnce(&Team)) -> String {
+fn send_while(changes: impl FnOnce(&Scene)) -> String {
     let team = team(&[("alice", "working"), ("bob", "idle")]);
     let roster = Roster::load(team.outbox.dir()).unwrap().unwrap();
     let bob = roster.member(&Name::new("bob").unwrap()).unwrap();
     let line = append(&team.outbox, "bob", &bob.name, LETTER).unwrap();
     changes(&team);
-    told(&team.outbox, bob, line, &loaded(Roster::load(team.outbox.dir()))).unwrap_err()
+    check_delivery(&team.outbox, bob, line, &loaded(Roster::load(team.outbox.dir()))).unwrap_err()
 }
 
 #[test]
 fn what_becomes_of_a_message_is_told_from_a_second_look_at_the_roster() {
     let bob_is = |change: Value| {
-        move |team: &Team| {
+        move |team: &Scene| {
             let me = Identity::of_self().unwrap();
             let mut bob = json!({"name": "bob", "status": "idle", "gate": "open", "incarnation": 1,
                 "pid": me.pid, "start_ticks": me.start_ticks});

@@ -15,12 +15,17 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{Place, Workspace, cannot, must_be_file};
+use super::{ResolvedPath, Workspace, cannot, must_be_file};
 
 impl Workspace {
     /// Puts a new file into a place.
-    pub(in crate::tools) fn replace(&self, path: &str, place: &Place, content: &[u8]) -> Result<(), String> {
-        let Place { parent, name, stat } = place;
+    pub(in crate::tools) fn replace(
+        &self,
+        path: &str,
+        place: &ResolvedPath,
+        content: &[u8],
+    ) -> Result<(), String> {
+        let ResolvedPath { parent, name, stat } = place;
         if let Some(old) = stat {
             must_be_file(path, old)?;
             // A rename asks only for the directory: a file that may not be written must stay.

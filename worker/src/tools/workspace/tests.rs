@@ -21,12 +21,12 @@ fn alice() -> Name {
 }
 
 /// A workspace with a team directory in it, and a secret beside it.
-struct Scratch {
+struct ScratchWorkspace {
     folder: tempfile::TempDir,
     workspace: Workspace,
 }
 
-impl Scratch {
+impl ScratchWorkspace {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("desk");

@@ -1,7 +1,7 @@
 //! What is new in a chat, read and shown: answers, plans, the team, the daemon, the pauses of a model call.
 
 use teamd_shared::clock::wall;
-use teamd_shared::member::{Status, Waiting};
+use teamd_shared::member::{MemberStatus, Waiting};
 use teamd_shared::transcript::Event;
 
 use super::Session;
@@ -22,10 +22,10 @@ impl Session<'_> {
     }
 
     fn look_at_all(&mut self) -> Result<(), CommandError> {
-        let news = self.follower.conversation()?;
-        let items = self.view.update(&news.live, &news.entries);
+        let added = self.follower.conversation()?;
+        let items = self.view.update(&added.live, &added.entries);
         self.show(items);
-        if news.entries.iter().any(|entry| matches!(entry.event, Event::Idle { .. })) {
+        if added.entries.iter().any(|entry| matches!(entry.event, Event::Idle { .. })) {
             self.awaits = false;
         }
         self.follower.plans()?.iter().for_each(|plan| self.show_plan(plan));
@@ -52,7 +52,7 @@ impl Session<'_> {
         if !runs && self.runs {
             let how = member.map_or("forgotten", |(member, _)| match member.status {
                 status if status.is_ended() => status.as_str(),
-                _ => Status::Crashed.as_str(),
+                _ => MemberStatus::Crashed.as_str(),
             });
             self.context.out.note(format_args!("{} has ended ({how})", self.target.name));
             self.context.out.hint(match self.target.is_lead() {
@@ -72,7 +72,7 @@ impl Session<'_> {
         }
         match &pause {
             Some(pause) => {
-                let line = format!("{}: {}", self.target.name, pause.told(wall()));
+                let line = format!("{}: {}", self.target.name, pause.describe(wall()));
                 self.screen.passing(&escape::line(&line));
             }
             None => self.screen.passed(),

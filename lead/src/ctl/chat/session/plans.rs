@@ -4,7 +4,7 @@ use teamd_shared::request::{Payload, Request};
 
 use super::Session;
 use crate::ctl::args::{Command, Verdict};
-use crate::ctl::chat::question::{Question, Reply};
+use crate::ctl::chat::question::{PlanQuestion, PlanReply};
 use crate::ctl::chat::summary;
 use crate::ctl::escape;
 use crate::ctl::output::paint;
@@ -60,7 +60,7 @@ impl Session<'_> {
         self.context.out.text(format_args!("{plan}\nthe lead agent would {verdict} it{why}"))?;
         self.context.out.text("Approve it? [a]pprove, [r]eject, [l]ater")?;
         self.asked.push(proposal.call.clone());
-        self.question = Some(Question::new(proposal));
+        self.question = Some(PlanQuestion::new(proposal));
         Ok(())
     }
 
@@ -76,16 +76,16 @@ impl Session<'_> {
     pub(super) async fn reply(&mut self, line: &str) {
         let Some(question) = &mut self.question else { return };
         match question.read(line) {
-            Reply::Verdict { approve, feedback } => {
+            PlanReply::Verdict { approve, feedback } => {
                 let verdict = Verdict { id: question.request_id().to_string(), feedback };
                 let answer = if approve { Command::Approve(verdict) } else { Command::Reject(verdict) };
                 if let Some(Ok(_)) = self.carry_out(answer).await {
                     self.question = None;
                 }
             }
-            Reply::Why => {}
-            Reply::Later => self.put_off(),
-            Reply::Unclear => self
+            PlanReply::Why => {}
+            PlanReply::Later => self.put_off(),
+            PlanReply::Unclear => self
                 .context
                 .out
                 .note("type a, r or l (later: the plan stays pending, and you are back at the prompt)"),

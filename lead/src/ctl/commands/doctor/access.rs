@@ -1,6 +1,6 @@
 //! The permissions in the team directory: everything is for its user alone, and nothing leads elsewhere.
 
-use teamd_shared::team_dir::{FOLDERS, Found, Kind, WORKSPACE_LINK};
+use teamd_shared::team_dir::{FOLDERS, FileKind, Found, WORKSPACE_LINK};
 
 use super::finding::Severity::Problem;
 use super::finding::{Check, Fix};
@@ -33,23 +33,23 @@ fn judge(check: &mut Check, found: &Found, user: u32) {
     let (at, top, file) = (&found.at, found.at.folder().is_none(), found.at.file_name());
     let is_folder = top && FOLDERS.contains(&file);
     let belongs = match found.kind {
-        Kind::File => !is_folder,
-        Kind::Folder => top || at.folder() == Some("archive"),
-        Kind::Socket => at.folder() == Some("run"),
-        Kind::Link => top && file == WORKSPACE_LINK,
-        Kind::Other => false,
+        FileKind::File => !is_folder,
+        FileKind::Folder => top || at.folder() == Some("archive"),
+        FileKind::Socket => at.folder() == Some("run"),
+        FileKind::Link => top && file == WORKSPACE_LINK,
+        FileKind::Other => false,
     };
     if found.owner != user {
         let next = format!("as root: `chown {user} {at}` in the team directory, or move it away");
         check.problem(format!("{at} belongs to user {}, not to user {user}", found.owner), FAILS, &next);
-    } else if !belongs && found.kind == Kind::Link {
+    } else if !belongs && found.kind == FileKind::Link {
         let means = "no link inside the team directory is followed: what needs this file fails";
         check.problem(format!("{at} is a symbolic link"), means, "put the file itself in its place");
     } else if !belongs {
         check.problem(format!("{at} is not what belongs there"), FAILS, MOVE);
-    } else if matches!(found.kind, Kind::File | Kind::Folder) && found.mode & 0o077 != 0 {
+    } else if matches!(found.kind, FileKind::File | FileKind::Folder) && found.mode & 0o077 != 0 {
         open(check, &at.to_string(), found.mode, Fix::Close(Some(at.clone())));
-    } else if found.shared && found.kind == Kind::File {
+    } else if found.shared && found.kind == FileKind::File {
         let next = format!("`find / -inum {}` finds it", found.identity.1);
         check.note(
             format!("{at} has another name elsewhere (a hard link)"),
@@ -69,7 +69,7 @@ mod tests {
     fn what_is_not_for_the_user_alone_is_said() {
         let usual = Found {
             at: TeamPath::journal(),
-            kind: Kind::File,
+            kind: FileKind::File,
             mode: 0o600,
             owner: 7,
             size: 1,
@@ -87,11 +87,11 @@ mod tests {
         let other = said(Found { owner: 8, ..usual.clone() });
         assert_eq!(other, "journal.jsonl belongs to user 8, not to user 7");
         assert!(said(Found { mode: 0o644, ..usual.clone() }).contains("has mode 0644: other users"));
-        assert_eq!(said(Found { kind: Kind::Link, ..usual.clone() }), "journal.jsonl is a symbolic link");
-        let odd = said(Found { kind: Kind::Other, ..usual.clone() });
+        assert_eq!(said(Found { kind: FileKind::Link, ..usual.clone() }), "journal.jsonl is a symbolic link");
+        let odd = said(Found { kind: FileKind::Other, ..usual.clone() });
         assert_eq!(odd, "journal.jsonl is not what belongs there");
         assert!(said(Found { shared: true, ..usual.clone() }).contains("hard link"));
-        let socket = Found { at: TeamPath::socket(), kind: Kind::Socket, mode: 0o755, ..usual };
+        let socket = Found { at: TeamPath::socket(), kind: FileKind::Socket, mode: 0o755, ..usual };
         assert_eq!(said(socket), "");
     }
 }

@@ -1,6 +1,6 @@
 //! The team's own files, as `lint` checks them, and how far each reader has consumed its inbox.
 
-use teamd_shared::inbox::{ReadError, Standing, standing};
+use teamd_shared::inbox::{PositionCheck, ReadError, check_position};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamPath;
@@ -20,7 +20,7 @@ pub(super) fn inboxes(seen: &Seen, check: &mut Check) -> Option<String> {
             let consumed = position(seen, &name).map_or(0, |it| usize::try_from(it.offset).unwrap_or(0));
             let consumed = newlines(&bytes[..consumed.min(bytes.len())]);
             let unread = remarks.iter().filter(|it| is_error(it) && it.line > consumed).count();
-            tell(check, &found.at, &remarks, (Severity::Note, &format!("; {unread} still to be read")));
+            report(check, &found.at, &remarks, (Severity::Note, &format!("; {unread} still to be read")));
             inboxes += 1;
             lines += newlines(&bytes);
         }
@@ -41,7 +41,7 @@ pub(super) fn transcripts(seen: &Seen, check: &mut Check) -> Option<String> {
     let mut transcripts = 0;
     for (found, _) in seen.owned("transcript") {
         if let Some(bytes) = read(seen, check, &found.at) {
-            tell(check, &found.at, &lint::transcript::lint(&bytes), (Severity::Problem, ""));
+            report(check, &found.at, &lint::transcript::lint(&bytes), (Severity::Problem, ""));
             transcripts += 1;
         }
     }
@@ -61,11 +61,11 @@ fn read(seen: &Seen, check: &mut Check, at: &TeamPath) -> Option<Vec<u8>> {
 }
 
 fn is_error(remark: &Remark) -> bool {
-    remark.severity == lint::Severity::Error
+    remark.severity == lint::LintLevel::Error
 }
 
 /// Tells what is wrong with a file, but not what is legal and unwise.
-fn tell(check: &mut Check, at: &TeamPath, remarks: &[Remark], (severity, more): (Severity, &str)) {
+fn report(check: &mut Check, at: &TeamPath, remarks: &[Remark], (severity, more): (Severity, &str)) {
     let errors = remarks.iter().filter(|remark| is_error(remark)).count();
     if let Some(first) = remarks.iter().find(|remark| is_error(remark)) {
         check.add(
@@ -75,7 +75,7 @@ fn tell(check: &mut Check, at: &TeamPath, remarks: &[Remark], (severity, more): 
             &format!("`teamctl lint {at}` in the team directory shows each"),
         );
     }
-    if let Some(torn) = remarks.iter().find(|remark| remark.severity == lint::Severity::Torn) {
+    if let Some(torn) = remarks.iter().find(|remark| remark.severity == lint::LintLevel::Torn) {
         let next = "nothing, unless you wrote it: `echo >> FILE` ends the line";
         check.note(format!("{at}: {}", torn.what), &torn.reader, next);
     }
@@ -97,11 +97,11 @@ pub(super) fn positions(seen: &Seen, check: &mut Check) -> Option<String> {
     for (name, position, reader) in daemon.into_iter().chain(members) {
         positions += 1;
         let offset = position.offset;
-        let why = match standing(&seen.dir, &name, position) {
-            Ok(Standing::Fits) | Err(ReadError::Dir(_)) => continue,
-            Ok(Standing::Beyond { .. }) => "which is shorter now",
-            Ok(Standing::WithinALine) => "which is no end of a line",
-            Ok(Standing::Changed) => "where other lines stand now",
+        let why = match check_position(&seen.dir, &name, position) {
+            Ok(PositionCheck::Fits) | Err(ReadError::Dir(_)) => continue,
+            Ok(PositionCheck::Beyond { .. }) => "which is shorter now",
+            Ok(PositionCheck::WithinALine) => "which is no end of a line",
+            Ok(PositionCheck::Changed) => "where other lines stand now",
             Err(_) if offset == 0 => continue,
             Err(_) => "which is not there",
         };

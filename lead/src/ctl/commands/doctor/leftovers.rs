@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use teamd_shared::cgroup::{self, Place};
-use teamd_shared::team_dir::{Found, Kind, TeamPath};
+use teamd_shared::team_dir::{FileKind, Found, TeamPath};
 
 use super::finding::Severity::Note;
 use super::finding::{Check, Fix};
@@ -31,7 +31,7 @@ pub(super) fn leftovers(seen: &Seen, check: &mut Check) -> Option<String> {
             check.fixable(Note, what, "the next daemon replaces it", Fix::Remove(at.clone()));
         }
         let may_be_moved = at.folder().is_none_or(|folder| folder == "run" && !at_work);
-        if may_be_moved && found.kind == Kind::File && at.file_name().ends_with(UNFINISHED) {
+        if may_be_moved && found.kind == FileKind::File && at.file_name().ends_with(UNFINISHED) {
             let what = format!("{at} was never finished ({} bytes)", found.size);
             check.fixable(
                 Note,

@@ -4,7 +4,7 @@ use rustix::process::{Resource, getrlimit};
 use teamd_shared::cgroup::{NoPlace, Place, Standing, Use};
 
 use super::finding::{Check, Finding, count, run};
-use super::processes::Process;
+use super::processes::ProcessEntry;
 use super::seen::Seen;
 
 /// How many inotify instances a team takes: those of the daemon, and one each of the first 32 workers.
@@ -40,7 +40,7 @@ const FILE_SYSTEMS: [(i64, &str, bool); 10] = [
 const NO_CGROUP: &str = "the shims find and end what a teammate starts, without a cgroup of its own";
 
 /// Looks at the limits of this user. Nothing is changed; one inotify instance is made and given back.
-pub(super) fn look(processes: &[Process], cgroups: Use) -> Vec<Finding> {
+pub(super) fn look(processes: &[ProcessEntry], cgroups: Use) -> Vec<Finding> {
     let user = nix::unistd::getuid().as_raw();
     let mine = || processes.iter().filter(|process| process.user == user);
     let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok();

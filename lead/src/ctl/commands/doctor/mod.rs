@@ -96,7 +96,7 @@ pub(in crate::ctl) fn run(context: &Context, args: &Doctor, take_lock: TakeLock)
     }
     let failed =
         findings.iter().any(|finding| finding.severity == Severity::Problem) || !fixed.failed.is_empty();
-    tell(context, &Report { findings, fixed, confined })?;
+    print(context, &Report { findings, fixed, confined })?;
     Ok(if failed { ExitCode::Failed } else { ExitCode::Done })
 }
 
@@ -149,7 +149,7 @@ fn wait(pause: Duration) {
     std::thread::sleep(pause);
 }
 
-fn tell(context: &Context, report: &Report) -> Result<(), CommandError> {
+fn print(context: &Context, report: &Report) -> Result<(), CommandError> {
     let out = &context.out;
     if out.is_json() {
         return out.json(report);

@@ -6,7 +6,7 @@ use teamd_shared::process::Identity;
 
 use super::finding::Severity::Problem;
 use super::finding::{Check, Fix};
-use super::processes::Process;
+use super::processes::ProcessEntry;
 use super::seen::Seen;
 
 /// Judges who holds the liveness locks: each its worker.
@@ -22,7 +22,7 @@ pub(super) fn locks(seen: &Seen, check: &mut Check) -> Option<String> {
                 continue;
             }
             // A lock outlives the process that took it where another process inherited it: a shim.
-            let holder = holder.map_or_else(|| format!("what process {pid} left"), Process::describe);
+            let holder = holder.map_or_else(|| format!("what process {pid} left"), ProcessEntry::describe);
             check.problem(
                 format!("{holder} holds the liveness lock of {name}, and is not its worker"),
                 &format!("{name} cannot be started, and its end cannot be recorded, as long as that is so"),
@@ -43,12 +43,12 @@ pub(super) fn orphans(seen: &Seen, check: &mut Check) -> Option<String> {
         let is_known = |member: &Member| member.process.as_ref().is_some_and(|it| it.pid == process.pid);
         if let Some((name, incarnation)) = process.worker_in(root) {
             if !seen.running().any(|member| member.name == name && is_known(member)) {
-                tell(seen, check, process, &format!("a worker of {name} (incarnation {incarnation})"));
+                report(seen, check, process, &format!("a worker of {name} (incarnation {incarnation})"));
             }
         } else if process.is_shim_in(root)
             && seen.process(process.parent).is_none_or(|parent| parent.worker_in(root).is_none())
         {
-            tell(seen, check, process, "a shim whose worker has ended");
+            report(seen, check, process, "a shim whose worker has ended");
         }
     }
     Some("each worker and shim of this team directory is known to the journal".to_owned())
@@ -56,14 +56,14 @@ pub(super) fn orphans(seen: &Seen, check: &mut Check) -> Option<String> {
 
 /// Tells of an orphan, with the evidence. `--fix` ends it only if it holds no lock anywhere, no lock here is held by what an
 /// ended process left, and no daemon has started it.
-fn tell(seen: &Seen, check: &mut Check, process: &Process, what: &str) {
+fn report(seen: &Seen, check: &mut Check, process: &ProcessEntry, what: &str) {
     let pid = process.pid;
     let mut holders = seen.owned("transcript").flat_map(|(found, _)| seen.holders(found.identity));
     let left = holders.any(|holder| seen.process(holder).is_none());
     let holds = seen.locks.iter().any(|held| held.pid == pid);
     let lock = if holds { "a lock" } else { "no lock" };
     let what = format!("{} is {what}; the journal does not know it; it holds {lock}", process.describe());
-    let has_daemon = seen.process(process.parent).is_some_and(Process::is_daemon);
+    let has_daemon = seen.process(process.parent).is_some_and(ProcessEntry::is_daemon);
     let identity = Identity::of(pid).ok().filter(|_| !(seen.locked || holds || left || has_daemon));
     if let Some(identity) = identity {
         check.fixable(Problem, what, "no daemon will ever welcome it", Fix::End(identity));

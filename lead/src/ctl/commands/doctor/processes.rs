@@ -8,7 +8,7 @@ use teamd_shared::name::Name;
 
 /// A process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Process {
+pub(super) struct ProcessEntry {
     pub(super) pid: u32,
     pub(super) parent: u32,
     /// The real user id.
@@ -21,20 +21,20 @@ pub(super) struct Process {
 }
 
 /// Lists all that can be seen; those that end meanwhile are left out.
-pub(super) fn list() -> Vec<Process> {
+pub(super) fn list() -> Vec<ProcessEntry> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten();
     entries.filter_map(|entry| look(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
 }
 
-fn look(pid: u32) -> Option<Process> {
+fn look(pid: u32) -> Option<ProcessEntry> {
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let input = std::fs::read_link(format!("/proc/{pid}/fd/0")).ok();
-    Some(Process { input, ..parse(pid, &command, &status)? })
+    Some(ProcessEntry { input, ..parse(pid, &command, &status)? })
 }
 
 /// Reads `proc_pid_cmdline(5)` and `proc_pid_status(5)`; none for a zombie.
-fn parse(pid: u32, command: &[u8], status: &str) -> Option<Process> {
+fn parse(pid: u32, command: &[u8], status: &str) -> Option<ProcessEntry> {
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.split_ascii_whitespace().next()
@@ -44,7 +44,7 @@ fn parse(pid: u32, command: &[u8], status: &str) -> Option<Process> {
     }
     let words =
         command.split_inclusive(|&byte| byte == 0).map(|word| word.strip_suffix(b"\0").unwrap_or(word));
-    Some(Process {
+    Some(ProcessEntry {
         pid,
         parent: field("PPid")?.parse().ok()?,
         user: field("Uid")?.parse().ok()?,
@@ -54,7 +54,7 @@ fn parse(pid: u32, command: &[u8], status: &str) -> Option<Process> {
     })
 }
 
-impl Process {
+impl ProcessEntry {
     /// Returns the teammate and the incarnation, if it is a worker of the team directory at this path.
     pub(super) fn worker_in(&self, root: &Path) -> Option<(Name, u32)> {
         let here = self.option("--team-dir").is_some_and(|path| Path::new(path) == root);
@@ -101,9 +101,9 @@ pub(super) mod tests {
     use super::*;
 
     /// A process with this command line.
-    fn process(command: &[&str]) -> Process {
+    fn process(command: &[&str]) -> ProcessEntry {
         let command = command.iter().map(|&word| word.to_owned()).collect();
-        Process { pid: 1, parent: 1, command, threads: 1, ..Process::default() }
+        ProcessEntry { pid: 1, parent: 1, command, threads: 1, ..ProcessEntry::default() }
     }
 
     #[test]
@@ -126,7 +126,7 @@ pub(super) mod tests {
         assert_eq!(process(&run).worker_in(Path::new("/w")), None);
         assert_eq!(process(&["vi", "run", "--team-dir", "/w/.team"]).worker_in(root), None);
         let with_input =
-            |command: &[&str], input: &str| Process { input: Some(input.into()), ..process(command) };
+            |command: &[&str], input: &str| ProcessEntry { input: Some(input.into()), ..process(command) };
         let shim = ["/proc/self/exe", "shim", "7", "/w", "make"];
         assert!(with_input(&shim, "/w/.team/transcript/alice.jsonl").is_shim_in(root));
         assert!(!with_input(&shim, "/v/.team/transcript/alice.jsonl").is_shim_in(root));

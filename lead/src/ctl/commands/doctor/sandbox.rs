@@ -56,7 +56,7 @@ pub(super) fn look(dir: Option<&TeamDir>) -> Confined {
 fn judge(promise: Promise, probe: &Probe, apart: bool) -> Judged {
     let attacks: Vec<Attack> = probe.attacks.iter().filter(|it| it.promise == promise).cloned().collect();
     let succeeded = attacks.iter().find(|attack| !attack.refused);
-    let (held, because) = match (probe.layers.keep(promise, apart), succeeded) {
+    let (held, because) = match (probe.layers.enforcement(promise, apart), succeeded) {
         (Ok(by), None) => (true, by.join(", ")),
         (Ok(_), Some(attack)) => (false, format!("a confined child could {}", attack.tried)),
         (Err(why), _) => (false, why.to_owned()),

@@ -10,9 +10,9 @@ use teamd_shared::locks::{self, Held};
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
-use teamd_shared::team_dir::{DirError, FOLDERS, Found, Kind, TeamDir, TeamPath};
+use teamd_shared::team_dir::{DirError, FOLDERS, FileKind, Found, TeamDir, TeamPath};
 
-use super::processes::{self, Process};
+use super::processes::{self, ProcessEntry};
 use crate::client::is_locked;
 use crate::journal_reader::{self, JournalError};
 
@@ -21,9 +21,9 @@ pub(super) struct Seen {
     pub(super) dir: Arc<TeamDir>,
     /// Whether a daemon holds the lock.
     pub(super) locked: bool,
-    pub(super) processes: Vec<Process>,
+    pub(super) processes: Vec<ProcessEntry>,
     pub(super) roster: Result<Option<Roster>, ConfigError>,
-    pub(super) journal: Result<Journal, JournalError>,
+    pub(super) journal: Result<JournalView, JournalError>,
     /// Everything at the top and in the folders.
     pub(super) files: Vec<Found>,
     /// What could not be listed.
@@ -32,7 +32,7 @@ pub(super) struct Seen {
 }
 
 /// The journal.
-pub(super) struct Journal {
+pub(super) struct JournalView {
     /// Whether it is there.
     pub(super) exists: bool,
     pub(super) team: Team,
@@ -50,7 +50,7 @@ impl Seen {
         let processes = processes::list();
         let roster = Roster::load(dir);
         let shown = roster.as_ref().ok().and_then(Option::as_ref).map(|roster| roster.seq);
-        let journal = Journal::look(dir, shown);
+        let journal = JournalView::look(dir, shown);
         let (mut files, mut unlisted) = (Vec::new(), Vec::new());
         for folder in [None].into_iter().chain(FOLDERS.map(Some)) {
             match dir.list(folder) {
@@ -89,7 +89,7 @@ impl Seen {
     /// Returns the files in a folder that belong to a teammate or the lead.
     pub(super) fn owned(&self, folder: &'static str) -> impl Iterator<Item = (&Found, Name)> {
         let files =
-            self.files.iter().filter(move |it| it.at.folder() == Some(folder) && it.kind == Kind::File);
+            self.files.iter().filter(move |it| it.at.folder() == Some(folder) && it.kind == FileKind::File);
         files.filter_map(|found| Some((found, owner_of(found.at.file_name())?)))
     }
 
@@ -106,7 +106,7 @@ impl Seen {
     }
 
     /// Returns a process.
-    pub(super) fn process(&self, pid: u32) -> Option<&Process> {
+    pub(super) fn process(&self, pid: u32) -> Option<&ProcessEntry> {
         self.processes.iter().find(|process| process.pid == pid)
     }
 
@@ -121,7 +121,7 @@ impl Seen {
     }
 }
 
-impl Journal {
+impl JournalView {
     fn look(dir: &TeamDir, shown: Option<u64>) -> Result<Self, JournalError> {
         let bytes = journal_reader::read(dir)?;
         let (exists, bytes) = (bytes.is_some(), bytes.unwrap_or_default());

@@ -5,13 +5,13 @@ use std::time::Duration;
 use teamd_shared::config::{ConfigError, Roster, RosterMember, VERSION};
 use teamd_shared::control::{Command, Done};
 use teamd_shared::journal::{MemberState, Team};
-use teamd_shared::member::{Doing, Status};
+use teamd_shared::member::{Doing, MemberStatus};
 use teamd_shared::process::Identity;
 use teamd_shared::request::Kind;
 
 use super::finding::Severity::{self, Note, Problem};
 use super::finding::{Check, Finding, Fix, count, run};
-use super::processes::Process;
+use super::processes::ProcessEntry;
 use super::seen::Seen;
 use crate::client::{Client, is_locked};
 use crate::ctl::context::block_on;
@@ -63,7 +63,7 @@ fn daemon_that_runs(seen: &Seen, check: &mut Check) -> Option<String> {
     let root = rustix::fs::fstat(&*seen.dir).map(|stat| (stat.st_dev, stat.st_ino)).ok();
     let by_kernel = root.into_iter().flat_map(|root| seen.holders(root));
     let holder = recorded.into_iter().chain(by_kernel).find_map(|pid| seen.process(pid));
-    let holder = holder.map_or_else(|| "a process that cannot be seen".to_owned(), Process::describe);
+    let holder = holder.map_or_else(|| "a process that cannot be seen".to_owned(), ProcessEntry::describe);
     let what = format!("{holder} holds the lock of the team directory, and no daemon answers");
     let next = "see log/teamd.log; `kill -9` a daemon that hangs: `teamd start` then adopts its workers";
     check.problem(what, "no daemon can start as long as that is so", next);
@@ -193,17 +193,17 @@ fn difference(shown: &RosterMember, state: &MemberState, team: &Team) -> Option<
 }
 
 /// The status that the journal allows: only the worker itself says whether it is idle or working.
-fn status(shown: &RosterMember, state: &MemberState, team: &Team) -> Status {
+fn status(shown: &RosterMember, state: &MemberState, team: &Team) -> MemberStatus {
     let name = &shown.name;
     let leaving = team.release(name).is_some()
         || state.record.ending.is_some()
         || team.pending(name, Kind::Shutdown).is_some();
     let doing = match shown.status {
-        Status::Idle => Doing::Idle,
-        Status::Working => Doing::Working,
+        MemberStatus::Idle => Doing::Idle,
+        MemberStatus::Working => Doing::Working,
         _ => Doing::Starting,
     };
-    Status::of(state.record.phase, leaving, team.pending(name, Kind::PlanApproval).is_some(), doing)
+    MemberStatus::of(state.record.phase, leaving, team.pending(name, Kind::PlanApproval).is_some(), doing)
 }
 
 /// Judges the workers: each member that has not ended in the journal has its process.

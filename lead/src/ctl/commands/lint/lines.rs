@@ -4,7 +4,7 @@ use teamd_shared::journal::{Team, read_lines};
 
 use super::decisions::illegal;
 use super::misread::misread;
-use super::{Remark, Severity, without_place};
+use super::{LintLevel, Remark, without_place};
 use crate::journal_reader::{self, JournalError};
 
 /// Reads a journal as a start does.
@@ -51,7 +51,7 @@ pub(super) fn each_line(bytes: &[u8], reader: &str, mut take: impl FnMut(usize, 
     }
     (!rest.is_empty()).then(|| {
         let what = format!("the file ends with {} bytes without a newline", rest.len());
-        Remark { severity: Severity::Torn, ..Remark::error((number, 1), what, reader) }
+        Remark { severity: LintLevel::Torn, ..Remark::error((number, 1), what, reader) }
     })
 }
 
@@ -149,7 +149,7 @@ mod tests {
         ] {
             let remarks = journal(lines.as_bytes());
             assert_eq!(remarks.iter().map(|it| it.what.as_str()).collect::<Vec<_>>(), [what], "{lines}");
-            assert_eq!(remarks[0].severity, Severity::Warning);
+            assert_eq!(remarks[0].severity, LintLevel::Warning);
         }
     }
 

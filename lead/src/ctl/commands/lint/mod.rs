@@ -31,7 +31,7 @@ const MAX_FILE: u64 = 1 << 30;
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Severity {
+pub(super) enum LintLevel {
     /// Our reader does not use the line.
     Error,
     /// The last line has no newline: our reader does not use it yet.
@@ -48,7 +48,7 @@ pub(super) struct Remark {
     pub(super) line: usize,
     /// From 1, in characters.
     column: usize,
-    pub(super) severity: Severity,
+    pub(super) severity: LintLevel,
     /// What is wrong.
     pub(super) what: String,
     /// What our reader does with it.
@@ -58,11 +58,11 @@ pub(super) struct Remark {
 impl Remark {
     fn error(place: (usize, usize), what: impl Into<String>, reader: impl Into<String>) -> Self {
         let (what, reader) = (what.into(), reader.into());
-        Self { line: place.0, column: place.1, severity: Severity::Error, what, reader }
+        Self { line: place.0, column: place.1, severity: LintLevel::Error, what, reader }
     }
 
     fn warning(place: (usize, usize), what: impl Into<String>, reader: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(place, what, reader) }
+        Self { severity: LintLevel::Warning, ..Self::error(place, what, reader) }
     }
 }
 
@@ -72,15 +72,15 @@ pub(in crate::ctl) fn run(context: &Context, args: &Lint) -> CommandResult {
     for file in &args.files {
         let kind = match args.kind {
             Some(kind) => kind,
-            None => told_by_name(Path::new(file))?,
+            None => kind_by_name(Path::new(file))?,
         };
         let remarks = read(file).map_or_else(
             |why| vec![Remark::error((0, 0), format!("cannot be read: {why}"), "nothing")],
             |bytes| of(kind, file, &bytes),
         );
-        failed |= remarks.iter().any(|remark| remark.severity != Severity::Warning);
+        failed |= remarks.iter().any(|remark| remark.severity != LintLevel::Warning);
         for remark in &remarks {
-            tell(context, file, remark)?;
+            print(context, file, remark)?;
         }
     }
     Ok(if failed { ExitCode::Failed } else { ExitCode::Done })
@@ -102,7 +102,7 @@ fn read(file: &str) -> std::io::Result<Vec<u8>> {
 }
 
 /// Says what a file is by where it stands and what it is called; what is called otherwise is taken for an inbox.
-fn told_by_name(file: &Path) -> Result<LintAs, CommandError> {
+fn kind_by_name(file: &Path) -> Result<LintAs, CommandError> {
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let folder = file.parent().and_then(|folder| folder.file_name()?.to_str());
     Ok(match name {
@@ -150,7 +150,7 @@ fn without_place(error: &str) -> String {
     error.split_once(" at line ").map_or(error, |(what, _)| what).to_owned()
 }
 
-fn tell(context: &Context, file: &str, remark: &Remark) -> Result<(), CommandError> {
+fn print(context: &Context, file: &str, remark: &Remark) -> Result<(), CommandError> {
     #[derive(Serialize)]
     struct OfFile<'a> {
         file: &'a str,
@@ -163,8 +163,8 @@ fn tell(context: &Context, file: &str, remark: &Remark) -> Result<(), CommandErr
     let (file, line, column) = (escape::line(file), remark.line, remark.column);
     let place = if line > 0 { format!("{file}:{line}:{column}") } else { file.into_owned() };
     let severity = match remark.severity {
-        Severity::Error | Severity::Torn => paint(BAD, "error"),
-        Severity::Warning => paint(BOLD, "warning"),
+        LintLevel::Error | LintLevel::Torn => paint(BAD, "error"),
+        LintLevel::Warning => paint(BOLD, "warning"),
     };
     let (what, reader) = (escape::line(&remark.what), escape::line(&remark.reader));
     context.out.text(format_args!("{place}: {severity}: {what} ({reader})"))
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_file_is_what_its_name_says() {
-        let kind = |path: &str| told_by_name(Path::new(path)).ok();
+        let kind = |path: &str| kind_by_name(Path::new(path)).ok();
         assert_eq!(kind(".team/journal.jsonl"), Some(LintAs::Journal));
         assert_eq!(kind("config.json"), Some(LintAs::Roster));
         assert_eq!(kind(".team/transcript/alice.jsonl"), Some(LintAs::Transcript));
@@ -190,8 +190,8 @@ mod tests {
     fn a_roster_is_read_as_the_programs_do() {
         assert!(roster(br#"{"version": 1, "members": []}"#).is_empty());
         let wrong = roster(b"{\"version\": 1,\n \"members\": 7}");
-        assert_eq!((wrong[0].line, wrong[0].severity), (2, Severity::Error));
+        assert_eq!((wrong[0].line, wrong[0].severity), (2, LintLevel::Error));
         assert_eq!(wrong[0].what, "invalid type: integer `7`, expected a sequence");
-        assert_eq!(roster(br#"{"version": 2}"#)[0].severity, Severity::Warning);
+        assert_eq!(roster(br#"{"version": 2}"#)[0].severity, LintLevel::Warning);
     }
 }

@@ -34,7 +34,7 @@ pub(in crate::ctl::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
 fn follow(open: &mut HashSet<String>, event: Event) -> bool {
     match event {
         // A new conversation leaves the calls of the one before behind.
-        Event::Life { incarnation, conversation, .. } if incarnation == conversation => open.clear(),
+        Event::Incarnation { incarnation, conversation, .. } if incarnation == conversation => open.clear(),
         Event::Answer { content, .. } => {
             let call = |block| match block {
                 Block::ToolUse { id, .. } => Some(id),

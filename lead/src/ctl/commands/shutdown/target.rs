@@ -5,18 +5,18 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use teamd_shared::control::{Done, Refusal};
 use teamd_shared::id::RequestId;
-use teamd_shared::member::{Exit, Status};
+use teamd_shared::member::{Exit, MemberStatus};
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Request};
 use teamd_shared::team_dir::TeamDir;
 
-use End::{Failed, Gone, Pending, Rejected};
+use RequestOutcome::{Failed, Gone, Pending, Rejected};
 
 use crate::client::{CallError, is_locked, unexpected};
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::Context;
 use crate::ctl::render;
-use crate::ctl::waiting::{Answer, Waited};
+use crate::ctl::waiting::{CommandAnswer, Waited};
 use crate::ctl::{clock, journal, roster};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -27,13 +27,13 @@ type Place<'a> = (&'a Context, &'a TeamDir);
 /// One name, and what became of it.
 pub(super) struct Target {
     pub(super) name: Name,
-    pub(super) end: Option<End>,
+    pub(super) end: Option<RequestOutcome>,
 }
 
 /// What became of a request.
-pub(super) enum End {
+pub(super) enum RequestOutcome {
     /// The process is gone.
-    Gone { request_id: Option<RequestId>, status: Status, exit: Option<Exit> },
+    Gone { request_id: Option<RequestId>, status: MemberStatus, exit: Option<Exit> },
     /// The teammate rejected it.
     Rejected { request_id: RequestId, reason: String },
     /// The process still runs.
@@ -44,7 +44,7 @@ pub(super) enum End {
 
 impl Target {
     /// What became of it is its own outcome, also where something cannot be read: the others have theirs.
-    pub(super) fn answered(&self, at: Place<'_>, args: &Shutdown, answer: Answer) -> End {
+    pub(super) fn answered(&self, at: Place<'_>, args: &Shutdown, answer: CommandAnswer) -> RequestOutcome {
         match answer.result {
             Ok(Done::Ended { request_id, incarnation, status }) => {
                 Gone { request_id: Some(request_id), status, exit: self.exit(at, incarnation) }
@@ -57,7 +57,7 @@ impl Target {
     }
 
     /// A teammate that ended before it was asked is what was wanted, if it ran when the command began.
-    fn refused(&self, (_, dir): Place<'_>, ran: bool, refusal: Refusal) -> End {
+    fn refused(&self, (_, dir): Place<'_>, ran: bool, refusal: Refusal) -> RequestOutcome {
         let error = CommandError::from(refusal);
         let roster = roster::load_one(dir, &self.name).ok().filter(|_| ran);
         let member = roster.as_ref().and_then(|roster| roster.member(&self.name));
@@ -86,7 +86,7 @@ impl Target {
         dir: &TeamDir,
         waited: Waited,
         (force, patience): (bool, Duration),
-    ) -> End {
+    ) -> RequestOutcome {
         let name = &self.name;
         let Some(request_id) = self.recorded(dir) else { return Failed(self.unheard(dir, waited)) };
         let pending = format!("the request {request_id} stays pending");
@@ -174,7 +174,7 @@ impl Target {
 }
 
 /// Tells what became of one name as soon as it is known.
-pub(super) fn tell(context: &Context, target: &Target) -> Result<(), CommandError> {
+pub(super) fn print(context: &Context, target: &Target) -> Result<(), CommandError> {
     if let Some(error) = target.error() {
         context.out.error(&error);
         return Ok(());

@@ -6,9 +6,9 @@ use crate::ctl::args::Cli;
 use crate::ctl::context::tests::context;
 use crate::ctl::roster::tests::{member, team};
 use clap::Parser;
-use teamd_shared::control::{Done, Greeting, Listener, Refusal, RefusalCode, Reply, Request};
+use teamd_shared::control::{Done, Greeting, Listener, Refusal, RefusalCode, Reply, TaggedCommand};
 use teamd_shared::id::RequestId;
-use teamd_shared::member::Status;
+use teamd_shared::member::MemberStatus;
 use teamd_shared::team_dir::TeamPath;
 
 fn args(line: &str) -> Shutdown {
@@ -23,7 +23,7 @@ async fn lost(dir: &TeamDir, bound: &Sender<()>) -> ShutdownOrder {
     bound.send(()).unwrap();
     let mut peer = listener.accept().await.unwrap();
     peer.receive::<Greeting>().await.unwrap().unwrap();
-    let Some(Request { command: Command::Shutdown(order), .. }) = peer.receive().await.unwrap() else {
+    let Some(TaggedCommand { command: Command::Shutdown(order), .. }) = peer.receive().await.unwrap() else {
         panic!()
     };
     order
@@ -54,7 +54,8 @@ fn an_order_that_was_lost_is_said_again_and_the_end_that_it_led_to_counts() {
             let listener = Listener::bind(&there).unwrap();
             let mut peer = listener.accept().await.unwrap();
             peer.receive::<Greeting>().await.unwrap();
-            let Some(Request { tag, command: Command::Shutdown(order) }) = peer.receive().await.unwrap()
+            let Some(TaggedCommand { tag, command: Command::Shutdown(order) }) =
+                peer.receive().await.unwrap()
             else {
                 panic!()
             };
@@ -93,14 +94,16 @@ fn a_daemon_that_was_lost_and_not_started_again_is_not_said_to_run() {
 
 fn answer(command: &Command) -> Option<Result<Done, Refusal>> {
     match command {
-        Command::Shutdown(order) if order.name.as_str() == "nobody" => {
-            Some(Err(Refusal::new(RefusalCode::NotFound, "there is no teammate named nobody")))
+        Command::Shutdown(order) if order.name.as_str() == "missing" => {
+            Some(Err(Refusal::new(RefusalCode::NotFound, "there is no teammate named missing")))
         }
         Command::Shutdown(order) => {
             let bits = u32::try_from(order.name.as_str().len()).unwrap();
             let request_id = RequestId::from_bits(bits);
             match order.name.as_str() {
-                "alice" => Some(Ok(Done::Ended { request_id, incarnation: 1, status: Status::Shutdown })),
+                "alice" => {
+                    Some(Ok(Done::Ended { request_id, incarnation: 1, status: MemberStatus::Shutdown }))
+                }
                 "bob" => Some(Ok(Done::Rejected { request_id, reason: "still writing".to_owned() })),
                 _ if !order.wait => Some(Ok(Done::Asked { request_id })),
                 _ => None,
@@ -138,11 +141,11 @@ fn every_name_is_tried_and_the_highest_ranking_code_counts() {
     write_journal_of_stuck(&dir);
     let daemon = daemon(&dir, answer);
     let (context, stdout, stderr) = context(&dir, false);
-    let code = run(&context, args("nobody alice bob alice stuck --timeout 5s")).unwrap();
+    let code = run(&context, args("missing alice bob alice stuck --timeout 5s")).unwrap();
     assert_eq!(code, ExitCode::TimedOut);
     assert_eq!(stdout.text(), "alice is gone: shutdown (exit code 0)\n");
     insta::assert_snapshot!(stderr.text(), @r"
-    error: there is no teammate named nobody
+    error: there is no teammate named missing
     error: bob rejected the shutdown: still writing
     hint: ask again later, or end it: `teamctl shutdown bob --force`
     error: stuck has not left within 5s
@@ -167,7 +170,7 @@ fn the_json_result_has_one_entry_a_name() {
 }
 
 #[test]
-fn whoever_is_gone_is_gone_although_it_cannot_be_read_how() {
+fn a_teammate_that_is_gone_is_gone_although_it_cannot_be_read_how() {
     let (_scratch, dir) = team(&json!([]));
     // Something that is no file, as no descriptor would be.
     std::fs::remove_file(dir.path(&TeamPath::config())).unwrap();
@@ -205,7 +208,7 @@ fn without_waiting_the_outcome_is_pending() {
 }
 
 #[test]
-fn all_of_nobody_is_done_without_a_daemon_and_a_name_is_not() {
+fn all_of_a_team_that_has_ended_is_done_without_a_daemon_and_a_name_is_not() {
     let (_scratch, dir) = team(&json!([member("alice", "shutdown")]));
     let (context, ..) = context(&dir, false);
     assert_eq!(run(&context, args("--all")), Ok(ExitCode::Done));

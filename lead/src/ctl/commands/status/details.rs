@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use teamd_shared::amount::{told, told_size};
+use teamd_shared::amount::{format_duration, format_size};
 use teamd_shared::config::RosterMember;
 use teamd_shared::member::{Bounds, Emptied, Exit, SandboxMode};
 use teamd_shared::settings::DEFAULT_TURNS;
@@ -40,7 +40,7 @@ fn budget(member: &RosterMember) -> String {
 /// Shows what an incarnation may use, and what enforces that.
 fn bounds(member: &RosterMember) -> String {
     let Bounds { memory, cpu_time, max_procs, max_time } = member.bounds;
-    let seconds = |most| told(Duration::from_secs(most));
+    let seconds = |most| format_duration(Duration::from_secs(most));
     let sum = member.cgroup.clone().unwrap_or_default();
     let of_memory =
         if sum.memory { "all together (cgroup), and each process (rlimit)" } else { "each process (rlimit)" };
@@ -50,7 +50,7 @@ fn bounds(member: &RosterMember) -> String {
         "each tool call (its shim)"
     };
     let bounds = [
-        memory.map(|most| format!("memory {}, {of_memory}", told_size(most))),
+        memory.map(|most| format!("memory {}, {of_memory}", format_size(most))),
         cpu_time.map(|most| format!("CPU time {}, each process (rlimit)", seconds(most))),
         max_procs.map(|most| format!("{most} processes, {of_procs}")),
         max_time.map(|most| format!("{} for an incarnation (the daemon)", seconds(most))),
@@ -116,7 +116,7 @@ pub(super) fn details(row: &Row<'_>) -> String {
         ("cgroup", member.cgroup.as_ref().map(|cgroup| cgroup.path.clone()).unwrap_or_default()),
         ("workspace", member.workspace.clone()),
         ("sandbox", sandbox(member)),
-        ("uses", row.resources.as_ref().map(Resources::told).unwrap_or_default()),
+        ("uses", row.resources.as_ref().map(Resources::describe).unwrap_or_default()),
         ("spawned", clock::time_of_day(member.spawned_at)),
         ("restarts", restarts),
     ];

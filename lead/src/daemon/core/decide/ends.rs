@@ -2,9 +2,9 @@
 
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record};
-use teamd_shared::member::{End, Ending, Exit, Gate, LifeEvent, Member, Phase, Restart, RestartLimit};
+use teamd_shared::member::{End, Ending, Exit, Gate, Member, Phase, PhaseEvent, Restart, RestartLimit};
 use teamd_shared::name::Name;
-use teamd_shared::request::{Event, Kind, Status};
+use teamd_shared::request::{Kind, Status, Trigger};
 
 use super::{Decision, View};
 use crate::daemon::core::event::{Action, Ended, Incarnation};
@@ -115,7 +115,7 @@ impl View<'_> {
             emptied: ended.emptied.filter(|_| member.process.is_some()),
             left_behind: ended.left_behind.filter(|_| member.process.is_some()),
         };
-        let event = if restart { Event::LifeEnded } else { Event::ConversationEnded };
+        let event = if restart { Trigger::IncarnationEnded } else { Trigger::ConversationEnded };
         let expired = self.expired_by(&member.name, event);
         let record = MemberRecord {
             ended_incarnation: restart.then_some(member.incarnation),
@@ -151,7 +151,7 @@ impl View<'_> {
                 ..ended
             };
         }
-        let phase = member.phase.after(LifeEvent::Ended(end)).unwrap_or(Phase::Crashed);
+        let phase = member.phase.after(PhaseEvent::Ended(end)).unwrap_or(Phase::Crashed);
         Member { phase, gate: if member.terms.plan { Gate::Closed } else { member.gate }, ..ended }
     }
 
@@ -165,7 +165,7 @@ impl View<'_> {
         member.restarts.iter().copied().filter(counts).collect()
     }
 
-    fn expired_by(&self, name: &Name, event: Event) -> Vec<RequestId> {
+    fn expired_by(&self, name: &Name, event: Trigger) -> Vec<RequestId> {
         let expires = |request: &&teamd_shared::request::Request| {
             request.after(event, self.now.wall, "").is_ok_and(|after| after.status == Status::Expired)
         };

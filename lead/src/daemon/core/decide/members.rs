@@ -5,7 +5,7 @@ use std::time::Duration;
 use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder, ToWorker};
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::{MemberEvent, MemberRecord, MemberState, Record, Team};
-use teamd_shared::member::{Gate, LifeEvent, Member, Phase, Terms};
+use teamd_shared::member::{Gate, Member, Phase, PhaseEvent, Terms};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 
@@ -103,7 +103,7 @@ impl View<'_> {
     }
 
     fn fresh(&self, name: &Name, before: Option<&Member>, order: &SpawnOrder, facts: &SpawnFacts) -> Member {
-        let incarnation = self.team.last_life(name) + 1;
+        let incarnation = self.team.last_incarnation(name) + 1;
         let exit = before.and_then(|member| member.exit.clone());
         let role = before.map(|member| member.terms.role.clone()).unwrap_or_default();
         let terms = Terms { role, ..Terms::of_workspace(facts.default_workspace.clone()) };
@@ -115,7 +115,7 @@ impl View<'_> {
             begins_at: facts
                 .lead_inbox
                 .unwrap_or_else(|| exit.as_ref().map_or(Position::START, |exit| exit.inbox)),
-            phase: next_phase(before, LifeEvent::Spawning),
+            phase: next_phase(before, PhaseEvent::Spawning),
             process: None,
             cgroup: None,
             gate: if order.terms.plan == Some(true) { Gate::Closed } else { Gate::Open },
@@ -135,7 +135,7 @@ impl View<'_> {
         Member {
             terms: before.terms.clone().with(&order.terms),
             incarnation: before.incarnation + 1,
-            phase: next_phase(Some(before), LifeEvent::Spawning),
+            phase: next_phase(Some(before), PhaseEvent::Spawning),
             process: None,
             cgroup: None,
             gate: if order.terms.plan == Some(true) { Gate::Closed } else { before.gate },
@@ -194,6 +194,6 @@ pub(crate) fn is_being_archived(team: &Team, name: &Name) -> bool {
 }
 
 /// The phase of a life that begins; the caller has checked that the one before has ended.
-fn next_phase(before: Option<&Member>, event: LifeEvent) -> Phase {
+fn next_phase(before: Option<&Member>, event: PhaseEvent) -> Phase {
     before.map_or(Phase::Spawning, |member| member.phase.after(event).unwrap_or(Phase::Spawning))
 }

@@ -6,7 +6,7 @@ use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record, RequestEv
 use teamd_shared::member::{ApproveBy, Gate, Member};
 use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
-use teamd_shared::request::{self, Kind, Party, Request};
+use teamd_shared::request::{self, Answerer, Kind, Request};
 
 use super::{Decision, View, or_refuse};
 use crate::daemon::core::event::{Action, Client, Until};
@@ -51,7 +51,7 @@ impl View<'_> {
         if client.agent {
             self.agent_may_answer(request)?;
         }
-        let event = request::Event::Answer { by: Party::Lead, approve };
+        let event = request::Trigger::Answer { by: Answerer::Lead, approve };
         match request.after(event, self.now.wall, feedback) {
             Ok(answered) => {
                 let to = Name::of_inbox(request.member()).ok();
@@ -62,13 +62,13 @@ impl View<'_> {
                 Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
             }
             // Other words would reach no teammate, and must not look as if they had.
-            Err(request::Refusal::Repeated) if !feedback.is_empty() && !says(request, feedback) => {
+            Err(request::AnswerError::Repeated) if !feedback.is_empty() && !says(request, feedback) => {
                 let message =
                     format!("{request_id} is {} already, with other words", request.status.as_str());
                 let hint = format!("`teamctl send {} TEXT` tells more", request.member());
                 Err(Refusal::new(RefusalCode::Conflict, message).hint(hint))
             }
-            Err(request::Refusal::Repeated) => {
+            Err(request::AnswerError::Repeated) => {
                 let done = Done::Answered { repeated: true };
                 Ok(Decision::default().act(Action::Reply(client, Ok(done))))
             }
@@ -137,14 +137,14 @@ fn says(request: &Request, feedback: &str) -> bool {
     request.reason.as_deref() == Some(feedback)
 }
 
-fn explain(request: &Request, why: request::Refusal) -> Refusal {
+fn explain(request: &Request, why: request::AnswerError) -> Refusal {
     let id = &request.request_id;
     match why {
-        request::Refusal::WrongParty => {
+        request::AnswerError::WrongAnswerer => {
             let message = format!("{id} is a shutdown request: {} answers it", request.to);
             Refusal::new(RefusalCode::Conflict, message).hint("`teamctl plans` lists what can be answered")
         }
-        request::Refusal::Resolved(status) => {
+        request::AnswerError::Resolved(status) => {
             let when = match &request.reason {
                 Some(reason) if !reason.is_empty() => format!(": {reason}"),
                 _ => String::new(),
@@ -154,6 +154,6 @@ fn explain(request: &Request, why: request::Refusal) -> Refusal {
                 format!("a further plan of {} gets an id of its own: `teamctl plans`", request.member());
             Refusal::new(RefusalCode::Conflict, message).hint(hint)
         }
-        request::Refusal::Repeated => Refusal::new(RefusalCode::Conflict, why.to_string()),
+        request::AnswerError::Repeated => Refusal::new(RefusalCode::Conflict, why.to_string()),
     }
 }

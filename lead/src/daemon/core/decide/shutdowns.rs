@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use teamd_shared::amount::told;
+use teamd_shared::amount::format_duration;
 use teamd_shared::control::{Done, Refusal, RefusalCode, ShutdownOrder};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, Notice, Record, RequestEvent, TeamEvent};
@@ -130,7 +130,7 @@ impl View<'_> {
             return Decision::default();
         };
         let most = Duration::from_secs(member.terms.bounds.max_time.unwrap_or_default());
-        let why = format!("it had lived as long as it may: {}", told(most));
+        let why = format!("it had lived as long as it may: {}", format_duration(most));
         let member = Member { ending: Some(Ending::Limit), ending_note: Some(why), ..self.updated(member) };
         Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(life.clone()))
     }

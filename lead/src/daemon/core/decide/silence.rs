@@ -1,6 +1,6 @@
 //! A worker that does not answer: the lead is told first, and only then it is ended; one that answers again goes on.
 
-use teamd_shared::amount::told;
+use teamd_shared::amount::format_duration;
 use teamd_shared::id::Ids;
 use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record};
 use teamd_shared::member::{Ending, Member, Restart};
@@ -19,7 +19,7 @@ impl View<'_> {
         };
         let Some(since) = member.silent_since else { return Decision::default() };
         let silent = std::time::Duration::try_from_secs_f64(self.now.wall - since).unwrap_or_default();
-        let text = format!("{} answers again, after {}, and goes on", life.name, told(silent));
+        let text = format!("{} answers again, after {}, and goes on", life.name, format_duration(silent));
         let member = Member { silent_since: None, ..self.updated(member) };
         self.told(MemberEvent::Answering, member, text, ids)
     }
@@ -30,7 +30,7 @@ impl View<'_> {
         if member.silent_since.is_some() {
             return Decision::default();
         }
-        let time = told(self.rules.watchdog.unwrap_or_default());
+        let time = format_duration(self.rules.watchdog.unwrap_or_default());
         let name = &life.name;
         let next = match (alive.connected, member.terms.restart) {
             (false, _) => {
@@ -57,7 +57,7 @@ impl View<'_> {
         if alive.will_be_forced() || !alive.connected {
             return Decision::default();
         }
-        let why = format!("it did not answer for {}, and was killed", told(alive.silence()));
+        let why = format!("it did not answer for {}, and was killed", format_duration(alive.silence()));
         let member = Member { ending: Some(Ending::Hung), ending_note: Some(why), ..self.updated(member) };
         Decision::default().member(MemberEvent::Ending, member).act(Action::Kill(life.clone()))
     }

@@ -3,10 +3,10 @@
 use teamd_shared::control::{ToWorker, WorkerState};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, Record, RequestEvent, RequestRecord};
-use teamd_shared::member::{Cgroup, Doing, Ending, LifeEvent, Member, Phase};
+use teamd_shared::member::{Cgroup, Doing, Ending, Member, Phase, PhaseEvent};
 use teamd_shared::message::{AnsweredBy, Body, LEAD, Message};
 use teamd_shared::process::Identity;
-use teamd_shared::request::{self, Kind, Party, Payload, Request, Status};
+use teamd_shared::request::{self, Answerer, Kind, Payload, Request, Status};
 
 use super::{Decision, View};
 use crate::daemon::core::directive::directive;
@@ -26,7 +26,7 @@ impl View<'_> {
         };
         match process {
             Ok(identity) => {
-                let phase = member.phase.after(LifeEvent::Spawned).unwrap_or(Phase::Running);
+                let phase = member.phase.after(PhaseEvent::Spawned).unwrap_or(Phase::Running);
                 let (process, cgroup) = (Some(identity.clone()), cgroup.cloned());
                 let member = Member { phase, process, cgroup, ..self.updated(member) };
                 Decision::default().member(MemberEvent::Spawned, member).act(Action::Welcome(life.clone()))
@@ -83,7 +83,7 @@ impl View<'_> {
             return Decision::default();
         }
         let reason = format!("{} does not wait for it any more", life.name);
-        match plan.after(request::Event::Withdrawn, self.now.wall, &reason) {
+        match plan.after(request::Trigger::Withdrawn, self.now.wall, &reason) {
             Ok(expired) => Decision::default().request(RequestEvent::Expired, expired, Vec::new()),
             Err(_) => Decision::default(),
         }
@@ -130,10 +130,12 @@ impl View<'_> {
         if request.member() != life.name.as_str() || request.incarnation != life.incarnation {
             return Err("the request is not for this life".to_owned());
         }
-        let event = request::Event::Answer { by: Party::Member, approve };
+        let event = request::Trigger::Answer { by: Answerer::Member, approve };
         let answered = match request.after(event, self.now.wall, reason) {
             Ok(answered) => Request { answered_by: Some(by), ..answered },
-            Err(request::Refusal::WrongParty) => return Err("the request is the lead's to answer".to_owned()),
+            Err(request::AnswerError::WrongAnswerer) => {
+                return Err("the request is the lead's to answer".to_owned());
+            }
             // The first answer stands, and the worker is told which it was.
             Err(_) => return Ok(recorded(life, request_id, request.status)),
         };

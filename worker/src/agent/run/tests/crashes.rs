@@ -1,4 +1,4 @@
-//! What a life does that goes on after a crash.
+//! What an incarnation does that goes on after a crash.
 
 use serde_json::json;
 use teamd_shared::control::PlanVerdict;
@@ -54,7 +54,7 @@ fn a_waiting_plan_is_named_again_under_the_same_ids_and_waits_on() {
 }
 
 #[test]
-fn a_verdict_that_came_while_nobody_lived_is_found() {
+fn a_verdict_that_came_while_no_worker_ran_is_found() {
     let team = Team::new();
     let begin = Begin { prompt: Some("/plan_approval Drop it"), gate: Gate::Closed, ..Begin::default() };
     let mut worker = team.begin(&begin);
@@ -100,7 +100,7 @@ fn a_message_that_was_being_sent_is_sent_under_the_same_id() {
 }
 
 #[test]
-fn a_message_that_was_sent_is_not_sent_again_to_somebody_who_may_have_forgotten_it() {
+fn a_message_that_was_sent_is_not_sent_again_to_a_reader_that_may_have_forgotten_it() {
     let team = Team::new();
     let sent = broken_off_while_it_sent(&team);
     let bob = Name::new("bob").unwrap();
@@ -130,21 +130,21 @@ fn a_notification_that_was_not_written_is_written_and_one_that_was_is_not_double
     }
 }
 
-/// Found by the simulation: the result of the broken call came first, and then nothing was owed any more.
+/// Found by the simulation: the result of the broken call came first, and then no notice was pending any more.
 #[test]
 fn a_notice_is_told_although_a_call_was_broken_off_in_the_same_moment() {
     let team = Team::new();
     team.work("/bash true").idle();
     let transcript = team.dir.path(&TeamPath::transcript(&alice()));
     let lines = std::fs::read_to_string(&transcript).unwrap();
-    let (life, answer) = (lines.lines().next().unwrap(), lines.lines().nth(1).unwrap());
+    let (begins, answer) = (lines.lines().next().unwrap(), lines.lines().nth(1).unwrap());
     let mut entry: serde_json::Value = serde_json::from_str(answer).unwrap();
     entry["content"] = json!([{"type": "tool_use", "id": "call-1-1", "name": "read_inbox", "input": {}}]);
     // The call has taken in a line that is no message, and the worker died before it told the lead.
     let id = uuid::Uuid::now_v7();
     let rejected = json!({"at": 1.5, "inbox": entry["inbox"], "entry": "rejected", "offset": 0,
         "reason": "not JSON", "message_id": id});
-    let cut = format!("{life}\n{entry}\n{rejected}\n");
+    let cut = format!("{begins}\n{entry}\n{rejected}\n");
     let file = std::fs::OpenOptions::new().write(true).truncate(true).open(&transcript).unwrap();
     std::io::Write::write_all(&mut { file }, cut.as_bytes()).unwrap();
     team.resume().idle();
@@ -153,13 +153,13 @@ fn a_notice_is_told_although_a_call_was_broken_off_in_the_same_moment() {
 }
 
 #[test]
-fn a_message_is_taken_in_once_across_lives() {
+fn a_message_is_taken_in_once_across_incarnations() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
-    team.tell("/sleep 600");
+    team.write("/sleep 600");
     worker.doing("sleep: 600.0");
     worker.crash();
-    team.tell("second");
+    team.write("second");
     team.resume().idle();
     let taken: Vec<usize> = team
         .transcript()
@@ -173,7 +173,7 @@ fn a_message_is_taken_in_once_across_lives() {
 }
 
 #[test]
-fn a_fresh_life_knows_nothing_of_the_one_before() {
+fn a_fresh_incarnation_knows_nothing_of_the_one_before() {
     let team = Team::new();
     let mut worker = team.work("/sleep 600");
     worker.doing("sleep: 600.0");
@@ -186,7 +186,7 @@ fn a_fresh_life_knows_nothing_of_the_one_before() {
 }
 
 #[test]
-fn a_conversation_whose_first_life_wrote_nothing_begins_with_its_prompt() {
+fn a_conversation_whose_first_incarnation_wrote_nothing_begins_with_its_prompt() {
     let team = Team::new();
     let mut worker = team.begin(&Begin {
         incarnation: 3,
@@ -199,7 +199,7 @@ fn a_conversation_whose_first_life_wrote_nothing_begins_with_its_prompt() {
 }
 
 #[test]
-fn a_shutdown_of_an_earlier_life_is_not_answered_in_the_next() {
+fn a_shutdown_of_an_earlier_incarnation_is_not_answered_in_the_next() {
     let team = Team::new();
     let mut worker = team.work(UNTIL_GO);
     worker.waits_for_go();

@@ -38,7 +38,7 @@ pub(super) struct Team {
     runtime: Runtime,
 }
 
-/// What a life begins with.
+/// What an incarnation begins with.
 pub(super) struct Begin<'a> {
     pub(super) incarnation: u32,
     pub(super) conversation: u32,
@@ -88,7 +88,7 @@ impl Team {
     }
 
     /// Sends alice a message of the user.
-    pub(super) fn tell(&self, content: &str) {
+    pub(super) fn write(&self, content: &str) {
         self.echo(&json!({"type": "message", "from": "user", "content": content}).to_string());
     }
 
@@ -185,7 +185,7 @@ impl Team {
         worker
     }
 
-    /// Starts a life and welcomes it.
+    /// Starts an incarnation and welcomes it.
     pub(super) fn begin(&self, begin: &Begin<'_>) -> Worker<'_> {
         let mut worker = self.bear(begin.incarnation);
         worker.directive.gate = begin.gate;
@@ -210,17 +210,17 @@ impl Team {
             territory: Vec::new(),
             directive: worker.directive.clone(),
         };
-        worker.say(ToWorker::Welcome(Box::new(welcome)));
+        worker.send(ToWorker::Welcome(Box::new(welcome)));
         worker.state_where("ready", |state| state.doing != Doing::Starting);
         worker
     }
 
-    /// A life with a prompt.
+    /// An incarnation with a prompt.
     pub(super) fn work(&self, prompt: &str) -> Worker<'_> {
         self.begin(&Begin { prompt: Some(prompt), ..Begin::default() })
     }
 
-    /// The next life of the first conversation.
+    /// The next incarnation of the first conversation.
     pub(super) fn resume(&self) -> Worker<'_> {
         self.begin(&Begin { incarnation: 2, ..Begin::default() })
     }
@@ -252,13 +252,13 @@ impl Worker<'_> {
         frame.unwrap_or_else(|| panic!("the connection was closed before {what}"))
     }
 
-    pub(super) fn say(&mut self, frame: ToWorker) {
+    pub(super) fn send(&mut self, frame: ToWorker) {
         let connection = self.connection.as_mut().unwrap();
         self.team.wait("a frame to be taken", connection.send(&frame)).unwrap();
     }
 
     /// Reads frames until one is the expected one.
-    fn hear<T>(&mut self, what: &str, mut expected: impl FnMut(FromWorker) -> Option<T>) -> T {
+    fn receive_until<T>(&mut self, what: &str, mut expected: impl FnMut(FromWorker) -> Option<T>) -> T {
         loop {
             let frame = self.receive::<FromWorker>(what);
             if let FromWorker::State(state) = &frame {
@@ -274,7 +274,7 @@ impl Worker<'_> {
     /// Waits for a state; the one that was said last counts.
     pub(super) fn state_where(&mut self, what: &str, mut expected: impl FnMut(&WorkerState) -> bool) {
         if !expected(&self.state) {
-            self.hear(what, |frame| {
+            self.receive_until(what, |frame| {
                 matches!(frame, FromWorker::State(state) if expected(&state)).then_some(())
             });
         }
@@ -293,17 +293,17 @@ impl Worker<'_> {
         self.state_where("the call that waits", |state| state.activity.starts_with("bash: until [ -e go ]"));
     }
 
-    /// Waits until it says that it has acted on the last word.
+    /// Waits until it reports that it has applied the last directive.
     pub(super) fn acts(&mut self) {
         let seq = self.directive.seq;
-        self.state_where("acted on", |state| state.applied_seq == seq);
+        self.state_where("the directive to be applied", |state| state.applied_seq == seq);
     }
 
     /// Says a new directive, as the old one but for a change.
     pub(super) fn directive(&mut self, change: impl FnOnce(&mut Directive)) {
         self.directive.seq += 1;
         change(&mut self.directive);
-        self.say(ToWorker::Directive(self.directive.clone()));
+        self.send(ToWorker::Directive(self.directive.clone()));
     }
 
     pub(super) fn ask_to_leave(&mut self, decide_within: f64) {
@@ -312,9 +312,9 @@ impl Worker<'_> {
         self.directive(|directive| directive.shutdown = Some(shutdown));
     }
 
-    /// Waits for a named line, and reads it.
+    /// Waits for a submitted line, and reads it.
     pub(super) fn submitted(&mut self) -> (RequestId, Value) {
-        let (request_id, offset, len) = self.hear("a named line", |frame| match frame {
+        let (request_id, offset, len) = self.receive_until("a submitted line", |frame| match frame {
             FromWorker::Submitted { request_id, offset, len } => Some((request_id, offset, len)),
             _ => None,
         });
@@ -323,7 +323,7 @@ impl Worker<'_> {
     }
 
     pub(super) fn record(&mut self, request_id: &RequestId, status: Status) {
-        self.say(ToWorker::Recorded { request_id: request_id.clone(), status });
+        self.send(ToWorker::Recorded { request_id: request_id.clone(), status });
     }
 
     /// Records the approval of a shutdown that the worker names.
@@ -336,11 +336,11 @@ impl Worker<'_> {
 
     /// Waits for the answer to a question.
     pub(super) fn answers(&mut self, number: u64) {
-        self.hear("a pong", |frame| (frame == FromWorker::Pong { number }).then_some(()));
+        self.receive_until("a pong", |frame| (frame == FromWorker::Pong { number }).then_some(()));
     }
 
     pub(super) fn leaves_with_a_word(&mut self) {
-        self.hear("its leave", |frame| (frame == FromWorker::Leaving).then_some(()));
+        self.receive_until("its leave", |frame| (frame == FromWorker::Leaving).then_some(()));
     }
 
     pub(super) fn signal(&self, signal: Signal) {
@@ -389,9 +389,10 @@ impl Worker<'_> {
     /// Kills it, and waits until nothing of it is left.
     pub(super) fn crash(mut self) {
         self.signal(Signal::SIGKILL);
-        let life = self.team.dir.identity(&TeamPath::transcript(&alice())).unwrap().unwrap();
+        let transcript = self.team.dir.identity(&TeamPath::transcript(&alice())).unwrap().unwrap();
         // Before it is reaped: in a container, the list leaves out the locks of who is gone. To try the lock would take it.
-        self.team.until("the life lock", || !locks::list().unwrap().iter().any(|held| held.is_of(life)));
+        self.team
+            .until("the liveness lock", || !locks::list().unwrap().iter().any(|held| held.is_of(transcript)));
         self.end();
     }
 }

@@ -75,11 +75,11 @@ fn why_work_came_to_nothing_is_said_until_other_work_begins() {
 #[test]
 fn an_end_by_a_limit_names_it_and_how_to_raise_it() {
     let budget = Budget { turns: 3, tokens: Some(1000) };
-    let told = budget.told(IdleReason::MaxTurns).unwrap();
+    let told = budget.explain(IdleReason::MaxTurns).unwrap();
     assert!(told.starts_with("stopped at the limit of 3 model calls") && told.contains("`--max-turns`"));
-    let told = budget.told(IdleReason::MaxTokens).unwrap();
+    let told = budget.explain(IdleReason::MaxTokens).unwrap();
     assert!(told.contains("1000 tokens") && told.contains("`max_tokens` in team.toml"), "{told}");
-    assert_eq!(budget.told(IdleReason::Available), None);
+    assert_eq!(budget.explain(IdleReason::Available), None);
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn only_a_higher_word_counts() {
 }
 
 #[test]
-fn a_closing_word_is_acted_on_when_nothing_runs_any_more_that_an_open_gate_let_through() {
+fn a_closing_directive_is_applied_when_nothing_runs_any_more_that_an_open_gate_let_through() {
     let mut state = at(calling(true));
     state.background(true);
     state.directive(closes(2), NOW);
@@ -48,8 +48,9 @@ fn a_plan_closes_the_gate_and_is_named_when_no_background_command_runs() {
 
 #[test]
 fn a_plan_is_resolved_by_the_word_and_by_what_is_recorded_of_it() {
-    let decided =
-        |status, feedback: &str| Step::Resolve(Verdict::Decided { status, feedback: feedback.to_owned() });
+    let decided = |status, feedback: &str| {
+        Step::Resolve(PlanOutcome::Decided { status, feedback: feedback.to_owned() })
+    };
     for status in [Status::Approved, Status::Rejected, Status::Expired] {
         let mut state = submitted();
         state.directive(judges(2, status), NOW);
@@ -77,23 +78,23 @@ fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
         state.submitted();
         state.refused(&id("p2"), "no such line".to_owned(), false);
     }
-    assert_eq!(state.next(NOW), Step::Resolve(Verdict::Refused("no such line".to_owned())));
+    assert_eq!(state.next(NOW), Step::Resolve(PlanOutcome::Refused("no such line".to_owned())));
 }
 
-/// The life before submitted the same plan under its next id, which is approved; the daemon answers for the id that is said.
+/// The incarnation before submitted the same plan under its next id, which is approved; the daemon answers for the id that is submitted.
 #[test]
-fn a_plan_that_expired_with_an_earlier_life_is_renamed_although_it_is_named_already() {
-    let named = || {
+fn a_plan_that_expired_with_an_earlier_incarnation_is_renumbered_although_it_is_submitted_already() {
+    let submitted = || {
         let mut state = planning();
         state.submitted();
         state
     };
     let taken = || {
-        let mut state = named();
+        let mut state = submitted();
         state.refused(&id("p1"), "taken".to_owned(), true);
         state
     };
-    for (mut state, told) in [(planning(), "nothing"), (named(), "named"), (taken(), "taken")] {
+    for (mut state, told) in [(planning(), "nothing"), (submitted(), "submitted"), (taken(), "taken")] {
         state.directive(judges(2, Status::Expired), NOW);
         assert_eq!(state.next(NOW), Step::RenumberPlan, "{told}");
         state.planning(id("p2"));
@@ -113,13 +114,13 @@ fn an_approved_plan_opens_the_gate_only_with_the_word() {
 
 #[test]
 fn a_request_for_a_plan_holds_while_no_daemon_can_say_so() {
-    // Crash window P4: the daemon died between its decision and its word; the line was there before.
+    // Crash window P4: the daemon died between its decision and its directive; the line was there before.
     let mut state = at(At::Idle);
     state.plan_wanted();
     assert_eq!(state.gate(), Gate::Open);
     state.away();
     assert_eq!(state.gate(), Gate::Closed);
-    // A forged line closes nothing for good, and a word that is known already counts, too.
+    // A forged line closes nothing for good, and a directive that is known already counts, too.
     state.directive(directive(1), NOW);
     assert_eq!(state.gate(), Gate::Open);
     state.away();

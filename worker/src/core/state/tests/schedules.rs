@@ -44,7 +44,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 0..60)
 }
 
-/// Plays the session: performs steps until the state waits. Returns whether the life has ended.
+/// Plays the session: performs steps until the state waits. Returns whether the incarnation has ended.
 fn perform(
     state: &mut State,
     now: Duration,
@@ -88,8 +88,8 @@ fn perform(
                 state.finished(reason, "");
             }
             Step::Leave(end) => {
-                prop_assert_eq!(*open, 0, "a life ends although calls have no result");
-                prop_assert!(may_leave || end == End::Terminated, "nobody recorded an approval");
+                prop_assert_eq!(*open, 0, "an incarnation ends although calls have no result");
+                prop_assert!(may_leave || end == End::Terminated, "no approval is recorded");
                 return Ok(true);
             }
         }
@@ -99,7 +99,7 @@ fn perform(
 
 proptest! {
     #[test]
-    fn whatever_happens_every_call_gets_a_result_and_nobody_leaves_unasked(moves in moves()) {
+    fn whatever_happens_every_call_gets_a_result_and_no_worker_leaves_unasked(moves in moves()) {
         let mut state = at(At::Idle);
         let (mut now, mut open, mut may_leave) = (NOW, 0, false);
         for (turn, one) in moves.into_iter().enumerate() {

@@ -22,11 +22,11 @@ fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_re
     assert_eq!(state.next(NOW), Step::Finish(IdleReason::Available));
     state.finished(IdleReason::Available, "");
     state.mail(Mail::Work, NOW);
-    assert_eq!(state.next(NOW), approve(Because::TurnEnded));
+    assert_eq!(state.next(NOW), approve(ApprovalReason::TurnEnded));
 }
 
 #[test]
-fn more_mail_than_one_look_finds_is_taken_in_before_the_life_ends() {
+fn more_mail_than_one_look_finds_is_taken_in_before_the_incarnation_ends() {
     let mut state = at(At::Idle);
     state.mail(Mail::Work, NOW);
     state.directive(asks(2), NOW);
@@ -38,7 +38,7 @@ fn more_mail_than_one_look_finds_is_taken_in_before_the_life_ends() {
 
 #[test]
 fn behind_more_news_than_one_look_finds_there_may_be_mail_that_is_taken_in_first() {
-    for (rest, expected) in [(true, Step::TakeIn), (false, approve(Because::Idle))] {
+    for (rest, expected) in [(true, Step::TakeIn), (false, approve(ApprovalReason::Idle))] {
         let mut state = at(At::Idle);
         state.mail(Mail::News, NOW);
         state.rest(rest);
@@ -59,7 +59,7 @@ fn calls_that_came_with_an_approval_still_run() {
     state.answering(id("s1"), true, AnsweredBy::Model);
     state.recorded(&id("s1"), Status::Approved);
     let Step::Settle(answer) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
-    assert_eq!(answer.outcome, Some(Outcome::Recorded(Status::Approved)));
+    assert_eq!(answer.outcome, Some(AnswerOutcome::Recorded(Status::Approved)));
     state.settled(NOW);
     state.call_ended(true);
     state.directive(Directive { release: true, ..directive(3) }, NOW);
@@ -115,7 +115,7 @@ fn a_refused_answer_is_given_again_a_little_later_while_the_word_calls_it_pendin
     assert!(matches!(state.next(NOW), Step::Settle(_)));
     state.settled(NOW);
     let Step::Wait { until: Some(later) } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
-    assert_eq!(state.next(later), approve(Because::Idle));
+    assert_eq!(state.next(later), approve(ApprovalReason::Idle));
     state.directive(directive(3), NOW);
     assert_eq!(state.next(later), WAIT);
 }
@@ -126,7 +126,7 @@ fn an_answer_that_could_not_be_written_is_tried_again_a_little_later() {
     state.directive(asks(2), NOW);
     state.answer_failed(NOW);
     let Step::Wait { until: Some(later) } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
-    assert_eq!(state.next(later), approve(Because::Idle));
+    assert_eq!(state.next(later), approve(ApprovalReason::Idle));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
 }
 
 #[test]
-fn whoever_is_told_news_without_a_pause_answers_when_the_time_is_over() {
+fn a_worker_with_news_without_a_pause_answers_when_the_time_is_over() {
     let mut state = at(At::Idle);
     state.mail(Mail::News, NOW);
     state.directive(asks(2), NOW);
@@ -160,5 +160,5 @@ fn whoever_is_told_news_without_a_pause_answers_when_the_time_is_over() {
         state.mail(Mail::News, NOW + passed);
         assert_eq!(state.next(NOW + passed), Step::TakeIn, "after {passed:?}");
     }
-    assert_eq!(state.next(NOW + WITHIN), approve(Because::Idle));
+    assert_eq!(state.next(NOW + WITHIN), approve(ApprovalReason::Idle));
 }

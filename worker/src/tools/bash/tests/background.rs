@@ -76,12 +76,12 @@ async fn commands_in_the_background_are_kept_apart_from_what_calls_leave() {
 #[tokio::test]
 async fn logs_of_an_earlier_incarnation_are_not_written_over() {
     let mut scratch = Scratch::new();
-    scratch.background("echo first life").await;
+    scratch.background("echo first incarnation").await;
     until(|| !scratch.toolbox.has_background()).await;
     let mut second = toolbox_of_next_incarnation(scratch.folder.path());
     let outcome = second.start(bash("echo second", None, true), Gate::Open).finish().await;
     assert!(outcome.content.starts_with("started in the background as 2;"), "{outcome:?}");
     timeout(LIMIT, second.end_background()).await.unwrap();
     let first = fs::read_to_string(scratch.path(".team/log/alice.background-1.log")).unwrap();
-    assert_eq!(first, "first life\n\n[exit code 0]\n");
+    assert_eq!(first, "first incarnation\n\n[exit code 0]\n");
 }

@@ -4,7 +4,7 @@ use std::task::Poll;
 
 use super::*;
 use crate::tools::sleep::Sleep;
-use crate::tools::toolbox::State;
+use crate::tools::toolbox::CallState;
 
 #[tokio::test]
 async fn the_result_is_what_the_command_wrote_and_how_it_ended() {
@@ -38,7 +38,7 @@ async fn a_command_gets_its_environment_and_no_key() {
 }
 
 #[tokio::test]
-async fn a_command_gets_three_descriptors_and_none_of_the_keepers() {
+async fn a_command_gets_three_descriptors_and_none_of_the_shims() {
     let mut scratch = Scratch::new();
     let listed = scratch.run("readlink /proc/self/fd/{0..300}; true").await;
     let kinds: Vec<&str> = listed.content.lines().map(|line| line.split(':').next().unwrap()).collect();
@@ -46,7 +46,7 @@ async fn a_command_gets_three_descriptors_and_none_of_the_keepers() {
     let group =
         scratch.run("test $(ps -o pgid= $$) = $$ && ps -o pgid= $PPID | grep -vq $$ && echo apart").await;
     assert_eq!(group, Outcome::ok("apart"));
-    // The keeper's channel is a socket, which nobody can open by its path.
+    // The shim's channel is a socket, which cannot be opened by its path.
     let written =
         scratch.run(r#"echo '{"code":0,"because":"exited"}' 2>&1 > /proc/$PPID/fd/1; exit 7"#).await;
     assert!(written.content.ends_with("[exit code 7]"), "{written:?}");
@@ -108,7 +108,7 @@ async fn a_command_that_closes_its_output_is_waited_for() {
 }
 
 #[tokio::test]
-async fn an_output_that_was_handed_to_another_process_holds_nobody_up() {
+async fn an_output_that_was_handed_to_another_process_holds_nothing_up() {
     let mut scratch = Scratch::new();
     let mut running =
         scratch.start("echo $$ > pid.new; mv pid.new pid; while [ ! -e go ]; do sleep 0.01; done; echo end");
@@ -161,7 +161,7 @@ async fn flood_entry() {
 async fn a_flood_leaves_room_for_others_after_each_piece() {
     let mut scratch = Scratch::new();
     let mut running = scratch.start("head -c 1000000 /dev/zero; touch written; sleep 1000");
-    let State::Bash(command) = &mut running.state else { panic!("not started") };
+    let CallState::Bash(command) = &mut running.state else { panic!("not started") };
     rustix::pipe::fcntl_setpipe_size(command.pipe.as_fd(), 1 << 20).unwrap();
     until(|| scratch.path("written").exists()).await;
     // The runtime has to have looked at the pipe once.
@@ -171,7 +171,7 @@ async fn a_flood_leaves_room_for_others_after_each_piece() {
     assert!(polled.is_pending());
     drop(finish);
     let left = rustix::io::ioctl_fionread(command.pipe.as_fd()).unwrap();
-    assert_eq!(left, 1_000_000 - PIECE as u64, "one piece, and then somebody else");
+    assert_eq!(left, 1_000_000 - PIECE as u64, "one piece, and then another task");
 }
 
 /// The largest memory of this process so far, in bytes.

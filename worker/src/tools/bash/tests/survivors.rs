@@ -1,4 +1,4 @@
-//! Commands that try to outlive their call, or to hinder their keeper.
+//! Commands that try to outlive their call, or to hinder their shim.
 
 use super::*;
 
@@ -33,7 +33,7 @@ async fn a_call_that_is_dropped_is_ended() {
 }
 
 #[tokio::test]
-async fn a_command_that_kills_its_keeper_is_ended_by_the_worker() {
+async fn a_command_that_kills_its_shim_is_ended_by_the_worker() {
     let mut scratch = Scratch::new();
     let command = format!("{SURVIVORS} echo $$ >> pids; echo begun; kill -9 $PPID; sleep 1000");
     let outcome = scratch.run(&command).await;
@@ -42,7 +42,7 @@ async fn a_command_that_kills_its_keeper_is_ended_by_the_worker() {
 }
 
 #[tokio::test]
-async fn a_keeper_that_is_told_to_end_ends_its_command() {
+async fn a_shim_that_is_told_to_end_ends_its_command() {
     let mut scratch = Scratch::new();
     let outcome = scratch.run(&format!("{SURVIVORS} kill -TERM $PPID; sleep 1000")).await;
     assert!(outcome.is_error, "{outcome:?}");
@@ -50,7 +50,7 @@ async fn a_keeper_that_is_told_to_end_ends_its_command() {
 }
 
 #[tokio::test]
-async fn a_command_that_stops_its_keeper_can_be_cancelled() {
+async fn a_command_that_stops_its_shim_can_be_cancelled() {
     let mut scratch = Scratch::new();
     let running = scratch.start(&format!("kill -STOP $PPID; {SURVIVORS} sleep 1000"));
     let pids = scratch.pids(SURVIVOR_COUNT).await;
@@ -60,7 +60,7 @@ async fn a_command_that_stops_its_keeper_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn a_command_that_stops_its_keeper_again_and_again_times_out() {
+async fn a_command_that_stops_its_shim_again_and_again_times_out() {
     let mut scratch = Scratch::new();
     let command = "echo $$ >> pids; while :; do kill -STOP $PPID 2> /dev/null; done";
     let mut running = scratch.start_with(command, Some(3.0));
@@ -87,7 +87,7 @@ async fn a_tree_of_sessions_is_ended_whatever_its_size() {
 }
 
 #[tokio::test]
-async fn a_tree_of_sessions_that_has_lost_its_keeper_is_ended_by_the_worker() {
+async fn a_tree_of_sessions_that_has_lost_its_shim_is_ended_by_the_worker() {
     let mut scratch = Scratch::new();
     write(&scratch.path("grow"), GROW);
     let grown = "while [ \"$(cat pids 2> /dev/null | wc -l)\" -lt 31 ]; do sleep 0.01; done";

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_file_is_made_with_the_directories_that_are_missing() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     assert_eq!(scratch.write("a/b/c.txt", "héllo").unwrap(), "wrote 6 bytes to a/b/c.txt");
     assert_eq!(scratch.get("a/b/c.txt"), "héllo");
     put(&scratch.path("by_hand"), "");
@@ -17,7 +17,7 @@ fn a_file_is_made_with_the_directories_that_are_missing() {
 
 #[test]
 fn a_replaced_file_keeps_its_mode_and_its_owner() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     scratch.put("run.sh", "old");
     fs::set_permissions(scratch.path("run.sh"), fs::Permissions::from_mode(0o751)).unwrap();
     let is_root = rustix::process::geteuid().is_root();
@@ -43,7 +43,7 @@ fn a_replaced_file_keeps_its_mode_and_its_owner() {
 
 #[test]
 fn a_link_stays_and_the_file_that_it_names_is_replaced() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     scratch.put("data/real.txt", "old");
     scratch.link("link.txt", "data/real.txt");
     scratch.write("link.txt", "new").unwrap();
@@ -58,7 +58,7 @@ fn a_link_stays_and_the_file_that_it_names_is_replaced() {
 
 #[test]
 fn other_hard_links_keep_the_old_content() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     fs::hard_link(scratch.folder.path().join("secret"), scratch.path("hard")).unwrap();
     scratch.write("hard", "changed").unwrap();
     assert_eq!(fs::read_to_string(scratch.folder.path().join("secret")).unwrap(), "outside");
@@ -66,7 +66,7 @@ fn other_hard_links_keep_the_old_content() {
 
 #[test]
 fn an_edit_replaces_a_text_that_occurs_once() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     scratch.put("a.txt", "one\n  two\nthree\n");
     assert_eq!(scratch.edit("a.txt", "  two\n", "2\n").unwrap(), "edited a.txt at line 2");
     assert_eq!(scratch.get("a.txt"), "one\n2\nthree\n");
@@ -77,7 +77,7 @@ fn an_edit_replaces_a_text_that_occurs_once() {
 
 #[test]
 fn an_edit_that_cannot_be_made_says_why_and_changes_nothing() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     let content = "fn a() {\n    b();\n}\naaa\n";
     scratch.put("a.rs", content);
     for (old, new, error) in [
@@ -103,7 +103,7 @@ fn an_edit_that_cannot_be_made_says_why_and_changes_nothing() {
 
 #[test]
 fn readers_see_the_old_file_or_the_new_one() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     let contents = ["a".repeat(100_000), "b".repeat(200_000)];
     scratch.put("file", &contents[0]);
     let done = AtomicBool::new(false);
@@ -123,7 +123,7 @@ fn readers_see_the_old_file_or_the_new_one() {
 
 #[test]
 fn what_a_killed_call_has_left_is_removed_by_the_next() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     let left = scratch.workspace.temporary.clone();
     scratch.put(&left, "half a fi");
     scratch.write("c.txt", "whole").unwrap();

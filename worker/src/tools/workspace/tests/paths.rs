@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_path_may_be_relative_absolute_or_lead_through_links_inside() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     scratch.put("a/b/c.txt", "inside\n");
     scratch.put("top.txt", "top\n");
     scratch.link("short", "a/b");
@@ -28,7 +28,7 @@ fn a_path_may_be_relative_absolute_or_lead_through_links_inside() {
 
 #[test]
 fn no_path_leads_out_of_the_workspace() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     scratch.put("a/b/c.txt", "");
     scratch.link("up", "..");
     scratch.link("direct", "../secret");
@@ -66,7 +66,7 @@ fn no_path_leads_out_of_the_workspace() {
 
 #[test]
 fn links_in_a_circle_end() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     scratch.link("a", "b");
     scratch.link("b", "a");
     scratch.link("c", "c/x");
@@ -76,7 +76,7 @@ fn links_in_a_circle_end() {
 
 #[test]
 fn no_path_leads_into_the_team_directory() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     scratch.put(".team/inbox/alice.jsonl", "outside");
     scratch.link("team", ".team");
     scratch.link("inbox", ".team/inbox");
@@ -128,7 +128,7 @@ fn a_team_directory_elsewhere_is_refused_by_its_link_and_its_folders_by_their_in
 
 #[test]
 fn a_directory_that_is_swapped_for_a_link_out_leads_no_tool_out() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     let outside = scratch.folder.path().join("outside");
     fs::create_dir(&outside).unwrap();
     put(&outside.join("file"), "outside");
@@ -167,7 +167,7 @@ fn a_directory_that_is_swapped_for_a_link_out_leads_no_tool_out() {
 
 #[test]
 fn what_is_no_file_is_refused_at_once() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     let begun = Instant::now();
     nix::unistd::mkfifo(&scratch.path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(scratch.path("socket")).unwrap();
@@ -185,7 +185,7 @@ fn what_is_no_file_is_refused_at_once() {
 
 #[test]
 fn what_the_user_runs_or_believes_is_read_and_never_changed_whether_it_is_there_or_not() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     scratch.put(".git/config", "[core]\n");
     scratch.put(".git/hooks/sample", "");
     scratch.put("sub/file", "");
@@ -215,7 +215,7 @@ fn what_the_user_runs_or_believes_is_read_and_never_changed_whether_it_is_there_
 
 #[test]
 fn secrets_of_a_home_in_the_workspace_are_not_read_wherever_they_are_moved() {
-    let mut scratch = Scratch::new();
+    let mut scratch = ScratchWorkspace::new();
     let home = scratch.folder.path().join("desk");
     fs::create_dir_all(home.join(".docker")).unwrap();
     fs::create_dir(home.join(".ssh")).unwrap();

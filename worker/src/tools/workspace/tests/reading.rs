@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_file_is_read_by_lines() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     scratch.put("five", "1\n2\n3\n4\n5");
     assert_eq!(scratch.read("five").unwrap(), "1\n2\n3\n4\n5");
     assert_eq!(scratch.read_from("five", Some(4), None).unwrap(), "4\n5");
@@ -27,7 +27,7 @@ fn a_file_is_read_by_lines() {
 
 #[test]
 fn a_long_file_is_read_in_pages_that_make_up_the_whole() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     let whole: String = (1..=9000).map(|line| format!("line {line} ä\n")).collect();
     scratch.put("long", &whole);
     let (mut text, mut offset) = (String::new(), 1);
@@ -43,7 +43,7 @@ fn a_long_file_is_read_in_pages_that_make_up_the_whole() {
 
 #[test]
 fn a_line_without_an_end_is_cut() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     scratch.put("wide", &format!("short\n{}\nafter", "ö".repeat(60_000)));
     let page = scratch.read("wide").unwrap();
     assert_eq!(page, "short\n[50000 characters are the limit: read on with offset 2]");
@@ -59,7 +59,7 @@ fn a_line_without_an_end_is_cut() {
 
 #[test]
 fn a_huge_file_costs_nothing_but_its_page() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     scratch.put("huge", &"x\n".repeat(5000));
     File::options().write(true).open(scratch.path("huge")).unwrap().set_len(1 << 40).unwrap();
     let begun = Instant::now();
@@ -71,7 +71,7 @@ fn a_huge_file_costs_nothing_but_its_page() {
 
 #[test]
 fn a_file_that_is_no_text_is_refused_with_its_size() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     scratch.put("binary", "ab\0cd");
     assert_eq!(scratch.read("binary").unwrap_err(), "binary is not text (5 bytes)");
     File::create(scratch.path("latin")).unwrap().write_all(b"caf\xe9\n").unwrap();
@@ -81,7 +81,7 @@ fn a_file_that_is_no_text_is_refused_with_its_size() {
 
 #[test]
 fn a_line_far_behind_the_beginning_is_left_to_bash() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     let file = File::create(scratch.path("sparse")).unwrap();
     (&file).write_all("text\n".repeat(2000).as_bytes()).unwrap();
     file.set_len(1 << 40).unwrap();
@@ -92,7 +92,7 @@ fn a_line_far_behind_the_beginning_is_left_to_bash() {
 
 #[test]
 fn a_guide_is_taken_whole_if_it_fits_and_else_its_first_lines() {
-    let scratch = Scratch::new();
+    let scratch = ScratchWorkspace::new();
     scratch.put("CLAUDE.md", "the other one");
     scratch.put("AGENTS.md", "one\ntwo\nthree\n");
     let whole = Guide { file: "AGENTS.md".to_owned(), text: "one\ntwo\nthree\n".to_owned(), rest: None };

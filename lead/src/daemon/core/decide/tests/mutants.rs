@@ -9,7 +9,7 @@ use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent, RequestReco
 use teamd_shared::member::{ApproveBy, Ending, Phase};
 use teamd_shared::message::{Body, LEAD};
 use teamd_shared::name::Name;
-use teamd_shared::request::{self, Kind, Party};
+use teamd_shared::request::{self, Answerer, Kind};
 
 use super::sim::{Daemon, World, run};
 use crate::daemon::core::decide::Decision;
@@ -180,7 +180,7 @@ impl World {
 fn approve_own(team: &Team, event: &Event, decision: &mut Decision) {
     let Event::Command(client, Command::Answer { request_id, approve: true, .. }) = event else { return };
     let own = team.requests.get(request_id).filter(|plan| client.agent && plan.member() == LEAD);
-    let approves = request::Event::Answer { by: Party::Lead, approve: true };
+    let approves = request::Trigger::Answer { by: Answerer::Lead, approve: true };
     if let Some(approved) = own.and_then(|plan| plan.after(approves, 0.0, "").ok()) {
         let record = RequestRecord::of(RequestEvent::Approved, approved);
         decision.records.push(Record::Request(Box::new(record)));
@@ -195,7 +195,7 @@ fn parted(team: &Team, mut record: Record) -> Vec<Record> {
         Record::Team(_) | Record::Snapshot(_) => Vec::new(),
     };
     let expired = expired.iter().filter_map(|id| {
-        let request = team.requests.get(id)?.after(request::Event::Withdrawn, 0.0, "").ok()?;
+        let request = team.requests.get(id)?.after(request::Trigger::Withdrawn, 0.0, "").ok()?;
         Some(Record::Request(Box::new(RequestRecord::of(RequestEvent::Expired, request))))
     });
     let expired: Vec<_> = expired.collect();

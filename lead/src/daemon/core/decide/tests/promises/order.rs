@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use teamd_shared::journal::{Line, Record, Team};
-use teamd_shared::member::Status;
+use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 
 use super::super::sim::Daemon;
@@ -69,7 +69,7 @@ impl Promises {
         &self,
         daemon: &Daemon,
         answer: &Reply,
-        roster: &BTreeMap<Name, Status>,
+        roster: &BTreeMap<Name, MemberStatus>,
         now: Duration,
     ) -> Kept {
         let waited = daemon.unwritten.is_some_and(|since| now - since >= UNSHOWN);
@@ -78,8 +78,9 @@ impl Promises {
         }
         let (team, live) = (&daemon.batcher.team, &daemon.batcher.live);
         let stands = team.members.iter().map(|(name, state)| (name, status(team, live, &state.record)));
-        let stands: BTreeMap<&Name, Status> = stands.collect();
-        let shown: BTreeMap<&Name, Status> = roster.iter().map(|(name, status)| (name, *status)).collect();
+        let stands: BTreeMap<&Name, MemberStatus> = stands.collect();
+        let shown: BTreeMap<&Name, MemberStatus> =
+            roster.iter().map(|(name, status)| (name, *status)).collect();
         check(stands == shown, || {
             format!("{answer:?} is said, and the roster shows {shown:?}, not {stands:?}")
         })

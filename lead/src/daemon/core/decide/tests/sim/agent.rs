@@ -2,7 +2,7 @@
 //! ask, too, and are not heard.
 
 use teamd_shared::control::{
-    Command, Done, FromWorker, Refusal, Reply, Request as Asks, ShutdownOrder, SpawnOrder, ToWorker,
+    Command, Done, FromWorker, Refusal, Reply, ShutdownOrder, SpawnOrder, TaggedCommand as Asks, ToWorker,
 };
 use teamd_shared::id::Ids;
 use teamd_shared::name::Name;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use teamd_shared::control::{Command, ToWorker};
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::Line;
-use teamd_shared::member::Status;
+use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 
 use super::super::mutants::Mutant;
@@ -36,7 +36,7 @@ pub(in super::super) struct Daemon {
     pub(super) commands: VecDeque<Event>,
     pub(super) completion: Completion,
     /// The roster as it is to be written, and since when it cannot be.
-    pub(super) roster: BTreeMap<Name, Status>,
+    pub(super) roster: BTreeMap<Name, MemberStatus>,
     pub(in super::super) unwritten: Option<Duration>,
     /// Lines that a mutant takes for written.
     pub(super) unsynced: Vec<Line>,

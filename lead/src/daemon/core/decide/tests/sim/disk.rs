@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Line, Record, Team};
-use teamd_shared::member::Status;
+use teamd_shared::member::MemberStatus;
 use teamd_shared::message::{Message, to_json_line};
 use teamd_shared::name::Name;
 use uuid::Uuid;
@@ -29,7 +29,7 @@ pub(in super::super) struct Disk {
     pub(super) rung: bool,
     pub(in super::super) transcripts: BTreeMap<Name, Transcript>,
     /// What `config.json` says.
-    pub(super) roster: BTreeMap<Name, Status>,
+    pub(super) roster: BTreeMap<Name, MemberStatus>,
 }
 
 /// What of a transcript matters here.

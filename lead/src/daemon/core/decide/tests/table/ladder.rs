@@ -292,8 +292,11 @@ fn an_order_that_is_said_again_joins_its_request_and_asks_no_later_incarnation()
     let name = alice.name.clone();
     let mut waiters = Waiters::default();
     waiters.add(CLIENT, name.clone(), Until::Ended(request_id("aaaa0001")));
-    let ended =
-        Done::Ended { request_id: request_id("aaaa0001"), incarnation: 1, status: member::Status::Killed };
+    let ended = Done::Ended {
+        request_id: request_id("aaaa0001"),
+        incarnation: 1,
+        status: member::MemberStatus::Killed,
+    };
     assert_eq!(waiters.answered(&desk.team, &desk.live, &name), [(CLIENT, Ok(ended))]);
 }
 

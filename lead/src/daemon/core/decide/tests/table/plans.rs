@@ -63,7 +63,7 @@ fn the_verdict_on_another_ones_plan_of_the_same_id_puts_nobody_to_work() {
     let id = desk.submits(&alice, "aaaa0001");
     desk.on(&Event::Said { life: bob, state: WorkerState { plan: Some(id.clone()), ..idle() } });
     desk.ask(verdict(&id, true)).unwrap();
-    assert_eq!(status(&desk.team, &desk.live, desk.member("bob")), member::Status::Idle);
+    assert_eq!(status(&desk.team, &desk.live, desk.member("bob")), member::MemberStatus::Idle);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::*;
 #[test]
 fn who_is_not_welcomed_leaves_without_a_trace() {
     let team = Team::new();
-    team.tell("hello");
+    team.write("hello");
     let mut worker = team.bear(1);
     worker.hang_up();
     worker.ends_well();
@@ -31,7 +31,7 @@ fn a_second_process_for_the_same_life_says_why_it_cannot() {
 }
 
 #[test]
-fn a_life_without_a_prompt_is_idle_and_writes_only_that_it_began() {
+fn an_incarnation_without_a_prompt_is_idle_and_writes_only_that_it_began() {
     let team = Team::new();
     let worker = team.begin(&Begin::default());
     assert_eq!(
@@ -60,8 +60,8 @@ fn a_message_wakes_her_and_what_starts_no_turn_does_not() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
     team.echo(r#"{"type":"teammate_terminated","from":"teamd","name":"bob"}"#);
-    team.until("news", || team.entries() == ["life", "messages"]);
-    team.tell("hi");
+    team.until("the messages", || team.entries() == ["life", "messages"]);
+    team.write("hi");
     team.until("an answer", || team.lead("idle_notification").len() == 1);
     worker.idle();
     assert_eq!(team.entries(), ["life", "messages", "messages", "answer", "idle"]);
@@ -74,8 +74,8 @@ fn who_may_not_watch_is_rung() {
     let team = Team::new();
     let mut worker = team.begin(&Begin { watch: false, ..Begin::default() });
     assert!(worker.state.wants_ring);
-    team.tell("hi");
-    worker.say(ToWorker::Ring);
+    team.write("hi");
+    worker.send(ToWorker::Ring);
     team.until("an answer", || team.lead("idle_notification").len() == 1);
 }
 
@@ -84,7 +84,7 @@ fn messages_that_arrive_during_a_turn_reach_the_model_with_the_next_results() {
     let team = Team::new();
     let mut worker = team.work(UNTIL_GO);
     worker.waits_for_go();
-    team.tell("one more thing");
+    team.write("one more thing");
     team.go();
     worker.idle();
     assert_eq!(team.entries(), ["life", "answer", "result", "messages", "answer", "idle"]);
@@ -96,7 +96,7 @@ fn a_line_that_is_no_message_is_kept_and_told_and_reading_goes_on() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
     team.echo("nonsense");
-    team.tell("hi");
+    team.write("hi");
     team.until("an answer", || team.lead("idle_notification").len() == 1);
     worker.idle();
     let kept = team.dir.read(&TeamPath::rejected(&alice())).unwrap();
@@ -154,19 +154,19 @@ fn an_interruption_ends_the_turn_and_not_the_teammate() {
     let team = Team::new();
     let mut worker = team.work("/bash sleep 600\n/bash echo never");
     worker.doing("bash: sleep 600");
-    worker.say(ToWorker::Interrupt { asked_at: since_boot() });
+    worker.send(ToWorker::Interrupt { asked_at: since_boot() });
     worker.idle();
     assert_eq!(team.results(), [("[interrupted by the lead]".to_owned(), true)]);
     let last = team.transcript().pop().unwrap().event;
     assert!(matches!(last, Event::Idle { idle_reason: IdleReason::Interrupted, .. }), "{last:?}");
-    team.tell("still there?");
+    team.write("still there?");
     team.until("an answer", || team.lead("idle_notification").len() == 2);
     assert_eq!(team.lead("idle_notification")[1]["content"], "still there?");
     // One that comes late, for work that is over, does not end what came after it.
     let asked_at = since_boot();
-    team.tell("/bash echo begun > begun; sleep 0.2; echo done");
+    team.write("/bash echo begun > begun; sleep 0.2; echo done");
     team.until("the next work", || team.workspace().join("begun").exists());
-    worker.say(ToWorker::Interrupt { asked_at });
+    worker.send(ToWorker::Interrupt { asked_at });
     team.until("its end", || team.lead("idle_notification").len() == 3);
     assert_eq!(team.lead("idle_notification")[2]["idle_reason"], "available");
 }
@@ -177,16 +177,16 @@ fn a_command_that_floods_its_output_does_not_make_her_deaf() {
     let mut worker = team.work("/bash cat /dev/zero");
     worker.doing("bash: cat /dev/zero");
     for number in 1..=10 {
-        worker.say(ToWorker::Ping { number });
+        worker.send(ToWorker::Ping { number });
         worker.answers(number);
     }
-    worker.say(ToWorker::Interrupt { asked_at: since_boot() });
+    worker.send(ToWorker::Interrupt { asked_at: since_boot() });
     worker.idle();
     assert!(team.results()[0].0.ends_with("[interrupted by the lead]"));
 }
 
 #[test]
-fn sigterm_ends_what_runs_and_the_life() {
+fn sigterm_ends_what_runs_and_the_incarnation() {
     let team = Team::new();
     let mut worker = team.work("/bash (setsid sleep 613 &) ; sleep 613");
     worker.doing("bash: (setsid sleep 613 &) ; sleep 613");
@@ -209,7 +209,7 @@ fn sigterm_is_heeded_without_a_daemon_and_other_signals_of_a_terminal_are_not() 
     worker.hang_up();
     worker.signal(Signal::SIGHUP);
     worker.signal(Signal::SIGINT);
-    team.tell("hi");
+    team.write("hi");
     team.until("an answer", || team.lead("idle_notification").len() == 1);
     worker.signal(Signal::SIGTERM);
     worker.ends_well();
@@ -220,7 +220,7 @@ fn without_a_daemon_she_works_on_and_tells_the_next_one_everything() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
     worker.hang_up();
-    team.tell("/sleep 0.1\nfinished");
+    team.write("/sleep 0.1\nfinished");
     team.until("an answer", || team.lead("idle_notification").len() == 1);
     let listener = team.listen();
     let environment = worker.welcome_back(&listener).expect("her environment");
@@ -235,17 +235,17 @@ fn a_stranger_is_told_to_leave_and_does() {
     let team = Team::new();
     let mut worker = team.work("/bash sleep 600");
     worker.doing("bash: sleep 600");
-    worker.say(ToWorker::Stranger { why: "the journal knows another life".to_owned() });
+    worker.send(ToWorker::Stranger { why: "the journal knows another incarnation".to_owned() });
     worker.ends_well();
     assert_eq!(team.entries(), ["life", "answer", "result", "left"]);
 }
 
 #[test]
-fn a_team_that_is_deleted_leaves_nobody_behind() {
+fn a_team_that_is_deleted_leaves_no_worker_behind() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
     worker.hang_up();
-    // A worker that looks for its daemon makes a folder again that is missing: whoever deletes must try again.
+    // A worker that looks for its daemon makes a folder again that is missing: the deletion must be tried again.
     team.until("the deletion", || std::fs::remove_dir_all(team.dir.root()).is_ok());
     worker.ends_well();
 }

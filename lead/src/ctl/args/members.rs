@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use teamd_shared::member::{Status, TermsPatch};
+use teamd_shared::member::{MemberStatus, TermsPatch};
 use teamd_shared::name::Name;
 
 use super::value::{duration, status, teammate};
@@ -69,7 +69,7 @@ pub(crate) struct Wait {
     pub(crate) name: Name,
     /// Status to wait for (comma-separated)
     #[arg(long = "for", value_name = "STATUS", required = true, value_delimiter = ',', value_parser = status())]
-    pub(crate) status: Vec<Status>,
+    pub(crate) status: Vec<MemberStatus>,
     /// How long to wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,

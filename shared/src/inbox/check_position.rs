@@ -8,7 +8,7 @@ use crate::team_dir::{TeamDir, TeamPath};
 
 /// How a position stands to an inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum PositionCheck {
     /// It is a place between two lines, and the bytes before it are those that were read.
     Fits,
     /// The inbox is shorter.
@@ -26,20 +26,20 @@ pub enum Standing {
 ///
 /// # Errors
 /// [`ReadError::NoInbox`] if it is not there; [`ReadError::Dir`] if the system refuses.
-pub fn standing(dir: &TeamDir, owner: &Name, position: Position) -> Result<Standing, ReadError> {
+pub fn check_position(dir: &TeamDir, owner: &Name, position: Position) -> Result<PositionCheck, ReadError> {
     let at = TeamPath::inbox(owner);
     let file = open(dir, &at)?;
     let look = || {
         let length = file.metadata()?.len();
         if position.offset > length {
-            return Ok(Standing::Beyond { length });
+            return Ok(PositionCheck::Beyond { length });
         }
         if Window::open(&file, position, 0)?.fits(position) {
-            return Ok(Standing::Fits);
+            return Ok(PositionCheck::Fits);
         }
         let mut before = [0];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut before, position.offset - 1)?;
-        Ok(if before == *b"\n" { Standing::Changed } else { Standing::WithinALine })
+        Ok(if before == *b"\n" { PositionCheck::Changed } else { PositionCheck::WithinALine })
     };
     look().map_err(|source| cannot_read(dir, &at, source))
 }
@@ -56,15 +56,15 @@ mod tests {
         let name = Name::new("alice").unwrap();
         create(&dir, &name).unwrap();
         let write = |text: &str| crate::fs::replace(&dir, &TeamPath::inbox(&name), text.as_bytes()).unwrap();
-        let look = |position| standing(&dir, &name, position).unwrap();
+        let look = |position| check_position(&dir, &name, position).unwrap();
         write("one\ntwo\n");
         let end = count_lines(&dir, &name, Position::START).unwrap().end;
         assert_eq!(end.offset, 8);
-        assert_eq!((look(Position::START), look(end)), (Standing::Fits, Standing::Fits));
-        assert_eq!(look(Position { offset: 6, ..end }), Standing::WithinALine);
+        assert_eq!((look(Position::START), look(end)), (PositionCheck::Fits, PositionCheck::Fits));
+        assert_eq!(look(Position { offset: 6, ..end }), PositionCheck::WithinALine);
         write("one\nTWO\nthree\n");
-        assert_eq!(look(end), Standing::Changed);
+        assert_eq!(look(end), PositionCheck::Changed);
         write("one\n");
-        assert_eq!(look(end), Standing::Beyond { length: 4 });
+        assert_eq!(look(end), PositionCheck::Beyond { length: 4 });
     }
 }

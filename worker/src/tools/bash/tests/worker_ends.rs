@@ -38,7 +38,7 @@ async fn worker_entry() {
 fn worker_in(folder: &Path, how: &str) -> std::process::Child {
     let mut command = Command::new("/proc/self/exe");
     command.args([
-        "tools::bash::tests::lives::worker_entry",
+        "tools::bash::tests::worker_ends::worker_entry",
         "--exact",
         "--nocapture",
         "--test-threads=1",

@@ -7,28 +7,28 @@ use super::*;
 
 /// The daemon's end, and the place of the task.
 #[derive(Debug)]
-pub(crate) struct Played {
-    said: watch::Receiver<Said>,
+pub(crate) struct SimulatedLink {
+    said: watch::Receiver<Announcement>,
     hears: mpsc::Sender<Heard>,
-    told: Option<Told>,
+    told: Option<Sent>,
 }
 
 impl Link {
-    /// Makes a link whose other end is played. Must be called within a runtime.
-    pub(crate) fn played() -> (Self, Played) {
-        let (said, listens) = watch::channel(Said::default());
+    /// Makes a link whose other end is simulated. Must be called within a runtime.
+    pub(crate) fn simulated() -> (Self, SimulatedLink) {
+        let (said, listens) = watch::channel(Announcement::default());
         let (hears, heard) = mpsc::channel(HEARD);
         let task = tokio::spawn(async {});
         let link = Self { said, heard, task, waiting: HashMap::new(), last_tag: 0 };
         // It is born with a connection, on which it has said nothing but who it is.
-        let told = Some(Told::greeted(WorkerState::default(), 0));
-        (link, Played { said: listens, hears, told })
+        let told = Some(Sent::greeted(WorkerState::default(), 0));
+        (link, SimulatedLink { said: listens, hears, told })
     }
 }
 
-impl Played {
+impl SimulatedLink {
     /// Returns what is to be said on the present connection; nothing without one.
-    pub(crate) fn says(&mut self) -> Vec<FromWorker> {
+    pub(crate) fn outgoing_frames(&mut self) -> Vec<FromWorker> {
         let said = self.said.borrow_and_update().clone();
         self.told.as_mut().map(|told| told.frames(said)).unwrap_or_default()
     }
@@ -49,12 +49,12 @@ impl Played {
             let said = self.said.borrow();
             (said.state.clone(), said.pongs)
         };
-        self.told = Some(Told::greeted(state.clone(), pongs));
+        self.told = Some(Sent::greeted(state.clone(), pongs));
         state
     }
 
     /// The worker hears something, unless too much waits for it already.
-    pub(crate) fn hears(&mut self, frame: ToWorker) -> bool {
+    pub(crate) fn deliver(&mut self, frame: ToWorker) -> bool {
         self.hears.try_send(Heard::Daemon(frame)).is_ok()
     }
 }

@@ -60,11 +60,11 @@ impl AtRest for Resting {
         let mut live = Live::default();
         let mut file = RosterFile::of(before.sandbox.clone().unwrap_or_default());
         for (name, state) in &team.members {
-            let life = Incarnation { name: name.clone(), incarnation: state.record.incarnation };
-            if let Some((doing, usage)) = RosterFile::last_said(&before, &life)
+            let incarnation = Incarnation::of(&state.record);
+            if let Some((doing, usage)) = RosterFile::last_said(&before, &incarnation)
                 && !state.record.phase.is_ended()
             {
-                live.recall(&life, doing, usage);
+                live.recall(&incarnation, doing, usage);
             }
             file.show(&team, &live, name);
         }

@@ -21,7 +21,7 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::programs::Program;
 
-/// How long a life that begins just now may take to come so far that it outlives the daemon.
+/// How long an incarnation that begins just now may take to come so far that it outlives the daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The prefix of the variables that are the daemon's own.
@@ -58,7 +58,7 @@ impl EventLoop {
         self.hand_over = Some(HandOver { client, successor, programs, by: Instant::now() + PATIENCE });
     }
 
-    /// Hands over as soon as nothing would be lost: everything that was decided is done and told, and each life is
+    /// Hands over as soon as nothing would be lost: everything that was decided is done and told, and each incarnation is
     /// welcomed, and so outlives the daemon.
     pub(super) fn hand_over_if_ready(&mut self) {
         let Some(wanted) = self.hand_over.as_ref().filter(|_| self.batcher.end.is_none()) else { return };
@@ -103,12 +103,12 @@ impl EventLoop {
             return Some("somebody waits for a name to be free".to_owned());
         }
         // How it ended, and the environment to start it again with, are known to this program alone.
-        if let Some(life) = self.reaper.one_that_ends() {
-            return Some(format!("{} ends just now", life.name));
+        if let Some(incarnation) = self.reaper.one_that_ends() {
+            return Some(format!("{} ends just now", incarnation.name));
         }
         let begins = |member: &&Member| {
-            let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
-            member.phase == Phase::Spawning || self.batcher.is_unwelcomed(&life)
+            let incarnation = Incarnation::of(member);
+            member.phase == Phase::Spawning || self.batcher.is_unwelcomed(&incarnation)
         };
         let alive = self.batcher.team.members.values().map(|state| &state.record);
         let beginning = alive.filter(|member| !member.phase.is_ended()).find(begins)?;

@@ -1,8 +1,8 @@
-//! What a starting daemon makes of the lives in the journal: it adopts those that are there, and sees the
+//! What a starting daemon makes of the incarnations in the journal: it adopts those that are there, and sees the
 //! others off.
 //!
-//! A life is there if its lock is held and its process is the one of the journal: boot, pid and start. If
-//! only the lock is held, a keeper is still ending a call. A copied team directory holds no locks: no worker of
+//! An incarnation is there if its lock is held and its process is the one of the journal: boot, pid and start. If
+//! only the lock is held, a shim is still ending a call. A copied team directory holds no locks: no worker of
 //! the original is adopted, signalled or recorded as ended. In the directory that the journal was written in, no worker is dead because
 //! another process has moved the transcript, or put another file in its place (`sed -i`, an editor), and the lock went with it.
 
@@ -25,7 +25,7 @@ pub(super) struct Found {
     pub(super) ended: usize,
 }
 
-/// Looks at every life that has not ended in the journal. Returns the events of those that were found alive;
+/// Looks at every incarnation that has not ended in the journal. Returns the events of those that were found alive;
 /// the others report later, when nothing is left of them.
 ///
 /// # Errors
@@ -39,28 +39,28 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Found), (
         .filter(|state| !state.record.phase.is_ended())
         .map(|state| {
             let member = state.record.clone();
-            (Incarnation { name: member.name.clone(), incarnation: member.incarnation }, member)
+            (Incarnation::of(&member), member)
         })
         .collect();
     let mut found = Found::default();
     let mut events = Vec::new();
-    for (life, member) in lives {
-        daemon.supervisor.recall(&life, &member);
+    for (incarnation, member) in lives {
+        daemon.supervisor.recall(&incarnation, &member);
         let process = member.process;
-        if adopt(daemon, &life, process.as_ref()).map_err(|error| (life.name.clone(), error))? {
+        if adopt(daemon, &incarnation, process.as_ref()).map_err(|error| (incarnation.name.clone(), error))? {
             found.adopted += 1;
-            events.push(Event::Found { life });
+            events.push(Event::Found { incarnation });
         } else {
             found.ended += 1;
             // A child only if this program has taken the place of the one that started it.
             let how = process.as_ref().map(Identity::reap).unwrap_or_default();
-            daemon.wait_until_empty(life, how);
+            daemon.wait_until_empty(incarnation, how);
         }
     }
     Ok((events, found))
 }
 
-/// Tells whether the process of a life may hold its lock where it cannot be tried. One that holds none has not begun, or is
+/// Tells whether the process of an incarnation may hold its lock where it cannot be tried. One that holds none has not begun, or is
 /// no worker of this team.
 fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> bool {
     let before = daemon.batcher.team.daemon.as_ref();
@@ -73,23 +73,23 @@ fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> b
     is_moved || locks::list().map_or(true, |locks| locks.iter().any(|held| held.pid == process.pid))
 }
 
-fn adopt(daemon: &mut EventLoop, life: &Incarnation, process: Option<&Identity>) -> io::Result<bool> {
+fn adopt(daemon: &mut EventLoop, incarnation: &Incarnation, process: Option<&Identity>) -> io::Result<bool> {
     let Some(process) = process else { return Ok(false) };
-    let name: &Name = &life.name;
+    let name: &Name = &incarnation.name;
     let is_locked = liveness_lock_is_held(&daemon.dir, name);
     if !is_locked && !is_locked_elsewhere(daemon, name, process) {
         return Ok(false);
     }
     let age = process.age();
-    match daemon.supervisor.adopt(life.clone(), process.clone()) {
+    match daemon.supervisor.adopt(incarnation.clone(), process.clone()) {
         Ok(()) => {
             if !is_locked {
                 tracing::warn!(
                     "{name} is alive, and its transcript is not the file that it writes: was it replaced?"
                 );
-                daemon.supervisor.is_unlocked(life.clone());
+                daemon.supervisor.is_unlocked(incarnation.clone());
             }
-            daemon.batcher.live.aged(life, age);
+            daemon.batcher.live.aged(incarnation, age);
             Ok(true)
         }
         Err(error) if is_gone(&error) => {

@@ -197,10 +197,10 @@ fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Found, C
             .hint("its worker goes on; free what is short, and `teamd start` again")
     })?;
     for event in &events {
-        if let Event::Found { life } = event
-            && let Some((doing, usage)) = before.and_then(|before| RosterFile::last_said(before, life))
+        if let Event::Found { incarnation } = event
+            && let Some((doing, usage)) = before.and_then(|before| RosterFile::last_said(before, incarnation))
         {
-            daemon.batcher.live.recall(life, doing, usage);
+            daemon.batcher.live.recall(incarnation, doing, usage);
         }
     }
     daemon.begin(record);

@@ -276,8 +276,8 @@ impl Team {
         }
     }
 
-    /// Returns the number of the last life of a name, also of one that was forgotten; 0 if it never had one.
-    pub fn last_life(&self, name: &Name) -> u32 {
+    /// Returns the number of the last incarnation of a name, also of one that was forgotten; 0 if it never had one.
+    pub fn last_incarnation(&self, name: &Name) -> u32 {
         let known = self.members.get(name).map(|member| member.record.incarnation);
         known.or_else(|| self.forgotten.get(name).copied()).unwrap_or(0)
     }

@@ -89,7 +89,7 @@ struct Batch {
     lines: Vec<Line>,
     actions: Vec<Action>,
     events: Vec<Event>,
-    /// The lives that were ordered, and what in.
+    /// The incarnations that were ordered, and what in.
     ordered: Vec<(Incarnation, Environment)>,
     /// The members that are started again.
     restarted: BTreeSet<Name>,
@@ -160,8 +160,10 @@ impl Batcher {
     /// Takes in how [`Step::Start`] went. An incarnation that goes on after a crash, and for which no process could be started,
     /// is taken in a while later: what is short then is short for more than a moment, and each try is one that counts.
     pub(crate) fn started(&mut self, started: Event, now: Now) {
-        let Event::Started { life, process: Err(_), .. } = &started else { return self.happened(started) };
-        let member = self.team.members.get(&life.name).map(|state| &state.record);
+        let Event::Started { incarnation, process: Err(_), .. } = &started else {
+            return self.happened(started);
+        };
+        let member = self.team.members.get(&incarnation.name).map(|state| &state.record);
         if member.is_some_and(|member| member.restarted > 0) {
             self.delayed.push((now.monotonic + RETRY, started));
         } else {
@@ -179,9 +181,9 @@ impl Batcher {
         self.team.stopping || self.journal != Journal::Open
     }
 
-    /// Mail has come for a life: it should react to that.
-    pub(crate) fn roused(&mut self, life: &Incarnation, now: Now) {
-        self.live.rouse(&self.team, life, now, self.rules);
+    /// Mail has come for an incarnation: it should react to that.
+    pub(crate) fn mail_arrived(&mut self, incarnation: &Incarnation, now: Now) {
+        self.live.mail_arrived(&self.team, incarnation, now, self.rules);
     }
 
     /// Returns what is to be done next; none if nothing is left to be done.
@@ -256,11 +258,13 @@ impl Batcher {
         if self.stuck_until.is_some() {
             return;
         }
-        for (life, finding) in self.live.look(&self.team, now, self.rules) {
+        for (incarnation, finding) in self.live.look(&self.team, now, self.rules) {
             match finding {
-                Finding::Ask(number) => self.steps.push_back(Step::Say(life, ToWorker::Ping { number })),
-                Finding::Silent => self.events.push_back(Event::Silent { life }),
-                Finding::Hung => self.events.push_back(Event::Hung { life }),
+                Finding::Ask(number) => {
+                    self.steps.push_back(Step::Say(incarnation, ToWorker::Ping { number }))
+                }
+                Finding::Silent => self.events.push_back(Event::Silent { incarnation }),
+                Finding::Hung => self.events.push_back(Event::Hung { incarnation }),
             }
         }
     }
@@ -281,8 +285,8 @@ impl Batcher {
             if let Event::LeadRead { position, .. } = &event {
                 self.lead = *position;
             }
-            if let Event::Ended { life, .. } = &event {
-                self.introductions.remove(life);
+            if let Event::Ended { incarnation, .. } = &event {
+                self.introductions.remove(incarnation);
             }
             batch.ordered.extend(decision.ordered(&event));
             self.record(decision.records, now, &mut batch);
@@ -353,8 +357,8 @@ impl Batcher {
     /// answered.
     fn carry_out(&mut self, mut batch: Batch, now: Now) {
         batch.touched.extend(batch.subjects.iter().cloned());
-        for (life, environment) in batch.ordered {
-            self.live.ordered(&life, environment);
+        for (incarnation, environment) in batch.ordered {
+            self.live.ordered(&incarnation, environment);
         }
         for state in batch.restarted.iter().filter_map(|name| self.team.members.get(name)) {
             self.live.restarted(&state.record, now);
@@ -382,11 +386,11 @@ impl Batcher {
 
     fn perform(&mut self, action: Action) {
         match action {
-            Action::Start(life) => self.start(life),
-            Action::Welcome(life) => self.introduce(&life, Introduction::Journaled),
-            Action::Say(life, frame) => self.steps.push_back(Step::Say(life, frame)),
-            Action::Terminate(life) => self.steps.push_back(Step::Terminate(life)),
-            Action::Kill(life) => self.kill(life),
+            Action::Start(incarnation) => self.start(incarnation),
+            Action::Welcome(incarnation) => self.introduce(&incarnation, Introduction::Journaled),
+            Action::Say(incarnation, frame) => self.steps.push_back(Step::Say(incarnation, frame)),
+            Action::Terminate(incarnation) => self.steps.push_back(Step::Terminate(incarnation)),
+            Action::Kill(incarnation) => self.kill(incarnation),
             Action::Reply(client, answer) => self.answers.push((client, answer)),
             Action::Wait(client, name, until) => {
                 self.waiters.add(client, name.clone(), until);
@@ -396,22 +400,26 @@ impl Batcher {
         }
     }
 
-    fn start(&mut self, life: Incarnation) {
-        let member = self.team.members.get(&life.name).map(|state| state.record.clone());
-        let environment = self.live.member(&life.name).and_then(|alive| alive.environment.clone());
+    fn start(&mut self, incarnation: Incarnation) {
+        let member = self.team.members.get(&incarnation.name).map(|state| state.record.clone());
+        let environment = self.live.member(&incarnation.name).and_then(|alive| alive.environment.clone());
         let why = match (member, environment) {
             (Some(member), Some(environment)) => {
-                return self.steps.push_back(Step::Start(Box::new(NewWorker { life, member, environment })));
+                return self.steps.push_back(Step::Start(Box::new(NewWorker {
+                    incarnation,
+                    member,
+                    environment,
+                })));
             }
             (None, _) => "it was forgotten",
             (Some(_), None) => "its environment was lost",
         };
-        self.happened(Event::not_started(life, why));
+        self.happened(Event::not_started(incarnation, why));
     }
 
-    fn kill(&mut self, life: Incarnation) {
-        self.live.killed(&life);
-        self.steps.push_back(Step::Kill(life));
+    fn kill(&mut self, incarnation: Incarnation) {
+        self.live.killed(&incarnation);
+        self.steps.push_back(Step::Kill(incarnation));
     }
 
     /// Tells whether effects are not known to last yet.
@@ -454,7 +462,7 @@ fn waits_for_the_archive(team: &Team, event: &Event) -> bool {
 fn concerned(event: &Event) -> Option<Name> {
     match event {
         Event::Submitted { .. } | Event::Leaving { .. } | Event::Silent { .. } | Event::Hung { .. } => None,
-        other => other.life().map(|life| life.name.clone()),
+        other => other.incarnation().map(|incarnation| incarnation.name.clone()),
     }
 }
 

@@ -49,14 +49,16 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
     match event {
         Event::Command(client, command) => view.command(*client, command, ids),
         Event::Spawn(client, id, order, facts) => view.spawn(*client, id, order, facts),
-        Event::Connected { life, state, .. } => view.connected(life, state),
-        Event::Said { life, state } => view.said(life, state),
-        Event::Submitted { life, request_id, line } => view.submitted(life, request_id, line),
-        Event::Leaving { life } => view.leaving(life),
+        Event::Connected { incarnation, state, .. } => view.connected(incarnation, state),
+        Event::Said { incarnation, state } => view.said(incarnation, state),
+        Event::Submitted { incarnation, request_id, line } => view.submitted(incarnation, request_id, line),
+        Event::Leaving { incarnation } => view.leaving(incarnation),
         Event::Disconnected { .. } => Decision::default(),
-        Event::Started { life, process, cgroup } => view.started(life, (process, cgroup.as_ref()), ids),
-        Event::Found { life } => view.found(life),
-        Event::Ended { life, ended } => view.ended(life, ended, ids),
+        Event::Started { incarnation, process, cgroup } => {
+            view.started(incarnation, (process, cgroup.as_ref()), ids)
+        }
+        Event::Found { incarnation } => view.found(incarnation),
+        Event::Ended { incarnation, ended } => view.ended(incarnation, ended, ids),
         Event::LeadRead { rejected, .. } if rejected.is_empty() => Decision::default(),
         Event::LeadRead { rejected, .. } => {
             let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
@@ -75,9 +77,9 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
             let record = view.team_record(TeamEvent::ModesRestored);
             Decision::default().record(Record::Team(TeamRecord { content: Some(content), tell, ..record }))
         }
-        Event::Pong { life, .. } => view.pong(life, ids),
-        Event::Silent { life } => view.silent(life, ids),
-        Event::Hung { life } => view.hung(life, ids),
+        Event::Pong { incarnation, .. } => view.pong(incarnation, ids),
+        Event::Silent { incarnation } => view.silent(incarnation, ids),
+        Event::Hung { incarnation } => view.hung(incarnation, ids),
         Event::Deadline => view.deadline(),
         Event::Terminate => view.terminate(ids),
     }
@@ -129,10 +131,10 @@ impl View<'_> {
         })
     }
 
-    /// Returns the record of a life, if it is the member's present one and has not ended.
-    fn present(&self, life: &Incarnation) -> Option<&Member> {
-        let member = &self.team.members.get(&life.name)?.record;
-        (member.incarnation == life.incarnation && !member.phase.is_ended()).then_some(member)
+    /// Returns the record of an incarnation, if it is the member's present one and has not ended.
+    fn present(&self, incarnation: &Incarnation) -> Option<&Member> {
+        let member = &self.team.members.get(&incarnation.name)?.record;
+        (member.incarnation == incarnation.number && !member.phase.is_ended()).then_some(member)
     }
 
     fn alive(&self) -> impl Iterator<Item = &Member> {
@@ -170,14 +172,14 @@ impl View<'_> {
 }
 
 impl Decision {
-    /// Returns the life that follows from an order, and the environment that it was given in.
+    /// Returns the incarnation that follows from an order, and the environment that it was given in.
     pub(crate) fn ordered(&self, event: &Event) -> Option<(Incarnation, Environment)> {
         let Event::Spawn(_, _, order, _) = event else { return None };
         let begun = self.actions.iter().find_map(|action| match action {
-            Action::Start(life) => Some(life.clone()),
+            Action::Start(incarnation) => Some(incarnation.clone()),
             _ => None,
         });
-        begun.map(|life| (life, order.environment.clone()))
+        begun.map(|incarnation| (incarnation, order.environment.clone()))
     }
 
     fn record(mut self, record: Record) -> Self {

@@ -51,10 +51,10 @@ pub(crate) fn verdict_of(request: &Request) -> PlanVerdict {
 }
 
 /// Returns what an incarnation is to know when it begins, or when it comes back; none if no member has that name.
-pub(crate) fn welcome(team: &Team, live: &Live, life: &Incarnation) -> Option<Welcome> {
-    let state = team.members.get(&life.name)?;
-    let directive = directive(team, live, &life.name)?;
-    let (member, alive) = (&state.record, live.of(life));
+pub(crate) fn welcome(team: &Team, live: &Live, incarnation: &Incarnation) -> Option<Welcome> {
+    let state = team.members.get(&incarnation.name)?;
+    let directive = directive(team, live, &incarnation.name)?;
+    let (member, alive) = (&state.record, live.of(incarnation));
     Some(Welcome {
         terms: member.terms.clone(),
         conversation: member.conversation,

@@ -63,7 +63,7 @@ pub(crate) struct Alive {
     /// Whether its process has ended, though its end is not recorded yet: no step of the ladder is due for it any more.
     gone: bool,
     watch: Watch,
-    /// How old the life was when this daemon took it over.
+    /// How old the incarnation was when this daemon took it over.
     older: Duration,
 }
 
@@ -93,8 +93,8 @@ impl Live {
     /// Takes in what an event says, before anything is decided on it.
     pub(crate) fn observe(&mut self, team: &Team, event: &Event) {
         match event {
-            Event::Connected { life, environment, state } if is_present(team, life) => {
-                let alive = self.enter(life);
+            Event::Connected { incarnation, environment, state } if is_present(team, incarnation) => {
+                let alive = self.enter(incarnation);
                 alive.connected = true;
                 alive.watch.connected();
                 if let Some(environment) = environment {
@@ -102,32 +102,32 @@ impl Live {
                 }
                 alive.take(state);
             }
-            Event::Said { life, state } => {
-                if let Some(alive) = self.of_mut(life) {
+            Event::Said { incarnation, state } => {
+                if let Some(alive) = self.of_mut(incarnation) {
                     alive.take(state);
                     alive.watch.heard();
                 }
             }
-            Event::Pong { life, number } => {
-                if let Some(alive) = self.of_mut(life) {
+            Event::Pong { incarnation, number } => {
+                if let Some(alive) = self.of_mut(incarnation) {
                     alive.watch.pong(*number);
                 }
             }
-            Event::Disconnected { life } => {
-                if let Some(alive) = self.of_mut(life) {
+            Event::Disconnected { incarnation } => {
+                if let Some(alive) = self.of_mut(incarnation) {
                     alive.connected = false;
                 }
             }
-            // One that could not be journaled at once may be another life's by now.
-            Event::Started { life, process: Ok(_), .. } if is_present(team, life) => {
+            // One that could not be journaled at once may be another incarnation's by now.
+            Event::Started { incarnation, process: Ok(_), .. } if is_present(team, incarnation) => {
                 let watchers = self.members.values().filter(|alive| alive.watches).count();
-                let alive = self.enter(life);
+                let alive = self.enter(incarnation);
                 alive.watches = watchers < WATCHERS;
                 alive.connected = true;
                 alive.watch.connected();
             }
-            Event::Ended { life, .. } => {
-                if let Some(alive) = self.of_mut(life) {
+            Event::Ended { incarnation, .. } => {
+                if let Some(alive) = self.of_mut(incarnation) {
                     // It is recorded with the end.
                     let said = WorkerState { usage: alive.said.usage, ..WorkerState::default() };
                     *alive = Alive { said, ..alive.next(alive.incarnation) };
@@ -140,21 +140,21 @@ impl Live {
 
     /// Notes, before any change of an inbox is looked at, whether a worker hears of its mail from the daemon alone. Returns
     /// whether it does from now on.
-    pub(crate) fn wants_ring(&mut self, life: &Incarnation, wants: bool) -> bool {
-        let said = self.of_mut(life).map(|alive| &mut alive.said.wants_ring);
+    pub(crate) fn wants_ring(&mut self, incarnation: &Incarnation, wants: bool) -> bool {
+        let said = self.of_mut(incarnation).map(|alive| &mut alive.said.wants_ring);
         said.is_some_and(|said| !std::mem::replace(said, wants) && wants)
     }
 
-    /// Takes in the environment in which a life was ordered that is journaled now: before that the order may still be refused,
-    /// and the life before go on.
-    pub(crate) fn ordered(&mut self, life: &Incarnation, environment: Environment) {
-        self.enter(life).environment = Some(environment);
+    /// Takes in the environment in which an incarnation was ordered that is journaled now: before that the order may still be refused,
+    /// and the incarnation before go on.
+    pub(crate) fn ordered(&mut self, incarnation: &Incarnation, environment: Environment) {
+        self.enter(incarnation).environment = Some(environment);
     }
 
     /// Takes in that a member is started again, as its record says that is journaled now: a clock that jumps takes none of
     /// its restarts away.
     pub(crate) fn restarted(&mut self, member: &Member, now: Now) {
-        let alive = self.enter(&Incarnation { name: member.name.clone(), incarnation: member.incarnation });
+        let alive = self.enter(&Incarnation::of(member));
         alive.restarts.retain(|(at, _)| member.restarts.contains(at));
         alive.restarts.extend(member.restarts.last().map(|&at| (at, now.monotonic)));
     }
@@ -166,22 +166,22 @@ impl Live {
         restarts.iter().rfind(|(at, _)| *at == wall).map(|(_, at)| *at)
     }
 
-    /// Takes over what the worker of a life last said to the daemon before, until it says it again.
-    pub(crate) fn recall(&mut self, life: &Incarnation, doing: Doing, usage: Usage) {
-        let said = &mut self.enter(life).said;
+    /// Takes over what the worker of an incarnation last said to the daemon before, until it says it again.
+    pub(crate) fn recall(&mut self, incarnation: &Incarnation, doing: Doing, usage: Usage) {
+        let said = &mut self.enter(incarnation).said;
         (said.doing, said.usage) = (doing, usage);
     }
 
-    /// Takes over how old a life is that an earlier daemon had started.
-    pub(crate) fn aged(&mut self, life: &Incarnation, age: Duration) {
-        self.enter(life).older = age;
+    /// Takes over how old an incarnation is that an earlier daemon had started.
+    pub(crate) fn aged(&mut self, incarnation: &Incarnation, age: Duration) {
+        self.enter(incarnation).older = age;
     }
 
-    /// Mail has come for a life: it should react to that.
-    pub(crate) fn rouse(&mut self, team: &Team, life: &Incarnation, now: Now, rules: Rules) {
-        if let Some(alive) = self.of_mut(life).filter(|alive| alive.ready) {
-            alive.watch.rouse();
-            alive.arm_watch(team, &life.name, now, rules);
+    /// Mail has come for an incarnation: it should react to that.
+    pub(crate) fn mail_arrived(&mut self, team: &Team, incarnation: &Incarnation, now: Now, rules: Rules) {
+        if let Some(alive) = self.of_mut(incarnation).filter(|alive| alive.ready) {
+            alive.watch.mail_arrived();
+            alive.arm_watch(team, &incarnation.name, now, rules);
         }
     }
 
@@ -195,40 +195,40 @@ impl Live {
             }
             let should = should_answer(team, name, alive);
             if let Some(finding) = alive.watch.look(should, (now.monotonic, now.wall), patience) {
-                found.push((Incarnation { name: name.clone(), incarnation: alive.incarnation }, finding));
+                found.push((Incarnation { name: name.clone(), number: alive.incarnation }, finding));
             }
         }
         found
     }
 
-    /// Returns what the conversation of a member has cost: as its worker last said, else as it was when the life before
+    /// Returns what the conversation of a member has cost: as its worker last said, else as it was when the incarnation before
     /// ended.
     pub(crate) fn usage(&self, member: &Member) -> Usage {
-        let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
-        let said = self.of(&life).map(|alive| alive.said.usage).filter(|usage| !usage.is_nothing());
+        let incarnation = Incarnation::of(member);
+        let said = self.of(&incarnation).map(|alive| alive.said.usage).filter(|usage| !usage.is_nothing());
         let goes_on = member.phase.is_ended() || member.conversation != member.incarnation;
         let before = || member.exit.as_ref().filter(|_| goes_on).map(|exit| exit.usage);
         said.or_else(before).unwrap_or_default()
     }
 
-    /// Returns what is known of a life; none if another one has taken its place.
-    pub(crate) fn of(&self, life: &Incarnation) -> Option<&Alive> {
-        self.members.get(&life.name).filter(|alive| alive.incarnation == life.incarnation)
+    /// Returns what is known of an incarnation; none if another one has taken its place.
+    pub(crate) fn of(&self, incarnation: &Incarnation) -> Option<&Alive> {
+        self.members.get(&incarnation.name).filter(|alive| alive.incarnation == incarnation.number)
     }
 
-    fn of_mut(&mut self, life: &Incarnation) -> Option<&mut Alive> {
-        self.members.get_mut(&life.name).filter(|alive| alive.incarnation == life.incarnation)
+    fn of_mut(&mut self, incarnation: &Incarnation) -> Option<&mut Alive> {
+        self.members.get_mut(&incarnation.name).filter(|alive| alive.incarnation == incarnation.number)
     }
 
-    /// Returns what is known of a member, whichever life it is.
+    /// Returns what is known of a member, whichever incarnation it is.
     pub(crate) fn member(&self, name: &Name) -> Option<&Alive> {
         self.members.get(name)
     }
 
-    fn enter(&mut self, life: &Incarnation) -> &mut Alive {
-        let alive = self.members.entry(life.name.clone()).or_default();
-        if alive.incarnation != life.incarnation {
-            *alive = alive.next(life.incarnation);
+    fn enter(&mut self, incarnation: &Incarnation) -> &mut Alive {
+        let alive = self.members.entry(incarnation.name.clone()).or_default();
+        if alive.incarnation != incarnation.number {
+            *alive = alive.next(incarnation.number);
         }
         alive
     }
@@ -242,7 +242,7 @@ impl Live {
             self.members.remove(name);
             return;
         };
-        let alive = self.enter(&Incarnation { name: name.clone(), incarnation: member.incarnation });
+        let alive = self.enter(&Incarnation::of(member));
         alive.arm_watch(team, name, now, rules);
         if alive.gone {
             alive.deadlines = Deadlines::default();
@@ -290,29 +290,32 @@ impl Live {
                 () => None,
             }
         };
-        let life =
-            |name: &Name, alive: &Alive| Incarnation { name: name.clone(), incarnation: alive.incarnation };
-        self.members.iter().filter_map(|(name, alive)| Some((life(name, alive), due(alive)?))).collect()
+        let incarnation =
+            |name: &Name, alive: &Alive| Incarnation { name: name.clone(), number: alive.incarnation };
+        self.members
+            .iter()
+            .filter_map(|(name, alive)| Some((incarnation(name, alive), due(alive)?)))
+            .collect()
     }
 
-    /// Says that the process of a life has ended: what it left is looked after, however long that takes, and it is not said
+    /// Says that the process of an incarnation has ended: what it left is looked after, however long that takes, and it is not said
     /// to have been made to leave.
-    pub(crate) fn gone(&mut self, life: &Incarnation) {
-        let alive = self.enter(life);
+    pub(crate) fn gone(&mut self, incarnation: &Incarnation) {
+        let alive = self.enter(incarnation);
         alive.gone = true;
         alive.deadlines = Deadlines::default();
     }
 
-    /// Says that SIGKILL was sent: nothing more is due for this life but its end.
-    pub(crate) fn killed(&mut self, life: &Incarnation) {
-        if let Some(alive) = self.of_mut(life) {
+    /// Says that SIGKILL was sent: nothing more is due for this incarnation but its end.
+    pub(crate) fn killed(&mut self, incarnation: &Incarnation) {
+        if let Some(alive) = self.of_mut(incarnation) {
             alive.deadlines = Deadlines { kill: Some(Duration::MAX), ..Deadlines::default() };
         }
     }
 }
 
-fn is_present(team: &Team, life: &Incarnation) -> bool {
-    team.members.get(&life.name).is_some_and(|state| state.record.incarnation == life.incarnation)
+fn is_present(team: &Team, incarnation: &Incarnation) -> bool {
+    team.members.get(&incarnation.name).is_some_and(|state| state.record.incarnation == incarnation.number)
 }
 
 /// Tells whether a worker should answer now: it is at work, or something was said to it that it has not reacted to.
@@ -331,14 +334,14 @@ fn should_answer(team: &Team, name: &Name, alive: &Alive) -> Should {
     }
     let reacts = alive.said.doing == Doing::Working
         || alive.said.applied_seq < state.seq
-        || alive.watch.is_roused()
+        || alive.watch.has_mail()
         || member.silent_since.is_some()
         || !alive.watch.silence().is_zero();
     if alive.ready && reacts { Should::Answer } else { Should::Rest }
 }
 
 impl Alive {
-    /// Takes over what the next life of a member needs of the one before.
+    /// Takes over what the next incarnation of a member needs of the one before.
     fn next(&mut self, incarnation: u32) -> Self {
         let (environment, restarts) = (self.environment.take(), std::mem::take(&mut self.restarts));
         Self { incarnation, environment, restarts, ..Self::default() }
@@ -388,12 +391,12 @@ mod tests {
     #[test]
     fn a_worker_that_hears_of_its_mail_no_more_is_rung_once_for_what_came_before() {
         let mut live = Live::default();
-        let life = Incarnation { name: Name::new("alice").unwrap(), incarnation: 1 };
-        assert!(!live.wants_ring(&life, true), "it is not known");
-        live.recall(&life, Doing::Idle, Usage::default());
-        let told = [false, true, true, false, true].map(|wants| live.wants_ring(&life, wants));
+        let incarnation = Incarnation { name: Name::new("alice").unwrap(), number: 1 };
+        assert!(!live.wants_ring(&incarnation, true), "it is not known");
+        live.recall(&incarnation, Doing::Idle, Usage::default());
+        let told = [false, true, true, false, true].map(|wants| live.wants_ring(&incarnation, wants));
         assert_eq!(told, [false, true, false, false, true]);
-        let next = Incarnation { incarnation: 2, ..life };
+        let next = Incarnation { number: 2, ..incarnation };
         assert!(!live.wants_ring(&next, true), "another life");
     }
 }

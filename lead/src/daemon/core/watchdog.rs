@@ -15,7 +15,7 @@ pub(crate) struct Watch {
     /// Whether it has said on its connection that it can be asked.
     able: bool,
     /// Whether it has mail, and has said nothing since.
-    roused: bool,
+    has_mail: bool,
     /// The number of the last question.
     asked: u64,
     /// The number of the last question that is not open any more.
@@ -58,25 +58,25 @@ impl Watch {
 
     /// It has said something.
     pub(crate) fn heard(&mut self) {
-        self.roused = false;
+        self.has_mail = false;
     }
 
     /// It answers; 0: it can be asked.
     pub(crate) fn pong(&mut self, number: u64) {
         self.able = true;
         if number > 0 && number == self.asked {
-            (self.settled, self.silence, self.roused) = (number, Duration::ZERO, false);
+            (self.settled, self.silence, self.has_mail) = (number, Duration::ZERO, false);
         }
     }
 
     /// It has mail: it says something before long, or is asked.
-    pub(crate) fn rouse(&mut self) {
-        self.roused = true;
+    pub(crate) fn mail_arrived(&mut self) {
+        self.has_mail = true;
     }
 
     /// Tells whether it has mail, and has said nothing since.
-    pub(crate) fn is_roused(&self) -> bool {
-        self.roused
+    pub(crate) fn has_mail(&self) -> bool {
+        self.has_mail
     }
 
     /// Returns how much silence is counted.

@@ -24,8 +24,8 @@ impl EventLoop {
             let Ok(input) = sources.inputs.try_recv() else { break };
             events.extend(self.intake(input));
         }
-        while let Ok(life) = sources.exited.try_recv() {
-            self.process_exited(life);
+        while let Ok(incarnation) = sources.exited.try_recv() {
+            self.process_exited(incarnation);
         }
         while let Ok(event) = sources.empty.try_recv() {
             events.extend(self.reaper.on_empty(event, &mut self.supervisor));
@@ -50,46 +50,48 @@ impl EventLoop {
                 self.command(client, request.command)
             }
             Input::WorkerHere(here) => self.worker_here(*here),
-            Input::WorkerSays { connection, life, frame } => {
-                if !self.connections.is_present(&life, connection) {
+            Input::WorkerSays { connection, incarnation, frame } => {
+                if !self.connections.is_present(&incarnation, connection) {
                     return None;
                 }
                 match frame {
                     FromWorker::State(state) => {
                         // It was not rung for what came before this was known.
-                        if self.batcher.live.wants_ring(&life, state.wants_ring) {
-                            self.connections.say(&life, ToWorker::Ring);
+                        if self.batcher.live.wants_ring(&incarnation, state.wants_ring) {
+                            self.connections.say(&incarnation, ToWorker::Ring);
                         }
-                        Some(Event::Said { life, state })
+                        Some(Event::Said { incarnation, state })
                     }
-                    FromWorker::Submitted { request_id, offset, len } => {
-                        Some(Event::Submitted { life, request_id, line: self.lead.submitted(offset, len) })
-                    }
-                    FromWorker::Leaving => Some(Event::Leaving { life }),
-                    FromWorker::Pong { number } => Some(Event::Pong { life, number }),
+                    FromWorker::Submitted { request_id, offset, len } => Some(Event::Submitted {
+                        incarnation,
+                        request_id,
+                        line: self.lead.submitted(offset, len),
+                    }),
+                    FromWorker::Leaving => Some(Event::Leaving { incarnation }),
+                    FromWorker::Pong { number } => Some(Event::Pong { incarnation, number }),
                     FromWorker::Asks(Request { tag, command }) => {
                         let client = Client { connection, tag, agent: true };
-                        self.agent_asks(&life, client, command)
+                        self.agent_asks(&incarnation, client, command)
                     }
                 }
             }
             Input::Gone { connection } => {
                 self.batcher.waiters.drop_connection(connection);
-                let life = self.connections.remove(connection)?;
-                if let Some(how) = self.reaper.on_disconnect(&life) {
-                    self.wait_until_empty(life.clone(), how);
+                let incarnation = self.connections.remove(connection)?;
+                if let Some(how) = self.reaper.on_disconnect(&incarnation) {
+                    self.wait_until_empty(incarnation.clone(), how);
                 }
-                Some(Event::Disconnected { life })
+                Some(Event::Disconnected { incarnation })
             }
         }
     }
 
     /// The lead agent asks as a person does, over its own connection; no other worker is heard there.
-    fn agent_asks(&mut self, life: &Incarnation, client: Client, command: Command) -> Option<Event> {
-        match may_ask(life, &command) {
+    fn agent_asks(&mut self, incarnation: &Incarnation, client: Client, command: Command) -> Option<Event> {
+        match may_ask(incarnation, &command) {
             Ok(()) => self.command(client, command),
             Err(refusal) => {
-                tracing::warn!("{} is not heard: {}", life.name, refusal.message);
+                tracing::warn!("{} is not heard: {}", incarnation.name, refusal.message);
                 self.connections.reply(client, Err(refusal));
                 None
             }
@@ -135,22 +137,27 @@ impl EventLoop {
         })
     }
 
-    /// A worker is who it says if its process is the one that the journal holds for that life.
+    /// A worker is who it says if its process is the one that the journal holds for that incarnation.
     fn worker_here(&mut self, here: WorkerHere) -> Option<Event> {
-        let WorkerHere { connection, life, environment, state, came } = here;
+        let WorkerHere { connection, incarnation, environment, state, came } = here;
         // On the connection that it was born with it is known, and its welcome greets it.
         let Some(Came { process, outbound }) = came else {
-            self.batcher.introduce(&life, Introduction::Greeted);
+            self.batcher.introduce(&incarnation, Introduction::Greeted);
             return None;
         };
-        if Some(&process) != self.supervisor.identity(&life) {
-            tracing::warn!("a stranger says that it is {} (incarnation {})", life.name, life.incarnation);
-            outbound
-                .say(ToWorker::Stranger { why: format!("the journal knows no such life of {}", life.name) });
+        if Some(&process) != self.supervisor.identity(&incarnation) {
+            tracing::warn!(
+                "a stranger says that it is {} (incarnation {})",
+                incarnation.name,
+                incarnation.number
+            );
+            outbound.say(ToWorker::Stranger {
+                why: format!("the journal knows no such life of {}", incarnation.name),
+            });
             return None;
         }
-        self.connections.add_worker(life.clone(), connection, outbound);
-        Some(Event::Connected { life, environment, state })
+        self.connections.add_worker(incarnation.clone(), connection, outbound);
+        Some(Event::Connected { incarnation, environment, state })
     }
 
     /// Reads a piece of the lead's inbox: a flood of lines must not keep other events waiting.
@@ -179,12 +186,12 @@ impl EventLoop {
             let Some(member) = self.batcher.team.members.get(&owner).map(|state| &state.record) else {
                 continue;
             };
-            let life = Incarnation { name: owner, incarnation: member.incarnation };
+            let incarnation = Incarnation { name: owner, number: member.incarnation };
             if matches!(changes, Changes::Files(_)) {
-                self.batcher.roused(&life, self.now());
+                self.batcher.mail_arrived(&incarnation, self.now());
             }
-            if self.batcher.live.of(&life).is_some_and(|alive| alive.said.wants_ring) {
-                self.connections.say(&life, ToWorker::Ring);
+            if self.batcher.live.of(&incarnation).is_some_and(|alive| alive.said.wants_ring) {
+                self.connections.say(&incarnation, ToWorker::Ring);
             }
         }
         events
@@ -192,9 +199,9 @@ impl EventLoop {
 }
 
 /// Tells whether a worker may ask for something over its own connection: the lead agent may what its tools do.
-pub(in crate::daemon) fn may_ask(life: &Incarnation, command: &Command) -> Result<(), Refusal> {
+pub(in crate::daemon) fn may_ask(incarnation: &Incarnation, command: &Command) -> Result<(), Refusal> {
     let refuse = |message: &str, hint: &str| Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
-    if life.name != Name::lead() {
+    if incarnation.name != Name::lead() {
         return refuse("only the lead agent asks for something", "write to the lead");
     }
     match command {
@@ -271,8 +278,8 @@ mod tests {
     }
 
     fn asks(who: &str, command: &Command) -> Option<(RefusalCode, String)> {
-        let life = Incarnation { name: Name::of_inbox(who).unwrap(), incarnation: 1 };
-        let refusal = may_ask(&life, command).err()?;
+        let incarnation = Incarnation { name: Name::of_inbox(who).unwrap(), number: 1 };
+        let refusal = may_ask(&incarnation, command).err()?;
         assert!(refusal.hint.is_some(), "no next step: {refusal:?}");
         Some((refusal.code, refusal.message))
     }

@@ -30,9 +30,9 @@ impl EventLoop {
         if self.batcher.end.is_some() {
             return Vec::new();
         }
-        for (life, how) in self.reaper.overdue() {
-            self.connections.forget(&life);
-            self.wait_until_empty(life, how);
+        for (incarnation, how) in self.reaper.overdue() {
+            self.connections.forget(&incarnation);
+            self.wait_until_empty(incarnation, how);
         }
         self.supervisor.reap_others();
         for watch in [&mut sources.inboxes, &mut sources.names].into_iter().flatten() {

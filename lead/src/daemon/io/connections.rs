@@ -44,7 +44,7 @@ pub(crate) enum Input {
     /// A worker is connected, and says who it is; the event loop checks it.
     WorkerHere(Box<WorkerHere>),
     /// A worker says something.
-    WorkerSays { connection: u64, life: Incarnation, frame: FromWorker },
+    WorkerSays { connection: u64, incarnation: Incarnation, frame: FromWorker },
     /// A connection is closed.
     Gone { connection: u64 },
 }
@@ -53,7 +53,7 @@ pub(crate) enum Input {
 #[derive(Debug)]
 pub(crate) struct WorkerHere {
     pub(crate) connection: u64,
-    pub(crate) life: Incarnation,
+    pub(crate) incarnation: Incarnation,
     pub(crate) environment: Option<Environment>,
     pub(crate) state: WorkerState,
     /// How it came; none on the connection that it was born with.
@@ -121,7 +121,7 @@ pub(crate) async fn accept(listener: Listener, inputs: Inputs) {
 /// Serves the connection that a worker is born with; returns its number, and where to say something.
 pub(crate) fn serve_inherited(
     fd: OwnedFd,
-    life: Incarnation,
+    incarnation: Incarnation,
     inputs: &Inputs,
 ) -> std::io::Result<(u64, Outbound<ToWorker>)> {
     let stream = Connection::from_fd(fd)?;
@@ -133,11 +133,17 @@ pub(crate) fn serve_inherited(
         match incoming.receive().await {
             Ok(Some(Greeting { peer: Peer::Worker { environment, state, .. }, .. })) => {
                 let state = *state;
-                let worker = WorkerHere { connection, life: life.clone(), environment, state, came: None };
+                let worker = WorkerHere {
+                    connection,
+                    incarnation: incarnation.clone(),
+                    environment,
+                    state,
+                    came: None,
+                };
                 listen_to_worker(worker, (incoming.cast(), ended), inputs).await;
             }
             other => {
-                tracing::debug!("{} said nothing at its birth: {other:?}", life.name);
+                tracing::debug!("{} said nothing at its birth: {other:?}", incarnation.name);
                 tell_last(&inputs, Input::Gone { connection }).await;
             }
         }
@@ -191,8 +197,9 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
             let (outbound, ended) = Outbound::start(out);
-            let (life, came) = (Incarnation { name, incarnation }, Some(Came { process, outbound }));
-            let worker = WorkerHere { connection, life, environment, state: *state, came };
+            let (incarnation, came) =
+                (Incarnation { name, number: incarnation }, Some(Came { process, outbound }));
+            let worker = WorkerHere { connection, incarnation, environment, state: *state, came };
             listen_to_worker(worker, (incoming, ended), inputs).await;
         }
     }
@@ -252,7 +259,7 @@ async fn listen_to_worker(
     (mut incoming, mut ended): (Incoming<FromWorker>, oneshot::Receiver<()>),
     inputs: Inputs,
 ) {
-    let (connection, life) = (here.connection, here.life.clone());
+    let (connection, incarnation) = (here.connection, here.incarnation.clone());
     if inputs.send(Input::WorkerHere(Box::new(here))).await.is_err() {
         return;
     }
@@ -265,7 +272,7 @@ async fn listen_to_worker(
         };
         match received {
             Ok(Some(frame)) => {
-                let input = Input::WorkerSays { connection, life: life.clone(), frame };
+                let input = Input::WorkerSays { connection, incarnation: incarnation.clone(), frame };
                 if inputs.send(input).await.is_err() {
                     return;
                 }
@@ -273,11 +280,11 @@ async fn listen_to_worker(
             Ok(None) => break,
             // It ended with something of ours unread.
             Err(WireError::Io(error)) => {
-                tracing::debug!("the connection of {} broke: {error}", life.name);
+                tracing::debug!("the connection of {} broke: {error}", incarnation.name);
                 break;
             }
             Err(error) => {
-                tracing::warn!("{} said something unreadable: {error}", life.name);
+                tracing::warn!("{} said something unreadable: {error}", incarnation.name);
                 break;
             }
         }
@@ -314,22 +321,27 @@ impl Connections {
         self.clients.insert(connection, replies);
     }
 
-    /// Remembers where a worker is; an older connection of the same life is dropped.
-    pub(crate) fn add_worker(&mut self, life: Incarnation, connection: u64, outbound: Outbound<ToWorker>) {
-        self.lives.insert(connection, life.clone());
-        self.workers.insert(life, (connection, outbound));
+    /// Remembers where a worker is; an older connection of the same incarnation is dropped.
+    pub(crate) fn add_worker(
+        &mut self,
+        incarnation: Incarnation,
+        connection: u64,
+        outbound: Outbound<ToWorker>,
+    ) {
+        self.lives.insert(connection, incarnation.clone());
+        self.workers.insert(incarnation, (connection, outbound));
     }
 
     /// Returns the present connection of the worker that this one belongs to.
     fn worker_on(&self, connection: u64) -> Option<(&Incarnation, &Outbound<ToWorker>)> {
-        let life = self.lives.get(&connection)?;
-        let (present, outbound) = self.workers.get(life)?;
-        (*present == connection).then_some((life, outbound))
+        let incarnation = self.lives.get(&connection)?;
+        let (present, outbound) = self.workers.get(incarnation)?;
+        (*present == connection).then_some((incarnation, outbound))
     }
 
-    /// Tells whether this is the present connection of a life: what an older one still says counts for nothing.
-    pub(crate) fn is_present(&self, life: &Incarnation, connection: u64) -> bool {
-        self.workers.get(life).is_some_and(|(present, _)| *present == connection)
+    /// Tells whether this is the present connection of an incarnation: what an older one still says counts for nothing.
+    pub(crate) fn is_present(&self, incarnation: &Incarnation, connection: u64) -> bool {
+        self.workers.get(incarnation).is_some_and(|(present, _)| *present == connection)
     }
 
     /// Tells whether the client that gave a command still waits for its answer.
@@ -351,8 +363,8 @@ impl Connections {
     }
 
     /// Says something to a worker; one that does not read is cut off, and hears all again when it reconnects.
-    pub(crate) fn say(&mut self, life: &Incarnation, frame: ToWorker) {
-        if let Some((_, outbound)) = self.workers.get(life) {
+    pub(crate) fn say(&mut self, incarnation: &Incarnation, frame: ToWorker) {
+        if let Some((_, outbound)) = self.workers.get(incarnation) {
             outbound.say(frame);
         }
     }
@@ -360,15 +372,15 @@ impl Connections {
     /// Forgets a closed connection; returns the worker that it belonged to, if it was its present one.
     pub(crate) fn remove(&mut self, connection: u64) -> Option<Incarnation> {
         self.clients.remove(&connection);
-        let life = self.worker_on(connection).map(|(life, _)| life.clone());
+        let incarnation = self.worker_on(connection).map(|(incarnation, _)| incarnation.clone());
         self.lives.remove(&connection);
-        self.workers.remove(life.as_ref()?);
-        life
+        self.workers.remove(incarnation.as_ref()?);
+        incarnation
     }
 
-    /// Forgets the connection of a life that is over.
-    pub(crate) fn forget(&mut self, life: &Incarnation) {
-        self.workers.remove(life);
+    /// Forgets the connection of an incarnation that is over.
+    pub(crate) fn forget(&mut self, incarnation: &Incarnation) {
+        self.workers.remove(incarnation);
     }
 
     /// Waits until everything that was said is on its way, or a second is over.
@@ -383,8 +395,8 @@ impl Connections {
         }
     }
 
-    /// Tells whether a life has a connection.
-    pub(crate) fn has(&self, life: &Incarnation) -> bool {
-        self.workers.contains_key(life)
+    /// Tells whether an incarnation has a connection.
+    pub(crate) fn has(&self, incarnation: &Incarnation) -> bool {
+        self.workers.contains_key(incarnation)
     }
 }

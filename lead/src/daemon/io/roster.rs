@@ -122,10 +122,11 @@ impl RosterFile {
         }
     }
 
-    /// Returns what the worker of a life last said that it does, and what its conversation had cost, as an earlier
+    /// Returns what the worker of an incarnation last said that it does, and what its conversation had cost, as an earlier
     /// daemon wrote it down.
-    pub(crate) fn last_said(before: &Roster, life: &Incarnation) -> Option<(Doing, Usage)> {
-        let member = before.member(&life.name).filter(|member| member.incarnation == life.incarnation)?;
+    pub(crate) fn last_said(before: &Roster, incarnation: &Incarnation) -> Option<(Doing, Usage)> {
+        let member =
+            before.member(&incarnation.name).filter(|member| member.incarnation == incarnation.number)?;
         let doing = match member.status {
             Status::Idle => Doing::Idle,
             Status::Working => Doing::Working,
@@ -141,8 +142,8 @@ impl RosterFile {
             self.touch();
             return;
         };
-        let life = Incarnation { name: name.clone(), incarnation: member.incarnation };
-        let said = live.of(&life).map(|alive| alive.said.clone()).unwrap_or_default();
+        let incarnation = Incarnation::of(member);
+        let said = live.of(&incarnation).map(|alive| alive.said.clone()).unwrap_or_default();
         let status = status(team, live, member);
         let before = self.lines.get(name).filter(|shown| shown.status == status).map(|shown| shown.since);
         let since = before.unwrap_or(if live.wall > 0.0 { live.wall } else { member.updated_at });

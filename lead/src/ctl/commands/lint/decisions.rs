@@ -18,7 +18,7 @@ pub(super) fn illegal(before: &Team, line: &Line) -> Vec<String> {
     match &line.record {
         Record::Member(record) if record.derived_from.is_none() => {
             let (name, incarnation) = (&record.member.name, record.member.incarnation);
-            let last = before.last_life(name);
+            let last = before.last_incarnation(name);
             if incarnation < last {
                 found.push(format!("the incarnation of {name} goes back from {last} to {incarnation}"));
             }

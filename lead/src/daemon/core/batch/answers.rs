@@ -14,43 +14,43 @@ use crate::daemon::core::event::{Incarnation, Now};
 const UNSHOWN: Duration = Duration::from_secs(5);
 
 impl Batcher {
-    /// Takes note of one half of a birth. Once both have happened, the worker is welcomed: the life is in the journal with
-    /// its process, and its worker has greeted, which it does under its life lock. A welcome that waited in a socket would
+    /// Takes note of one half of a birth. Once both have happened, the worker is welcomed: the incarnation is in the journal with
+    /// its process, and its worker has greeted, which it does under its liveness lock. A welcome that waited in a socket would
     /// let it begin after its daemon had died, and another had buried it.
-    pub(crate) fn introduce(&mut self, life: &Incarnation, half: Introduction) {
-        let is_present = self.team.members.get(&life.name).is_some_and(|state| {
-            state.record.incarnation == life.incarnation && !state.record.phase.is_ended()
+    pub(crate) fn introduce(&mut self, incarnation: &Incarnation, half: Introduction) {
+        let is_present = self.team.members.get(&incarnation.name).is_some_and(|state| {
+            state.record.incarnation == incarnation.number && !state.record.phase.is_ended()
         });
         if !is_present {
-            self.introductions.remove(life);
+            self.introductions.remove(incarnation);
             return;
         }
-        if self.introductions.get(life).is_none_or(|other| *other == half) {
-            self.introductions.insert(life.clone(), half);
+        if self.introductions.get(incarnation).is_none_or(|other| *other == half) {
+            self.introductions.insert(incarnation.clone(), half);
             return;
         }
-        self.introductions.remove(life);
-        if let Some(welcome) = welcome(&self.team, &self.live, life) {
-            self.steps.push_back(Step::Say(life.clone(), ToWorker::Welcome(Box::new(welcome))));
+        self.introductions.remove(incarnation);
+        if let Some(welcome) = welcome(&self.team, &self.live, incarnation) {
+            self.steps.push_back(Step::Say(incarnation.clone(), ToWorker::Welcome(Box::new(welcome))));
         }
     }
 
-    /// Tells whether a life was begun and is not welcomed yet.
-    pub(crate) fn is_unwelcomed(&self, life: &Incarnation) -> bool {
-        self.introductions.contains_key(life)
+    /// Tells whether an incarnation was begun and is not welcomed yet.
+    pub(crate) fn is_unwelcomed(&self, incarnation: &Incarnation) -> bool {
+        self.introductions.contains_key(incarnation)
     }
 
     pub(super) fn push_directive(&mut self, name: &Name) {
         let Some(incarnation) = self.team.members.get(name).map(|state| state.record.incarnation) else {
             return;
         };
-        let life = Incarnation { name: name.clone(), incarnation };
+        let incarnation = Incarnation { name: name.clone(), number: incarnation };
         // One that is not welcomed yet hears all in its welcome.
-        if !self.live.of(&life).is_some_and(|alive| alive.connected) {
+        if !self.live.of(&incarnation).is_some_and(|alive| alive.connected) {
             return;
         }
         if let Some(directive) = directive(&self.team, &self.live, name) {
-            self.steps.push_back(Step::Say(life, ToWorker::Directive(directive)));
+            self.steps.push_back(Step::Say(incarnation, ToWorker::Directive(directive)));
         }
     }
 

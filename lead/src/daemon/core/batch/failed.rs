@@ -51,10 +51,10 @@ impl Batcher {
         }
         // Why an incarnation is killed was journaled long before.
         for action in batch.actions {
-            if let Action::Kill(life) = action
-                && self.team.members.get(&life.name).is_some_and(|state| state.record.ending.is_some())
+            if let Action::Kill(incarnation) = action
+                && self.team.members.get(&incarnation.name).is_some_and(|state| state.record.ending.is_some())
             {
-                self.kill(life);
+                self.kill(incarnation);
             }
         }
         // What workers have said holds nevertheless.
@@ -103,8 +103,8 @@ impl Batcher {
 /// Tells whether an event says all that an earlier one said.
 fn replaces(event: &Event, earlier: &Event) -> bool {
     match (event, earlier) {
-        (Event::Said { life, .. }, Event::Said { life: before, .. })
-        | (Event::Pong { life, .. }, Event::Pong { life: before, .. }) => life == before,
+        (Event::Said { incarnation, .. }, Event::Said { incarnation: before, .. })
+        | (Event::Pong { incarnation, .. }, Event::Pong { incarnation: before, .. }) => incarnation == before,
         (Event::Deadline, Event::Deadline) => true,
         (Event::LeadRead { .. }, Event::LeadRead { rejected, .. }) => rejected.is_empty(),
         _ => false,

@@ -23,9 +23,9 @@ pub(crate) enum Step {
     },
     /// Make all that follows from the lines last, the news too, and report how far that came ([`super::Batcher::settled`]).
     Settle,
-    /// Start a process for a life, and report it ([`super::Batcher::started`]).
+    /// Start a process for an incarnation, and report it ([`super::Batcher::started`]).
     Start(Box<NewWorker>),
-    /// Send SIGTERM, if the life is still that one.
+    /// Send SIGTERM, if the incarnation is still that one.
     Terminate(Incarnation),
     /// Send SIGKILL.
     Kill(Incarnation),
@@ -39,11 +39,11 @@ pub(crate) enum Step {
     Reply(Client, Reply),
 }
 
-/// A life for which a process is to be started.
+/// An incarnation for which a process is to be started.
 #[derive(Debug)]
 pub(crate) struct NewWorker {
     /// Which one.
-    pub(crate) life: Incarnation,
+    pub(crate) incarnation: Incarnation,
     /// As the journal holds it.
     pub(crate) member: Member,
     /// What the command that asked for it was run in.
@@ -64,7 +64,7 @@ pub(crate) enum End {
 /// A half of a birth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Introduction {
-    /// The journal holds the life and its process.
+    /// The journal holds the incarnation and its process.
     Journaled,
     /// The worker has greeted.
     Greeted,

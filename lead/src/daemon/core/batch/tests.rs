@@ -36,12 +36,12 @@ struct Desk {
     full: bool,
     roster_fails: bool,
     settle_fails: bool,
-    /// What the last life was started in.
+    /// What the last incarnation was started in.
     environment: Environment,
 }
 
 fn alice() -> Incarnation {
-    Incarnation { name: Name::new("alice").unwrap(), incarnation: 1 }
+    Incarnation { name: Name::new("alice").unwrap(), number: 1 }
 }
 
 impl Desk {
@@ -74,9 +74,9 @@ impl Desk {
         let mut desk = Self::new();
         desk.on(spawn_alice(CLIENT));
         let identity = Identity { pid: 100, start_ticks: 1, boot_id: "boot".to_owned() };
-        desk.on(Event::Started { life: alice(), process: Ok(identity), cgroup: None });
+        desk.on(Event::Started { incarnation: alice(), process: Ok(identity), cgroup: None });
         let state = WorkerState { doing: Doing::Idle, ..WorkerState::default() };
-        desk.on(Event::Said { life: alice(), state });
+        desk.on(Event::Said { incarnation: alice(), state });
         desk
     }
 
@@ -149,10 +149,10 @@ impl Desk {
         self.steps()
     }
 
-    /// The last life that was begun could not be run.
+    /// The last incarnation that was begun could not be run.
     fn cannot_start(&mut self, incarnation: u32) {
-        let life = Incarnation { incarnation, ..alice() };
-        self.batcher.started(Event::not_started(life, "no descriptor is left"), self.now);
+        let incarnation = Incarnation { number: incarnation, ..alice() };
+        self.batcher.started(Event::not_started(incarnation, "no descriptor is left"), self.now);
     }
 
     fn alice(&self) -> &Member {
@@ -178,7 +178,7 @@ fn how_it_ended() -> Ended {
 }
 
 fn ended() -> Event {
-    Event::Ended { life: alice(), ended: how_it_ended() }
+    Event::Ended { incarnation: alice(), ended: how_it_ended() }
 }
 
 fn bad_line_before(offset: u64) -> Event {
@@ -209,7 +209,7 @@ fn nothing_of_a_batch_that_could_not_be_written_holds_or_is_done() {
 /// Alice has left, and somebody wants her forgotten.
 fn without_alice() -> (Desk, Event) {
     let mut desk = Desk::with_alice();
-    desk.on(Event::Leaving { life: alice() });
+    desk.on(Event::Leaving { incarnation: alice() });
     desk.on(ended());
     (desk, Event::Command(CLIENT, Command::Forget { name: alice().name }))
 }
@@ -257,7 +257,7 @@ fn a_birth_whose_end_was_journaled_with_it_leaves_nothing_behind() {
     desk.on(spawn_alice(CLIENT));
     desk.full = true;
     let identity = Identity { pid: 100, start_ticks: 1, boot_id: "boot".to_owned() };
-    desk.on(Event::Started { life: alice(), process: Ok(identity), cgroup: None });
+    desk.on(Event::Started { incarnation: alice(), process: Ok(identity), cgroup: None });
     desk.full = false;
     desk.on(ended());
     desk.seconds_later(1);
@@ -265,7 +265,7 @@ fn a_birth_whose_end_was_journaled_with_it_leaves_nothing_behind() {
     assert!(!desk.batcher.is_unwelcomed(&alice()));
 }
 
-/// Whoever was to leave would not be started again: only the order would have begun a next life, and it was refused with all else.
+/// Whoever was to leave would not be started again: only the order would have begun a next incarnation, and it was refused with all else.
 #[test]
 fn who_is_started_again_does_not_get_the_environment_of_an_order_that_was_refused() {
     let mut desk = Desk::with_alice();
@@ -287,7 +287,7 @@ fn who_is_started_again_does_not_get_the_environment_of_an_order_that_was_refuse
 fn an_end_does_not_overtake_a_farewell_that_could_not_be_journaled() {
     let mut desk = Desk::with_alice();
     desk.full = true;
-    desk.on(Event::Leaving { life: alice() });
+    desk.on(Event::Leaving { incarnation: alice() });
     desk.full = false;
     assert_eq!(desk.on(ended()), Vec::<&str>::new(), "it waits for what was heard before");
     desk.seconds_later(1);
@@ -312,11 +312,11 @@ fn whoever_waits_for_an_end_goes_on_waiting_while_the_journal_cannot_be_written(
 fn of_what_a_worker_says_while_the_journal_cannot_be_written_the_last_waits() {
     let mut desk = Desk::with_alice();
     desk.full = true;
-    desk.on(Event::Leaving { life: alice() });
+    desk.on(Event::Leaving { incarnation: alice() });
     for round in 0..20 {
         let said = |number: u64| {
             let state = WorkerState { activity: format!("{round} {number}"), ..WorkerState::default() };
-            Event::Said { life: alice(), state }
+            Event::Said { incarnation: alice(), state }
         };
         desk.now.monotonic += RETRY;
         desk.batcher.handle((0..5).map(said).collect(), desk.now);
@@ -333,22 +333,22 @@ fn nobody_is_started_again_before_it_is_journaled_that_the_team_stops() {
     desk.on(Event::Terminate);
     desk.full = false;
     let killed = Ended { code: None, signal: Some(9), ..how_it_ended() };
-    assert_eq!(desk.on(Event::Ended { life: alice(), ended: killed }), Vec::<&str>::new());
+    assert_eq!(desk.on(Event::Ended { incarnation: alice(), ended: killed }), Vec::<&str>::new());
     desk.seconds_later(1);
     assert!(desk.batcher.team.members[&alice().name].record.phase.is_ended(), "it does not come back");
 }
 
-/// Alice has crashed, and her next life could not be run.
+/// Alice has crashed, and her next incarnation could not be run.
 fn not_run_again() -> Desk {
     let mut desk = Desk::with_alice();
     let killed = Ended { code: None, signal: Some(9), ..how_it_ended() };
-    assert!(desk.on(Event::Ended { life: alice(), ended: killed }).contains(&"start"));
+    assert!(desk.on(Event::Ended { incarnation: alice(), ended: killed }).contains(&"start"));
     desk.cannot_start(2);
     desk
 }
 
 #[test]
-fn a_next_life_that_cannot_be_run_is_tried_again_after_a_while() {
+fn a_next_incarnation_that_cannot_be_run_is_tried_again_after_a_while() {
     let mut desk = not_run_again();
     for next in 2..4 {
         assert_eq!(desk.steps(), Vec::<&str>::new());
@@ -364,7 +364,7 @@ fn a_next_life_that_cannot_be_run_is_tried_again_after_a_while() {
 fn whoever_waits_to_be_run_again_is_not_when_the_team_stops() {
     for full in [false, true] {
         let mut desk = not_run_again();
-        // What could not be journaled is tried again later than that life.
+        // What could not be journaled is tried again later than that incarnation.
         desk.now.monotonic += RETRY / 2;
         desk.full = full;
         desk.on(Event::Terminate);

@@ -55,7 +55,7 @@ impl View<'_> {
         };
         Ok(Decision::default()
             .record(Record::Member(Box::new(record)))
-            .act(Action::Start(Incarnation { name: name.clone(), incarnation }))
+            .act(Action::Start(Incarnation { name: name.clone(), number: incarnation }))
             .act(Action::Wait(client, name, Until::Ready(incarnation))))
     }
 
@@ -103,7 +103,7 @@ impl View<'_> {
     }
 
     fn fresh(&self, name: &Name, before: Option<&Member>, order: &SpawnOrder, facts: &SpawnFacts) -> Member {
-        let incarnation = self.team.last_life(name) + 1;
+        let incarnation = self.team.last_incarnation(name) + 1;
         let exit = before.and_then(|member| member.exit.clone());
         let role = before.map(|member| member.terms.role.clone()).unwrap_or_default();
         let terms = Terms { role, ..Terms::of_workspace(facts.default_workspace.clone()) };
@@ -154,14 +154,14 @@ impl View<'_> {
         or_refuse(
             client,
             self.running(name).and_then(|member| {
-                let life = Incarnation { name: name.clone(), incarnation: member.incarnation };
-                if !self.live.of(&life).is_some_and(|alive| alive.connected && alive.ready) {
+                let incarnation = Incarnation::of(member);
+                if !self.live.of(&incarnation).is_some_and(|alive| alive.connected && alive.ready) {
                     let message = format!("{name} cannot be reached just now");
                     return Err(Refusal::new(RefusalCode::Conflict, message).hint("try again in a moment"));
                 }
                 let done = Done::Recorded { incarnation: member.incarnation };
                 Ok(Decision::default()
-                    .act(Action::Say(life, ToWorker::Interrupt { asked_at }))
+                    .act(Action::Say(incarnation, ToWorker::Interrupt { asked_at }))
                     .act(Action::Reply(client, Ok(done))))
             }),
         )
@@ -193,7 +193,7 @@ pub(crate) fn is_being_archived(team: &Team, name: &Name) -> bool {
     })
 }
 
-/// The phase of a life that begins; the caller has checked that the one before has ended.
+/// The phase of an incarnation that begins; the caller has checked that the one before has ended.
 fn next_phase(before: Option<&Member>, event: LifeEvent) -> Phase {
     before.map_or(Phase::Spawning, |member| member.phase.after(event).unwrap_or(Phase::Spawning))
 }

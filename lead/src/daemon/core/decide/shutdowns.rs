@@ -116,39 +116,39 @@ impl View<'_> {
     /// Takes the steps of the ladder that are due. A signal is journaled before it is sent.
     pub(super) fn deadline(&self) -> Decision {
         let due = self.live.due(self.now).into_iter();
-        due.fold(Decision::default(), |decision, (life, due)| match due {
-            Due::Kill => decision.act(Action::Kill(life)),
-            Due::Force => decision.and(self.terminate_life(&life, Ending::Force)),
-            Due::Overdue => decision.and(self.terminate_life(&life, Ending::Overdue)),
-            Due::Limit => decision.and(self.out_of_time(&life)),
+        due.fold(Decision::default(), |decision, (incarnation, due)| match due {
+            Due::Kill => decision.act(Action::Kill(incarnation)),
+            Due::Force => decision.and(self.terminate_incarnation(&incarnation, Ending::Force)),
+            Due::Overdue => decision.and(self.terminate_incarnation(&incarnation, Ending::Overdue)),
+            Due::Limit => decision.and(self.out_of_time(&incarnation)),
         })
     }
 
-    /// A life has lasted as long as it may. SIGTERM asks it to leave at the next safe point; nothing can be said against it.
-    fn out_of_time(&self, life: &Incarnation) -> Decision {
-        let Some(member) = self.present(life).filter(|member| member.ending.is_none()) else {
+    /// An incarnation has lasted as long as it may. SIGTERM asks it to leave at the next safe point; nothing can be said against it.
+    fn out_of_time(&self, incarnation: &Incarnation) -> Decision {
+        let Some(member) = self.present(incarnation).filter(|member| member.ending.is_none()) else {
             return Decision::default();
         };
         let most = Duration::from_secs(member.terms.bounds.max_time.unwrap_or_default());
         let why = format!("it had lived as long as it may: {}", told(most));
         let member = Member { ending: Some(Ending::Limit), ending_note: Some(why), ..self.updated(member) };
-        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(life.clone()))
+        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(incarnation.clone()))
     }
 
-    /// Begins to end a life by signals.
-    pub(super) fn terminate_life(&self, life: &Incarnation, ending: Ending) -> Decision {
-        let Some(member) = self.present(life).filter(|member| member.ending.is_none()) else {
+    /// Begins to end an incarnation by signals.
+    pub(super) fn terminate_incarnation(&self, incarnation: &Incarnation, ending: Ending) -> Decision {
+        let Some(member) = self.present(incarnation).filter(|member| member.ending.is_none()) else {
             return Decision::default();
         };
         let member = Member { ending: Some(ending), ..self.updated(member) };
-        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(life.clone()))
+        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(incarnation.clone()))
     }
 
-    /// SIGTERM ends a life, as it says. One that was taken for hung answers thereby: it is not started again.
-    pub(super) fn leaving(&self, life: &Incarnation) -> Decision {
+    /// SIGTERM ends an incarnation, as it says. One that was taken for hung answers thereby: it is not started again.
+    pub(super) fn leaving(&self, incarnation: &Incarnation) -> Decision {
         let by_itself = |member: &Member| matches!(member.ending, None | Some(Ending::Hung));
-        match self.present(life) {
-            Some(member) if by_itself(member) && self.team.release(&life.name).is_none() => {
+        match self.present(incarnation) {
+            Some(member) if by_itself(member) && self.team.release(&incarnation.name).is_none() => {
                 let (ending, ending_note) = (Some(Ending::Sigterm), None);
                 let member = Member { ending, ending_note, ..self.updated(member) };
                 Decision::default().member(MemberEvent::Ending, member)
@@ -170,8 +170,10 @@ impl View<'_> {
         }
         let members: Vec<_> = self.last_first().into_iter().cloned().collect();
         members.iter().fold(Decision::default(), |decision, member| {
-            let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
-            decision.and(self.terminate_life(&life, Ending::Stop)).act(Action::Kill(life))
+            let incarnation = Incarnation::of(member);
+            decision
+                .and(self.terminate_incarnation(&incarnation, Ending::Stop))
+                .act(Action::Kill(incarnation))
         })
     }
 
@@ -209,12 +211,12 @@ impl View<'_> {
     }
 
     /// What follows for the team when a teammate does not want to leave.
-    pub(super) fn unwilling(&self, request: &Request, life: &Incarnation) -> Decision {
+    pub(super) fn unwilling(&self, request: &Request, incarnation: &Incarnation) -> Decision {
         if self.live.terminations > 0 {
-            return self.terminate_life(life, Ending::Stop);
+            return self.terminate_incarnation(incarnation, Ending::Stop);
         }
         if let Payload::Shutdown { force_after: Some(_), .. } = request.payload {
-            return self.terminate_life(life, Ending::Force);
+            return self.terminate_incarnation(incarnation, Ending::Force);
         }
         if self.team.stopping {
             return Decision::default().record(Record::Team(self.team_record(TeamEvent::Staying)));

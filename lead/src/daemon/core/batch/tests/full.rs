@@ -18,7 +18,7 @@ impl Desk {
 fn what_could_not_be_journaled_is_tried_again_although_commands_keep_coming() {
     let mut desk = Desk::with_alice();
     desk.full = true;
-    desk.on(Event::Leaving { life: alice() });
+    desk.on(Event::Leaving { incarnation: alice() });
     desk.is_kept_busy();
     desk.full = false;
     desk.on(ended());

@@ -66,8 +66,8 @@ impl Desk {
         for record in self.team.pending_derived() {
             self.write(record);
         }
-        if let Some((life, environment)) = decision.ordered(event) {
-            self.live.ordered(&life, environment);
+        if let Some((incarnation, environment)) = decision.ordered(event) {
+            self.live.ordered(&incarnation, environment);
         }
         for record in &decision.records {
             if let Record::Member(it) = record
@@ -113,13 +113,16 @@ impl Desk {
         }
     }
 
-    /// Starts the process of the life that is being spawned, which then is ready.
+    /// Starts the process of the incarnation that is being spawned, which then is ready.
     pub(super) fn starts(&mut self, who: &str) -> Incarnation {
-        let life = life(who, self.member(who).incarnation);
-        self.on(&Event::Started { life: life.clone(), process: Ok(identity()), cgroup: None });
+        let incarnation = incarnation(who, self.member(who).incarnation);
+        self.on(&Event::Started { incarnation: incarnation.clone(), process: Ok(identity()), cgroup: None });
         let applied_seq = self.team.seq;
-        self.on(&Event::Said { life: life.clone(), state: WorkerState { applied_seq, ..idle() } });
-        life
+        self.on(&Event::Said {
+            incarnation: incarnation.clone(),
+            state: WorkerState { applied_seq, ..idle() },
+        });
+        incarnation
     }
 
     /// A member that runs.
@@ -135,8 +138,8 @@ impl Desk {
         self.starts(who)
     }
 
-    pub(super) fn ends(&mut self, life: &Incarnation) -> Decision {
-        self.on(&Event::Ended { life: life.clone(), ended: ended() })
+    pub(super) fn ends(&mut self, incarnation: &Incarnation) -> Decision {
+        self.on(&Event::Ended { incarnation: incarnation.clone(), ended: ended() })
     }
 
     pub(super) fn member(&self, who: &str) -> &Member {
@@ -159,14 +162,14 @@ impl Desk {
         }
     }
 
-    /// A life's connection names a line that it wrote.
-    pub(super) fn names(&mut self, life: &Incarnation, body: Body) -> Decision {
+    /// An incarnation's connection names a line that it wrote.
+    pub(super) fn names(&mut self, incarnation: &Incarnation, body: Body) -> Decision {
         let id = self.ids.message();
-        let line = Message::new(id, life.name.as_str(), "lead", self.now.wall, body);
-        self.names_line(life, &line)
+        let line = Message::new(id, incarnation.name.as_str(), "lead", self.now.wall, body);
+        self.names_line(incarnation, &line)
     }
 
-    pub(super) fn names_line(&mut self, life: &Incarnation, line: &Message) -> Decision {
+    pub(super) fn names_line(&mut self, incarnation: &Incarnation, line: &Message) -> Decision {
         let request_id = match &line.body {
             Body::ShutdownResponse { request_id, .. } | Body::PlanApprovalRequest { request_id, .. } => {
                 request_id
@@ -174,13 +177,13 @@ impl Desk {
             other => panic!("{other:?}"),
         };
         let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
-        self.on(&Event::Submitted { life: life.clone(), request_id, line })
+        self.on(&Event::Submitted { incarnation: incarnation.clone(), request_id, line })
     }
 
-    /// A life submits a plan.
-    pub(super) fn submits(&mut self, life: &Incarnation, id: &str) -> RequestId {
+    /// An incarnation submits a plan.
+    pub(super) fn submits(&mut self, incarnation: &Incarnation, id: &str) -> RequestId {
         let id = request_id(id);
-        self.names(life, plan(&id));
+        self.names(incarnation, plan(&id));
         id
     }
 
@@ -190,11 +193,11 @@ impl Desk {
         for _ in 0..seconds {
             self.now.monotonic += Duration::from_secs(1);
             self.now.wall += 1.0;
-            for (life, finding) in self.live.look(&self.team, self.now, self.rules) {
+            for (incarnation, finding) in self.live.look(&self.team, self.now, self.rules) {
                 match finding {
                     Finding::Ask(number) => asked.push(number),
-                    Finding::Silent => decisions.push(self.on(&Event::Silent { life })),
-                    Finding::Hung => decisions.push(self.on(&Event::Hung { life })),
+                    Finding::Silent => decisions.push(self.on(&Event::Silent { incarnation })),
+                    Finding::Hung => decisions.push(self.on(&Event::Hung { incarnation })),
                 }
             }
         }
@@ -281,8 +284,8 @@ pub(super) fn name(who: &str) -> Name {
     Name::of_inbox(who).unwrap()
 }
 
-pub(super) fn life(who: &str, incarnation: u32) -> Incarnation {
-    Incarnation { name: name(who), incarnation }
+pub(super) fn incarnation(who: &str, incarnation: u32) -> Incarnation {
+    Incarnation { name: name(who), number: incarnation }
 }
 
 pub(super) fn request_id(id: &str) -> RequestId {

@@ -21,7 +21,7 @@ const SCHEDULES: u64 = 300;
 /// A rule that is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mutant {
-    /// Rule 5: a life is over only when its lock is free.
+    /// Rule 5: an incarnation is over only when its lock is free.
     BuriesBeforeTheLockIsFree,
     /// Rule 6: a worker does nothing before it is welcomed.
     BeginsUnwelcomed,
@@ -59,7 +59,7 @@ pub(super) enum Mutant {
     WhatIsNotWrittenIsNotAnswered,
     /// The answer goes where the question came from, and nowhere once that is closed.
     AnswersFollowTheLife,
-    /// Nobody is heard on a connection that is not a life's present one.
+    /// Nobody is heard on a connection that is not an incarnation's present one.
     EveryConnectionIsHeard,
     /// Whoever answers is not ended as one that hangs.
     PongsAreNotHeard,
@@ -120,9 +120,9 @@ impl World {
                 }
             }
         }
-        let asked = |life: &Incarnation| team.pending(&life.name, Kind::Shutdown).is_some();
-        let Event::Ended { life, .. } = event else { return };
-        if !self.is(Mutant::RestartsWhoShallLeave) || !asked(life) {
+        let asked = |incarnation: &Incarnation| team.pending(&incarnation.name, Kind::Shutdown).is_some();
+        let Event::Ended { incarnation, .. } = event else { return };
+        if !self.is(Mutant::RestartsWhoShallLeave) || !asked(incarnation) {
             return;
         }
         for record in &mut decision.records {
@@ -130,10 +130,11 @@ impl World {
                 && record.event == MemberEvent::Exited
                 && record.member.phase == Phase::Crashed
             {
-                record.ended_incarnation = Some(life.incarnation);
-                (record.member.phase, record.member.incarnation) = (Phase::Spawning, life.incarnation + 1);
-                let life = Incarnation { name: life.name.clone(), incarnation: life.incarnation + 1 };
-                decision.actions.push(Action::Start(life));
+                record.ended_incarnation = Some(incarnation.number);
+                (record.member.phase, record.member.incarnation) = (Phase::Spawning, incarnation.number + 1);
+                let incarnation =
+                    Incarnation { name: incarnation.name.clone(), number: incarnation.number + 1 };
+                decision.actions.push(Action::Start(incarnation));
             }
         }
     }
@@ -147,8 +148,8 @@ impl World {
                 && record.event == MemberEvent::Ending
             {
                 let member = &record.member;
-                let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
-                self.signal(daemon, &life, false);
+                let incarnation = Incarnation::of(member);
+                self.signal(daemon, &incarnation, false);
             }
         }
     }
@@ -169,9 +170,9 @@ impl World {
             return;
         };
         if let Some(member) = daemon.batcher.team.members.get(&name) {
-            let life = Incarnation { name, incarnation: member.record.incarnation };
+            let incarnation = Incarnation { name, number: member.record.incarnation };
             let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
-            events.push(Event::Submitted { life, request_id, line });
+            events.push(Event::Submitted { incarnation, request_id, line });
         }
     }
 }
@@ -221,7 +222,7 @@ macro_rules! missed {
 }
 
 missed! {
-    the_life_lock_is_missed: BuriesBeforeTheLockIsFree,
+    the_liveness_lock_is_missed: BuriesBeforeTheLockIsFree,
     the_welcome_is_missed: BeginsUnwelcomed,
     the_own_connection_is_missed: AnyLineCounts,
     the_reply_is_missed: LeavesUnrecorded,

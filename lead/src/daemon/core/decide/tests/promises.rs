@@ -35,7 +35,7 @@ pub(super) struct Facts {
     pub(super) monotonic: Duration,
     /// The environment that this daemon was given for the member.
     pub(super) environment: Option<Environment>,
-    /// Whether the life has said to this daemon that SIGTERM ends it, or has written so.
+    /// Whether the incarnation has said to this daemon that SIGTERM ends it, or has written so.
     pub(super) farewell: bool,
     /// The ids under which the plan was named that the member waits for.
     pub(super) waits_for: BTreeSet<(RequestId, Uuid)>,
@@ -55,7 +55,7 @@ pub(super) struct Promises {
     told_status: BTreeMap<RequestId, Status>,
     /// The gate of each member as of each line that changed it.
     gates: BTreeMap<(Name, u64), Gate>,
-    /// What each life answered by lines that it wrote and named itself.
+    /// What each incarnation answered by lines that it wrote and named itself.
     answers: BTreeSet<(Incarnation, RequestId, bool)>,
     /// What people answered, and what the lead agent did.
     pub(super) verdicts: BTreeSet<(RequestId, bool)>,
@@ -68,12 +68,12 @@ pub(super) struct Promises {
     questions: BTreeMap<Question, Asked>,
     /// The environment of the last spawn that was accepted.
     pub(super) environments: BTreeMap<Name, Environment>,
-    /// The lives that ended themselves because they were let go.
+    /// The incarnations that ended themselves because they were let go.
     pub(super) left: BTreeSet<Incarnation>,
     /// When each member was started again, since somebody spawned it.
     restarts: BTreeMap<Name, Vec<Duration>>,
     tells: BTreeMap<(Uuid, Name), Told>,
-    /// The lives of which the lead was told that they do not answer, and since when they have answered nothing.
+    /// The incarnations of which the lead was told that they do not answer, and since when they have answered nothing.
     silent: BTreeSet<Incarnation>,
 }
 
@@ -127,8 +127,8 @@ impl Promises {
                 self.silence(record)
             }
             MemberEvent::Forgotten => {
-                self.answers.retain(|(life, ..)| life.name != member.name);
-                self.left.retain(|life| life.name != member.name);
+                self.answers.retain(|(incarnation, ..)| incarnation.name != member.name);
+                self.left.retain(|incarnation| incarnation.name != member.name);
                 Ok(())
             }
             _ => Ok(()),
@@ -168,29 +168,32 @@ impl Promises {
 
     /// A worker begins.
     pub(super) fn begins<'a>(&self, worker: &Worker, mut others: impl Iterator<Item = &'a Worker>) -> Kept {
-        let life = &worker.life;
-        let double = others.any(|other| other.begun && other.life.name == life.name);
-        check(!double, || format!("{} lives twice", life.name))?;
-        let member = self.fold.members.get(&life.name).map(|state| &state.record);
+        let incarnation = &worker.incarnation;
+        let double = others.any(|other| other.begun && other.incarnation.name == incarnation.name);
+        check(!double, || format!("{} lives twice", incarnation.name))?;
+        let member = self.fold.members.get(&incarnation.name).map(|state| &state.record);
         let known =
-            member.filter(|member| member.incarnation == life.incarnation && !member.phase.is_ended());
+            member.filter(|member| member.incarnation == incarnation.number && !member.phase.is_ended());
         let process = known.and_then(|member| member.process.as_ref()).map(|process| process.pid);
         check(process == Some(worker.pid), || {
-            format!("{} begins, and the journal does not know it", life.name)
+            format!("{} begins, and the journal does not know it", incarnation.name)
         })
     }
 
-    /// A process is started for a life.
-    pub(super) fn starts(&self, life: &Incarnation, environment: &Environment) -> Kept {
-        let given = self.environments.get(&life.name);
+    /// A process is started for an incarnation.
+    pub(super) fn starts(&self, incarnation: &Incarnation, environment: &Environment) -> Kept {
+        let given = self.environments.get(&incarnation.name);
         check(given == Some(environment), || {
-            format!("{} {} gets an environment that was not given for it", life.name, life.incarnation)
+            format!(
+                "{} {} gets an environment that was not given for it",
+                incarnation.name, incarnation.number
+            )
         })
     }
 
     /// A worker begins something that an open gate lets through.
     pub(super) fn changes(&self, worker: &Worker) -> Kept {
-        let name = &worker.life.name;
+        let name = &worker.incarnation.name;
         check(worker.plan.is_none(), || format!("{name} changes something while its plan is unanswered"))?;
         let seq = worker.directive.as_ref().map_or(0, |directive| directive.seq);
         let gate = self.gates.get(&(name.clone(), seq));

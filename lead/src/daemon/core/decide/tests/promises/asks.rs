@@ -1,5 +1,5 @@
 //! What the lead agent asks for: each question is answered once, on the connection that it came over and no other, and
-//! what is done for it was asked by a life that is there.
+//! what is done for it was asked by an incarnation that is there.
 
 use teamd_shared::control::Command;
 use teamd_shared::journal::Team;
@@ -16,7 +16,7 @@ pub(in super::super) type Question = (u64, u32);
 /// What became of a question.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
-    life: Incarnation,
+    incarnation: Incarnation,
     command: Command,
     stands: Stands,
 }
@@ -35,12 +35,18 @@ enum Stands {
 
 impl Promises {
     /// A worker asks for something.
-    pub(in super::super) fn asks(&mut self, question: Question, life: &Incarnation, command: &Command) {
-        let asked = Asked { life: life.clone(), command: command.clone(), stands: Stands::Said };
+    pub(in super::super) fn asks(
+        &mut self,
+        question: Question,
+        incarnation: &Incarnation,
+        command: &Command,
+    ) {
+        let asked =
+            Asked { incarnation: incarnation.clone(), command: command.clone(), stands: Stands::Said };
         self.questions.insert(question, asked);
     }
 
-    /// The daemon takes a question up; `present`: the present connection of the life that asks.
+    /// The daemon takes a question up; `present`: the present connection of the incarnation that asks.
     pub(in super::super) fn takes_up(&mut self, question: Question, present: Option<u64>) -> Kept {
         check(present == Some(question.0), || format!("{question:?} is taken up from an old connection"))?;
         self.moves_on(question, Stands::Said, Stands::TakenUp)
@@ -65,26 +71,29 @@ impl Promises {
         Ok(())
     }
 
-    /// The life that asked a question.
+    /// The incarnation that asked a question.
     pub(in super::super) fn asker(&self, (connection, tag): Question) -> Option<Incarnation> {
-        self.questions.get(&(connection, tag)).map(|asked| asked.life.clone())
+        self.questions.get(&(connection, tag)).map(|asked| asked.incarnation.clone())
     }
 
     /// The questions whose answer was not heard.
     pub(in super::super) fn unanswered(&self) -> impl Iterator<Item = (Question, &Incarnation, &Command)> {
         let open = self.questions.iter().filter(|(_, asked)| asked.stands != Stands::Heard);
-        open.map(|(&question, asked)| (question, &asked.life, &asked.command))
+        open.map(|(&question, asked)| (question, &asked.incarnation, &asked.command))
     }
 
     /// Something was decided because somebody asked for it.
     pub(in super::super) fn done_for(&self, client: Client, team: &Team) -> Kept {
-        let Some(life) = self.asker((client.connection, client.tag)).filter(|_| client.agent) else {
+        let Some(incarnation) = self.asker((client.connection, client.tag)).filter(|_| client.agent) else {
             return Ok(());
         };
-        let member = team.members.get(&life.name).map(|state| &state.record);
-        let there = member.is_some_and(|it| it.incarnation == life.incarnation && !it.phase.is_ended());
-        check(life.name == Name::lead() && there, || {
-            format!("{} {} is heard, and is not the lead agent that there is", life.name, life.incarnation)
+        let member = team.members.get(&incarnation.name).map(|state| &state.record);
+        let there = member.is_some_and(|it| it.incarnation == incarnation.number && !it.phase.is_ended());
+        check(incarnation.name == Name::lead() && there, || {
+            format!(
+                "{} {} is heard, and is not the lead agent that there is",
+                incarnation.name, incarnation.number
+            )
         })
     }
 

@@ -13,7 +13,7 @@ impl Promises {
         let name = &record.member.name;
         let state = self.fold.members.get(name).ok_or_else(|| format!("{name} ends, and was never there"))?;
         let before = &state.record;
-        let life = Incarnation { name: name.clone(), incarnation: before.incarnation };
+        let incarnation = Incarnation { name: name.clone(), number: before.incarnation };
         check(!before.phase.is_ended(), || format!("{name} ends twice"))?;
         let approved = self.fold.shutdown_of(name).filter(|request| request.status == Status::Approved);
         let ended = if record.ended_incarnation.is_some() { Phase::Crashed } else { record.member.phase };
@@ -29,7 +29,7 @@ impl Promises {
         check(!facts.farewell || ended != Phase::Crashed, || {
             format!("{name} said farewell, and counts as crashed")
         })?;
-        let agreed = self.left.contains(&life);
+        let agreed = self.left.contains(&incarnation);
         check(!agreed || ended != Phase::Crashed, || {
             format!("{name} left as agreed, and counts as crashed")
         })?;
@@ -75,9 +75,9 @@ impl Promises {
     }
 
     /// A signal is sent.
-    pub(in super::super) fn signalled(&self, life: &Incarnation) -> Kept {
-        let member = self.fold.members.get(&life.name).map(|state| &state.record);
-        let journaled = member.is_some_and(|it| it.incarnation == life.incarnation && it.ending.is_some());
-        check(journaled, || format!("{} is signalled, and no line says so", life.name))
+    pub(in super::super) fn signalled(&self, incarnation: &Incarnation) -> Kept {
+        let member = self.fold.members.get(&incarnation.name).map(|state| &state.record);
+        let journaled = member.is_some_and(|it| it.incarnation == incarnation.number && it.ending.is_some());
+        check(journaled, || format!("{} is signalled, and no line says so", incarnation.name))
     }
 }

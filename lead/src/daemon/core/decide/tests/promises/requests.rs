@@ -11,11 +11,11 @@ use crate::daemon::core::event::Incarnation;
 
 impl Promises {
     /// A worker names a line: an answer is its own only if it wrote it.
-    pub(in super::super) fn named(&mut self, life: &Incarnation, line: &Message) {
+    pub(in super::super) fn named(&mut self, incarnation: &Incarnation, line: &Message) {
         if let Body::ShutdownResponse { request_id, approve, .. } = &line.body
-            && line.from == life.name.as_str()
+            && line.from == incarnation.name.as_str()
         {
-            self.answers.insert((life.clone(), request_id.clone(), *approve));
+            self.answers.insert((incarnation.clone(), request_id.clone(), *approve));
         }
     }
 
@@ -63,8 +63,8 @@ impl Promises {
             (_, Status::Pending) => Err(format!("{id} is pending again")),
             (Kind::Shutdown, Status::Approved | Status::Rejected) => {
                 let name = Name::of_inbox(request.member()).map_err(|e| e.to_string())?;
-                let life = Incarnation { name, incarnation: request.incarnation };
-                check(self.answers.contains(&(life, id.clone(), approve)), || {
+                let incarnation = Incarnation { name, number: request.incarnation };
+                check(self.answers.contains(&(incarnation, id.clone(), approve)), || {
                     format!("{id} is answered by nobody who was asked")
                 })
             }

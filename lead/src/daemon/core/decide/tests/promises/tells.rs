@@ -68,8 +68,9 @@ impl Promises {
         }
         let asked = self.fold.members.keys().filter_map(|name| self.fold.pending(name, Kind::Shutdown));
         for request in asked {
-            let life = self.fold.shutdown_of(&Name::of_inbox(request.member()).map_err(|e| e.to_string())?);
-            check(life == Some(request), || {
+            let incarnation =
+                self.fold.shutdown_of(&Name::of_inbox(request.member()).map_err(|e| e.to_string())?);
+            check(incarnation == Some(request), || {
                 format!("{} is pending, and nobody is asked", request.request_id)
             })?;
         }

@@ -22,7 +22,7 @@ use crate::daemon::event_loop::gather::may_ask;
 impl World {
     /// Asks for something now and then, one thing after the other, at whatever else it is.
     pub(super) fn may_want_something(&mut self, worker: &mut Worker) {
-        let seldom = if worker.life.name == Name::lead() { 2 } else { 60 };
+        let seldom = if worker.incarnation.name == Name::lead() { 2 } else { 60 };
         if self.calm || worker.asking.is_some() || !self.rng.one_in(seldom) {
             return;
         }
@@ -30,9 +30,9 @@ impl World {
         worker.asked += 1;
         let question = (link, worker.asked);
         let command = self.wish(worker);
-        self.note(|| format!("{} ({}) asks {question:?}: {command:?}", worker.life.name, worker.pid));
+        self.note(|| format!("{} ({}) asks {question:?}: {command:?}", worker.incarnation.name, worker.pid));
         worker.asking = Some(question);
-        self.promises.asks(question, &worker.life, &command);
+        self.promises.asks(question, &worker.incarnation, &command);
         self.says(worker, Up::Says(FromWorker::Asks(Asks { tag: question.1, command })));
     }
 
@@ -85,10 +85,12 @@ impl World {
     }
 }
 
-/// The life whose present connection a question came over.
+/// The incarnation whose present connection a question came over.
 fn present(daemon: &Daemon, client: Client) -> Option<Incarnation> {
     let mut connections = daemon.connections.iter();
-    connections.find(|(_, connection)| **connection == client.connection).map(|(life, _)| life.clone())
+    connections
+        .find(|(_, connection)| **connection == client.connection)
+        .map(|(incarnation, _)| incarnation.clone())
 }
 
 /// What the daemon does, as its functions of the same names.
@@ -96,13 +98,13 @@ impl World {
     pub(super) fn agent_asks(
         &mut self,
         daemon: &Daemon,
-        (life, connection): (&Incarnation, u64),
+        (incarnation, connection): (&Incarnation, u64),
         Asks { tag, command }: Asks,
     ) -> Option<Event> {
         let client = Client { connection, tag, agent: true };
-        let kept = self.promises.takes_up((connection, tag), daemon.connections.get(life).copied());
+        let kept = self.promises.takes_up((connection, tag), daemon.connections.get(incarnation).copied());
         self.promise(kept);
-        if let Err(refusal) = may_ask(life, &command) {
+        if let Err(refusal) = may_ask(incarnation, &command) {
             self.reply(daemon, client, Err(refusal));
             return None;
         }
@@ -143,26 +145,26 @@ impl World {
             return self.promise(kept);
         }
         let question = (client.connection, client.tag);
-        let mut life = present(daemon, client);
+        let mut incarnation = present(daemon, client);
         if self.is(Mutant::AnswersFollowTheLife) {
-            life = self.promises.asker(question);
+            incarnation = self.promises.asker(question);
         }
-        let Some(life) = life.filter(|_| !self.is(Mutant::AnswersAreLost)) else { return };
+        let Some(incarnation) = incarnation.filter(|_| !self.is(Mutant::AnswersAreLost)) else { return };
         let kept = self.promises.replies(question);
         self.promise(kept);
-        self.say(daemon, &life, ToWorker::Reply(Reply { tag: client.tag, result }));
+        self.say(daemon, &incarnation, ToWorker::Reply(Reply { tag: client.tag, result }));
     }
 
     /// Looks whether each question has its answer, once everything has come to rest.
     pub(super) fn questions_rest(&self) -> Result<(), String> {
         let Some(daemon) = &self.daemon else { return Ok(()) };
         let fold = &self.promises.fold;
-        let hangs = |name: &Name| self.processes.values().any(|it| it.life.name == *name && it.hung);
-        for (question, life, command) in self.promises.unanswered() {
+        let hangs = |name: &Name| self.processes.values().any(|it| it.incarnation.name == *name && it.hung);
+        for (question, incarnation, command) in self.promises.unanswered() {
             let link = self.links.get(&question.0);
             let lives = link.is_some_and(|link| link.worker_open && link.daemon_open)
-                && daemon.connections.get(life) == Some(&question.0)
-                && !hangs(&life.name);
+                && daemon.connections.get(incarnation) == Some(&question.0)
+                && !hangs(&incarnation.name);
             let waits = match command {
                 Command::AwaitVerdict { request_id } => {
                     fold.requests.get(request_id).is_some_and(Request::is_pending)
@@ -171,7 +173,10 @@ impl World {
                 _ => false,
             };
             if lives && !waits {
-                return Err(format!("{} {} has no answer to {command:?}", life.name, life.incarnation));
+                return Err(format!(
+                    "{} {} has no answer to {command:?}",
+                    incarnation.name, incarnation.number
+                ));
             }
         }
         for (client, owed) in &self.promises.people {

@@ -26,7 +26,7 @@ use crate::daemon::core::waiters::status;
 pub(in super::super) struct Daemon {
     pub(in super::super) batcher: Batcher,
     pub(super) began: Duration,
-    /// The present connection of each life.
+    /// The present connection of each incarnation.
     pub(super) connections: BTreeMap<Incarnation, u64>,
     pub(super) supervised: BTreeMap<Incarnation, u32>,
     /// Lives whose process has ended, until their connection does.
@@ -50,7 +50,7 @@ pub(in super::super) struct Daemon {
 /// What this daemon was told.
 #[derive(Default)]
 pub(super) struct Heard {
-    /// The lives that have said that SIGTERM ends them.
+    /// The incarnations that have said that SIGTERM ends them.
     pub(super) farewells: BTreeSet<Incarnation>,
     /// The environments that it was given.
     pub(super) environments: BTreeMap<Name, Environment>,
@@ -167,7 +167,7 @@ impl World {
         match event {
             Event::Spawn(_, _, order, _) if decided => {
                 heard.environments.insert(order.name.clone(), order.environment.clone());
-                heard.farewells.retain(|life| life.name != order.name);
+                heard.farewells.retain(|incarnation| incarnation.name != order.name);
                 self.promises.environments.insert(order.name.clone(), order.environment.clone());
             }
             Event::Command(client, Command::Answer { request_id, approve, .. }) if decided => {
@@ -188,9 +188,9 @@ impl World {
                 let started = self.starts(daemon, *beginning);
                 daemon.batcher.started(started, self.now(daemon));
             }
-            Step::Terminate(life) => self.signal(daemon, &life, false),
-            Step::Kill(life) => self.signal(daemon, &life, true),
-            Step::Say(life, frame) => self.say(daemon, &life, frame),
+            Step::Terminate(incarnation) => self.signal(daemon, &incarnation, false),
+            Step::Kill(incarnation) => self.signal(daemon, &incarnation, true),
+            Step::Say(incarnation, frame) => self.say(daemon, &incarnation, frame),
             Step::Show(names) => {
                 for name in names {
                     self.shows(daemon, &name);
@@ -208,29 +208,29 @@ impl World {
     }
 
     fn starts(&mut self, daemon: &mut Daemon, new: NewWorker) -> Event {
-        let NewWorker { life, environment, .. } = new;
+        let NewWorker { incarnation, environment, .. } = new;
         if !self.calm && self.rng.one_in(40) {
-            return Event::not_started(life, "cannot run it");
+            return Event::not_started(incarnation, "cannot run it");
         }
-        let kept = self.promises.starts(&life, &environment);
+        let kept = self.promises.starts(&incarnation, &environment);
         self.promise(kept);
-        self.disk.inboxes.entry(life.name.clone()).or_default();
-        let (pid, link) = self.fork(&life, environment);
-        daemon.supervised.insert(life.clone(), pid);
-        daemon.connections.insert(life.clone(), link);
-        Event::Started { life, process: Ok(identity(pid)), cgroup: None }
+        self.disk.inboxes.entry(incarnation.name.clone()).or_default();
+        let (pid, link) = self.fork(&incarnation, environment);
+        daemon.supervised.insert(incarnation.clone(), pid);
+        daemon.connections.insert(incarnation.clone(), link);
+        Event::Started { incarnation, process: Ok(identity(pid)), cgroup: None }
     }
 
-    pub(super) fn say(&mut self, daemon: &Daemon, life: &Incarnation, frame: ToWorker) {
-        let link = daemon.connections.get(life).and_then(|number| self.links.get_mut(number));
+    pub(super) fn say(&mut self, daemon: &Daemon, incarnation: &Incarnation, frame: ToWorker) {
+        let link = daemon.connections.get(incarnation).and_then(|number| self.links.get_mut(number));
         if let Some(link) = link.filter(|link| link.daemon_open && link.worker_open) {
             link.down.push_back(frame);
         }
     }
 
-    pub(in super::super) fn signal(&mut self, daemon: &Daemon, life: &Incarnation, kill: bool) {
-        let Some(&pid) = daemon.supervised.get(life) else { return };
-        let kept = self.promises.signalled(life);
+    pub(in super::super) fn signal(&mut self, daemon: &Daemon, incarnation: &Incarnation, kill: bool) {
+        let Some(&pid) = daemon.supervised.get(incarnation) else { return };
+        let kept = self.promises.signalled(incarnation);
         self.promise(kept);
         if kill {
             self.kill(pid);

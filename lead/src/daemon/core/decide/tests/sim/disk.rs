@@ -38,7 +38,7 @@ pub(in super::super) struct Transcript {
     pub(super) conversation: u32,
     /// The plan without a result.
     pub(in super::super) plan: Option<PlanCall>,
-    /// The life that wrote last that SIGTERM ends it.
+    /// The incarnation that wrote last that SIGTERM ends it.
     pub(super) left_by_signal: Option<u32>,
 }
 

@@ -105,7 +105,7 @@ impl World {
             monotonic,
             environment: daemon.heard.environments.get(&name).cloned(),
             farewell: written
-                || daemon.heard.farewells.contains(&Incarnation { name: name.clone(), incarnation }),
+                || daemon.heard.farewells.contains(&Incarnation { name: name.clone(), number: incarnation }),
             waits_for: call.map(|call| call.named.clone()).unwrap_or_default(),
         }
     }
@@ -174,7 +174,8 @@ impl World {
 
     fn archive(&mut self, name: &Name) {
         let present = self.promises.fold.members.get(name).map(|state| state.record.incarnation);
-        let lives = |worker: &Worker| worker.life.name == *name && Some(worker.life.incarnation) == present;
+        let lives =
+            |worker: &Worker| worker.incarnation.name == *name && Some(worker.incarnation.number) == present;
         let lives = self.processes.values().any(lives);
         let kept = !(lives && self.disk.inboxes.contains_key(name));
         self.promise(

@@ -1,4 +1,4 @@
-//! The machine of the simulated team: processes, life locks, connections, clocks. They outlive the daemon.
+//! The machine of the simulated team: processes, liveness locks, connections, clocks. They outlive the daemon.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(in super::super) struct Clocks {
 /// A connection.
 pub(super) struct Link {
     pub(super) pid: u32,
-    pub(super) life: Incarnation,
+    pub(super) incarnation: Incarnation,
     pub(super) up: VecDeque<Up>,
     pub(super) down: VecDeque<ToWorker>,
     pub(super) worker_open: bool,
@@ -94,25 +94,25 @@ pub(super) fn environment(number: u32) -> Environment {
 }
 
 impl World {
-    /// Tells whether anything holds the life lock: a worker, or a keeper that still ends a call.
+    /// Tells whether anything holds the liveness lock: a worker, or a shim that still ends a call.
     pub(in super::super) fn lock_is_held(&self, name: &Name) -> bool {
-        let holds = |worker: &Worker| worker.locked && worker.life.name == *name;
-        self.keepers.contains_key(name) || self.processes.values().any(holds)
+        let holds = |worker: &Worker| worker.locked && worker.incarnation.name == *name;
+        self.shims.contains_key(name) || self.processes.values().any(holds)
     }
 
-    pub(super) fn fork(&mut self, life: &Incarnation, environment: Environment) -> (u32, u64) {
+    pub(super) fn fork(&mut self, incarnation: &Incarnation, environment: Environment) -> (u32, u64) {
         self.next_pid += 1;
         let pid = self.next_pid;
-        let link = self.connect(pid, life);
-        self.processes.insert(pid, Worker::new(pid, life.clone(), environment, link));
+        let link = self.connect(pid, incarnation);
+        self.processes.insert(pid, Worker::new(pid, incarnation.clone(), environment, link));
         (pid, link)
     }
 
-    pub(super) fn connect(&mut self, pid: u32, life: &Incarnation) -> u64 {
+    pub(super) fn connect(&mut self, pid: u32, incarnation: &Incarnation) -> u64 {
         self.next_link += 1;
         let link = Link {
             pid,
-            life: life.clone(),
+            incarnation: incarnation.clone(),
             up: VecDeque::new(),
             down: VecDeque::new(),
             worker_open: true,
@@ -131,7 +131,7 @@ impl World {
 
     /// A process has ended. What it had started may be there a little longer.
     pub(super) fn bury(&mut self, worker: &Worker) {
-        self.note(|| format!("  process {} of {} is gone", worker.pid, worker.life.name));
+        self.note(|| format!("  process {} of {} is gone", worker.pid, worker.incarnation.name));
         for link in self.links.values_mut().filter(|link| link.pid == worker.pid) {
             link.worker_open = false;
         }
@@ -140,7 +140,7 @@ impl World {
         }
         if worker.begun && self.rng.one_in(3) {
             let steps = 1 + self.rng.below(8);
-            self.keepers.insert(worker.life.name.clone(), steps);
+            self.shims.insert(worker.incarnation.name.clone(), steps);
         }
     }
 
@@ -173,9 +173,9 @@ impl World {
         link.down.truncate(self.rng.below(u32::try_from(link.down.len()).unwrap() + 1) as usize);
     }
 
-    /// Keepers come to their ends.
-    pub(super) fn keepers_work(&mut self) {
-        self.keepers.retain(|_, steps| {
+    /// Shims come to their ends.
+    pub(super) fn shims_work(&mut self) {
+        self.shims.retain(|_, steps| {
             *steps -= 1;
             *steps > 0
         });

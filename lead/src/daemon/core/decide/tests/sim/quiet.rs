@@ -29,7 +29,7 @@ impl World {
                 for pid in pids {
                     (0..4).for_each(|_| self.worker_step(pid));
                 }
-                self.keepers_work();
+                self.shims_work();
                 self.daemon_step();
             }
             self.time_passes(5.0);
@@ -50,7 +50,7 @@ impl World {
         let mut hung = false;
         for member in alive.clone() {
             let here = |worker: &&Worker| {
-                worker.life.name == member.name && worker.life.incarnation == member.incarnation
+                worker.incarnation.name == member.name && worker.incarnation.number == member.incarnation
             };
             let worker = self.processes.values().find(here);
             let worker = worker.ok_or_else(|| format!("{} runs in the journal alone", member.name))?;
@@ -59,10 +59,10 @@ impl World {
             rests.map_err(|why| format!("{}: {why}", member.name))?;
         }
         for worker in self.processes.values().filter(|worker| !worker.hung) {
-            if !alive.clone().any(|member| member.name == worker.life.name) {
+            if !alive.clone().any(|member| member.name == worker.incarnation.name) {
                 return Err(format!(
                     "process {} of {} is there, and nobody knows it",
-                    worker.pid, worker.life.name
+                    worker.pid, worker.incarnation.name
                 ));
             }
         }

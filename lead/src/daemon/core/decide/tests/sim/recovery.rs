@@ -58,17 +58,17 @@ impl World {
         let mut events = Vec::new();
         for state in daemon.batcher.team.members.values().filter(|state| !state.record.phase.is_ended()) {
             let member = &state.record;
-            let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
+            let incarnation = Incarnation::of(member);
             let process = member.process.as_ref().filter(|_| self.lock_is_held(&member.name));
             let there = process.filter(|process| {
                 self.processes.contains_key(&process.pid) && identity(process.pid) == **process
             });
             match there {
                 Some(process) => {
-                    daemon.supervised.insert(life.clone(), process.pid);
-                    events.push(Event::Found { life });
+                    daemon.supervised.insert(incarnation.clone(), process.pid);
+                    events.push(Event::Found { incarnation });
                 }
-                None => daemon.seen_off.push(life),
+                None => daemon.seen_off.push(incarnation),
             }
         }
         events

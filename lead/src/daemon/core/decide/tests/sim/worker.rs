@@ -20,9 +20,9 @@ use crate::daemon::core::event::Incarnation;
 #[derive(Debug)]
 pub(in super::super) struct Worker {
     pub(in super::super) pid: u32,
-    pub(in super::super) life: Incarnation,
+    pub(in super::super) incarnation: Incarnation,
     pub(super) environment: Environment,
-    /// Whether it holds the life lock.
+    /// Whether it holds the liveness lock.
     pub(super) locked: bool,
     /// Whether it was welcomed.
     pub(in super::super) begun: bool,
@@ -72,10 +72,10 @@ enum Heard {
 }
 
 impl Worker {
-    pub(super) fn new(pid: u32, life: Incarnation, environment: Environment, link: u64) -> Self {
+    pub(super) fn new(pid: u32, incarnation: Incarnation, environment: Environment, link: u64) -> Self {
         Self {
             pid,
-            life,
+            incarnation,
             environment,
             locked: false,
             begun: false,
@@ -168,7 +168,7 @@ impl World {
     }
 
     fn is_born(&mut self, worker: &mut Worker) -> bool {
-        if self.lock_is_held(&worker.life.name) {
+        if self.lock_is_held(&worker.incarnation.name) {
             return false;
         }
         worker.locked = true;
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// Hears one thing. False if its life ends by that.
+    /// Hears one thing. False if its incarnation ends by that.
     fn hears(&mut self, worker: &mut Worker) -> bool {
         let Some(number) = worker.link else { return true };
         let frame = self.links.get_mut(&number).and_then(|link| link.down.pop_front());
@@ -207,7 +207,7 @@ impl World {
             worker.asking = None;
             return worker.begun;
         };
-        self.note(|| format!("{} ({}) hears {frame:?}", worker.life.name, worker.pid));
+        self.note(|| format!("{} ({}) hears {frame:?}", worker.incarnation.name, worker.pid));
         match frame {
             ToWorker::Welcome(welcome) => {
                 self.is_welcome(worker, *welcome);
@@ -254,7 +254,7 @@ impl World {
             right.then_some(()).ok_or_else(|| "a worker is welcomed with another environment".to_owned()),
         );
         self.begins(worker);
-        let transcript = self.disk.transcripts.entry(worker.life.name.clone()).or_default();
+        let transcript = self.disk.transcripts.entry(worker.incarnation.name.clone()).or_default();
         if transcript.conversation != welcome.conversation {
             (transcript.conversation, transcript.plan) = (welcome.conversation, None);
         }
@@ -267,7 +267,7 @@ impl World {
     }
 
     fn reconnects(&mut self, worker: &mut Worker) {
-        let number = self.connect(worker.pid, &worker.life);
+        let number = self.connect(worker.pid, &worker.incarnation);
         worker.link = Some(number);
         let state = worker.report();
         worker.said = Some(state.clone());
@@ -297,8 +297,8 @@ impl World {
         let stays = self.rng.one_in(2);
         if !stays {
             self.plan_ends(worker);
-            if let Some(transcript) = self.disk.transcripts.get_mut(&worker.life.name) {
-                transcript.left_by_signal = Some(worker.life.incarnation);
+            if let Some(transcript) = self.disk.transcripts.get_mut(&worker.incarnation.name) {
+                transcript.left_by_signal = Some(worker.incarnation.number);
             }
         }
         stays
@@ -307,7 +307,7 @@ impl World {
     /// The plan has a result in the transcript: nobody waits for it any more.
     fn plan_ends(&mut self, worker: &mut Worker) {
         worker.plan = None;
-        if let Some(transcript) = self.disk.transcripts.get_mut(&worker.life.name) {
+        if let Some(transcript) = self.disk.transcripts.get_mut(&worker.incarnation.name) {
             transcript.plan = None;
         }
     }

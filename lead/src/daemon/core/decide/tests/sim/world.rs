@@ -44,12 +44,12 @@ enum Step {
     SignalWorker,
     SignalDaemon,
     Forge,
-    Keepers,
+    Shims,
     Jump,
     While,
 }
 
-/// How often it does. What is not part of everyday life varies from schedule to schedule.
+/// How often it does. What is not part of everyday incarnation varies from schedule to schedule.
 const WEIGHTS: [(Step, u32, bool); 15] = [
     (Step::Daemon, 70, false),
     (Step::Worker, 120, false),
@@ -63,7 +63,7 @@ const WEIGHTS: [(Step, u32, bool); 15] = [
     (Step::SignalWorker, 1, true),
     (Step::SignalDaemon, 1, true),
     (Step::Forge, 2, true),
-    (Step::Keepers, 6, false),
+    (Step::Shims, 6, false),
     (Step::Jump, 1, true),
     (Step::While, 1, true),
 ];
@@ -76,8 +76,8 @@ pub(in super::super) struct World {
     pub(in super::super) disk: Disk,
     pub(in super::super) clocks: Clocks,
     pub(in super::super) processes: BTreeMap<u32, Worker>,
-    /// Keepers that are left of a life, and for how many steps.
-    pub(super) keepers: BTreeMap<Name, u32>,
+    /// Shims that are left of an incarnation, and for how many steps.
+    pub(super) shims: BTreeMap<Name, u32>,
     pub(super) links: BTreeMap<u64, Link>,
     pub(in super::super) daemon: Option<Daemon>,
     pub(in super::super) promises: Promises,
@@ -114,7 +114,7 @@ impl World {
             disk: Disk::new(thorough),
             clocks: Clocks { wall: 1_763_756_100.0, monotonic: Duration::from_secs(1000) },
             processes: BTreeMap::new(),
-            keepers: BTreeMap::new(),
+            shims: BTreeMap::new(),
             links: BTreeMap::new(),
             daemon: None,
             promises: Promises::new(jumps, thorough),
@@ -184,7 +184,7 @@ impl World {
             Step::SignalDaemon if self.rng.one_in(4) => self.signal_daemon(),
             Step::SignalDaemon => {}
             Step::Forge => self.forge(),
-            Step::Keepers => self.keepers_work(),
+            Step::Shims => self.shims_work(),
             Step::While => self.a_while_passes(),
             Step::Jump => {
                 let seconds = self.rng.pick(&[-3600.0, -30.0, 30.0, 3600.0]).unwrap_or(0.0);

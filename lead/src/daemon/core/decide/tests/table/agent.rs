@@ -68,7 +68,7 @@ fn a_lead_agent_that_crashes_is_started_again_and_its_shutdown_expires() {
     let lead = desk.runs("lead");
     desk.ends(&lead);
     let again = desk.starts("lead");
-    assert_eq!((again.incarnation, desk.member("lead").conversation), (2, 1));
+    assert_eq!((again.number, desk.member("lead").conversation), (2, 1));
     let id = desk.asks("lead", None);
     desk.ends(&again);
     assert_eq!((desk.member("lead").phase, desk.status(&id)), (Phase::Crashed, Status::Expired));
@@ -119,10 +119,10 @@ fn the_lead_agent_has_no_plans_and_none_of_its_own_is_answered_by_it() {
 fn who_asked_for_an_end_is_told_where_it_was_the_lead_agent() {
     let mut desk = Desk::new();
     let told = |desk: &mut Desk, who: &str| {
-        let life = life(who, 1);
+        let incarnation = incarnation(who, 1);
         let id = desk.team.shutdown_of(&name(who)).unwrap().request_id.clone();
         desk.names(
-            &life,
+            &incarnation,
             Body::ShutdownResponse {
                 request_id: id,
                 approve: true,
@@ -130,7 +130,7 @@ fn who_asked_for_an_end_is_told_where_it_was_the_lead_agent() {
                 answered_by: Some(AnsweredBy::Runtime),
             },
         );
-        asked_by(&desk.ends(&life))
+        asked_by(&desk.ends(&incarnation))
     };
     desk.runs("lead");
     for who in ["alice", "bob", "carol"] {
@@ -157,7 +157,7 @@ fn a_plan_that_is_awaited_is_told_when_it_is_answered() {
     assert_eq!(awaits.actions, [Action::Wait(AGENT, alice.name.clone(), Until::Judged(id.clone()))]);
     waiters.add(AGENT, alice.name.clone(), Until::Judged(id.clone()));
     assert_eq!(waiters.answered(&desk.team, &desk.live, &alice.name), []);
-    // Its life may end meanwhile: the plan belongs to the conversation.
+    // Its incarnation may end meanwhile: the plan belongs to the conversation.
     desk.ends(&alice);
     assert_eq!(waiters.answered(&desk.team, &desk.live, &alice.name), []);
     let feedback = "mind the tests".to_owned();

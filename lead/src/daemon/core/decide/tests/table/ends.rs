@@ -9,7 +9,7 @@ use teamd_shared::request::Status;
 
 use super::super::desk::never_restarted;
 use super::super::desk::{
-    CLIENT, Desk, answer, ended, environment, idle, life, name, nothing, order, verdict,
+    CLIENT, Desk, answer, ended, environment, idle, incarnation, name, nothing, order, verdict,
 };
 use crate::daemon::core::decide::Decision;
 use crate::daemon::core::event::{Action, Ended, Event, Incarnation};
@@ -56,7 +56,7 @@ fn the_status_of_an_end_is_a_function_of_the_journal() {
         (
             "told by a signal",
             |desk, alice| {
-                desk.on(&Event::Leaving { life: alice.clone() });
+                desk.on(&Event::Leaving { incarnation: alice.clone() });
             },
             Phase::Killed,
         ),
@@ -89,7 +89,7 @@ fn an_exit_names_the_shutdown_that_was_agreed_to_and_no_other() {
 }
 
 #[test]
-fn a_crash_and_the_next_life_are_one_line() {
+fn a_crash_and_the_next_incarnation_are_one_line() {
     let mut desk = Desk::new();
     desk.runs("bob");
     let alice = desk.runs_with_plan("alice");
@@ -102,7 +102,7 @@ fn a_crash_and_the_next_life_are_one_line() {
     );
     assert_eq!((record.member.conversation, record.member.process.clone()), (1, None));
     assert_eq!((desk.status(&plan), record.expired.len()), (Status::Pending, 0));
-    assert_eq!(crashed.actions, [Action::Start(life("alice", 2))]);
+    assert_eq!(crashed.actions, [Action::Start(incarnation("alice", 2))]);
     let told: Vec<_> = record.tell.iter().map(|tell| tell.to.to_string()).collect();
     assert_eq!(told, ["lead", "bob"]);
 }
@@ -230,7 +230,7 @@ fn a_clock_that_jumps_takes_no_restart_away_and_adds_none() {
         desk.now.wall += jump;
         let state = WorkerState { applied_seq: desk.team.seq, ..idle() };
         let environment = Some(environment(1));
-        desk.on(&Event::Connected { life: present.clone(), environment, state });
+        desk.on(&Event::Connected { incarnation: present.clone(), environment, state });
         assert_eq!(restarts(&desk.ends(&present)), again, "{jump}");
     }
 }
@@ -240,7 +240,8 @@ fn nobody_is_started_again_where_nobody_can_work() {
     let mut desk = Desk::new();
     let alice = desk.runs("alice");
     let why = "the workspace /home/u/web cannot be used: it does not answer".to_owned();
-    let decision = desk.on(&Event::Ended { life: alice, ended: Ended { unworkable: Some(why), ..ended() } });
+    let decision =
+        desk.on(&Event::Ended { incarnation: alice, ended: Ended { unworkable: Some(why), ..ended() } });
     assert_eq!((desk.member("alice").phase, restarts(&decision)), (Phase::Crashed, false));
     assert_eq!(
         note(&desk).unwrap(),
@@ -249,12 +250,12 @@ fn nobody_is_started_again_where_nobody_can_work() {
 }
 
 #[test]
-fn a_next_life_that_cannot_be_run_is_tried_again_as_often_as_one_that_crashes() {
+fn a_next_incarnation_that_cannot_be_run_is_tried_again_as_often_as_one_that_crashes() {
     let mut desk = Desk::new();
     let alice = desk.runs("alice");
     assert!(restarts(&desk.ends(&alice)));
     for (next, again) in [(2, true), (3, true), (4, false)] {
-        let failed = desk.on(&Event::not_started(life("alice", next), "no descriptor is left"));
+        let failed = desk.on(&Event::not_started(incarnation("alice", next), "no descriptor is left"));
         assert_eq!(restarts(&failed), again, "{next}");
         let record = failed.records[0].clone();
         let line = Line { seq: 1, at: 1.0, version: None, done: 0, lead: None, record };
@@ -273,26 +274,26 @@ fn an_end_says_how_it_is_known_that_nothing_is_left() {
     desk.ends(&alice);
     let exit = desk.member("alice").exit.clone().unwrap();
     assert_eq!((exit.emptied, exit.left_behind), (Some(Emptied::Keepers), Some(3)));
-    // The next life was decided, and had no process yet: nothing of it could be left.
-    desk.ends(&life("alice", 2));
+    // The next incarnation was decided, and had no process yet: nothing of it could be left.
+    desk.ends(&incarnation("alice", 2));
     let exit = desk.member("alice").exit.clone().unwrap();
     assert_eq!((exit.emptied, exit.left_behind), (None, None));
 }
 
 #[test]
-fn a_life_that_was_decided_and_never_begun_is_not_restarted() {
+fn an_incarnation_that_was_decided_and_never_begun_is_not_restarted() {
     let mut desk = Desk::new();
     desk.spawn(order("alice")).unwrap();
-    assert!(!restarts(&desk.ends(&life("alice", 1))));
+    assert!(!restarts(&desk.ends(&incarnation("alice", 1))));
     assert!(note(&desk).unwrap().contains("never run"));
 }
 
 #[test]
-fn an_end_of_another_life_or_of_nobody_decides_nothing() {
+fn an_end_of_another_incarnation_or_of_nobody_decides_nothing() {
     let mut desk = Desk::new();
     let alice = desk.runs("alice");
-    assert!(nothing(&desk.ends(&life("alice", 2))));
-    assert!(nothing(&desk.ends(&life("bob", 1))));
+    assert!(nothing(&desk.ends(&incarnation("alice", 2))));
+    assert!(nothing(&desk.ends(&incarnation("bob", 1))));
     desk.ends(&alice);
     assert!(nothing(&desk.ends(&alice)));
     assert_eq!(desk.member("alice").incarnation, 2);

@@ -136,7 +136,7 @@ fn deadlines_begin_anew_with_the_daemon() {
     desk.asks("alice", Some(5.0));
     desk.later(4);
     (desk.live, desk.now.monotonic) = (Default::default(), Duration::ZERO);
-    desk.on(&Event::Found { life: alice.clone() });
+    desk.on(&Event::Found { incarnation: alice.clone() });
     assert!(nothing(&desk.later(4)));
     assert_eq!(desk.later(1).actions, [Action::Terminate(alice)]);
 }
@@ -212,7 +212,7 @@ fn a_signal_to_the_daemon_cannot_be_refused() {
 fn a_second_signal_kills_and_the_lines_come_first() {
     let mut desk = Desk::new();
     let (alice, bob) = (desk.runs("alice"), desk.runs("bob"));
-    desk.on(&Event::Leaving { life: alice.clone() });
+    desk.on(&Event::Leaving { incarnation: alice.clone() });
     desk.on(&Event::Terminate);
     let killed = desk.on(&Event::Terminate);
     // alice is being ended already: no second line for her.
@@ -326,7 +326,7 @@ fn a_team_is_stopped_in_reverse_order_of_its_spawns_and_the_lead_agent_goes_last
             desk.runs(who);
         }
         // A restart by the policy is no spawn; a resume by a person is one.
-        let bob = super::super::desk::life("bob", 1);
+        let bob = super::super::desk::incarnation("bob", 1);
         desk.ends(&bob);
         desk.starts("bob");
         assert_eq!(asked(&desk.on(&stop)), ["carol", "alice", "bob", "lead"]);
@@ -338,7 +338,7 @@ fn a_team_is_stopped_in_reverse_order_of_its_spawns_and_the_lead_agent_goes_last
     desk.on(&Event::Terminate);
     let killed = desk.on(&Event::Terminate);
     let name = |action: &Action| match action {
-        Action::Kill(life) => Some(life.name.to_string()),
+        Action::Kill(incarnation) => Some(incarnation.name.to_string()),
         _ => None,
     };
     let order: Vec<_> = killed.actions.iter().filter_map(name).collect();

@@ -6,7 +6,7 @@ use teamd_shared::member::{Gate, Phase, Restart, TermsPatch};
 use teamd_shared::position::Position;
 
 use super::super::desk::{
-    CLIENT, Desk, environment, life, name, never_restarted, next_id, order, refusal, reply, said,
+    CLIENT, Desk, environment, incarnation, name, never_restarted, next_id, order, refusal, reply, said,
 };
 use crate::daemon::core::event::{Action, Event, SpawnFacts, Until};
 
@@ -24,7 +24,7 @@ fn a_spawn_is_journaled_before_it_is_started_and_answered() {
         (1, 1, Gate::Open)
     );
     assert_eq!(record.member.begins_at, Position::START);
-    assert_eq!(spawned.actions[0], Action::Start(life("alice", 1)));
+    assert_eq!(spawned.actions[0], Action::Start(incarnation("alice", 1)));
     assert_eq!(spawned.actions[1..], [Action::Wait(CLIENT, name("alice"), Until::Ready(1))]);
     assert_eq!(desk.team.members[&name("alice")].prompt.as_deref(), Some("count the files"));
 }
@@ -98,7 +98,7 @@ fn a_refused_spawn_leaves_the_environment_of_whoever_runs_as_it_is() {
     desk.spawn(other()).unwrap_err();
     let alice = desk.starts("alice");
     // Its connection is broken: it runs all the same.
-    desk.on(&Event::Disconnected { life: alice.clone() });
+    desk.on(&Event::Disconnected { incarnation: alice.clone() });
     desk.spawn(other()).unwrap_err();
     let given = |desk: &Desk| desk.live.member(&name("alice")).and_then(|alive| alive.environment.clone());
     assert_eq!(given(&desk), Some(environment(1)));
@@ -126,7 +126,7 @@ fn a_resume_goes_on_with_the_conversation_and_changes_what_it_names() {
 }
 
 #[test]
-fn a_fresh_life_skips_the_mail_of_the_old_one() {
+fn a_fresh_incarnation_skips_the_mail_of_the_old_one() {
     let mut desk = Desk::new();
     desk.spawn(never_restarted("alice")).unwrap();
     let alice = desk.starts("alice");

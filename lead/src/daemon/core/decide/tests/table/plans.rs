@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::super::desk::never_restarted;
 use super::super::desk::{
-    CLIENT, Desk, idle, life, name, nothing, order, plan, plan_request, recorded, refusal, refused,
+    CLIENT, Desk, idle, incarnation, name, nothing, order, plan, plan_request, recorded, refusal, refused,
     request_id, said, verdict,
 };
 use crate::daemon::core::event::Event;
@@ -61,7 +61,7 @@ fn the_verdict_on_another_ones_plan_of_the_same_id_puts_nobody_to_work() {
     let mut desk = Desk::new();
     let (alice, bob) = (desk.runs("alice"), desk.runs("bob"));
     let id = desk.submits(&alice, "aaaa0001");
-    desk.on(&Event::Said { life: bob, state: WorkerState { plan: Some(id.clone()), ..idle() } });
+    desk.on(&Event::Said { incarnation: bob, state: WorkerState { plan: Some(id.clone()), ..idle() } });
     desk.ask(verdict(&id, true)).unwrap();
     assert_eq!(status(&desk.team, &desk.live, desk.member("bob")), member::Status::Idle);
 }
@@ -121,7 +121,7 @@ fn a_taken_id_is_refused_as_taken_whoever_has_it() {
 }
 
 #[test]
-fn a_plan_that_expired_with_an_earlier_life_is_submitted_anew() {
+fn a_plan_that_expired_with_an_earlier_incarnation_is_submitted_anew() {
     let mut desk = Desk::new();
     desk.spawn(never_restarted("alice")).unwrap();
     let alice = desk.starts("alice");
@@ -163,7 +163,7 @@ fn a_plan_that_its_author_knows_of_and_does_not_wait_for_expires() {
     let alice = desk.runs("alice");
     let id = desk.submits(&alice, "aaaa0001");
     let applied_seq = desk.team.members[&name("alice")].seq;
-    let mut says = |state| desk.on(&Event::Said { life: alice.clone(), state });
+    let mut says = |state| desk.on(&Event::Said { incarnation: alice.clone(), state });
     let waits = |plan: &str| WorkerState { applied_seq, plan: Some(request_id(plan)), ..idle() };
     assert!(nothing(&says(waits("aaaa0001"))));
     // It is on its way to this one, by the id that it had first.
@@ -180,10 +180,10 @@ fn a_worker_that_comes_back_hears_the_verdict_that_it_waits_for() {
     let mut desk = Desk::new();
     let alice = desk.runs("alice");
     let id = desk.submits(&alice, "aaaa0001");
-    desk.on(&Event::Disconnected { life: alice.clone() });
+    desk.on(&Event::Disconnected { incarnation: alice.clone() });
     desk.ask(verdict(&id, true)).unwrap();
     let state = WorkerState { plan: Some(id.clone()), ..idle() };
-    let greeted = desk.on(&Event::Connected { life: alice, environment: None, state });
+    let greeted = desk.on(&Event::Connected { incarnation: alice, environment: None, state });
     let [ToWorker::Directive(directive)] = said(&greeted).as_slice() else { panic!("{greeted:?}") };
     let verdict = directive.verdict.as_ref().unwrap();
     assert_eq!((&verdict.request_id, verdict.status, directive.gate), (&id, Status::Approved, Gate::Open));
@@ -214,7 +214,11 @@ fn a_line_of_another_kind_or_another_hand_opens_no_plan() {
     let forged = Message::new(Uuid::from_u128(99), "bob", "lead", 0.0, plan(&id));
     assert!(refused(&desk.names_line(&alice, &forged)).0.contains("bob"));
     let text = Message::new(Uuid::from_u128(98), "alice", "lead", 0.0, Body::Message);
-    let named = |line| Event::Submitted { life: life("alice", 1), request_id: request_id("aaaa0001"), line };
+    let named = |line| Event::Submitted {
+        incarnation: incarnation("alice", 1),
+        request_id: request_id("aaaa0001"),
+        line,
+    };
     refused(&desk.on(&named(Ok(Box::new(text)))));
     refused(&desk.on(&named(Err("the line was truncated".to_owned()))));
     let other = Message::new(Uuid::from_u128(97), "alice", "lead", 0.0, plan(&request_id("aaaa0002")));

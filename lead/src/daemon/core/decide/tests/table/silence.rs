@@ -13,11 +13,11 @@ use crate::daemon::core::notices::messages;
 
 /// A member at work that can be asked.
 fn works(desk: &mut Desk, who: &str) -> Incarnation {
-    let life = desk.runs(who);
-    desk.on(&Event::Pong { life: life.clone(), number: 0 });
+    let incarnation = desk.runs(who);
+    desk.on(&Event::Pong { incarnation: incarnation.clone(), number: 0 });
     let state = WorkerState { doing: Doing::Working, applied_seq: desk.team.seq, ..WorkerState::default() };
-    desk.on(&Event::Said { life: life.clone(), state });
-    life
+    desk.on(&Event::Said { incarnation: incarnation.clone(), state });
+    incarnation
 }
 
 fn event(decision: &Decision) -> MemberEvent {
@@ -45,9 +45,9 @@ fn told(decision: &Decision) -> String {
 #[test]
 fn an_idle_worker_is_not_asked_and_may_be_silent_for_ever() {
     let mut desk = Desk::new();
-    let life = works(&mut desk, "alice");
+    let incarnation = works(&mut desk, "alice");
     let applied_seq = desk.team.seq;
-    desk.on(&Event::Said { life, state: WorkerState { applied_seq, ..idle() } });
+    desk.on(&Event::Said { incarnation, state: WorkerState { applied_seq, ..idle() } });
     assert_eq!(desk.watches(10_000), (Vec::new(), Vec::new()));
     assert_eq!(desk.live.next_deadline(), None, "nothing wakes the daemon");
 }
@@ -58,7 +58,7 @@ fn whoever_was_taken_for_hung_and_says_that_sigterm_ends_it_is_not_started_again
     let alice = works(&mut desk, "alice");
     desk.watches(300);
     assert_eq!(desk.member("alice").ending, Some(Ending::Hung));
-    desk.on(&Event::Leaving { life: alice.clone() });
+    desk.on(&Event::Leaving { incarnation: alice.clone() });
     desk.ends(&alice);
     let member = desk.member("alice");
     assert_eq!((member.phase, member.incarnation), (Phase::Killed, 1));
@@ -96,9 +96,9 @@ fn one_that_hangs_and_must_not_be_restarted_has_crashed() {
     let mut desk = Desk::new();
     desk.spawn(never_restarted("alice")).unwrap();
     let alice = desk.starts("alice");
-    desk.on(&Event::Pong { life: alice.clone(), number: 0 });
+    desk.on(&Event::Pong { incarnation: alice.clone(), number: 0 });
     desk.on(&Event::Said {
-        life: alice.clone(),
+        incarnation: alice.clone(),
         state: WorkerState { doing: Doing::Working, ..WorkerState::default() },
     });
     desk.watches(300);
@@ -112,18 +112,18 @@ fn one_that_answers_again_goes_on_and_the_lead_hears_of_it() {
     let alice = works(&mut desk, "alice");
     let (asked, decisions) = desk.watches(80);
     assert_eq!((asked.as_slice(), decisions.len()), ([1].as_slice(), 1));
-    let back = desk.on(&Event::Pong { life: alice.clone(), number: 1 });
+    let back = desk.on(&Event::Pong { incarnation: alice.clone(), number: 1 });
     assert_eq!(event(&back), MemberEvent::Answering);
     assert_eq!(told(&back), "alice answers again, after 1m5s, and goes on");
     // The number of another question, or of none, is no answer; and whoever answers all is left alone.
     for number in [0, 1, 7] {
-        assert!(nothing(&desk.on(&Event::Pong { life: alice.clone(), number })));
+        assert!(nothing(&desk.on(&Event::Pong { incarnation: alice.clone(), number })));
     }
     for _ in 0..50 {
         let (asked, decisions) = desk.watches(20);
         assert_eq!(decisions, []);
         for number in asked {
-            assert!(nothing(&desk.on(&Event::Pong { life: alice.clone(), number })));
+            assert!(nothing(&desk.on(&Event::Pong { incarnation: alice.clone(), number })));
         }
     }
 }
@@ -133,14 +133,14 @@ fn a_word_and_mail_are_reasons_to_ask_one_that_is_idle() {
     let mut desk = Desk::new();
     let alice = works(&mut desk, "alice");
     let applied_seq = desk.team.seq;
-    desk.on(&Event::Said { life: alice.clone(), state: WorkerState { applied_seq, ..idle() } });
-    desk.live.rouse(&desk.team, &alice, desk.now, desk.rules);
+    desk.on(&Event::Said { incarnation: alice.clone(), state: WorkerState { applied_seq, ..idle() } });
+    desk.live.mail_arrived(&desk.team, &alice, desk.now, desk.rules);
     // What it says shows that it has seen the mail.
-    desk.on(&Event::Said { life: alice.clone(), state: WorkerState { applied_seq, ..idle() } });
+    desk.on(&Event::Said { incarnation: alice.clone(), state: WorkerState { applied_seq, ..idle() } });
     assert!(desk.watches(30).0.is_empty());
-    desk.live.rouse(&desk.team, &alice, desk.now, desk.rules);
+    desk.live.mail_arrived(&desk.team, &alice, desk.now, desk.rules);
     assert_eq!(desk.watches(30).0, [1]);
-    desk.on(&Event::Pong { life: alice.clone(), number: 1 });
+    desk.on(&Event::Pong { incarnation: alice.clone(), number: 1 });
     assert_eq!(desk.watches(100), (Vec::new(), Vec::new()));
     desk.asks("alice", None);
     let (asked, decisions) = desk.watches(300);
@@ -169,7 +169,7 @@ fn a_new_daemon_counts_anew_and_tells_anew() {
     desk.watches(100);
     assert!(desk.member("alice").silent_since.is_some());
     desk.live = crate::daemon::core::live::Live::default();
-    desk.on(&Event::Found { life: alice.clone() });
+    desk.on(&Event::Found { incarnation: alice.clone() });
     assert_eq!(desk.member("alice").silent_since, None);
     // It does not come back: that is told, but nobody is ended who could not be asked.
     let (asked, decisions) = desk.watches(1000);
@@ -178,7 +178,7 @@ fn a_new_daemon_counts_anew_and_tells_anew() {
 }
 
 #[test]
-fn a_life_ends_at_its_limit_of_time_and_is_not_started_again() {
+fn an_incarnation_ends_at_its_limit_of_time_and_is_not_started_again() {
     let mut desk = Desk::new();
     let terms = TermsPatch { max_time: Some(3600), ..TermsPatch::default() };
     desk.spawn(SpawnOrder { terms, ..order("alice") }).unwrap();
@@ -197,14 +197,14 @@ fn a_life_ends_at_its_limit_of_time_and_is_not_started_again() {
 }
 
 #[test]
-fn what_a_life_has_lasted_counts_over_a_restart_of_the_daemon() {
+fn what_an_incarnation_has_lasted_counts_over_a_restart_of_the_daemon() {
     let mut desk = Desk::new();
     let terms = TermsPatch { max_time: Some(3600), ..TermsPatch::default() };
     desk.spawn(SpawnOrder { terms, ..order("alice") }).unwrap();
     let alice = desk.starts("alice");
     desk.live = crate::daemon::core::live::Live::default();
     desk.live.aged(&alice, Duration::from_secs(3590));
-    desk.on(&Event::Found { life: alice.clone() });
+    desk.on(&Event::Found { incarnation: alice.clone() });
     assert_eq!(desk.later(9).actions, []);
     assert_eq!(desk.later(1).actions, [Action::Terminate(alice)]);
 }

@@ -9,8 +9,8 @@ use teamd_shared::request::Status;
 use uuid::Uuid;
 
 use super::super::desk::{
-    Desk, answer, environment, identity, idle, life, name, nothing, order, recorded, refused, request_id,
-    said,
+    Desk, answer, environment, identity, idle, incarnation, name, nothing, order, recorded, refused,
+    request_id, said,
 };
 use crate::daemon::core::event::{Action, Event};
 
@@ -58,16 +58,16 @@ fn the_first_answer_stands_and_every_later_one_is_told_which_it_was() {
 }
 
 #[test]
-fn an_answer_counts_only_from_the_life_that_was_asked() {
+fn an_answer_counts_only_from_the_incarnation_that_was_asked() {
     let mut desk = Desk::new();
     let (alice, bob) = (desk.runs("alice"), desk.runs("bob"));
     let id = desk.asks("alice", None);
     refused(&desk.names(&bob, answer(&id, true)));
     let forged = Message::new(Uuid::from_u128(99), "alice", "lead", 0.0, answer(&id, true));
     refused(&desk.names_line(&bob, &forged));
-    assert!(nothing(&desk.names(&life("alice", 7), answer(&id, true))));
+    assert!(nothing(&desk.names(&incarnation("alice", 7), answer(&id, true))));
     assert_eq!(desk.status(&id), Status::Pending);
-    // It is asked, is gone, and the next life says yes to what the last one was asked.
+    // It is asked, is gone, and the next incarnation says yes to what the last one was asked.
     desk.ends(&alice);
     assert!(nothing(&desk.names(&alice, answer(&id, true))));
     desk.spawn(order("alice")).unwrap();
@@ -86,7 +86,7 @@ fn an_answer_to_what_is_no_shutdown_is_refused() {
     }
     let id = desk.asks("alice", None);
     let named =
-        Event::Submitted { life: alice, request_id: id.clone(), line: Err("no such line".to_owned()) };
+        Event::Submitted { incarnation: alice, request_id: id.clone(), line: Err("no such line".to_owned()) };
     assert_eq!(refused(&desk.on(&named)).0, "no such line");
     assert_eq!((desk.status(&plan), desk.status(&id)), (Status::Pending, Status::Pending));
 }
@@ -95,10 +95,14 @@ fn an_answer_to_what_is_no_shutdown_is_refused() {
 fn a_process_is_journaled_before_it_is_welcomed() {
     let mut desk = Desk::new();
     desk.spawn(order("alice")).unwrap();
-    let started = desk.on(&Event::Started { life: life("alice", 1), process: Ok(identity()), cgroup: None });
+    let started = desk.on(&Event::Started {
+        incarnation: incarnation("alice", 1),
+        process: Ok(identity()),
+        cgroup: None,
+    });
     assert_eq!(
         (started.records.len(), started.actions.as_slice()),
-        (1, [Action::Welcome(life("alice", 1))].as_slice())
+        (1, [Action::Welcome(incarnation("alice", 1))].as_slice())
     );
     assert_eq!(
         (desk.member("alice").phase, desk.member("alice").process.clone()),
@@ -107,33 +111,33 @@ fn a_process_is_journaled_before_it_is_welcomed() {
 }
 
 #[test]
-fn a_process_of_another_life_is_neither_journaled_nor_welcomed() {
+fn a_process_of_another_incarnation_is_neither_journaled_nor_welcomed() {
     let mut desk = Desk::new();
     let alice = desk.runs("alice");
     desk.ends(&alice);
     desk.starts("alice");
     assert!(nothing(&desk.on(&Event::Started {
-        life: alice.clone(),
+        incarnation: alice.clone(),
         process: Ok(identity()),
         cgroup: None
     })));
     assert!(nothing(&desk.on(&Event::Started {
-        life: alice,
+        incarnation: alice,
         process: Err("gone".to_owned()),
         cgroup: None
     })));
-    let second = life("alice", 2);
+    let second = incarnation("alice", 2);
     assert!(nothing(&desk.on(&Event::Started {
-        life: second.clone(),
+        incarnation: second.clone(),
         process: Ok(identity()),
         cgroup: None
     })));
     assert!(nothing(&desk.on(&Event::Started {
-        life: second,
+        incarnation: second,
         process: Err("too late".to_owned()),
         cgroup: None
     })));
-    let present = desk.live.of(&life("alice", 2)).expect("the present life is still known");
+    let present = desk.live.of(&incarnation("alice", 2)).expect("the present life is still known");
     assert!(present.connected && present.ready);
 }
 
@@ -144,7 +148,7 @@ fn who_cannot_be_started_has_crashed_and_was_never_run() {
     desk.spawn(order("alice")).unwrap();
     let id = desk.asks("alice", None);
     let failed = desk.on(&Event::Started {
-        life: life("alice", 1),
+        incarnation: incarnation("alice", 1),
         process: Err("no such directory".to_owned()),
         cgroup: None,
     });
@@ -163,7 +167,11 @@ fn who_was_to_be_ended_and_cannot_even_be_started_counts_as_killed() {
     desk.asks("alice", Some(0.0));
     desk.later(0);
     assert_eq!(desk.member("alice").ending, Some(Ending::Force));
-    desk.on(&Event::Started { life: life("alice", 1), process: Err("no memory".to_owned()), cgroup: None });
+    desk.on(&Event::Started {
+        incarnation: incarnation("alice", 1),
+        process: Err("no memory".to_owned()),
+        cgroup: None,
+    });
     assert_eq!(desk.member("alice").phase, Phase::Killed);
 }
 
@@ -173,8 +181,8 @@ fn a_worker_that_comes_back_is_told_the_word_and_gives_its_environment_back() {
     let alice = desk.runs("alice");
     let id = desk.asks("alice", None);
     desk.live = crate::daemon::core::live::Live::default();
-    assert_eq!(desk.on(&Event::Found { life: alice.clone() }).records.len(), 1);
-    let connected = Event::Connected { life: alice, environment: Some(environment(1)), state: idle() };
+    assert_eq!(desk.on(&Event::Found { incarnation: alice.clone() }).records.len(), 1);
+    let connected = Event::Connected { incarnation: alice, environment: Some(environment(1)), state: idle() };
     let greeted = desk.on(&connected);
     let [ToWorker::Directive(directive)] = said(&greeted).as_slice() else { panic!("{greeted:?}") };
     assert_eq!(directive.shutdown.as_ref().map(|directive| &directive.request_id), Some(&id));
@@ -184,25 +192,25 @@ fn a_worker_that_comes_back_is_told_the_word_and_gives_its_environment_back() {
 }
 
 #[test]
-fn a_life_that_is_found_with_a_signal_on_its_way_is_signalled_again() {
+fn an_incarnation_that_is_found_with_a_signal_on_its_way_is_signalled_again() {
     let mut desk = Desk::new();
     let alice = desk.runs("alice");
     desk.asks("alice", Some(0.0));
     desk.later(0);
-    let found = desk.on(&Event::Found { life: alice.clone() });
+    let found = desk.on(&Event::Found { incarnation: alice.clone() });
     assert_eq!(
         (found.records.len(), found.actions.as_slice()),
         (1, [Action::Terminate(alice.clone())].as_slice())
     );
     desk.ends(&alice);
-    assert!(nothing(&desk.on(&Event::Found { life: alice })));
+    assert!(nothing(&desk.on(&Event::Found { incarnation: alice })));
 }
 
 #[test]
 fn sigterm_to_a_worker_is_recorded_unless_its_end_is_recorded_already() {
     let mut desk = Desk::new();
     let (alice, bob) = (desk.runs("alice"), desk.runs("bob"));
-    let leaving = |life| Event::Leaving { life };
+    let leaving = |incarnation| Event::Leaving { incarnation };
     assert_eq!(desk.on(&leaving(alice.clone())).records.len(), 1);
     assert_eq!(desk.member("alice").ending, Some(Ending::Sigterm));
     assert!(nothing(&desk.on(&leaving(alice.clone()))));
@@ -218,9 +226,9 @@ fn sigterm_to_a_worker_is_recorded_unless_its_end_is_recorded_already() {
 fn a_closed_connection_and_a_state_without_news_decide_nothing() {
     let mut desk = Desk::new();
     let alice = desk.runs("alice");
-    assert!(nothing(&desk.on(&Event::Said { life: alice.clone(), state: WorkerState::default() })));
-    assert!(nothing(&desk.on(&Event::Disconnected { life: alice })));
-    let stranger = Event::Connected { life: life("bob", 1), environment: None, state: idle() };
+    assert!(nothing(&desk.on(&Event::Said { incarnation: alice.clone(), state: WorkerState::default() })));
+    assert!(nothing(&desk.on(&Event::Disconnected { incarnation: alice })));
+    let stranger = Event::Connected { incarnation: incarnation("bob", 1), environment: None, state: idle() };
     assert!(nothing(&desk.on(&stranger)));
 }
 

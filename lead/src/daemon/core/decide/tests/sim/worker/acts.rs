@@ -15,7 +15,7 @@ use super::super::world::World;
 use super::{Heard, Waiting, Worker};
 
 impl World {
-    /// Does what is to be done next. False if its life ends.
+    /// Does what is to be done next. False if its incarnation ends.
     pub(super) fn goes_on(&mut self, worker: &mut Worker) -> bool {
         self.believes_its_inbox(worker);
         self.may_want_something(worker);
@@ -62,11 +62,11 @@ impl World {
     /// Ends by its own doing, since the daemon has recorded that it may.
     fn leaves(&mut self, worker: &mut Worker) -> bool {
         self.plan_ends(worker);
-        self.promises.left.insert(worker.life.clone());
+        self.promises.left.insert(worker.incarnation.clone());
         false
     }
 
-    /// Appends the answer, and names it. False if its life ends.
+    /// Appends the answer, and names it. False if its incarnation ends.
     fn answers(&mut self, worker: &mut Worker, request_id: &RequestId, approve: bool) -> bool {
         let (reason, answered_by) = ("as it is".to_owned(), Some(AnsweredBy::Runtime));
         let body = Body::ShutdownResponse { request_id: request_id.clone(), approve, reason, answered_by };
@@ -77,7 +77,7 @@ impl World {
     }
 
     fn names(&mut self, worker: &mut Worker, id: Uuid, request_id: &RequestId, body: Body) {
-        let message = Message::new(id, worker.life.name.as_str(), "lead", self.clocks.wall, body);
+        let message = Message::new(id, worker.incarnation.name.as_str(), "lead", self.clocks.wall, body);
         let offset = self.disk.inboxes.get(&Name::lead()).map_or(0, Vec::len);
         let offset = u64::try_from(offset).unwrap();
         self.sends(&Name::lead(), message);
@@ -98,9 +98,11 @@ impl World {
             .get(&Name::lead())
             .and_then(|inbox| inbox.get(usize::try_from(offset).unwrap()));
         if let Some(line) = line {
-            self.promises.named(&worker.life, line);
+            self.promises.named(&worker.incarnation, line);
         }
-        self.note(|| format!("{} ({}) names line {offset} as {request_id}", worker.life.name, worker.pid));
+        self.note(|| {
+            format!("{} ({}) names line {offset} as {request_id}", worker.incarnation.name, worker.pid)
+        });
         self.says(worker, Up::Says(FromWorker::Submitted { request_id, offset, len: 0 }));
     }
 
@@ -140,7 +142,7 @@ impl World {
             // Nothing that an open gate let through may run when the plan is recorded.
             Heard::Nothing if worker.changing => worker.changing = false,
             Heard::Nothing => {
-                let transcript = self.disk.transcripts.entry(worker.life.name.clone()).or_default();
+                let transcript = self.disk.transcripts.entry(worker.incarnation.name.clone()).or_default();
                 if let Some(call) = &mut transcript.plan {
                     call.named.insert((plan.request_id.clone(), plan.message_id));
                 }
@@ -175,7 +177,7 @@ impl World {
                 let waiting =
                     Waiting { request_id: first.0.clone(), message_id: first.1, heard: Heard::Nothing };
                 worker.plan = Some(waiting);
-                let transcript = self.disk.transcripts.entry(worker.life.name.clone()).or_default();
+                let transcript = self.disk.transcripts.entry(worker.incarnation.name.clone()).or_default();
                 transcript.plan = Some(PlanCall { first, named: Default::default() });
             }
             _ => {}
@@ -190,7 +192,7 @@ impl World {
 
     fn changes_something(&mut self, worker: &mut Worker) {
         worker.changing = true;
-        self.note(|| format!("{} ({}) changes something", worker.life.name, worker.pid));
+        self.note(|| format!("{} ({}) changes something", worker.incarnation.name, worker.pid));
         let kept = self.promises.changes(worker);
         self.promise(kept);
     }
@@ -200,7 +202,7 @@ impl World {
         if !self.is(Mutant::InboxOpensTheGate) {
             return;
         }
-        let inbox = self.disk.inboxes.get(&worker.life.name).and_then(|inbox| inbox.last());
+        let inbox = self.disk.inboxes.get(&worker.incarnation.name).and_then(|inbox| inbox.last());
         let opens = |line: &Message| matches!(line.body, Body::PlanApprovalResponse { approve: true, .. });
         if inbox.is_some_and(opens)
             && let Some(directive) = &mut worker.directive

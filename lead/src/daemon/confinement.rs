@@ -1,7 +1,7 @@
 //! How the commands of the team are confined: found out once, before the daemon starts, and handed to every worker.
 //!
-//! What cannot be kept is never passed over: then there is no daemon, unless a person allows that by name. Where only
-//! namespaces could part team directory and workspace, and there are none, a new team directory is made elsewhere.
+//! Where a promise cannot be kept, no daemon starts, unless a person allows that by name. Where only namespaces could separate
+//! team directory and workspace, and there are none, a new team directory is made elsewhere.
 
 use std::io;
 use std::os::unix::fs::symlink;
@@ -20,12 +20,12 @@ use crate::programs::Program;
 pub(crate) struct Confinement {
     /// The layers that work here.
     pub(crate) layers: Layers,
-    /// What they do not keep, though a team needs it; somebody has allowed that.
+    /// The promises that they do not keep; a person has allowed that.
     pub(crate) weakness: Option<String>,
 }
 
-/// Finds out which layers work. None, and a warning, if that fails though somebody has allowed a weak sandbox: nothing is
-/// taken for granted that nobody has tried.
+/// Finds out which layers work. If that fails although a person has allowed a weak sandbox, it warns and returns no layers: a
+/// layer that was not tried is not assumed.
 ///
 /// # Errors
 /// [`CommandError`] if it fails.

@@ -1,8 +1,7 @@
 //! The loop: gather what has happened → decide → journal → effects → directives → roster → replies.
 //!
-//! What is decided, and in which order what follows is done, is [`super::core`]'s to say: it gives out one step after the other,
-//! and this loop has the owners of [`super::io`] do it. No event waits for what concerns another one: the workers hear first,
-//! then the roster is written and commands are answered, and only then are inbox lines synced.
+//! [`super::core`] decides, and gives out the steps that follow in their order; this loop has the owners in [`super::io`] do
+//! them. The workers hear first, then the roster is written and commands are answered, and only then are inbox lines synced.
 
 pub(super) mod gather;
 mod upkeep;
@@ -92,13 +91,13 @@ impl EventLoop {
                 () = changed(sources.inboxes.as_ref()) => {}
                 () = changed(sources.names.as_ref()) => events.extend(self.look_after_files(sources)),
                 outcome = self.effects.synced() => self.completed(outcome),
-                () = sources.signals.came() => events.push(Event::Terminate),
+                () = sources.signals.received() => events.push(Event::Terminate),
                 () = sleep_until(wake_up) => {}
                 _ = tick.tick() => events.extend(self.tick(sources)),
             }
             self.gather(sources, &mut events);
             self.handle(events);
-            if self.batcher.owes_answers() {
+            if self.batcher.has_answers() {
                 // What was said to the workers goes out first.
                 tokio::task::yield_now().await;
                 self.answer();
@@ -205,14 +204,14 @@ impl EventLoop {
         }
     }
 
-    /// Makes the effects last, here and now.
+    /// Syncs the effects now.
     pub(super) fn settle(&mut self) {
         let outcome = self.effects.settle(&self.batcher.team);
         self.completed(outcome);
     }
 
     fn settle_in_time(&mut self) {
-        // What has just failed is not tried again in the same breath.
+        // What has just failed is not tried again at once.
         if !self.batcher.has_just_failed(self.now()) {
             let outcome = self.effects.settle_in_time(&self.batcher.team);
             self.completed(outcome);
@@ -227,9 +226,9 @@ impl EventLoop {
         });
         let started = connected.map_err(|error| format!("cannot make its connection: {error}")).and_then(
             |(connection, outbound, theirs)| {
-                let born = self.supervisor.start(&member, &environment, theirs)?;
+                let started = self.supervisor.start(&member, &environment, theirs)?;
                 self.connections.add_worker(incarnation.clone(), connection, outbound);
-                Ok(born)
+                Ok(started)
             },
         );
         match started {
@@ -243,7 +242,7 @@ impl EventLoop {
         }
     }
 
-    /// A process has ended: a task waits until nothing of its incarnation is left.
+    /// Takes in that a process has ended: a task waits until nothing of its incarnation is left.
     fn process_exited(&mut self, incarnation: Incarnation) {
         let how = self.supervisor.reap(&incarnation);
         let is_connected = self.connections.has(&incarnation);
@@ -254,7 +253,7 @@ impl EventLoop {
 
     /// Has the end of an incarnation reported once nothing of it is left.
     pub(super) fn wait_until_empty(&mut self, incarnation: Incarnation, how: How) {
-        self.batcher.live.gone(&incarnation);
+        self.batcher.live.process_exited(&incarnation);
         let member = self.batcher.team.members.get(&incarnation.name).map(|state| &state.record);
         let beginning = member.map(|it| Beginning { at: it.begins_at, conversation: it.conversation });
         let next = member.filter(|it| self.may_begin_again(it)).map(|it| PathBuf::from(&it.terms.workspace));
@@ -267,7 +266,7 @@ impl EventLoop {
         self.reaper.wait(incarnation, how, context);
     }
 
-    /// Tells whether a member may be started again that ends now: else it need not be known where it would work.
+    /// Tells whether a member that ends now may be started again. Only then is its workspace looked at.
     fn may_begin_again(&self, member: &Member) -> bool {
         member.terms.restart == Restart::OnFailure
             && matches!(member.ending, None | Some(Ending::Hung))

@@ -1,10 +1,10 @@
-//! What a starting daemon makes of the incarnations in the journal: it adopts those that are there, and sees the
-//! others off.
+//! What a starting daemon makes of the incarnations in the journal: it adopts those that are alive, and waits until nothing of
+//! the others is left.
 //!
-//! An incarnation is there if its lock is held and its process is the one of the journal: boot, pid and start. If
-//! only the lock is held, a shim is still ending a call. A copied team directory holds no locks: no worker of
-//! the original is adopted, signalled or recorded as ended. In the directory that the journal was written in, no worker is dead because
-//! another process has moved the transcript, or put another file in its place (`sed -i`, an editor), and the lock went with it.
+//! An incarnation is alive if its lock is held and its process is the one of the journal: boot, pid and start. If only the lock
+//! is held, a shim is still ending a call. A copied team directory holds no locks: no worker of the original is adopted,
+//! signalled or recorded as ended. In the directory that the journal was written in, no worker is dead because another process
+//! has moved the transcript, or put another file in its place (`sed -i`, an editor), and the lock went with it.
 
 use std::io;
 
@@ -20,7 +20,7 @@ use super::io::reap::liveness_lock_is_held;
 
 /// What was found, in one line for people.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct Reconciled {
     pub(super) adopted: usize,
     pub(super) ended: usize,
 }
@@ -30,8 +30,8 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// The system's error where it cannot be told whether a worker is alive: a start that fails records no end.
-pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Found), (Name, io::Error)> {
-    let lives: Vec<(Incarnation, Member)> = daemon
+pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Reconciled), (Name, io::Error)> {
+    let unended: Vec<(Incarnation, Member)> = daemon
         .batcher
         .team
         .members
@@ -42,9 +42,9 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Found), (
             (Incarnation::of(&member), member)
         })
         .collect();
-    let mut found = Found::default();
+    let mut found = Reconciled::default();
     let mut events = Vec::new();
-    for (incarnation, member) in lives {
+    for (incarnation, member) in unended {
         daemon.supervisor.recall(&incarnation, &member);
         let process = member.process;
         if adopt(daemon, &incarnation, process.as_ref()).map_err(|error| (incarnation.name.clone(), error))? {
@@ -52,7 +52,7 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Found), (
             events.push(Event::Found { incarnation });
         } else {
             found.ended += 1;
-            // A child only if this program has taken the place of the one that started it.
+            // The process is a child only if this program has taken the place of the one that started it.
             let how = process.as_ref().map(Identity::reap).unwrap_or_default();
             daemon.wait_until_empty(incarnation, how);
         }
@@ -69,7 +69,7 @@ fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> b
         return false;
     }
     let is_moved = matches!(daemon.dir.identity(&TeamPath::transcript(name)), Ok(None));
-    // Who cannot be looked at is not taken for gone: it is the very process of the journal.
+    // A process that cannot be looked at is not taken for gone: it is the process of the journal.
     is_moved || locks::list().map_or(true, |locks| locks.iter().any(|held| held.pid == process.pid))
 }
 

@@ -173,7 +173,8 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
                 None => None,
             };
             if let Some(pid) = stopping.filter(|_| began.elapsed() > PATIENCE) {
-                let message = format!("the daemon (pid {pid}) is stopping, and waits for somebody to leave");
+                let message =
+                    format!("the daemon (pid {pid}) is stopping, and waits for a teammate to leave");
                 return Err(CommandError::new(ExitCode::Conflict, message)
                     .hint("`teamctl status` shows for whom; `teamd stop --force` does not wait"));
             }
@@ -307,7 +308,7 @@ fn say(readiness: &Readiness) -> Result<(), CommandError> {
     stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
-        .map_err(|e| failed("nobody listens", &e))?;
+        .map_err(|e| failed("the starting command does not listen", &e))?;
     let stderr =
         std::io::stderr().as_fd().try_clone_to_owned().map_err(|e| failed("cannot keep its log", &e))?;
     rustix::stdio::dup2_stdout(&stderr).map_err(|e| failed("cannot close its standard output", &e.into()))

@@ -13,7 +13,7 @@ pub(crate) struct Completion {
     tried: u64,
     /// The lines up to there of which an effect is missing.
     incomplete: BTreeSet<u64>,
-    /// The inboxes that could not be written: what is owed to them next waits with what failed.
+    /// The inboxes that could not be written: their next notices wait with what failed.
     pub(crate) stuck: BTreeSet<Name>,
 }
 

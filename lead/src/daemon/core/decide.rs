@@ -124,7 +124,7 @@ impl View<'_> {
         self.team.members.get(name).map(|state| &state.record).ok_or_else(|| {
             let known: Vec<_> = self.team.members.keys().map(Name::as_str).collect();
             let hint = match known.as_slice() {
-                [] => "nobody was spawned yet: `teamctl spawn NAME`".to_owned(),
+                [] => "no teammate was spawned yet: `teamctl spawn NAME`".to_owned(),
                 known => format!("the team has {}", known.join(", ")),
             };
             Refusal::new(RefusalCode::NotFound, format!("no such teammate: {name}")).hint(hint)
@@ -145,7 +145,7 @@ impl View<'_> {
         TeamRecord::of(event, self.team.team_name.clone(), self.team.daemon.clone())
     }
 
-    /// Refuses what would make an inbox line that could not be written: the effects of a record must be possible.
+    /// Refuses a decision with an inbox line that could not be written: the effects of a record must be possible.
     fn fits(&self, decision: Decision) -> Result<Decision, Refusal> {
         for record in &decision.records {
             let line = Line {
@@ -172,7 +172,7 @@ impl View<'_> {
 }
 
 impl Decision {
-    /// Returns the incarnation that follows from an order, and the environment that it was given in.
+    /// Returns the incarnation that a spawn begins, and the environment of its order.
     pub(crate) fn ordered(&self, event: &Event) -> Option<(Incarnation, Environment)> {
         let Event::Spawn(_, _, order, _) = event else { return None };
         let begun = self.actions.iter().find_map(|action| match action {

@@ -32,7 +32,7 @@ fn pending_shutdown(request: &Request) -> Option<PendingShutdown> {
     })
 }
 
-/// The verdict on the plan that the worker says it waits for, else on its last one.
+/// Returns the verdict on the plan that the worker says it waits for, else on its last one.
 fn verdict(team: &Team, live: &Live, name: &Name) -> Option<PlanVerdict> {
     let awaited = live.member(name).and_then(|alive| alive.said.plan.as_ref());
     let awaited =

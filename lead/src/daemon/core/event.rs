@@ -26,7 +26,7 @@ pub(crate) struct Now {
 pub(crate) struct Client {
     pub(crate) connection: u64,
     pub(crate) tag: u32,
-    /// Whether it is the lead agent that asks, over its worker's own connection, and not a person.
+    /// Whether the lead agent asks, over its worker's own connection.
     pub(crate) agent: bool,
 }
 
@@ -79,19 +79,19 @@ pub(crate) enum Event {
     Command(Client, Command),
     /// A spawn under this id, with what must be known to decide it.
     Spawn(Client, RequestId, Box<SpawnOrder>, SpawnFacts),
-    /// A worker, checked, is on a connection.
+    /// A worker has connected, and its identity was checked.
     Connected { incarnation: Incarnation, environment: Option<Environment>, state: WorkerState },
-    /// A worker says where it stands.
+    /// A worker reports its state.
     Said { incarnation: Incarnation, state: WorkerState },
-    /// A worker's connection names a line of the lead's inbox; it was read, or could not be.
+    /// A worker submits a line of the lead's inbox: what was read there, or why it could not be.
     Submitted { incarnation: Incarnation, request_id: RequestId, line: Result<Box<Message>, String> },
     /// A worker leaves because of SIGTERM.
     Leaving { incarnation: Incarnation },
     /// A worker's connection is closed.
     Disconnected { incarnation: Incarnation },
-    /// A process was started for an incarnation, in a cgroup of its own where there are some, or could not be.
+    /// A process was started for an incarnation, in its cgroup if there is one; or it could not be.
     Started { incarnation: Incarnation, process: Result<Identity, String>, cgroup: Option<Cgroup> },
-    /// At the start of the daemon an incarnation's process was found alive.
+    /// The starting daemon found the process of an incarnation alive.
     Found { incarnation: Incarnation },
     /// The process of an incarnation, and all that it started, is gone.
     Ended { incarnation: Incarnation, ended: Ended },
@@ -99,7 +99,7 @@ pub(crate) enum Event {
     LeadRead { position: Position, rejected: Vec<RejectedLine> },
     /// Modes of the team directory were put back.
     ModesRestored { restored: Vec<String> },
-    /// A worker answers what it was asked, or says that it can be asked.
+    /// A worker answers a question of the watchdog, or says that it can be asked (0).
     Pong { incarnation: Incarnation, number: u64 },
     /// A worker that should answer has not done so for as long as it may.
     Silent { incarnation: Incarnation },
@@ -112,12 +112,12 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Makes the event of an incarnation without a process.
+    /// Makes the event of an incarnation for which no process could be started.
     pub(crate) fn not_started(incarnation: Incarnation, why: &str) -> Self {
         Self::Started { incarnation, process: Err(why.to_owned()), cgroup: None }
     }
 
-    /// Returns the incarnation that it is about; none if it is about none, or about what has not begun.
+    /// Returns the incarnation that the event is about, if it is about one that exists.
     pub(crate) fn incarnation(&self) -> Option<&Incarnation> {
         match self {
             Self::Connected { incarnation, .. }
@@ -163,7 +163,7 @@ pub(crate) enum Action {
     Welcome(Incarnation),
     /// Say something to a worker, if it is connected.
     Say(Incarnation, ToWorker),
-    /// Send SIGTERM (and SIGCONT: a stopped process would keep it waiting), if the incarnation is still that one.
+    /// Send SIGTERM, and SIGCONT for a stopped process.
     Terminate(Incarnation),
     /// Send SIGKILL.
     Kill(Incarnation),

@@ -28,7 +28,7 @@ const FOREVER: Duration = Duration::from_secs(u64::MAX / 4);
 pub(crate) struct Rules {
     /// Between the steps of the termination ladder.
     pub(crate) grace: Duration,
-    /// How often who crashed is started again.
+    /// How often a crashed teammate is started again.
     pub(crate) restart: RestartLimit,
     /// How long a worker that should answer may be silent; none: no worker is asked.
     pub(crate) watchdog: Option<Duration>,
@@ -61,10 +61,10 @@ pub(crate) struct Alive {
     pub(crate) watches: bool,
     deadlines: Deadlines,
     /// Whether its process has ended, though its end is not recorded yet: no step of the ladder is due for it any more.
-    gone: bool,
+    exited: bool,
     watch: Watch,
     /// How old the incarnation was when this daemon took it over.
-    older: Duration,
+    adopted_age: Duration,
 }
 
 /// The steps of the termination ladder that are due some time, since the daemon began.
@@ -72,11 +72,11 @@ pub(crate) struct Alive {
 struct Deadlines {
     /// `--force`: then signals end it.
     forced: Option<Duration>,
-    /// It was let go: then it counts as overdue.
+    /// It was released: then it counts as overdue.
     overdue: Option<Duration>,
     /// SIGTERM was sent: then SIGKILL follows.
     kill: Option<Duration>,
-    /// It may not live longer.
+    /// Its time limit.
     limit: Option<Duration>,
 }
 
@@ -118,7 +118,7 @@ impl Live {
                     alive.connected = false;
                 }
             }
-            // One that could not be journaled at once may be another incarnation's by now.
+            // If it could not be journaled at once, the member may have another incarnation by now.
             Event::Started { incarnation, process: Ok(_), .. } if is_present(team, incarnation) => {
                 let watchers = self.members.values().filter(|alive| alive.watches).count();
                 let alive = self.enter(incarnation);
@@ -128,7 +128,7 @@ impl Live {
             }
             Event::Ended { incarnation, .. } => {
                 if let Some(alive) = self.of_mut(incarnation) {
-                    // It is recorded with the end.
+                    // The usage is recorded with the end.
                     let said = WorkerState { usage: alive.said.usage, ..WorkerState::default() };
                     *alive = Alive { said, ..alive.next(alive.incarnation) };
                 }
@@ -138,46 +138,43 @@ impl Live {
         }
     }
 
-    /// Notes, before any change of an inbox is looked at, whether a worker hears of its mail from the daemon alone. Returns
-    /// whether it does from now on.
+    /// Notes whether a worker relies on the daemon's rings to hear of its mail. Returns true if it does so from now on: the
+    /// daemon then rings for what came before.
     pub(crate) fn wants_ring(&mut self, incarnation: &Incarnation, wants: bool) -> bool {
         let said = self.of_mut(incarnation).map(|alive| &mut alive.said.wants_ring);
         said.is_some_and(|said| !std::mem::replace(said, wants) && wants)
     }
 
-    /// Takes in the environment in which an incarnation was ordered that is journaled now: before that the order may still be refused,
-    /// and the incarnation before go on.
+    /// Takes in the environment of an incarnation whose spawn is journaled now. Before that, the order could still be refused.
     pub(crate) fn ordered(&mut self, incarnation: &Incarnation, environment: Environment) {
         self.enter(incarnation).environment = Some(environment);
     }
 
-    /// Takes in that a member is started again, as its record says that is journaled now: a clock that jumps takes none of
-    /// its restarts away.
+    /// Takes in a restart that is journaled now, by the monotonic clock too: a wall clock that jumps removes no restart.
     pub(crate) fn restarted(&mut self, member: &Member, now: Now) {
         let alive = self.enter(&Incarnation::of(member));
         alive.restarts.retain(|(at, _)| member.restarts.contains(at));
         alive.restarts.extend(member.restarts.last().map(|&at| (at, now.monotonic)));
     }
 
-    /// Returns when a member was started again that was so at this time of day, since the daemon began; none if an earlier
-    /// daemon did that.
+    /// Returns when the restart with this time of day happened, since the daemon began; none if an earlier daemon did it.
     pub(crate) fn restarted_at(&self, name: &Name, wall: f64) -> Option<Duration> {
         let restarts = &self.members.get(name)?.restarts;
         restarts.iter().rfind(|(at, _)| *at == wall).map(|(_, at)| *at)
     }
 
-    /// Takes over what the worker of an incarnation last said to the daemon before, until it says it again.
+    /// Takes over what a worker last reported to an earlier daemon, until it reports again.
     pub(crate) fn recall(&mut self, incarnation: &Incarnation, doing: Doing, usage: Usage) {
         let said = &mut self.enter(incarnation).said;
         (said.doing, said.usage) = (doing, usage);
     }
 
-    /// Takes over how old an incarnation is that an earlier daemon had started.
+    /// Takes over the age of an incarnation that an earlier daemon started.
     pub(crate) fn aged(&mut self, incarnation: &Incarnation, age: Duration) {
-        self.enter(incarnation).older = age;
+        self.enter(incarnation).adopted_age = age;
     }
 
-    /// Mail has come for an incarnation: it should react to that.
+    /// Takes in that mail has come for an incarnation: its worker should react.
     pub(crate) fn mail_arrived(&mut self, team: &Team, incarnation: &Incarnation, now: Now, rules: Rules) {
         if let Some(alive) = self.of_mut(incarnation).filter(|alive| alive.ready) {
             alive.watch.mail_arrived();
@@ -201,8 +198,7 @@ impl Live {
         found
     }
 
-    /// Returns what the conversation of a member has cost: as its worker last said, else as it was when the incarnation before
-    /// ended.
+    /// Returns the usage of a member's conversation: as its worker last said, else as it was when the incarnation before ended.
     pub(crate) fn usage(&self, member: &Member) -> Usage {
         let incarnation = Incarnation::of(member);
         let said = self.of(&incarnation).map(|alive| alive.said.usage).filter(|usage| !usage.is_nothing());
@@ -238,20 +234,20 @@ impl Live {
         let grace = rules.grace;
         let member = team.members.get(name).map(|state| &state.record);
         let Some(member) = member.filter(|member| !member.phase.is_ended()) else {
-            // With it goes its environment.
+            // Its environment is forgotten with it.
             self.members.remove(name);
             return;
         };
         let alive = self.enter(&Incarnation::of(member));
         alive.arm_watch(team, name, now, rules);
-        if alive.gone {
+        if alive.exited {
             alive.deadlines = Deadlines::default();
             return;
         }
         let deadlines = &mut alive.deadlines;
         let most = member.terms.bounds.max_time.filter(|_| member.phase == Phase::Running);
         if let Some(most) = most.filter(|_| member.ending.is_none() && team.release(name).is_none()) {
-            let left = Duration::from_secs(most).min(FOREVER).saturating_sub(alive.older);
+            let left = Duration::from_secs(most).min(FOREVER).saturating_sub(alive.adopted_age);
             deadlines.limit.get_or_insert(now.monotonic + left);
         } else {
             deadlines.limit = None;
@@ -298,15 +294,15 @@ impl Live {
             .collect()
     }
 
-    /// Says that the process of an incarnation has ended: what it left is looked after, however long that takes, and it is not said
-    /// to have been made to leave.
-    pub(crate) fn gone(&mut self, incarnation: &Incarnation) {
+    /// Takes in that the process of an incarnation has ended: no step of the ladder is due any more, however long the processes
+    /// that it started take to end.
+    pub(crate) fn process_exited(&mut self, incarnation: &Incarnation) {
         let alive = self.enter(incarnation);
-        alive.gone = true;
+        alive.exited = true;
         alive.deadlines = Deadlines::default();
     }
 
-    /// Says that SIGKILL was sent: nothing more is due for this incarnation but its end.
+    /// Takes in that SIGKILL was sent: only the end of this incarnation is awaited now.
     pub(crate) fn killed(&mut self, incarnation: &Incarnation) {
         if let Some(alive) = self.of_mut(incarnation) {
             alive.deadlines = Deadlines { kill: Some(Duration::MAX), ..Deadlines::default() };
@@ -325,7 +321,7 @@ fn should_answer(team: &Team, name: &Name, alive: &Alive) -> Should {
     if member.phase != Phase::Running || member.incarnation != alive.incarnation {
         return Should::Rest;
     }
-    // Signals end it anyway; and who leaves as agreed says nothing more.
+    // Signals end it anyway, and a released worker says nothing more.
     if member.ending.is_some() || team.release(name).is_some() {
         return Should::Rest;
     }
@@ -357,7 +353,7 @@ impl Alive {
         self.watch.since()
     }
 
-    /// Tells whether signals end it at a time that is set already.
+    /// Tells whether a time is set at which signals end it.
     pub(crate) fn will_be_forced(&self) -> bool {
         self.deadlines.forced.is_some()
     }
@@ -397,6 +393,6 @@ mod tests {
         let told = [false, true, true, false, true].map(|wants| live.wants_ring(&incarnation, wants));
         assert_eq!(told, [false, true, false, false, true]);
         let next = Incarnation { number: 2, ..incarnation };
-        assert!(!live.wants_ring(&next, true), "another life");
+        assert!(!live.wants_ring(&next, true), "another incarnation");
     }
 }

@@ -140,7 +140,7 @@ fn not_ready(name: &Name, member: Option<&Member>) -> Refusal {
     Refusal::new(RefusalCode::NotReady, message)
 }
 
-/// The status that people see, computed from the journal and from what the worker last said.
+/// Returns the status that people see, computed from the journal and from what the worker last said.
 pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> Status {
     let name = &member.name;
     let leaving = team.release(name).is_some()
@@ -150,7 +150,7 @@ pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> Status {
     Status::of(member.phase, leaving, plan, doing(team, live, member))
 }
 
-/// What a worker does. One whose plan has its verdict is at work, whether it has said so yet or not.
+/// Returns what a worker does. One whose plan has its verdict is at work, whether it has said so yet or not.
 fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
     let incarnation = Incarnation::of(member);
     let Some(said) = live.of(&incarnation).map(|alive| &alive.said) else { return Doing::Starting };

@@ -51,17 +51,17 @@ pub(crate) enum Finding {
 }
 
 impl Watch {
-    /// It is on another connection: what was asked on the one before may be lost.
+    /// Takes in that the worker is on another connection: the question on the one before may be lost.
     pub(crate) fn connected(&mut self) {
         (self.able, self.settled) = (false, self.asked);
     }
 
-    /// It has said something.
+    /// Takes in that the worker has said something.
     pub(crate) fn heard(&mut self) {
         self.has_mail = false;
     }
 
-    /// It answers; 0: it can be asked.
+    /// Takes in an answer; 0 says that the worker can be asked.
     pub(crate) fn pong(&mut self, number: u64) {
         self.able = true;
         if number > 0 && number == self.asked {
@@ -69,7 +69,7 @@ impl Watch {
         }
     }
 
-    /// It has mail: it says something before long, or is asked.
+    /// Takes in that the worker has mail: it says something before long, or is asked.
     pub(crate) fn mail_arrived(&mut self) {
         self.has_mail = true;
     }
@@ -84,7 +84,7 @@ impl Watch {
         self.silence
     }
 
-    /// Returns when that began, in seconds since 1970.
+    /// Returns when the silence began, in seconds since 1970.
     pub(crate) fn since(&self) -> f64 {
         self.since
     }
@@ -98,7 +98,7 @@ impl Watch {
         self.asked > self.settled
     }
 
-    /// Sees to it that it is looked at, as long as it should answer.
+    /// Arms the next look, as long as the worker should answer.
     pub(crate) fn arm(&mut self, should: Should, now: Duration, patience: Duration) {
         if should == Should::Rest && !self.is_open() {
             self.next = None;
@@ -107,7 +107,7 @@ impl Watch {
         }
     }
 
-    /// Looks at it, when that is due.
+    /// Looks at the worker, if that is due.
     pub(crate) fn look(
         &mut self,
         should: Should,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_rests_is_never_looked_at() {
+    fn a_resting_worker_is_never_looked_at() {
         let mut watch = working();
         watch.arm(Should::Rest, Duration::ZERO, PATIENCE);
         assert_eq!(watch.next(), None);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_answers_is_asked_again_and_again_and_nothing_else() {
+    fn a_worker_that_answers_is_only_asked_again() {
         let mut watch = working();
         for number in 1..100 {
             assert_eq!(looks(&mut watch, Should::Answer, 1)[0].1, Finding::Ask(number));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_in_which_nobody_could_answer_count_as_one_look() {
+    fn hours_of_suspension_count_as_one_look() {
         let mut watch = working();
         looks(&mut watch, Should::Answer, 1);
         let day = Duration::from_secs(86_400);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_no_connection_is_told_of_and_not_ended() {
+    fn a_worker_without_a_connection_is_reported_and_not_ended() {
         let mut watch = Watch::default();
         watch.arm(Should::Connect, Duration::ZERO, PATIENCE);
         let found = looks(&mut watch, Should::Connect, 100);

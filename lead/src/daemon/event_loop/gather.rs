@@ -11,7 +11,7 @@ use teamd_shared::watch::Changes;
 use super::{EventLoop, Sources};
 use crate::daemon::core::batch::Introduction;
 use crate::daemon::core::event::{Client, Event, Incarnation, SpawnFacts};
-use crate::daemon::io::connections::{Came, Input, WorkerHere};
+use crate::daemon::io::connections::{ConnectedWorker, Input, Reconnected};
 use crate::daemon::io::reap::liveness_lock_holder;
 
 /// How many inputs one batch takes at the most.
@@ -41,7 +41,7 @@ impl EventLoop {
     /// Turns what a connection reports into events.
     pub(super) fn intake(&mut self, input: Input) -> Option<Event> {
         match input {
-            Input::ClientHere { connection, replies } => {
+            Input::ClientConnected { connection, replies } => {
                 self.connections.add_client(connection, replies);
                 None
             }
@@ -49,14 +49,14 @@ impl EventLoop {
                 let client = Client { connection, tag: request.tag, agent: false };
                 self.command(client, request.command)
             }
-            Input::WorkerHere(here) => self.worker_here(*here),
+            Input::WorkerConnected(here) => self.worker_connected(*here),
             Input::WorkerSays { connection, incarnation, frame } => {
                 if !self.connections.is_present(&incarnation, connection) {
                     return None;
                 }
                 match frame {
                     FromWorker::State(state) => {
-                        // It was not rung for what came before this was known.
+                        // The worker was not rung for mail that came before this was known.
                         if self.batcher.live.wants_ring(&incarnation, state.wants_ring) {
                             self.connections.say(&incarnation, ToWorker::Ring);
                         }
@@ -86,7 +86,8 @@ impl EventLoop {
         }
     }
 
-    /// The lead agent asks as a person does, over its own connection; no other worker is heard there.
+    /// Takes in a request over a worker's own connection: the lead agent asks there as a person does, and no other worker is
+    /// heard.
     fn agent_asks(&mut self, incarnation: &Incarnation, client: Client, command: Command) -> Option<Event> {
         match may_ask(incarnation, &command) {
             Ok(()) => self.command(client, command),
@@ -137,11 +138,11 @@ impl EventLoop {
         })
     }
 
-    /// A worker is who it says if its process is the one that the journal holds for that incarnation.
-    fn worker_here(&mut self, here: WorkerHere) -> Option<Event> {
-        let WorkerHere { connection, incarnation, environment, state, came } = here;
-        // On the connection that it was born with it is known, and its welcome greets it.
-        let Some(Came { process, outbound }) = came else {
+    /// Checks a worker that has connected: its process must be the one that the journal holds for that incarnation.
+    fn worker_connected(&mut self, here: ConnectedWorker) -> Option<Event> {
+        let ConnectedWorker { connection, incarnation, environment, state, reconnected } = here;
+        // On its inherited connection the worker is known, and its welcome greets it.
+        let Some(Reconnected { process, outbound }) = reconnected else {
             self.batcher.introduce(&incarnation, Introduction::Greeted);
             return None;
         };
@@ -152,7 +153,7 @@ impl EventLoop {
                 incarnation.number
             );
             outbound.say(ToWorker::Stranger {
-                why: format!("the journal knows no such life of {}", incarnation.name),
+                why: format!("the journal knows no such incarnation of {}", incarnation.name),
             });
             return None;
         }
@@ -167,7 +168,7 @@ impl EventLoop {
         event
     }
 
-    /// Inboxes have grown: the lead's is read, the workers that do not watch theirs are rung.
+    /// Reads the lead's inbox, and rings the workers that do not watch theirs, if those inboxes have grown.
     pub(super) fn inboxes_changed(&mut self, changes: &Changes) -> Vec<Event> {
         let owners: Vec<Name> = match changes {
             Changes::Files(files) => {
@@ -206,7 +207,7 @@ pub(in crate::daemon) fn may_ask(incarnation: &Incarnation, command: &Command) -
     }
     match command {
         Command::Shutdown(order) if order.force_after.is_some() => refuse(
-            "the lead agent ends nobody by force",
+            "the lead agent ends no teammate by force",
             "a person does with `teamctl shutdown NAME --force`",
         ),
         Command::Spawn { .. }
@@ -236,7 +237,7 @@ fn lead_begins_at(dir: &TeamDir, order: &SpawnOrder) -> Result<Option<Position>,
         Err(ReadError::NoInbox(_)) => Ok(Some(Position::START)),
         Err(error) => {
             let message = format!("cannot see where the inbox of the lead ends: {error}");
-            Err(Refusal::new(RefusalCode::Failed, message).hint("mend that file, and try again"))
+            Err(Refusal::new(RefusalCode::Failed, message).hint("repair that file, and try again"))
         }
     }
 }
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_but_the_lead_agent_is_heard_over_its_own_connection() {
+    fn only_the_lead_agent_is_heard_over_its_own_connection() {
         let id = RequestId::from_bits(1);
         for command in [
             shutdown(None),

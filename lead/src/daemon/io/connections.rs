@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::daemon::core::event::{Client, Incarnation};
-use crate::daemon::io::peer::{self, Found};
+use crate::daemon::io::peer::{self, PeerState};
 
 /// How long a peer may take to say who it is.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,11 +38,11 @@ pub(crate) type Inputs = mpsc::Sender<Input>;
 #[derive(Debug)]
 pub(crate) enum Input {
     /// A command is connected.
-    ClientHere { connection: u64, replies: Outbound<Reply> },
+    ClientConnected { connection: u64, replies: Outbound<Reply> },
     /// It wants something.
     ClientAsks { connection: u64, request: Request },
     /// A worker is connected, and says who it is; the event loop checks it.
-    WorkerHere(Box<WorkerHere>),
+    WorkerConnected(Box<ConnectedWorker>),
     /// A worker says something.
     WorkerSays { connection: u64, incarnation: Incarnation, frame: FromWorker },
     /// A connection is closed.
@@ -51,18 +51,18 @@ pub(crate) enum Input {
 
 /// A worker on a connection.
 #[derive(Debug)]
-pub(crate) struct WorkerHere {
+pub(crate) struct ConnectedWorker {
     pub(crate) connection: u64,
     pub(crate) incarnation: Incarnation,
     pub(crate) environment: Option<Environment>,
     pub(crate) state: WorkerState,
-    /// How it came; none on the connection that it was born with.
-    pub(crate) came: Option<Came>,
+    /// The other end, if it came through the socket; none on the connection that it inherited.
+    pub(crate) reconnected: Option<Reconnected>,
 }
 
-/// A worker that came through the socket, or a process that says it is one.
+/// The other end of a connection through the socket: a worker, or a process that says it is one.
 #[derive(Debug)]
-pub(crate) struct Came {
+pub(crate) struct Reconnected {
     /// The process at the other end, as the kernel says.
     pub(crate) process: Identity,
     pub(crate) outbound: Outbound<ToWorker>,
@@ -76,8 +76,8 @@ pub(crate) struct Outbound<T> {
 }
 
 impl<T: serde::Serialize + Send + Sync + 'static> Outbound<T> {
-    /// Starts the task. What is returned beside it ends when the task does: the reader ends then
-    /// too, so that the connection is closed and not only deaf.
+    /// Starts the task. What is returned beside it ends when the task does: the reader ends then too, so that both directions
+    /// are closed.
     pub(crate) fn start(out: Outgoing<T>) -> (Self, oneshot::Receiver<()>) {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (ends, ended) = oneshot::channel();
@@ -118,7 +118,7 @@ pub(crate) async fn accept(listener: Listener, inputs: Inputs) {
     }
 }
 
-/// Serves the connection that a worker is born with; returns its number, and where to say something.
+/// Serves the connection that a worker inherits; returns its number, and where to say something.
 pub(crate) fn serve_inherited(
     fd: OwnedFd,
     incarnation: Incarnation,
@@ -133,17 +133,20 @@ pub(crate) fn serve_inherited(
         match incoming.receive().await {
             Ok(Some(Greeting { peer: Peer::Worker { environment, state, .. }, .. })) => {
                 let state = *state;
-                let worker = WorkerHere {
+                let worker = ConnectedWorker {
                     connection,
                     incarnation: incarnation.clone(),
                     environment,
                     state,
-                    came: None,
+                    reconnected: None,
                 };
                 listen_to_worker(worker, (incoming.cast(), ended), inputs).await;
             }
             other => {
-                tracing::debug!("{} said nothing at its birth: {other:?}", incarnation.name);
+                tracing::debug!(
+                    "{} did not greet on the connection that it inherited: {other:?}",
+                    incarnation.name
+                );
                 tell_last(&inputs, Input::Gone { connection }).await;
             }
         }
@@ -158,10 +161,10 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         tracing::warn!("refused a connection of another user");
         return;
     };
-    let found = match stream.credentials().map(peer::look).unwrap_or(Ok(Found::Gone)) {
+    let found = match stream.credentials().map(peer::look).unwrap_or(Ok(PeerState::Gone)) {
         Ok(found) => found,
         Err(error) => {
-            // It comes again: no worker is told to leave because this daemon cannot look.
+            // A worker connects again. It is not told to leave because this daemon cannot look.
             tracing::warn!("cannot see who process {pid} is: {error}");
             return;
         }
@@ -180,9 +183,9 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         }
     };
     let (process, is_confined) = match found {
-        Found::Free(process) => (process, false),
-        Found::Confined(process) => (process, true),
-        Found::Gone => return tracing::warn!("refused process {pid}: it is gone"),
+        PeerState::Free(process) => (process, false),
+        PeerState::Confined(process) => (process, true),
+        PeerState::Gone => return tracing::warn!("refused process {pid}: it is gone"),
     };
     match greeting.peer {
         Peer::Client if is_confined => {
@@ -193,13 +196,13 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
             refuse(stream, other_version(greeting.protocol)).await
         }
         Peer::Client => serve_client(stream, connection, inputs).await,
-        // Whatever marks it has: it is served if it is the very process of the journal, and no tool can be that.
+        // A confined worker is served too: it must be the process of the journal, and no tool can be that.
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
             let (outbound, ended) = Outbound::start(out);
-            let (incarnation, came) =
-                (Incarnation { name, number: incarnation }, Some(Came { process, outbound }));
-            let worker = WorkerHere { connection, incarnation, environment, state: *state, came };
+            let (incarnation, reconnected) =
+                (Incarnation { name, number: incarnation }, Some(Reconnected { process, outbound }));
+            let worker = ConnectedWorker { connection, incarnation, environment, state: *state, reconnected };
             listen_to_worker(worker, (incoming, ended), inputs).await;
         }
     }
@@ -216,7 +219,7 @@ async fn refuse(stream: Connection, refusal: Refusal) {
 
 fn confined() -> Refusal {
     let message = "this process is confined (no_new_privs or seccomp) more than the daemon: it may be a tool, and \
-                   a tool commands nobody";
+                   a tool gives no commands";
     Refusal::new(RefusalCode::Failed, message.to_owned())
         .hint("give the command in a shell that is not confined")
 }
@@ -230,7 +233,7 @@ fn other_version(protocol: u16) -> Refusal {
 async fn serve_client(stream: Connection, connection: u64, inputs: Inputs) {
     let (out, mut incoming) = stream.split::<Reply, Request>();
     let (replies, mut ended) = Outbound::start(out);
-    if inputs.send(Input::ClientHere { connection, replies }).await.is_err() {
+    if inputs.send(Input::ClientConnected { connection, replies }).await.is_err() {
         return;
     }
     loop {
@@ -255,12 +258,12 @@ async fn serve_client(stream: Connection, connection: u64, inputs: Inputs) {
 }
 
 async fn listen_to_worker(
-    here: WorkerHere,
+    here: ConnectedWorker,
     (mut incoming, mut ended): (Incoming<FromWorker>, oneshot::Receiver<()>),
     inputs: Inputs,
 ) {
     let (connection, incarnation) = (here.connection, here.incarnation.clone());
-    if inputs.send(Input::WorkerHere(Box::new(here))).await.is_err() {
+    if inputs.send(Input::WorkerConnected(Box::new(here))).await.is_err() {
         return;
     }
     loop {
@@ -312,8 +315,8 @@ async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Recei
 pub(crate) struct Connections {
     clients: HashMap<u64, Outbound<Reply>>,
     workers: HashMap<Incarnation, (u64, Outbound<ToWorker>)>,
-    /// Whose the connections of the workers are: the present ones, and those that are not closed yet.
-    lives: HashMap<u64, Incarnation>,
+    /// The incarnation of each worker connection, with the older ones that are not closed yet.
+    owners: HashMap<u64, Incarnation>,
 }
 
 impl Connections {
@@ -328,13 +331,13 @@ impl Connections {
         connection: u64,
         outbound: Outbound<ToWorker>,
     ) {
-        self.lives.insert(connection, incarnation.clone());
+        self.owners.insert(connection, incarnation.clone());
         self.workers.insert(incarnation, (connection, outbound));
     }
 
     /// Returns the present connection of the worker that this one belongs to.
     fn worker_on(&self, connection: u64) -> Option<(&Incarnation, &Outbound<ToWorker>)> {
-        let incarnation = self.lives.get(&connection)?;
+        let incarnation = self.owners.get(&connection)?;
         let (present, outbound) = self.workers.get(incarnation)?;
         (*present == connection).then_some((incarnation, outbound))
     }
@@ -373,7 +376,7 @@ impl Connections {
     pub(crate) fn remove(&mut self, connection: u64) -> Option<Incarnation> {
         self.clients.remove(&connection);
         let incarnation = self.worker_on(connection).map(|(incarnation, _)| incarnation.clone());
-        self.lives.remove(&connection);
+        self.owners.remove(&connection);
         self.workers.remove(incarnation.as_ref()?);
         incarnation
     }

@@ -27,7 +27,7 @@ impl Signals {
     }
 
     /// Waits until one comes. Dropping the future loses nothing.
-    pub(crate) async fn came(&mut self) {
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

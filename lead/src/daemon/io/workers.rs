@@ -40,7 +40,7 @@ pub(crate) struct Supervisor {
     processes: HashMap<Incarnation, ProcessHandle>,
     /// The cgroups of incarnations that have one.
     groups: HashMap<Incarnation, Group>,
-    /// Those that live although their liveness lock is free.
+    /// Those that run although their liveness lock is free.
     unlocked: HashSet<Incarnation>,
     cgroups: Cgroups,
     orphans: Orphans,
@@ -54,12 +54,12 @@ pub(crate) struct StartedWorker {
 }
 
 impl Supervisor {
-    /// Makes a supervisor; `gone` hears of each process that ends.
+    /// Makes a supervisor; `exited` hears of each process that ends.
     pub(crate) fn new(
         dir: Arc<TeamDir>,
         worker: Program,
         (confinement, cgroups): (&Confinement, Cgroups),
-        gone: mpsc::UnboundedSender<Incarnation>,
+        exited: mpsc::UnboundedSender<Incarnation>,
     ) -> io::Result<Self> {
         Ok(Self {
             dir,
@@ -70,7 +70,7 @@ impl Supervisor {
             unlocked: HashSet::new(),
             cgroups,
             orphans: Orphans::begin()?,
-            watcher: Watcher::new(gone)?,
+            watcher: Watcher::new(exited)?,
         })
     }
 
@@ -79,7 +79,7 @@ impl Supervisor {
         self.confinement.layers.namespaces != Namespaces::None
     }
 
-    /// Starts the process of an incarnation. It waits on its end of the connection that it is born with to be welcomed.
+    /// Starts the process of an incarnation. The worker waits on the connection that it inherits to be welcomed.
     pub(crate) fn start(
         &mut self,
         member: &Member,
@@ -117,7 +117,7 @@ impl Supervisor {
                 Ok(StartedWorker { identity, cgroup })
             }
             Err(error) => {
-                // It waits for a welcome that will not come: it is not left behind, not as a zombie either.
+                // It waits for a welcome that will not come, so it is killed and reaped.
                 let ended = child.kill().and_then(|()| child.wait());
                 Err(match ended {
                     Ok(status) => format!("cannot watch it: {error} ({status})"),
@@ -127,9 +127,9 @@ impl Supervisor {
         }
     }
 
-    /// It is reaped through its pidfd, as one that an earlier program of this process has started.
+    /// Watches a child through its pidfd, as it watches an adopted process.
     fn hold(&mut self, incarnation: Incarnation, child: &Child) -> io::Result<Identity> {
-        // It may have ended already: then it has lived, and is seen to end as any other.
+        // It may have ended already; then its end is seen as any other.
         let handle = ProcessHandle::open_child(child.id())?;
         let identity = handle.identity().clone();
         self.watch(incarnation, handle)?;
@@ -145,12 +145,12 @@ impl Supervisor {
         self.watch(incarnation, ProcessHandle::open(identity)?)
     }
 
-    /// Remembers that the lock of its transcript tells nothing of an incarnation.
+    /// Remembers that the liveness lock of an incarnation says nothing about it.
     pub(crate) fn is_unlocked(&mut self, incarnation: Incarnation) {
         self.unlocked.insert(incarnation);
     }
 
-    /// Tells, once, whether the lock of its transcript tells whether anything of an incarnation is left.
+    /// Tells, once, whether the liveness lock of an incarnation says when nothing of it is left.
     pub(crate) fn lock_tells(&mut self, incarnation: &Incarnation) -> bool {
         !self.unlocked.remove(incarnation)
     }
@@ -206,7 +206,7 @@ impl Supervisor {
         orphans.end(&workers, cgroups, since)
     }
 
-    /// Reaps what has ended of those that no incarnation has left.
+    /// Reaps the ended children that no incarnation has left.
     pub(crate) fn reap_others(&mut self) {
         let Self { orphans, processes, cgroups, .. } = self;
         let workers = processes.values().map(|it| it.identity().pid).collect();
@@ -243,17 +243,17 @@ struct Watcher {
 #[derive(Debug, Default)]
 struct Watched {
     next: u64,
-    lives: HashMap<u64, (Incarnation, OwnedFd)>,
+    processes: HashMap<u64, (Incarnation, OwnedFd)>,
 }
 
 impl Watcher {
-    fn new(gone: mpsc::UnboundedSender<Incarnation>) -> io::Result<Self> {
+    fn new(exited: mpsc::UnboundedSender<Incarnation>) -> io::Result<Self> {
         let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let watched = Arc::new(Mutex::new(Watched::default()));
         let watcher = Self { epoll: Arc::clone(&epoll), watched: Arc::clone(&watched) };
         std::thread::Builder::new()
             .name("reaper".to_owned())
-            .spawn(move || wait_for_ends(&epoll, &watched, &gone))?;
+            .spawn(move || wait_for_ends(&epoll, &watched, &exited))?;
         Ok(watcher)
     }
 
@@ -263,12 +263,12 @@ impl Watcher {
         let token = watched.next;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
         epoll::add(&*self.epoll, &pidfd, epoll::EventData::new_u64(token), flags)?;
-        watched.lives.insert(token, (incarnation, pidfd));
+        watched.processes.insert(token, (incarnation, pidfd));
         Ok(())
     }
 }
 
-fn wait_for_ends(epoll: &OwnedFd, watched: &Mutex<Watched>, gone: &mpsc::UnboundedSender<Incarnation>) {
+fn wait_for_ends(epoll: &OwnedFd, watched: &Mutex<Watched>, exited: &mpsc::UnboundedSender<Incarnation>) {
     let mut events = Vec::with_capacity(64);
     loop {
         events.clear();
@@ -281,9 +281,9 @@ fn wait_for_ends(epoll: &OwnedFd, watched: &Mutex<Watched>, gone: &mpsc::Unbound
         }
         for event in &events {
             let token = event.data.u64();
-            let ended = watched.lock().unwrap_or_else(PoisonError::into_inner).lives.remove(&token);
+            let ended = watched.lock().unwrap_or_else(PoisonError::into_inner).processes.remove(&token);
             let Some((incarnation, _pidfd)) = ended else { continue };
-            if gone.send(incarnation).is_err() {
+            if exited.send(incarnation).is_err() {
                 return;
             }
         }

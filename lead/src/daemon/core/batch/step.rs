@@ -21,11 +21,11 @@ pub(crate) enum Step {
         /// Whether to look first what is there already.
         again: bool,
     },
-    /// Make all that follows from the lines last, the news too, and report how far that came ([`super::Batcher::settled`]).
+    /// Sync all that follows from the lines, the notices too, and report how far that came ([`super::Batcher::settled`]).
     Settle,
     /// Start a process for an incarnation, and report it ([`super::Batcher::started`]).
     Start(Box<NewWorker>),
-    /// Send SIGTERM, if the incarnation is still that one.
+    /// Send SIGTERM, if that incarnation still runs.
     Terminate(Incarnation),
     /// Send SIGKILL.
     Kill(Incarnation),
@@ -46,7 +46,7 @@ pub(crate) struct NewWorker {
     pub(crate) incarnation: Incarnation,
     /// As the journal holds it.
     pub(crate) member: Member,
-    /// What the command that asked for it was run in.
+    /// The environment of the command that asked for it.
     pub(crate) environment: Environment,
 }
 
@@ -61,7 +61,7 @@ pub(crate) enum End {
     Failed(String),
 }
 
-/// A half of a birth.
+/// One half of a worker's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Introduction {
     /// The journal holds the incarnation and its process.

@@ -136,7 +136,7 @@ impl Desk {
     }
 
     fn answers(&mut self) -> Vec<&'static str> {
-        if !self.batcher.owes_answers() {
+        if !self.batcher.has_answers() {
             return Vec::new();
         }
         self.batcher.answer(self.now);
@@ -413,7 +413,7 @@ fn the_stop_is_answered_when_the_roster_shows_the_end() {
         desk.batcher.is_stopping(),
         "crash window A14: whoever starts a daemon waits for the end of this one"
     );
-    assert!(desk.batcher.end.is_none() && desk.batcher.owes_answers());
+    assert!(desk.batcher.end.is_none() && desk.batcher.has_answers());
     assert_eq!(desk.on(Event::Command(CLIENT, Command::Stop { force: true })), ["roster"], "nothing begins");
     desk.roster_fails = false;
     assert_eq!(desk.answers(), ["roster", "reply stopped"]);

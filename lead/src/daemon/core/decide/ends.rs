@@ -18,7 +18,7 @@ enum Next {
 impl View<'_> {
     pub(super) fn ended(&self, incarnation: &Incarnation, ended: &Ended, ids: &mut dyn Ids) -> Decision {
         let Some(member) = self.present(incarnation) else { return Decision::default() };
-        // It said so in its transcript alone: what that would have led to then, comes first now.
+        // Its transcript says that SIGTERM ends it, and maybe no daemon heard so: what follows from that comes first.
         let farewell = if ended.by_signal { self.leaving(incarnation) } else { Decision::default() };
         let said = farewell.records.iter().find_map(|record| match record {
             Record::Member(record) => Some(record.member.clone()),
@@ -37,8 +37,8 @@ impl View<'_> {
         farewell.and(self.exited(member, ended, (end, next), ids))
     }
 
-    /// No process could be started for an incarnation. One that goes on after a crash is tried again as if it had crashed itself:
-    /// no command waits that could be told.
+    /// Decides when no process could be started for an incarnation. One that follows a crash is tried again as if it had
+    /// crashed itself: no command waits for it.
     pub(super) fn never_ran(
         &self,
         incarnation: &Incarnation,
@@ -57,7 +57,7 @@ impl View<'_> {
         self.exited(&member, ended, (end, next), ids)
     }
 
-    /// How an incarnation ended is a function of the journal alone.
+    /// Returns how an incarnation ended, from the journal alone.
     fn end_of(&self, member: &Member) -> End {
         match member {
             // Its end was not wanted: it broke down.
@@ -111,7 +111,7 @@ impl View<'_> {
             usage: self.live.usage(member),
             note: note(member.ending_note.clone(), next),
             ending: member.ending,
-            // Of an incarnation that never ran there is nothing that could be left.
+            // An incarnation that never ran leaves nothing.
             emptied: ended.emptied.filter(|_| member.process.is_some()),
             left_behind: ended.left_behind.filter(|_| member.process.is_some()),
         };
@@ -172,7 +172,7 @@ impl View<'_> {
         self.team.pending_of(name).filter(expires).map(|request| request.request_id.clone()).collect()
     }
 
-    /// The lead is told, and every running member that is not itself about to leave.
+    /// Returns the notices of an end: to the lead, and to every running member that is not about to leave.
     fn notices_of_end(&self, gone: &Name, ids: &mut dyn Ids) -> Vec<Notice> {
         let stays = |member: &&Member| {
             member.name != *gone

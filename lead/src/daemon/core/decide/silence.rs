@@ -26,7 +26,7 @@ impl View<'_> {
         self.told(MemberEvent::Answering, member, text, ids)
     }
 
-    /// A worker has been silent for as long as it may. What it is silent about may have changed meanwhile.
+    /// Tells the lead that a worker has been silent for the watchdog period, if it still should answer.
     pub(super) fn silent(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
         let Some((member, alive)) = self.is_silent(incarnation, 1) else { return Decision::default() };
         if member.silent_since.is_some() {
@@ -50,7 +50,8 @@ impl View<'_> {
         self.told(MemberEvent::Silent, member, text, ids)
     }
 
-    /// Nor for as long again: it is ended, unless the lead does not know yet. One that hangs answers no SIGTERM.
+    /// Kills a worker that has been silent for a second watchdog period. If the lead does not know of the silence yet, it is
+    /// told instead. A hung worker would not react to SIGTERM.
     pub(super) fn hung(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
         let Some((member, alive)) = self.is_silent(incarnation, 2) else { return Decision::default() };
         if member.silent_since.is_none() {
@@ -64,7 +65,7 @@ impl View<'_> {
         Decision::default().member(MemberEvent::Ending, member).act(Action::Kill(incarnation.clone()))
     }
 
-    /// Returns a member that no signal ends yet, and that has been silent for so many times as long as it may.
+    /// Returns a member that no signal ends yet, and that has been silent for so many watchdog periods.
     fn is_silent(&self, incarnation: &Incarnation, times: u32) -> Option<(&Member, &Alive)> {
         let member = self.present(incarnation).filter(|member| member.ending.is_none())?;
         let alive = self.live.of(incarnation).filter(|_| self.team.release(&incarnation.name).is_none())?;

@@ -13,14 +13,14 @@ use crate::daemon::core::directive::directive;
 use crate::daemon::core::event::{Action, Ended, Incarnation};
 
 impl View<'_> {
-    /// A process was started, or could not be.
+    /// Decides when a process was started, or could not be.
     pub(super) fn started(
         &self,
         incarnation: &Incarnation,
         (process, cgroup): (&Result<Identity, String>, Option<&Cgroup>),
         ids: &mut dyn Ids,
     ) -> Decision {
-        // One that could not be journaled at once comes late.
+        // An event that could not be journaled at once comes late.
         let Some(member) = self.present(incarnation).filter(|member| member.phase == Phase::Spawning) else {
             return Decision::default();
         };
@@ -48,13 +48,13 @@ impl View<'_> {
         }
     }
 
-    /// The daemon began, and an incarnation of the journal goes on.
+    /// Adopts an incarnation that the starting daemon found alive.
     pub(super) fn found(&self, incarnation: &Incarnation) -> Decision {
         let Some(member) = self.present(incarnation) else { return Decision::default() };
         // How long it is silent is counted anew, and told anew.
         let found = Member { silent_since: None, ..self.updated(member) };
         let adopted = Decision::default().member(MemberEvent::Adopted, found);
-        // What was begun with a signal is begun again: it is not known whether it was sent.
+        // A signal is sent again: it is not known whether the earlier daemon sent it.
         match member.ending {
             None => adopted,
             // One that hung answers no other signal.
@@ -72,10 +72,10 @@ impl View<'_> {
         greeted.and(self.said(incarnation, state))
     }
 
-    /// A pending plan that its author does not wait for, though it knows of it, expires.
+    /// Expires a pending plan that its author knows of and does not wait for.
     ///
-    /// One that waits for another plan has that named next: then it is recorded, and takes the place of this one, or
-    /// its id is taken, and it comes to the id of this one (an incarnation that was restarted begins with the first id).
+    /// An author that waits for another plan submits that one next. Either it is recorded and replaces this one, or its id is
+    /// taken, and the author tries further ids until it comes to this one (a restarted incarnation begins with the first id).
     pub(super) fn said(&self, incarnation: &Incarnation, state: &WorkerState) -> Decision {
         let Some(member) =
             self.team.members.get(&incarnation.name).filter(|_| self.present(incarnation).is_some())
@@ -96,7 +96,7 @@ impl View<'_> {
         }
     }
 
-    /// A line of the lead's inbox, named by the connection of the incarnation that wrote it.
+    /// Decides on a line of the lead's inbox that an incarnation submits over its connection.
     pub(super) fn submitted(
         &self,
         incarnation: &Incarnation,
@@ -136,7 +136,7 @@ impl View<'_> {
     ) -> Result<Decision, String> {
         let request = self.team.requests.get(request_id).ok_or("no such request")?;
         if request.member() != incarnation.name.as_str() || request.incarnation != incarnation.number {
-            return Err("the request is not for this life".to_owned());
+            return Err("the request is not for this incarnation".to_owned());
         }
         let event = request::Event::Answer { by: Party::Member, approve };
         let answered = match request.after(event, self.now.wall, reason) {
@@ -153,7 +153,7 @@ impl View<'_> {
         let record = RequestRecord { expired, ..RequestRecord::of(event, answered) };
         let decision = Decision::default().record(Record::Request(Box::new(record)));
         let decision = decision.and(recorded(incarnation, request_id, status));
-        Ok(if approve { decision } else { decision.and(self.unwilling(request, incarnation)) })
+        Ok(if approve { decision } else { decision.and(self.shutdown_rejected(request, incarnation)) })
     }
 
     fn plan_submitted(

@@ -15,7 +15,7 @@ use crate::daemon::core::event::{Action, Client, Until};
 use crate::daemon::core::waiters::status;
 
 /// How long commands wait for a roster that cannot be written.
-const UNSHOWN: Duration = Duration::from_secs(5);
+const ROSTER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What somebody is owed who gave a command.
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ impl Promises {
         roster: &BTreeMap<Name, Status>,
         now: Duration,
     ) -> Kept {
-        let waited = daemon.unwritten.is_some_and(|since| now - since >= UNSHOWN);
+        let waited = daemon.unwritten.is_some_and(|since| now - since >= ROSTER_PATIENCE);
         if waited || answer.is_err() {
             return Ok(());
         }

@@ -104,7 +104,7 @@ impl World {
     fn handles(&mut self, daemon: &mut Daemon, events: Vec<Event>) -> Result<(), Killed> {
         daemon.batcher.handle(events, self.now(daemon));
         self.takes_its_steps(daemon)?;
-        if daemon.batcher.owes_answers() {
+        if daemon.batcher.has_answers() {
             daemon.batcher.answer(self.now(daemon));
             self.takes_its_steps(daemon)?;
         }

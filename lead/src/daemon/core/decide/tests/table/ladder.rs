@@ -45,7 +45,7 @@ fn whoever_left_as_agreed_is_not_made_to_leave_while_it_is_seen_off() {
     let alice = desk.runs("alice");
     let id = desk.asks("alice", None);
     desk.names(&alice, answer(&id, true));
-    desk.live.gone(&alice);
+    desk.live.process_exited(&alice);
     assert!(nothing(&desk.later(3600)));
     desk.ends(&alice);
     assert_eq!(desk.member("alice").phase, Phase::Shutdown);

@@ -60,8 +60,8 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Reconcile
     Ok((events, found))
 }
 
-/// Tells whether the process of an incarnation may hold its lock where it cannot be tried. One that holds none has not begun, or is
-/// no worker of this team.
+/// Tells whether the process of an incarnation may hold its lock on a file that is not at the path of its transcript. A process
+/// without a lock has not begun, or is no worker of this team.
 fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> bool {
     let before = daemon.batcher.team.daemon.as_ref();
     let is_no_copy = before.is_some_and(|before| before.is_of(&daemon.dir));

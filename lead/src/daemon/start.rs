@@ -145,7 +145,7 @@ fn take_the_place(
     how: (&Confinement, &Program),
 ) -> Result<Result<TeamLock, Started>, CommandError> {
     runtime()?.block_on(replace(dir, options, how))?;
-    // The one before answers nothing any more: who answers is this program.
+    // The earlier program does not answer any more: this program does.
     Ok(lock_or_running(dir)?.map_err(|it| Started { already_running: false, replaced: true, ..it }))
 }
 

@@ -18,8 +18,8 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    /// Returns the lines whose effects are due, oldest first: those that were not tried, and `again` what failed. With each
-    /// goes whether its effects may be there already.
+    /// Returns the lines whose effects are due, oldest first: those that were not tried, and `again` what failed. Returns with
+    /// each whether its effects may be there already.
     pub(crate) fn due<'t>(&mut self, team: &'t Team, again: bool) -> Vec<(&'t Line, bool)> {
         let undone = &team.undone;
         let mut due = Vec::new();

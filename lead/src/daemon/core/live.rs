@@ -16,8 +16,8 @@ use teamd_shared::transcript::Usage;
 use crate::daemon::core::event::{Event, Incarnation, Now};
 use crate::daemon::core::watchdog::{Finding, Should, Watch};
 
-/// How many workers take an inotify instance of their own; the others are rung. Linux grants 128 to a user,
-/// who needs some for other programs (`inotify(7)`, `max_user_instances`).
+/// How many workers take an inotify instance of their own; the others are rung. Linux grants 128 to a user, and other programs
+/// need some (`inotify(7)`, `max_user_instances`).
 const WATCHERS: usize = 32;
 
 /// Longer than any deadline, and still a time that can be added to another one.

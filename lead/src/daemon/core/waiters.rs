@@ -150,7 +150,7 @@ pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> Status {
     Status::of(member.phase, leaving, plan, doing(team, live, member))
 }
 
-/// Returns what a worker does. One whose plan has its verdict is at work, whether it has said so yet or not.
+/// Returns what a worker does. If its plan has a verdict it is at work, even if it has not said so yet.
 fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
     let incarnation = Incarnation::of(member);
     let Some(said) = live.of(&incarnation).map(|alive| &alive.said) else { return Doing::Starting };

@@ -1,8 +1,8 @@
 //! The watchdog of one worker: when it is asked whether its loop goes round, and what follows from its silence. Pure.
 //!
-//! A worker is asked only while it should answer: an idle one to whom nothing was said is left alone, so an idle team uses
-//! no CPU. Silence is counted in looks at an unanswered question, each of which had time to be answered, and not by the
-//! clock: a machine that was suspended, or a daemon that was stopped, adds one look and not the hours in between.
+//! A worker is asked only while it should answer: an idle worker that was told nothing is left alone, so an idle team uses no
+//! CPU. Silence is counted in looks at an unanswered question, each of which had time to be answered, and not by the clock: a
+//! machine that was suspended, or a daemon that was stopped, adds one look and not the hours in between.
 
 use std::time::Duration;
 

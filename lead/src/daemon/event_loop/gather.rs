@@ -1,5 +1,5 @@
-//! Gathering: what connections, processes and inboxes report becomes events, with the facts that a decision rests on. Nothing is
-//! decided here.
+//! Gathering: what connections, processes and inboxes report becomes events, with the facts that a decision rests on.
+//! Nothing is decided here.
 
 use teamd_shared::control::{Command, Done, FromWorker, Refusal, RefusalCode, Request, SpawnOrder, ToWorker};
 use teamd_shared::inbox::{ReadError, last_lines};

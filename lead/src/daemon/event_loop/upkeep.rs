@@ -1,5 +1,5 @@
-//! The slow tick, and what it looks after: a lost event costs latency, never a message, and the daemon's own files stand in their
-//! places. Nothing is decided here.
+//! The slow tick, and what it looks after: a lost event costs latency, never a message, and the daemon's own files stand in
+//! their places. Nothing is decided here.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

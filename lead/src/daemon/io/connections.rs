@@ -1,4 +1,4 @@
-//! The connections: accepting them, checking who is there, and carrying frames between them and the event loop.
+//! The connections: accepting them, checking the peer, and carrying frames between them and the event loop.
 //!
 //! Each connection is a leaf: it holds no shared state, and reports by an [`Input`]. Every queue towards a
 //! peer is bounded, and a peer that does not read is cut off: no process waits for another.
@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use crate::daemon::core::event::{Client, Incarnation};
 use crate::daemon::io::peer::{self, PeerState};
 
-/// How long a peer may take to say who it is.
+/// How long a peer may take to greet.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many frames may wait for a peer that does not read. A batch of events may answer a command that asked
 /// for a thousand things at once, before anything of it is sent.
@@ -41,7 +41,7 @@ pub(crate) enum Input {
     ClientConnected { connection: u64, replies: Outbound<Reply> },
     /// It wants something.
     ClientAsks { connection: u64, request: Request },
-    /// A worker is connected, and says who it is; the event loop checks it.
+    /// A worker is connected and says which one it is; the event loop checks it.
     WorkerConnected(Box<ConnectedWorker>),
     /// A worker says something.
     WorkerSays { connection: u64, incarnation: Incarnation, frame: FromWorker },
@@ -154,7 +154,7 @@ pub(crate) fn serve_inherited(
     Ok((connection, outbound))
 }
 
-/// Learns who is at the other end, and serves it.
+/// Identifies the peer, and serves it.
 async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
     let user = nix::unistd::geteuid().as_raw();
     let Some(pid) = stream.credentials().filter(|peer| peer.uid == user).map(|peer| peer.pid) else {

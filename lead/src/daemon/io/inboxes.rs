@@ -184,7 +184,7 @@ impl Progress {
 }
 
 impl Sync {
-    /// Returns whose inboxes it syncs.
+    /// Returns the owners of the inboxes that it syncs.
     pub(crate) fn names(&self) -> &[Name] {
         &self.names
     }

@@ -1,4 +1,4 @@
-//! Who is at the other end of the control socket, as the kernel says: a process that lives, and whether it is confined.
+//! The peer of a connection through the control socket, as the kernel says: a live process, and whether it is confined.
 //!
 //! Where a process comes from proves nothing: what a tool handed to a program elsewhere does not descend from a worker.
 //! But what a sandbox puts on a process, that process cannot take off.
@@ -26,7 +26,7 @@ pub(crate) enum PeerState {
 /// its pid by now.
 ///
 /// # Errors
-/// The system's error if it cannot be told who that is: no descriptor is left, say.
+/// The system's error if the peer cannot be identified: no descriptor is left, for example.
 pub(crate) fn look(peer: &Credentials) -> io::Result<PeerState> {
     let both = Identity::of(peer.pid).and_then(|it| Ok((it, SandboxFlags::of(&peer.pid.to_string())?)));
     let (identity, flags) = match both {

@@ -1,7 +1,7 @@
 //! The signals that end the daemon: SIGTERM and SIGINT. None is lost, also while the daemon becomes another program.
 //!
-//! The main thread alone hears them. While the daemon could not act on them they are held back, in every thread, and what is held
-//! back waits through an `exec(2)`. What they mean is not decided here.
+//! Only the main thread receives them. While the daemon could not act on them they are blocked in every thread, and what is
+//! blocked stays pending through an `exec(2)`. What they mean is not decided here.
 
 use nix::sys::signal::{SigSet, Signal, raise};
 use tokio::signal::unix::{self, SignalKind, signal};
@@ -52,8 +52,8 @@ impl Signals {
     }
 }
 
-/// Holds them back in the thread that calls, and in those that it begins meanwhile. One that did hear them would take them from
-/// this process although it acts on them no more.
+/// Blocks the signals in the calling thread, and in the threads that it starts meanwhile. A thread that received them would
+/// take them from this process, which does not act on them then.
 pub(crate) fn hold_back() {
     if let Err(errno) = both().thread_block() {
         tracing::warn!("cannot hold signals back: {errno}");

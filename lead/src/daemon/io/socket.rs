@@ -1,5 +1,5 @@
-//! The control socket as a file: made, made again where another process took it away, and removed at the end. Who connects is served in
-//! [`crate::daemon::io::connections`].
+//! The control socket as a file: made, made again where another process removed it, and removed at the end. Its connections are
+//! served in [`crate::daemon::io::connections`].
 
 use teamd_shared::control::Listener;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -18,7 +18,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Listens, and says for people who does.
+    /// Listens, and writes the pid for people.
     ///
     /// # Errors
     /// [`crate::exit_code::ExitCode::Failed`] if the system refuses.

@@ -14,7 +14,8 @@ use crate::daemon::core::event::{Client, Incarnation};
 /// What is to be done next, before anything else is.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Append these lines with one write and one sync, and report it ([`super::Batcher::appended`], [`super::Batcher::not_written`]).
+    /// Append these lines with one write and one sync, and report it ([`super::Batcher::appended`],
+    /// [`super::Batcher::not_written`]).
     Append(Vec<Line>),
     /// Do what follows from the lines that are not done yet; `again`: it may have been done before.
     Complete {

@@ -155,7 +155,7 @@ impl View<'_> {
         Member { phase, gate: if member.terms.plan { Gate::Closed } else { member.gate }, ..ended }
     }
 
-    /// Returns the restarts that count. Of those of an earlier daemon only the time of day is known.
+    /// Returns the restarts that count. For the restarts of an earlier daemon only the time of day is known.
     fn recent_restarts(&self, member: &Member) -> Vec<f64> {
         let period = self.rules.restart.period;
         let counts = |at: &f64| match self.live.restarted_at(&member.name, *at) {

@@ -61,7 +61,7 @@ impl View<'_> {
                 let decision = Decision::default().request(event, answered, tell);
                 Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
             }
-            // Other words would reach no teammate, and must not look as if they had.
+            // The new feedback would reach no teammate, so the command must not look successful.
             Err(request::Refusal::Repeated) if !feedback.is_empty() && !says(request, feedback) => {
                 let message =
                     format!("{request_id} is {} already, with other words", request.status.as_str());

@@ -130,7 +130,7 @@ impl View<'_> {
             return Decision::default();
         };
         let most = Duration::from_secs(member.terms.bounds.max_time.unwrap_or_default());
-        let why = format!("it had lived as long as it may: {}", told(most));
+        let why = format!("it reached its time limit: {}", told(most));
         let member = Member { ending: Some(Ending::Limit), ending_note: Some(why), ..self.updated(member) };
         Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(incarnation.clone()))
     }

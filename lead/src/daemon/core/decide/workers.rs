@@ -57,7 +57,7 @@ impl View<'_> {
         // A signal is sent again: it is not known whether the earlier daemon sent it.
         match member.ending {
             None => adopted,
-            // One that hung answers no other signal.
+            // A hung worker reacts to no other signal.
             Some(Ending::Hung) => adopted.act(Action::Kill(incarnation.clone())),
             Some(_) => adopted.act(Action::Terminate(incarnation.clone())),
         }

@@ -1,5 +1,5 @@
-//! A simulated team: the real decisions, fold, volatile state and words, driven through one schedule after
-//! another of deaths, cuts, lost frames, forgeries and jumps of the clock. All follows from a seed.
+//! A simulated team: the real decisions, fold, volatile state and directives, driven through one schedule after another of
+//! deaths, cuts, lost frames, forgeries and jumps of the clock. All follows from a seed.
 //!
 //! `TEAM_SIM_SEED=n` replays one schedule and prints it; `TEAM_SIM_FROM=n` and `TEAM_SIM_SCHEDULES=n` run others.
 

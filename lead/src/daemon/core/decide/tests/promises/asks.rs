@@ -7,7 +7,7 @@ use teamd_shared::member::ApproveBy;
 use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 
-use super::{Kept, Promises, check};
+use super::{Checked, Promises, check};
 use crate::daemon::core::event::{Client, Incarnation};
 
 /// A connection, and the number of a question on it.
@@ -47,24 +47,24 @@ impl Promises {
     }
 
     /// The daemon takes a question up; `present`: the present connection of the incarnation that asks.
-    pub(in super::super) fn takes_up(&mut self, question: Question, present: Option<u64>) -> Kept {
+    pub(in super::super) fn takes_up(&mut self, question: Question, present: Option<u64>) -> Checked {
         check(present == Some(question.0), || format!("{question:?} is taken up from an old connection"))?;
         self.moves_on(question, Stands::Said, Stands::TakenUp)
     }
 
     /// The daemon answers a question.
-    pub(in super::super) fn replies(&mut self, question: Question) -> Kept {
+    pub(in super::super) fn replies(&mut self, question: Question) -> Checked {
         self.moves_on(question, Stands::TakenUp, Stands::Replied)
     }
 
     /// A worker hears an answer on a connection.
-    pub(in super::super) fn hears(&mut self, question: Question) -> Kept {
+    pub(in super::super) fn hears(&mut self, question: Question) -> Checked {
         self.moves_on(question, Stands::Replied, Stands::Heard)
     }
 
-    fn moves_on(&mut self, question: Question, from: Stands, to: Stands) -> Kept {
+    fn moves_on(&mut self, question: Question, from: Stands, to: Stands) -> Checked {
         let Some(asked) = self.questions.get_mut(&question) else {
-            return Err(format!("{question:?} becomes {to:?}, and nobody asked it there"));
+            return Err(format!("{question:?} becomes {to:?}, and it was not asked there"));
         };
         check(asked.stands == from, || format!("{question:?} is {:?}, and becomes {to:?}", asked.stands))?;
         asked.stands = to;
@@ -82,8 +82,8 @@ impl Promises {
         open.map(|(&question, asked)| (question, &asked.incarnation, &asked.command))
     }
 
-    /// Something was decided because somebody asked for it.
-    pub(in super::super) fn done_for(&self, client: Client, team: &Team) -> Kept {
+    /// Something was decided because a client asked for it.
+    pub(in super::super) fn done_for(&self, client: Client, team: &Team) -> Checked {
         let Some(incarnation) = self.asker((client.connection, client.tag)).filter(|_| client.agent) else {
             return Ok(());
         };

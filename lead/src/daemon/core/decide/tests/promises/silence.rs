@@ -1,14 +1,14 @@
-//! Who is ended as one that hangs: nobody who answered, and nobody of whom the lead was not told before.
+//! Which workers are ended as hung: none that has answered, and none that the lead was not told of before.
 
 use teamd_shared::journal::{MemberEvent, MemberRecord};
 use teamd_shared::member::Ending;
 use teamd_shared::name::Name;
 
-use super::{Kept, Promises, check};
+use super::{Checked, Promises, check};
 use crate::daemon::core::event::Incarnation;
 
 impl Promises {
-    pub(super) fn silence(&mut self, record: &MemberRecord) -> Kept {
+    pub(super) fn silence(&mut self, record: &MemberRecord) -> Checked {
         let incarnation = Incarnation::of(&record.member);
         match record.event {
             MemberEvent::Silent => {
@@ -26,16 +26,16 @@ impl Promises {
             _ if record.member.ending == Some(Ending::Hung) => {
                 check(self.silent.contains(&incarnation), || {
                     format!(
-                        "{} is ended as one that hangs, and the lead was not told, or it has answered since",
+                        "{} is ended as hung, and the lead was not told, or it has answered since",
                         incarnation.name
                     )
                 })?;
                 let before = self.fold.members.get(&incarnation.name).map(|state| &state.record);
                 check(before.is_some_and(|before| before.ending.is_none()), || {
-                    format!("{} is ended as one that hangs, and signals end it already", incarnation.name)
+                    format!("{} is ended as hung, and signals end it already", incarnation.name)
                 })?;
                 check(self.fold.release(&incarnation.name).is_none(), || {
-                    format!("{} is ended as one that hangs, and was let go", incarnation.name)
+                    format!("{} is ended as hung, and was released", incarnation.name)
                 })
             }
             _ => Ok(()),

@@ -10,7 +10,7 @@ use teamd_shared::position::Position;
 use teamd_shared::request::{Kind, Request};
 
 use super::super::mutants::Mutant;
-use super::super::promises::{Owed, check};
+use super::super::promises::{Expected, check};
 use super::daemon::{Daemon, knows_its_journal};
 use super::machine::Up;
 use super::worker::Worker;
@@ -39,14 +39,14 @@ impl World {
     fn wish(&mut self, worker: &Worker) -> Command {
         match self.rng.below(16) {
             0..=2 => {
-                let name = self.somebody(false);
+                let name = self.some_name(false);
                 let mut order = self.varied(SpawnOrder::new(name, worker.environment.clone()));
                 order.terms.prompt = Some("begin".to_owned());
                 Command::Spawn { id: self.ids.request(), order: Box::new(order) }
             }
             3 | 4 => {
                 let force_after = self.rng.one_in(6).then_some(0.0);
-                let (name, reason) = (self.somebody(true), "asked by the lead agent".to_owned());
+                let (name, reason) = (self.some_name(true), "asked by the lead agent".to_owned());
                 Command::Shutdown(ShutdownOrder {
                     request_id: self.ids.request(),
                     name,
@@ -58,7 +58,7 @@ impl World {
             }
             5..=8 => self.verdict(),
             9 => {
-                let (id, name) = (self.ids.request(), self.somebody(true));
+                let (id, name) = (self.ids.request(), self.some_name(true));
                 Command::RequestPlan { id, name, content: "what will you do?".to_owned(), wait: false }
             }
             10..=14 => self.verdict_of_another(),
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// Waits until somebody has answered a plan.
+    /// Waits until a plan is answered.
     pub(super) fn verdict_of_another(&mut self) -> Command {
         let open = self.promises.fold.requests.values();
         let open = open.filter(|request| request.is_pending() && request.kind == Kind::PlanApproval);
@@ -77,8 +77,8 @@ impl World {
 
     /// An answer has come to the worker: to what it has asked on this connection, and not yet answered.
     pub(super) fn hears_an_answer(&mut self, worker: &mut Worker, link: u64, reply: &Reply) {
-        let kept = self.promises.hears((link, reply.tag));
-        self.promise(kept);
+        let checked = self.promises.hears((link, reply.tag));
+        self.check(checked);
         if worker.asking == Some((link, reply.tag)) {
             worker.asking = None;
         }
@@ -102,8 +102,8 @@ impl World {
         Asks { tag, command }: Asks,
     ) -> Option<Event> {
         let client = Client { connection, tag, agent: true };
-        let kept = self.promises.takes_up((connection, tag), daemon.connections.get(incarnation).copied());
-        self.promise(kept);
+        let checked = self.promises.takes_up((connection, tag), daemon.connections.get(incarnation).copied());
+        self.check(checked);
         if let Err(refusal) = may_ask(incarnation, &command) {
             self.reply(daemon, client, Err(refusal));
             return None;
@@ -137,21 +137,21 @@ impl World {
             return;
         }
         if knows_its_journal(daemon) {
-            let kept = self.promises.is_shown(daemon, &result, &self.disk.roster, self.since(daemon));
-            self.promise(kept);
+            let checked = self.promises.is_shown(daemon, &result, &self.disk.roster, self.since(daemon));
+            self.check(checked);
         }
         if !client.agent {
-            let kept = self.promises.is_answered(client);
-            return self.promise(kept);
+            let checked = self.promises.is_answered(client);
+            return self.check(checked);
         }
         let question = (client.connection, client.tag);
         let mut incarnation = present(daemon, client);
-        if self.is(Mutant::AnswersFollowTheLife) {
+        if self.is(Mutant::AnswersFollowTheIncarnation) {
             incarnation = self.promises.asker(question);
         }
         let Some(incarnation) = incarnation.filter(|_| !self.is(Mutant::AnswersAreLost)) else { return };
-        let kept = self.promises.replies(question);
-        self.promise(kept);
+        let checked = self.promises.replies(question);
+        self.check(checked);
         self.say(daemon, &incarnation, ToWorker::Reply(Reply { tag: client.tag, result }));
     }
 
@@ -162,7 +162,7 @@ impl World {
         let hangs = |name: &Name| self.processes.values().any(|it| it.incarnation.name == *name && it.hung);
         for (question, incarnation, command) in self.promises.unanswered() {
             let link = self.links.get(&question.0);
-            let lives = link.is_some_and(|link| link.worker_open && link.daemon_open)
+            let is_open = link.is_some_and(|link| link.worker_open && link.daemon_open)
                 && daemon.connections.get(incarnation) == Some(&question.0)
                 && !hangs(&incarnation.name);
             let waits = match command {
@@ -172,23 +172,23 @@ impl World {
                 Command::Spawn { order, .. } => hangs(&order.name),
                 _ => false,
             };
-            if lives && !waits {
+            if is_open && !waits {
                 return Err(format!(
                     "{} {} has no answer to {command:?}",
                     incarnation.name, incarnation.number
                 ));
             }
         }
-        for (client, owed) in &self.promises.people {
-            let waits = match owed {
-                Owed::Answer => false,
-                Owed::Wait(_, Until::Judged(request_id)) => {
+        for (client, expected) in &self.promises.people {
+            let waits = match expected {
+                Expected::Answer => false,
+                Expected::Wait(_, Until::Judged(request_id)) => {
                     fold.requests.get(request_id).is_some_and(Request::is_pending)
                 }
-                Owed::Wait(name, _) => hangs(name),
-                Owed::Stop => self.processes.values().any(|it| it.hung),
+                Expected::Wait(name, _) => hangs(name),
+                Expected::Stop => self.processes.values().any(|it| it.hung),
             };
-            check(waits, || format!("{client:?} has no answer: {owed:?}"))?;
+            check(waits, || format!("{client:?} has no answer: {expected:?}"))?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The simulated daemon: the real batcher, and somebody who takes its steps, and may die between any two of them.
+//! The simulated daemon: the real batcher, and a loop that takes its steps and may die between any two of them.
 //!
 //! What is decided, folded and said, and in which order, comes from the real code; only what touches the world is played
 //! here.
@@ -29,10 +29,10 @@ pub(in super::super) struct Daemon {
     /// The present connection of each incarnation.
     pub(super) connections: BTreeMap<Incarnation, u64>,
     pub(super) supervised: BTreeMap<Incarnation, u32>,
-    /// Lives whose process has ended, until their connection does.
-    pub(super) departed: BTreeSet<Incarnation>,
-    /// Lives that have ended, until nothing is left of them.
-    pub(super) seen_off: Vec<Incarnation>,
+    /// The incarnations whose process has ended, until their connection does.
+    pub(super) exited: BTreeSet<Incarnation>,
+    /// The incarnations that have ended, until nothing is left of them.
+    pub(super) reaping: Vec<Incarnation>,
     pub(super) commands: VecDeque<Event>,
     pub(super) completion: Completion,
     /// The roster as it is to be written, and since when it cannot be.
@@ -84,7 +84,7 @@ impl World {
         self.goes_on_with(daemon, events);
     }
 
-    /// Handles events, and keeps the daemon if it lives on.
+    /// Handles events, and keeps the daemon if it survives.
     pub(super) fn goes_on_with(&mut self, mut daemon: Daemon, events: Vec<Event>) {
         match self.handles(&mut daemon, events) {
             Err(Killed) => {
@@ -93,8 +93,8 @@ impl World {
             }
             Ok(()) if daemon.batcher.end.is_some() => {
                 self.note(|| format!("  the daemon ends: {:?}", daemon.batcher.end));
-                let kept = self.promises.ends(matches!(daemon.batcher.end, Some(End::Stopped)));
-                self.promise(kept);
+                let checked = self.promises.ends(matches!(daemon.batcher.end, Some(End::Stopped)));
+                self.check(checked);
                 self.links.values_mut().for_each(|link| link.daemon_open = false);
             }
             Ok(()) => self.daemon = Some(daemon),
@@ -128,8 +128,8 @@ impl World {
                 continue;
             }
             if knows_its_journal(daemon) {
-                let kept = self.promises.is_written(&daemon.batcher.team, self.disk.journal.len());
-                self.promise(kept);
+                let checked = self.promises.is_written(&daemon.batcher.team, self.disk.journal.len());
+                self.check(checked);
             }
             self.takes(daemon, step)?;
         }
@@ -152,11 +152,11 @@ impl World {
         self.spoil(view.team, event, &mut decision);
         self.remember(heard, event, !decision.records.is_empty());
         if let Event::Command(client, _) | Event::Spawn(client, ..) = event {
-            let kept = self.promises.is_asked(*client, &decision.actions);
-            self.promise(kept);
+            let checked = self.promises.is_asked(*client, &decision.actions);
+            self.check(checked);
             if !decision.records.is_empty() {
-                let kept = self.promises.done_for(*client, view.team);
-                self.promise(kept);
+                let checked = self.promises.done_for(*client, view.team);
+                self.check(checked);
             }
         }
         decision
@@ -195,8 +195,8 @@ impl World {
                 for name in names {
                     self.shows(daemon, &name);
                 }
-                let kept = self.promises.agrees_with(&daemon.batcher.team);
-                self.promise(kept);
+                let checked = self.promises.agrees_with(&daemon.batcher.team);
+                self.check(checked);
             }
             Step::WriteRoster => self.writes_the_roster(daemon),
             Step::Reply(client, answer) => {
@@ -212,8 +212,8 @@ impl World {
         if !self.calm && self.rng.one_in(40) {
             return Event::not_started(incarnation, "cannot run it");
         }
-        let kept = self.promises.starts(&incarnation, &environment);
-        self.promise(kept);
+        let checked = self.promises.starts(&incarnation, &environment);
+        self.check(checked);
         self.disk.inboxes.entry(incarnation.name.clone()).or_default();
         let (pid, link) = self.fork(&incarnation, environment);
         daemon.supervised.insert(incarnation.clone(), pid);
@@ -230,8 +230,8 @@ impl World {
 
     pub(in super::super) fn signal(&mut self, daemon: &Daemon, incarnation: &Incarnation, kill: bool) {
         let Some(&pid) = daemon.supervised.get(incarnation) else { return };
-        let kept = self.promises.signalled(incarnation);
-        self.promise(kept);
+        let checked = self.promises.signalled(incarnation);
+        self.check(checked);
         if kill {
             self.kill(pid);
         } else if let Some(worker) = self.processes.get_mut(&pid) {
@@ -262,8 +262,8 @@ impl World {
     }
 }
 
-/// Tells whether the state of a daemon is what its journal says. After a sync that was refused nobody knows: what it still
-/// says, before it ends, rests on earlier lines.
+/// Tells whether the state of a daemon is what its journal says. After a refused sync that is not known: what it still says,
+/// before it ends, rests on earlier lines.
 pub(super) fn knows_its_journal(daemon: &Daemon) -> bool {
     !matches!(daemon.batcher.end, Some(End::Failed(_)))
 }

@@ -46,8 +46,8 @@ pub(in super::super) struct Transcript {
 #[derive(Debug, Clone)]
 pub(in super::super) struct PlanCall {
     pub(super) first: (RequestId, Uuid),
-    /// The ids that it was named under, of the request and of the line.
-    pub(in super::super) named: BTreeSet<(RequestId, Uuid)>,
+    /// The ids that it was submitted under, of the request and of the line.
+    pub(in super::super) submitted: BTreeSet<(RequestId, Uuid)>,
 }
 
 impl Disk {
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// Somebody is killed while it writes to the lead.
+    /// A writer is killed while it appends to the inbox of the lead.
     pub(super) fn tears_a_line(&mut self) {
         if !self.calm && self.rng.one_in(3) {
             self.note(|| "  a line in the inbox of the lead is torn".to_owned());
@@ -135,9 +135,9 @@ impl World {
     }
 
     /// Reads the journal as a daemon does that starts, and cuts off what is torn.
-    pub(super) fn mends_the_journal(&mut self) {
+    pub(super) fn repairs_the_journal(&mut self) {
         let Some(bytes) = &self.disk.bytes else { return };
-        let kept = match journal::fold(bytes) {
+        let checked = match journal::fold(bytes) {
             Ok(team) if team == self.disk.fold() => Ok(()),
             Ok(_) => Err("the journal is read as another one".to_owned()),
             Err(error) => Err(format!("the journal cannot be read: {error}")),
@@ -146,7 +146,7 @@ impl World {
         if !self.is(Mutant::TornTailStays) {
             self.disk.bytes.iter_mut().for_each(|bytes| bytes.truncate(whole));
         }
-        self.promise(kept);
+        self.check(checked);
     }
 
     /// Some of these bytes, from the first on.

@@ -22,7 +22,7 @@ enum Fate {
     Cut(usize),
     /// The disk is full: nothing is written.
     Full,
-    /// The sync is refused: so many lines are there, and nobody knows.
+    /// The sync is refused: so many lines are there, and the daemon does not know.
     Unsynced(usize),
 }
 
@@ -81,10 +81,10 @@ impl World {
         for line in lines {
             self.note(|| format!("  {} {}", line.seq, told(&line.record)));
             let facts = self.facts(daemon, line);
-            let kept = self.promises.line(line, &facts);
-            self.promise(kept);
-            let kept = self.promises.quarantines(line, &self.disk.bad);
-            self.promise(kept);
+            let checked = self.promises.line(line, &facts);
+            self.check(checked);
+            let checked = self.promises.quarantines(line, &self.disk.bad);
+            self.check(checked);
             self.disk.writes(line);
         }
     }
@@ -106,7 +106,7 @@ impl World {
             environment: daemon.heard.environments.get(&name).cloned(),
             farewell: written
                 || daemon.heard.farewells.contains(&Incarnation { name: name.clone(), number: incarnation }),
-            waits_for: call.map(|call| call.named.clone()).unwrap_or_default(),
+            waits_for: call.map(|call| call.submitted.clone()).unwrap_or_default(),
         }
     }
 
@@ -166,20 +166,20 @@ impl World {
                 continue;
             }
             self.sends(&to, message.clone());
-            let kept = self.promises.told(&to, &message);
-            self.promise(kept);
+            let checked = self.promises.told(&to, &message);
+            self.check(checked);
         }
         all
     }
 
     fn archive(&mut self, name: &Name) {
         let present = self.promises.fold.members.get(name).map(|state| state.record.incarnation);
-        let lives =
+        let runs =
             |worker: &Worker| worker.incarnation.name == *name && Some(worker.incarnation.number) == present;
-        let lives = self.processes.values().any(lives);
-        let kept = !(lives && self.disk.inboxes.contains_key(name));
-        self.promise(
-            kept.then_some(()).ok_or_else(|| format!("the files of {name} are archived while it runs")),
+        let runs = self.processes.values().any(runs);
+        let checked = !(runs && self.disk.inboxes.contains_key(name));
+        self.check(
+            checked.then_some(()).ok_or_else(|| format!("the files of {name} are archived while it runs")),
         );
         if *name != Name::lead() {
             self.disk.inboxes.remove(name);

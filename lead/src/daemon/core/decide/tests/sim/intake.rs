@@ -30,9 +30,8 @@ impl World {
             .collect();
         let gone = daemon.supervised.iter().filter(|(_, pid)| !self.processes.contains_key(pid));
         let gone: Vec<Incarnation> = gone.map(|(incarnation, _)| incarnation.clone()).collect();
-        let early = self.is(Mutant::BuriesBeforeTheLockIsFree);
-        let over =
-            daemon.seen_off.iter().filter(|incarnation| early || !self.lock_is_held(&incarnation.name));
+        let early = self.is(Mutant::EndsBeforeTheLockIsFree);
+        let over = daemon.reaping.iter().filter(|incarnation| early || !self.lock_is_held(&incarnation.name));
         let over: Vec<Incarnation> = over.cloned().collect();
         let sources = [readable.len(), gone.len(), over.len(), daemon.commands.len().min(1)];
         let at = self.rng.pick(&(0..4).filter(|&source| sources[source] > 0).collect::<Vec<_>>())?;
@@ -43,23 +42,23 @@ impl World {
                 daemon.supervised.remove(&incarnation);
                 // What it said last may still be in its connection: the end of that comes first.
                 if daemon.connections.contains_key(&incarnation) {
-                    daemon.departed.insert(incarnation);
+                    daemon.exited.insert(incarnation);
                 } else {
-                    daemon.seen_off.push(incarnation);
+                    daemon.reaping.push(incarnation);
                 }
                 None
             }
             2 => {
                 let incarnation = self.rng.pick(&over)?;
-                daemon.seen_off.retain(|other| *other != incarnation);
+                daemon.reaping.retain(|other| *other != incarnation);
                 let left = self.lock_is_held(&incarnation.name)
                     || self.processes.values().any(|it| it.begun && it.incarnation == incarnation);
-                let kept = if left {
-                    Err(format!("{} is buried, and something of it is left", incarnation.name))
+                let checked = if left {
+                    Err(format!("{} is recorded as ended, and something of it is left", incarnation.name))
                 } else {
                     Ok(())
                 };
-                self.promise(kept);
+                self.check(checked);
                 let inbox = Position { offset: u64::from(self.rng.below(9)), tail: 0 };
                 let unread = u64::from(self.rng.below(3));
                 let transcript = self.disk.transcripts.get(&incarnation.name);
@@ -93,15 +92,15 @@ impl World {
         let (incarnation, pid) = (link.incarnation.clone(), link.pid);
         let Some(up) = link.up.pop_front() else {
             self.links.remove(&number);
-            if !self.is(Mutant::AnswersFollowTheLife) {
+            if !self.is(Mutant::AnswersFollowTheIncarnation) {
                 daemon.batcher.waiters.drop_connection(number);
             }
             if daemon.connections.get(&incarnation) != Some(&number) {
                 return None;
             }
             daemon.connections.remove(&incarnation);
-            if daemon.departed.remove(&incarnation) {
-                daemon.seen_off.push(incarnation.clone());
+            if daemon.exited.remove(&incarnation) {
+                daemon.reaping.push(incarnation.clone());
             }
             return Some(Event::Disconnected { incarnation });
         };
@@ -112,7 +111,7 @@ impl World {
             }
             Up::Back(environment, state) => {
                 if daemon.supervised.get(&incarnation) != Some(&pid) {
-                    link.down.push_back(ToWorker::Stranger { why: "no such life".to_owned() });
+                    link.down.push_back(ToWorker::Stranger { why: "no such incarnation".to_owned() });
                     return None;
                 }
                 daemon.connections.insert(incarnation.clone(), number);

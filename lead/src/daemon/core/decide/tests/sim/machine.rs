@@ -44,7 +44,7 @@ impl Link {
 /// What a worker sends.
 #[derive(Debug, Clone)]
 pub(in super::super) enum Up {
-    /// It greets on the connection that it was born with.
+    /// It greets on the connection that it inherited.
     StartedWorker,
     /// It greets on another one.
     Back(Environment, WorkerState),
@@ -125,12 +125,12 @@ impl World {
     /// Ends a process at once, as SIGKILL does.
     pub(super) fn kill(&mut self, pid: u32) {
         if let Some(worker) = self.processes.remove(&pid) {
-            self.bury(&worker);
+            self.process_ended(&worker);
         }
     }
 
     /// A process has ended. What it had started may be there a little longer.
-    pub(super) fn bury(&mut self, worker: &Worker) {
+    pub(super) fn process_ended(&mut self, worker: &Worker) {
         self.note(|| format!("  process {} of {} is gone", worker.pid, worker.incarnation.name));
         for link in self.links.values_mut().filter(|link| link.pid == worker.pid) {
             link.worker_open = false;
@@ -152,8 +152,8 @@ impl World {
         for link in self.links.values_mut() {
             link.daemon_open = false;
             link.up.clear();
-            let kept = self.rng.below(u32::try_from(link.down.len()).unwrap() + 1);
-            link.down.truncate(kept as usize);
+            let rest = self.rng.below(u32::try_from(link.down.len()).unwrap() + 1);
+            link.down.truncate(rest as usize);
         }
     }
 

@@ -34,8 +34,8 @@ impl World {
             }
             self.time_passes(5.0);
         }
-        let kept = self.is_at_rest();
-        self.promise(kept);
+        let checked = self.is_at_rest();
+        self.check(checked);
     }
 
     fn is_at_rest(&self) -> Result<(), String> {
@@ -61,7 +61,7 @@ impl World {
         for worker in self.processes.values().filter(|worker| !worker.hung) {
             if !alive.clone().any(|member| member.name == worker.incarnation.name) {
                 return Err(format!(
-                    "process {} of {} is there, and nobody knows it",
+                    "process {} of {} is there, and the journal does not know it",
                     worker.pid, worker.incarnation.name
                 ));
             }
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Somebody who reacts to nothing is there only as long as no signal is due.
+    /// A worker that reacts to nothing is there only as long as no signal is due.
     fn may_hang(&self, member: &Member) -> Result<(), String> {
         let fold = &self.promises.fold;
         let forced = |payload: &Payload| matches!(payload, Payload::Shutdown { force_after: Some(_), .. });
@@ -90,11 +90,11 @@ impl World {
     fn rests(&self, member: &Member, worker: &Worker) -> Result<(), String> {
         let (fold, name): (_, &Name) = (&self.promises.fold, &member.name);
         let (Some(_), Some(directive)) = (worker.link, &worker.directive) else {
-            return Err("it has no connection or heard no word".to_owned());
+            return Err("it has no connection or heard no directive".to_owned());
         };
         let seq = fold.members.get(name).map(|state| state.seq);
         if seq != Some(directive.seq) || directive.gate != member.gate {
-            return Err(format!("it has not heard the last word: {seq:?}, {directive:?}"));
+            return Err(format!("it has not heard the last directive: {seq:?}, {directive:?}"));
         }
         if member.ending.is_some()
             || fold.pending(name, Kind::Shutdown).is_some()
@@ -108,7 +108,7 @@ impl World {
             return Err(format!("it waits for {awaited:?}, and {pending:?} is pending"));
         }
         if worker.said.as_ref().is_none_or(|said| said.applied_seq != directive.seq) {
-            return Err("it has not said that it acted on the last word".to_owned());
+            return Err("it has not said that it has applied the last directive".to_owned());
         }
         Ok(())
     }

@@ -100,7 +100,7 @@ impl Worker {
         }
     }
 
-    /// A gate with an unanswered plan stays closed whatever the word says.
+    /// A gate with an unanswered plan stays closed whatever the directive says.
     fn gate(&self, mutant: Option<Mutant>) -> Gate {
         let plan = self.plan.is_some() && mutant != Some(Mutant::GateIgnoresItsPlan);
         if plan {
@@ -123,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// A closing word is acted on when nothing runs any more that an open gate let through.
+    /// A closing directive is applied when nothing runs any more that an open gate let through.
     fn act(&mut self) {
         let Some(directive) = &self.directive else { return };
         if directive.gate == Gate::Open || !self.changing {
@@ -136,16 +136,16 @@ impl World {
     /// A worker does something.
     pub(super) fn worker_step(&mut self, pid: u32) {
         let Some(mut worker) = self.processes.remove(&pid) else { return };
-        if worker.frozen || worker.hung || self.lives_on(&mut worker) {
+        if worker.frozen || worker.hung || self.survives(&mut worker) {
             self.processes.insert(pid, worker);
         } else {
-            self.bury(&worker);
+            self.process_ended(&worker);
         }
     }
 
-    fn lives_on(&mut self, worker: &mut Worker) -> bool {
+    fn survives(&mut self, worker: &mut Worker) -> bool {
         if !worker.locked {
-            return self.is_born(worker);
+            return self.takes_its_lock(worker);
         }
         if !self.hears(worker) {
             return false;
@@ -167,7 +167,7 @@ impl World {
         true
     }
 
-    fn is_born(&mut self, worker: &mut Worker) -> bool {
+    fn takes_its_lock(&mut self, worker: &mut Worker) -> bool {
         if self.lock_is_held(&worker.incarnation.name) {
             return false;
         }
@@ -181,8 +181,8 @@ impl World {
 
     fn begins(&mut self, worker: &mut Worker) {
         worker.begun = true;
-        let kept = self.promises.begins(worker, self.processes.values());
-        self.promise(kept);
+        let checked = self.promises.begins(worker, self.processes.values());
+        self.check(checked);
     }
 
     pub(super) fn says(&mut self, worker: &Worker, what: Up) {
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// Hears one thing. False if its incarnation ends by that.
+    /// Hears one thing. Returns false if its incarnation ends by that.
     fn hears(&mut self, worker: &mut Worker) -> bool {
         let Some(number) = worker.link else { return true };
         let frame = self.links.get_mut(&number).and_then(|link| link.down.pop_front());
@@ -250,7 +250,7 @@ impl World {
 
     fn is_welcome(&mut self, worker: &mut Worker, welcome: Welcome) {
         let right = welcome.environment == worker.environment;
-        self.promise(
+        self.check(
             right.then_some(()).ok_or_else(|| "a worker is welcomed with another environment".to_owned()),
         );
         self.begins(worker);
@@ -304,7 +304,7 @@ impl World {
         stays
     }
 
-    /// The plan has a result in the transcript: nobody waits for it any more.
+    /// The plan has a result in the transcript: the worker does not wait for it any more.
     fn plan_ends(&mut self, worker: &mut Worker) {
         worker.plan = None;
         if let Some(transcript) = self.disk.transcripts.get_mut(&worker.incarnation.name) {

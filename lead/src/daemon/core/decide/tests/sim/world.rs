@@ -49,7 +49,7 @@ enum Step {
     While,
 }
 
-/// How often it does. What is not part of everyday incarnation varies from schedule to schedule.
+/// How often it does. What happens rarely varies from schedule to schedule.
 const WEIGHTS: [(Step, u32, bool); 15] = [
     (Step::Daemon, 70, false),
     (Step::Worker, 120, false),
@@ -138,8 +138,8 @@ impl World {
     }
 
     /// Keeps the first promise that was broken.
-    pub(super) fn promise(&mut self, kept: Result<(), String>) {
-        if let Err(why) = kept {
+    pub(super) fn check(&mut self, checked: Result<(), String>) {
+        if let Err(why) = checked {
             self.note(|| format!("  BROKEN: {why}"));
             self.broken.get_or_insert(why);
         }
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// Longer than anybody may be silent, in which all who can get round to everything.
+    /// Lets time pass, longer than the watchdog period, in which every process that can acts on everything.
     fn a_while_passes(&mut self) {
         for _ in 0..10 {
             self.time_passes(5.0);
@@ -222,7 +222,7 @@ impl World {
         self.note(|| format!("process {pid}: frozen {frozen}, hung {hung}, told to end {term}"));
     }
 
-    /// Somebody appends a line under another's name: it looks like the real thing, but no connection names it.
+    /// Appends a line under another's name: it looks like the real thing, but no connection submits it.
     fn forge(&mut self) {
         let Some(name) = self.rng.pick(&NAMES).and_then(|name| Name::new(name).ok()) else { return };
         let pending =

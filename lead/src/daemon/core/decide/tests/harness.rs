@@ -1,4 +1,4 @@
-//! A desk that decides and applies one event after another, as the dispatcher does when nothing goes wrong.
+//! A harness that decides and applies one event after another, as the dispatcher does when nothing goes wrong.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(super) fn rules() -> Rules {
     }
 }
 
-pub(super) struct Desk {
+pub(super) struct Harness {
     pub(super) team: Team,
     pub(super) live: Live,
     pub(super) now: Now,
@@ -43,7 +43,7 @@ pub(super) struct Desk {
     ids: CountingIds,
 }
 
-impl Desk {
+impl Harness {
     pub(super) fn new() -> Self {
         let now = Now { wall: 1_763_756_100.0, monotonic: Duration::from_secs(5) };
         Self {
@@ -154,22 +154,22 @@ impl Desk {
         &self.team.requests[id]
     }
 
-    /// Asks a member to leave; returns the request.
-    pub(super) fn asks(&mut self, who: &str, force_after: Option<f64>) -> RequestId {
+    /// Asks a member to shut down; returns the request.
+    pub(super) fn request_shutdown(&mut self, who: &str, force_after: Option<f64>) -> RequestId {
         match self.ask(shutdown(who, force_after)) {
             Ok(Done::Asked { request_id }) => request_id,
             other => panic!("{other:?}"),
         }
     }
 
-    /// An incarnation's connection names a line that it wrote.
-    pub(super) fn names(&mut self, incarnation: &Incarnation, body: Body) -> Decision {
+    /// An incarnation submits a line that it wrote.
+    pub(super) fn submit(&mut self, incarnation: &Incarnation, body: Body) -> Decision {
         let id = self.ids.message();
         let line = Message::new(id, incarnation.name.as_str(), "lead", self.now.wall, body);
-        self.names_line(incarnation, &line)
+        self.submit_line(incarnation, &line)
     }
 
-    pub(super) fn names_line(&mut self, incarnation: &Incarnation, line: &Message) -> Decision {
+    pub(super) fn submit_line(&mut self, incarnation: &Incarnation, line: &Message) -> Decision {
         let request_id = match &line.body {
             Body::ShutdownResponse { request_id, .. } | Body::PlanApprovalRequest { request_id, .. } => {
                 request_id
@@ -181,14 +181,14 @@ impl Desk {
     }
 
     /// An incarnation submits a plan.
-    pub(super) fn submits(&mut self, incarnation: &Incarnation, id: &str) -> RequestId {
+    pub(super) fn submit_plan(&mut self, incarnation: &Incarnation, id: &str) -> RequestId {
         let id = request_id(id);
-        self.names(incarnation, plan(&id));
+        self.submit(incarnation, plan(&id));
         id
     }
 
-    /// Time passes, second by second: workers are looked at, and what is due is done. Returns what was asked, and decided.
-    pub(super) fn watches(&mut self, seconds: u64) -> (Vec<u64>, Vec<Decision>) {
+    /// Lets time pass, second by second, and looks at the workers. Returns what was asked, and decided.
+    pub(super) fn run_watchdog(&mut self, seconds: u64) -> (Vec<u64>, Vec<Decision>) {
         let (mut asked, mut decisions) = (Vec::new(), Vec::new());
         for _ in 0..seconds {
             self.now.monotonic += Duration::from_secs(1);
@@ -205,14 +205,14 @@ impl Desk {
         (asked, decisions)
     }
 
-    /// Time passes, and nothing happens.
-    pub(super) fn passes(&mut self, seconds: f64) {
+    /// Lets time pass without an event.
+    pub(super) fn skip_time(&mut self, seconds: f64) {
         self.now.monotonic += Duration::from_secs_f64(seconds);
         self.now.wall += seconds;
     }
 
-    /// Time passes, and what is due by then is done.
-    pub(super) fn later(&mut self, seconds: u64) -> Decision {
+    /// Lets time pass, and does what is due then.
+    pub(super) fn advance(&mut self, seconds: u64) -> Decision {
         self.now.monotonic += Duration::from_secs(seconds);
         self.on(&Event::Deadline)
     }
@@ -253,7 +253,7 @@ pub(super) fn recorded(decision: &Decision) -> Status {
     }
 }
 
-/// Why a named line is refused, and whether its id is taken.
+/// Why a submitted line is refused, and whether its id is taken.
 pub(super) fn refused(decision: &Decision) -> (String, bool) {
     assert_eq!(decision.records, []);
     match said(decision).as_slice() {

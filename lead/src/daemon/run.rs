@@ -253,7 +253,7 @@ fn write_gitignore(dir: &TeamDir) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Without events (no inotify instance left), the slow tick still finds every message.
+/// Watches the inboxes. Without events (no inotify instance left), the slow tick still finds every message.
 fn watch_inboxes(dir: &TeamDir, poll: bool) -> Option<Watch> {
     let folder = dir.root().join("inbox");
     match Watch::folder(&folder, poll).or_else(|_| Watch::folder(&folder, true)) {
@@ -270,7 +270,7 @@ fn watch_inboxes(dir: &TeamDir, poll: bool) -> Option<Watch> {
     }
 }
 
-/// A thousand teammates need more descriptors than the 1,024 that a process begins with; the hard limit allows them.
+/// Raises the limit of open files to the hard limit: a thousand teammates need more than the 1,024 that a process begins with.
 fn raise_file_limit() {
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((soft, hard)) if soft < hard => {

@@ -283,7 +283,8 @@ pub(crate) fn serve(dir: &Path, (confinement, worker): (&Confinement, i32), hand
     error.code()
 }
 
-/// A session of its own, no terminal, nothing of the command that started it, the log for what it says.
+/// Becomes independent of the command that started it: a session of its own, no terminal, no inherited descriptors, and the log
+/// as its output.
 fn become_daemon(worker: i32) -> Result<(TeamLock, Program), CommandError> {
     // For `ps`: it was started as `/proc/self/exe`, or by a descriptor.
     set_name(c"teamd").map_err(|e| failed("cannot name itself", &e.into()))?;

@@ -81,7 +81,7 @@ fn of_member(record: &MemberRecord) -> Option<(&'static str, Body, String)> {
     }
 }
 
-/// The `exit` object as messages and `config.json` show it to other programs.
+/// Returns the `exit` object as messages and `config.json` show it to other programs.
 fn exit_json(exit: &teamd_shared::member::Exit) -> serde_json::Value {
     json!({ "code": exit.code, "signal": exit.signal, "at": exit.at, "request_id": exit.request_id })
 }

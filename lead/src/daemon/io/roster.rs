@@ -249,7 +249,8 @@ impl RosterFile {
         }
     }
 
-    /// One member a line, which `Roster::load_one` counts on: as easy for `grep` and `diff` as for `jq`.
+    /// Returns the text of the file. It has one member a line, which `Roster::load_one` counts on, and which suits `grep` and
+    /// `diff`.
     fn render(&self, team: &Team) -> String {
         let daemon = serde_json::to_string(&team.daemon).unwrap_or_else(|_| "null".to_owned());
         let name = serde_json::to_string(&team.team_name).unwrap_or_else(|_| "\"\"".to_owned());

@@ -134,7 +134,7 @@ impl View<'_> {
         }
     }
 
-    /// The same conversation, in another process; what the order names is changed.
+    /// Returns the member for a resume: the same conversation in another process. What the order names is changed.
     fn resumed(&self, before: &Member, order: &SpawnOrder) -> Member {
         Member {
             terms: before.terms.clone().with(&order.terms),

@@ -162,7 +162,8 @@ impl View<'_> {
         self.ask_all("the team is stopped", 30.0, force_after, ids).act(Action::WaitForStop(client))
     }
 
-    /// SIGTERM and Ctrl-C cannot be refused: a short time to decide, then the ladder; a second one kills.
+    /// Decides on SIGTERM or Ctrl-C, which cannot be refused: the workers get a short time to decide, then the termination
+    /// ladder. A second signal kills them.
     pub(super) fn terminate(&self, ids: &mut dyn Ids) -> Decision {
         if self.live.terminations <= 1 {
             let force_after = HURRIED + self.rules.grace.as_secs_f64().min(HURRIED);

@@ -11,7 +11,7 @@ use crate::daemon::core::event::{Action, Incarnation};
 use crate::daemon::core::live::Alive;
 
 impl View<'_> {
-    /// A worker answers. If the lead was told that it does not, the lead is told that it goes on.
+    /// Takes in that a worker answers. If the lead was told that it does not, the lead is told that it goes on.
     pub(super) fn pong(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
         let goes_round = |alive: &&Alive| alive.silence().is_zero();
         let (Some(member), Some(_)) =

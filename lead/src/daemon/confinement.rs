@@ -71,8 +71,8 @@ pub(super) fn judge(layers: Layers, dir: &TeamDir, allow_weak: bool) -> Result<C
     }
 }
 
-/// Makes a team directory outside the workspace, and a link to it where it is looked for. Does nothing where something
-/// is already, or where namespaces part the two.
+/// Makes a team directory outside the workspace, and a link to it where it is looked for. Does nothing where something is
+/// already, or where namespaces separate the two.
 ///
 /// # Errors
 /// [`CommandError`] if there is no state directory, or the system refuses.
@@ -101,7 +101,7 @@ fn above(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
-/// Links the two. What is there already, because only the link was removed, is the team of this workspace still.
+/// Links the two. A directory that is there already, because only the link was removed, is still the team of this workspace.
 fn link_apart(path: &Path, place: &Path, workspace: &Path) -> io::Result<()> {
     // Another start may make the same; where a link leads is looked at when the directory is opened.
     for (target, link) in [(workspace, place.join(WORKSPACE_LINK)), (place, path.to_owned())] {

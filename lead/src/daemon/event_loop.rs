@@ -219,7 +219,7 @@ impl EventLoop {
     }
 
     fn start(&mut self, NewWorker { incarnation, member, environment }: NewWorker) -> Event {
-        // The connection first: where it cannot be made, there is no process to be ended.
+        // The connection comes first: if it cannot be made, no process must be ended.
         let connected = control::pair().and_then(|(ours, theirs)| {
             let (connection, outbound) = serve_inherited(ours, incarnation.clone(), &self.inputs)?;
             Ok((connection, outbound, theirs))

@@ -18,7 +18,7 @@ use super::core::event::{Event, Incarnation};
 use super::event_loop::EventLoop;
 use super::io::reap::liveness_lock_is_held;
 
-/// What was found, in one line for people.
+/// How many workers were found alive or ended.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Reconciled {
     pub(super) adopted: usize,

@@ -1,7 +1,7 @@
 //! Every decision of the daemon: from the state and one event to journal records and actions. Pure.
 //!
-//! Nothing here is asked of a model, a clock or a file: what must be known comes in with the event. The
-//! functions only read the state; [`Team::apply`] changes it, from the records that they return.
+//! No decision asks a model, a clock or a file: what it must know comes in with the event. The functions only read the state;
+//! [`Team::apply`] changes it, from the records that they return.
 
 mod ends;
 mod members;
@@ -99,7 +99,7 @@ impl View<'_> {
             Command::Forget { name } => self.forget(client, name),
             Command::Stop { force } => self.stop(client, *force, ids),
             Command::AwaitVerdict { request_id } => self.await_verdict(client, request_id),
-            // These need facts or no decision, and never come this way.
+            // The event loop answers these itself, or adds facts to them: they never come this way.
             Command::Ping | Command::Compare { .. } | Command::HandOver(_) | Command::Spawn { .. } => {
                 Decision::default().refuse(client, Refusal::new(RefusalCode::Failed, "misdirected command"))
             }

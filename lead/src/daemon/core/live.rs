@@ -1,6 +1,6 @@
 //! What only this run of the daemon knows: connections, what workers said, deadlines. Pure.
 //!
-//! Nothing in here is worth a journal line: after a restart everything is said again.
+//! Nothing in here needs a journal line: after a restart the workers report everything again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -273,7 +273,7 @@ impl Live {
         self.members.values().filter_map(next).min()
     }
 
-    /// Returns the steps that are due, and takes them out.
+    /// Returns the steps that are due.
     pub(crate) fn due(&self, now: Now) -> Vec<(Incarnation, Due)> {
         let due = |alive: &Alive| {
             let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now.monotonic);

@@ -1,4 +1,4 @@
-//! The commands that wait until they are done: what each waits for is looked up in the state after every change. Pure.
+//! The commands that wait until they are done. After every change, the state tells which of them are. Pure.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The watchdog of one worker: when it is asked whether its loop goes round, and what follows from its silence. Pure.
+//! The watchdog of one worker: when it is asked for an answer, and what follows from its silence. Pure.
 //!
 //! A worker is asked only while it should answer: an idle worker that was told nothing is left alone, so an idle team uses no
 //! CPU. Silence is counted in looks at an unanswered question, each of which had time to be answered, and not by the clock: a
@@ -42,9 +42,9 @@ pub(crate) enum Should {
 /// What a look at a worker led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// It is to be asked, with this number.
+    /// The worker is to be asked, with this number.
     Ask(u64),
-    /// It has been silent for as long as it may.
+    /// It has been silent for the watchdog period.
     Silent,
     /// It has been silent for twice that.
     Hung,

@@ -9,7 +9,7 @@ use tokio::signal::unix::{self, SignalKind, signal};
 use crate::daemon::run::failed;
 use crate::error::CommandError;
 
-/// Both, caught.
+/// The two signals, as streams.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: unix::Signal,
@@ -17,7 +17,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Begins to catch them, once they are heard. Must be called within the runtime.
+    /// Installs the handlers. Must be called within the runtime.
     ///
     /// # Errors
     /// [`crate::exit_code::ExitCode::Failed`] if the system refuses.
@@ -34,9 +34,9 @@ impl Signals {
         }
     }
 
-    /// Raises again what came and what this program acts on no more: held back, it waits for the next program.
+    /// Raises again the signals that this program does not act on any more: they stay pending for the next program.
     pub(crate) async fn pass_on(mut self) {
-        // The runtime looks meanwhile what has come.
+        // Meanwhile the runtime takes in what has come.
         tokio::task::yield_now().await;
         let both = [(&mut self.terminate, Signal::SIGTERM), (&mut self.interrupt, Signal::SIGINT)];
         for (caught, which) in both {
@@ -60,7 +60,7 @@ pub(crate) fn hold_back() {
     }
 }
 
-/// Hears those that were held back, by this program or the one before: to be called once they are caught.
+/// Unblocks the signals that this program or the one before has blocked. Must be called after [`Signals::catch`].
 pub(crate) fn hear() {
     if let Err(errno) = both().thread_unblock() {
         tracing::warn!("cannot hear signals: {errno}");

@@ -1,8 +1,8 @@
 //! The processes of the workers: starting them, seeing them end, signalling them.
 //!
-//! A worker is watched through a pidfd whether this daemon started it or found it alive: one thread waits
-//! for all of them. An incarnation is over when its process has ended *and* its liveness lock is free: tool processes
-//! live under shims that hold the lock until all they started is gone. Where it has a cgroup, that is empty besides.
+//! A worker is watched through a pidfd whether this daemon started it or found it alive: one thread waits for all of them. An
+//! incarnation is over when its process has ended *and* its liveness lock is free: tool processes live under shims that hold
+//! the lock until all they started is gone. If it has a cgroup, that must be empty too.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;

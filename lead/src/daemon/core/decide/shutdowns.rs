@@ -102,7 +102,7 @@ impl View<'_> {
         (asked, order.request_id.clone())
     }
 
-    /// Returns an id that no request has, also none of the same decision: those are not in the state yet.
+    /// Returns an id that no request has. The requests of the same decision, `asked`, are not in the state yet.
     fn new_request_id(&self, asked: &[Record], ids: &mut dyn Ids) -> RequestId {
         let is_in = |record: &Record, id: &RequestId| matches!(record, Record::Request(it) if it.request.request_id == *id);
         loop {

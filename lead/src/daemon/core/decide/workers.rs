@@ -34,7 +34,7 @@ impl View<'_> {
                     .act(Action::Welcome(incarnation.clone()))
             }
             Err(why) => {
-                // It read nothing: in a conversation that goes on, what was unread before still is.
+                // It read nothing: in a continued conversation, unread messages stay unread.
                 let goes_on = member.conversation < member.incarnation;
                 let (inbox, unread) =
                     member.exit.as_ref().map_or((member.begins_at, 0), |exit| (exit.inbox, exit.unread));
@@ -51,7 +51,7 @@ impl View<'_> {
     /// Adopts an incarnation that the starting daemon found alive.
     pub(super) fn found(&self, incarnation: &Incarnation) -> Decision {
         let Some(member) = self.present(incarnation) else { return Decision::default() };
-        // How long it is silent is counted anew, and told anew.
+        // This daemon counts its silence anew, and tells the lead anew.
         let found = Member { silent_since: None, ..self.updated(member) };
         let adopted = Decision::default().member(MemberEvent::Adopted, found);
         // A signal is sent again: it is not known whether the earlier daemon sent it.

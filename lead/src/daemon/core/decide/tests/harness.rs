@@ -1,4 +1,4 @@
-//! A harness that decides and applies one event after another, as the dispatcher does when nothing goes wrong.
+//! A harness that decides and applies one event after another, as the dispatcher does when no write fails.
 
 use std::time::Duration;
 
@@ -125,13 +125,13 @@ impl Harness {
         incarnation
     }
 
-    /// A member that runs.
+    /// Spawns a member, which then runs.
     pub(super) fn runs(&mut self, who: &str) -> Incarnation {
         self.spawn(order(who)).unwrap();
         self.starts(who)
     }
 
-    /// A member that runs, and must submit a plan first.
+    /// Spawns a member that must submit a plan first.
     pub(super) fn runs_with_plan(&mut self, who: &str) -> Incarnation {
         let terms = TermsPatch { plan: Some(true), ..TermsPatch::default() };
         self.spawn(SpawnOrder { terms, ..order(who) }).unwrap();
@@ -162,7 +162,7 @@ impl Harness {
         }
     }
 
-    /// An incarnation submits a line that it wrote.
+    /// Lets an incarnation submit a line that it wrote.
     pub(super) fn submit(&mut self, incarnation: &Incarnation, body: Body) -> Decision {
         let id = self.ids.message();
         let line = Message::new(id, incarnation.name.as_str(), "lead", self.now.wall, body);
@@ -180,7 +180,7 @@ impl Harness {
         self.on(&Event::Submitted { incarnation: incarnation.clone(), request_id, line })
     }
 
-    /// An incarnation submits a plan.
+    /// Lets an incarnation submit a plan.
     pub(super) fn submit_plan(&mut self, incarnation: &Incarnation, id: &str) -> RequestId {
         let id = request_id(id);
         self.submit(incarnation, plan(&id));
@@ -231,21 +231,21 @@ pub(super) fn reply(decision: &Decision) -> Result<Done, Refusal> {
     replies[0].1.clone()
 }
 
-/// What a refusal says, as its kind and its text.
+/// Returns the code and the text of a refusal, which must have a hint.
 pub(super) fn refusal<T: std::fmt::Debug>(reply: Result<T, Refusal>) -> (RefusalCode, String) {
     let refusal = reply.expect_err("a refusal");
     assert!(refusal.hint.is_some(), "no next step: {refusal:?}");
     (refusal.code, refusal.message)
 }
 
-/// What is said to workers.
+/// Returns what is said to workers.
 pub(super) fn said(decision: &Decision) -> Vec<&ToWorker> {
     let frame = |action: &'_ Action| matches!(action, Action::Say(..));
     let frames = decision.actions.iter().filter(|action| frame(action));
     frames.map(|action| if let Action::Say(_, frame) = action { frame } else { unreachable!() }).collect()
 }
 
-/// The status of a request that its worker is told as recorded.
+/// Returns the status that the worker is told as recorded.
 pub(super) fn recorded(decision: &Decision) -> Status {
     match said(decision).as_slice() {
         [ToWorker::Recorded { status, .. }] => *status,
@@ -253,7 +253,7 @@ pub(super) fn recorded(decision: &Decision) -> Status {
     }
 }
 
-/// Why a submitted line is refused, and whether its id is taken.
+/// Returns why a submitted line is refused, and whether its id is taken.
 pub(super) fn refused(decision: &Decision) -> (String, bool) {
     assert_eq!(decision.records, []);
     match said(decision).as_slice() {
@@ -262,7 +262,7 @@ pub(super) fn refused(decision: &Decision) -> (String, bool) {
     }
 }
 
-/// An end by SIGKILL.
+/// Returns an end by SIGKILL.
 pub(super) fn ended() -> Ended {
     Ended {
         by_signal: false,
@@ -308,7 +308,7 @@ pub(super) fn order(who: &str) -> SpawnOrder {
     SpawnOrder::new(name(who), environment(1))
 }
 
-/// The order of a teammate that is not started again after a crash.
+/// Returns the order of a teammate that is not restarted after a crash.
 pub(super) fn never_restarted(who: &str) -> SpawnOrder {
     let terms = TermsPatch { restart: Some(Restart::Never), ..TermsPatch::default() };
     SpawnOrder { terms, ..order(who) }
@@ -318,7 +318,7 @@ pub(super) fn shutdown(who: &str, force_after: Option<f64>) -> Command {
     shutdown_as(next_id(), who, force_after)
 }
 
-/// An id that no request has yet.
+/// Returns an id that no request has yet.
 pub(super) fn next_id() -> RequestId {
     static LAST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0x5000_0000);
     RequestId::from_bits(LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed))

@@ -1,6 +1,6 @@
 //! Tests of the tests: if a rule of the specification is dropped, a promise must break within a few schedules.
 //!
-//! The rules are dropped in the simulated world, around the decisions; the decisions know nothing of it.
+//! The rules are dropped in the simulated world, around the decisions, which do not know of it.
 
 use std::collections::BTreeSet;
 
@@ -86,7 +86,7 @@ pub(super) enum Mutant {
 }
 
 impl World {
-    /// The state as the decisions see it, if they see another one.
+    /// Returns the state that the decisions see instead, if a rule is dropped in it.
     pub(super) fn doctored(&self, team: &Team, event: &Event) -> Option<Team> {
         let forgets = self.is(Mutant::StoppingIsForgotten) && team.stopping;
         let answers = matches!(event, Event::Command(client, Command::Answer { .. }) if client.agent);
@@ -101,7 +101,7 @@ impl World {
         })
     }
 
-    /// Makes another decision of it.
+    /// Changes a decision as the dropped rule would.
     pub(super) fn spoil(&self, team: &Team, event: &Event, decision: &mut Decision) {
         if self.is(Mutant::NoDirectiveOnReconnect) {
             decision.actions.retain(|action| !matches!(action, Action::Say(_, ToWorker::Directive(_))));
@@ -188,7 +188,7 @@ fn approve_own(team: &Team, event: &Event, decision: &mut Decision) {
     }
 }
 
-/// A decision in several lines.
+/// Returns a decision in several lines.
 fn parted(team: &Team, mut record: Record) -> Vec<Record> {
     let expired = match &mut record {
         Record::Member(record) => std::mem::take(&mut record.expired),
@@ -203,7 +203,7 @@ fn parted(team: &Team, mut record: Record) -> Vec<Record> {
     std::iter::once(record).chain(expired).collect()
 }
 
-/// The real rules keep their promises in all of these schedules; the mutant breaks one.
+/// Checks that the mutant breaks a promise in one of the schedules, in all of which the real rules keep them.
 fn is_missed(mutant: Mutant) {
     let broken = (0..SCHEDULES).find_map(|seed| run(seed, Some(mutant), false).err());
     match broken {

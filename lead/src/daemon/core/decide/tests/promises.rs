@@ -73,7 +73,7 @@ pub(super) struct Promises {
     /// When each member was started again, since its last spawn.
     restarts: BTreeMap<Name, Vec<Duration>>,
     tells: BTreeMap<(Uuid, Name), Told>,
-    /// The incarnations of which the lead was told that they do not answer, and since when they have answered nothing.
+    /// The incarnations that the lead was told are silent, and that have not answered since.
     silent: BTreeSet<Incarnation>,
 }
 
@@ -91,14 +91,14 @@ impl Promises {
         Self { jumps, thorough, ..Self::default() }
     }
 
-    /// A line holds from now on.
+    /// Takes in a line that holds from now on.
     pub(super) fn line(&mut self, line: &Line, facts: &Facts) -> Checked {
         if self.thorough {
             is_read_as_it_was_written(line)?;
         }
         match &line.record {
             Record::Member(record) if record.derived_from.is_none() => self.member_line(record, facts)?,
-            // Of what an earlier daemon did, the next one knows the time of day alone.
+            // The next daemon knows only the time of day of what an earlier one did.
             Record::Team(record) if self.jumps && record.event == TeamEvent::Started => self.restarts.clear(),
             Record::Request(record) => {
                 self.told_status.insert(record.request.request_id.clone(), record.request.status);
@@ -148,7 +148,7 @@ impl Promises {
         check(!opens, || format!("{name} must submit a plan, and begins with an open gate"))
     }
 
-    /// A gate opens only where a plan was approved.
+    /// Checks that a gate opens only where a plan was approved.
     fn gates_opened(&self, line: &Line, before: &BTreeMap<Name, Gate>) -> Checked {
         for (name, state) in &self.fold.members {
             let opened = state.record.gate == Gate::Open && before.get(name) == Some(&Gate::Closed);
@@ -166,7 +166,7 @@ impl Promises {
         Ok(())
     }
 
-    /// A worker begins.
+    /// Checks a worker that begins.
     pub(super) fn begins<'a>(
         &self,
         worker: &Worker,
@@ -184,7 +184,7 @@ impl Promises {
         })
     }
 
-    /// A process is started for an incarnation.
+    /// Checks the environment of a process that is started.
     pub(super) fn starts(&self, incarnation: &Incarnation, environment: &Environment) -> Checked {
         let given = self.environments.get(&incarnation.name);
         check(given == Some(environment), || {
@@ -195,7 +195,7 @@ impl Promises {
         })
     }
 
-    /// A worker begins something that an open gate lets through.
+    /// Checks a worker that begins something that an open gate lets through.
     pub(super) fn changes(&self, worker: &Worker) -> Checked {
         let name = &worker.incarnation.name;
         check(worker.plan.is_none(), || format!("{name} changes something while its plan is unanswered"))?;
@@ -206,7 +206,7 @@ impl Promises {
         })
     }
 
-    /// The daemon's state is what its journal says, and what follows from a line has a line of its own.
+    /// Checks that the daemon's state is what its journal says, and that derived records have lines of their own.
     pub(super) fn agrees_with(&self, team: &Team) -> Checked {
         let mut team = team.clone();
         team.mark_done(team.seq);

@@ -1,5 +1,5 @@
-//! What the lead agent asks for: each question is answered once, on the connection that it came over and no other, and
-//! what is done for it was asked by an incarnation that is there.
+//! What the lead agent asks for: each question is answered once, on the connection that it came over, and what is done for it
+//! was asked by a present incarnation.
 
 use teamd_shared::control::Command;
 use teamd_shared::journal::Team;
@@ -34,7 +34,7 @@ enum Stands {
 }
 
 impl Promises {
-    /// A worker asks for something.
+    /// Takes in that a worker asks for something.
     pub(in super::super) fn asks(
         &mut self,
         question: Question,
@@ -46,18 +46,18 @@ impl Promises {
         self.questions.insert(question, asked);
     }
 
-    /// The daemon takes a question up; `present`: the present connection of the incarnation that asks.
+    /// Takes in that the daemon takes a question up; `present` is the present connection of the incarnation that asks.
     pub(in super::super) fn takes_up(&mut self, question: Question, present: Option<u64>) -> Checked {
         check(present == Some(question.0), || format!("{question:?} is taken up from an old connection"))?;
         self.moves_on(question, Stands::Said, Stands::TakenUp)
     }
 
-    /// The daemon answers a question.
+    /// Takes in that the daemon answers a question.
     pub(in super::super) fn replies(&mut self, question: Question) -> Checked {
         self.moves_on(question, Stands::TakenUp, Stands::Replied)
     }
 
-    /// A worker hears an answer on a connection.
+    /// Takes in that a worker hears an answer on a connection.
     pub(in super::super) fn hears(&mut self, question: Question) -> Checked {
         self.moves_on(question, Stands::Replied, Stands::Heard)
     }
@@ -71,18 +71,18 @@ impl Promises {
         Ok(())
     }
 
-    /// The incarnation that asked a question.
+    /// Returns the incarnation that asked a question.
     pub(in super::super) fn asker(&self, (connection, tag): Question) -> Option<Incarnation> {
         self.questions.get(&(connection, tag)).map(|asked| asked.incarnation.clone())
     }
 
-    /// The questions whose answer was not heard.
+    /// Returns the questions whose answer was not heard.
     pub(in super::super) fn unanswered(&self) -> impl Iterator<Item = (Question, &Incarnation, &Command)> {
         let open = self.questions.iter().filter(|(_, asked)| asked.stands != Stands::Heard);
         open.map(|(&question, asked)| (question, &asked.incarnation, &asked.command))
     }
 
-    /// Something was decided because a client asked for it.
+    /// Checks that what was decided for the lead agent was asked by its present incarnation.
     pub(in super::super) fn done_for(&self, client: Client, team: &Team) -> Checked {
         let Some(incarnation) = self.asker((client.connection, client.tag)).filter(|_| client.agent) else {
             return Ok(());

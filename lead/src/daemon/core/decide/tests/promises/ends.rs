@@ -76,7 +76,7 @@ impl Promises {
         check(record.member.restarts.len() <= most, || format!("{name} remembers too many restarts"))
     }
 
-    /// A signal is sent.
+    /// Checks that a signal is journaled before it is sent.
     pub(in super::super) fn signalled(&self, incarnation: &Incarnation) -> Checked {
         let member = self.fold.members.get(&incarnation.name).map(|state| &state.record);
         let journaled = member.is_some_and(|it| it.incarnation == incarnation.number && it.ending.is_some());

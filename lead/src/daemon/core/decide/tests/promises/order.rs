@@ -28,14 +28,14 @@ pub(in super::super) enum Expected {
 }
 
 impl Promises {
-    /// Something is done or said: the journal holds what it rests on.
+    /// Checks that the journal holds what is done or said now.
     pub(in super::super) fn is_written(&self, team: &Team, lines: usize) -> Checked {
         check(u64::try_from(lines) == Ok(team.seq), || {
             format!("something follows from line {}, and the journal has {lines}", team.seq)
         })
     }
 
-    /// A command was decided: it is answered once, or waits for something.
+    /// Takes in that a command was decided: it is answered once, or waits for something.
     pub(in super::super) fn is_asked(&mut self, client: Client, actions: &[Action]) -> Checked {
         let expected = actions.iter().filter_map(|action| match action {
             Action::Reply(to, _) if *to == client => Some(Expected::Answer),
@@ -53,20 +53,20 @@ impl Promises {
         Ok(())
     }
 
-    /// A person is answered.
+    /// Checks that a person who is answered expected that.
     pub(in super::super) fn is_answered(&mut self, client: Client) -> Checked {
         let expected = self.people.remove(&client);
         check(expected.is_some(), || format!("{client:?} is answered, and expects nothing"))
     }
 
-    /// The daemon ends by itself.
+    /// Takes in that the daemon ends by itself.
     pub(in super::super) fn ends(&mut self, stopped: bool) -> Checked {
         let waits = self.people.values().any(|expected| matches!(expected, Expected::Stop));
         self.people.clear();
         check(!(stopped && waits), || "the daemon has stopped, and did not say so".to_owned())
     }
 
-    /// A client is answered: the roster shows what it is told, unless it could not be written for long.
+    /// Checks that the roster shows what a client is told, unless the roster could not be written for long.
     pub(in super::super) fn is_shown(
         &self,
         daemon: &Daemon,
@@ -87,7 +87,7 @@ impl Promises {
         })
     }
 
-    /// A line holds: with its position no line of the lead's inbox is passed that is no message and not quarantined.
+    /// Checks that the position of a line passes no line of the lead's inbox that is no message and not quarantined.
     pub(in super::super) fn quarantines(&mut self, line: &Line, bad: &BTreeSet<u64>) -> Checked {
         if let Record::Team(record) = &line.record {
             for rejected in &record.rejected {
@@ -100,7 +100,7 @@ impl Promises {
         check(lost.is_none(), || format!("line {lost:?} of the lead is passed, and was never quarantined"))
     }
 
-    /// Everything is read.
+    /// Checks, when everything is read, that every bad line is quarantined.
     pub(in super::super) fn all_is_quarantined(&self, bad: &BTreeSet<u64>) -> Checked {
         let lost = bad.difference(&self.quarantined).next();
         check(lost.is_none(), || format!("line {lost:?} of the lead was never quarantined"))

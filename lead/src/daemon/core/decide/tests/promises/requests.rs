@@ -10,7 +10,7 @@ use super::{Checked, Facts, Promises, check};
 use crate::daemon::core::event::Incarnation;
 
 impl Promises {
-    /// A worker submits a line: an answer is its own only if it wrote it.
+    /// Takes in that a worker submits a line. An answer is its own only if it wrote the line.
     pub(in super::super) fn submitted(&mut self, incarnation: &Incarnation, line: &Message) {
         if let Body::ShutdownResponse { request_id, approve, .. } = &line.body
             && line.from == incarnation.name.as_str()
@@ -19,7 +19,7 @@ impl Promises {
         }
     }
 
-    /// A worker learns what became of its plan.
+    /// Checks what a worker learns of its plan.
     pub(in super::super) fn resolved(&self, id: &RequestId, status: Status, refused: bool) -> Checked {
         let stands = self.fold.requests.get(id).map(|request| request.status);
         check(refused || stands == Some(status), || {
@@ -105,7 +105,7 @@ impl Promises {
         check(why, || format!("{id} expires for no reason at line {}", line.seq))
     }
 
-    /// At most one of each kind is pending, and none of a member that has ended.
+    /// Checks that at most one request of each kind is pending for a member, and none for one that has ended.
     pub(super) fn pending_requests_are_of_running_members(&self) -> Checked {
         let mut seen = Vec::new();
         for request in self.fold.requests.values().filter(|request| request.is_pending()) {

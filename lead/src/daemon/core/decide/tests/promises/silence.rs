@@ -46,7 +46,7 @@ impl Promises {
         self.fold.members.get(&incarnation.name).is_some_and(|state| state.record.silent_since.is_none())
     }
 
-    /// The daemon reads an answer: from then on the worker does not count as silent.
+    /// Takes in that the daemon reads an answer: from then on the worker does not count as silent.
     pub(in super::super) fn ponged(&mut self, incarnation: &Incarnation, number: u64) {
         if number > 0 {
             self.silent.remove(incarnation);

@@ -19,7 +19,7 @@ impl Promises {
         Ok(())
     }
 
-    /// An inbox line was written.
+    /// Takes in that an inbox line was written.
     pub(in super::super) fn told(&mut self, to: &Name, message: &Message) -> Checked {
         let id = message.id.ok_or("a line without an id")?;
         let told = self.tells.get_mut(&(id, to.clone()));
@@ -35,7 +35,7 @@ impl Promises {
         Ok(())
     }
 
-    /// There is no inbox to append to.
+    /// Takes in that there is no inbox to append to.
     pub(in super::super) fn has_no_inbox(&mut self, to: &Name, message: &Message) {
         let told = message.id.and_then(|id| self.tells.get_mut(&(id, to.clone())));
         if let Some(told @ Told::Expected) = told {
@@ -43,7 +43,7 @@ impl Promises {
         }
     }
 
-    /// The lead and all members that run and stay are told of an end.
+    /// Checks that the lead and all members that run and stay are told of an end.
     pub(super) fn end_is_told(&self, record: &MemberRecord) -> Checked {
         let gone = &record.member.name;
         let told: BTreeSet<&Name> = record.tell.iter().map(|tell| &tell.to).collect();
@@ -61,7 +61,7 @@ impl Promises {
         check(*gone == Name::lead() || !told.contains(gone), || format!("{gone} is told of its own end"))
     }
 
-    /// Everything is delivered.
+    /// Checks that everything is delivered.
     pub(in super::super) fn at_rest(&self) -> Checked {
         for ((id, to), told) in &self.tells {
             check(*told != Told::Expected, || format!("{to} was never told {id}"))?;

@@ -75,7 +75,7 @@ impl World {
         Command::AwaitVerdict { request_id: plan.request_id }
     }
 
-    /// An answer has come to the worker: to what it has asked on this connection, and not yet answered.
+    /// Takes in an answer to what the worker has asked on this connection.
     pub(super) fn hears_an_answer(&mut self, worker: &mut Worker, link: u64, reply: &Reply) {
         let checked = self.promises.hears((link, reply.tag));
         self.check(checked);
@@ -85,7 +85,7 @@ impl World {
     }
 }
 
-/// The incarnation whose present connection a question came over.
+/// Returns the incarnation whose present connection a question came over.
 fn present(daemon: &Daemon, client: Client) -> Option<Incarnation> {
     let mut connections = daemon.connections.iter();
     connections
@@ -117,7 +117,7 @@ impl World {
         })
     }
 
-    /// What must be known of the world to decide a spawn.
+    /// Returns what must be known of the world to decide a spawn.
     pub(super) fn spawn_facts(&self, daemon: &Daemon, order: &SpawnOrder) -> SpawnFacts {
         let name = &order.name;
         let ended = daemon.batcher.team.members.get(name).is_none_or(|member| member.record.phase.is_ended());

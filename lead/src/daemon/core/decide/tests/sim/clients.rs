@@ -13,7 +13,7 @@ use super::world::{NAMES, World};
 use crate::daemon::core::event::{Client, Event, SpawnFacts};
 
 impl World {
-    /// A client runs a command.
+    /// Lets a client run a command.
     pub(super) fn client_step(&mut self) {
         if self.daemon.is_none() {
             return;
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Mostly of a plan that waits for it.
+    /// Returns a verdict, mostly on a plan that waits for it.
     pub(super) fn verdict(&mut self) -> Command {
         let known: Vec<RequestId> = self.promises.fold.requests.keys().cloned().collect();
         let open = self.promises.fold.requests.values();
@@ -105,7 +105,7 @@ impl World {
         Event::Spawn(client, self.ids.request(), Box::new(order), facts)
     }
 
-    /// With a plan or without, answered by a person or by the lead agent, which itself has none.
+    /// Returns the order with a plan or without, answered by a person or by the lead agent, which itself has none.
     pub(super) fn varied(&mut self, order: SpawnOrder) -> SpawnOrder {
         if order.name == Name::lead() && !self.rng.one_in(8) {
             return order;
@@ -116,7 +116,7 @@ impl World {
         SpawnOrder { terms, ..order }
     }
 
-    /// SIGTERM, or Ctrl-C.
+    /// Sends SIGTERM or Ctrl-C to the daemon.
     pub(super) fn signal_daemon(&mut self) {
         let Some(daemon) = &mut self.daemon else { return };
         daemon.commands.push_back(Event::Terminate);
@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-/// The same command from another client: of one that has lost its daemon, say.
+/// Returns the same command from another client, such as one that has lost its daemon.
 fn to(client: Client, said: &Event) -> Event {
     match said.clone() {
         Event::Command(_, command) => Event::Command(client, command),

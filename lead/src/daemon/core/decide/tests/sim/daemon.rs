@@ -22,7 +22,6 @@ use crate::daemon::core::decide::{Decision, View, decide};
 use crate::daemon::core::event::{Event, Incarnation, Now};
 use crate::daemon::core::waiters::status;
 
-/// A daemon.
 pub(in super::super) struct Daemon {
     pub(in super::super) batcher: Batcher,
     pub(super) began: Duration,

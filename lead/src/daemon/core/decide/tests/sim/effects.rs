@@ -76,7 +76,7 @@ impl World {
         Ok(())
     }
 
-    /// Lines are in the journal: from now on they hold.
+    /// Takes in that lines are in the journal: from now on they hold.
     pub(super) fn journals(&mut self, daemon: &Daemon, lines: &[Line]) {
         for line in lines {
             self.note(|| format!("  {} {}", line.seq, told(&line.record)));
@@ -130,7 +130,7 @@ impl World {
         Ok(())
     }
 
-    /// Makes the effects last: from now on the journal counts them as done.
+    /// Syncs the effects: from now on the journal counts them as done.
     pub(super) fn settles(&mut self, daemon: &mut Daemon) {
         let team = &daemon.batcher.team;
         let early = self.is(Mutant::DoneIsSaidTooEarly);
@@ -138,7 +138,7 @@ impl World {
         daemon.batcher.settled(done);
     }
 
-    /// True if they are all there.
+    /// Does the effects of a line. Returns true if they are all there.
     pub(in super::super) fn effects(&mut self, line: &Line, again: bool, stuck: &mut BTreeSet<Name>) -> bool {
         if let Record::Member(record) = &line.record
             && record.event == MemberEvent::Forgotten
@@ -188,7 +188,7 @@ impl World {
     }
 }
 
-/// What a line says, in short.
+/// Returns what a line says, in short.
 fn told(record: &Record) -> String {
     match record {
         Record::Team(record) => format!("team {:?}", record.event),

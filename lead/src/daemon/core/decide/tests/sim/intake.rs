@@ -16,7 +16,7 @@ use crate::daemon::core::batch::Introduction;
 use crate::daemon::core::event::{Ended, Event, Incarnation};
 
 impl World {
-    /// One of the things that are ready; each source keeps its order.
+    /// Takes in one thing that is ready; each source keeps its order.
     pub(super) fn takes_in(&mut self, daemon: &mut Daemon) -> Option<Event> {
         let readable = self.links.iter().filter(|(_, link)| link.daemon_open || !link.worker_open);
         let readable = readable.filter(|(_, link)| !link.up.is_empty() || !link.worker_open);

@@ -17,14 +17,12 @@ use crate::daemon::core::event::Incarnation;
 /// How many request ids there are: so few that the same one is drawn twice.
 const REQUEST_IDS: u32 = 256;
 
-/// The clocks.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct Clocks {
     pub(in super::super) wall: f64,
     pub(in super::super) monotonic: Duration,
 }
 
-/// A connection.
 pub(super) struct Link {
     pub(super) pid: u32,
     pub(super) incarnation: Incarnation,
@@ -35,7 +33,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Tells whether the daemon has not read yet who is there.
+    /// Tells whether the daemon has not read the greeting yet.
     pub(super) fn greets(&self) -> bool {
         matches!(self.up.front(), Some(Up::StartedWorker | Up::Back(..)))
     }
@@ -75,7 +73,7 @@ impl Ids for SimIds {
     }
 }
 
-/// The next ids of a plan whose id was taken; they walk through all of them.
+/// Returns the next ids of a plan whose id was taken. They walk through all ids.
 pub(super) fn renamed(request_id: &RequestId, message_id: Uuid) -> (RequestId, Uuid) {
     let before = u32::from_str_radix(request_id.as_str(), 16).unwrap();
     let (low, high) = (message_id.as_u128() & u128::from(u64::MAX), message_id.as_u128() >> 64);
@@ -87,7 +85,7 @@ pub(super) fn identity(pid: u32) -> Identity {
     Identity { pid, start_ticks: u64::from(pid) * 10, boot_id: "boot".to_owned() }
 }
 
-/// An environment that tells which command it came from.
+/// Returns an environment that tells which command it came from.
 pub(super) fn environment(number: u32) -> Environment {
     let text = number.to_string().into_bytes();
     Environment { variables: vec![(b"N".to_vec(), text)], ..Environment::default() }
@@ -129,7 +127,7 @@ impl World {
         }
     }
 
-    /// A process has ended. What it had started may be there a little longer.
+    /// Takes in that a process has ended. What it had started may run a little longer.
     pub(super) fn process_ended(&mut self, worker: &Worker) {
         self.note(|| format!("  process {} of {} is gone", worker.pid, worker.incarnation.name));
         for link in self.links.values_mut().filter(|link| link.pid == worker.pid) {
@@ -144,7 +142,7 @@ impl World {
         }
     }
 
-    /// The daemon's end of all connections closes; some of what it had said last was not sent.
+    /// Closes the daemon's end of all connections; some of what it had said last was not sent.
     pub(super) fn daemon_is_gone(&mut self) {
         self.promises.people.clear();
         self.disk.rung = false;
@@ -157,7 +155,7 @@ impl World {
         }
     }
 
-    /// A connection breaks, and what was on its way is lost in part.
+    /// Breaks a connection; what was on its way is lost in part.
     pub(super) fn break_a_link(&mut self) {
         let open: Vec<u64> = self
             .links
@@ -173,7 +171,7 @@ impl World {
         link.down.truncate(self.rng.below(u32::try_from(link.down.len()).unwrap() + 1) as usize);
     }
 
-    /// Shims come to their ends.
+    /// Lets the shims that are left work, and end.
     pub(super) fn shims_work(&mut self) {
         self.shims.retain(|_, steps| {
             *steps -= 1;

@@ -16,7 +16,6 @@ use super::machine::Up;
 use super::world::World;
 use crate::daemon::core::event::Incarnation;
 
-/// A process.
 #[derive(Debug)]
 pub(in super::super) struct Worker {
     pub(in super::super) pid: u32,
@@ -100,7 +99,7 @@ impl Worker {
         }
     }
 
-    /// A gate with an unanswered plan stays closed whatever the directive says.
+    /// Returns the gate. With an unanswered plan it stays closed whatever the directive says.
     fn gate(&self, mutant: Option<Mutant>) -> Gate {
         let plan = self.plan.is_some() && mutant != Some(Mutant::GateIgnoresItsPlan);
         if plan {
@@ -123,7 +122,7 @@ impl Worker {
         }
     }
 
-    /// A closing directive is applied when nothing runs any more that an open gate let through.
+    /// Applies the directive. A closing one is applied when nothing runs any more that an open gate let through.
     fn act(&mut self) {
         let Some(directive) = &self.directive else { return };
         if directive.gate == Gate::Open || !self.changing {
@@ -133,7 +132,6 @@ impl Worker {
 }
 
 impl World {
-    /// A worker does something.
     pub(super) fn worker_step(&mut self, pid: u32) {
         let Some(mut worker) = self.processes.remove(&pid) else { return };
         if worker.frozen || worker.hung || self.survives(&mut worker) {
@@ -192,7 +190,7 @@ impl World {
         }
     }
 
-    /// Hears one thing. Returns false if its incarnation ends by that.
+    /// Hears one frame. Returns false if its incarnation ends by that.
     fn hears(&mut self, worker: &mut Worker) -> bool {
         let Some(number) = worker.link else { return true };
         let frame = self.links.get_mut(&number).and_then(|link| link.down.pop_front());
@@ -286,7 +284,7 @@ impl World {
         }
     }
 
-    /// SIGTERM: it says so, and leaves at the next safe point.
+    /// Leaves because of SIGTERM: says so, and ends at the next safe point.
     fn leaves_by_signal(&mut self, worker: &mut Worker) -> bool {
         if worker.link.is_some() && !worker.said_leaving && !worker.stranger {
             worker.said_leaving = true;
@@ -304,7 +302,7 @@ impl World {
         stays
     }
 
-    /// The plan has a result in the transcript: the worker does not wait for it any more.
+    /// Gives the plan its result in the transcript: the worker does not wait for it any more.
     fn plan_ends(&mut self, worker: &mut Worker) {
         worker.plan = None;
         if let Some(transcript) = self.disk.transcripts.get_mut(&worker.incarnation.name) {

@@ -21,7 +21,6 @@ use crate::daemon::core::live::Rules;
 
 /// The names that are spawned.
 pub(super) const NAMES: [&str; 3] = ["alice", "bob", "carol"];
-/// The settings.
 pub(in super::super) const RULES: Rules = Rules {
     grace: Duration::from_secs(10),
     restart: RestartLimit { max: 3, period: Duration::from_secs(60) },
@@ -49,7 +48,7 @@ enum Step {
     While,
 }
 
-/// How often it does. What happens rarely varies from schedule to schedule.
+/// How often each step happens. What happens rarely varies from schedule to schedule.
 const WEIGHTS: [(Step, u32, bool); 15] = [
     (Step::Daemon, 70, false),
     (Step::Worker, 120, false),
@@ -68,7 +67,6 @@ const WEIGHTS: [(Step, u32, bool); 15] = [
     (Step::While, 1, true),
 ];
 
-/// Everything.
 pub(in super::super) struct World {
     pub(super) rng: Rng,
     pub(super) ids: SimIds,
@@ -81,7 +79,7 @@ pub(in super::super) struct World {
     pub(super) links: BTreeMap<u64, Link>,
     pub(in super::super) daemon: Option<Daemon>,
     pub(in super::super) promises: Promises,
-    /// Nothing breaks any more.
+    /// Whether nothing breaks any more.
     pub(super) calm: bool,
     pub(super) next_pid: u32,
     pub(super) next_link: u64,
@@ -206,7 +204,7 @@ impl World {
         }
     }
 
-    /// One of them, whichever it is.
+    /// Does something to a worker that is drawn.
     fn each_worker(&mut self, act: impl FnOnce(&mut Self, u32)) {
         let pids: Vec<u32> = self.processes.keys().copied().collect();
         if let Some(pid) = self.rng.pick(&pids) {

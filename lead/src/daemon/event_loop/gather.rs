@@ -187,7 +187,7 @@ impl EventLoop {
             let Some(member) = self.batcher.team.members.get(&owner).map(|state| &state.record) else {
                 continue;
             };
-            let incarnation = Incarnation { name: owner, number: member.incarnation };
+            let incarnation = Incarnation::of(member);
             if matches!(changes, Changes::Files(_)) {
                 self.batcher.mail_arrived(&incarnation, self.now());
             }

@@ -42,10 +42,8 @@ impl Batcher {
     }
 
     pub(super) fn push_directive(&mut self, name: &Name) {
-        let Some(incarnation) = self.team.members.get(name).map(|state| state.record.incarnation) else {
-            return;
-        };
-        let incarnation = Incarnation { name: name.clone(), number: incarnation };
+        let Some(member) = self.team.members.get(name) else { return };
+        let incarnation = Incarnation::of(&member.record);
         // A worker that is not welcomed yet hears everything in its welcome.
         if !self.live.of(&incarnation).is_some_and(|alive| alive.connected) {
             return;

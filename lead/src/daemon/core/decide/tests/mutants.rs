@@ -170,7 +170,7 @@ impl World {
             return;
         };
         if let Some(member) = daemon.batcher.team.members.get(&name) {
-            let incarnation = Incarnation { name, number: member.record.incarnation };
+            let incarnation = Incarnation::of(&member.record);
             let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
             events.push(Event::Submitted { incarnation, request_id, line });
         }

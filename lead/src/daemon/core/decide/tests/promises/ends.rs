@@ -13,7 +13,7 @@ impl Promises {
         let name = &record.member.name;
         let state = self.fold.members.get(name).ok_or_else(|| format!("{name} ends, and was never there"))?;
         let before = &state.record;
-        let incarnation = Incarnation { name: name.clone(), number: before.incarnation };
+        let incarnation = Incarnation::of(before);
         check(!before.phase.is_ended(), || format!("{name} ends twice"))?;
         let approved = self.fold.shutdown_of(name).filter(|request| request.status == Status::Approved);
         let ended = if record.ended_incarnation.is_some() { Phase::Crashed } else { record.member.phase };

@@ -69,7 +69,7 @@ fn is_told_to_leave(team: &Team, greeting: &[u8]) {
     let mut heard = Vec::new();
     stream.read_to_end(&mut heard).unwrap();
     let heard = String::from_utf8_lossy(&heard);
-    assert!(heard.ends_with("the journal knows no such life of alice"), "{heard:?}");
+    assert!(heard.ends_with("the journal knows no such incarnation of alice"), "{heard:?}");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_confined_process_that_says_that_it_is_a_worker_is_none() {
     match made {
         Ok(made) if made.status.success() => {
             let said = String::from_utf8_lossy(&made.stdout);
-            assert!(said.contains("the journal knows no such life of alice"), "{said:?}");
+            assert!(said.contains("the journal knows no such incarnation of alice"), "{said:?}");
         }
         // There is no setpriv, or no perl.
         Err(no_setpriv) => return note(&format!("nobody confined greets: setpriv: {no_setpriv}")),

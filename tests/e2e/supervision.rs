@@ -221,11 +221,11 @@ fn a_life_that_has_lasted_as_long_as_it_may_is_ended_and_the_note_says_so() {
     team.wait_for("alice", "killed");
     let member = team.member("alice");
     assert_eq!((&member["incarnation"], &member["exit"]["ending"]), (&json!(1), &json!("limit")), "{member}");
-    assert_eq!(member["exit"]["note"], "it had lived as long as it may: 4s");
+    assert_eq!(member["exit"]["note"], "it reached its time limit: 4s");
     team.until("the lead to be told why", || {
         team.inbox("lead")
             .iter()
-            .any(|line| line["content"] == "alice was killed: it had lived as long as it may: 4s")
+            .any(|line| line["content"] == "alice was killed: it reached its time limit: 4s")
     });
     team.until("only the daemon to be left", || team.processes() == [team.daemon_pid()]);
 }

@@ -1,5 +1,5 @@
-//! What can be set right while no daemon runs, under its lock and by its own code: what a start would do to its files
-//! before it does anything else. No teammate is adopted, ended or told anything.
+//! Repairs of the files while no daemon runs, under the daemon's lock and by its own code: what a start would do first. No
+//! teammate is adopted, ended or told anything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use super::core::event::{Incarnation, Now};
 use super::core::live::Live;
 use super::io::journal::{self, Journal};
 use super::io::lock::TeamLock;
-use super::io::roster::{Found, REPLACED, RosterFile, UNREADABLE};
+use super::io::roster::{OnDisk, REPLACED, RosterFile, UNREADABLE};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::upkeep::AtRest;
 
-/// The lock, and what it is the lock of.
+/// A team directory without a daemon, and its lock.
 struct Resting {
     dir: Arc<TeamDir>,
     _lock: TeamLock,
@@ -49,9 +49,9 @@ impl AtRest for Resting {
         let now = Now { wall: clock::wall(), monotonic: Duration::ZERO };
         let team = journal::read(&self.dir)?;
         let (before, why) = match RosterFile::find(&self.dir)? {
-            Ok(Found::Roster(roster)) => (roster, Some(REPLACED)),
-            Ok(Found::Nothing) => (Roster::default(), None),
-            Ok(Found::Unreadable) => (Roster::default(), Some(UNREADABLE)),
+            Ok(OnDisk::Roster(roster)) => (roster, Some(REPLACED)),
+            Ok(OnDisk::Nothing) => (Roster::default(), None),
+            Ok(OnDisk::Unreadable) => (Roster::default(), Some(UNREADABLE)),
             Err(newer) => {
                 return Err(CommandError::new(ExitCode::Failed, newer.to_string())
                     .hint("nothing was changed; use the newer teamd that wrote it"));
@@ -60,11 +60,11 @@ impl AtRest for Resting {
         let mut live = Live::default();
         let mut file = RosterFile::of(before.sandbox.clone().unwrap_or_default());
         for (name, state) in &team.members {
-            let life = Incarnation { name: name.clone(), incarnation: state.record.incarnation };
-            if let Some((doing, usage)) = RosterFile::last_said(&before, &life)
+            let incarnation = Incarnation::of(&state.record);
+            if let Some((doing, usage)) = RosterFile::last_said(&before, &incarnation)
                 && !state.record.phase.is_ended()
             {
-                live.recall(&life, doing, usage);
+                live.recall(&incarnation, doing, usage);
             }
             file.show(&team, &live, name);
         }
@@ -114,14 +114,14 @@ mod tests {
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
         let daemon = TeamLock::try_take(&dir).unwrap().unwrap();
         assert!(at_rest(&dir).unwrap().is_none());
-        // What another test starts has all descriptors of this process for a moment: to close it is not enough.
+        // A process that another test starts holds all descriptors for a moment, so closing this one is not enough.
         daemon.into_file().unlock().unwrap();
         let resting = at_rest(&dir).unwrap().unwrap();
         assert!(TeamLock::try_take(&dir).unwrap().is_none(), "no daemon starts meanwhile");
         drop(resting);
         let deadline = Instant::now() + Duration::from_secs(30);
         while TeamLock::try_take(&dir).unwrap().is_none() {
-            assert!(Instant::now() < deadline, "the lock is not let go");
+            assert!(Instant::now() < deadline, "the lock is not released");
             std::thread::yield_now();
         }
     }

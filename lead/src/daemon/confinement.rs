@@ -1,7 +1,7 @@
 //! How the commands of the team are confined: found out once, before the daemon starts, and handed to every worker.
 //!
-//! What cannot be kept is never passed over: then there is no daemon, unless a person allows that by name. Where only
-//! namespaces could part team directory and workspace, and there are none, a new team directory is made elsewhere.
+//! Where a promise cannot be kept, no daemon starts, unless a person allows that by name. Where only namespaces could separate
+//! team directory and workspace, and there are none, a new team directory is made elsewhere.
 
 use std::io;
 use std::os::unix::fs::symlink;
@@ -20,12 +20,12 @@ use crate::programs::Program;
 pub(crate) struct Confinement {
     /// The layers that work here.
     pub(crate) layers: Layers,
-    /// What they do not keep, though a team needs it; somebody has allowed that.
+    /// The promises that they do not keep; a person has allowed that.
     pub(crate) weakness: Option<String>,
 }
 
-/// Finds out which layers work. None, and a warning, if that fails though somebody has allowed a weak sandbox: nothing is
-/// taken for granted that nobody has tried.
+/// Finds out which layers work. If that fails although a person has allowed a weak sandbox, it warns and returns no layers: a
+/// layer that was not tried is not assumed.
 ///
 /// # Errors
 /// [`CommandError`] if it fails.
@@ -71,8 +71,8 @@ pub(super) fn judge(layers: Layers, dir: &TeamDir, allow_weak: bool) -> Result<C
     }
 }
 
-/// Makes a team directory outside the workspace, and a link to it where it is looked for. Does nothing where something
-/// is already, or where namespaces part the two.
+/// Makes a team directory outside the workspace, and a link to it where it is looked for. Does nothing where something is
+/// already, or where namespaces separate the two.
 ///
 /// # Errors
 /// [`CommandError`] if there is no state directory, or the system refuses.
@@ -102,7 +102,7 @@ fn above(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
-/// Links the two. What is there already, because only the link was removed, is the team of this workspace still.
+/// Links the two. A directory that is there already, because only the link was removed, is still the team of this workspace.
 fn link_apart(path: &Path, place: &Path, workspace: &Path) -> io::Result<()> {
     // Another start may make the same; where a link leads is looked at when the directory is opened.
     for (target, link) in [(workspace, place.join(WORKSPACE_LINK)), (place, path.to_owned())] {

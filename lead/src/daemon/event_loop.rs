@@ -1,8 +1,7 @@
 //! The loop: gather what has happened → decide → journal → effects → directives → roster → replies.
 //!
-//! What is decided, and in which order what follows is done, is [`super::core`]'s to say: it gives out one step after the other,
-//! and this loop has the owners of [`super::io`] do it. No event waits for what concerns another one: the workers hear first,
-//! then the roster is written and commands are answered, and only then are inbox lines synced.
+//! [`super::core`] decides, and gives out the steps that follow in their order; this loop has the owners in [`super::io`] do
+//! them. The workers hear first, then the roster is written and commands are answered, and only then are inbox lines synced.
 
 pub(super) mod gather;
 mod upkeep;
@@ -85,20 +84,20 @@ impl EventLoop {
             let mut events = Vec::new();
             tokio::select! {
                 Some(input) = sources.inputs.recv() => events.extend(self.intake(input)),
-                Some(life) = sources.exited.recv() => self.process_exited(life),
+                Some(incarnation) = sources.exited.recv() => self.process_exited(incarnation),
                 Some(event) = sources.empty.recv() => {
                     events.extend(self.reaper.on_empty(event, &mut self.supervisor));
                 }
                 () = changed(sources.inboxes.as_ref()) => {}
                 () = changed(sources.names.as_ref()) => events.extend(self.look_after_files(sources)),
                 outcome = self.effects.synced() => self.completed(outcome),
-                () = sources.signals.came() => events.push(Event::Terminate),
+                () = sources.signals.received() => events.push(Event::Terminate),
                 () = sleep_until(wake_up) => {}
                 _ = tick.tick() => events.extend(self.tick(sources)),
             }
             self.gather(sources, &mut events);
             self.handle(events);
-            if self.batcher.owes_answers() {
+            if self.batcher.has_answers() {
                 // What was said to the workers goes out first.
                 tokio::task::yield_now().await;
                 self.answer();
@@ -181,9 +180,9 @@ impl EventLoop {
                 let started = self.start(*beginning);
                 self.batcher.started(started, self.now());
             }
-            Step::Terminate(life) => self.supervisor.terminate(&life),
-            Step::Kill(life) => self.supervisor.kill(&life),
-            Step::Say(life, frame) => self.connections.say(&life, frame),
+            Step::Terminate(incarnation) => self.supervisor.terminate(&incarnation),
+            Step::Kill(incarnation) => self.supervisor.kill(&incarnation),
+            Step::Say(incarnation, frame) => self.connections.say(&incarnation, frame),
             Step::Show(names) => {
                 let Batcher { team, live, .. } = &self.batcher;
                 names.iter().for_each(|name| self.roster.show(team, live, name));
@@ -205,67 +204,69 @@ impl EventLoop {
         }
     }
 
-    /// Makes the effects last, here and now.
+    /// Syncs the effects now.
     pub(super) fn settle(&mut self) {
         let outcome = self.effects.settle(&self.batcher.team);
         self.completed(outcome);
     }
 
     fn settle_in_time(&mut self) {
-        // What has just failed is not tried again in the same breath.
+        // What has just failed is not tried again at once.
         if !self.batcher.has_just_failed(self.now()) {
             let outcome = self.effects.settle_in_time(&self.batcher.team);
             self.completed(outcome);
         }
     }
 
-    fn start(&mut self, NewWorker { life, member, environment }: NewWorker) -> Event {
-        // The connection first: where it cannot be made, there is no process to be ended.
+    fn start(&mut self, NewWorker { incarnation, member, environment }: NewWorker) -> Event {
+        // The connection comes first: if it cannot be made, no process must be ended.
         let connected = control::pair().and_then(|(ours, theirs)| {
-            let (connection, outbound) = serve_inherited(ours, life.clone(), &self.inputs)?;
+            let (connection, outbound) = serve_inherited(ours, incarnation.clone(), &self.inputs)?;
             Ok((connection, outbound, theirs))
         });
         let started = connected.map_err(|error| format!("cannot make its connection: {error}")).and_then(
             |(connection, outbound, theirs)| {
-                let born = self.supervisor.start(&member, &environment, theirs)?;
-                self.connections.add_worker(life.clone(), connection, outbound);
-                Ok(born)
+                let started = self.supervisor.start(&member, &environment, theirs)?;
+                self.connections.add_worker(incarnation.clone(), connection, outbound);
+                Ok(started)
             },
         );
         match started {
-            Ok(StartedWorker { identity, cgroup }) => Event::Started { life, process: Ok(identity), cgroup },
+            Ok(StartedWorker { identity, cgroup }) => {
+                Event::Started { incarnation, process: Ok(identity), cgroup }
+            }
             Err(why) => {
-                tracing::error!("cannot start {}: {why}", life.name);
-                Event::not_started(life, &why)
+                tracing::error!("cannot start {}: {why}", incarnation.name);
+                Event::not_started(incarnation, &why)
             }
         }
     }
 
-    /// A process has ended: a task waits until nothing of its incarnation is left.
-    fn process_exited(&mut self, life: Incarnation) {
-        let how = self.supervisor.reap(&life);
-        let is_connected = self.connections.has(&life);
-        if let Some(how) = self.reaper.on_process_exit(&life, how, is_connected) {
-            self.wait_until_empty(life, how);
+    /// Takes in that a process has ended: a task waits until nothing of its incarnation is left.
+    fn process_exited(&mut self, incarnation: Incarnation) {
+        let how = self.supervisor.reap(&incarnation);
+        let is_connected = self.connections.has(&incarnation);
+        if let Some(how) = self.reaper.on_process_exit(&incarnation, how, is_connected) {
+            self.wait_until_empty(incarnation, how);
         }
     }
 
     /// Has the end of an incarnation reported once nothing of it is left.
-    pub(super) fn wait_until_empty(&mut self, life: Incarnation, how: How) {
-        self.batcher.live.gone(&life);
-        let member = self.batcher.team.members.get(&life.name).map(|state| &state.record);
+    pub(super) fn wait_until_empty(&mut self, incarnation: Incarnation, how: How) {
+        self.batcher.live.process_exited(&incarnation);
+        let member = self.batcher.team.members.get(&incarnation.name).map(|state| &state.record);
         let beginning = member.map(|it| Beginning { at: it.begins_at, conversation: it.conversation });
         let next = member.filter(|it| self.may_begin_again(it)).map(|it| PathBuf::from(&it.terms.workspace));
         let context = ExitContext {
             beginning: beginning.unwrap_or_default(),
-            group: self.supervisor.leave(&life),
-            lock_tells: self.supervisor.lock_tells(&life),
+            group: self.supervisor.leave(&incarnation),
+            lock_tells: self.supervisor.lock_tells(&incarnation),
             next_works_in: next,
         };
-        self.reaper.wait(life, how, context);
+        self.reaper.wait(incarnation, how, context);
     }
 
-    /// Tells whether a member may be started again that ends now: else it need not be known where it would work.
+    /// Tells whether a member that ends now may be started again. Only then is its workspace looked at.
     fn may_begin_again(&self, member: &Member) -> bool {
         member.terms.restart == Restart::OnFailure
             && matches!(member.ending, None | Some(Ending::Hung))

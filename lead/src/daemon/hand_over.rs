@@ -21,7 +21,7 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::programs::Program;
 
-/// How long a life that begins just now may take to come so far that it outlives the daemon.
+/// How long a hand-over waits for a worker that begins just now to be welcomed, so that it outlives the daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The prefix of the variables that are the daemon's own.
@@ -58,12 +58,12 @@ impl EventLoop {
         self.hand_over = Some(HandOver { client, successor, programs, by: Instant::now() + PATIENCE });
     }
 
-    /// Hands over as soon as nothing would be lost: everything that was decided is done and told, and each life is
+    /// Hands over as soon as nothing would be lost: everything that was decided is done and told, and each incarnation is
     /// welcomed, and so outlives the daemon.
     pub(super) fn hand_over_if_ready(&mut self) {
         let Some(wanted) = self.hand_over.as_ref().filter(|_| self.batcher.end.is_none()) else { return };
         let why = if !self.connections.waits(wanted.client) {
-            Some("nobody waits for it any more".to_owned())
+            Some("the command that asked for it does not wait any more".to_owned())
         } else if self.batcher.team.stopping {
             Some("the daemon is stopping".to_owned())
         } else {
@@ -91,24 +91,24 @@ impl EventLoop {
         self.batcher.end = Some(End::HandedOver);
     }
 
-    /// Says what would be lost.
+    /// Returns what a hand-over would lose now.
     fn unfinished(&self) -> Option<String> {
         if self.batcher.waits_to_try_again() {
             return Some("something could not be written, and is tried again".to_owned());
         }
-        if self.batcher.owes_answers() || self.batcher.is_unsettled() {
+        if self.batcher.has_answers() || self.batcher.is_unsettled() {
             return Some("what was decided is not done yet".to_owned());
         }
         if self.batcher.has_undecided() {
-            return Some("somebody waits for a name to be free".to_owned());
+            return Some("a spawn waits for a name to be free".to_owned());
         }
         // How it ended, and the environment to start it again with, are known to this program alone.
-        if let Some(life) = self.reaper.one_that_ends() {
-            return Some(format!("{} ends just now", life.name));
+        if let Some(incarnation) = self.reaper.one_that_ends() {
+            return Some(format!("{} ends just now", incarnation.name));
         }
         let begins = |member: &&Member| {
-            let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
-            member.phase == Phase::Spawning || self.batcher.is_unwelcomed(&life)
+            let incarnation = Incarnation::of(member);
+            member.phase == Phase::Spawning || self.batcher.is_unwelcomed(&incarnation)
         };
         let alive = self.batcher.team.members.values().map(|state| &state.record);
         let beginning = alive.filter(|member| !member.phase.is_ended()).find(begins)?;

@@ -1,10 +1,10 @@
-//! What a starting daemon makes of the lives in the journal: it adopts those that are there, and sees the
-//! others off.
+//! What a starting daemon makes of the incarnations in the journal: it adopts those that are alive, and waits until nothing of
+//! the others is left.
 //!
-//! A life is there if its lock is held and its process is the one of the journal: boot, pid and start. If
-//! only the lock is held, a keeper is still ending a call. A copied team directory holds no locks: no worker of
-//! the original is adopted, signalled or recorded as ended. In the directory that the journal was written in, no worker is dead because
-//! another process has moved the transcript, or put another file in its place (`sed -i`, an editor), and the lock went with it.
+//! An incarnation is alive if its lock is held and its process is the one of the journal: boot, pid and start. If only the lock
+//! is held, a shim is still ending a call. A copied team directory holds no locks: no worker of the original is adopted,
+//! signalled or recorded as ended. In the directory that the journal was written in, no worker is dead because another process
+//! has moved the transcript, or put another file in its place (`sed -i`, an editor), and the lock went with it.
 
 use std::io;
 
@@ -18,20 +18,20 @@ use super::core::event::{Event, Incarnation};
 use super::event_loop::EventLoop;
 use super::io::reap::liveness_lock_is_held;
 
-/// What was found, in one line for people.
+/// How many workers were found alive or ended.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct Reconciled {
     pub(super) adopted: usize,
     pub(super) ended: usize,
 }
 
-/// Looks at every life that has not ended in the journal. Returns the events of those that were found alive;
+/// Looks at every incarnation that has not ended in the journal. Returns the events of those that were found alive;
 /// the others report later, when nothing is left of them.
 ///
 /// # Errors
 /// The system's error where it cannot be told whether a worker is alive: a start that fails records no end.
-pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Found), (Name, io::Error)> {
-    let lives: Vec<(Incarnation, Member)> = daemon
+pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Reconciled), (Name, io::Error)> {
+    let unended: Vec<(Incarnation, Member)> = daemon
         .batcher
         .team
         .members
@@ -39,29 +39,29 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<(Vec<Event>, Found), (
         .filter(|state| !state.record.phase.is_ended())
         .map(|state| {
             let member = state.record.clone();
-            (Incarnation { name: member.name.clone(), incarnation: member.incarnation }, member)
+            (Incarnation::of(&member), member)
         })
         .collect();
-    let mut found = Found::default();
+    let mut found = Reconciled::default();
     let mut events = Vec::new();
-    for (life, member) in lives {
-        daemon.supervisor.recall(&life, &member);
+    for (incarnation, member) in unended {
+        daemon.supervisor.recall(&incarnation, &member);
         let process = member.process;
-        if adopt(daemon, &life, process.as_ref()).map_err(|error| (life.name.clone(), error))? {
+        if adopt(daemon, &incarnation, process.as_ref()).map_err(|error| (incarnation.name.clone(), error))? {
             found.adopted += 1;
-            events.push(Event::Found { life });
+            events.push(Event::Found { incarnation });
         } else {
             found.ended += 1;
-            // A child only if this program has taken the place of the one that started it.
+            // The process is a child only if this program has taken the place of the one that started it.
             let how = process.as_ref().map(Identity::reap).unwrap_or_default();
-            daemon.wait_until_empty(life, how);
+            daemon.wait_until_empty(incarnation, how);
         }
     }
     Ok((events, found))
 }
 
-/// Tells whether the process of a life may hold its lock where it cannot be tried. One that holds none has not begun, or is
-/// no worker of this team.
+/// Tells whether the process of an incarnation may hold its lock on a file that is not at the path of its transcript. A process
+/// without a lock has not begun, or is no worker of this team.
 fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> bool {
     let before = daemon.batcher.team.daemon.as_ref();
     let is_no_copy = before.is_some_and(|before| before.is_of(&daemon.dir));
@@ -69,27 +69,27 @@ fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> b
         return false;
     }
     let is_moved = matches!(daemon.dir.identity(&TeamPath::transcript(name)), Ok(None));
-    // Who cannot be looked at is not taken for gone: it is the very process of the journal.
+    // A process that cannot be looked at is not taken for gone: it is the process of the journal.
     is_moved || locks::list().map_or(true, |locks| locks.iter().any(|held| held.pid == process.pid))
 }
 
-fn adopt(daemon: &mut EventLoop, life: &Incarnation, process: Option<&Identity>) -> io::Result<bool> {
+fn adopt(daemon: &mut EventLoop, incarnation: &Incarnation, process: Option<&Identity>) -> io::Result<bool> {
     let Some(process) = process else { return Ok(false) };
-    let name: &Name = &life.name;
+    let name: &Name = &incarnation.name;
     let is_locked = liveness_lock_is_held(&daemon.dir, name);
     if !is_locked && !is_locked_elsewhere(daemon, name, process) {
         return Ok(false);
     }
     let age = process.age();
-    match daemon.supervisor.adopt(life.clone(), process.clone()) {
+    match daemon.supervisor.adopt(incarnation.clone(), process.clone()) {
         Ok(()) => {
             if !is_locked {
                 tracing::warn!(
                     "{name} is alive, and its transcript is not the file that it writes: was it replaced?"
                 );
-                daemon.supervisor.is_unlocked(life.clone());
+                daemon.supervisor.is_unlocked(incarnation.clone());
             }
-            daemon.batcher.live.aged(life, age);
+            daemon.batcher.live.aged(incarnation, age);
             Ok(true)
         }
         Err(error) if is_gone(&error) => {

@@ -1,6 +1,6 @@
 //! `teamd start --replace`: has the daemon that runs become this program.
 //!
-//! What can be found out is found out before: a daemon must not give way to one that cannot begin.
+//! Everything that can be checked is checked before: a daemon must not give way to one that cannot begin.
 
 use std::time::Duration;
 

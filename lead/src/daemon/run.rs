@@ -32,7 +32,7 @@ use super::io::roster::{Before, REPLACED, RosterFile, set_aside};
 use super::io::signals::{self, Signals};
 use super::io::socket::Socket;
 use super::io::workers::Supervisor;
-use super::reconcile::{Found, reconcile};
+use super::reconcile::{Reconciled, reconcile};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::programs::Program;
@@ -49,7 +49,7 @@ pub(super) fn serve(
     deny_tracing();
     adopt_orphans();
     raise_file_limit();
-    // This thread alone hears them, from when it listens until it hands over.
+    // Only this thread receives signals, from when it listens until it hands over.
     signals::hold_back();
     let dir = TeamDir::open(dir)?;
     dir.furnish()?;
@@ -84,8 +84,8 @@ struct Running {
 }
 
 impl Running {
-    /// Reads the journal, adopts or sees off, does again what is not done, writes the roster, and listens:
-    /// in this order.
+    /// Reads the journal, adopts or reaps the workers, does again what is not done, writes the roster, and listens: in this
+    /// order.
     fn begin(
         dir: Arc<TeamDir>,
         settings: Settings,
@@ -139,7 +139,7 @@ impl Running {
             hand_over: None,
             upkeep: Upkeep::default(),
         };
-        // All threads that last are there, and hear nothing. The workers that begin now shall.
+        // All lasting threads exist by now, and hold signals back. The workers that begin now must not inherit that.
         signals::hear();
         let found = take_over(&mut daemon, before.as_ref())?;
         let socket = Socket::listen(&dir, inputs_sender)?;
@@ -174,15 +174,15 @@ impl Running {
             }
             Some(End::Stopped) | None => {
                 supervisor.cgroups().close();
-                tracing::info!("the daemon ends: nobody is left");
+                tracing::info!("the daemon ends: no teammate is left");
                 Ok(None)
             }
         }
     }
 }
 
-/// Adopts who is there, records the start, and does again what the last daemon left undone.
-fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Found, CommandError> {
+/// Adopts the live workers, records the start, and does again what the last daemon left undone.
+fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Reconciled, CommandError> {
     let process = Identity::of_self().map_err(|e| failed("cannot read its own identity", &e))?;
     let workspace = daemon.dir.workspace();
     let team_name = match (daemon.batcher.team.seq, workspace.file_name()) {
@@ -197,10 +197,10 @@ fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Found, C
             .hint("its worker goes on; free what is short, and `teamd start` again")
     })?;
     for event in &events {
-        if let Event::Found { life } = event
-            && let Some((doing, usage)) = before.and_then(|before| RosterFile::last_said(before, life))
+        if let Event::Found { incarnation } = event
+            && let Some((doing, usage)) = before.and_then(|before| RosterFile::last_said(before, incarnation))
         {
-            daemon.batcher.live.recall(life, doing, usage);
+            daemon.batcher.live.recall(incarnation, doing, usage);
         }
     }
     daemon.begin(record);
@@ -214,14 +214,14 @@ fn take_over(daemon: &mut EventLoop, before: Option<&Roster>) -> Result<Found, C
     Ok(found)
 }
 
-/// A daemon that has given up does not answer, and does not say that it does.
+/// Refuses to go on if the daemon has failed already: it must not say that it answers.
 fn refuse_if_over(daemon: &EventLoop) -> Result<(), CommandError> {
     let Some(End::Failed(why)) = &daemon.batcher.end else { return Ok(()) };
     Err(CommandError::new(ExitCode::Failed, why.clone())
         .hint("look at the permissions and the free space of the disk"))
 }
 
-fn tell(daemon: &EventLoop, found: Found) {
+fn tell(daemon: &EventLoop, found: Reconciled) {
     let pending = daemon.batcher.team.requests.values().filter(|request| request.is_pending()).count();
     tracing::info!(
         "teamd {} runs for {} (pid {}): {} workers adopted, {} had ended meanwhile, {pending} requests pending",
@@ -253,7 +253,7 @@ fn write_gitignore(dir: &TeamDir) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Without events (no inotify instance left), the slow tick still finds every message.
+/// Watches the inboxes. Without events (no inotify instance left), the slow tick still finds every message.
 fn watch_inboxes(dir: &TeamDir, poll: bool) -> Option<Watch> {
     let folder = dir.root().join("inbox");
     match Watch::folder(&folder, poll).or_else(|_| Watch::folder(&folder, true)) {
@@ -270,7 +270,7 @@ fn watch_inboxes(dir: &TeamDir, poll: bool) -> Option<Watch> {
     }
 }
 
-/// A thousand teammates need more descriptors than the 1,024 that a process begins with; the hard limit allows them.
+/// Raises the limit of open files to the hard limit: a thousand teammates need more than the 1,024 that a process begins with.
 fn raise_file_limit() {
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((soft, hard)) if soft < hard => {

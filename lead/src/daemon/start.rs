@@ -145,7 +145,7 @@ fn take_the_place(
     how: (&Confinement, &Program),
 ) -> Result<Result<TeamLock, Started>, CommandError> {
     runtime()?.block_on(replace(dir, options, how))?;
-    // The one before answers nothing any more: who answers is this program.
+    // The earlier program does not answer any more: this program does.
     Ok(lock_or_running(dir)?.map_err(|it| Started { already_running: false, replaced: true, ..it }))
 }
 
@@ -173,7 +173,8 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
                 None => None,
             };
             if let Some(pid) = stopping.filter(|_| began.elapsed() > PATIENCE) {
-                let message = format!("the daemon (pid {pid}) is stopping, and waits for somebody to leave");
+                let message =
+                    format!("the daemon (pid {pid}) is stopping, and waits for a teammate to leave");
                 return Err(CommandError::new(ExitCode::Conflict, message)
                     .hint("`teamctl status` shows for whom; `teamd stop --force` does not wait"));
             }
@@ -282,7 +283,8 @@ pub(crate) fn serve(dir: &Path, (confinement, worker): (&Confinement, i32), hand
     error.code()
 }
 
-/// A session of its own, no terminal, nothing of the command that started it, the log for what it says.
+/// Becomes independent of the command that started it: a session of its own, no terminal, no inherited descriptors, and the log
+/// as its output.
 fn become_daemon(worker: i32) -> Result<(TeamLock, Program), CommandError> {
     // For `ps`: it was started as `/proc/self/exe`, or by a descriptor.
     set_name(c"teamd").map_err(|e| failed("cannot name itself", &e.into()))?;
@@ -307,7 +309,7 @@ fn say(readiness: &Readiness) -> Result<(), CommandError> {
     stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
-        .map_err(|e| failed("nobody listens", &e))?;
+        .map_err(|e| failed("the starting command does not listen", &e))?;
     let stderr =
         std::io::stderr().as_fd().try_clone_to_owned().map_err(|e| failed("cannot keep its log", &e))?;
     rustix::stdio::dup2_stdout(&stderr).map_err(|e| failed("cannot close its standard output", &e.into()))

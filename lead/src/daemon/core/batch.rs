@@ -1,8 +1,8 @@
 //! The batches: which events are taken together, what is journaled before what is done, and what is said when (group
 //! commit, as databases call it). Pure.
 //!
-//! It does nothing itself: it gives out one step after the other ([`Batcher::next`]), and is told how those went whose
-//! outcome matters. The event loop does the steps; the simulation plays them, and dies between any two.
+//! The batcher does nothing itself. It gives out one step after the other ([`Batcher::next`]), and is told how those steps went
+//! whose outcome matters. The event loop does the steps; the simulation plays them, and kills the daemon between any two.
 
 mod answers;
 mod failed;
@@ -35,7 +35,7 @@ pub(crate) type Decide<'a> = dyn FnMut(&View<'_>, &Event) -> Decision + 'a;
 /// The answer to a command.
 pub(crate) type Reply = Result<Done, Refusal>;
 
-/// Everything that is decided on, and what waits to be done.
+/// The state that decisions rest on, and what waits to be done.
 #[derive(Debug)]
 pub(crate) struct Batcher {
     /// The fold of the journal.
@@ -50,7 +50,7 @@ pub(crate) struct Batcher {
     pub(crate) end: Option<End>,
     /// The settings that decisions rest on.
     pub(crate) rules: Rules,
-    /// What has happened of each birth.
+    /// Which half of its start each new worker has behind it.
     introductions: HashMap<Incarnation, Introduction>,
     /// What has happened and is not decided yet, in its order.
     pub(super) events: VecDeque<Event>,
@@ -61,7 +61,7 @@ pub(crate) struct Batcher {
     writing: Option<Batch>,
     /// How far the journal of this run has come.
     journal: Journal,
-    /// What commands are answered, once the roster shows it.
+    /// The answers to commands, which wait until the roster shows what they say.
     answers: Vec<(Client, Reply)>,
     /// Since when they wait for a roster that cannot be written.
     unshown: Option<Duration>,
@@ -89,7 +89,7 @@ struct Batch {
     lines: Vec<Line>,
     actions: Vec<Action>,
     events: Vec<Event>,
-    /// The lives that were ordered, and what in.
+    /// The incarnations that were ordered, with their environments.
     ordered: Vec<(Incarnation, Environment)>,
     /// The members that are started again.
     restarted: BTreeSet<Name>,
@@ -98,13 +98,13 @@ struct Batch {
     /// The members that something was decided or said about.
     touched: BTreeSet<Name>,
     /// Whether a teammate has rejected the stop.
-    stays: bool,
-    marks: Option<Marks>,
+    stop_rejected: bool,
+    boundary: Option<Boundary>,
 }
 
-/// What is special about a batch.
+/// The first or the last batch of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Marks {
+enum Boundary {
     Start,
     End,
 }
@@ -133,16 +133,16 @@ impl Batcher {
         }
     }
 
-    /// Begins: what every start of a daemon writes is due before a client is served, and then what the daemon before may
-    /// not have done.
+    /// Begins. First comes what every start of a daemon writes, then what the daemon before may not have done. No client is
+    /// served earlier.
     pub(crate) fn begin(&mut self, record: TeamRecord, now: Now) {
-        let mut batch = Batch { marks: Some(Marks::Start), ..Batch::default() };
+        let mut batch = Batch { boundary: Some(Boundary::Start), ..Batch::default() };
         batch.touched.extend(self.team.members.keys().cloned());
         self.record(vec![Record::Team(record)], now, &mut batch);
         self.write(batch);
     }
 
-    /// Takes events, and what is due. The steps follow.
+    /// Takes in events, and what is due now. [`Batcher::next`] then gives out the steps.
     pub(crate) fn handle(&mut self, events: Vec<Event>, now: Now) {
         events.into_iter().for_each(|event| self.queue(event));
         let due: Vec<_> = self.delayed.extract_if(.., |(at, _)| *at <= now.monotonic).collect();
@@ -157,11 +157,13 @@ impl Batcher {
         }
     }
 
-    /// Takes in how [`Step::Start`] went. An incarnation that goes on after a crash, and for which no process could be started,
-    /// is taken in a while later: what is short then is short for more than a moment, and each try is one that counts.
+    /// Takes in how [`Step::Start`] went. If no process could be started for an incarnation that follows a crash, that is taken
+    /// in after [`RETRY`]: what is short is short for more than a moment, and each attempt counts.
     pub(crate) fn started(&mut self, started: Event, now: Now) {
-        let Event::Started { life, process: Err(_), .. } = &started else { return self.happened(started) };
-        let member = self.team.members.get(&life.name).map(|state| &state.record);
+        let Event::Started { incarnation, process: Err(_), .. } = &started else {
+            return self.happened(started);
+        };
+        let member = self.team.members.get(&incarnation.name).map(|state| &state.record);
         if member.is_some_and(|member| member.restarted > 0) {
             self.delayed.push((now.monotonic + RETRY, started));
         } else {
@@ -169,7 +171,7 @@ impl Batcher {
         }
     }
 
-    /// Takes in what a step has brought about. It is handled when all that was decided before is done.
+    /// Queues what a step has brought about. It is handled when everything that was decided before is done.
     fn happened(&mut self, event: Event) {
         self.events.push_back(event);
     }
@@ -179,14 +181,17 @@ impl Batcher {
         self.team.stopping || self.journal != Journal::Open
     }
 
-    /// Mail has come for a life: it should react to that.
-    pub(crate) fn roused(&mut self, life: &Incarnation, now: Now) {
-        self.live.rouse(&self.team, life, now, self.rules);
+    /// Takes in that mail has come for an incarnation: its worker should react.
+    pub(crate) fn mail_arrived(&mut self, incarnation: &Incarnation, now: Now) {
+        self.live.mail_arrived(&self.team, incarnation, now, self.rules);
     }
 
     /// Returns what is to be done next; none if nothing is left to be done.
     pub(crate) fn next(&mut self, now: Now, decide: &mut Decide<'_>) -> Option<Step> {
-        debug_assert!(self.writing.is_none() || !self.steps.is_empty(), "nobody said how the append went");
+        debug_assert!(
+            self.writing.is_none() || !self.steps.is_empty(),
+            "the outcome of the append was not reported"
+        );
         loop {
             if let Some(step) = self.steps.pop_front() {
                 return Some(step);
@@ -230,8 +235,8 @@ impl Batcher {
         [decides, self.retry_at, delayed].into_iter().flatten().min()
     }
 
-    /// A spawn of a name that was forgotten waits until the files of its earlier bearer are in the archive, for good: that is
-    /// done first. If it cannot be done, the spawn is refused.
+    /// Lets a spawn of a forgotten name wait until the files of its earlier owner are in the archive and synced. If that cannot
+    /// be done, the spawn is refused.
     fn settles_first(&mut self) -> bool {
         let waits = self.events.front().is_some_and(|event| waits_for_the_archive(&self.team, event));
         if !waits || self.settled_for == self.team.seq {
@@ -245,22 +250,24 @@ impl Batcher {
         true
     }
 
-    /// Tells whether something that happened, or that a command wants, is not decided on yet.
+    /// Tells whether an event is not decided yet.
     pub(crate) fn has_undecided(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Asks the workers that should answer, and sees who has not.
+    /// Asks the workers that should answer, and finds those that have not.
     fn look_at_workers(&mut self, now: Now) {
-        // What they have answered is not looked at either.
+        // Their answers are not looked at either.
         if self.stuck_until.is_some() {
             return;
         }
-        for (life, finding) in self.live.look(&self.team, now, self.rules) {
+        for (incarnation, finding) in self.live.look(&self.team, now, self.rules) {
             match finding {
-                Finding::Ask(number) => self.steps.push_back(Step::Say(life, ToWorker::Ping { number })),
-                Finding::Silent => self.events.push_back(Event::Silent { life }),
-                Finding::Hung => self.events.push_back(Event::Hung { life }),
+                Finding::Ask(number) => {
+                    self.steps.push_back(Step::Say(incarnation, ToWorker::Ping { number }))
+                }
+                Finding::Silent => self.events.push_back(Event::Silent { incarnation }),
+                Finding::Hung => self.events.push_back(Event::Hung { incarnation }),
             }
         }
     }
@@ -281,8 +288,8 @@ impl Batcher {
             if let Event::LeadRead { position, .. } = &event {
                 self.lead = *position;
             }
-            if let Event::Ended { life, .. } = &event {
-                self.introductions.remove(life);
+            if let Event::Ended { incarnation, .. } = &event {
+                self.introductions.remove(incarnation);
             }
             batch.ordered.extend(decision.ordered(&event));
             self.record(decision.records, now, &mut batch);
@@ -292,7 +299,7 @@ impl Batcher {
         batch
     }
 
-    /// Gives records their lines, and what became true with them lines of its own.
+    /// Gives records their lines, and derived records lines of their own.
     fn record(&mut self, records: Vec<Record>, now: Now, batch: &mut Batch) {
         for record in records {
             self.apply(record, now, batch);
@@ -328,7 +335,7 @@ impl Batcher {
         {
             batch.restarted.insert(record.member.name.clone());
         }
-        batch.stays |= matches!(&line.record, Record::Team(team) if team.event == TeamEvent::Staying);
+        batch.stop_rejected |= matches!(&line.record, Record::Team(team) if team.event == TeamEvent::Staying);
         batch.lines.push(line);
     }
 
@@ -337,24 +344,23 @@ impl Batcher {
         self.writing = Some(batch);
     }
 
-    /// The lines are on the disk: now what follows from them is due.
+    /// Takes in that the lines are on the disk: what follows from them is due now.
     pub(crate) fn appended(&mut self, now: Now) {
         let Some(batch) = self.writing.take() else { return };
         self.stuck_until = None;
-        match batch.marks {
+        match batch.boundary {
             None => self.steps.push_back(Step::Complete { again: false }),
-            Some(Marks::Start) => self.steps.extend([Step::Complete { again: true }, Step::Settle]),
-            Some(Marks::End) => return self.journal_closed(),
+            Some(Boundary::Start) => self.steps.extend([Step::Complete { again: true }, Step::Settle]),
+            Some(Boundary::End) => return self.journal_closed(),
         }
         self.carry_out(batch, now);
     }
 
-    /// Has done what follows from a batch: the workers hear first, then the roster is to show it, then commands are
-    /// answered.
+    /// Queues what follows from a batch: the workers hear first, then the roster shows it, then commands are answered.
     fn carry_out(&mut self, mut batch: Batch, now: Now) {
         batch.touched.extend(batch.subjects.iter().cloned());
-        for (life, environment) in batch.ordered {
-            self.live.ordered(&life, environment);
+        for (incarnation, environment) in batch.ordered {
+            self.live.ordered(&incarnation, environment);
         }
         for state in batch.restarted.iter().filter_map(|name| self.team.members.get(name)) {
             self.live.restarted(&state.record, now);
@@ -374,19 +380,19 @@ impl Batcher {
             self.answers.extend(self.waiters.answered(&self.team, &self.live, name));
         }
         self.steps.push_back(Step::Show(batch.touched));
-        if batch.stays {
-            self.answer_who_waits_for_the_stop();
+        if batch.stop_rejected {
+            self.answer_rejected_stop();
         }
         self.close_if_all_are_gone();
     }
 
     fn perform(&mut self, action: Action) {
         match action {
-            Action::Start(life) => self.start(life),
-            Action::Welcome(life) => self.introduce(&life, Introduction::Journaled),
-            Action::Say(life, frame) => self.steps.push_back(Step::Say(life, frame)),
-            Action::Terminate(life) => self.steps.push_back(Step::Terminate(life)),
-            Action::Kill(life) => self.kill(life),
+            Action::Start(incarnation) => self.start(incarnation),
+            Action::Welcome(incarnation) => self.introduce(&incarnation, Introduction::Journaled),
+            Action::Say(incarnation, frame) => self.steps.push_back(Step::Say(incarnation, frame)),
+            Action::Terminate(incarnation) => self.steps.push_back(Step::Terminate(incarnation)),
+            Action::Kill(incarnation) => self.kill(incarnation),
             Action::Reply(client, answer) => self.answers.push((client, answer)),
             Action::Wait(client, name, until) => {
                 self.waiters.add(client, name.clone(), until);
@@ -396,30 +402,34 @@ impl Batcher {
         }
     }
 
-    fn start(&mut self, life: Incarnation) {
-        let member = self.team.members.get(&life.name).map(|state| state.record.clone());
-        let environment = self.live.member(&life.name).and_then(|alive| alive.environment.clone());
+    fn start(&mut self, incarnation: Incarnation) {
+        let member = self.team.members.get(&incarnation.name).map(|state| state.record.clone());
+        let environment = self.live.member(&incarnation.name).and_then(|alive| alive.environment.clone());
         let why = match (member, environment) {
             (Some(member), Some(environment)) => {
-                return self.steps.push_back(Step::Start(Box::new(NewWorker { life, member, environment })));
+                return self.steps.push_back(Step::Start(Box::new(NewWorker {
+                    incarnation,
+                    member,
+                    environment,
+                })));
             }
             (None, _) => "it was forgotten",
             (Some(_), None) => "its environment was lost",
         };
-        self.happened(Event::not_started(life, why));
+        self.happened(Event::not_started(incarnation, why));
     }
 
-    fn kill(&mut self, life: Incarnation) {
-        self.live.killed(&life);
-        self.steps.push_back(Step::Kill(life));
+    fn kill(&mut self, incarnation: Incarnation) {
+        self.live.killed(&incarnation);
+        self.steps.push_back(Step::Kill(incarnation));
     }
 
-    /// Tells whether effects are not known to last yet.
+    /// Tells whether some effects are not known to be on the disk yet.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.team.done < self.team.seq
     }
 
-    /// The effects of all lines up to this one last: the next line of the journal says so.
+    /// Takes in that the effects of all lines up to this one are on the disk. The next line of the journal says so.
     pub(crate) fn settled(&mut self, seq: u64) {
         self.team.mark_done(seq);
     }
@@ -428,7 +438,7 @@ impl Batcher {
     fn close_if_all_are_gone(&mut self) {
         let all_are_gone = self.team.members.values().all(|state| state.record.phase.is_ended());
         if self.team.stopping && all_are_gone {
-            // The last line says that nothing is left to be done: what has failed is tried before, once more.
+            // The last line says that nothing is left to be done, so what has failed is tried once more before it.
             if self.retry_at.is_some() {
                 self.steps.push_back(Step::Complete { again: true });
             }
@@ -439,13 +449,13 @@ impl Batcher {
 
     fn close(&mut self, now: Now) {
         let record = TeamRecord::of(TeamEvent::Stopped, self.team.team_name.clone(), None);
-        let mut batch = Batch { marks: Some(Marks::End), ..Batch::default() };
+        let mut batch = Batch { boundary: Some(Boundary::End), ..Batch::default() };
         self.apply(Record::Team(record), now, &mut batch);
         self.write(batch);
     }
 }
 
-/// Tells whether an event is a spawn of a name whose earlier bearer is not in the archive yet.
+/// Tells whether an event is a spawn of a name whose earlier files are not in the archive yet.
 fn waits_for_the_archive(team: &Team, event: &Event) -> bool {
     matches!(event, Event::Spawn(_, _, order, _) if is_being_archived(team, &order.name))
 }
@@ -454,7 +464,7 @@ fn waits_for_the_archive(team: &Team, event: &Event) -> bool {
 fn concerned(event: &Event) -> Option<Name> {
     match event {
         Event::Submitted { .. } | Event::Leaving { .. } | Event::Silent { .. } | Event::Hung { .. } => None,
-        other => other.life().map(|life| life.name.clone()),
+        other => other.incarnation().map(|incarnation| incarnation.name.clone()),
     }
 }
 

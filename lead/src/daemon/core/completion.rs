@@ -13,13 +13,13 @@ pub(crate) struct Completion {
     tried: u64,
     /// The lines up to there of which an effect is missing.
     incomplete: BTreeSet<u64>,
-    /// The inboxes that could not be written: what is owed to them next waits with what failed.
+    /// The inboxes that could not be written: their next notices wait with what failed.
     pub(crate) stuck: BTreeSet<Name>,
 }
 
 impl Completion {
-    /// Returns the lines whose effects are due, oldest first: those that were not tried, and `again` what failed. With each
-    /// goes whether its effects may be there already.
+    /// Returns the lines whose effects are due, oldest first: those that were not tried, and `again` what failed. Returns with
+    /// each whether its effects may be there already.
     pub(crate) fn due<'t>(&mut self, team: &'t Team, again: bool) -> Vec<(&'t Line, bool)> {
         let undone = &team.undone;
         let mut due = Vec::new();

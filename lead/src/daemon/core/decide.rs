@@ -1,7 +1,7 @@
 //! Every decision of the daemon: from the state and one event to journal records and actions. Pure.
 //!
-//! Nothing here is asked of a model, a clock or a file: what must be known comes in with the event. The
-//! functions only read the state; [`Team::apply`] changes it, from the records that they return.
+//! No decision asks a model, a clock or a file: what it must know comes in with the event. The functions only read the state;
+//! [`Team::apply`] changes it, from the records that they return.
 
 mod ends;
 mod members;
@@ -49,14 +49,16 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
     match event {
         Event::Command(client, command) => view.command(*client, command, ids),
         Event::Spawn(client, id, order, facts) => view.spawn(*client, id, order, facts),
-        Event::Connected { life, state, .. } => view.connected(life, state),
-        Event::Said { life, state } => view.said(life, state),
-        Event::Submitted { life, request_id, line } => view.submitted(life, request_id, line),
-        Event::Leaving { life } => view.leaving(life),
+        Event::Connected { incarnation, state, .. } => view.connected(incarnation, state),
+        Event::Said { incarnation, state } => view.said(incarnation, state),
+        Event::Submitted { incarnation, request_id, line } => view.submitted(incarnation, request_id, line),
+        Event::Leaving { incarnation } => view.leaving(incarnation),
         Event::Disconnected { .. } => Decision::default(),
-        Event::Started { life, process, cgroup } => view.started(life, (process, cgroup.as_ref()), ids),
-        Event::Found { life } => view.found(life),
-        Event::Ended { life, ended } => view.ended(life, ended, ids),
+        Event::Started { incarnation, process, cgroup } => {
+            view.started(incarnation, (process, cgroup.as_ref()), ids)
+        }
+        Event::Found { incarnation } => view.found(incarnation),
+        Event::Ended { incarnation, ended } => view.ended(incarnation, ended, ids),
         Event::LeadRead { rejected, .. } if rejected.is_empty() => Decision::default(),
         Event::LeadRead { rejected, .. } => {
             let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
@@ -75,9 +77,9 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
             let record = view.team_record(TeamEvent::ModesRestored);
             Decision::default().record(Record::Team(TeamRecord { content: Some(content), tell, ..record }))
         }
-        Event::Pong { life, .. } => view.pong(life, ids),
-        Event::Silent { life } => view.silent(life, ids),
-        Event::Hung { life } => view.hung(life, ids),
+        Event::Pong { incarnation, .. } => view.pong(incarnation, ids),
+        Event::Silent { incarnation } => view.silent(incarnation, ids),
+        Event::Hung { incarnation } => view.hung(incarnation, ids),
         Event::Deadline => view.deadline(),
         Event::Terminate => view.terminate(ids),
     }
@@ -97,7 +99,7 @@ impl View<'_> {
             Command::Forget { name } => self.forget(client, name),
             Command::Stop { force } => self.stop(client, *force, ids),
             Command::AwaitVerdict { request_id } => self.await_verdict(client, request_id),
-            // These need facts or no decision, and never come this way.
+            // The event loop answers these itself, or adds facts to them: they never come this way.
             Command::Ping | Command::Compare { .. } | Command::HandOver(_) | Command::Spawn { .. } => {
                 Decision::default().refuse(client, Refusal::new(RefusalCode::Failed, "misdirected command"))
             }
@@ -122,17 +124,17 @@ impl View<'_> {
         self.team.members.get(name).map(|state| &state.record).ok_or_else(|| {
             let known: Vec<_> = self.team.members.keys().map(Name::as_str).collect();
             let hint = match known.as_slice() {
-                [] => "nobody was spawned yet: `teamctl spawn NAME`".to_owned(),
+                [] => "no teammate was spawned yet: `teamctl spawn NAME`".to_owned(),
                 known => format!("the team has {}", known.join(", ")),
             };
             Refusal::new(RefusalCode::NotFound, format!("no such teammate: {name}")).hint(hint)
         })
     }
 
-    /// Returns the record of a life, if it is the member's present one and has not ended.
-    fn present(&self, life: &Incarnation) -> Option<&Member> {
-        let member = &self.team.members.get(&life.name)?.record;
-        (member.incarnation == life.incarnation && !member.phase.is_ended()).then_some(member)
+    /// Returns the record of an incarnation, if it is the member's present one and has not ended.
+    fn present(&self, incarnation: &Incarnation) -> Option<&Member> {
+        let member = &self.team.members.get(&incarnation.name)?.record;
+        (member.incarnation == incarnation.number && !member.phase.is_ended()).then_some(member)
     }
 
     fn alive(&self) -> impl Iterator<Item = &Member> {
@@ -143,7 +145,7 @@ impl View<'_> {
         TeamRecord::of(event, self.team.team_name.clone(), self.team.daemon.clone())
     }
 
-    /// Refuses what would make an inbox line that could not be written: the effects of a record must be possible.
+    /// Refuses a decision with an inbox line that could not be written: the effects of a record must be possible.
     fn fits(&self, decision: Decision) -> Result<Decision, Refusal> {
         for record in &decision.records {
             let line = Line {
@@ -170,14 +172,14 @@ impl View<'_> {
 }
 
 impl Decision {
-    /// Returns the life that follows from an order, and the environment that it was given in.
+    /// Returns the incarnation that a spawn begins, and the environment of its order.
     pub(crate) fn ordered(&self, event: &Event) -> Option<(Incarnation, Environment)> {
         let Event::Spawn(_, _, order, _) = event else { return None };
         let begun = self.actions.iter().find_map(|action| match action {
-            Action::Start(life) => Some(life.clone()),
+            Action::Start(incarnation) => Some(incarnation.clone()),
             _ => None,
         });
-        begun.map(|life| (life, order.environment.clone()))
+        begun.map(|incarnation| (incarnation, order.environment.clone()))
     }
 
     fn record(mut self, record: Record) -> Self {

@@ -32,7 +32,7 @@ fn pending_shutdown(request: &Request) -> Option<PendingShutdown> {
     })
 }
 
-/// The verdict on the plan that the worker says it waits for, else on its last one.
+/// Returns the verdict on the plan that the worker says it waits for, else on its last one.
 fn verdict(team: &Team, live: &Live, name: &Name) -> Option<PlanVerdict> {
     let awaited = live.member(name).and_then(|alive| alive.said.plan.as_ref());
     let awaited =
@@ -51,10 +51,10 @@ pub(crate) fn verdict_of(request: &Request) -> PlanVerdict {
 }
 
 /// Returns what an incarnation is to know when it begins, or when it comes back; none if no member has that name.
-pub(crate) fn welcome(team: &Team, live: &Live, life: &Incarnation) -> Option<Welcome> {
-    let state = team.members.get(&life.name)?;
-    let directive = directive(team, live, &life.name)?;
-    let (member, alive) = (&state.record, live.of(life));
+pub(crate) fn welcome(team: &Team, live: &Live, incarnation: &Incarnation) -> Option<Welcome> {
+    let state = team.members.get(&incarnation.name)?;
+    let directive = directive(team, live, &incarnation.name)?;
+    let (member, alive) = (&state.record, live.of(incarnation));
     Some(Welcome {
         terms: member.terms.clone(),
         conversation: member.conversation,

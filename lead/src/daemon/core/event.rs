@@ -6,7 +6,7 @@ use teamd_shared::control::{Command, Done, Refusal, SpawnOrder, ToWorker, Worker
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::RejectedLine;
-use teamd_shared::member::{Cgroup, Emptied};
+use teamd_shared::member::{Cgroup, Emptied, Member};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -26,21 +26,28 @@ pub(crate) struct Now {
 pub(crate) struct Client {
     pub(crate) connection: u64,
     pub(crate) tag: u32,
-    /// Whether it is the lead agent that asks, over its worker's own connection, and not a person.
+    /// Whether the lead agent asks, over its worker's own connection.
     pub(crate) agent: bool,
 }
 
-/// Which life of which member.
+/// One incarnation of a member.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Incarnation {
     pub(crate) name: Name,
-    pub(crate) incarnation: u32,
+    pub(crate) number: u32,
+}
+
+impl Incarnation {
+    /// Returns the incarnation that a record is about.
+    pub(crate) fn of(member: &Member) -> Self {
+        Self { name: member.name.clone(), number: member.incarnation }
+    }
 }
 
 /// What the event loop looks up before it decides a spawn.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SpawnFacts {
-    /// Why no life can begin now, if something holds the life lock.
+    /// Why no incarnation can begin now, if something holds the liveness lock.
     pub(crate) held: Option<String>,
     /// The workspace where none was asked for.
     pub(crate) default_workspace: String,
@@ -48,7 +55,7 @@ pub(crate) struct SpawnFacts {
     pub(crate) lead_inbox: Option<Position>,
 }
 
-/// How the process of a life ended, as far as it could be seen, and what it left unread.
+/// How the process of an incarnation ended, as far as it could be seen, and what it left unread.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -72,32 +79,32 @@ pub(crate) enum Event {
     Command(Client, Command),
     /// A spawn under this id, with what must be known to decide it.
     Spawn(Client, RequestId, Box<SpawnOrder>, SpawnFacts),
-    /// A worker, checked, is on a connection.
-    Connected { life: Incarnation, environment: Option<Environment>, state: WorkerState },
-    /// A worker says where it stands.
-    Said { life: Incarnation, state: WorkerState },
-    /// A worker's connection names a line of the lead's inbox; it was read, or could not be.
-    Submitted { life: Incarnation, request_id: RequestId, line: Result<Box<Message>, String> },
+    /// A worker has connected, and its identity was checked.
+    Connected { incarnation: Incarnation, environment: Option<Environment>, state: WorkerState },
+    /// A worker reports its state.
+    Said { incarnation: Incarnation, state: WorkerState },
+    /// A worker submits a line of the lead's inbox: what was read there, or why it could not be.
+    Submitted { incarnation: Incarnation, request_id: RequestId, line: Result<Box<Message>, String> },
     /// A worker leaves because of SIGTERM.
-    Leaving { life: Incarnation },
+    Leaving { incarnation: Incarnation },
     /// A worker's connection is closed.
-    Disconnected { life: Incarnation },
-    /// A process was started for a life, in a cgroup of its own where there are some, or could not be.
-    Started { life: Incarnation, process: Result<Identity, String>, cgroup: Option<Cgroup> },
-    /// At the start of the daemon a life's process was found alive.
-    Found { life: Incarnation },
-    /// The process of a life, and all that it started, is gone.
-    Ended { life: Incarnation, ended: Ended },
+    Disconnected { incarnation: Incarnation },
+    /// A process was started for an incarnation, in its cgroup if there is one; or it could not be.
+    Started { incarnation: Incarnation, process: Result<Identity, String>, cgroup: Option<Cgroup> },
+    /// The starting daemon found the process of an incarnation alive.
+    Found { incarnation: Incarnation },
+    /// The process of an incarnation, and all that it started, is gone.
+    Ended { incarnation: Incarnation, ended: Ended },
     /// The lead's inbox was read up to this position; these lines were no messages.
     LeadRead { position: Position, rejected: Vec<RejectedLine> },
     /// Modes of the team directory were put back.
     ModesRestored { restored: Vec<String> },
-    /// A worker answers what it was asked, or says that it can be asked.
-    Pong { life: Incarnation, number: u64 },
+    /// A worker answers a question of the watchdog, or says that it can be asked (0).
+    Pong { incarnation: Incarnation, number: u64 },
     /// A worker that should answer has not done so for as long as it may.
-    Silent { life: Incarnation },
+    Silent { incarnation: Incarnation },
     /// No reply for a second watchdog period.
-    Hung { life: Incarnation },
+    Hung { incarnation: Incarnation },
     /// A deadline has come.
     Deadline,
     /// SIGTERM or Ctrl-C.
@@ -105,25 +112,25 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Makes the event of a life without a process.
-    pub(crate) fn not_started(life: Incarnation, why: &str) -> Self {
-        Self::Started { life, process: Err(why.to_owned()), cgroup: None }
+    /// Makes the event of an incarnation for which no process could be started.
+    pub(crate) fn not_started(incarnation: Incarnation, why: &str) -> Self {
+        Self::Started { incarnation, process: Err(why.to_owned()), cgroup: None }
     }
 
-    /// Returns the life that it is about; none if it is about none, or about what has not begun.
-    pub(crate) fn life(&self) -> Option<&Incarnation> {
+    /// Returns the incarnation that the event is about, if it is about one that exists.
+    pub(crate) fn incarnation(&self) -> Option<&Incarnation> {
         match self {
-            Self::Connected { life, .. }
-            | Self::Said { life, .. }
-            | Self::Submitted { life, .. }
-            | Self::Leaving { life }
-            | Self::Disconnected { life }
-            | Self::Started { life, .. }
-            | Self::Found { life }
-            | Self::Ended { life, .. }
-            | Self::Pong { life, .. }
-            | Self::Silent { life }
-            | Self::Hung { life } => Some(life),
+            Self::Connected { incarnation, .. }
+            | Self::Said { incarnation, .. }
+            | Self::Submitted { incarnation, .. }
+            | Self::Leaving { incarnation }
+            | Self::Disconnected { incarnation }
+            | Self::Started { incarnation, .. }
+            | Self::Found { incarnation }
+            | Self::Ended { incarnation, .. }
+            | Self::Pong { incarnation, .. }
+            | Self::Silent { incarnation }
+            | Self::Hung { incarnation } => Some(incarnation),
             Self::Command(..)
             | Self::Spawn(..)
             | Self::LeadRead { .. }
@@ -150,13 +157,13 @@ pub(crate) enum Until {
 /// What shall be done, after the journal has the decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
-    /// Start a process for the life that the journal holds now.
+    /// Start a process for the incarnation that the journal holds now.
     Start(Incarnation),
     /// Let a started worker begin.
     Welcome(Incarnation),
     /// Say something to a worker, if it is connected.
     Say(Incarnation, ToWorker),
-    /// Send SIGTERM (and SIGCONT: a stopped process would keep it waiting), if the life is still that one.
+    /// Send SIGTERM, and SIGCONT for a stopped process.
     Terminate(Incarnation),
     /// Send SIGKILL.
     Kill(Incarnation),

@@ -1,6 +1,6 @@
 //! What only this run of the daemon knows: connections, what workers said, deadlines. Pure.
 //!
-//! Nothing in here is worth a journal line: after a restart everything is said again.
+//! Nothing in here needs a journal line: after a restart the workers report everything again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use teamd_shared::transcript::Usage;
 use crate::daemon::core::event::{Event, Incarnation, Now};
 use crate::daemon::core::watchdog::{Finding, Should, Watch};
 
-/// How many workers take an inotify instance of their own; the others are rung. Linux grants 128 to a user,
-/// who needs some for other programs (`inotify(7)`, `max_user_instances`).
+/// How many workers take an inotify instance of their own; the others are rung. Linux grants 128 to a user, and other programs
+/// need some (`inotify(7)`, `max_user_instances`).
 const WATCHERS: usize = 32;
 
 /// Longer than any deadline, and still a time that can be added to another one.
@@ -28,7 +28,7 @@ const FOREVER: Duration = Duration::from_secs(u64::MAX / 4);
 pub(crate) struct Rules {
     /// Between the steps of the termination ladder.
     pub(crate) grace: Duration,
-    /// How often who crashed is started again.
+    /// How often a crashed teammate is started again.
     pub(crate) restart: RestartLimit,
     /// How long a worker that should answer may be silent; none: no worker is asked.
     pub(crate) watchdog: Option<Duration>,
@@ -61,10 +61,10 @@ pub(crate) struct Alive {
     pub(crate) watches: bool,
     deadlines: Deadlines,
     /// Whether its process has ended, though its end is not recorded yet: no step of the ladder is due for it any more.
-    gone: bool,
+    exited: bool,
     watch: Watch,
-    /// How old the life was when this daemon took it over.
-    older: Duration,
+    /// How old the incarnation was when this daemon took it over.
+    adopted_age: Duration,
 }
 
 /// The steps of the termination ladder that are due some time, since the daemon began.
@@ -72,11 +72,11 @@ pub(crate) struct Alive {
 struct Deadlines {
     /// `--force`: then signals end it.
     forced: Option<Duration>,
-    /// It was let go: then it counts as overdue.
+    /// It was released: then it counts as overdue.
     overdue: Option<Duration>,
     /// SIGTERM was sent: then SIGKILL follows.
     kill: Option<Duration>,
-    /// It may not live longer.
+    /// Its time limit.
     limit: Option<Duration>,
 }
 
@@ -93,8 +93,8 @@ impl Live {
     /// Takes in what an event says, before anything is decided on it.
     pub(crate) fn observe(&mut self, team: &Team, event: &Event) {
         match event {
-            Event::Connected { life, environment, state } if is_present(team, life) => {
-                let alive = self.enter(life);
+            Event::Connected { incarnation, environment, state } if is_present(team, incarnation) => {
+                let alive = self.enter(incarnation);
                 alive.connected = true;
                 alive.watch.connected();
                 if let Some(environment) = environment {
@@ -102,33 +102,33 @@ impl Live {
                 }
                 alive.take(state);
             }
-            Event::Said { life, state } => {
-                if let Some(alive) = self.of_mut(life) {
+            Event::Said { incarnation, state } => {
+                if let Some(alive) = self.of_mut(incarnation) {
                     alive.take(state);
                     alive.watch.heard();
                 }
             }
-            Event::Pong { life, number } => {
-                if let Some(alive) = self.of_mut(life) {
+            Event::Pong { incarnation, number } => {
+                if let Some(alive) = self.of_mut(incarnation) {
                     alive.watch.pong(*number);
                 }
             }
-            Event::Disconnected { life } => {
-                if let Some(alive) = self.of_mut(life) {
+            Event::Disconnected { incarnation } => {
+                if let Some(alive) = self.of_mut(incarnation) {
                     alive.connected = false;
                 }
             }
-            // One that could not be journaled at once may be another life's by now.
-            Event::Started { life, process: Ok(_), .. } if is_present(team, life) => {
+            // If it could not be journaled at once, the member may have another incarnation by now.
+            Event::Started { incarnation, process: Ok(_), .. } if is_present(team, incarnation) => {
                 let watchers = self.members.values().filter(|alive| alive.watches).count();
-                let alive = self.enter(life);
+                let alive = self.enter(incarnation);
                 alive.watches = watchers < WATCHERS;
                 alive.connected = true;
                 alive.watch.connected();
             }
-            Event::Ended { life, .. } => {
-                if let Some(alive) = self.of_mut(life) {
-                    // It is recorded with the end.
+            Event::Ended { incarnation, .. } => {
+                if let Some(alive) = self.of_mut(incarnation) {
+                    // The usage is recorded with the end.
                     let said = WorkerState { usage: alive.said.usage, ..WorkerState::default() };
                     *alive = Alive { said, ..alive.next(alive.incarnation) };
                 }
@@ -138,50 +138,47 @@ impl Live {
         }
     }
 
-    /// Notes, before any change of an inbox is looked at, whether a worker hears of its mail from the daemon alone. Returns
-    /// whether it does from now on.
-    pub(crate) fn wants_ring(&mut self, life: &Incarnation, wants: bool) -> bool {
-        let said = self.of_mut(life).map(|alive| &mut alive.said.wants_ring);
+    /// Notes whether a worker relies on the daemon's rings to hear of its mail. Returns true if it does so from now on: the
+    /// daemon then rings for what came before.
+    pub(crate) fn wants_ring(&mut self, incarnation: &Incarnation, wants: bool) -> bool {
+        let said = self.of_mut(incarnation).map(|alive| &mut alive.said.wants_ring);
         said.is_some_and(|said| !std::mem::replace(said, wants) && wants)
     }
 
-    /// Takes in the environment in which a life was ordered that is journaled now: before that the order may still be refused,
-    /// and the life before go on.
-    pub(crate) fn ordered(&mut self, life: &Incarnation, environment: Environment) {
-        self.enter(life).environment = Some(environment);
+    /// Takes in the environment of an incarnation whose spawn is journaled now. Before that, the order could still be refused.
+    pub(crate) fn ordered(&mut self, incarnation: &Incarnation, environment: Environment) {
+        self.enter(incarnation).environment = Some(environment);
     }
 
-    /// Takes in that a member is started again, as its record says that is journaled now: a clock that jumps takes none of
-    /// its restarts away.
+    /// Takes in a restart that is journaled now, by the monotonic clock too: a wall clock that jumps removes no restart.
     pub(crate) fn restarted(&mut self, member: &Member, now: Now) {
-        let alive = self.enter(&Incarnation { name: member.name.clone(), incarnation: member.incarnation });
+        let alive = self.enter(&Incarnation::of(member));
         alive.restarts.retain(|(at, _)| member.restarts.contains(at));
         alive.restarts.extend(member.restarts.last().map(|&at| (at, now.monotonic)));
     }
 
-    /// Returns when a member was started again that was so at this time of day, since the daemon began; none if an earlier
-    /// daemon did that.
+    /// Returns when the restart with this time of day happened, since the daemon began; none if an earlier daemon did it.
     pub(crate) fn restarted_at(&self, name: &Name, wall: f64) -> Option<Duration> {
         let restarts = &self.members.get(name)?.restarts;
         restarts.iter().rfind(|(at, _)| *at == wall).map(|(_, at)| *at)
     }
 
-    /// Takes over what the worker of a life last said to the daemon before, until it says it again.
-    pub(crate) fn recall(&mut self, life: &Incarnation, doing: Doing, usage: Usage) {
-        let said = &mut self.enter(life).said;
+    /// Takes over what a worker last reported to an earlier daemon, until it reports again.
+    pub(crate) fn recall(&mut self, incarnation: &Incarnation, doing: Doing, usage: Usage) {
+        let said = &mut self.enter(incarnation).said;
         (said.doing, said.usage) = (doing, usage);
     }
 
-    /// Takes over how old a life is that an earlier daemon had started.
-    pub(crate) fn aged(&mut self, life: &Incarnation, age: Duration) {
-        self.enter(life).older = age;
+    /// Takes over the age of an incarnation that an earlier daemon started.
+    pub(crate) fn aged(&mut self, incarnation: &Incarnation, age: Duration) {
+        self.enter(incarnation).adopted_age = age;
     }
 
-    /// Mail has come for a life: it should react to that.
-    pub(crate) fn rouse(&mut self, team: &Team, life: &Incarnation, now: Now, rules: Rules) {
-        if let Some(alive) = self.of_mut(life).filter(|alive| alive.ready) {
-            alive.watch.rouse();
-            alive.arm_watch(team, &life.name, now, rules);
+    /// Takes in that mail has come for an incarnation: its worker should react.
+    pub(crate) fn mail_arrived(&mut self, team: &Team, incarnation: &Incarnation, now: Now, rules: Rules) {
+        if let Some(alive) = self.of_mut(incarnation).filter(|alive| alive.ready) {
+            alive.watch.mail_arrived();
+            alive.arm_watch(team, &incarnation.name, now, rules);
         }
     }
 
@@ -195,40 +192,39 @@ impl Live {
             }
             let should = should_answer(team, name, alive);
             if let Some(finding) = alive.watch.look(should, (now.monotonic, now.wall), patience) {
-                found.push((Incarnation { name: name.clone(), incarnation: alive.incarnation }, finding));
+                found.push((Incarnation { name: name.clone(), number: alive.incarnation }, finding));
             }
         }
         found
     }
 
-    /// Returns what the conversation of a member has cost: as its worker last said, else as it was when the life before
-    /// ended.
+    /// Returns the usage of a member's conversation: as its worker last said, else as it was when the incarnation before ended.
     pub(crate) fn usage(&self, member: &Member) -> Usage {
-        let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
-        let said = self.of(&life).map(|alive| alive.said.usage).filter(|usage| !usage.is_nothing());
+        let incarnation = Incarnation::of(member);
+        let said = self.of(&incarnation).map(|alive| alive.said.usage).filter(|usage| !usage.is_nothing());
         let goes_on = member.phase.is_ended() || member.conversation != member.incarnation;
         let before = || member.exit.as_ref().filter(|_| goes_on).map(|exit| exit.usage);
         said.or_else(before).unwrap_or_default()
     }
 
-    /// Returns what is known of a life; none if another one has taken its place.
-    pub(crate) fn of(&self, life: &Incarnation) -> Option<&Alive> {
-        self.members.get(&life.name).filter(|alive| alive.incarnation == life.incarnation)
+    /// Returns what is known of an incarnation; none if another one has taken its place.
+    pub(crate) fn of(&self, incarnation: &Incarnation) -> Option<&Alive> {
+        self.members.get(&incarnation.name).filter(|alive| alive.incarnation == incarnation.number)
     }
 
-    fn of_mut(&mut self, life: &Incarnation) -> Option<&mut Alive> {
-        self.members.get_mut(&life.name).filter(|alive| alive.incarnation == life.incarnation)
+    fn of_mut(&mut self, incarnation: &Incarnation) -> Option<&mut Alive> {
+        self.members.get_mut(&incarnation.name).filter(|alive| alive.incarnation == incarnation.number)
     }
 
-    /// Returns what is known of a member, whichever life it is.
+    /// Returns what is known of a member, whichever incarnation it is.
     pub(crate) fn member(&self, name: &Name) -> Option<&Alive> {
         self.members.get(name)
     }
 
-    fn enter(&mut self, life: &Incarnation) -> &mut Alive {
-        let alive = self.members.entry(life.name.clone()).or_default();
-        if alive.incarnation != life.incarnation {
-            *alive = alive.next(life.incarnation);
+    fn enter(&mut self, incarnation: &Incarnation) -> &mut Alive {
+        let alive = self.members.entry(incarnation.name.clone()).or_default();
+        if alive.incarnation != incarnation.number {
+            *alive = alive.next(incarnation.number);
         }
         alive
     }
@@ -238,20 +234,20 @@ impl Live {
         let grace = rules.grace;
         let member = team.members.get(name).map(|state| &state.record);
         let Some(member) = member.filter(|member| !member.phase.is_ended()) else {
-            // With it goes its environment.
+            // Its environment is forgotten with it.
             self.members.remove(name);
             return;
         };
-        let alive = self.enter(&Incarnation { name: name.clone(), incarnation: member.incarnation });
+        let alive = self.enter(&Incarnation::of(member));
         alive.arm_watch(team, name, now, rules);
-        if alive.gone {
+        if alive.exited {
             alive.deadlines = Deadlines::default();
             return;
         }
         let deadlines = &mut alive.deadlines;
         let most = member.terms.bounds.max_time.filter(|_| member.phase == Phase::Running);
         if let Some(most) = most.filter(|_| member.ending.is_none() && team.release(name).is_none()) {
-            let left = Duration::from_secs(most).min(FOREVER).saturating_sub(alive.older);
+            let left = Duration::from_secs(most).min(FOREVER).saturating_sub(alive.adopted_age);
             deadlines.limit.get_or_insert(now.monotonic + left);
         } else {
             deadlines.limit = None;
@@ -277,7 +273,7 @@ impl Live {
         self.members.values().filter_map(next).min()
     }
 
-    /// Returns the steps that are due, and takes them out.
+    /// Returns the steps that are due.
     pub(crate) fn due(&self, now: Now) -> Vec<(Incarnation, Due)> {
         let due = |alive: &Alive| {
             let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now.monotonic);
@@ -290,29 +286,32 @@ impl Live {
                 () => None,
             }
         };
-        let life =
-            |name: &Name, alive: &Alive| Incarnation { name: name.clone(), incarnation: alive.incarnation };
-        self.members.iter().filter_map(|(name, alive)| Some((life(name, alive), due(alive)?))).collect()
+        let incarnation =
+            |name: &Name, alive: &Alive| Incarnation { name: name.clone(), number: alive.incarnation };
+        self.members
+            .iter()
+            .filter_map(|(name, alive)| Some((incarnation(name, alive), due(alive)?)))
+            .collect()
     }
 
-    /// Says that the process of a life has ended: what it left is looked after, however long that takes, and it is not said
-    /// to have been made to leave.
-    pub(crate) fn gone(&mut self, life: &Incarnation) {
-        let alive = self.enter(life);
-        alive.gone = true;
+    /// Takes in that the process of an incarnation has ended: no step of the ladder is due any more, however long the processes
+    /// that it started take to end.
+    pub(crate) fn process_exited(&mut self, incarnation: &Incarnation) {
+        let alive = self.enter(incarnation);
+        alive.exited = true;
         alive.deadlines = Deadlines::default();
     }
 
-    /// Says that SIGKILL was sent: nothing more is due for this life but its end.
-    pub(crate) fn killed(&mut self, life: &Incarnation) {
-        if let Some(alive) = self.of_mut(life) {
+    /// Takes in that SIGKILL was sent: only the end of this incarnation is awaited now.
+    pub(crate) fn killed(&mut self, incarnation: &Incarnation) {
+        if let Some(alive) = self.of_mut(incarnation) {
             alive.deadlines = Deadlines { kill: Some(Duration::MAX), ..Deadlines::default() };
         }
     }
 }
 
-fn is_present(team: &Team, life: &Incarnation) -> bool {
-    team.members.get(&life.name).is_some_and(|state| state.record.incarnation == life.incarnation)
+fn is_present(team: &Team, incarnation: &Incarnation) -> bool {
+    team.members.get(&incarnation.name).is_some_and(|state| state.record.incarnation == incarnation.number)
 }
 
 /// Tells whether a worker should answer now: it is at work, or something was said to it that it has not reacted to.
@@ -322,7 +321,7 @@ fn should_answer(team: &Team, name: &Name, alive: &Alive) -> Should {
     if member.phase != Phase::Running || member.incarnation != alive.incarnation {
         return Should::Rest;
     }
-    // Signals end it anyway; and who leaves as agreed says nothing more.
+    // Signals end it anyway, and a released worker says nothing more.
     if member.ending.is_some() || team.release(name).is_some() {
         return Should::Rest;
     }
@@ -331,14 +330,14 @@ fn should_answer(team: &Team, name: &Name, alive: &Alive) -> Should {
     }
     let reacts = alive.said.doing == Doing::Working
         || alive.said.applied_seq < state.seq
-        || alive.watch.is_roused()
+        || alive.watch.has_mail()
         || member.silent_since.is_some()
         || !alive.watch.silence().is_zero();
     if alive.ready && reacts { Should::Answer } else { Should::Rest }
 }
 
 impl Alive {
-    /// Takes over what the next life of a member needs of the one before.
+    /// Takes over what the next incarnation of a member needs of the one before.
     fn next(&mut self, incarnation: u32) -> Self {
         let (environment, restarts) = (self.environment.take(), std::mem::take(&mut self.restarts));
         Self { incarnation, environment, restarts, ..Self::default() }
@@ -354,7 +353,7 @@ impl Alive {
         self.watch.since()
     }
 
-    /// Tells whether signals end it at a time that is set already.
+    /// Tells whether a time is set at which signals end it.
     pub(crate) fn will_be_forced(&self) -> bool {
         self.deadlines.forced.is_some()
     }
@@ -388,12 +387,12 @@ mod tests {
     #[test]
     fn a_worker_that_hears_of_its_mail_no_more_is_rung_once_for_what_came_before() {
         let mut live = Live::default();
-        let life = Incarnation { name: Name::new("alice").unwrap(), incarnation: 1 };
-        assert!(!live.wants_ring(&life, true), "it is not known");
-        live.recall(&life, Doing::Idle, Usage::default());
-        let told = [false, true, true, false, true].map(|wants| live.wants_ring(&life, wants));
+        let incarnation = Incarnation { name: Name::new("alice").unwrap(), number: 1 };
+        assert!(!live.wants_ring(&incarnation, true), "it is not known");
+        live.recall(&incarnation, Doing::Idle, Usage::default());
+        let told = [false, true, true, false, true].map(|wants| live.wants_ring(&incarnation, wants));
         assert_eq!(told, [false, true, false, false, true]);
-        let next = Incarnation { incarnation: 2, ..life };
-        assert!(!live.wants_ring(&next, true), "another life");
+        let next = Incarnation { number: 2, ..incarnation };
+        assert!(!live.wants_ring(&next, true), "another incarnation");
     }
 }

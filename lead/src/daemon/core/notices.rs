@@ -67,7 +67,7 @@ fn of_member(record: &MemberRecord) -> Option<(&'static str, Body, String)> {
                 (None, teamd_shared::member::Phase::Killed) => "was killed".to_owned(),
                 (None, _) => "crashed".to_owned(),
             };
-            // What the daemon itself has ended, it accounts for, and so for whom it could not run.
+            // The daemon gives its reason for an end that it caused, and for an incarnation that it could not run.
             let never_ran = exit.emptied.is_none();
             let why = exit
                 .note
@@ -81,7 +81,7 @@ fn of_member(record: &MemberRecord) -> Option<(&'static str, Body, String)> {
     }
 }
 
-/// The `exit` object as messages and `config.json` show it to other programs.
+/// Returns the `exit` object as messages and `config.json` show it to other programs.
 fn exit_json(exit: &teamd_shared::member::Exit) -> serde_json::Value {
     json!({ "code": exit.code, "signal": exit.signal, "at": exit.at, "request_id": exit.request_id })
 }

@@ -1,4 +1,4 @@
-//! The commands that wait until they are done: what each waits for is looked up in the state after every change. Pure.
+//! The commands that wait until they are done. After every change, the state tells which of them are. Pure.
 
 use std::collections::BTreeMap;
 
@@ -76,8 +76,7 @@ fn answer(team: &Team, live: &Live, name: &Name, until: &Until) -> Option<Answer
         Until::Ended(request_id) => ended(member, team.requests.get(request_id)?).map(Ok),
         Until::GateClosed { incarnation, seq } => match (runs(*incarnation), member) {
             (Some(member), _) => {
-                let life = Incarnation { name: name.clone(), incarnation: member.incarnation };
-                let closed = live.of(&life)?.said.applied_seq >= *seq;
+                let closed = live.of(&Incarnation::of(member))?.said.applied_seq >= *seq;
                 closed.then_some(Ok(Done::Recorded { incarnation: *incarnation }))
             }
             // Nothing of that incarnation runs any more, and the next one has begun with its gate closed.
@@ -95,8 +94,8 @@ fn answer(team: &Team, live: &Live, name: &Name, until: &Until) -> Option<Answer
 }
 
 fn ready(team: &Team, live: &Live, member: &Member) -> Option<Done> {
-    let (name, incarnation) = (member.name.clone(), member.incarnation);
-    live.of(&Incarnation { name, incarnation }).filter(|alive| alive.ready)?;
+    let incarnation = member.incarnation;
+    live.of(&Incarnation::of(member)).filter(|alive| alive.ready)?;
     let pid = member.process.as_ref()?.pid;
     let fresh = member.conversation == incarnation;
     let skipped = member.exit.as_ref().filter(|_| fresh).map_or(0, |exit| exit.unread);
@@ -141,7 +140,7 @@ fn not_ready(name: &Name, member: Option<&Member>) -> Refusal {
     Refusal::new(RefusalCode::NotReady, message)
 }
 
-/// The status that people see, computed from the journal and from what the worker last said.
+/// Returns the status that people see, computed from the journal and from what the worker last said.
 pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> MemberStatus {
     let name = &member.name;
     let leaving = team.release(name).is_some()
@@ -151,10 +150,10 @@ pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> MemberStatus 
     MemberStatus::of(member.phase, leaving, plan, doing(team, live, member))
 }
 
-/// What a worker does. One whose plan has its verdict is at work, whether it has said so yet or not.
+/// Returns what a worker does. If its plan has a verdict it is at work, even if it has not said so yet.
 fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
-    let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
-    let Some(said) = live.of(&life).map(|alive| &alive.said) else { return Doing::Starting };
+    let incarnation = Incarnation::of(member);
+    let Some(said) = live.of(&incarnation).map(|alive| &alive.said) else { return Doing::Starting };
     // An id that is taken belongs to another member.
     let own = |request: &&Request| request.member() == member.name.as_str();
     let plan = said.plan.as_ref().and_then(|id| team.requests.get(id)).filter(own);

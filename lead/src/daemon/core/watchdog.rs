@@ -1,8 +1,8 @@
-//! The watchdog of one worker: when it is asked whether its loop goes round, and what follows from its silence. Pure.
+//! The watchdog of one worker: when it is asked for an answer, and what follows from its silence. Pure.
 //!
-//! A worker is asked only while it should answer: an idle one to whom nothing was said is left alone, so an idle team uses
-//! no CPU. Silence is counted in looks at an unanswered question, each of which had time to be answered, and not by the
-//! clock: a machine that was suspended, or a daemon that was stopped, adds one look and not the hours in between.
+//! A worker is asked only while it should answer: an idle worker that was told nothing is left alone, so an idle team uses no
+//! CPU. Silence is counted in looks at an unanswered question, each of which had time to be answered, and not by the clock: a
+//! machine that was suspended, or a daemon that was stopped, adds one look and not the hours in between.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) struct Watch {
     /// Whether it has said on its connection that it can be asked.
     able: bool,
     /// Whether it has mail, and has said nothing since.
-    roused: bool,
+    has_mail: bool,
     /// The number of the last question.
     asked: u64,
     /// The number of the last question that is not open any more.
@@ -42,41 +42,41 @@ pub(crate) enum Should {
 /// What a look at a worker led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// It is to be asked, with this number.
+    /// The worker is to be asked, with this number.
     Ask(u64),
-    /// It has been silent for as long as it may.
+    /// It has been silent for the watchdog period.
     Silent,
     /// It has been silent for twice that.
     Hung,
 }
 
 impl Watch {
-    /// It is on another connection: what was asked on the one before may be lost.
+    /// Takes in that the worker is on another connection: the question on the one before may be lost.
     pub(crate) fn connected(&mut self) {
         (self.able, self.settled) = (false, self.asked);
     }
 
-    /// It has said something.
+    /// Takes in that the worker has said something.
     pub(crate) fn heard(&mut self) {
-        self.roused = false;
+        self.has_mail = false;
     }
 
-    /// It answers; 0: it can be asked.
+    /// Takes in an answer; 0 says that the worker can be asked.
     pub(crate) fn pong(&mut self, number: u64) {
         self.able = true;
         if number > 0 && number == self.asked {
-            (self.settled, self.silence, self.roused) = (number, Duration::ZERO, false);
+            (self.settled, self.silence, self.has_mail) = (number, Duration::ZERO, false);
         }
     }
 
-    /// It has mail: it says something before long, or is asked.
-    pub(crate) fn rouse(&mut self) {
-        self.roused = true;
+    /// Takes in that the worker has mail: it says something before long, or is asked.
+    pub(crate) fn mail_arrived(&mut self) {
+        self.has_mail = true;
     }
 
     /// Tells whether it has mail, and has said nothing since.
-    pub(crate) fn is_roused(&self) -> bool {
-        self.roused
+    pub(crate) fn has_mail(&self) -> bool {
+        self.has_mail
     }
 
     /// Returns how much silence is counted.
@@ -84,7 +84,7 @@ impl Watch {
         self.silence
     }
 
-    /// Returns when that began, in seconds since 1970.
+    /// Returns when the silence began, in seconds since 1970.
     pub(crate) fn since(&self) -> f64 {
         self.since
     }
@@ -98,7 +98,7 @@ impl Watch {
         self.asked > self.settled
     }
 
-    /// Sees to it that it is looked at, as long as it should answer.
+    /// Arms the next look, as long as the worker should answer.
     pub(crate) fn arm(&mut self, should: Should, now: Duration, patience: Duration) {
         if should == Should::Rest && !self.is_open() {
             self.next = None;
@@ -107,7 +107,7 @@ impl Watch {
         }
     }
 
-    /// Looks at it, when that is due.
+    /// Looks at the worker, if that is due.
     pub(crate) fn look(
         &mut self,
         should: Should,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_rests_is_never_looked_at() {
+    fn a_resting_worker_is_never_looked_at() {
         let mut watch = working();
         watch.arm(Should::Rest, Duration::ZERO, PATIENCE);
         assert_eq!(watch.next(), None);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_answers_is_asked_again_and_again_and_nothing_else() {
+    fn a_worker_that_answers_is_only_asked_again() {
         let mut watch = working();
         for number in 1..100 {
             assert_eq!(looks(&mut watch, Should::Answer, 1)[0].1, Finding::Ask(number));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_in_which_nobody_could_answer_count_as_one_look() {
+    fn hours_of_suspension_count_as_one_look() {
         let mut watch = working();
         looks(&mut watch, Should::Answer, 1);
         let day = Duration::from_secs(86_400);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_no_connection_is_told_of_and_not_ended() {
+    fn a_worker_without_a_connection_is_reported_and_not_ended() {
         let mut watch = Watch::default();
         watch.arm(Should::Connect, Duration::ZERO, PATIENCE);
         let found = looks(&mut watch, Should::Connect, 100);

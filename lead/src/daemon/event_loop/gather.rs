@@ -1,5 +1,5 @@
-//! Gathering: what connections, processes and inboxes report becomes events, with the facts that a decision rests on. Nothing is
-//! decided here.
+//! Gathering: what connections, processes and inboxes report becomes events, with the facts that a decision rests on.
+//! Nothing is decided here.
 
 use teamd_shared::control::{
     Command, Done, FromWorker, Refusal, RefusalCode, SpawnOrder, TaggedCommand, ToWorker,
@@ -13,7 +13,7 @@ use teamd_shared::watch::Changes;
 use super::{EventLoop, Sources};
 use crate::daemon::core::batch::Introduction;
 use crate::daemon::core::event::{Client, Event, Incarnation, SpawnFacts};
-use crate::daemon::io::connections::{Came, Input, WorkerHere};
+use crate::daemon::io::connections::{ConnectedWorker, Input, Reconnected};
 use crate::daemon::io::reap::liveness_lock_holder;
 
 /// How many inputs one batch takes at the most.
@@ -26,8 +26,8 @@ impl EventLoop {
             let Ok(input) = sources.inputs.try_recv() else { break };
             events.extend(self.intake(input));
         }
-        while let Ok(life) = sources.exited.try_recv() {
-            self.process_exited(life);
+        while let Ok(incarnation) = sources.exited.try_recv() {
+            self.process_exited(incarnation);
         }
         while let Ok(event) = sources.empty.try_recv() {
             events.extend(self.reaper.on_empty(event, &mut self.supervisor));
@@ -43,7 +43,7 @@ impl EventLoop {
     /// Turns what a connection reports into events.
     pub(super) fn intake(&mut self, input: Input) -> Option<Event> {
         match input {
-            Input::ClientHere { connection, replies } => {
+            Input::ClientConnected { connection, replies } => {
                 self.connections.add_client(connection, replies);
                 None
             }
@@ -51,47 +51,50 @@ impl EventLoop {
                 let client = Client { connection, tag: request.tag, agent: false };
                 self.command(client, request.command)
             }
-            Input::WorkerHere(here) => self.worker_here(*here),
-            Input::WorkerSays { connection, life, frame } => {
-                if !self.connections.is_present(&life, connection) {
+            Input::WorkerConnected(here) => self.worker_connected(*here),
+            Input::WorkerSays { connection, incarnation, frame } => {
+                if !self.connections.is_present(&incarnation, connection) {
                     return None;
                 }
                 match frame {
                     FromWorker::State(state) => {
-                        // It was not rung for what came before this was known.
-                        if self.batcher.live.wants_ring(&life, state.wants_ring) {
-                            self.connections.say(&life, ToWorker::Ring);
+                        // The worker was not rung for mail that came before this was known.
+                        if self.batcher.live.wants_ring(&incarnation, state.wants_ring) {
+                            self.connections.say(&incarnation, ToWorker::Ring);
                         }
-                        Some(Event::Said { life, state })
+                        Some(Event::Said { incarnation, state })
                     }
-                    FromWorker::Submitted { request_id, offset, len } => {
-                        Some(Event::Submitted { life, request_id, line: self.lead.submitted(offset, len) })
-                    }
-                    FromWorker::Leaving => Some(Event::Leaving { life }),
-                    FromWorker::Pong { number } => Some(Event::Pong { life, number }),
+                    FromWorker::Submitted { request_id, offset, len } => Some(Event::Submitted {
+                        incarnation,
+                        request_id,
+                        line: self.lead.submitted(offset, len),
+                    }),
+                    FromWorker::Leaving => Some(Event::Leaving { incarnation }),
+                    FromWorker::Pong { number } => Some(Event::Pong { incarnation, number }),
                     FromWorker::Asks(TaggedCommand { tag, command }) => {
                         let client = Client { connection, tag, agent: true };
-                        self.agent_asks(&life, client, command)
+                        self.agent_asks(&incarnation, client, command)
                     }
                 }
             }
             Input::Gone { connection } => {
                 self.batcher.waiters.drop_connection(connection);
-                let life = self.connections.remove(connection)?;
-                if let Some(how) = self.reaper.on_disconnect(&life) {
-                    self.wait_until_empty(life.clone(), how);
+                let incarnation = self.connections.remove(connection)?;
+                if let Some(how) = self.reaper.on_disconnect(&incarnation) {
+                    self.wait_until_empty(incarnation.clone(), how);
                 }
-                Some(Event::Disconnected { life })
+                Some(Event::Disconnected { incarnation })
             }
         }
     }
 
-    /// The lead agent asks as a person does, over its own connection; no other worker is heard there.
-    fn agent_asks(&mut self, life: &Incarnation, client: Client, command: Command) -> Option<Event> {
-        match may_ask(life, &command) {
+    /// Takes in a request over a worker's own connection: the lead agent asks there as a person does, and no other worker is
+    /// heard.
+    fn agent_asks(&mut self, incarnation: &Incarnation, client: Client, command: Command) -> Option<Event> {
+        match may_ask(incarnation, &command) {
             Ok(()) => self.command(client, command),
             Err(refusal) => {
-                tracing::warn!("{} is not heard: {}", life.name, refusal.message);
+                tracing::warn!("{} is not heard: {}", incarnation.name, refusal.message);
                 self.connections.reply(client, Err(refusal));
                 None
             }
@@ -137,22 +140,27 @@ impl EventLoop {
         })
     }
 
-    /// A worker is who it says if its process is the one that the journal holds for that life.
-    fn worker_here(&mut self, here: WorkerHere) -> Option<Event> {
-        let WorkerHere { connection, life, environment, state, came } = here;
-        // On the connection that it was born with it is known, and its welcome greets it.
-        let Some(Came { process, outbound }) = came else {
-            self.batcher.introduce(&life, Introduction::Greeted);
+    /// Checks a worker that has connected: its process must be the one that the journal holds for that incarnation.
+    fn worker_connected(&mut self, here: ConnectedWorker) -> Option<Event> {
+        let ConnectedWorker { connection, incarnation, environment, state, reconnected } = here;
+        // On its inherited connection the worker is known, and its welcome greets it.
+        let Some(Reconnected { process, outbound }) = reconnected else {
+            self.batcher.introduce(&incarnation, Introduction::Greeted);
             return None;
         };
-        if Some(&process) != self.supervisor.identity(&life) {
-            tracing::warn!("a stranger says that it is {} (incarnation {})", life.name, life.incarnation);
-            outbound
-                .say(ToWorker::Stranger { why: format!("the journal knows no such life of {}", life.name) });
+        if Some(&process) != self.supervisor.identity(&incarnation) {
+            tracing::warn!(
+                "a stranger says that it is {} (incarnation {})",
+                incarnation.name,
+                incarnation.number
+            );
+            outbound.say(ToWorker::Stranger {
+                why: format!("the journal knows no such incarnation of {}", incarnation.name),
+            });
             return None;
         }
-        self.connections.add_worker(life.clone(), connection, outbound);
-        Some(Event::Connected { life, environment, state })
+        self.connections.add_worker(incarnation.clone(), connection, outbound);
+        Some(Event::Connected { incarnation, environment, state })
     }
 
     /// Reads a piece of the lead's inbox: a flood of lines must not keep other events waiting.
@@ -162,7 +170,7 @@ impl EventLoop {
         event
     }
 
-    /// Inboxes have grown: the lead's is read, the workers that do not watch theirs are rung.
+    /// Reads the lead's inbox, and rings the workers that do not watch theirs, if those inboxes have grown.
     pub(super) fn inboxes_changed(&mut self, changes: &Changes) -> Vec<Event> {
         let owners: Vec<Name> = match changes {
             Changes::Files(files) => {
@@ -181,12 +189,12 @@ impl EventLoop {
             let Some(member) = self.batcher.team.members.get(&owner).map(|state| &state.record) else {
                 continue;
             };
-            let life = Incarnation { name: owner, incarnation: member.incarnation };
+            let incarnation = Incarnation::of(member);
             if matches!(changes, Changes::Files(_)) {
-                self.batcher.roused(&life, self.now());
+                self.batcher.mail_arrived(&incarnation, self.now());
             }
-            if self.batcher.live.of(&life).is_some_and(|alive| alive.said.wants_ring) {
-                self.connections.say(&life, ToWorker::Ring);
+            if self.batcher.live.of(&incarnation).is_some_and(|alive| alive.said.wants_ring) {
+                self.connections.say(&incarnation, ToWorker::Ring);
             }
         }
         events
@@ -194,14 +202,14 @@ impl EventLoop {
 }
 
 /// Tells whether a worker may ask for something over its own connection: the lead agent may what its tools do.
-pub(in crate::daemon) fn may_ask(life: &Incarnation, command: &Command) -> Result<(), Refusal> {
+pub(in crate::daemon) fn may_ask(incarnation: &Incarnation, command: &Command) -> Result<(), Refusal> {
     let refuse = |message: &str, hint: &str| Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
-    if life.name != Name::lead() {
+    if incarnation.name != Name::lead() {
         return refuse("only the lead agent asks for something", "write to the lead");
     }
     match command {
         Command::Shutdown(order) if order.force_after.is_some() => refuse(
-            "the lead agent ends nobody by force",
+            "the lead agent ends no teammate by force",
             "a person does with `teamctl shutdown NAME --force`",
         ),
         Command::Spawn { .. }
@@ -231,7 +239,7 @@ fn lead_begins_at(dir: &TeamDir, order: &SpawnOrder) -> Result<Option<Position>,
         Err(ReadError::NoInbox(_)) => Ok(Some(Position::START)),
         Err(error) => {
             let message = format!("cannot see where the inbox of the lead ends: {error}");
-            Err(Refusal::new(RefusalCode::Failed, message).hint("mend that file, and try again"))
+            Err(Refusal::new(RefusalCode::Failed, message).hint("repair that file, and try again"))
         }
     }
 }
@@ -273,8 +281,8 @@ mod tests {
     }
 
     fn asks(who: &str, command: &Command) -> Option<(RefusalCode, String)> {
-        let life = Incarnation { name: Name::of_inbox(who).unwrap(), incarnation: 1 };
-        let refusal = may_ask(&life, command).err()?;
+        let incarnation = Incarnation { name: Name::of_inbox(who).unwrap(), number: 1 };
+        let refusal = may_ask(&incarnation, command).err()?;
         assert!(refusal.hint.is_some(), "no next step: {refusal:?}");
         Some((refusal.code, refusal.message))
     }
@@ -290,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_but_the_lead_agent_is_heard_over_its_own_connection() {
+    fn only_the_lead_agent_is_heard_over_its_own_connection() {
         let id = RequestId::from_bits(1);
         for command in [
             shutdown(None),

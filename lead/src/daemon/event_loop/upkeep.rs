@@ -1,5 +1,5 @@
-//! The slow tick, and what it looks after: a lost event costs latency, never a message, and the daemon's own files stand in their
-//! places. Nothing is decided here.
+//! The slow tick, and what it looks after: a lost event costs latency, never a message, and the daemon's own files stand in
+//! their places. Nothing is decided here.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,15 +24,15 @@ pub(in crate::daemon) struct Upkeep {
 }
 
 impl EventLoop {
-    /// The slow tick.
+    /// Does what is due on the slow tick.
     pub(super) fn tick(&mut self, sources: &mut Sources) -> Vec<Event> {
         let restored = self.look_after_files(sources);
         if self.batcher.end.is_some() {
             return Vec::new();
         }
-        for (life, how) in self.reaper.overdue() {
-            self.connections.forget(&life);
-            self.wait_until_empty(life, how);
+        for (incarnation, how) in self.reaper.overdue() {
+            self.connections.forget(&incarnation);
+            self.wait_until_empty(incarnation, how);
         }
         self.supervisor.reap_others();
         for watch in [&mut sources.inboxes, &mut sources.names].into_iter().flatten() {
@@ -45,7 +45,7 @@ impl EventLoop {
         events
     }
 
-    /// What is this daemon's stands at its path with its mode, or is made so again: the journal, the roster, the socket.
+    /// Looks whether the journal, the roster and the socket stand at their paths with their modes, and restores them.
     pub(super) fn look_after_files(&mut self, sources: &mut Sources) -> Option<Event> {
         // Whatever it was, everything is looked at.
         drop(sources.names.as_ref().map(Watch::take));
@@ -106,7 +106,7 @@ fn modes_of(dir: &TeamDir) -> Result<Vec<String>, CommandError> {
     Ok(dir.restore_modes()?)
 }
 
-/// A directory without a name: no command will ever connect there again, and the workers leave too.
+/// Tells whether the directory has no name any more: then no command can connect there, and the workers leave too.
 fn is_deleted(dir: &TeamDir) -> bool {
     rustix::fs::fstat(dir).is_ok_and(|it| it.st_nlink == 0)
 }

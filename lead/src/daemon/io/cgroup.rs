@@ -120,7 +120,7 @@ impl Cgroups {
     /// Tells whether a path ends with the names of the team and of a life.
     fn names(&self, life: &Incarnation, path: &Path) -> bool {
         let Some(name) = &self.name else { return false };
-        path.ends_with(Path::new(name).join(cgroup::of_life(&life.name, life.incarnation)))
+        path.ends_with(Path::new(name).join(cgroup::of_life(&life.name, life.number)))
     }
 
     /// Removes what earlier daemons left empty; what lives of the journal still name is theirs.
@@ -152,7 +152,7 @@ fn enclose(
     life: &Incarnation,
     (pid, bounds): (u32, &Bounds),
 ) -> Result<Group, String> {
-    let folder = team.join(cgroup::of_life(&life.name, life.incarnation));
+    let folder = team.join(cgroup::of_life(&life.name, life.number));
     let cannot = |what: &str, error: io::Error| format!("cannot {what} {}: {error}", folder.display());
     let path = folder.to_str().ok_or("its path is not UTF-8")?;
     make(team, &folder).map_err(|e| cannot("make", e))?;

@@ -1,4 +1,4 @@
-//! The connections: accepting them, checking who is there, and carrying frames between them and the event loop.
+//! The connections: accepting them, checking the peer, and carrying frames between them and the event loop.
 //!
 //! Each connection is a leaf: it holds no shared state, and reports by an [`Input`]. Every queue towards a
 //! peer is bounded, and a peer that does not read is cut off: no process waits for another.
@@ -18,9 +18,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::daemon::core::event::{Client, Incarnation};
-use crate::daemon::io::peer::{self, Found};
+use crate::daemon::io::peer::{self, PeerState};
 
-/// How long a peer may take to say who it is.
+/// How long a peer may take to greet.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many frames may wait for a peer that does not read. A batch of events may answer a command that asked
 /// for a thousand things at once, before anything of it is sent.
@@ -38,31 +38,31 @@ pub(crate) type Inputs = mpsc::Sender<Input>;
 #[derive(Debug)]
 pub(crate) enum Input {
     /// A command is connected.
-    ClientHere { connection: u64, replies: Outbound<Reply> },
+    ClientConnected { connection: u64, replies: Outbound<Reply> },
     /// It wants something.
     ClientAsks { connection: u64, request: TaggedCommand },
-    /// A worker is connected, and says who it is; the event loop checks it.
-    WorkerHere(Box<WorkerHere>),
+    /// A worker is connected and says which one it is; the event loop checks it.
+    WorkerConnected(Box<ConnectedWorker>),
     /// A worker says something.
-    WorkerSays { connection: u64, life: Incarnation, frame: FromWorker },
+    WorkerSays { connection: u64, incarnation: Incarnation, frame: FromWorker },
     /// A connection is closed.
     Gone { connection: u64 },
 }
 
 /// A worker on a connection.
 #[derive(Debug)]
-pub(crate) struct WorkerHere {
+pub(crate) struct ConnectedWorker {
     pub(crate) connection: u64,
-    pub(crate) life: Incarnation,
+    pub(crate) incarnation: Incarnation,
     pub(crate) environment: Option<Environment>,
     pub(crate) state: WorkerState,
-    /// How it came; none on the connection that it was born with.
-    pub(crate) came: Option<Came>,
+    /// The other end, if it came through the socket; none on the connection that it inherited.
+    pub(crate) reconnected: Option<Reconnected>,
 }
 
-/// A worker that came through the socket, or a process that says it is one.
+/// The other end of a connection through the socket: a worker, or a process that says it is one.
 #[derive(Debug)]
-pub(crate) struct Came {
+pub(crate) struct Reconnected {
     /// The process at the other end, as the kernel says.
     pub(crate) process: Identity,
     pub(crate) outbound: Outbound<ToWorker>,
@@ -76,8 +76,8 @@ pub(crate) struct Outbound<T> {
 }
 
 impl<T: serde::Serialize + Send + Sync + 'static> Outbound<T> {
-    /// Starts the task. What is returned beside it ends when the task does: the reader ends then
-    /// too, so that the connection is closed and not only deaf.
+    /// Starts the task. What is returned beside it ends when the task does: the reader ends then too, so that both directions
+    /// are closed.
     pub(crate) fn start(out: Outgoing<T>) -> (Self, oneshot::Receiver<()>) {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (ends, ended) = oneshot::channel();
@@ -118,10 +118,10 @@ pub(crate) async fn accept(listener: Listener, inputs: Inputs) {
     }
 }
 
-/// Serves the connection that a worker is born with; returns its number, and where to say something.
+/// Serves the connection that a worker inherits; returns its number, and where to say something.
 pub(crate) fn serve_inherited(
     fd: OwnedFd,
-    life: Incarnation,
+    incarnation: Incarnation,
     inputs: &Inputs,
 ) -> std::io::Result<(u64, Outbound<ToWorker>)> {
     let stream = Connection::from_fd(fd)?;
@@ -133,11 +133,20 @@ pub(crate) fn serve_inherited(
         match incoming.receive().await {
             Ok(Some(Greeting { peer: Peer::Worker { environment, state, .. }, .. })) => {
                 let state = *state;
-                let worker = WorkerHere { connection, life: life.clone(), environment, state, came: None };
+                let worker = ConnectedWorker {
+                    connection,
+                    incarnation: incarnation.clone(),
+                    environment,
+                    state,
+                    reconnected: None,
+                };
                 listen_to_worker(worker, (incoming.cast(), ended), inputs).await;
             }
             other => {
-                tracing::debug!("{} said nothing at its birth: {other:?}", life.name);
+                tracing::debug!(
+                    "{} did not greet on the connection that it inherited: {other:?}",
+                    incarnation.name
+                );
                 tell_last(&inputs, Input::Gone { connection }).await;
             }
         }
@@ -145,17 +154,17 @@ pub(crate) fn serve_inherited(
     Ok((connection, outbound))
 }
 
-/// Learns who is at the other end, and serves it.
+/// Identifies the peer, and serves it.
 async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
     let user = nix::unistd::geteuid().as_raw();
     let Some(pid) = stream.credentials().filter(|peer| peer.uid == user).map(|peer| peer.pid) else {
         tracing::warn!("refused a connection of another user");
         return;
     };
-    let found = match stream.credentials().map(peer::look).unwrap_or(Ok(Found::Gone)) {
+    let found = match stream.credentials().map(peer::look).unwrap_or(Ok(PeerState::Gone)) {
         Ok(found) => found,
         Err(error) => {
-            // It comes again: no worker is told to leave because this daemon cannot look.
+            // A worker connects again. It is not told to leave because this daemon cannot look.
             tracing::warn!("cannot see who process {pid} is: {error}");
             return;
         }
@@ -174,9 +183,9 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         }
     };
     let (process, is_confined) = match found {
-        Found::Free(process) => (process, false),
-        Found::Confined(process) => (process, true),
-        Found::Gone => return tracing::warn!("refused process {pid}: it is gone"),
+        PeerState::Free(process) => (process, false),
+        PeerState::Confined(process) => (process, true),
+        PeerState::Gone => return tracing::warn!("refused process {pid}: it is gone"),
     };
     match greeting.peer {
         Peer::Client if is_confined => {
@@ -187,12 +196,13 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
             refuse(stream, other_version(greeting.protocol)).await
         }
         Peer::Client => serve_client(stream, connection, inputs).await,
-        // Whatever marks it has: it is served if it is the very process of the journal, and no tool can be that.
+        // A confined worker is served too: it must be the process of the journal, and no tool can be that.
         Peer::Worker { name, incarnation, environment, state } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
             let (outbound, ended) = Outbound::start(out);
-            let (life, came) = (Incarnation { name, incarnation }, Some(Came { process, outbound }));
-            let worker = WorkerHere { connection, life, environment, state: *state, came };
+            let (incarnation, reconnected) =
+                (Incarnation { name, number: incarnation }, Some(Reconnected { process, outbound }));
+            let worker = ConnectedWorker { connection, incarnation, environment, state: *state, reconnected };
             listen_to_worker(worker, (incoming, ended), inputs).await;
         }
     }
@@ -209,7 +219,7 @@ async fn refuse(stream: Connection, refusal: Refusal) {
 
 fn confined() -> Refusal {
     let message = "this process is confined (no_new_privs or seccomp) more than the daemon: it may be a tool, and \
-                   a tool commands nobody";
+                   a tool gives no commands";
     Refusal::new(RefusalCode::Failed, message.to_owned())
         .hint("give the command in a shell that is not confined")
 }
@@ -223,7 +233,7 @@ fn other_version(protocol: u16) -> Refusal {
 async fn serve_client(stream: Connection, connection: u64, inputs: Inputs) {
     let (out, mut incoming) = stream.split::<Reply, TaggedCommand>();
     let (replies, mut ended) = Outbound::start(out);
-    if inputs.send(Input::ClientHere { connection, replies }).await.is_err() {
+    if inputs.send(Input::ClientConnected { connection, replies }).await.is_err() {
         return;
     }
     loop {
@@ -248,12 +258,12 @@ async fn serve_client(stream: Connection, connection: u64, inputs: Inputs) {
 }
 
 async fn listen_to_worker(
-    here: WorkerHere,
+    here: ConnectedWorker,
     (mut incoming, mut ended): (Incoming<FromWorker>, oneshot::Receiver<()>),
     inputs: Inputs,
 ) {
-    let (connection, life) = (here.connection, here.life.clone());
-    if inputs.send(Input::WorkerHere(Box::new(here))).await.is_err() {
+    let (connection, incarnation) = (here.connection, here.incarnation.clone());
+    if inputs.send(Input::WorkerConnected(Box::new(here))).await.is_err() {
         return;
     }
     loop {
@@ -265,7 +275,7 @@ async fn listen_to_worker(
         };
         match received {
             Ok(Some(frame)) => {
-                let input = Input::WorkerSays { connection, life: life.clone(), frame };
+                let input = Input::WorkerSays { connection, incarnation: incarnation.clone(), frame };
                 if inputs.send(input).await.is_err() {
                     return;
                 }
@@ -273,11 +283,11 @@ async fn listen_to_worker(
             Ok(None) => break,
             // It ended with something of ours unread.
             Err(WireError::Io(error)) => {
-                tracing::debug!("the connection of {} broke: {error}", life.name);
+                tracing::debug!("the connection of {} broke: {error}", incarnation.name);
                 break;
             }
             Err(error) => {
-                tracing::warn!("{} said something unreadable: {error}", life.name);
+                tracing::warn!("{} said something unreadable: {error}", incarnation.name);
                 break;
             }
         }
@@ -305,8 +315,8 @@ async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Recei
 pub(crate) struct Connections {
     clients: HashMap<u64, Outbound<Reply>>,
     workers: HashMap<Incarnation, (u64, Outbound<ToWorker>)>,
-    /// Whose the connections of the workers are: the present ones, and those that are not closed yet.
-    lives: HashMap<u64, Incarnation>,
+    /// The incarnation of each worker connection, with the older ones that are not closed yet.
+    owners: HashMap<u64, Incarnation>,
 }
 
 impl Connections {
@@ -314,22 +324,27 @@ impl Connections {
         self.clients.insert(connection, replies);
     }
 
-    /// Remembers where a worker is; an older connection of the same life is dropped.
-    pub(crate) fn add_worker(&mut self, life: Incarnation, connection: u64, outbound: Outbound<ToWorker>) {
-        self.lives.insert(connection, life.clone());
-        self.workers.insert(life, (connection, outbound));
+    /// Remembers where a worker is; an older connection of the same incarnation is dropped.
+    pub(crate) fn add_worker(
+        &mut self,
+        incarnation: Incarnation,
+        connection: u64,
+        outbound: Outbound<ToWorker>,
+    ) {
+        self.owners.insert(connection, incarnation.clone());
+        self.workers.insert(incarnation, (connection, outbound));
     }
 
     /// Returns the present connection of the worker that this one belongs to.
     fn worker_on(&self, connection: u64) -> Option<(&Incarnation, &Outbound<ToWorker>)> {
-        let life = self.lives.get(&connection)?;
-        let (present, outbound) = self.workers.get(life)?;
-        (*present == connection).then_some((life, outbound))
+        let incarnation = self.owners.get(&connection)?;
+        let (present, outbound) = self.workers.get(incarnation)?;
+        (*present == connection).then_some((incarnation, outbound))
     }
 
-    /// Tells whether this is the present connection of a life: what an older one still says counts for nothing.
-    pub(crate) fn is_present(&self, life: &Incarnation, connection: u64) -> bool {
-        self.workers.get(life).is_some_and(|(present, _)| *present == connection)
+    /// Tells whether this is the present connection of an incarnation: what an older one still says counts for nothing.
+    pub(crate) fn is_present(&self, incarnation: &Incarnation, connection: u64) -> bool {
+        self.workers.get(incarnation).is_some_and(|(present, _)| *present == connection)
     }
 
     /// Tells whether the client that gave a command still waits for its answer.
@@ -351,8 +366,8 @@ impl Connections {
     }
 
     /// Says something to a worker; one that does not read is cut off, and hears all again when it reconnects.
-    pub(crate) fn say(&mut self, life: &Incarnation, frame: ToWorker) {
-        if let Some((_, outbound)) = self.workers.get(life) {
+    pub(crate) fn say(&mut self, incarnation: &Incarnation, frame: ToWorker) {
+        if let Some((_, outbound)) = self.workers.get(incarnation) {
             outbound.say(frame);
         }
     }
@@ -360,15 +375,15 @@ impl Connections {
     /// Forgets a closed connection; returns the worker that it belonged to, if it was its present one.
     pub(crate) fn remove(&mut self, connection: u64) -> Option<Incarnation> {
         self.clients.remove(&connection);
-        let life = self.worker_on(connection).map(|(life, _)| life.clone());
-        self.lives.remove(&connection);
-        self.workers.remove(life.as_ref()?);
-        life
+        let incarnation = self.worker_on(connection).map(|(incarnation, _)| incarnation.clone());
+        self.owners.remove(&connection);
+        self.workers.remove(incarnation.as_ref()?);
+        incarnation
     }
 
-    /// Forgets the connection of a life that is over.
-    pub(crate) fn forget(&mut self, life: &Incarnation) {
-        self.workers.remove(life);
+    /// Forgets the connection of an incarnation that is over.
+    pub(crate) fn forget(&mut self, incarnation: &Incarnation) {
+        self.workers.remove(incarnation);
     }
 
     /// Waits until everything that was said is on its way, or a second is over.
@@ -383,8 +398,8 @@ impl Connections {
         }
     }
 
-    /// Tells whether a life has a connection.
-    pub(crate) fn has(&self, life: &Incarnation) -> bool {
-        self.workers.contains_key(life)
+    /// Tells whether an incarnation has a connection.
+    pub(crate) fn has(&self, incarnation: &Incarnation) -> bool {
+        self.workers.contains_key(incarnation)
     }
 }

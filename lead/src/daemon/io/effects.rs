@@ -1,5 +1,6 @@
-//! What follows from the journal in the files: inbox lines, quarantine, the archive, and that they last. No command waits for the
-//! notices to all teammates and for the sync of many inboxes: they are done in small pieces between events, or in another thread.
+//! What follows from the journal in the files: inbox lines, quarantine, the archive, and their syncs. No command waits for the
+//! notices to all teammates and for the sync of many inboxes: they are done in small pieces between events, or in another
+//! thread.
 
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ impl Effects {
         })
     }
 
-    /// Makes all effects last, here and now, the notices to all teammates too.
+    /// Syncs all effects now, the notices to all teammates too.
     pub(crate) fn settle_all(&mut self, team: &Team) -> Outcome {
         let mut outcome: Outcome = Ok(None);
         while self.progress.fan_out.is_waiting() {
@@ -60,7 +61,7 @@ impl Effects {
         outcome.and(settled)
     }
 
-    /// Makes the effects last, here and now.
+    /// Syncs the effects now.
     pub(crate) fn settle(&mut self, team: &Team) -> Outcome {
         // Nothing may be said to be done before what another thread syncs is synced, too: it is synced here.
         let Syncing { names, thread } = std::mem::take(&mut self.syncing);
@@ -70,7 +71,7 @@ impl Effects {
         self.progress.settle(&self.dir, team, self.durability).map(Some).map_err(|error| unsettled(&error))
     }
 
-    /// Makes the effects last. Where that is much, another thread does it: no other event waits for the disk.
+    /// Syncs the effects. If there is much to sync, another thread does it: no other event waits for the disk.
     pub(crate) fn settle_in_time(&mut self, team: &Team) -> Outcome {
         if self.syncing.thread.is_some() {
             return Ok(None);

@@ -1,9 +1,10 @@
 //! The notices of an end: every teammate that runs is told, a few at a time.
 //!
 //! One end among a thousand is a thousand lines, and when all end at once it would be a million. No event waits for them: the
-//! lead and the command hear first. So they are told in small pieces between other events; what one member
-//! is to be told meanwhile is written at once. A teammate that has ended before its turn is told nevertheless: the journal says
-//! so, and it may be resumed. The journal holds them all: what was not told when the daemon dies is told at its next start, under the same ids.
+//! lead and the command hear first. So they are told in small notices between other events; what one member is to be told
+//! meanwhile is written with one append. A teammate that has ended before its turn is told nevertheless: the journal says so,
+//! and it may be resumed. The journal holds them all: what was not told when the daemon dies is told at its next start, under
+//! the same ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -18,24 +19,24 @@ use teamd_shared::team_dir::TeamDir;
 use crate::daemon::core::notices::message;
 use crate::daemon::io::inboxes::EffectError;
 
-/// What is still to be told, by whom it is told.
+/// The notices that are not written yet, by receiver.
 #[derive(Debug, Default)]
 pub(crate) struct FanOut {
-    waiting: BTreeMap<Name, Vec<Piece>>,
-    /// Who could not be told.
-    stuck: BTreeMap<Name, Vec<Piece>>,
-    /// Who was told last: the others have their turn first.
+    waiting: BTreeMap<Name, Vec<PendingNotice>>,
+    /// The receivers whose inbox could not be written.
+    stuck: BTreeMap<Name, Vec<PendingNotice>>,
+    /// The receiver that was told last: the others have their turn first.
     last: Option<Name>,
-    /// What was taken in last, and of which line.
+    /// The message that was added last, and its line.
     newest: Option<(u64, Arc<Message>)>,
     /// How many are still to be told of each line of the journal.
     open: BTreeMap<u64, usize>,
 }
 
 #[derive(Debug)]
-struct Piece {
+struct PendingNotice {
     seq: u64,
-    /// As all get it who are told of this line: whom it is for is written last. A thousand ends are a million pieces.
+    /// Shared by all receivers of this line; `to` is filled in at the append. A thousand ends are a million notices.
     message: Arc<Message>,
     /// An earlier daemon may have told it.
     again: bool,
@@ -48,16 +49,17 @@ impl FanOut {
         let Some(shared) = shared.or_else(|| Some((line.seq, Arc::new(message(line, tell)?)))) else {
             return;
         };
-        self.keep(line.seq, tell.to.clone(), Arc::clone(&shared.1), again);
+        self.push(line.seq, tell.to.clone(), Arc::clone(&shared.1), again);
         self.newest = Some(shared);
     }
 
-    fn keep(&mut self, seq: u64, to: Name, message: Arc<Message>, again: bool) {
+    fn push(&mut self, seq: u64, to: Name, message: Arc<Message>, again: bool) {
         let whose = if self.stuck.contains_key(&to) { &mut self.stuck } else { &mut self.waiting };
-        let pieces = whose.entry(to).or_default();
+        let notices = whose.entry(to).or_default();
         // They come in the order of their lines, but for those that are tried again.
-        if pieces.last().is_none_or(|last| last.seq < seq) || pieces.iter().all(|piece| piece.seq != seq) {
-            pieces.push(Piece { seq, message, again });
+        if notices.last().is_none_or(|last| last.seq < seq) || notices.iter().all(|notice| notice.seq != seq)
+        {
+            notices.push(PendingNotice { seq, message, again });
             *self.open.entry(seq).or_default() += 1;
         }
     }
@@ -79,14 +81,14 @@ impl FanOut {
     ) -> Result<(), EffectError> {
         let mut failed = None;
         for _ in 0..most {
-            let Some((to, pieces)) = self.next() else { break };
-            if let Err(why) = append(dir, &to, &pieces) {
-                self.stuck.insert(to.clone(), pieces);
+            let Some((to, notices)) = self.next() else { break };
+            if let Err(why) = append(dir, &to, &notices) {
+                self.stuck.insert(to.clone(), notices);
                 failed.get_or_insert(EffectError::Append { to, why });
                 continue;
             }
             grown.insert(to);
-            pieces.iter().for_each(|piece| self.told(piece.seq));
+            notices.iter().for_each(|notice| self.told(notice.seq));
         }
         failed.map_or(Ok(()), Err)
     }
@@ -96,15 +98,15 @@ impl FanOut {
         !self.waiting.is_empty()
     }
 
-    /// Lets those have another try who could not be told. They may have been told in part.
+    /// Lets the receivers be tried again that could not be told. They may have been told in part.
     pub(crate) fn try_again(&mut self) {
-        for (to, mut pieces) in std::mem::take(&mut self.stuck) {
-            pieces.iter_mut().for_each(|piece| piece.again = true);
-            self.waiting.insert(to, pieces);
+        for (to, mut notices) in std::mem::take(&mut self.stuck) {
+            notices.iter_mut().for_each(|notice| notice.again = true);
+            self.waiting.insert(to, notices);
         }
     }
 
-    fn next(&mut self) -> Option<(Name, Vec<Piece>)> {
+    fn next(&mut self) -> Option<(Name, Vec<PendingNotice>)> {
         let after = self.last.take().and_then(|last| {
             let mut rest = self.waiting.range((Bound::Excluded(last), Bound::Unbounded));
             rest.next().map(|(name, _)| name.clone())
@@ -124,13 +126,14 @@ impl FanOut {
     }
 }
 
-fn append(dir: &TeamDir, to: &Name, pieces: &[Piece]) -> Result<(), AppendError> {
-    let is_new = |piece: &&Piece| {
+fn append(dir: &TeamDir, to: &Name, notices: &[PendingNotice]) -> Result<(), AppendError> {
+    let is_new = |notice: &&PendingNotice| {
         let known = |id| inbox::holds(dir, to, id).unwrap_or(false);
-        !(piece.again && piece.message.id.is_some_and(known))
+        !(notice.again && notice.message.id.is_some_and(known))
     };
-    let to_them = |piece: &Piece| Message { to: Some(to.to_string()), ..Message::clone(&piece.message) };
-    let new: Vec<Message> = pieces.iter().filter(is_new).map(to_them).collect();
+    let to_them =
+        |notice: &PendingNotice| Message { to: Some(to.to_string()), ..Message::clone(&notice.message) };
+    let new: Vec<Message> = notices.iter().filter(is_new).map(to_them).collect();
     match Appender::new(to).append_all(dir, &new) {
         // Its owner was forgotten.
         Err(AppendError::NoInbox(_)) => Ok(()),
@@ -154,12 +157,12 @@ mod tests {
         Name::new(&format!("w{number:03}")).unwrap()
     }
 
-    /// As if it were for somebody else.
+    /// A message that is addressed to another member.
     fn told(seq: u64) -> Arc<Message> {
         Arc::new(Message::new(Uuid::from_u128(seq.into()), "teamd", "another", 1.0, Body::Message))
     }
 
-    struct Scene {
+    struct FanOutScene {
         _scratch: tempfile::TempDir,
         dir: TeamDir,
         names: Vec<Name>,
@@ -167,7 +170,7 @@ mod tests {
         grown: BTreeSet<Name>,
     }
 
-    impl Scene {
+    impl FanOutScene {
         fn of(size: usize) -> Self {
             let scratch = tempfile::tempdir().unwrap();
             let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
@@ -178,7 +181,7 @@ mod tests {
 
         fn add(&mut self, seq: u64, again: bool) {
             for name in &self.names {
-                self.fan_out.keep(seq, name.clone(), told(seq), again);
+                self.fan_out.push(seq, name.clone(), told(seq), again);
             }
         }
 
@@ -200,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_comes_together_is_written_together_and_each_has_its_turn() {
-        let mut scene = Scene::of(6);
+        let mut scene = FanOutScene::of(6);
         scene.add(1, false);
         scene.tell(4).unwrap();
         assert_eq!((scene.read(3), scene.read(4), scene.fan_out.first()), (vec![1], vec![], Some(1)));
@@ -219,8 +222,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_told_by_an_earlier_daemon_is_not_told_twice() {
-        let mut scene = Scene::of(2);
+    fn what_an_earlier_daemon_has_told_is_not_told_twice() {
+        let mut scene = FanOutScene::of(2);
         scene.add(1, false);
         scene.tell(1).unwrap();
         scene.fan_out = FanOut::default();
@@ -230,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn one_who_cannot_be_told_holds_nobody_up() {
-        let mut scene = Scene::of(3);
+    fn an_inbox_that_cannot_be_written_delays_no_other() {
+        let mut scene = FanOutScene::of(3);
         let at = scene.dir.path(&teamd_shared::team_dir::TeamPath::inbox(&name(0)));
         std::fs::rename(&at, at.with_extension("away")).unwrap();
         std::fs::create_dir(&at).unwrap();
@@ -249,8 +252,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_forgotten_is_told_nothing() {
-        let mut scene = Scene::of(3);
+    fn a_forgotten_member_is_told_nothing() {
+        let mut scene = FanOutScene::of(3);
         scene.add(1, false);
         let at = teamd_shared::team_dir::TeamPath::inbox(&name(1));
         scene.dir.remove(&at).unwrap();

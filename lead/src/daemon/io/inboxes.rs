@@ -27,7 +27,7 @@ pub(crate) struct Progress {
     unsynced: BTreeSet<Name>,
     /// Whether files may have been moved into the archive since its folders were synced.
     moved: bool,
-    /// What all teammates are to be told of an end, and are not told yet.
+    /// The notices of ends that are not written yet.
     pub(crate) fan_out: FanOut,
 }
 
@@ -47,7 +47,7 @@ impl Progress {
     /// Does the effects that are due, oldest first: of the lines that were not tried yet, and `again` what failed, or what an
     /// earlier daemon may have done.
     ///
-    /// What cannot be written to one inbox holds up nothing but what is owed to the same inbox after it.
+    /// An inbox that cannot be written delays only its own later lines.
     ///
     /// # Errors
     /// The first line whose effects failed, and why.
@@ -71,7 +71,7 @@ impl Progress {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Tells a few members the news of those who have ended.
+    /// Tells a few members which teammates have ended.
     ///
     /// # Errors
     /// As [`FanOut::tell`].
@@ -184,7 +184,7 @@ impl Progress {
 }
 
 impl Sync {
-    /// Returns whose inboxes it syncs.
+    /// Returns the owners of the inboxes that it syncs.
     pub(crate) fn names(&self) -> &[Name] {
         &self.names
     }
@@ -194,7 +194,7 @@ impl Sync {
     /// # Errors
     /// What is left, and why the first of it cannot be synced.
     fn run(&self, dir: &TeamDir) -> Result<(), (Vec<Name>, EffectError)> {
-        // Where they are now comes first: what is lost of both is found nowhere.
+        // The archive comes first: a file must not be lost from both folders.
         let archive = std::iter::once("archive").chain(MEMBER_FOLDERS).filter(|_| self.moved);
         for folder in archive {
             dir.sync_folder(Some(folder)).map_err(|error| (self.names.clone(), error.into()))?;
@@ -231,7 +231,7 @@ pub(crate) struct Synced {
 pub(crate) enum EffectError {
     #[error("cannot append to the inbox of {to}: {why}")]
     Append { to: Name, why: AppendError },
-    #[error("what is owed to {0} before comes first")]
+    #[error("an earlier line for {0} comes first")]
     Waits(Name),
     #[error(transparent)]
     Dir(#[from] DirError),

@@ -30,7 +30,7 @@ pub(crate) struct Loaded {
 impl Journal {
     /// Opens the journal, sets a torn last line aside, and folds the rest.
     pub(crate) fn open(dir: &TeamDir) -> Result<Loaded, JournalError> {
-        // Before anything is mended: a journal that is not understood is left as it is, to its torn tail.
+        // Before any repair: a journal that is not understood is left as it is, with its torn tail.
         let team = read(dir)?;
         let opened = AppendLog::open(dir, &TeamPath::journal(), &TeamPath::journal_torn())?;
         let torn = opened.torn.map(|tail| tail.len());
@@ -96,7 +96,7 @@ impl Journal {
         if let Some(foreign) = foreign.map_err(|error| AppendLogError::Write(io::Error::other(error)))? {
             let length = foreign.len();
             tracing::warn!(
-                "somebody has written into journal.jsonl: {length} bytes were set aside in journal.torn"
+                "another process has written into journal.jsonl: {length} bytes were set aside in journal.torn"
             );
         }
         let mut bytes = Vec::new();
@@ -127,7 +127,7 @@ pub(crate) fn refuse_linked_copy(dir: &TeamDir) -> Result<(), CommandError> {
         return Ok(());
     }
     let bytes = dir.read(&at)?;
-    // Also of a team that has stopped: who served it last tells. A line that cannot be read is refused in a moment.
+    // This holds for a stopped team too: its last start tells. A line that cannot be read is refused in a moment.
     let started = read_lines(&bytes).filter_map(Result::ok).filter_map(|(_, line)| match line.record {
         Record::Team(team) if team.event == TeamEvent::Started => team.daemon,
         _ => None,
@@ -143,7 +143,7 @@ pub(crate) fn refuse_linked_copy(dir: &TeamDir) -> Result<(), CommandError> {
     )))
 }
 
-/// Folds the journal; an empty team if there is none. Nothing is mended.
+/// Folds the journal; an empty team if there is none. Nothing is repaired.
 pub(crate) fn read(dir: &TeamDir) -> Result<Team, JournalError> {
     load(dir, Since::Snapshot, |_, _| {})
 }

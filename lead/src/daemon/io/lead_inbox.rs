@@ -1,7 +1,7 @@
-//! The lead's inbox, as the daemon reads it: named lines, and lines that are no messages.
+//! The lead's inbox, as the daemon reads it: submitted lines, and lines that are no messages.
 //!
-//! A line that no worker's connection names answers nothing and opens nothing, whatever it says. So all
-//! that is read in order is read for the quarantine.
+//! A line that no worker submits answers nothing and opens nothing, whatever it says. So the daemon reads the inbox in order
+//! for the quarantine alone.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl LeadInbox {
         (Event::LeadRead { position: batch.position, rejected: rejected.collect() }, batch.more)
     }
 
-    /// Reads the line that a worker's connection names.
+    /// Reads the line that a worker submits.
     pub(crate) fn submitted(&self, offset: u64, len: u64) -> Result<Box<Message>, String> {
         let line = inbox::read_line_at(&self.dir, &Name::lead(), offset, len).map_err(|e| e.to_string())?;
         Message::parse(&line).map(Box::new).map_err(|e| e.to_string())

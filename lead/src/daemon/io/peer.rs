@@ -1,4 +1,4 @@
-//! Who is at the other end of the control socket, as the kernel says: a process that lives, and whether it is confined.
+//! The peer of a connection through the control socket, as the kernel says: a live process, and whether it is confined.
 //!
 //! Where a process comes from proves nothing: what a tool handed to a program elsewhere does not descend from a worker.
 //! But what a sandbox puts on a process, that process cannot take off.
@@ -13,10 +13,10 @@ use teamd_shared::process::{Identity, is_gone};
 
 /// What a peer turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum PeerState {
     /// A process like this one.
     Free(Identity),
-    /// One that carries the marks of a sandbox: a tool, or a worker that a daemon began which was confined itself.
+    /// A process in a sandbox: a tool, or a worker of a daemon that was confined itself.
     Confined(Identity),
     /// It is gone.
     Gone,
@@ -26,12 +26,12 @@ pub(crate) enum Found {
 /// its pid by now.
 ///
 /// # Errors
-/// The system's error if it cannot be told who that is: no descriptor is left, say.
-pub(crate) fn look(peer: &Credentials) -> io::Result<Found> {
-    let both = Identity::of(peer.pid).and_then(|it| Ok((it, Marks::of(&peer.pid.to_string())?)));
-    let (identity, marks) = match both {
+/// The system's error if the peer cannot be identified: no descriptor is left, for example.
+pub(crate) fn look(peer: &Credentials) -> io::Result<PeerState> {
+    let both = Identity::of(peer.pid).and_then(|it| Ok((it, SandboxFlags::of(&peer.pid.to_string())?)));
+    let (identity, flags) = match both {
         Ok(both) => both,
-        Err(error) if is_gone(&error) => return Ok(Found::Gone),
+        Err(error) if is_gone(&error) => return Ok(PeerState::Gone),
         Err(error) => return Err(error),
     };
     let still_there = match &peer.pidfd {
@@ -39,10 +39,10 @@ pub(crate) fn look(peer: &Credentials) -> io::Result<Found> {
         // Before Linux 6.5: another process with this pid would have begun later.
         None => identity.runs()?,
     };
-    Ok(match Marks::of("self")? {
-        _ if !still_there => Found::Gone,
-        own if !marks.exceed(own) => Found::Free(identity),
-        _ => Found::Confined(identity),
+    Ok(match SandboxFlags::of("self")? {
+        _ if !still_there => PeerState::Gone,
+        own if !flags.exceed(own) => PeerState::Free(identity),
+        _ => PeerState::Confined(identity),
     })
 }
 
@@ -58,14 +58,14 @@ fn has_ended(pidfd: &OwnedFd) -> io::Result<bool> {
     }
 }
 
-/// What a sandbox puts on a process and all that it starts, for good.
+/// What a sandbox sets on a process and all that it starts, for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Marks {
+struct SandboxFlags {
     no_new_privs: u32,
     filters: u32,
 }
 
-impl Marks {
+impl SandboxFlags {
     fn of(process: &str) -> io::Result<Self> {
         let status = fs::read_to_string(format!("/proc/{process}/status"))?;
         Self::parse(&status)
@@ -95,33 +95,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_marks_of_a_sandbox_are_read_and_compared() {
-        let marks = |text: &str| Marks::parse(text).unwrap();
-        let free = marks("Name:\tx\nNoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
-        let confined = marks("NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n");
+    fn the_flags_of_a_sandbox_are_read_and_compared() {
+        let flags = |text: &str| SandboxFlags::parse(text).unwrap();
+        let free = flags("Name:\tx\nNoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
+        let confined = flags("NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n");
         assert!(confined.exceed(free) && !free.exceed(confined) && !free.exceed(free));
         // In a container, all are confined alike, and a tool more than that.
-        let container = marks("NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n");
+        let container = flags("NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n");
         assert!(confined.exceed(container) && !container.exceed(container));
-        let old = marks("NoNewPrivs:\t0\nSeccomp:\t2\n");
+        let old = flags("NoNewPrivs:\t0\nSeccomp:\t2\n");
         assert!(old.exceed(free));
     }
 
     #[test]
-    fn this_process_is_as_free_as_itself_and_a_dead_one_is_nobody() {
+    fn this_process_is_free_and_a_dead_one_is_gone() {
         let peer = |pid| Credentials { uid: 0, pid, pidfd: None };
-        assert_eq!(look(&peer(std::process::id())).unwrap(), Found::Free(Identity::of_self().unwrap()));
+        assert_eq!(look(&peer(std::process::id())).unwrap(), PeerState::Free(Identity::of_self().unwrap()));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        assert_eq!(look(&peer(child.id())).unwrap(), Found::Gone);
+        assert_eq!(look(&peer(child.id())).unwrap(), PeerState::Gone);
     }
 
     #[test]
-    fn whoever_has_the_pid_of_one_that_is_gone_is_not_that_one() {
+    fn a_reused_pid_is_not_the_process_before() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
         child.wait().unwrap();
         let peer = Credentials { uid: 0, pid: std::process::id(), pidfd: Some(pidfd) };
-        assert_eq!(look(&peer).unwrap(), Found::Gone);
+        assert_eq!(look(&peer).unwrap(), PeerState::Gone);
     }
 }

@@ -70,7 +70,7 @@ pub(crate) async fn wait_until_empty(
     // What keepers have killed comes to the daemon that started their worker alone.
     let left_behind = killed.count().filter(|_| ours);
     let ended = Ended { code, signal, inbox, unread, by_signal, emptied, left_behind, unworkable: None };
-    Event::Ended { life, ended }
+    Event::Ended { incarnation: life, ended }
 }
 
 /// Waits until the liveness lock is free: the keepers of the life have seen all their commands to the end. Those that hang, or
@@ -127,7 +127,7 @@ fn left_by_signal(dir: &TeamDir, life: &Incarnation) -> Result<bool, DirError> {
     let last = transcript::last_entry(dir, &life.name)?;
     Ok(last.is_some_and(|last| {
         matches!(last.event, transcript::Event::Left { incarnation, by_signal: true, .. }
-            if incarnation == life.incarnation)
+            if incarnation == life.number)
     }))
 }
 
@@ -248,7 +248,7 @@ mod tests {
         }
 
         fn life(&self) -> Incarnation {
-            Incarnation { name: self.alice.clone(), incarnation: 1 }
+            Incarnation { name: self.alice.clone(), number: 1 }
         }
     }
 
@@ -310,8 +310,9 @@ mod tests {
         let team = Scratch::with("");
         team.has_read(Position::START);
         let beginning = Beginning { at: Position::START, conversation: 1 };
-        let of =
-            |incarnation| left(&team.dir, &Incarnation { incarnation, ..team.life() }, beginning).unwrap();
+        let of = |incarnation| {
+            left(&team.dir, &Incarnation { number: incarnation, ..team.life() }, beginning).unwrap()
+        };
         assert!(of(1).by_signal);
         assert!(!of(2).by_signal, "it died before it could write anything");
     }

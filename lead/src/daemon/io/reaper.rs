@@ -110,7 +110,7 @@ impl Reaper {
     /// other end waits for a process that cannot be killed.
     pub(crate) fn on_empty(&mut self, mut event: Event, workers: &mut Supervisor) -> Option<Event> {
         let alone = self.exited_at.len() <= 1;
-        let Event::Ended { life, ended } = &mut event else { return Some(event) };
+        let Event::Ended { incarnation: life, ended } = &mut event else { return Some(event) };
         let exited_at = *self.exited_at.entry(life.clone()).or_insert_with(Instant::now);
         // Those of an incarnation can be seen, by the end of another one, before its own end is.
         let why = match workers.end_orphans(exited_at.checked_sub(LAST_FRAMES).unwrap_or(exited_at)) {

@@ -50,7 +50,7 @@ struct Shown {
 }
 
 /// What stands in the place of the roster.
-pub(crate) enum Found {
+pub(crate) enum OnDisk {
     /// Nothing.
     Nothing,
     /// A roster.
@@ -98,34 +98,35 @@ impl RosterFile {
     /// Looks at the file that is there, and moves it aside if it is no roster.
     pub(crate) fn look(dir: &TeamDir, now: Now) -> Result<Result<Before, Newer>, DirError> {
         Ok(match Self::find(dir)? {
-            Ok(Found::Nothing) => Ok(Before::Usable(None)),
-            Ok(Found::Roster(roster)) => Ok(Before::Usable(Some(roster))),
-            Ok(Found::Unreadable) => Ok(Before::KeptAside(set_aside(dir, UNREADABLE, now)?)),
+            Ok(OnDisk::Nothing) => Ok(Before::Usable(None)),
+            Ok(OnDisk::Roster(roster)) => Ok(Before::Usable(Some(roster))),
+            Ok(OnDisk::Unreadable) => Ok(Before::KeptAside(set_aside(dir, UNREADABLE, now)?)),
             Err(newer) => Err(newer),
         })
     }
 
     /// Looks at the file that is there, and leaves it there.
-    pub(crate) fn find(dir: &TeamDir) -> Result<Result<Found, Newer>, DirError> {
+    pub(crate) fn find(dir: &TeamDir) -> Result<Result<OnDisk, Newer>, DirError> {
         match Roster::load(dir) {
             Ok(Some(roster)) if roster.version > VERSION => Ok(Err(Newer(roster.version))),
-            Ok(Some(roster)) => Ok(Ok(Found::Roster(roster))),
-            Ok(None) => Ok(Ok(Found::Nothing)),
+            Ok(Some(roster)) => Ok(Ok(OnDisk::Roster(roster))),
+            Ok(None) => Ok(Ok(OnDisk::Nothing)),
             Err(ConfigError::Dir(error)) => Err(error),
             Err(ConfigError::Malformed(_)) => {
                 let newer = version_of(&dir.read(&TeamPath::config())?).filter(|&version| version > VERSION);
                 if let Some(version) = newer {
                     return Ok(Err(Newer(version)));
                 }
-                Ok(Ok(Found::Unreadable))
+                Ok(Ok(OnDisk::Unreadable))
             }
         }
     }
 
-    /// Returns what the worker of a life last said that it does, and what its conversation had cost, as an earlier
+    /// Returns what the worker of an incarnation last said that it does, and what its conversation had cost, as an earlier
     /// daemon wrote it down.
-    pub(crate) fn last_said(before: &Roster, life: &Incarnation) -> Option<(Doing, Usage)> {
-        let member = before.member(&life.name).filter(|member| member.incarnation == life.incarnation)?;
+    pub(crate) fn last_said(before: &Roster, incarnation: &Incarnation) -> Option<(Doing, Usage)> {
+        let member =
+            before.member(&incarnation.name).filter(|member| member.incarnation == incarnation.number)?;
         let doing = match member.status {
             MemberStatus::Idle => Doing::Idle,
             MemberStatus::Working => Doing::Working,
@@ -141,8 +142,8 @@ impl RosterFile {
             self.touch();
             return;
         };
-        let life = Incarnation { name: name.clone(), incarnation: member.incarnation };
-        let said = live.of(&life).map(|alive| alive.said.clone()).unwrap_or_default();
+        let incarnation = Incarnation::of(member);
+        let said = live.of(&incarnation).map(|alive| alive.said.clone()).unwrap_or_default();
         let status = status(team, live, member);
         let before = self.lines.get(name).filter(|shown| shown.status == status).map(|shown| shown.since);
         let since = before.unwrap_or(if live.wall > 0.0 { live.wall } else { member.updated_at });
@@ -237,7 +238,7 @@ impl RosterFile {
         match Roster::load(dir) {
             Ok(None) => Ok(Some("config.json was deleted: it is written anew".to_owned())),
             Ok(Some(roster)) if roster.version <= VERSION => {
-                Ok(Some("config.json was changed by somebody else: it is written anew".to_owned()))
+                Ok(Some("config.json was changed by another process: it is written anew".to_owned()))
             }
             Ok(Some(_)) | Err(_) => {
                 let aside = set_aside(dir, UNREADABLE, now)?;
@@ -248,7 +249,8 @@ impl RosterFile {
         }
     }
 
-    /// One member a line, which `Roster::load_one` counts on: as easy for `grep` and `diff` as for `jq`.
+    /// Returns the text of the file. It has one member a line, which `Roster::load_one` counts on, and which suits `grep` and
+    /// `diff`.
     fn render(&self, team: &Team) -> String {
         let daemon = serde_json::to_string(&team.daemon).unwrap_or_else(|_| "null".to_owned());
         let name = serde_json::to_string(&team.team_name).unwrap_or_else(|_| "\"\"".to_owned());
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_for_changes_that_nobody_waits_for_does_not_grow_with_the_team() {
+    fn lazy_writes_do_not_grow_with_the_team() {
         assert!((400..=500).contains(&writes(5_000)), "ten members: all that comes in 20 ms together");
         for bytes in [50_000, 500_000, 5_000_000] {
             let rate = writes(bytes) as usize * bytes / 10;

@@ -1,7 +1,7 @@
 //! The signals that end the daemon: SIGTERM and SIGINT. None is lost, also while the daemon becomes another program.
 //!
-//! The main thread alone hears them. While the daemon could not act on them they are held back, in every thread, and what is held
-//! back waits through an `exec(2)`. What they mean is not decided here.
+//! Only the main thread receives them. While the daemon could not act on them they are blocked in every thread, and what is
+//! blocked stays pending through an `exec(2)`. What they mean is not decided here.
 
 use nix::sys::signal::{SigSet, Signal, raise};
 use tokio::signal::unix::{self, SignalKind, signal};
@@ -9,7 +9,7 @@ use tokio::signal::unix::{self, SignalKind, signal};
 use crate::daemon::run::failed;
 use crate::error::CommandError;
 
-/// Both, caught.
+/// The two signals, as streams.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: unix::Signal,
@@ -17,7 +17,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Begins to catch them, once they are heard. Must be called within the runtime.
+    /// Installs the handlers. Must be called within the runtime.
     ///
     /// # Errors
     /// [`crate::exit_code::ExitCode::Failed`] if the system refuses.
@@ -27,16 +27,16 @@ impl Signals {
     }
 
     /// Waits until one comes. Dropping the future loses nothing.
-    pub(crate) async fn came(&mut self) {
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
     }
 
-    /// Raises again what came and what this program acts on no more: held back, it waits for the next program.
+    /// Raises again the signals that this program does not act on any more: they stay pending for the next program.
     pub(crate) async fn pass_on(mut self) {
-        // The runtime looks meanwhile what has come.
+        // Meanwhile the runtime takes in what has come.
         tokio::task::yield_now().await;
         let both = [(&mut self.terminate, Signal::SIGTERM), (&mut self.interrupt, Signal::SIGINT)];
         for (caught, which) in both {
@@ -52,15 +52,15 @@ impl Signals {
     }
 }
 
-/// Holds them back in the thread that calls, and in those that it begins meanwhile. One that did hear them would take them from
-/// this process although it acts on them no more.
+/// Blocks the signals in the calling thread, and in the threads that it starts meanwhile. A thread that received them would
+/// take them from this process, which does not act on them then.
 pub(crate) fn hold_back() {
     if let Err(errno) = both().thread_block() {
         tracing::warn!("cannot hold signals back: {errno}");
     }
 }
 
-/// Hears those that were held back, by this program or the one before: to be called once they are caught.
+/// Unblocks the signals that this program or the one before has blocked. Must be called after [`Signals::catch`].
 pub(crate) fn hear() {
     if let Err(errno) = both().thread_unblock() {
         tracing::warn!("cannot hear signals: {errno}");

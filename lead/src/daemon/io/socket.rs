@@ -1,5 +1,5 @@
-//! The control socket as a file: made, made again where another process took it away, and removed at the end. Who connects is served in
-//! [`crate::daemon::io::connections`].
+//! The control socket as a file: made, made again where another process removed it, and removed at the end. Its connections are
+//! served in [`crate::daemon::io::connections`].
 
 use teamd_shared::control::Listener;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -18,7 +18,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Listens, and says for people who does.
+    /// Listens, and writes the pid for people.
     ///
     /// # Errors
     /// [`crate::exit_code::ExitCode::Failed`] if the system refuses.
@@ -34,7 +34,7 @@ impl Socket {
         Ok(Self { accepts, identity })
     }
 
-    /// Makes it again if its path names nothing, or something else: a socket from a backup leads nowhere either.
+    /// Makes the socket again if its path names nothing or another file: a socket from a backup leads nowhere either.
     pub(crate) fn look_after(&mut self, dir: &TeamDir, inputs: &Inputs) {
         let found = dir.identity(&TeamPath::socket());
         if !found.is_ok_and(|found| found.is_none() || found != self.identity) {
@@ -52,7 +52,7 @@ impl Socket {
         self.accepts.abort();
     }
 
-    /// Takes the files away. One that stays does no harm: the next daemon puts its own in its place.
+    /// Removes the files. One that stays does no harm: the next daemon replaces it.
     pub(crate) fn remove(self, dir: &TeamDir) {
         for at in [TeamPath::socket(), TeamPath::pid()] {
             if let Err(error) = dir.remove(&at) {

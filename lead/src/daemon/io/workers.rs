@@ -1,8 +1,8 @@
 //! The processes of the workers: starting them, seeing them end, signalling them.
 //!
-//! A worker is watched through a pidfd whether this daemon started it or found it alive: one thread waits
-//! for all of them. A life is over when its process has ended *and* its liveness lock is free: tool processes
-//! live under keepers that hold the lock until all they started is gone. Where it has a cgroup, that is empty besides.
+//! A worker is watched through a pidfd whether this daemon started it or found it alive: one thread waits for all of them. An
+//! incarnation is over when its process has ended *and* its liveness lock is free: tool processes live under shims that hold
+//! the lock until all they started is gone. If it has a cgroup, that must be empty too.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -31,16 +31,16 @@ use crate::daemon::io::cgroup::{Cgroups, Group};
 use crate::daemon::io::orphans::{Found, Orphans};
 use crate::programs::{self, Program};
 
-/// The live processes, by life.
+/// The live processes, by incarnation.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     dir: Arc<TeamDir>,
     worker: Program,
     confinement: Confinement,
     processes: HashMap<Incarnation, ProcessHandle>,
-    /// The cgroups of lives that have one.
+    /// The cgroups of incarnations that have one.
     groups: HashMap<Incarnation, Group>,
-    /// Those that live although their liveness lock is free.
+    /// Those that run although their liveness lock is free.
     unlocked: HashSet<Incarnation>,
     cgroups: Cgroups,
     orphans: Orphans,
@@ -54,12 +54,12 @@ pub(crate) struct StartedWorker {
 }
 
 impl Supervisor {
-    /// Makes a supervisor; `gone` hears of each process that ends.
+    /// Makes a supervisor; `exited` hears of each process that ends.
     pub(crate) fn new(
         dir: Arc<TeamDir>,
         worker: Program,
         (confinement, cgroups): (&Confinement, Cgroups),
-        gone: mpsc::UnboundedSender<Incarnation>,
+        exited: mpsc::UnboundedSender<Incarnation>,
     ) -> io::Result<Self> {
         Ok(Self {
             dir,
@@ -70,7 +70,7 @@ impl Supervisor {
             unlocked: HashSet::new(),
             cgroups,
             orphans: Orphans::begin()?,
-            watcher: Watcher::new(gone)?,
+            watcher: Watcher::new(exited)?,
         })
     }
 
@@ -79,14 +79,14 @@ impl Supervisor {
         self.confinement.layers.namespaces != Namespaces::None
     }
 
-    /// Starts the process of a life. It waits on its end of the connection that it is born with to be welcomed.
+    /// Starts the process of an incarnation. The worker waits on the connection that it inherits to be welcomed.
     pub(crate) fn start(
         &mut self,
         member: &Member,
         environment: &Environment,
         connection: OwnedFd,
     ) -> Result<StartedWorker, String> {
-        let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
+        let incarnation = Incarnation::of(member);
         if !self.dir.is_at_its_path() {
             return Err("the team directory was moved: `teamd stop` here, and `teamd start` there".to_owned());
         }
@@ -108,16 +108,16 @@ impl Supervisor {
             .stderr(log);
         let mut child =
             command.spawn().map_err(|e| format!("cannot run {}: {e}", self.worker.path().display()))?;
-        match self.hold(life.clone(), &child) {
+        match self.hold(incarnation.clone(), &child) {
             Ok(identity) => {
-                let group = self.cgroups.enclose(&life, child.id(), &member.terms.bounds);
+                let group = self.cgroups.enclose(&incarnation, child.id(), &member.terms.bounds);
                 let cgroup = group.as_ref().map(|group| group.record().clone());
                 self.orphans.enclosed(group.is_some());
-                self.groups.extend(group.map(|group| (life, group)));
+                self.groups.extend(group.map(|group| (incarnation, group)));
                 Ok(StartedWorker { identity, cgroup })
             }
             Err(error) => {
-                // It waits for a welcome that will not come: it is not left behind, not as a zombie either.
+                // It waits for a welcome that will not come, so it is killed and reaped.
                 let ended = child.kill().and_then(|()| child.wait());
                 Err(match ended {
                     Ok(status) => format!("cannot watch it: {error} ({status})"),
@@ -127,12 +127,12 @@ impl Supervisor {
         }
     }
 
-    /// It is reaped through its pidfd, as one that an earlier program of this process has started.
-    fn hold(&mut self, life: Incarnation, child: &Child) -> io::Result<Identity> {
-        // It may have ended already: then it has lived, and is seen to end as any other.
+    /// Watches a child through its pidfd, as it watches an adopted process.
+    fn hold(&mut self, incarnation: Incarnation, child: &Child) -> io::Result<Identity> {
+        // It may have ended already; then its end is seen as any other.
         let handle = ProcessHandle::open_child(child.id())?;
         let identity = handle.identity().clone();
-        self.watch(life, handle)?;
+        self.watch(incarnation, handle)?;
         Ok(identity)
     }
 
@@ -141,30 +141,30 @@ impl Supervisor {
     }
 
     /// Takes over a live process that an earlier daemon started.
-    pub(crate) fn adopt(&mut self, life: Incarnation, identity: Identity) -> io::Result<()> {
-        self.watch(life, ProcessHandle::open(identity)?)
+    pub(crate) fn adopt(&mut self, incarnation: Incarnation, identity: Identity) -> io::Result<()> {
+        self.watch(incarnation, ProcessHandle::open(identity)?)
     }
 
-    /// Remembers that the lock of its transcript tells nothing of a life.
-    pub(crate) fn is_unlocked(&mut self, life: Incarnation) {
-        self.unlocked.insert(life);
+    /// Remembers that the liveness lock of an incarnation says nothing about it.
+    pub(crate) fn is_unlocked(&mut self, incarnation: Incarnation) {
+        self.unlocked.insert(incarnation);
     }
 
-    /// Tells, once, whether the lock of its transcript tells whether anything of a life is left.
-    pub(crate) fn lock_tells(&mut self, life: &Incarnation) -> bool {
-        !self.unlocked.remove(life)
+    /// Tells, once, whether the liveness lock of an incarnation says when nothing of it is left.
+    pub(crate) fn lock_tells(&mut self, incarnation: &Incarnation) -> bool {
+        !self.unlocked.remove(incarnation)
     }
 
-    /// Takes over the cgroup that an earlier daemon has put a life into.
-    pub(crate) fn recall(&mut self, life: &Incarnation, member: &Member) {
-        let group = self.cgroups.find(life, member);
+    /// Takes over the cgroup that an earlier daemon has put an incarnation into.
+    pub(crate) fn recall(&mut self, incarnation: &Incarnation, member: &Member) {
+        let group = self.cgroups.find(incarnation, member);
         self.orphans.enclosed(group.is_some());
-        self.groups.extend(group.map(|group| (life.clone(), group)));
+        self.groups.extend(group.map(|group| (incarnation.clone(), group)));
     }
 
-    /// Hands over the cgroup of a life whose process has ended, if it has one.
-    pub(crate) fn leave(&mut self, life: &Incarnation) -> Option<Group> {
-        self.groups.remove(life)
+    /// Hands over the cgroup of an incarnation whose process has ended, if it has one.
+    pub(crate) fn leave(&mut self, incarnation: &Incarnation) -> Option<Group> {
+        self.groups.remove(incarnation)
     }
 
     /// Returns the cgroups of the team.
@@ -172,31 +172,31 @@ impl Supervisor {
         &self.cgroups
     }
 
-    fn watch(&mut self, life: Incarnation, process: ProcessHandle) -> io::Result<()> {
-        self.watcher.add(life.clone(), process.try_clone_fd()?)?;
-        self.processes.insert(life, process);
+    fn watch(&mut self, incarnation: Incarnation, process: ProcessHandle) -> io::Result<()> {
+        self.watcher.add(incarnation.clone(), process.try_clone_fd()?)?;
+        self.processes.insert(incarnation, process);
         Ok(())
     }
 
     /// Asks a process to end. A stopped one is continued, or it would never see the signal.
-    pub(crate) fn terminate(&self, life: &Incarnation) {
-        self.signal(life, Signal::TERM);
-        self.signal(life, Signal::CONT);
+    pub(crate) fn terminate(&self, incarnation: &Incarnation) {
+        self.signal(incarnation, Signal::TERM);
+        self.signal(incarnation, Signal::CONT);
     }
 
-    /// Ends a process; its keepers end what it had started.
-    pub(crate) fn kill(&self, life: &Incarnation) {
-        self.signal(life, Signal::KILL);
+    /// Ends a process; its shims end what it had started.
+    pub(crate) fn kill(&self, incarnation: &Incarnation) {
+        self.signal(incarnation, Signal::KILL);
     }
 
-    fn signal(&self, life: &Incarnation, signal: Signal) {
-        let Some(process) = self.processes.get(life) else { return };
+    fn signal(&self, incarnation: &Incarnation, signal: Signal) {
+        let Some(process) = self.processes.get(incarnation) else { return };
         if let Err(error) = process.signal(signal) {
-            tracing::error!("cannot signal {} (pid {}): {error}", life.name, process.identity().pid);
+            tracing::error!("cannot signal {} (pid {}): {error}", incarnation.name, process.identity().pid);
         }
     }
 
-    /// Ends what lives have left to this process ([`Orphans::end`]).
+    /// Ends what incarnations have left to this process ([`Orphans::end`]).
     ///
     /// # Errors
     /// The system's error if its children cannot be seen.
@@ -206,28 +206,28 @@ impl Supervisor {
         orphans.end(&workers, cgroups, since)
     }
 
-    /// Reaps what has ended of those that no life has left.
+    /// Reaps the ended children that no incarnation has left.
     pub(crate) fn reap_others(&mut self) {
         let Self { orphans, processes, cgroups, .. } = self;
         let workers = processes.values().map(|it| it.identity().pid).collect();
         orphans.reap_others(&workers, cgroups);
     }
 
-    /// Returns the children of this process that no life has left.
+    /// Returns the children of this process that no incarnation has left.
     pub(crate) fn orphans(&self) -> &Orphans {
         &self.orphans
     }
 
-    /// Returns the process of a life.
-    pub(crate) fn identity(&self, life: &Incarnation) -> Option<&Identity> {
-        self.processes.get(life).map(ProcessHandle::identity)
+    /// Returns the process of an incarnation.
+    pub(crate) fn identity(&self, incarnation: &Incarnation) -> Option<&Identity> {
+        self.processes.get(incarnation).map(ProcessHandle::identity)
     }
 
     /// Reaps a process that has ended; exit code and signal, as far as they can be seen.
-    pub(crate) fn reap(&mut self, life: &Incarnation) -> How {
-        let Some(process) = self.processes.remove(life) else { return How::default() };
+    pub(crate) fn reap(&mut self, incarnation: &Incarnation) -> How {
+        let Some(process) = self.processes.remove(incarnation) else { return How::default() };
         process.reap().unwrap_or_else(|error| {
-            tracing::warn!("cannot reap {}: {error}", life.name);
+            tracing::warn!("cannot reap {}: {error}", incarnation.name);
             How::default()
         })
     }
@@ -243,32 +243,32 @@ struct Watcher {
 #[derive(Debug, Default)]
 struct Watched {
     next: u64,
-    lives: HashMap<u64, (Incarnation, OwnedFd)>,
+    processes: HashMap<u64, (Incarnation, OwnedFd)>,
 }
 
 impl Watcher {
-    fn new(gone: mpsc::UnboundedSender<Incarnation>) -> io::Result<Self> {
+    fn new(exited: mpsc::UnboundedSender<Incarnation>) -> io::Result<Self> {
         let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let watched = Arc::new(Mutex::new(Watched::default()));
         let watcher = Self { epoll: Arc::clone(&epoll), watched: Arc::clone(&watched) };
         std::thread::Builder::new()
             .name("reaper".to_owned())
-            .spawn(move || wait_for_ends(&epoll, &watched, &gone))?;
+            .spawn(move || wait_for_ends(&epoll, &watched, &exited))?;
         Ok(watcher)
     }
 
-    fn add(&self, life: Incarnation, pidfd: OwnedFd) -> io::Result<()> {
+    fn add(&self, incarnation: Incarnation, pidfd: OwnedFd) -> io::Result<()> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.next += 1;
         let token = watched.next;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
         epoll::add(&*self.epoll, &pidfd, epoll::EventData::new_u64(token), flags)?;
-        watched.lives.insert(token, (life, pidfd));
+        watched.processes.insert(token, (incarnation, pidfd));
         Ok(())
     }
 }
 
-fn wait_for_ends(epoll: &OwnedFd, watched: &Mutex<Watched>, gone: &mpsc::UnboundedSender<Incarnation>) {
+fn wait_for_ends(epoll: &OwnedFd, watched: &Mutex<Watched>, exited: &mpsc::UnboundedSender<Incarnation>) {
     let mut events = Vec::with_capacity(64);
     loop {
         events.clear();
@@ -281,9 +281,9 @@ fn wait_for_ends(epoll: &OwnedFd, watched: &Mutex<Watched>, gone: &mpsc::Unbound
         }
         for event in &events {
             let token = event.data.u64();
-            let ended = watched.lock().unwrap_or_else(PoisonError::into_inner).lives.remove(&token);
-            let Some((life, _pidfd)) = ended else { continue };
-            if gone.send(life).is_err() {
+            let ended = watched.lock().unwrap_or_else(PoisonError::into_inner).processes.remove(&token);
+            let Some((incarnation, _pidfd)) = ended else { continue };
+            if exited.send(incarnation).is_err() {
                 return;
             }
         }

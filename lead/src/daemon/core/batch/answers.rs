@@ -1,4 +1,5 @@
-//! What workers and commands are told: the welcome, the directive, and answers, those only once the roster shows what they say.
+//! What workers and commands are told: the welcome, the directive, and answers. An answer goes out once the roster shows what
+//! it says.
 
 use std::time::Duration;
 
@@ -11,65 +12,63 @@ use crate::daemon::core::directive::{directive, welcome};
 use crate::daemon::core::event::{Incarnation, Now};
 
 /// How long commands wait for a roster that cannot be written: what they are told is in the journal.
-const UNSHOWN: Duration = Duration::from_secs(5);
+const ROSTER_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Batcher {
-    /// Takes note of one half of a birth. Once both have happened, the worker is welcomed: the life is in the journal with
-    /// its process, and its worker has greeted, which it does under its life lock. A welcome that waited in a socket would
-    /// let it begin after its daemon had died, and another had buried it.
-    pub(crate) fn introduce(&mut self, life: &Incarnation, half: Introduction) {
-        let is_present = self.team.members.get(&life.name).is_some_and(|state| {
-            state.record.incarnation == life.incarnation && !state.record.phase.is_ended()
+    /// Notes one half of a worker's start, and welcomes the worker once both halves have happened: the journal holds the
+    /// incarnation with its process, and the worker has greeted, which it does under its liveness lock. A welcome that waited
+    /// in a socket could let the worker begin after its daemon had died and the next one had recorded its end.
+    pub(crate) fn introduce(&mut self, incarnation: &Incarnation, half: Introduction) {
+        let is_present = self.team.members.get(&incarnation.name).is_some_and(|state| {
+            state.record.incarnation == incarnation.number && !state.record.phase.is_ended()
         });
         if !is_present {
-            self.introductions.remove(life);
+            self.introductions.remove(incarnation);
             return;
         }
-        if self.introductions.get(life).is_none_or(|other| *other == half) {
-            self.introductions.insert(life.clone(), half);
+        if self.introductions.get(incarnation).is_none_or(|other| *other == half) {
+            self.introductions.insert(incarnation.clone(), half);
             return;
         }
-        self.introductions.remove(life);
-        if let Some(welcome) = welcome(&self.team, &self.live, life) {
-            self.steps.push_back(Step::Say(life.clone(), ToWorker::Welcome(Box::new(welcome))));
+        self.introductions.remove(incarnation);
+        if let Some(welcome) = welcome(&self.team, &self.live, incarnation) {
+            self.steps.push_back(Step::Say(incarnation.clone(), ToWorker::Welcome(Box::new(welcome))));
         }
     }
 
-    /// Tells whether a life was begun and is not welcomed yet.
-    pub(crate) fn is_unwelcomed(&self, life: &Incarnation) -> bool {
-        self.introductions.contains_key(life)
+    /// Tells whether an incarnation was begun and is not welcomed yet.
+    pub(crate) fn is_unwelcomed(&self, incarnation: &Incarnation) -> bool {
+        self.introductions.contains_key(incarnation)
     }
 
     pub(super) fn push_directive(&mut self, name: &Name) {
-        let Some(incarnation) = self.team.members.get(name).map(|state| state.record.incarnation) else {
-            return;
-        };
-        let life = Incarnation { name: name.clone(), incarnation };
-        // One that is not welcomed yet hears all in its welcome.
-        if !self.live.of(&life).is_some_and(|alive| alive.connected) {
+        let Some(member) = self.team.members.get(name) else { return };
+        let incarnation = Incarnation::of(&member.record);
+        // A worker that is not welcomed yet hears everything in its welcome.
+        if !self.live.of(&incarnation).is_some_and(|alive| alive.connected) {
             return;
         }
         if let Some(directive) = directive(&self.team, &self.live, name) {
-            self.steps.push_back(Step::Say(life, ToWorker::Directive(directive)));
+            self.steps.push_back(Step::Say(incarnation, ToWorker::Directive(directive)));
         }
     }
 
     /// Tells whether a command waits for [`Batcher::answer`].
-    pub(crate) fn owes_answers(&self) -> bool {
+    pub(crate) fn has_answers(&self) -> bool {
         !self.answers.is_empty() || self.journal == Journal::Closed && self.end.is_none()
     }
 
-    /// Has the commands answered, after the roster shows what they are told. While it cannot be written they wait, as long
-    /// as can be expected; so does the end of the daemon.
+    /// Has the commands answered after the roster shows what they are told. While the roster cannot be written they wait, for
+    /// up to [`ROSTER_PATIENCE`]; so does the end of the daemon.
     pub(crate) fn answer(&mut self, now: Now) {
         self.unshown.get_or_insert(now.monotonic);
         self.steps.push_back(Step::WriteRoster);
     }
 
-    /// The roster was written, or could not be.
+    /// Takes in whether the roster was written.
     pub(crate) fn shown(&mut self, written: bool, now: Now) {
         let waited = self.unshown.map_or(Duration::ZERO, |since| now.monotonic.saturating_sub(since));
-        if written || waited >= UNSHOWN || self.end.is_some() {
+        if written || waited >= ROSTER_PATIENCE || self.end.is_some() {
             self.reply();
         }
     }
@@ -82,8 +81,8 @@ impl Batcher {
         }
     }
 
-    /// A teammate has rejected the stop: the commands that wait for it hear which.
-    pub(super) fn answer_who_waits_for_the_stop(&mut self) {
+    /// Tells the commands that wait for the stop which teammates have rejected it.
+    pub(super) fn answer_rejected_stop(&mut self) {
         let rejected = |name: &Name| {
             let request = self.team.shutdown_of(name)?;
             let reason = request.reason.clone().unwrap_or_default();
@@ -94,7 +93,7 @@ impl Batcher {
         self.answers.extend(self.waiters.stopped(&StopOutcome::Rejected(unwilling)));
     }
 
-    /// The journal is closed: the commands that wait for the stop hear of it, and the daemon ends.
+    /// Takes in that the journal is closed: the commands that wait for the stop are answered, and the daemon ends.
     pub(super) fn journal_closed(&mut self) {
         self.answers.extend(self.waiters.stopped(&StopOutcome::Stopped));
         self.journal = Journal::Closed;

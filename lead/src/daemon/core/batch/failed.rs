@@ -1,24 +1,23 @@
-//! An append that failed: the state is as before, the commands are refused, and what happened in the world stays at the front of
-//! the queue. Nothing else is decided until the same events can be journaled; a command or a signal makes the next attempt
-//! come at once, and so the events behind it wait for nothing.
+//! An append that failed. The state is as before, the commands are refused, and the other events stay at the front of the
+//! queue. Nothing else is decided until those events can be journaled. A command or a signal brings the next attempt at once.
 
 use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::journal::Team;
 
-use super::{Batch, Batcher, End, Marks, RETRY, Step};
+use super::{Batch, Batcher, Boundary, End, RETRY, Step};
 use crate::daemon::core::event::{Action, Event, Now};
 
 impl Batcher {
-    /// Nothing of the batch that was to be written holds: the state is `journal`, what the journal says, and every command is
-    /// told `why`. The daemon ends if it is not known what the journal says.
+    /// Undoes the batch that could not be written: the state becomes `journal`, which is what the file says, and every command
+    /// is told `why`. The daemon ends if it cannot know what the file says.
     pub(crate) fn not_written(&mut self, why: &str, journal: Result<Team, String>, now: Now) {
         let Some(batch) = self.writing.take() else { return };
         let why = format!("cannot write the journal: {why}");
         match journal {
-            _ if batch.marks == Some(Marks::Start) => self.end = Some(End::Failed(why)),
+            _ if batch.boundary == Some(Boundary::Start) => self.end = Some(End::Failed(why)),
             Err(unknown) => self.end = Some(End::Failed(unknown)),
             Ok(team) => {
-                // What is complete stands in the next line, and that was not written: it is complete all the same.
+                // The line that says what is complete was not written; it is complete all the same.
                 let done = self.team.done;
                 self.team = team;
                 self.team.mark_done(done);
@@ -40,7 +39,7 @@ impl Batcher {
                 Event::Command(client, _) | Event::Spawn(client, ..) => {
                     self.steps.push_back(Step::Reply(client, Err(refusal.clone())));
                 }
-                // A worker that is still silent then is found so again.
+                // A worker that is still silent is found again.
                 Event::Deadline | Event::Silent { .. } | Event::Hung { .. } => {}
                 Event::Terminate => {
                     self.live.terminations -= 1;
@@ -49,20 +48,20 @@ impl Batcher {
                 other => self.events.push_front(other),
             }
         }
-        // Why an incarnation is killed was journaled long before.
+        // The reason for a kill was journaled earlier.
         for action in batch.actions {
-            if let Action::Kill(life) = action
-                && self.team.members.get(&life.name).is_some_and(|state| state.record.ending.is_some())
+            if let Action::Kill(incarnation) = action
+                && self.team.members.get(&incarnation.name).is_some_and(|state| state.record.ending.is_some())
             {
-                self.kill(life);
+                self.kill(incarnation);
             }
         }
         // What workers have said holds nevertheless.
         self.steps.push_back(Step::Show(batch.touched));
     }
 
-    /// Queues an event. While the journal cannot be written, of what a worker says again and again the last counts: a disk may
-    /// be full for long.
+    /// Queues an event. While the journal cannot be written, only the last of a worker's repeated reports is queued: a disk may
+    /// be full for a long time.
     pub(super) fn queue(&mut self, event: Event) {
         if self.stuck_until.is_some() {
             self.events.retain(|earlier| !replaces(&event, earlier));
@@ -78,13 +77,13 @@ impl Batcher {
         self.stuck_until.is_some_and(|until| until > now.monotonic)
     }
 
-    /// Forgets what could not be journaled: a rule that is dropped.
+    /// Forgets what could not be journaled: a mutant breaks the rule with it.
     #[cfg(test)]
     pub(crate) fn forget_undecided(&mut self) {
         self.events.clear();
     }
 
-    /// Something that follows from the journal failed, and is to be tried again in a while.
+    /// Has what failed tried again after [`RETRY`].
     pub(crate) fn try_again_later(&mut self, now: Now) {
         self.retry_at.get_or_insert(now.monotonic + RETRY);
     }
@@ -103,8 +102,8 @@ impl Batcher {
 /// Tells whether an event says all that an earlier one said.
 fn replaces(event: &Event, earlier: &Event) -> bool {
     match (event, earlier) {
-        (Event::Said { life, .. }, Event::Said { life: before, .. })
-        | (Event::Pong { life, .. }, Event::Pong { life: before, .. }) => life == before,
+        (Event::Said { incarnation, .. }, Event::Said { incarnation: before, .. })
+        | (Event::Pong { incarnation, .. }, Event::Pong { incarnation: before, .. }) => incarnation == before,
         (Event::Deadline, Event::Deadline) => true,
         (Event::LeadRead { .. }, Event::LeadRead { rejected, .. }) => rejected.is_empty(),
         _ => false,

@@ -14,18 +14,19 @@ use crate::daemon::core::event::{Client, Incarnation};
 /// What is to be done next, before anything else is.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Append these lines with one write and one sync, and report it ([`super::Batcher::appended`], [`super::Batcher::not_written`]).
+    /// Append these lines with one write and one sync, and report it ([`super::Batcher::appended`],
+    /// [`super::Batcher::not_written`]).
     Append(Vec<Line>),
     /// Do what follows from the lines that are not done yet; `again`: it may have been done before.
     Complete {
         /// Whether to look first what is there already.
         again: bool,
     },
-    /// Make all that follows from the lines last, the news too, and report how far that came ([`super::Batcher::settled`]).
+    /// Sync all that follows from the lines, the notices too, and report how far that came ([`super::Batcher::settled`]).
     Settle,
-    /// Start a process for a life, and report it ([`super::Batcher::started`]).
+    /// Start a process for an incarnation, and report it ([`super::Batcher::started`]).
     Start(Box<NewWorker>),
-    /// Send SIGTERM, if the life is still that one.
+    /// Send SIGTERM, if that incarnation still runs.
     Terminate(Incarnation),
     /// Send SIGKILL.
     Kill(Incarnation),
@@ -39,14 +40,14 @@ pub(crate) enum Step {
     Reply(Client, Reply),
 }
 
-/// A life for which a process is to be started.
+/// An incarnation for which a process is to be started.
 #[derive(Debug)]
 pub(crate) struct NewWorker {
     /// Which one.
-    pub(crate) life: Incarnation,
+    pub(crate) incarnation: Incarnation,
     /// As the journal holds it.
     pub(crate) member: Member,
-    /// What the command that asked for it was run in.
+    /// The environment of the command that asked for it.
     pub(crate) environment: Environment,
 }
 
@@ -61,10 +62,10 @@ pub(crate) enum End {
     Failed(String),
 }
 
-/// A half of a birth.
+/// One half of a worker's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Introduction {
-    /// The journal holds the life and its process.
+    /// The journal holds the incarnation and its process.
     Journaled,
     /// The worker has greeted.
     Greeted,

@@ -1,4 +1,4 @@
-//! The order of steps, one case at a time. Every order, whoever dies and when, is tried in `decide::tests::sim`.
+//! The order of steps, one case at a time. Every order, with deaths at any time, is tried in `decide::tests::sim`.
 
 mod full;
 
@@ -28,7 +28,7 @@ fn leave(decide_within: f64, force_after: Option<f64>) -> ShutdownOrder {
 }
 
 /// A batcher, and a disk that may be full.
-struct Desk {
+struct Fixture {
     batcher: Batcher,
     now: Now,
     ids: CountingIds,
@@ -36,15 +36,15 @@ struct Desk {
     full: bool,
     roster_fails: bool,
     settle_fails: bool,
-    /// What the last life was started in.
+    /// The environment of the incarnation that was started last.
     environment: Environment,
 }
 
 fn alice() -> Incarnation {
-    Incarnation { name: Name::new("alice").unwrap(), incarnation: 1 }
+    Incarnation { name: Name::new("alice").unwrap(), number: 1 }
 }
 
-impl Desk {
+impl Fixture {
     /// A daemon that has begun.
     fn new() -> Self {
         let rules = Rules {
@@ -53,7 +53,7 @@ impl Desk {
             watchdog: None,
             snapshot_lines: SNAPSHOT_LINES,
         };
-        let mut desk = Self {
+        let mut fixture = Self {
             batcher: Batcher::new(Team::default(), rules),
             now: Now { wall: 1_763_756_100.0, monotonic: Duration::from_secs(5) },
             ids: CountingIds::default(),
@@ -64,20 +64,20 @@ impl Desk {
             environment: Environment::default(),
         };
         let record = TeamRecord::of(TeamEvent::Started, "default".to_owned(), None);
-        desk.batcher.begin(record, desk.now);
-        desk.steps();
-        desk
+        fixture.batcher.begin(record, fixture.now);
+        fixture.steps();
+        fixture
     }
 
-    /// A team of one, who runs.
+    /// A team of one running member.
     fn with_alice() -> Self {
-        let mut desk = Self::new();
-        desk.on(spawn_alice(CLIENT));
+        let mut fixture = Self::new();
+        fixture.on(spawn_alice(CLIENT));
         let identity = Identity { pid: 100, start_ticks: 1, boot_id: "boot".to_owned() };
-        desk.on(Event::Started { life: alice(), process: Ok(identity), cgroup: None });
+        fixture.on(Event::Started { incarnation: alice(), process: Ok(identity), cgroup: None });
         let state = WorkerState { doing: Doing::Idle, ..WorkerState::default() };
-        desk.on(Event::Said { life: alice(), state });
-        desk
+        fixture.on(Event::Said { incarnation: alice(), state });
+        fixture
     }
 
     /// Takes the steps that are due, and says in a word which.
@@ -136,7 +136,7 @@ impl Desk {
     }
 
     fn answers(&mut self) -> Vec<&'static str> {
-        if !self.batcher.owes_answers() {
+        if !self.batcher.has_answers() {
             return Vec::new();
         }
         self.batcher.answer(self.now);
@@ -149,10 +149,10 @@ impl Desk {
         self.steps()
     }
 
-    /// The last life that was begun could not be run.
+    /// The last incarnation that was begun could not be run.
     fn cannot_start(&mut self, incarnation: u32) {
-        let life = Incarnation { incarnation, ..alice() };
-        self.batcher.started(Event::not_started(life, "no descriptor is left"), self.now);
+        let incarnation = Incarnation { number: incarnation, ..alice() };
+        self.batcher.started(Event::not_started(incarnation, "no descriptor is left"), self.now);
     }
 
     fn alice(&self) -> &Member {
@@ -178,7 +178,7 @@ fn how_it_ended() -> Ended {
 }
 
 fn ended() -> Event {
-    Event::Ended { life: alice(), ended: how_it_ended() }
+    Event::Ended { incarnation: alice(), ended: how_it_ended() }
 }
 
 fn bad_line_before(offset: u64) -> Event {
@@ -188,30 +188,30 @@ fn bad_line_before(offset: u64) -> Event {
 
 #[test]
 fn lines_come_first_then_what_follows_then_the_roster_then_answers() {
-    let mut desk = Desk::with_alice();
-    let taken = desk.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    let mut fixture = Fixture::with_alice();
+    let taken = fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
     assert_eq!(taken, ["append", "complete", "say", "show"]);
     let order = Command::Forget { name: alice().name };
-    assert_eq!(desk.on(Event::Command(CLIENT, order)), ["show", "roster", "refuse"]);
+    assert_eq!(fixture.on(Event::Command(CLIENT, order)), ["show", "roster", "refuse"]);
 }
 
 #[test]
 fn nothing_of_a_batch_that_could_not_be_written_holds_or_is_done() {
-    let mut desk = Desk::with_alice();
-    desk.full = true;
-    let before = desk.batcher.team.clone();
-    let taken = desk.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    let mut fixture = Fixture::with_alice();
+    fixture.full = true;
+    let before = fixture.batcher.team.clone();
+    let taken = fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
     assert_eq!(taken, ["append fails", "refuse", "show"]);
-    assert_eq!(desk.batcher.team.members, before.members);
-    assert!(!desk.batcher.team.stopping && !desk.batcher.has_undecided(), "its caller may try again");
+    assert_eq!(fixture.batcher.team.members, before.members);
+    assert!(!fixture.batcher.team.stopping && !fixture.batcher.has_undecided(), "its caller may try again");
 }
 
-/// Alice has left, and somebody wants her forgotten.
-fn without_alice() -> (Desk, Event) {
-    let mut desk = Desk::with_alice();
-    desk.on(Event::Leaving { life: alice() });
-    desk.on(ended());
-    (desk, Event::Command(CLIENT, Command::Forget { name: alice().name }))
+/// Alice has left, and a command is to forget her.
+fn without_alice() -> (Fixture, Event) {
+    let mut fixture = Fixture::with_alice();
+    fixture.on(Event::Leaving { incarnation: alice() });
+    fixture.on(ended());
+    (fixture, Event::Command(CLIENT, Command::Forget { name: alice().name }))
 }
 
 fn spawn_alice(client: Client) -> Event {
@@ -222,180 +222,186 @@ fn spawn_alice(client: Client) -> Event {
 
 #[test]
 fn the_name_of_a_forgotten_teammate_is_free_once_its_files_are_in_the_archive() {
-    let (mut desk, forget) = without_alice();
-    desk.on(forget);
-    assert!(desk.batcher.is_unsettled(), "its files may be in their places");
-    assert_eq!(desk.on(spawn_alice(CLIENT))[..4], ["settle", "append", "complete", "start"]);
+    let (mut fixture, forget) = without_alice();
+    fixture.on(forget);
+    assert!(fixture.batcher.is_unsettled(), "its files may be in their places");
+    assert_eq!(fixture.on(spawn_alice(CLIENT))[..4], ["settle", "append", "complete", "start"]);
 }
 
 #[test]
 fn a_forget_and_a_spawn_at_once_are_both_carried_out() {
-    let (mut desk, forget) = without_alice();
-    desk.batcher.handle(vec![forget, spawn_alice(CLIENT)], desk.now);
-    let taken = desk.steps();
+    let (mut fixture, forget) = without_alice();
+    fixture.batcher.handle(vec![forget, spawn_alice(CLIENT)], fixture.now);
+    let taken = fixture.steps();
     assert_eq!(taken[..7], ["append", "complete", "show", "settle", "append", "complete", "start"]);
 }
 
 #[test]
 fn the_name_of_a_forgotten_teammate_is_refused_only_when_its_files_cannot_be_moved_now() {
-    let (mut desk, forget) = without_alice();
-    desk.on(forget);
-    desk.batcher.try_again_later(desk.now);
-    desk.settle_fails = true;
-    let taken = desk.on(spawn_alice(CLIENT));
+    let (mut fixture, forget) = without_alice();
+    fixture.on(forget);
+    fixture.batcher.try_again_later(fixture.now);
+    fixture.settle_fails = true;
+    let taken = fixture.on(spawn_alice(CLIENT));
     assert_eq!(taken, ["complete again", "settle", "show", "roster", "refuse"]);
-    desk.settle_fails = false;
-    assert!(desk.on(spawn_alice(CLIENT)).contains(&"refuse"), "nothing has changed since");
-    desk.seconds_later(1);
-    desk.batcher.settled(desk.batcher.team.seq);
-    assert!(desk.on(spawn_alice(CLIENT)).contains(&"start"));
+    fixture.settle_fails = false;
+    assert!(fixture.on(spawn_alice(CLIENT)).contains(&"refuse"), "nothing has changed since");
+    fixture.seconds_later(1);
+    fixture.batcher.settled(fixture.batcher.team.seq);
+    assert!(fixture.on(spawn_alice(CLIENT)).contains(&"start"));
 }
 
 #[test]
-fn a_birth_whose_end_was_journaled_with_it_leaves_nothing_behind() {
-    let mut desk = Desk::new();
-    desk.on(spawn_alice(CLIENT));
-    desk.full = true;
+fn a_start_whose_end_is_journaled_with_it_leaves_nothing_behind() {
+    let mut fixture = Fixture::new();
+    fixture.on(spawn_alice(CLIENT));
+    fixture.full = true;
     let identity = Identity { pid: 100, start_ticks: 1, boot_id: "boot".to_owned() };
-    desk.on(Event::Started { life: alice(), process: Ok(identity), cgroup: None });
-    desk.full = false;
-    desk.on(ended());
-    desk.seconds_later(1);
-    assert_eq!(desk.batcher.team.members[&alice().name].record.incarnation, 2, "it is started again");
-    assert!(!desk.batcher.is_unwelcomed(&alice()));
+    fixture.on(Event::Started { incarnation: alice(), process: Ok(identity), cgroup: None });
+    fixture.full = false;
+    fixture.on(ended());
+    fixture.seconds_later(1);
+    assert_eq!(fixture.batcher.team.members[&alice().name].record.incarnation, 2, "it is started again");
+    assert!(!fixture.batcher.is_unwelcomed(&alice()));
 }
 
-/// Whoever was to leave would not be started again: only the order would have begun a next life, and it was refused with all else.
+/// A pending shutdown would have prevented the restart, and the spawn would have brought its environment: both were refused
+/// with the batch.
 #[test]
-fn who_is_started_again_does_not_get_the_environment_of_an_order_that_was_refused() {
-    let mut desk = Desk::with_alice();
+fn a_restart_does_not_get_the_environment_of_a_refused_order() {
+    let mut fixture = Fixture::with_alice();
     let mut order = SpawnOrder::new(alice().name, Environment::default());
     order.environment.set("OF", "the order");
     let facts = SpawnFacts { held: None, default_workspace: "/home/u/web".to_owned(), lead_inbox: None };
     let leave = leave(30.0, Some(30.0));
     let leave = Event::Command(CLIENT, Command::Shutdown(leave));
-    desk.full = true;
-    desk.batcher
-        .handle(vec![leave, ended(), Event::Spawn(CLIENT, next_id(), Box::new(order), facts)], desk.now);
-    assert_eq!(desk.steps(), ["append fails", "refuse", "refuse", "show"]);
-    desk.full = false;
-    assert_eq!(desk.seconds_later(1)[..3], ["append", "complete", "start"]);
-    assert_eq!(desk.environment, Environment::default());
+    fixture.full = true;
+    fixture
+        .batcher
+        .handle(vec![leave, ended(), Event::Spawn(CLIENT, next_id(), Box::new(order), facts)], fixture.now);
+    assert_eq!(fixture.steps(), ["append fails", "refuse", "refuse", "show"]);
+    fixture.full = false;
+    assert_eq!(fixture.seconds_later(1)[..3], ["append", "complete", "start"]);
+    assert_eq!(fixture.environment, Environment::default());
 }
 
 #[test]
 fn an_end_does_not_overtake_a_farewell_that_could_not_be_journaled() {
-    let mut desk = Desk::with_alice();
-    desk.full = true;
-    desk.on(Event::Leaving { life: alice() });
-    desk.full = false;
-    assert_eq!(desk.on(ended()), Vec::<&str>::new(), "it waits for what was heard before");
-    desk.seconds_later(1);
-    assert_eq!(desk.batcher.team.members[&alice().name].record.phase, Phase::Killed);
+    let mut fixture = Fixture::with_alice();
+    fixture.full = true;
+    fixture.on(Event::Leaving { incarnation: alice() });
+    fixture.full = false;
+    assert_eq!(fixture.on(ended()), Vec::<&str>::new(), "it waits for what was heard before");
+    fixture.seconds_later(1);
+    assert_eq!(fixture.batcher.team.members[&alice().name].record.phase, Phase::Killed);
 }
 
 #[test]
-fn whoever_waits_for_an_end_goes_on_waiting_while_the_journal_cannot_be_written() {
-    let mut desk = Desk::with_alice();
+fn a_command_goes_on_waiting_for_an_end_while_the_journal_cannot_be_written() {
+    let mut fixture = Fixture::with_alice();
     let leave = leave(30.0, None);
-    desk.on(Event::Command(CLIENT, Command::Shutdown(leave)));
-    desk.full = true;
-    desk.batcher.handle(vec![ended()], desk.now);
-    assert_eq!(desk.steps(), ["append fails", "show"]);
-    desk.full = false;
-    desk.seconds_later(1);
-    assert_eq!(desk.answers().last(), Some(&"reply"));
+    fixture.on(Event::Command(CLIENT, Command::Shutdown(leave)));
+    fixture.full = true;
+    fixture.batcher.handle(vec![ended()], fixture.now);
+    assert_eq!(fixture.steps(), ["append fails", "show"]);
+    fixture.full = false;
+    fixture.seconds_later(1);
+    assert_eq!(fixture.answers().last(), Some(&"reply"));
 }
 
 /// A worker reports each tool that it runs, and a disk is full for hours.
 #[test]
 fn of_what_a_worker_says_while_the_journal_cannot_be_written_the_last_waits() {
-    let mut desk = Desk::with_alice();
-    desk.full = true;
-    desk.on(Event::Leaving { life: alice() });
+    let mut fixture = Fixture::with_alice();
+    fixture.full = true;
+    fixture.on(Event::Leaving { incarnation: alice() });
     for round in 0..20 {
         let said = |number: u64| {
             let state = WorkerState { activity: format!("{round} {number}"), ..WorkerState::default() };
-            Event::Said { life: alice(), state }
+            Event::Said { incarnation: alice(), state }
         };
-        desk.now.monotonic += RETRY;
-        desk.batcher.handle((0..5).map(said).collect(), desk.now);
-        let taken = desk.steps();
+        fixture.now.monotonic += RETRY;
+        fixture.batcher.handle((0..5).map(said).collect(), fixture.now);
+        let taken = fixture.steps();
         assert!(taken.iter().filter(|step| **step == "say").count() <= 1, "{taken:?}");
-        assert!(desk.batcher.events.len() <= 3, "{:?}", desk.batcher.events);
+        assert!(fixture.batcher.events.len() <= 3, "{:?}", fixture.batcher.events);
     }
 }
 
 #[test]
-fn nobody_is_started_again_before_it_is_journaled_that_the_team_stops() {
-    let mut desk = Desk::with_alice();
-    desk.full = true;
-    desk.on(Event::Terminate);
-    desk.full = false;
+fn no_member_is_restarted_before_the_stop_is_journaled() {
+    let mut fixture = Fixture::with_alice();
+    fixture.full = true;
+    fixture.on(Event::Terminate);
+    fixture.full = false;
     let killed = Ended { code: None, signal: Some(9), ..how_it_ended() };
-    assert_eq!(desk.on(Event::Ended { life: alice(), ended: killed }), Vec::<&str>::new());
-    desk.seconds_later(1);
-    assert!(desk.batcher.team.members[&alice().name].record.phase.is_ended(), "it does not come back");
+    assert_eq!(fixture.on(Event::Ended { incarnation: alice(), ended: killed }), Vec::<&str>::new());
+    fixture.seconds_later(1);
+    assert!(fixture.batcher.team.members[&alice().name].record.phase.is_ended(), "it does not come back");
 }
 
-/// Alice has crashed, and her next life could not be run.
-fn not_run_again() -> Desk {
-    let mut desk = Desk::with_alice();
+/// Alice has crashed, and her next incarnation could not be run.
+fn not_run_again() -> Fixture {
+    let mut fixture = Fixture::with_alice();
     let killed = Ended { code: None, signal: Some(9), ..how_it_ended() };
-    assert!(desk.on(Event::Ended { life: alice(), ended: killed }).contains(&"start"));
-    desk.cannot_start(2);
-    desk
+    assert!(fixture.on(Event::Ended { incarnation: alice(), ended: killed }).contains(&"start"));
+    fixture.cannot_start(2);
+    fixture
 }
 
 #[test]
-fn a_next_life_that_cannot_be_run_is_tried_again_after_a_while() {
-    let mut desk = not_run_again();
+fn a_next_incarnation_that_cannot_be_run_is_tried_again_after_a_while() {
+    let mut fixture = not_run_again();
     for next in 2..4 {
-        assert_eq!(desk.steps(), Vec::<&str>::new());
-        assert_eq!(desk.batcher.next_due(), Some(desk.now.monotonic + RETRY), "others are heard meanwhile");
-        assert!(desk.seconds_later(1).contains(&"start"), "{next}");
-        desk.cannot_start(next + 1);
+        assert_eq!(fixture.steps(), Vec::<&str>::new());
+        assert_eq!(
+            fixture.batcher.next_due(),
+            Some(fixture.now.monotonic + RETRY),
+            "others are heard meanwhile"
+        );
+        assert!(fixture.seconds_later(1).contains(&"start"), "{next}");
+        fixture.cannot_start(next + 1);
     }
-    assert!(!desk.seconds_later(1).contains(&"start"), "no more often than one that crashes");
-    assert_eq!(desk.alice().phase, Phase::Crashed);
+    assert!(!fixture.seconds_later(1).contains(&"start"), "no more often than one that crashes");
+    assert_eq!(fixture.alice().phase, Phase::Crashed);
 }
 
 #[test]
-fn whoever_waits_to_be_run_again_is_not_when_the_team_stops() {
+fn a_delayed_restart_is_dropped_when_the_team_stops() {
     for full in [false, true] {
-        let mut desk = not_run_again();
-        // What could not be journaled is tried again later than that life.
-        desk.now.monotonic += RETRY / 2;
-        desk.full = full;
-        desk.on(Event::Terminate);
-        desk.full = false;
+        let mut fixture = not_run_again();
+        // What could not be journaled is tried again later than that incarnation.
+        fixture.now.monotonic += RETRY / 2;
+        fixture.full = full;
+        fixture.on(Event::Terminate);
+        fixture.full = false;
         for _ in 0..4 {
-            desk.now.monotonic += RETRY / 2;
-            assert!(!desk.seconds_later(0).contains(&"start"));
+            fixture.now.monotonic += RETRY / 2;
+            assert!(!fixture.seconds_later(0).contains(&"start"));
         }
-        assert!(desk.alice().phase.is_ended());
+        assert!(fixture.alice().phase.is_ended());
     }
 }
 
 #[test]
-fn whoever_waits_to_be_run_again_is_not_when_it_is_to_leave() {
-    let mut desk = not_run_again();
-    desk.on(Event::Command(CLIENT, Command::Shutdown(leave(30.0, None))));
-    assert!(!desk.seconds_later(1).contains(&"start"));
-    assert_eq!(desk.alice().phase, Phase::Crashed);
+fn a_delayed_restart_is_dropped_when_the_member_is_to_leave() {
+    let mut fixture = not_run_again();
+    fixture.on(Event::Command(CLIENT, Command::Shutdown(leave(30.0, None))));
+    assert!(!fixture.seconds_later(1).contains(&"start"));
+    assert_eq!(fixture.alice().phase, Phase::Crashed);
 }
 
 #[test]
 fn bad_lines_do_not_overtake_those_that_could_not_be_journaled() {
-    let mut desk = Desk::new();
-    desk.full = true;
-    desk.on(bad_line_before(4));
-    desk.full = false;
-    desk.on(bad_line_before(9));
-    assert_eq!(desk.lead_position(), 0, "who dies now reads both again");
-    desk.seconds_later(1);
-    assert_eq!(desk.lead_position(), 9);
-    let told = desk.journal.iter().filter_map(|line| match &line.record {
+    let mut fixture = Fixture::new();
+    fixture.full = true;
+    fixture.on(bad_line_before(4));
+    fixture.full = false;
+    fixture.on(bad_line_before(9));
+    assert_eq!(fixture.lead_position(), 0, "a daemon that starts now reads both again");
+    fixture.seconds_later(1);
+    assert_eq!(fixture.lead_position(), 9);
+    let told = fixture.journal.iter().filter_map(|line| match &line.record {
         Record::Team(record) => record.rejected.first().map(|bad| bad.offset),
         _ => None,
     });
@@ -404,29 +410,33 @@ fn bad_lines_do_not_overtake_those_that_could_not_be_journaled() {
 
 #[test]
 fn the_stop_is_answered_when_the_roster_shows_the_end() {
-    let mut desk = Desk::with_alice();
-    desk.on(Event::Command(CLIENT, Command::Stop { force: true }));
-    desk.roster_fails = true;
-    let taken = desk.on(ended());
+    let mut fixture = Fixture::with_alice();
+    fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    fixture.roster_fails = true;
+    let taken = fixture.on(ended());
     assert_eq!(taken[taken.len() - 3..], ["settle", "append", "roster"]);
     assert!(
-        desk.batcher.is_stopping(),
-        "crash window A14: whoever starts a daemon waits for the end of this one"
+        fixture.batcher.is_stopping(),
+        "crash window A14: a command that starts a daemon waits for the end of this one"
     );
-    assert!(desk.batcher.end.is_none() && desk.batcher.owes_answers());
-    assert_eq!(desk.on(Event::Command(CLIENT, Command::Stop { force: true })), ["roster"], "nothing begins");
-    desk.roster_fails = false;
-    assert_eq!(desk.answers(), ["roster", "reply stopped"]);
-    assert!(matches!(desk.batcher.end, Some(End::Stopped)));
+    assert!(fixture.batcher.end.is_none() && fixture.batcher.has_answers());
+    assert_eq!(
+        fixture.on(Event::Command(CLIENT, Command::Stop { force: true })),
+        ["roster"],
+        "nothing begins"
+    );
+    fixture.roster_fails = false;
+    assert_eq!(fixture.answers(), ["roster", "reply stopped"]);
+    assert!(matches!(fixture.batcher.end, Some(End::Stopped)));
 }
 
 #[test]
 fn a_daemon_whose_roster_cannot_be_written_ends_all_the_same_after_a_while() {
-    let mut desk = Desk::new();
-    desk.roster_fails = true;
-    desk.on(Event::Terminate);
-    assert!(desk.batcher.end.is_none());
-    desk.seconds_later(5);
-    desk.answers();
-    assert!(matches!(desk.batcher.end, Some(End::Stopped)));
+    let mut fixture = Fixture::new();
+    fixture.roster_fails = true;
+    fixture.on(Event::Terminate);
+    assert!(fixture.batcher.end.is_none());
+    fixture.seconds_later(5);
+    fixture.answers();
+    assert!(matches!(fixture.batcher.end, Some(End::Stopped)));
 }

@@ -1,4 +1,4 @@
-//! What follows when a life has ended: its status, what expires, whether it is started again. One line.
+//! What follows when an incarnation has ended: its status, what expires, whether it is started again. One line.
 
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record};
@@ -9,17 +9,17 @@ use teamd_shared::request::{Kind, Status, Trigger};
 use super::{Decision, View};
 use crate::daemon::core::event::{Action, Ended, Incarnation};
 
-/// What becomes of a life that crashed.
+/// What becomes of an incarnation that crashed.
 enum Next {
     Restart,
     End { note: Option<String> },
 }
 
 impl View<'_> {
-    pub(super) fn ended(&self, life: &Incarnation, ended: &Ended, ids: &mut dyn Ids) -> Decision {
-        let Some(member) = self.present(life) else { return Decision::default() };
-        // It said so in its transcript alone: what that would have led to then, comes first now.
-        let farewell = if ended.by_signal { self.leaving(life) } else { Decision::default() };
+    pub(super) fn ended(&self, incarnation: &Incarnation, ended: &Ended, ids: &mut dyn Ids) -> Decision {
+        let Some(member) = self.present(incarnation) else { return Decision::default() };
+        // Its transcript says that SIGTERM ends it, and maybe no daemon heard so: what follows from that comes first.
+        let farewell = if ended.by_signal { self.leaving(incarnation) } else { Decision::default() };
         let said = farewell.records.iter().find_map(|record| match record {
             Record::Member(record) => Some(record.member.clone()),
             Record::Team(_) | Record::Request(_) | Record::Snapshot(_) => None,
@@ -37,16 +37,16 @@ impl View<'_> {
         farewell.and(self.exited(member, ended, (end, next), ids))
     }
 
-    /// No process could be started for a life. One that goes on after a crash is tried again as if it had crashed itself:
-    /// no command waits that could be told.
+    /// Decides when no process could be started for an incarnation. One that follows a crash is tried again as if it had
+    /// crashed itself: no command waits for it.
     pub(super) fn never_ran(
         &self,
-        life: &Incarnation,
+        incarnation: &Incarnation,
         ended: &Ended,
         why: &str,
         ids: &mut dyn Ids,
     ) -> Decision {
-        let Some(member) = self.present(life) else { return Decision::default() };
+        let Some(member) = self.present(incarnation) else { return Decision::default() };
         let why = Next::End { note: Some(format!("it was never run: {why}")) };
         let member = Member { ending_note: note(member.ending_note.clone(), why), ..member.clone() };
         let end = self.end_of(&member);
@@ -57,7 +57,7 @@ impl View<'_> {
         self.exited(&member, ended, (end, next), ids)
     }
 
-    /// How a life ended is a function of the journal alone.
+    /// Returns how an incarnation ended, from the journal alone.
     fn end_of(&self, member: &Member) -> End {
         match member {
             // Its end was not wanted: it broke down.
@@ -69,8 +69,8 @@ impl View<'_> {
     }
 
     fn after_crash(&self, member: &Member, ended: &Ended) -> Next {
-        let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
-        let environment = self.live.of(&life).and_then(|alive| alive.environment.as_ref());
+        let incarnation = Incarnation::of(member);
+        let environment = self.live.of(&incarnation).and_then(|alive| alive.environment.as_ref());
         let RestartLimit { max, period } = self.rules.restart;
         let recent = self.recent_restarts(member).len();
         let note = match member.terms.restart {
@@ -111,7 +111,7 @@ impl View<'_> {
             usage: self.live.usage(member),
             note: note(member.ending_note.clone(), next),
             ending: member.ending,
-            // Of a life that never ran there is nothing that could be left.
+            // An incarnation that never ran leaves nothing.
             emptied: ended.emptied.filter(|_| member.process.is_some()),
             left_behind: ended.left_behind.filter(|_| member.process.is_some()),
         };
@@ -124,9 +124,9 @@ impl View<'_> {
             tell: self.notices_of_end(&member.name, ids),
             ..MemberRecord::of(MemberEvent::Exited, self.after_exit(member, exit, end, restart))
         };
-        let life = Incarnation { name: member.name.clone(), incarnation: record.member.incarnation };
+        let incarnation = Incarnation { name: member.name.clone(), number: record.member.incarnation };
         let decision = Decision::default().record(Record::Member(Box::new(record)));
-        if restart { decision.act(Action::Start(life)) } else { decision }
+        if restart { decision.act(Action::Start(incarnation)) } else { decision }
     }
 
     fn after_exit(&self, member: &Member, exit: Exit, end: End, restart: bool) -> Member {
@@ -155,7 +155,7 @@ impl View<'_> {
         Member { phase, gate: if member.terms.plan { Gate::Closed } else { member.gate }, ..ended }
     }
 
-    /// Returns the restarts that count. Of those of an earlier daemon only the time of day is known.
+    /// Returns the restarts that count. For the restarts of an earlier daemon only the time of day is known.
     fn recent_restarts(&self, member: &Member) -> Vec<f64> {
         let period = self.rules.restart.period;
         let counts = |at: &f64| match self.live.restarted_at(&member.name, *at) {
@@ -172,7 +172,7 @@ impl View<'_> {
         self.team.pending_of(name).filter(expires).map(|request| request.request_id.clone()).collect()
     }
 
-    /// The lead is told, and every running member that is not itself about to leave.
+    /// Returns the notices of an end: to the lead, and to every running member that is not about to leave.
     fn notices_of_end(&self, gone: &Name, ids: &mut dyn Ids) -> Vec<Notice> {
         let stays = |member: &&Member| {
             member.name != *gone

@@ -13,7 +13,7 @@ use super::{Decision, View, or_refuse};
 use crate::daemon::core::event::{Action, Client, Incarnation, SpawnFacts, Until};
 
 impl View<'_> {
-    /// Decides on a spawn. One that is said again waits with the one that was carried out.
+    /// Decides on a spawn. A repeated order waits with the first one.
     pub(super) fn spawn(
         &self,
         client: Client,
@@ -38,7 +38,7 @@ impl View<'_> {
         order: &SpawnOrder,
         facts: &SpawnFacts,
     ) -> Result<Decision, Refusal> {
-        // The reader of a name makes sure that it is one; `lead` is the lead agent.
+        // Names are validated where they are read; `lead` is the lead agent.
         let name = order.name.clone();
         let before = self.team.members.get(&name).map(|state| &state.record);
         self.may_begin(&name, before, order, facts)?;
@@ -55,7 +55,7 @@ impl View<'_> {
         };
         Ok(Decision::default()
             .record(Record::Member(Box::new(record)))
-            .act(Action::Start(Incarnation { name: name.clone(), incarnation }))
+            .act(Action::Start(Incarnation { name: name.clone(), number: incarnation }))
             .act(Action::Wait(client, name, Until::Ready(incarnation))))
     }
 
@@ -80,7 +80,11 @@ impl View<'_> {
         }
         if order.resume && before.is_none() {
             let hint = format!("`teamctl spawn {name}` without --resume begins afresh");
-            return refuse(RefusalCode::NotFound, format!("{name} has no earlier life to go on with"), hint);
+            return refuse(
+                RefusalCode::NotFound,
+                format!("{name} has no earlier incarnation to resume"),
+                hint,
+            );
         }
         if order.resume && order.terms.prompt.is_some() {
             let hint = format!("`teamctl spawn {name} --resume`, then `teamctl send {name} TEXT`");
@@ -92,11 +96,11 @@ impl View<'_> {
         }
         if is_being_archived(self.team, name) {
             let message = format!("the files of the {name} that was forgotten are not in the archive yet");
-            let hint = "`teamctl log teamd` says why; try again when that is mended".into();
+            let hint = "`teamctl log teamd` says why; try again when that is repaired".into();
             return refuse(RefusalCode::Conflict, message, hint);
         }
         if let Some(holder) = &facts.held {
-            let message = format!("something of an earlier life of {name} is still there: {holder}");
+            let message = format!("something of an earlier incarnation of {name} is still there: {holder}");
             return refuse(RefusalCode::Conflict, message, "wait until it has ended, or end it".into());
         }
         Ok(())
@@ -130,7 +134,7 @@ impl View<'_> {
         }
     }
 
-    /// The same conversation, in another process; what the order names is changed.
+    /// Returns the member for a resume: the same conversation in another process. What the order names is changed.
     fn resumed(&self, before: &Member, order: &SpawnOrder) -> Member {
         Member {
             terms: before.terms.clone().with(&order.terms),
@@ -154,14 +158,14 @@ impl View<'_> {
         or_refuse(
             client,
             self.running(name).and_then(|member| {
-                let life = Incarnation { name: name.clone(), incarnation: member.incarnation };
-                if !self.live.of(&life).is_some_and(|alive| alive.connected && alive.ready) {
+                let incarnation = Incarnation::of(member);
+                if !self.live.of(&incarnation).is_some_and(|alive| alive.connected && alive.ready) {
                     let message = format!("{name} cannot be reached just now");
                     return Err(Refusal::new(RefusalCode::Conflict, message).hint("try again in a moment"));
                 }
                 let done = Done::Recorded { incarnation: member.incarnation };
                 Ok(Decision::default()
-                    .act(Action::Say(life, ToWorker::Interrupt { asked_at }))
+                    .act(Action::Say(incarnation, ToWorker::Interrupt { asked_at }))
                     .act(Action::Reply(client, Ok(done))))
             }),
         )
@@ -186,14 +190,14 @@ impl View<'_> {
     }
 }
 
-/// Tells whether a member was forgotten whose files may be in their places still.
+/// Tells whether the files of a forgotten member may not be in the archive yet.
 pub(crate) fn is_being_archived(team: &Team, name: &Name) -> bool {
     team.undone.iter().any(|line| {
         matches!(&line.record, Record::Member(it) if it.event == MemberEvent::Forgotten && it.member.name == *name)
     })
 }
 
-/// The phase of a life that begins; the caller has checked that the one before has ended.
+/// Returns the phase of an incarnation that begins; the caller has checked that the one before has ended.
 fn next_phase(before: Option<&Member>, event: PhaseEvent) -> Phase {
     before.map_or(Phase::Spawning, |member| member.phase.after(event).unwrap_or(Phase::Spawning))
 }

@@ -61,7 +61,7 @@ impl View<'_> {
                 let decision = Decision::default().request(event, answered, tell);
                 Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
             }
-            // Other words would reach no teammate, and must not look as if they had.
+            // The new feedback would reach no teammate, so the command must not look successful.
             Err(request::AnswerError::Repeated) if !feedback.is_empty() && !says(request, feedback) => {
                 let message =
                     format!("{request_id} is {} already, with other words", request.status.as_str());
@@ -76,7 +76,7 @@ impl View<'_> {
         }
     }
 
-    /// The lead agent answers the plans of those for whom a person has said so, and never its own.
+    /// Refuses the lead agent, unless a person has left the plans of that author to it. It never answers its own.
     fn agent_may_answer(&self, request: &Request) -> Result<(), Refusal> {
         let author = self.team.members.iter().find(|(name, _)| name.as_str() == request.member());
         let by = author.map(|(_, state)| state.record.terms.approve_by).unwrap_or_default();
@@ -109,7 +109,7 @@ impl View<'_> {
         }
         let asked = self.running(name).and_then(|member| {
             if *name == Name::lead() {
-                let message = "the lead agent submits no plans: nobody would answer them";
+                let message = "the lead agent submits no plans: it has no lead that answers them";
                 let hint = "tell it with `teamctl send lead TEXT`, or in `teamctl chat`";
                 return Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
             }

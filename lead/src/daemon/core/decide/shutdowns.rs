@@ -21,7 +21,7 @@ const HURRIED: f64 = 3.0;
 /// Seconds after which a teammate is forced when `teamd stop --force` asks it.
 const STOP_FORCE_AFTER: f64 = 10.0;
 
-/// An order to shut down, and who gives it.
+/// A shutdown order, and where it comes from.
 #[derive(Clone, Copy)]
 struct Ask<'a> {
     order: &'a ShutdownOrder,
@@ -36,8 +36,8 @@ impl View<'_> {
         or_refuse(client, self.try_shutdown(client, order, ids))
     }
 
-    /// Asks a teammate to shut down, or joins the request that is pending or approved. An order that is said again joins the
-    /// request that it has led to, whatever has become of it.
+    /// Asks a teammate to shut down, or joins the request that is pending or approved. A repeated order joins the request that
+    /// it led to, in whatever state that is.
     fn try_shutdown(
         &self,
         client: Client,
@@ -102,7 +102,7 @@ impl View<'_> {
         (asked, order.request_id.clone())
     }
 
-    /// Returns an id that no request has, also none of the same decision: those are not in the state yet.
+    /// Returns an id that no request has. The requests of the same decision, `asked`, are not in the state yet.
     fn new_request_id(&self, asked: &[Record], ids: &mut dyn Ids) -> RequestId {
         let is_in = |record: &Record, id: &RequestId| matches!(record, Record::Request(it) if it.request.request_id == *id);
         loop {
@@ -116,39 +116,39 @@ impl View<'_> {
     /// Takes the steps of the ladder that are due. A signal is journaled before it is sent.
     pub(super) fn deadline(&self) -> Decision {
         let due = self.live.due(self.now).into_iter();
-        due.fold(Decision::default(), |decision, (life, due)| match due {
-            Due::Kill => decision.act(Action::Kill(life)),
-            Due::Force => decision.and(self.terminate_life(&life, Ending::Force)),
-            Due::Overdue => decision.and(self.terminate_life(&life, Ending::Overdue)),
-            Due::Limit => decision.and(self.out_of_time(&life)),
+        due.fold(Decision::default(), |decision, (incarnation, due)| match due {
+            Due::Kill => decision.act(Action::Kill(incarnation)),
+            Due::Force => decision.and(self.terminate_incarnation(&incarnation, Ending::Force)),
+            Due::Overdue => decision.and(self.terminate_incarnation(&incarnation, Ending::Overdue)),
+            Due::Limit => decision.and(self.time_limit_reached(&incarnation)),
         })
     }
 
-    /// A life has lasted as long as it may. SIGTERM asks it to leave at the next safe point; nothing can be said against it.
-    fn out_of_time(&self, life: &Incarnation) -> Decision {
-        let Some(member) = self.present(life).filter(|member| member.ending.is_none()) else {
+    /// Ends an incarnation that has reached its time limit. SIGTERM tells it to leave at the next safe point; it cannot refuse.
+    fn time_limit_reached(&self, incarnation: &Incarnation) -> Decision {
+        let Some(member) = self.present(incarnation).filter(|member| member.ending.is_none()) else {
             return Decision::default();
         };
         let most = Duration::from_secs(member.terms.bounds.max_time.unwrap_or_default());
-        let why = format!("it had lived as long as it may: {}", format_duration(most));
+        let why = format!("it reached its time limit: {}", format_duration(most));
         let member = Member { ending: Some(Ending::Limit), ending_note: Some(why), ..self.updated(member) };
-        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(life.clone()))
+        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(incarnation.clone()))
     }
 
-    /// Begins to end a life by signals.
-    pub(super) fn terminate_life(&self, life: &Incarnation, ending: Ending) -> Decision {
-        let Some(member) = self.present(life).filter(|member| member.ending.is_none()) else {
+    /// Begins to end an incarnation by signals.
+    pub(super) fn terminate_incarnation(&self, incarnation: &Incarnation, ending: Ending) -> Decision {
+        let Some(member) = self.present(incarnation).filter(|member| member.ending.is_none()) else {
             return Decision::default();
         };
         let member = Member { ending: Some(ending), ..self.updated(member) };
-        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(life.clone()))
+        Decision::default().member(MemberEvent::Ending, member).act(Action::Terminate(incarnation.clone()))
     }
 
-    /// SIGTERM ends a life, as it says. One that was taken for hung answers thereby: it is not started again.
-    pub(super) fn leaving(&self, life: &Incarnation) -> Decision {
+    /// Records that SIGTERM ends a worker, as it says. If it was taken for hung, that is its answer: it is not started again.
+    pub(super) fn leaving(&self, incarnation: &Incarnation) -> Decision {
         let by_itself = |member: &Member| matches!(member.ending, None | Some(Ending::Hung));
-        match self.present(life) {
-            Some(member) if by_itself(member) && self.team.release(&life.name).is_none() => {
+        match self.present(incarnation) {
+            Some(member) if by_itself(member) && self.team.release(&incarnation.name).is_none() => {
                 let (ending, ending_note) = (Some(Ending::Sigterm), None);
                 let member = Member { ending, ending_note, ..self.updated(member) };
                 Decision::default().member(MemberEvent::Ending, member)
@@ -162,7 +162,8 @@ impl View<'_> {
         self.ask_all("the team is stopped", 30.0, force_after, ids).act(Action::WaitForStop(client))
     }
 
-    /// SIGTERM and Ctrl-C cannot be refused: a short time to decide, then the ladder; a second one kills.
+    /// Decides on SIGTERM or Ctrl-C, which cannot be refused: the workers get a short time to decide, then the termination
+    /// ladder. A second signal kills them.
     pub(super) fn terminate(&self, ids: &mut dyn Ids) -> Decision {
         if self.live.terminations <= 1 {
             let force_after = HURRIED + self.rules.grace.as_secs_f64().min(HURRIED);
@@ -170,14 +171,15 @@ impl View<'_> {
         }
         let members: Vec<_> = self.last_first().into_iter().cloned().collect();
         members.iter().fold(Decision::default(), |decision, member| {
-            let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
-            decision.and(self.terminate_life(&life, Ending::Stop)).act(Action::Kill(life))
+            let incarnation = Incarnation::of(member);
+            decision
+                .and(self.terminate_incarnation(&incarnation, Ending::Stop))
+                .act(Action::Kill(incarnation))
         })
     }
 
-    /// Returns who runs, in the order in which a team is stopped: who was spawned last goes first, since it may need those
-    /// who were there before; the lead agent goes last. All are asked at once: an order that waited for each would let one
-    /// who is busy keep all others up.
+    /// Returns the running members in the order of a stop: the last spawned first, since it may need the earlier ones; the lead
+    /// agent last. All are asked at once: waiting for each would let one busy teammate hold up all others.
     fn last_first(&self) -> Vec<&Member> {
         let spawned = |member: &&Member| {
             let spawned = self.team.members.get(&member.name).map_or(0, |state| state.spawned);
@@ -208,13 +210,13 @@ impl View<'_> {
         })
     }
 
-    /// What follows for the team when a teammate does not want to leave.
-    pub(super) fn unwilling(&self, request: &Request, life: &Incarnation) -> Decision {
+    /// Decides what a rejected shutdown means for the team.
+    pub(super) fn shutdown_rejected(&self, request: &Request, incarnation: &Incarnation) -> Decision {
         if self.live.terminations > 0 {
-            return self.terminate_life(life, Ending::Stop);
+            return self.terminate_incarnation(incarnation, Ending::Stop);
         }
         if let Payload::Shutdown { force_after: Some(_), .. } = request.payload {
-            return self.terminate_life(life, Ending::Force);
+            return self.terminate_incarnation(incarnation, Ending::Force);
         }
         if self.team.stopping {
             return Decision::default().record(Record::Team(self.team_record(TeamEvent::Staying)));
@@ -223,7 +225,7 @@ impl View<'_> {
     }
 }
 
-/// A time that is no number could not be read from the journal again.
+/// Refuses a time that is no number: it could not be read from the journal again.
 fn may_be_asked(order: &ShutdownOrder) -> Result<(), Refusal> {
     let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
     if is_time(order.decide_within) && order.force_after.is_none_or(is_time) {
@@ -238,7 +240,7 @@ fn taken(request_id: &RequestId) -> Refusal {
     Refusal::new(RefusalCode::Taken, message).hint("try again: the next id is another one")
 }
 
-/// Joins an open request, which changes it only by more force, or where the lead agent wants to know how it ends.
+/// Joins an open request. That changes it only if the order brings more force, or if the lead agent is to hear how it ends.
 fn join(open: &Request, force_after: Option<f64>, agent: bool) -> Decision {
     match joined(open, force_after, agent) {
         Some(request) => Decision::default().request(RequestEvent::Joined, request, Vec::new()),
@@ -253,7 +255,7 @@ fn joined(request: &Request, force_after: Option<f64>, agent: bool) -> Option<Re
         .then(|| Request { agent: agent || request.agent, ..forced.unwrap_or_else(|| request.clone()) })
 }
 
-/// The request with more force, if the order brings more.
+/// Returns the request with more force, if the order brings more.
 fn with_force(request: &Request, force_after: Option<f64>) -> Option<Request> {
     let force_after = force_after?;
     let Payload::Shutdown { reason, decide_within, force_after: before } = &request.payload else {

@@ -11,27 +11,30 @@ use crate::daemon::core::event::{Action, Incarnation};
 use crate::daemon::core::live::Alive;
 
 impl View<'_> {
-    /// A worker answers. If the lead was told that it does not, the lead is told that it goes on.
-    pub(super) fn pong(&self, life: &Incarnation, ids: &mut dyn Ids) -> Decision {
+    /// Takes in that a worker answers. If the lead was told that it does not, the lead is told that it goes on.
+    pub(super) fn pong(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
         let goes_round = |alive: &&Alive| alive.silence().is_zero();
-        let (Some(member), Some(_)) = (self.present(life), self.live.of(life).filter(goes_round)) else {
+        let (Some(member), Some(_)) =
+            (self.present(incarnation), self.live.of(incarnation).filter(goes_round))
+        else {
             return Decision::default();
         };
         let Some(since) = member.silent_since else { return Decision::default() };
         let silent = std::time::Duration::try_from_secs_f64(self.now.wall - since).unwrap_or_default();
-        let text = format!("{} answers again, after {}, and goes on", life.name, format_duration(silent));
+        let text =
+            format!("{} answers again, after {}, and goes on", incarnation.name, format_duration(silent));
         let member = Member { silent_since: None, ..self.updated(member) };
         self.told(MemberEvent::Answering, member, text, ids)
     }
 
-    /// A worker has been silent for as long as it may. What it is silent about may have changed meanwhile.
-    pub(super) fn silent(&self, life: &Incarnation, ids: &mut dyn Ids) -> Decision {
-        let Some((member, alive)) = self.is_silent(life, 1) else { return Decision::default() };
+    /// Tells the lead that a worker has been silent for the watchdog period, if it still should answer.
+    pub(super) fn silent(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
+        let Some((member, alive)) = self.is_silent(incarnation, 1) else { return Decision::default() };
         if member.silent_since.is_some() {
             return Decision::default();
         }
         let time = format_duration(self.rules.watchdog.unwrap_or_default());
-        let name = &life.name;
+        let name = &incarnation.name;
         let next = match (alive.connected, member.terms.restart) {
             (false, _) => {
                 format!("it has no connection; `teamctl shutdown {name} --force` ends it")
@@ -48,24 +51,25 @@ impl View<'_> {
         self.told(MemberEvent::Silent, member, text, ids)
     }
 
-    /// Nor for as long again: it is ended, unless the lead does not know yet. One that hangs answers no SIGTERM.
-    pub(super) fn hung(&self, life: &Incarnation, ids: &mut dyn Ids) -> Decision {
-        let Some((member, alive)) = self.is_silent(life, 2) else { return Decision::default() };
+    /// Kills a worker that has been silent for a second watchdog period. If the lead does not know of the silence yet, it is
+    /// told instead. A hung worker would not react to SIGTERM.
+    pub(super) fn hung(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
+        let Some((member, alive)) = self.is_silent(incarnation, 2) else { return Decision::default() };
         if member.silent_since.is_none() {
-            return self.silent(life, ids);
+            return self.silent(incarnation, ids);
         }
         if alive.will_be_forced() || !alive.connected {
             return Decision::default();
         }
         let why = format!("it did not answer for {}, and was killed", format_duration(alive.silence()));
         let member = Member { ending: Some(Ending::Hung), ending_note: Some(why), ..self.updated(member) };
-        Decision::default().member(MemberEvent::Ending, member).act(Action::Kill(life.clone()))
+        Decision::default().member(MemberEvent::Ending, member).act(Action::Kill(incarnation.clone()))
     }
 
-    /// Returns a member that no signal ends yet, and that has been silent for so many times as long as it may.
-    fn is_silent(&self, life: &Incarnation, times: u32) -> Option<(&Member, &Alive)> {
-        let member = self.present(life).filter(|member| member.ending.is_none())?;
-        let alive = self.live.of(life).filter(|_| self.team.release(&life.name).is_none())?;
+    /// Returns a member that no signal ends yet, and that has been silent for so many watchdog periods.
+    fn is_silent(&self, incarnation: &Incarnation, times: u32) -> Option<(&Member, &Alive)> {
+        let member = self.present(incarnation).filter(|member| member.ending.is_none())?;
+        let alive = self.live.of(incarnation).filter(|_| self.team.release(&incarnation.name).is_none())?;
         let patience = self.rules.watchdog?;
         (alive.silence() >= patience * times).then_some((member, alive))
     }

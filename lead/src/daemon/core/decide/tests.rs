@@ -1,7 +1,7 @@
 //! Tests of the decisions: cell by cell (`table`), and in a simulated team (`sim`) that keeps what the
-//! specification promises (`promises`) whoever dies and when. `mutants` tests these tests.
+//! specification promises (`promises`) whichever process dies, and when. `mutants` tests these tests.
 
-mod desk;
+mod harness;
 mod mutants;
 mod promises;
 mod sim;

@@ -13,15 +13,15 @@ use crate::daemon::core::directive::directive;
 use crate::daemon::core::event::{Action, Ended, Incarnation};
 
 impl View<'_> {
-    /// A process was started, or could not be.
+    /// Decides when a process was started, or could not be.
     pub(super) fn started(
         &self,
-        life: &Incarnation,
+        incarnation: &Incarnation,
         (process, cgroup): (&Result<Identity, String>, Option<&Cgroup>),
         ids: &mut dyn Ids,
     ) -> Decision {
-        // One that could not be journaled at once comes late.
-        let Some(member) = self.present(life).filter(|member| member.phase == Phase::Spawning) else {
+        // An event that could not be journaled at once comes late.
+        let Some(member) = self.present(incarnation).filter(|member| member.phase == Phase::Spawning) else {
             return Decision::default();
         };
         match process {
@@ -29,10 +29,12 @@ impl View<'_> {
                 let phase = member.phase.after(PhaseEvent::Spawned).unwrap_or(Phase::Running);
                 let (process, cgroup) = (Some(identity.clone()), cgroup.cloned());
                 let member = Member { phase, process, cgroup, ..self.updated(member) };
-                Decision::default().member(MemberEvent::Spawned, member).act(Action::Welcome(life.clone()))
+                Decision::default()
+                    .member(MemberEvent::Spawned, member)
+                    .act(Action::Welcome(incarnation.clone()))
             }
             Err(why) => {
-                // It read nothing: in a conversation that goes on, what was unread before still is.
+                // It read nothing: in a continued conversation, unread messages stay unread.
                 let goes_on = member.conversation < member.incarnation;
                 let (inbox, unread) =
                     member.exit.as_ref().map_or((member.begins_at, 0), |exit| (exit.inbox, exit.unread));
@@ -41,75 +43,81 @@ impl View<'_> {
                 let (code, signal) = (None, None);
                 let ended =
                     Ended { code, signal, inbox, unread, by_signal, emptied, left_behind, unworkable };
-                self.never_ran(life, &ended, why, ids)
+                self.never_ran(incarnation, &ended, why, ids)
             }
         }
     }
 
-    /// The daemon began, and a life of the journal goes on.
-    pub(super) fn found(&self, life: &Incarnation) -> Decision {
-        let Some(member) = self.present(life) else { return Decision::default() };
-        // How long it is silent is counted anew, and told anew.
+    /// Adopts an incarnation that the starting daemon found alive.
+    pub(super) fn found(&self, incarnation: &Incarnation) -> Decision {
+        let Some(member) = self.present(incarnation) else { return Decision::default() };
+        // This daemon counts its silence anew, and tells the lead anew.
         let found = Member { silent_since: None, ..self.updated(member) };
         let adopted = Decision::default().member(MemberEvent::Adopted, found);
-        // What was begun with a signal is begun again: it is not known whether it was sent.
+        // A signal is sent again: it is not known whether the earlier daemon sent it.
         match member.ending {
             None => adopted,
-            // One that hung answers no other signal.
-            Some(Ending::Hung) => adopted.act(Action::Kill(life.clone())),
-            Some(_) => adopted.act(Action::Terminate(life.clone())),
+            // A hung worker reacts to no other signal.
+            Some(Ending::Hung) => adopted.act(Action::Kill(incarnation.clone())),
+            Some(_) => adopted.act(Action::Terminate(incarnation.clone())),
         }
     }
 
-    pub(super) fn connected(&self, life: &Incarnation, state: &WorkerState) -> Decision {
-        let Some(directive) = directive(self.team, self.live, &life.name) else { return Decision::default() };
-        let greeted = Decision::default().act(Action::Say(life.clone(), ToWorker::Directive(directive)));
-        greeted.and(self.said(life, state))
-    }
-
-    /// A pending plan that its author does not wait for, though it knows of it, expires.
-    ///
-    /// One that waits for another plan has that named next: then it is recorded, and takes the place of this one, or
-    /// its id is taken, and it comes to the id of this one (a life that was restarted begins with the first id).
-    pub(super) fn said(&self, life: &Incarnation, state: &WorkerState) -> Decision {
-        let Some(member) = self.team.members.get(&life.name).filter(|_| self.present(life).is_some()) else {
+    pub(super) fn connected(&self, incarnation: &Incarnation, state: &WorkerState) -> Decision {
+        let Some(directive) = directive(self.team, self.live, &incarnation.name) else {
             return Decision::default();
         };
-        let Some(plan) = self.team.pending(&life.name, Kind::PlanApproval) else {
+        let greeted =
+            Decision::default().act(Action::Say(incarnation.clone(), ToWorker::Directive(directive)));
+        greeted.and(self.said(incarnation, state))
+    }
+
+    /// Expires a pending plan that its author knows of and does not wait for.
+    ///
+    /// An author that waits for another plan submits that one next. Either it is recorded and replaces this one, or its id is
+    /// taken, and the author tries further ids until it comes to this one (a restarted incarnation begins with the first id).
+    pub(super) fn said(&self, incarnation: &Incarnation, state: &WorkerState) -> Decision {
+        let Some(member) =
+            self.team.members.get(&incarnation.name).filter(|_| self.present(incarnation).is_some())
+        else {
+            return Decision::default();
+        };
+        let Some(plan) = self.team.pending(&incarnation.name, Kind::PlanApproval) else {
             return Decision::default();
         };
         let knows = state.doing != Doing::Starting && state.applied_seq >= member.seq;
         if !knows || state.plan.is_some() {
             return Decision::default();
         }
-        let reason = format!("{} does not wait for it any more", life.name);
+        let reason = format!("{} does not wait for it any more", incarnation.name);
         match plan.after(request::Trigger::Withdrawn, self.now.wall, &reason) {
             Ok(expired) => Decision::default().request(RequestEvent::Expired, expired, Vec::new()),
             Err(_) => Decision::default(),
         }
     }
 
-    /// A line of the lead's inbox, named by the connection of the life that wrote it.
+    /// Decides on a line of the lead's inbox that an incarnation submits over its connection.
     pub(super) fn submitted(
         &self,
-        life: &Incarnation,
+        incarnation: &Incarnation,
         request_id: &RequestId,
         line: &Result<Box<Message>, String>,
     ) -> Decision {
         let refuse = |why: String, taken| {
             let request_id = request_id.clone();
-            Decision::default().act(Action::Say(life.clone(), ToWorker::Refused { request_id, why, taken }))
+            Decision::default()
+                .act(Action::Say(incarnation.clone(), ToWorker::Refused { request_id, why, taken }))
         };
-        let Some(member) = self.present(life) else { return Decision::default() };
+        let Some(member) = self.present(incarnation) else { return Decision::default() };
         let message = match line {
-            Ok(message) if message.from == life.name.as_str() => message,
+            Ok(message) if message.from == incarnation.name.as_str() => message,
             Ok(message) => return refuse(format!("the line is from {:?}", message.from), false),
             Err(why) => return refuse(why.clone(), false),
         };
         match &message.body {
             Body::ShutdownResponse { request_id: id, approve, reason, answered_by } if id == request_id => {
                 let by = answered_by.unwrap_or(AnsweredBy::Model);
-                self.shutdown_answered(life, request_id, *approve, (reason, by))
+                self.shutdown_answered(incarnation, request_id, *approve, (reason, by))
                     .unwrap_or_else(|why| refuse(why, false))
             }
             Body::PlanApprovalRequest { request_id: id, plan, .. } if id == request_id => {
@@ -121,14 +129,14 @@ impl View<'_> {
 
     fn shutdown_answered(
         &self,
-        life: &Incarnation,
+        incarnation: &Incarnation,
         request_id: &RequestId,
         approve: bool,
         (reason, by): (&str, AnsweredBy),
     ) -> Result<Decision, String> {
         let request = self.team.requests.get(request_id).ok_or("no such request")?;
-        if request.member() != life.name.as_str() || request.incarnation != life.incarnation {
-            return Err("the request is not for this life".to_owned());
+        if request.member() != incarnation.name.as_str() || request.incarnation != incarnation.number {
+            return Err("the request is not for this incarnation".to_owned());
         }
         let event = request::Trigger::Answer { by: Answerer::Member, approve };
         let answered = match request.after(event, self.now.wall, reason) {
@@ -137,16 +145,17 @@ impl View<'_> {
                 return Err("the request is the lead's to answer".to_owned());
             }
             // The first answer stands, and the worker is told which it was.
-            Err(_) => return Ok(recorded(life, request_id, request.status)),
+            Err(_) => return Ok(recorded(incarnation, request_id, request.status)),
         };
         let status = answered.status;
         let event = if approve { RequestEvent::Approved } else { RequestEvent::Rejected };
-        let plan = self.team.pending(&life.name, Kind::PlanApproval).map(|plan| plan.request_id.clone());
+        let plan =
+            self.team.pending(&incarnation.name, Kind::PlanApproval).map(|plan| plan.request_id.clone());
         let expired = plan.into_iter().filter(|_| approve).collect();
         let record = RequestRecord { expired, ..RequestRecord::of(event, answered) };
         let decision = Decision::default().record(Record::Request(Box::new(record)));
-        let decision = decision.and(recorded(life, request_id, status));
-        Ok(if approve { decision } else { decision.and(self.unwilling(request, life)) })
+        let decision = decision.and(recorded(incarnation, request_id, status));
+        Ok(if approve { decision } else { decision.and(self.shutdown_rejected(request, incarnation)) })
     }
 
     fn plan_submitted(
@@ -156,13 +165,13 @@ impl View<'_> {
         request_id: &RequestId,
         plan: &str,
     ) -> Result<Decision, String> {
-        let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
+        let incarnation = Incarnation::of(member);
         if let Some(known) = self.team.requests.get(request_id) {
             // The same line, said again after a broken connection; but a plan that expired with an
-            // earlier life must be submitted anew.
+            // earlier incarnation must be submitted anew.
             let same = known.kind == Kind::PlanApproval && Some(known.message_id) == message.id;
             return if same && known.status != Status::Expired {
-                Ok(recorded(&life, request_id, known.status))
+                Ok(recorded(&incarnation, request_id, known.status))
             } else {
                 Err(format!("the id {request_id} is taken"))
             };
@@ -187,11 +196,11 @@ impl View<'_> {
         let expired = before.into_iter().collect();
         let record = RequestRecord { expired, ..RequestRecord::of(RequestEvent::Asked, request) };
         let asked = Decision::default().record(Record::Request(Box::new(record)));
-        Ok(asked.and(recorded(&life, request_id, Status::Pending)))
+        Ok(asked.and(recorded(&incarnation, request_id, Status::Pending)))
     }
 }
 
-fn recorded(life: &Incarnation, request_id: &RequestId, status: Status) -> Decision {
+fn recorded(incarnation: &Incarnation, request_id: &RequestId, status: Status) -> Decision {
     let request_id = request_id.clone();
-    Decision::default().act(Action::Say(life.clone(), ToWorker::Recorded { request_id, status }))
+    Decision::default().act(Action::Say(incarnation.clone(), ToWorker::Recorded { request_id, status }))
 }

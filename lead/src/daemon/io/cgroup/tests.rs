@@ -18,7 +18,7 @@ use crate::daemon::core::event::{Ended, Event};
 use crate::daemon::io::reap::{Beginning, liveness_lock_is_held, wait_until_empty};
 
 fn alice(incarnation: u32) -> Incarnation {
-    Incarnation { name: Name::new("alice").unwrap(), incarnation }
+    Incarnation { name: Name::new("alice").unwrap(), number: incarnation }
 }
 
 fn bounds() -> Bounds {
@@ -282,7 +282,7 @@ fn the_cgroup_of_the_team_of_an_earlier_daemon_goes_with_its_last_life_also_wher
 fn recorded(life: &Incarnation, path: &str, process: Identity) -> Member {
     let mut member: Member = serde_json::from_value(serde_json::json!({
         "name": life.name, "role": "", "model": "script", "workspace": "/", "plan": false, "approve_by": "person",
-        "restart": "never", "incarnation": life.incarnation, "conversation": 1, "begins_at": Position::START,
+        "restart": "never", "incarnation": life.number, "conversation": 1, "begins_at": Position::START,
         "phase": "running", "gate": "open", "ending": null, "exit": null, "spawned_at": 0.0, "updated_at": 0.0,
     }))
     .unwrap();

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::*;
 
-/// A team of alice, bob and the lead, whose journal grows without anybody.
+/// A team of alice, bob and the lead, whose journal grows without a daemon.
 struct Scene {
     _scratch: tempfile::TempDir,
     dir: TeamDir,
@@ -85,26 +85,26 @@ fn one_inbox_that_cannot_be_written_does_not_make_the_others_be_looked_at_again(
     scene.told(MemberEvent::Silent, &["bob"]);
     scene.told(MemberEvent::Silent, &["alice"]);
     assert_eq!((scene.go_on(false), scene.up_to(), scene.lines("alice")), (Err(1), 0, 1));
-    // Whoever would look at what is told already would fail.
+    // A second look at what is told already would fail.
     scene.block("alice");
     assert_eq!(scene.go_on(false), Ok(()), "nothing is new, and it is not time to try again");
     assert_eq!(scene.go_on(true), Err(1));
     scene.told(MemberEvent::Silent, &["lead", "bob"]);
-    assert_eq!((scene.go_on(false), scene.lines("lead")), (Err(3), 1), "behind what bob is owed before");
+    assert_eq!((scene.go_on(false), scene.lines("lead")), (Err(3), 1), "behind the earlier line for bob");
     scene.unblock("bob");
     assert_eq!((scene.go_on(true), scene.up_to()), (Ok(()), 3));
     assert_eq!((scene.lines("bob"), scene.lines("lead")), (2, 1));
 }
 
 #[test]
-fn news_of_an_end_that_the_lead_cannot_be_told_of_are_told_to_the_others_once() {
+fn an_end_that_the_lead_cannot_be_told_of_is_told_to_the_others_once() {
     let mut scene = Scene::new();
     scene.block("lead");
     scene.told(MemberEvent::Exited, &["lead", "alice"]);
     assert_eq!(scene.go_on(false), Err(1));
     scene.progress.tell_ended(&scene.dir, 9).unwrap();
     assert_eq!((scene.go_on(true), scene.lines("alice")), (Err(1), 1));
-    assert!(!scene.progress.fan_out.is_waiting(), "nobody looks whether they are told");
+    assert!(!scene.progress.fan_out.is_waiting(), "what is told is not looked at again");
     scene.unblock("lead");
     assert_eq!((scene.go_on(true), scene.lines("lead"), scene.lines("alice")), (Ok(()), 1, 1));
 }
@@ -122,7 +122,7 @@ fn what_an_earlier_daemon_has_told_is_synced_before_it_counts_as_done() {
 }
 
 #[test]
-fn an_end_does_not_count_as_done_before_all_have_the_news() {
+fn an_end_does_not_count_as_done_before_all_are_told() {
     let mut scene = Scene::new();
     scene.told(MemberEvent::Exited, &["lead", "alice"]);
     assert_eq!((scene.go_on(false), scene.lines("lead"), scene.lines("alice")), (Ok(()), 1, 0));
@@ -144,7 +144,7 @@ fn what_an_earlier_daemon_may_have_told_is_not_told_twice() {
 }
 
 #[test]
-fn who_is_forgotten_is_not_done_with_before_the_move_into_the_archive_lasts() {
+fn a_forget_is_not_done_before_the_move_into_the_archive_is_synced() {
     let mut scene = Scene::new();
     inbox::create(&scene.dir, &name("carol")).unwrap();
     scene.told(MemberEvent::Forgotten, &[]);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-impl Desk {
+impl Fixture {
     /// Three commands come, none of which can be journaled, and then nothing more, until a second is over.
     fn is_kept_busy(&mut self) {
         for _ in 0..3 {
@@ -16,42 +16,43 @@ impl Desk {
 
 #[test]
 fn what_could_not_be_journaled_is_tried_again_although_commands_keep_coming() {
-    let mut desk = Desk::with_alice();
-    desk.full = true;
-    desk.on(Event::Leaving { life: alice() });
-    desk.is_kept_busy();
-    desk.full = false;
-    desk.on(ended());
-    let taken = desk.on(Event::Command(CLIENT, Command::Interrupt { name: alice().name, asked_at: RETRY }));
+    let mut fixture = Fixture::with_alice();
+    fixture.full = true;
+    fixture.on(Event::Leaving { incarnation: alice() });
+    fixture.is_kept_busy();
+    fixture.full = false;
+    fixture.on(ended());
+    let taken =
+        fixture.on(Event::Command(CLIENT, Command::Interrupt { name: alice().name, asked_at: RETRY }));
     assert!(taken.contains(&"append"), "each command brings what waits before it: {taken:?}");
-    assert_eq!(desk.alice().phase, Phase::Killed, "the farewell first");
+    assert_eq!(fixture.alice().phase, Phase::Killed, "the farewell first");
 }
 
 #[test]
 fn what_is_due_comes_although_commands_keep_coming() {
-    let mut desk = Desk::with_alice();
-    desk.on(Event::Command(CLIENT, Command::Shutdown(leave(0.0, Some(0.0)))));
-    desk.full = true;
-    assert!(desk.seconds_later(1).contains(&"append fails"));
-    desk.is_kept_busy();
-    desk.full = false;
-    assert!(desk.seconds_later(1).contains(&"signal"), "she is made to leave");
+    let mut fixture = Fixture::with_alice();
+    fixture.on(Event::Command(CLIENT, Command::Shutdown(leave(0.0, Some(0.0)))));
+    fixture.full = true;
+    assert!(fixture.seconds_later(1).contains(&"append fails"));
+    fixture.is_kept_busy();
+    fixture.full = false;
+    assert!(fixture.seconds_later(1).contains(&"signal"), "she is made to leave");
 }
 
 #[test]
 fn a_second_sigterm_ends_the_daemon_although_neither_can_be_journaled() {
     for commands in [false, true] {
-        let mut desk = Desk::with_alice();
-        desk.full = true;
-        desk.on(Event::Terminate);
+        let mut fixture = Fixture::with_alice();
+        fixture.full = true;
+        fixture.on(Event::Terminate);
         for _ in 0..3 {
             if commands {
-                desk.is_kept_busy();
+                fixture.is_kept_busy();
             }
-            desk.seconds_later(1);
-            assert!(desk.batcher.end.is_none(), "told once, it waits for the disk");
+            fixture.seconds_later(1);
+            assert!(fixture.batcher.end.is_none(), "told once, it waits for the disk");
         }
-        desk.on(Event::Terminate);
-        assert!(matches!(desk.batcher.end, Some(End::Failed(_))), "{commands}");
+        fixture.on(Event::Terminate);
+        assert!(matches!(fixture.batcher.end, Some(End::Failed(_))), "{commands}");
     }
 }

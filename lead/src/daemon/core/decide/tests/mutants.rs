@@ -1,6 +1,6 @@
-//! Tests of the tests: each rule of the specification that is dropped must be missed within a few schedules.
+//! Tests of the tests: if a rule of the specification is dropped, a promise must break within a few schedules.
 //!
-//! The rules are dropped in the simulated world, around the decisions; the decisions know nothing of it.
+//! The rules are dropped in the simulated world, around the decisions, which do not know of it.
 
 use std::collections::BTreeSet;
 
@@ -15,27 +15,27 @@ use super::sim::{Daemon, World, run};
 use crate::daemon::core::decide::Decision;
 use crate::daemon::core::event::{Action, Event, Incarnation};
 
-/// How many schedules may pass before it is missed.
+/// How many schedules may pass before a promise breaks.
 const SCHEDULES: u64 = 300;
 
 /// A rule that is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mutant {
-    /// Rule 5: a life is over only when its lock is free.
-    BuriesBeforeTheLockIsFree,
+    /// Rule 5: an incarnation is over only when its lock is free.
+    EndsBeforeTheLockIsFree,
     /// Rule 6: a worker does nothing before it is welcomed.
     BeginsUnwelcomed,
     /// Rule 7: only the worker's own connection makes a line count.
     AnyLineCounts,
     /// Rule 7: only the reply lets a worker leave.
     LeavesUnrecorded,
-    /// Section 7.2: only the daemon's word opens a gate.
+    /// Section 7.2: only the daemon's directive opens a gate.
     InboxOpensTheGate,
-    /// Rule 8: the daemon says its word on every connection.
-    NoWordOnReconnect,
+    /// Rule 8: the daemon says its directive on every connection.
+    NoDirectiveOnReconnect,
     /// Rule 8: the worker says its state, and the plan that it waits for.
     StatesAreNotHeard,
-    /// Rule 8: a gate with an unanswered plan stays closed whatever the word says.
+    /// Rule 8: a gate with an unanswered plan stays closed whatever the directive says.
     GateIgnoresItsPlan,
     /// Rule 9: one decision is one line.
     ExpiriesAreLinesOfTheirOwn,
@@ -45,26 +45,26 @@ pub(super) enum Mutant {
     OtherIdsWhenDoneAgain,
     /// Rule 11: a signal is journaled before it is sent.
     SignalsFirst,
-    /// Rule 11: nobody is restarted whose shutdown is pending.
-    RestartsWhoShallLeave,
-    /// Rule 11: nobody is restarted or spawned while the team is stopping.
+    /// Rule 11: a member with a pending shutdown is not restarted.
+    RestartsDespiteShutdown,
+    /// Rule 11: no member is restarted or spawned while the team is stopping.
     StoppingIsForgotten,
     /// Section 7.2: the lead agent answers the plans that a person has left to it.
     LeadAnswersForPeople,
-    /// Section 7.2: nobody answers their own plan.
+    /// Section 7.2: the lead agent does not answer its own plan.
     LeadApprovesItsOwn,
     /// What the lead agent asks for is answered.
     AnswersAreLost,
     /// Also if the journal cannot be written.
     WhatIsNotWrittenIsNotAnswered,
     /// The answer goes where the question came from, and nowhere once that is closed.
-    AnswersFollowTheLife,
-    /// Nobody is heard on a connection that is not a life's present one.
+    AnswersFollowTheIncarnation,
+    /// A worker is heard only on the present connection of its incarnation.
     EveryConnectionIsHeard,
-    /// Whoever answers is not ended as one that hangs.
+    /// A worker that answers is not ended as hung.
     PongsAreNotHeard,
-    /// The lead is told before one that hangs is ended.
-    HungWithoutAWord,
+    /// The lead is told before a hung worker is ended.
+    HungWithoutNotice,
     /// What is said and done rests on lines that are on the disk.
     SyncIsForgotten,
     /// An append that failed has not happened.
@@ -86,7 +86,7 @@ pub(super) enum Mutant {
 }
 
 impl World {
-    /// The state as the decisions see it, if they see another one.
+    /// Returns the state that the decisions see instead, if a rule is dropped in it.
     pub(super) fn doctored(&self, team: &Team, event: &Event) -> Option<Team> {
         let forgets = self.is(Mutant::StoppingIsForgotten) && team.stopping;
         let answers = matches!(event, Event::Command(client, Command::Answer { .. }) if client.agent);
@@ -101,9 +101,9 @@ impl World {
         })
     }
 
-    /// Makes another decision of it.
+    /// Changes a decision as the dropped rule would.
     pub(super) fn spoil(&self, team: &Team, event: &Event, decision: &mut Decision) {
-        if self.is(Mutant::NoWordOnReconnect) {
+        if self.is(Mutant::NoDirectiveOnReconnect) {
             decision.actions.retain(|action| !matches!(action, Action::Say(_, ToWorker::Directive(_))));
         }
         if self.is(Mutant::ExpiriesAreLinesOfTheirOwn) {
@@ -112,7 +112,7 @@ impl World {
         if self.is(Mutant::LeadApprovesItsOwn) {
             approve_own(team, event, decision);
         }
-        if self.is(Mutant::HungWithoutAWord) && matches!(event, Event::Silent { .. }) {
+        if self.is(Mutant::HungWithoutNotice) && matches!(event, Event::Silent { .. }) {
             for record in &mut decision.records {
                 if let Record::Member(record) = record {
                     (record.member.ending, record.tell) = (Some(Ending::Hung), Vec::new());
@@ -120,9 +120,9 @@ impl World {
                 }
             }
         }
-        let asked = |life: &Incarnation| team.pending(&life.name, Kind::Shutdown).is_some();
-        let Event::Ended { life, .. } = event else { return };
-        if !self.is(Mutant::RestartsWhoShallLeave) || !asked(life) {
+        let asked = |incarnation: &Incarnation| team.pending(&incarnation.name, Kind::Shutdown).is_some();
+        let Event::Ended { incarnation, .. } = event else { return };
+        if !self.is(Mutant::RestartsDespiteShutdown) || !asked(incarnation) {
             return;
         }
         for record in &mut decision.records {
@@ -130,10 +130,11 @@ impl World {
                 && record.event == MemberEvent::Exited
                 && record.member.phase == Phase::Crashed
             {
-                record.ended_incarnation = Some(life.incarnation);
-                (record.member.phase, record.member.incarnation) = (Phase::Spawning, life.incarnation + 1);
-                let life = Incarnation { name: life.name.clone(), incarnation: life.incarnation + 1 };
-                decision.actions.push(Action::Start(life));
+                record.ended_incarnation = Some(incarnation.number);
+                (record.member.phase, record.member.incarnation) = (Phase::Spawning, incarnation.number + 1);
+                let incarnation =
+                    Incarnation { name: incarnation.name.clone(), number: incarnation.number + 1 };
+                decision.actions.push(Action::Start(incarnation));
             }
         }
     }
@@ -147,8 +148,8 @@ impl World {
                 && record.event == MemberEvent::Ending
             {
                 let member = &record.member;
-                let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
-                self.signal(daemon, &life, false);
+                let incarnation = Incarnation::of(member);
+                self.signal(daemon, &incarnation, false);
             }
         }
     }
@@ -160,7 +161,7 @@ impl World {
         }
     }
 
-    /// Takes the last line of the lead's inbox for an answer, whoever wrote it.
+    /// Takes the last line of the lead's inbox for an answer, from any writer.
     pub(super) fn answers_any_line(&self, daemon: &Daemon, events: &mut Vec<Event>) {
         let line = self.disk.inboxes.get(&Name::lead()).and_then(|inbox| inbox.last());
         let Some(line) = line.filter(|_| self.is(Mutant::AnyLineCounts)) else { return };
@@ -169,9 +170,9 @@ impl World {
             return;
         };
         if let Some(member) = daemon.batcher.team.members.get(&name) {
-            let life = Incarnation { name, incarnation: member.record.incarnation };
+            let incarnation = Incarnation::of(&member.record);
             let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
-            events.push(Event::Submitted { life, request_id, line });
+            events.push(Event::Submitted { incarnation, request_id, line });
         }
     }
 }
@@ -187,7 +188,7 @@ fn approve_own(team: &Team, event: &Event, decision: &mut Decision) {
     }
 }
 
-/// A decision in several lines.
+/// Returns a decision in several lines.
 fn parted(team: &Team, mut record: Record) -> Vec<Record> {
     let expired = match &mut record {
         Record::Member(record) => std::mem::take(&mut record.expired),
@@ -202,7 +203,7 @@ fn parted(team: &Team, mut record: Record) -> Vec<Record> {
     std::iter::once(record).chain(expired).collect()
 }
 
-/// The real rules keep their promises in all of these schedules; the mutant breaks one.
+/// Checks that the mutant breaks a promise in one of the schedules, in all of which the real rules keep them.
 fn is_missed(mutant: Mutant) {
     let broken = (0..SCHEDULES).find_map(|seed| run(seed, Some(mutant), false).err());
     match broken {
@@ -221,28 +222,28 @@ macro_rules! missed {
 }
 
 missed! {
-    the_life_lock_is_missed: BuriesBeforeTheLockIsFree,
+    the_liveness_lock_is_missed: EndsBeforeTheLockIsFree,
     the_welcome_is_missed: BeginsUnwelcomed,
     the_own_connection_is_missed: AnyLineCounts,
     the_reply_is_missed: LeavesUnrecorded,
     the_deafness_to_inbox_lines_is_missed: InboxOpensTheGate,
-    the_word_on_a_new_connection_is_missed: NoWordOnReconnect,
+    the_directive_on_a_new_connection_is_missed: NoDirectiveOnReconnect,
     the_state_of_the_worker_is_missed: StatesAreNotHeard,
     the_closed_gate_of_an_unanswered_plan_is_missed: GateIgnoresItsPlan,
     the_whole_decision_in_one_line_is_missed: ExpiriesAreLinesOfTheirOwn,
     the_second_attempt_is_missed: NothingIsDoneAgain,
     the_same_ids_are_missed: OtherIdsWhenDoneAgain,
     the_line_before_the_signal_is_missed: SignalsFirst,
-    the_respect_for_a_pending_shutdown_is_missed: RestartsWhoShallLeave,
+    the_respect_for_a_pending_shutdown_is_missed: RestartsDespiteShutdown,
     the_respect_for_a_stop_is_missed: StoppingIsForgotten,
     the_persons_right_to_answer_is_missed: LeadAnswersForPeople,
     the_other_eyes_on_a_plan_are_missed: LeadApprovesItsOwn,
     the_answer_to_the_lead_agent_is_missed: AnswersAreLost,
     the_answer_to_what_is_not_written_is_missed: WhatIsNotWrittenIsNotAnswered,
-    the_way_back_of_an_answer_is_missed: AnswersFollowTheLife,
+    the_way_back_of_an_answer_is_missed: AnswersFollowTheIncarnation,
     the_deafness_to_old_connections_is_missed: EveryConnectionIsHeard,
     the_answers_to_the_watchdog_are_missed: PongsAreNotHeard,
-    the_word_to_the_lead_before_the_end_is_missed: HungWithoutAWord,
+    the_notice_to_the_lead_before_the_end_is_missed: HungWithoutNotice,
     the_sync_before_what_follows_is_missed: SyncIsForgotten,
     the_failure_of_an_append_is_missed: FailuresAreForgotten,
     the_line_before_its_effects_is_missed: EffectsComeFirst,

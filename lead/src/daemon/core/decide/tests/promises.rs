@@ -1,4 +1,4 @@
-//! What is promised, whoever dies and when: looked at after every line of the journal and every step.
+//! What is promised, whichever process dies, and when. It is checked after every line of the journal and every step.
 //!
 //! Each prefix of the journal is looked at by itself, since a kill may cut a batch between any two lines.
 
@@ -25,9 +25,9 @@ use super::sim::Worker;
 use crate::daemon::core::event::{Client, Incarnation};
 use asks::Asked;
 pub(super) use asks::Question;
-pub(super) use order::Owed;
+pub(super) use order::Expected;
 
-type Kept = Result<(), String>;
+type Checked = Result<(), String>;
 
 /// What is known of the world when a line is written.
 #[derive(Debug, Default)]
@@ -35,9 +35,9 @@ pub(super) struct Facts {
     pub(super) monotonic: Duration,
     /// The environment that this daemon was given for the member.
     pub(super) environment: Option<Environment>,
-    /// Whether the life has said to this daemon that SIGTERM ends it, or has written so.
+    /// Whether the incarnation has said to this daemon that SIGTERM ends it, or has written so.
     pub(super) farewell: bool,
-    /// The ids under which the plan was named that the member waits for.
+    /// The ids under which the plan was submitted that the member waits for.
     pub(super) waits_for: BTreeSet<(RequestId, Uuid)>,
 }
 
@@ -55,34 +55,34 @@ pub(super) struct Promises {
     told_status: BTreeMap<RequestId, Status>,
     /// The gate of each member as of each line that changed it.
     gates: BTreeMap<(Name, u64), Gate>,
-    /// What each life answered by lines that it wrote and named itself.
+    /// What each incarnation answered by lines that it wrote and submitted itself.
     answers: BTreeSet<(Incarnation, RequestId, bool)>,
     /// What people answered, and what the lead agent did.
     pub(super) verdicts: BTreeSet<(RequestId, bool)>,
     pub(super) verdicts_of_the_lead: BTreeSet<(RequestId, bool)>,
-    /// What people are owed who gave this daemon a command.
-    pub(super) people: BTreeMap<Client, Owed>,
+    /// The answers that people expect who gave this daemon a command.
+    pub(super) people: BTreeMap<Client, Expected>,
     /// The lines of the lead's inbox that were quarantined.
     quarantined: BTreeSet<u64>,
     /// What was asked over the connections of workers.
     questions: BTreeMap<Question, Asked>,
     /// The environment of the last spawn that was accepted.
     pub(super) environments: BTreeMap<Name, Environment>,
-    /// The lives that ended themselves because they were let go.
+    /// The incarnations that ended themselves because they were released.
     pub(super) left: BTreeSet<Incarnation>,
-    /// When each member was started again, since somebody spawned it.
+    /// When each member was started again, since its last spawn.
     restarts: BTreeMap<Name, Vec<Duration>>,
     tells: BTreeMap<(Uuid, Name), Told>,
-    /// The lives of which the lead was told that they do not answer, and since when they have answered nothing.
+    /// The incarnations that the lead was told are silent, and that have not answered since.
     silent: BTreeSet<Incarnation>,
 }
 
 /// What became of an inbox line that follows from a line of the journal.
 #[derive(Debug, Clone, PartialEq)]
 enum Told {
-    Owed,
+    Expected,
     Done(Box<Message>),
-    /// There is nobody to tell any more.
+    /// There is no inbox any more.
     NoInbox,
 }
 
@@ -91,14 +91,14 @@ impl Promises {
         Self { jumps, thorough, ..Self::default() }
     }
 
-    /// A line holds from now on.
-    pub(super) fn line(&mut self, line: &Line, facts: &Facts) -> Kept {
+    /// Takes in a line that holds from now on.
+    pub(super) fn line(&mut self, line: &Line, facts: &Facts) -> Checked {
         if self.thorough {
             is_read_as_it_was_written(line)?;
         }
         match &line.record {
             Record::Member(record) if record.derived_from.is_none() => self.member_line(record, facts)?,
-            // Of what an earlier daemon did, the next one knows the time of day alone.
+            // The next daemon knows only the time of day of what an earlier one did.
             Record::Team(record) if self.jumps && record.event == TeamEvent::Started => self.restarts.clear(),
             Record::Request(record) => {
                 self.told_status.insert(record.request.request_id.clone(), record.request.status);
@@ -110,15 +110,15 @@ impl Promises {
         self.fold.apply(line).map_err(|e| format!("line {} does not continue the journal: {e}", line.seq))?;
         self.fold.mark_done(line.seq);
         self.requests_changed(line, facts)?;
-        self.owes(line)?;
+        self.notices_follow(line)?;
         for (name, state) in &self.fold.members {
             self.gates.insert((name.clone(), state.seq), state.record.gate);
         }
         self.gates_opened(line, &before)?;
-        self.requests_belong_to_somebody()
+        self.pending_requests_are_of_running_members()
     }
 
-    fn member_line(&mut self, record: &MemberRecord, facts: &Facts) -> Kept {
+    fn member_line(&mut self, record: &MemberRecord, facts: &Facts) -> Checked {
         let member = &record.member;
         match record.event {
             MemberEvent::Spawning => self.spawning(member),
@@ -127,29 +127,29 @@ impl Promises {
                 self.silence(record)
             }
             MemberEvent::Forgotten => {
-                self.answers.retain(|(life, ..)| life.name != member.name);
-                self.left.retain(|life| life.name != member.name);
+                self.answers.retain(|(incarnation, ..)| incarnation.name != member.name);
+                self.left.retain(|incarnation| incarnation.name != member.name);
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    fn spawning(&mut self, member: &Member) -> Kept {
+    fn spawning(&mut self, member: &Member) -> Checked {
         let name = &member.name;
         self.restarts.remove(name);
         check(!self.fold.stopping, || format!("{name} is spawned while the team is stopping"))?;
         let before = self.fold.members.get(name).map(|state| &state.record);
         check(before.is_none_or(|before| before.phase.is_ended()), || format!("{name} is spawned twice"))?;
         check(before.is_none_or(|before| before.incarnation < member.incarnation), || {
-            format!("a life of {name} is counted twice")
+            format!("an incarnation of {name} is counted twice")
         })?;
         let opens = member.gate == Gate::Open && member.terms.plan;
         check(!opens, || format!("{name} must submit a plan, and begins with an open gate"))
     }
 
-    /// A gate opens only where somebody approved a plan.
-    fn gates_opened(&self, line: &Line, before: &BTreeMap<Name, Gate>) -> Kept {
+    /// Checks that a gate opens only where a plan was approved.
+    fn gates_opened(&self, line: &Line, before: &BTreeMap<Name, Gate>) -> Checked {
         for (name, state) in &self.fold.members {
             let opened = state.record.gate == Gate::Open && before.get(name) == Some(&Gate::Closed);
             let by = match &line.record {
@@ -166,31 +166,38 @@ impl Promises {
         Ok(())
     }
 
-    /// A worker begins.
-    pub(super) fn begins<'a>(&self, worker: &Worker, mut others: impl Iterator<Item = &'a Worker>) -> Kept {
-        let life = &worker.life;
-        let double = others.any(|other| other.begun && other.life.name == life.name);
-        check(!double, || format!("{} lives twice", life.name))?;
-        let member = self.fold.members.get(&life.name).map(|state| &state.record);
+    /// Checks a worker that begins.
+    pub(super) fn begins<'a>(
+        &self,
+        worker: &Worker,
+        mut others: impl Iterator<Item = &'a Worker>,
+    ) -> Checked {
+        let incarnation = &worker.incarnation;
+        let double = others.any(|other| other.begun && other.incarnation.name == incarnation.name);
+        check(!double, || format!("{} runs twice", incarnation.name))?;
+        let member = self.fold.members.get(&incarnation.name).map(|state| &state.record);
         let known =
-            member.filter(|member| member.incarnation == life.incarnation && !member.phase.is_ended());
+            member.filter(|member| member.incarnation == incarnation.number && !member.phase.is_ended());
         let process = known.and_then(|member| member.process.as_ref()).map(|process| process.pid);
         check(process == Some(worker.pid), || {
-            format!("{} begins, and the journal does not know it", life.name)
+            format!("{} begins, and the journal does not know it", incarnation.name)
         })
     }
 
-    /// A process is started for a life.
-    pub(super) fn starts(&self, life: &Incarnation, environment: &Environment) -> Kept {
-        let given = self.environments.get(&life.name);
+    /// Checks the environment of a process that is started.
+    pub(super) fn starts(&self, incarnation: &Incarnation, environment: &Environment) -> Checked {
+        let given = self.environments.get(&incarnation.name);
         check(given == Some(environment), || {
-            format!("{} {} gets an environment that was not given for it", life.name, life.incarnation)
+            format!(
+                "{} {} gets an environment that was not given for it",
+                incarnation.name, incarnation.number
+            )
         })
     }
 
-    /// A worker begins something that an open gate lets through.
-    pub(super) fn changes(&self, worker: &Worker) -> Kept {
-        let name = &worker.life.name;
+    /// Checks a worker that begins something that an open gate lets through.
+    pub(super) fn changes(&self, worker: &Worker) -> Checked {
+        let name = &worker.incarnation.name;
         check(worker.plan.is_none(), || format!("{name} changes something while its plan is unanswered"))?;
         let seq = worker.directive.as_ref().map_or(0, |directive| directive.seq);
         let gate = self.gates.get(&(name.clone(), seq));
@@ -199,8 +206,8 @@ impl Promises {
         })
     }
 
-    /// The daemon's state is what its journal says, and what follows from a line has a line of its own.
-    pub(super) fn agrees_with(&self, team: &Team) -> Kept {
+    /// Checks that the daemon's state is what its journal says, and that derived records have lines of their own.
+    pub(super) fn agrees_with(&self, team: &Team) -> Checked {
         let mut team = team.clone();
         team.mark_done(team.seq);
         check(team == self.fold, || "the daemon's state is not what its journal says".to_owned())?;
@@ -214,11 +221,11 @@ impl Promises {
     }
 }
 
-pub(super) fn check(kept: bool, why: impl FnOnce() -> String) -> Kept {
-    if kept { Ok(()) } else { Err(why()) }
+pub(super) fn check(checked: bool, why: impl FnOnce() -> String) -> Checked {
+    if checked { Ok(()) } else { Err(why()) }
 }
 
-fn is_read_as_it_was_written(line: &Line) -> Kept {
+fn is_read_as_it_was_written(line: &Line) -> Checked {
     let text =
         serde_json::to_string(line).map_err(|e| format!("line {} cannot be written: {e}", line.seq))?;
     let read: Line =

@@ -1,5 +1,5 @@
-//! A simulated team: the real decisions, fold, volatile state and words, driven through one schedule after
-//! another of deaths, cuts, lost frames, forgeries and jumps of the clock. All follows from a seed.
+//! A simulated team: the real decisions, fold, volatile state and directives, driven through one schedule after another of
+//! deaths, cuts, lost frames, forgeries and jumps of the clock. All follows from a seed.
 //!
 //! `TEAM_SIM_SEED=n` replays one schedule and prints it; `TEAM_SIM_FROM=n` and `TEAM_SIM_SCHEDULES=n` run others.
 
@@ -43,7 +43,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is not 0.
+    /// Returns a number below `n`, which is not 0.
     pub(super) fn below(&mut self, n: u32) -> u32 {
         u32::try_from(self.next() % u64::from(n)).unwrap()
     }
@@ -52,7 +52,7 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// One of them; none if there is none.
+    /// Returns one of them; none if there is none.
     pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
         let n = u32::try_from(from.len()).unwrap();
         if n == 0 { None } else { Some(from[self.below(n) as usize].clone()) }

@@ -3,7 +3,7 @@
 mod agent;
 mod ends;
 mod ladder;
-mod people;
+mod members;
 mod plans;
 mod silence;
 mod workers;

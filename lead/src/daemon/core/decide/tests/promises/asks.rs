@@ -1,5 +1,5 @@
-//! What the lead agent asks for: each question is answered once, on the connection that it came over and no other, and
-//! what is done for it was asked by a life that is there.
+//! What the lead agent asks for: each question is answered once, on the connection that it came over, and what is done for it
+//! was asked by a present incarnation.
 
 use teamd_shared::control::Command;
 use teamd_shared::journal::Team;
@@ -7,7 +7,7 @@ use teamd_shared::member::ApproveBy;
 use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 
-use super::{Kept, Promises, check};
+use super::{Checked, Promises, check};
 use crate::daemon::core::event::{Client, Incarnation};
 
 /// A connection, and the number of a question on it.
@@ -16,7 +16,7 @@ pub(in super::super) type Question = (u64, u32);
 /// What became of a question.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
-    life: Incarnation,
+    incarnation: Incarnation,
     command: Command,
     stands: Stands,
 }
@@ -34,57 +34,66 @@ enum Stands {
 }
 
 impl Promises {
-    /// A worker asks for something.
-    pub(in super::super) fn asks(&mut self, question: Question, life: &Incarnation, command: &Command) {
-        let asked = Asked { life: life.clone(), command: command.clone(), stands: Stands::Said };
+    /// Takes in that a worker asks for something.
+    pub(in super::super) fn asks(
+        &mut self,
+        question: Question,
+        incarnation: &Incarnation,
+        command: &Command,
+    ) {
+        let asked =
+            Asked { incarnation: incarnation.clone(), command: command.clone(), stands: Stands::Said };
         self.questions.insert(question, asked);
     }
 
-    /// The daemon takes a question up; `present`: the present connection of the life that asks.
-    pub(in super::super) fn takes_up(&mut self, question: Question, present: Option<u64>) -> Kept {
+    /// Takes in that the daemon takes a question up; `present` is the present connection of the incarnation that asks.
+    pub(in super::super) fn takes_up(&mut self, question: Question, present: Option<u64>) -> Checked {
         check(present == Some(question.0), || format!("{question:?} is taken up from an old connection"))?;
         self.moves_on(question, Stands::Said, Stands::TakenUp)
     }
 
-    /// The daemon answers a question.
-    pub(in super::super) fn replies(&mut self, question: Question) -> Kept {
+    /// Takes in that the daemon answers a question.
+    pub(in super::super) fn replies(&mut self, question: Question) -> Checked {
         self.moves_on(question, Stands::TakenUp, Stands::Replied)
     }
 
-    /// A worker hears an answer on a connection.
-    pub(in super::super) fn hears(&mut self, question: Question) -> Kept {
+    /// Takes in that a worker hears an answer on a connection.
+    pub(in super::super) fn hears(&mut self, question: Question) -> Checked {
         self.moves_on(question, Stands::Replied, Stands::Heard)
     }
 
-    fn moves_on(&mut self, question: Question, from: Stands, to: Stands) -> Kept {
+    fn moves_on(&mut self, question: Question, from: Stands, to: Stands) -> Checked {
         let Some(asked) = self.questions.get_mut(&question) else {
-            return Err(format!("{question:?} becomes {to:?}, and nobody asked it there"));
+            return Err(format!("{question:?} becomes {to:?}, and it was not asked there"));
         };
         check(asked.stands == from, || format!("{question:?} is {:?}, and becomes {to:?}", asked.stands))?;
         asked.stands = to;
         Ok(())
     }
 
-    /// The life that asked a question.
+    /// Returns the incarnation that asked a question.
     pub(in super::super) fn asker(&self, (connection, tag): Question) -> Option<Incarnation> {
-        self.questions.get(&(connection, tag)).map(|asked| asked.life.clone())
+        self.questions.get(&(connection, tag)).map(|asked| asked.incarnation.clone())
     }
 
-    /// The questions whose answer was not heard.
+    /// Returns the questions whose answer was not heard.
     pub(in super::super) fn unanswered(&self) -> impl Iterator<Item = (Question, &Incarnation, &Command)> {
         let open = self.questions.iter().filter(|(_, asked)| asked.stands != Stands::Heard);
-        open.map(|(&question, asked)| (question, &asked.life, &asked.command))
+        open.map(|(&question, asked)| (question, &asked.incarnation, &asked.command))
     }
 
-    /// Something was decided because somebody asked for it.
-    pub(in super::super) fn done_for(&self, client: Client, team: &Team) -> Kept {
-        let Some(life) = self.asker((client.connection, client.tag)).filter(|_| client.agent) else {
+    /// Checks that what was decided for the lead agent was asked by its present incarnation.
+    pub(in super::super) fn done_for(&self, client: Client, team: &Team) -> Checked {
+        let Some(incarnation) = self.asker((client.connection, client.tag)).filter(|_| client.agent) else {
             return Ok(());
         };
-        let member = team.members.get(&life.name).map(|state| &state.record);
-        let there = member.is_some_and(|it| it.incarnation == life.incarnation && !it.phase.is_ended());
-        check(life.name == Name::lead() && there, || {
-            format!("{} {} is heard, and is not the lead agent that there is", life.name, life.incarnation)
+        let member = team.members.get(&incarnation.name).map(|state| &state.record);
+        let there = member.is_some_and(|it| it.incarnation == incarnation.number && !it.phase.is_ended());
+        check(incarnation.name == Name::lead() && there, || {
+            format!(
+                "{} {} is heard, and is not the lead agent that there is",
+                incarnation.name, incarnation.number
+            )
         })
     }
 

@@ -1,19 +1,19 @@
-//! How lives end, and who is started again.
+//! How incarnations end, and which members are started again.
 
 use teamd_shared::journal::MemberRecord;
 use teamd_shared::member::{Ending, Phase, Restart};
 use teamd_shared::request::{Kind, Status};
 
 use super::super::sim::RULES;
-use super::{Facts, Kept, Promises, check};
+use super::{Checked, Facts, Promises, check};
 use crate::daemon::core::event::Incarnation;
 
 impl Promises {
-    pub(super) fn exited(&mut self, record: &MemberRecord, facts: &Facts) -> Kept {
+    pub(super) fn exited(&mut self, record: &MemberRecord, facts: &Facts) -> Checked {
         let name = &record.member.name;
         let state = self.fold.members.get(name).ok_or_else(|| format!("{name} ends, and was never there"))?;
         let before = &state.record;
-        let life = Incarnation { name: name.clone(), incarnation: before.incarnation };
+        let incarnation = Incarnation::of(before);
         check(!before.phase.is_ended(), || format!("{name} ends twice"))?;
         let approved = self.fold.shutdown_of(name).filter(|request| request.status == Status::Approved);
         let ended = if record.ended_incarnation.is_some() { Phase::Crashed } else { record.member.phase };
@@ -29,7 +29,7 @@ impl Promises {
         check(!facts.farewell || ended != Phase::Crashed, || {
             format!("{name} said farewell, and counts as crashed")
         })?;
-        let agreed = self.left.contains(&life);
+        let agreed = self.left.contains(&incarnation);
         check(!agreed || ended != Phase::Crashed, || {
             format!("{name} left as agreed, and counts as crashed")
         })?;
@@ -38,16 +38,16 @@ impl Promises {
             format!("the exit of {name} names {:?}, which it did not agree to", exit.request_id)
         })?;
         check(exit.emptied.is_some() || before.process.is_none(), || {
-            format!("{name} has ended, and nobody says how it is known that nothing is left")
+            format!("{name} has ended, and its exit does not say how it is known that nothing is left")
         })?;
         check(exit.ending == before.ending, || {
             format!("{name} was ended by {:?}, and its exit says {:?}", before.ending, exit.ending)
         })?;
-        self.news_of(record)?;
+        self.end_is_told(record)?;
         if record.ended_incarnation.is_some() { self.restarted(record, facts) } else { Ok(()) }
     }
 
-    fn restarted(&mut self, record: &MemberRecord, facts: &Facts) -> Kept {
+    fn restarted(&mut self, record: &MemberRecord, facts: &Facts) -> Checked {
         let name = &record.member.name;
         let Some(before) = self.fold.members.get(name).map(|state| &state.record) else { return Ok(()) };
         check(before.terms.restart == Restart::OnFailure, || {
@@ -61,7 +61,9 @@ impl Promises {
         check(self.fold.pending(name, Kind::Shutdown).is_none(), || {
             format!("{name} is restarted, and its shutdown was asked for")
         })?;
-        check(record.member.incarnation == before.incarnation + 1, || format!("{name} skips a life"))?;
+        check(record.member.incarnation == before.incarnation + 1, || {
+            format!("{name} skips an incarnation")
+        })?;
         check(record.member.conversation == before.conversation, || {
             format!("{name} forgets its conversation")
         })?;
@@ -74,10 +76,10 @@ impl Promises {
         check(record.member.restarts.len() <= most, || format!("{name} remembers too many restarts"))
     }
 
-    /// A signal is sent.
-    pub(in super::super) fn signalled(&self, life: &Incarnation) -> Kept {
-        let member = self.fold.members.get(&life.name).map(|state| &state.record);
-        let journaled = member.is_some_and(|it| it.incarnation == life.incarnation && it.ending.is_some());
-        check(journaled, || format!("{} is signalled, and no line says so", life.name))
+    /// Checks that a signal is journaled before it is sent.
+    pub(in super::super) fn signalled(&self, incarnation: &Incarnation) -> Checked {
+        let member = self.fold.members.get(&incarnation.name).map(|state| &state.record);
+        let journaled = member.is_some_and(|it| it.incarnation == incarnation.number && it.ending.is_some());
+        check(journaled, || format!("{} is signalled, and no line says so", incarnation.name))
     }
 }

@@ -1,5 +1,5 @@
-//! What comes before what: nothing is done or said that is not in the journal, nobody is answered before the roster shows it,
-//! and the position in the lead's inbox passes nothing that is not taken in.
+//! What comes before what: nothing is done or said that is not in the journal, no command is answered before the roster shows
+//! it, and the position in the lead's inbox passes nothing that is not taken in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,17 +9,17 @@ use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 
 use super::super::sim::Daemon;
-use super::{Kept, Promises, check};
+use super::{Checked, Promises, check};
 use crate::daemon::core::batch::Reply;
 use crate::daemon::core::event::{Action, Client, Until};
 use crate::daemon::core::waiters::status;
 
 /// How long commands wait for a roster that cannot be written.
-const UNSHOWN: Duration = Duration::from_secs(5);
+const ROSTER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What somebody is owed who gave a command.
+/// What a client that gave a command still expects.
 #[derive(Debug, Clone)]
-pub(in super::super) enum Owed {
+pub(in super::super) enum Expected {
     Answer,
     /// When something has happened.
     Wait(Name, Until),
@@ -28,51 +28,53 @@ pub(in super::super) enum Owed {
 }
 
 impl Promises {
-    /// Something is done or said: the journal holds what it rests on.
-    pub(in super::super) fn is_written(&self, team: &Team, lines: usize) -> Kept {
+    /// Checks that the journal holds what is done or said now.
+    pub(in super::super) fn is_written(&self, team: &Team, lines: usize) -> Checked {
         check(u64::try_from(lines) == Ok(team.seq), || {
             format!("something follows from line {}, and the journal has {lines}", team.seq)
         })
     }
 
-    /// A command was decided: it is answered once, or waits for something.
-    pub(in super::super) fn is_asked(&mut self, client: Client, actions: &[Action]) -> Kept {
-        let owed = actions.iter().filter_map(|action| match action {
-            Action::Reply(to, _) if *to == client => Some(Owed::Answer),
-            Action::Wait(to, name, until) if *to == client => Some(Owed::Wait(name.clone(), until.clone())),
-            Action::WaitForStop(to) if *to == client => Some(Owed::Stop),
+    /// Takes in that a command was decided: it is answered once, or waits for something.
+    pub(in super::super) fn is_asked(&mut self, client: Client, actions: &[Action]) -> Checked {
+        let expected = actions.iter().filter_map(|action| match action {
+            Action::Reply(to, _) if *to == client => Some(Expected::Answer),
+            Action::Wait(to, name, until) if *to == client => {
+                Some(Expected::Wait(name.clone(), until.clone()))
+            }
+            Action::WaitForStop(to) if *to == client => Some(Expected::Stop),
             _ => None,
         });
-        let owed: Vec<Owed> = owed.collect();
-        check(owed.len() == 1, || format!("{} answers to {client:?}", owed.len()))?;
+        let expected: Vec<Expected> = expected.collect();
+        check(expected.len() == 1, || format!("{} answers to {client:?}", expected.len()))?;
         if !client.agent {
-            self.people.extend(owed.into_iter().map(|owed| (client, owed)));
+            self.people.extend(expected.into_iter().map(|expected| (client, expected)));
         }
         Ok(())
     }
 
-    /// A person is answered.
-    pub(in super::super) fn is_answered(&mut self, client: Client) -> Kept {
-        let owed = self.people.remove(&client);
-        check(owed.is_some(), || format!("{client:?} is answered, and is owed nothing"))
+    /// Checks that a person who is answered expected that.
+    pub(in super::super) fn is_answered(&mut self, client: Client) -> Checked {
+        let expected = self.people.remove(&client);
+        check(expected.is_some(), || format!("{client:?} is answered, and expects nothing"))
     }
 
-    /// The daemon ends by itself.
-    pub(in super::super) fn ends(&mut self, stopped: bool) -> Kept {
-        let waits = self.people.values().any(|owed| matches!(owed, Owed::Stop));
+    /// Takes in that the daemon ends by itself.
+    pub(in super::super) fn ends(&mut self, stopped: bool) -> Checked {
+        let waits = self.people.values().any(|expected| matches!(expected, Expected::Stop));
         self.people.clear();
         check(!(stopped && waits), || "the daemon has stopped, and did not say so".to_owned())
     }
 
-    /// Somebody is answered: the roster shows what it is told, unless it could not be written for long.
+    /// Checks that the roster shows what a client is told, unless the roster could not be written for long.
     pub(in super::super) fn is_shown(
         &self,
         daemon: &Daemon,
         answer: &Reply,
         roster: &BTreeMap<Name, MemberStatus>,
         now: Duration,
-    ) -> Kept {
-        let waited = daemon.unwritten.is_some_and(|since| now - since >= UNSHOWN);
+    ) -> Checked {
+        let waited = daemon.unwritten.is_some_and(|since| now - since >= ROSTER_PATIENCE);
         if waited || answer.is_err() {
             return Ok(());
         }
@@ -86,8 +88,8 @@ impl Promises {
         })
     }
 
-    /// A line holds: with its position no line of the lead's inbox is passed that is no message and not quarantined.
-    pub(in super::super) fn quarantines(&mut self, line: &Line, bad: &BTreeSet<u64>) -> Kept {
+    /// Checks that the position of a line passes no line of the lead's inbox that is no message and not quarantined.
+    pub(in super::super) fn quarantines(&mut self, line: &Line, bad: &BTreeSet<u64>) -> Checked {
         if let Record::Team(record) = &line.record {
             for rejected in &record.rejected {
                 let first = self.quarantined.insert(rejected.offset);
@@ -99,8 +101,8 @@ impl Promises {
         check(lost.is_none(), || format!("line {lost:?} of the lead is passed, and was never quarantined"))
     }
 
-    /// Everything is read.
-    pub(in super::super) fn all_is_quarantined(&self, bad: &BTreeSet<u64>) -> Kept {
+    /// Checks, when everything is read, that every bad line is quarantined.
+    pub(in super::super) fn all_is_quarantined(&self, bad: &BTreeSet<u64>) -> Checked {
         let lost = bad.difference(&self.quarantined).next();
         check(lost.is_none(), || format!("line {lost:?} of the lead was never quarantined"))
     }

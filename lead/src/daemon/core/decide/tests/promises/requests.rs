@@ -1,4 +1,4 @@
-//! Every request ends exactly once, by whoever may end it.
+//! Every request ends exactly once, by a party that may end it.
 
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent};
@@ -6,28 +6,28 @@ use teamd_shared::message::{Body, Message};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Request, Status};
 
-use super::{Facts, Kept, Promises, check};
+use super::{Checked, Facts, Promises, check};
 use crate::daemon::core::event::Incarnation;
 
 impl Promises {
-    /// A worker names a line: an answer is its own only if it wrote it.
-    pub(in super::super) fn named(&mut self, life: &Incarnation, line: &Message) {
+    /// Takes in that a worker submits a line. An answer is its own only if it wrote the line.
+    pub(in super::super) fn submitted(&mut self, incarnation: &Incarnation, line: &Message) {
         if let Body::ShutdownResponse { request_id, approve, .. } = &line.body
-            && line.from == life.name.as_str()
+            && line.from == incarnation.name.as_str()
         {
-            self.answers.insert((life.clone(), request_id.clone(), *approve));
+            self.answers.insert((incarnation.clone(), request_id.clone(), *approve));
         }
     }
 
-    /// A worker learns what became of its plan.
-    pub(in super::super) fn resolved(&self, id: &RequestId, status: Status, refused: bool) -> Kept {
+    /// Checks what a worker learns of its plan.
+    pub(in super::super) fn resolved(&self, id: &RequestId, status: Status, refused: bool) -> Checked {
         let stands = self.fold.requests.get(id).map(|request| request.status);
         check(refused || stands == Some(status), || {
             format!("the author of {id} hears {status:?}: it is {stands:?}")
         })
     }
 
-    pub(super) fn requests_changed(&mut self, line: &Line, facts: &Facts) -> Kept {
+    pub(super) fn requests_changed(&mut self, line: &Line, facts: &Facts) -> Checked {
         for (id, request) in &self.fold.requests {
             let before = self.requests.get(id);
             if before == Some(request) {
@@ -46,7 +46,7 @@ impl Promises {
         Ok(())
     }
 
-    fn changed(&self, before: &Request, request: &Request, line: &Line, facts: &Facts) -> Kept {
+    fn changed(&self, before: &Request, request: &Request, line: &Line, facts: &Facts) -> Checked {
         let id = &request.request_id;
         let same = (before.kind, before.member(), before.incarnation, before.message_id, before.created_at)
             == (request.kind, request.member(), request.incarnation, request.message_id, request.created_at);
@@ -63,9 +63,9 @@ impl Promises {
             (_, Status::Pending) => Err(format!("{id} is pending again")),
             (Kind::Shutdown, Status::Approved | Status::Rejected) => {
                 let name = Name::of_inbox(request.member()).map_err(|e| e.to_string())?;
-                let life = Incarnation { name, incarnation: request.incarnation };
-                check(self.answers.contains(&(life, id.clone(), approve)), || {
-                    format!("{id} is answered by nobody who was asked")
+                let incarnation = Incarnation { name, number: request.incarnation };
+                check(self.answers.contains(&(incarnation, id.clone(), approve)), || {
+                    format!("{id} is not answered by the incarnation that was asked")
                 })
             }
             (Kind::PlanApproval, Status::Approved | Status::Rejected) => {
@@ -73,14 +73,14 @@ impl Promises {
                 let by_lead =
                     self.verdicts_of_the_lead.contains(&verdict) && self.is_left_to_the_lead(before);
                 check(by_lead || self.verdicts.contains(&verdict), || {
-                    format!("{id} is answered by nobody who may")
+                    format!("{id} is answered by a party that may not")
                 })
             }
             (kind, Status::Expired) => self.expired(kind, request, line, facts),
         }
     }
 
-    fn expired(&self, kind: Kind, request: &Request, line: &Line, facts: &Facts) -> Kept {
+    fn expired(&self, kind: Kind, request: &Request, line: &Line, facts: &Facts) -> Checked {
         let id = &request.request_id;
         let why = match (&line.record, kind) {
             (Record::Member(record), Kind::Shutdown) => record.event == MemberEvent::Exited,
@@ -105,8 +105,8 @@ impl Promises {
         check(why, || format!("{id} expires for no reason at line {}", line.seq))
     }
 
-    /// At most one of each kind is pending, and none of somebody who has ended.
-    pub(super) fn requests_belong_to_somebody(&self) -> Kept {
+    /// Checks that at most one request of each kind is pending for a member, and none for one that has ended.
+    pub(super) fn pending_requests_are_of_running_members(&self) -> Checked {
         let mut seen = Vec::new();
         for request in self.fold.requests.values().filter(|request| request.is_pending()) {
             let id = &request.request_id;
@@ -124,7 +124,7 @@ impl Promises {
                     (member.conversation..=member.incarnation).contains(&request.incarnation)
                 }
             };
-            check(spans, || format!("{id} is pending of another life of {name}"))?;
+            check(spans, || format!("{id} is pending of another incarnation of {name}"))?;
             let indexed = self.fold.pending(&name, request.kind).map(|request| &request.request_id);
             check(indexed == Some(id), || format!("{id} is pending, and not found as such"))?;
             seen.push((name, request.kind));

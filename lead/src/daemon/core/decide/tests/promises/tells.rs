@@ -8,24 +8,24 @@ use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Status};
 
-use super::{Kept, Promises, Told, check};
+use super::{Checked, Promises, Told, check};
 
 impl Promises {
-    pub(super) fn owes(&mut self, line: &Line) -> Kept {
+    pub(super) fn notices_follow(&mut self, line: &Line) -> Checked {
         for tell in line.record.tell() {
-            let before = self.tells.insert((tell.id, tell.to.clone()), Told::Owed);
+            let before = self.tells.insert((tell.id, tell.to.clone()), Told::Expected);
             check(before.is_none(), || format!("the id {} is given twice", tell.id))?;
         }
         Ok(())
     }
 
-    /// An inbox line was written.
-    pub(in super::super) fn told(&mut self, to: &Name, message: &Message) -> Kept {
+    /// Takes in that an inbox line was written.
+    pub(in super::super) fn told(&mut self, to: &Name, message: &Message) -> Checked {
         let id = message.id.ok_or("a line without an id")?;
         let told = self.tells.get_mut(&(id, to.clone()));
         let told = told.ok_or_else(|| format!("{to} is told what no line says"))?;
         match told {
-            Told::Owed => {}
+            Told::Expected => {}
             Told::Done(before) => {
                 check(**before == *message, || format!("{to} is told two things under one id"))?;
             }
@@ -35,16 +35,16 @@ impl Promises {
         Ok(())
     }
 
-    /// There is nobody to tell.
+    /// Takes in that there is no inbox to append to.
     pub(in super::super) fn has_no_inbox(&mut self, to: &Name, message: &Message) {
         let told = message.id.and_then(|id| self.tells.get_mut(&(id, to.clone())));
-        if let Some(told @ Told::Owed) = told {
+        if let Some(told @ Told::Expected) = told {
             *told = Told::NoInbox;
         }
     }
 
-    /// Of an end the lead is told, and everybody who runs and stays.
-    pub(super) fn news_of(&self, record: &MemberRecord) -> Kept {
+    /// Checks that the lead and all members that run and stay are told of an end.
+    pub(super) fn end_is_told(&self, record: &MemberRecord) -> Checked {
         let gone = &record.member.name;
         let told: BTreeSet<&Name> = record.tell.iter().map(|tell| &tell.to).collect();
         let stays = |name: &Name| {
@@ -61,16 +61,17 @@ impl Promises {
         check(*gone == Name::lead() || !told.contains(gone), || format!("{gone} is told of its own end"))
     }
 
-    /// Everything is delivered.
-    pub(in super::super) fn at_rest(&self) -> Kept {
+    /// Checks that everything is delivered.
+    pub(in super::super) fn at_rest(&self) -> Checked {
         for ((id, to), told) in &self.tells {
-            check(*told != Told::Owed, || format!("{to} was never told {id}"))?;
+            check(*told != Told::Expected, || format!("{to} was never told {id}"))?;
         }
         let asked = self.fold.members.keys().filter_map(|name| self.fold.pending(name, Kind::Shutdown));
         for request in asked {
-            let life = self.fold.shutdown_of(&Name::of_inbox(request.member()).map_err(|e| e.to_string())?);
-            check(life == Some(request), || {
-                format!("{} is pending, and nobody is asked", request.request_id)
+            let incarnation =
+                self.fold.shutdown_of(&Name::of_inbox(request.member()).map_err(|e| e.to_string())?);
+            check(incarnation == Some(request), || {
+                format!("{} is pending, and no incarnation is asked", request.request_id)
             })?;
         }
         Ok(())

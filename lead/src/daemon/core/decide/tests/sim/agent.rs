@@ -10,7 +10,7 @@ use teamd_shared::position::Position;
 use teamd_shared::request::{Kind, Request};
 
 use super::super::mutants::Mutant;
-use super::super::promises::{Owed, check};
+use super::super::promises::{Expected, check};
 use super::daemon::{Daemon, knows_its_journal};
 use super::machine::Up;
 use super::worker::Worker;
@@ -22,7 +22,7 @@ use crate::daemon::event_loop::gather::may_ask;
 impl World {
     /// Asks for something now and then, one thing after the other, at whatever else it is.
     pub(super) fn may_want_something(&mut self, worker: &mut Worker) {
-        let seldom = if worker.life.name == Name::lead() { 2 } else { 60 };
+        let seldom = if worker.incarnation.name == Name::lead() { 2 } else { 60 };
         if self.calm || worker.asking.is_some() || !self.rng.one_in(seldom) {
             return;
         }
@@ -30,23 +30,23 @@ impl World {
         worker.asked += 1;
         let question = (link, worker.asked);
         let command = self.wish(worker);
-        self.note(|| format!("{} ({}) asks {question:?}: {command:?}", worker.life.name, worker.pid));
+        self.note(|| format!("{} ({}) asks {question:?}: {command:?}", worker.incarnation.name, worker.pid));
         worker.asking = Some(question);
-        self.promises.asks(question, &worker.life, &command);
+        self.promises.asks(question, &worker.incarnation, &command);
         self.says(worker, Up::Says(FromWorker::Asks(Asks { tag: question.1, command })));
     }
 
     fn wish(&mut self, worker: &Worker) -> Command {
         match self.rng.below(16) {
             0..=2 => {
-                let name = self.somebody(false);
+                let name = self.some_name(false);
                 let mut order = self.varied(SpawnOrder::new(name, worker.environment.clone()));
                 order.terms.prompt = Some("begin".to_owned());
                 Command::Spawn { id: self.ids.request(), order: Box::new(order) }
             }
             3 | 4 => {
                 let force_after = self.rng.one_in(6).then_some(0.0);
-                let (name, reason) = (self.somebody(true), "asked by the lead agent".to_owned());
+                let (name, reason) = (self.some_name(true), "asked by the lead agent".to_owned());
                 Command::Shutdown(ShutdownOrder {
                     request_id: self.ids.request(),
                     name,
@@ -58,7 +58,7 @@ impl World {
             }
             5..=8 => self.verdict(),
             9 => {
-                let (id, name) = (self.ids.request(), self.somebody(true));
+                let (id, name) = (self.ids.request(), self.some_name(true));
                 Command::RequestPlan { id, name, content: "what will you do?".to_owned(), wait: false }
             }
             10..=14 => self.verdict_of_another(),
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// Waits until somebody has answered a plan.
+    /// Waits until a plan is answered.
     pub(super) fn verdict_of_another(&mut self) -> Command {
         let open = self.promises.fold.requests.values();
         let open = open.filter(|request| request.is_pending() && request.kind == Kind::PlanApproval);
@@ -75,20 +75,22 @@ impl World {
         Command::AwaitVerdict { request_id: plan.request_id }
     }
 
-    /// An answer has come to the worker: to what it has asked on this connection, and not yet answered.
+    /// Takes in an answer to what the worker has asked on this connection.
     pub(super) fn hears_an_answer(&mut self, worker: &mut Worker, link: u64, reply: &Reply) {
-        let kept = self.promises.hears((link, reply.tag));
-        self.promise(kept);
+        let checked = self.promises.hears((link, reply.tag));
+        self.check(checked);
         if worker.asking == Some((link, reply.tag)) {
             worker.asking = None;
         }
     }
 }
 
-/// The life whose present connection a question came over.
+/// Returns the incarnation whose present connection a question came over.
 fn present(daemon: &Daemon, client: Client) -> Option<Incarnation> {
     let mut connections = daemon.connections.iter();
-    connections.find(|(_, connection)| **connection == client.connection).map(|(life, _)| life.clone())
+    connections
+        .find(|(_, connection)| **connection == client.connection)
+        .map(|(incarnation, _)| incarnation.clone())
 }
 
 /// What the daemon does, as its functions of the same names.
@@ -96,13 +98,13 @@ impl World {
     pub(super) fn agent_asks(
         &mut self,
         daemon: &Daemon,
-        (life, connection): (&Incarnation, u64),
+        (incarnation, connection): (&Incarnation, u64),
         Asks { tag, command }: Asks,
     ) -> Option<Event> {
         let client = Client { connection, tag, agent: true };
-        let kept = self.promises.takes_up((connection, tag), daemon.connections.get(life).copied());
-        self.promise(kept);
-        if let Err(refusal) = may_ask(life, &command) {
+        let checked = self.promises.takes_up((connection, tag), daemon.connections.get(incarnation).copied());
+        self.check(checked);
+        if let Err(refusal) = may_ask(incarnation, &command) {
             self.reply(daemon, client, Err(refusal));
             return None;
         }
@@ -115,7 +117,7 @@ impl World {
         })
     }
 
-    /// What must be known of the world to decide a spawn.
+    /// Returns what must be known of the world to decide a spawn.
     pub(super) fn spawn_facts(&self, daemon: &Daemon, order: &SpawnOrder) -> SpawnFacts {
         let name = &order.name;
         let ended = daemon.batcher.team.members.get(name).is_none_or(|member| member.record.phase.is_ended());
@@ -135,34 +137,34 @@ impl World {
             return;
         }
         if knows_its_journal(daemon) {
-            let kept = self.promises.is_shown(daemon, &result, &self.disk.roster, self.since(daemon));
-            self.promise(kept);
+            let checked = self.promises.is_shown(daemon, &result, &self.disk.roster, self.since(daemon));
+            self.check(checked);
         }
         if !client.agent {
-            let kept = self.promises.is_answered(client);
-            return self.promise(kept);
+            let checked = self.promises.is_answered(client);
+            return self.check(checked);
         }
         let question = (client.connection, client.tag);
-        let mut life = present(daemon, client);
-        if self.is(Mutant::AnswersFollowTheLife) {
-            life = self.promises.asker(question);
+        let mut incarnation = present(daemon, client);
+        if self.is(Mutant::AnswersFollowTheIncarnation) {
+            incarnation = self.promises.asker(question);
         }
-        let Some(life) = life.filter(|_| !self.is(Mutant::AnswersAreLost)) else { return };
-        let kept = self.promises.replies(question);
-        self.promise(kept);
-        self.say(daemon, &life, ToWorker::Reply(Reply { tag: client.tag, result }));
+        let Some(incarnation) = incarnation.filter(|_| !self.is(Mutant::AnswersAreLost)) else { return };
+        let checked = self.promises.replies(question);
+        self.check(checked);
+        self.say(daemon, &incarnation, ToWorker::Reply(Reply { tag: client.tag, result }));
     }
 
     /// Looks whether each question has its answer, once everything has come to rest.
     pub(super) fn questions_rest(&self) -> Result<(), String> {
         let Some(daemon) = &self.daemon else { return Ok(()) };
         let fold = &self.promises.fold;
-        let hangs = |name: &Name| self.processes.values().any(|it| it.life.name == *name && it.hung);
-        for (question, life, command) in self.promises.unanswered() {
+        let hangs = |name: &Name| self.processes.values().any(|it| it.incarnation.name == *name && it.hung);
+        for (question, incarnation, command) in self.promises.unanswered() {
             let link = self.links.get(&question.0);
-            let lives = link.is_some_and(|link| link.worker_open && link.daemon_open)
-                && daemon.connections.get(life) == Some(&question.0)
-                && !hangs(&life.name);
+            let is_open = link.is_some_and(|link| link.worker_open && link.daemon_open)
+                && daemon.connections.get(incarnation) == Some(&question.0)
+                && !hangs(&incarnation.name);
             let waits = match command {
                 Command::AwaitVerdict { request_id } => {
                     fold.requests.get(request_id).is_some_and(Request::is_pending)
@@ -170,20 +172,23 @@ impl World {
                 Command::Spawn { order, .. } => hangs(&order.name),
                 _ => false,
             };
-            if lives && !waits {
-                return Err(format!("{} {} has no answer to {command:?}", life.name, life.incarnation));
+            if is_open && !waits {
+                return Err(format!(
+                    "{} {} has no answer to {command:?}",
+                    incarnation.name, incarnation.number
+                ));
             }
         }
-        for (client, owed) in &self.promises.people {
-            let waits = match owed {
-                Owed::Answer => false,
-                Owed::Wait(_, Until::Judged(request_id)) => {
+        for (client, expected) in &self.promises.people {
+            let waits = match expected {
+                Expected::Answer => false,
+                Expected::Wait(_, Until::Judged(request_id)) => {
                     fold.requests.get(request_id).is_some_and(Request::is_pending)
                 }
-                Owed::Wait(name, _) => hangs(name),
-                Owed::Stop => self.processes.values().any(|it| it.hung),
+                Expected::Wait(name, _) => hangs(name),
+                Expected::Stop => self.processes.values().any(|it| it.hung),
             };
-            check(waits, || format!("{client:?} has no answer: {owed:?}"))?;
+            check(waits, || format!("{client:?} has no answer: {expected:?}"))?;
         }
         Ok(())
     }

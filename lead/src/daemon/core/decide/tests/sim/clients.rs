@@ -13,7 +13,7 @@ use super::world::{NAMES, World};
 use crate::daemon::core::event::{Client, Event, SpawnFacts};
 
 impl World {
-    /// Somebody runs a command.
+    /// Lets a client run a command.
     pub(super) fn client_step(&mut self) {
         if self.daemon.is_none() {
             return;
@@ -38,8 +38,8 @@ impl World {
         }
     }
 
-    /// A name; mostly of somebody who runs, or of nobody.
-    pub(super) fn somebody(&mut self, runs: bool) -> Name {
+    /// Returns a name: mostly of a running member, or of one that does not run, as wanted.
+    pub(super) fn some_name(&mut self, runs: bool) -> Name {
         let names = ["lead"].iter().chain(&NAMES).map(|name| Name::of_inbox(name).unwrap());
         let names: Vec<Name> = names.collect();
         let fits = |name: &&Name| {
@@ -54,7 +54,7 @@ impl World {
     fn order(&mut self) -> Command {
         match self.rng.below(15) {
             0..=5 => {
-                let name = self.somebody(true);
+                let name = self.some_name(true);
                 let force_after =
                     self.rng.pick(&[None, None, None, Some(0.0), Some(5.0), Some(30.0)]).flatten();
                 let reason = "asked by a person".to_owned();
@@ -69,16 +69,16 @@ impl World {
                 })
             }
             6..=9 => {
-                let (id, name, wait) = (self.ids.request(), self.somebody(true), self.rng.one_in(2));
+                let (id, name, wait) = (self.ids.request(), self.some_name(true), self.rng.one_in(2));
                 Command::RequestPlan { id, name, content: "what will you do?".to_owned(), wait }
             }
-            10..=12 => Command::Interrupt { name: self.somebody(true), asked_at: Duration::ZERO },
-            13 => Command::Forget { name: self.somebody(false) },
+            10..=12 => Command::Interrupt { name: self.some_name(true), asked_at: Duration::ZERO },
+            13 => Command::Forget { name: self.some_name(false) },
             _ => self.verdict_of_another(),
         }
     }
 
-    /// Mostly of a plan that waits for it.
+    /// Returns a verdict, mostly on a plan that waits for it.
     pub(super) fn verdict(&mut self) -> Command {
         let known: Vec<RequestId> = self.promises.fold.requests.keys().cloned().collect();
         let open = self.promises.fold.requests.values();
@@ -94,7 +94,7 @@ impl World {
         let lead = self.promises.fold.members.get(&Name::lead());
         let leads = lead.is_some_and(|lead| !lead.record.phase.is_ended());
         // Without it there is less to see.
-        let name = if !leads && self.rng.one_in(2) { Name::lead() } else { self.somebody(false) };
+        let name = if !leads && self.rng.one_in(2) { Name::lead() } else { self.some_name(false) };
         let before = self.promises.fold.members.get(&name);
         let resume = before.is_some() && self.rng.one_in(2);
         let environment = environment(u32::try_from(client.connection).unwrap());
@@ -105,7 +105,7 @@ impl World {
         Event::Spawn(client, self.ids.request(), Box::new(order), facts)
     }
 
-    /// With a plan or without, answered by a person or by the lead agent, which itself has none.
+    /// Returns the order with a plan or without, answered by a person or by the lead agent, which itself has none.
     pub(super) fn varied(&mut self, order: SpawnOrder) -> SpawnOrder {
         if order.name == Name::lead() && !self.rng.one_in(8) {
             return order;
@@ -116,7 +116,7 @@ impl World {
         SpawnOrder { terms, ..order }
     }
 
-    /// SIGTERM, or Ctrl-C.
+    /// Sends SIGTERM or Ctrl-C to the daemon.
     pub(super) fn signal_daemon(&mut self) {
         let Some(daemon) = &mut self.daemon else { return };
         daemon.commands.push_back(Event::Terminate);
@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-/// The same command from another client: of one that has lost its daemon, say.
+/// Returns the same command from another client, such as one that has lost its daemon.
 fn to(client: Client, said: &Event) -> Event {
     match said.clone() {
         Event::Command(_, command) => Event::Command(client, command),

@@ -1,4 +1,4 @@
-//! The simulated daemon: the real batcher, and somebody who takes its steps, and may die between any two of them.
+//! The simulated daemon: the real batcher, and a loop that takes its steps and may die between any two of them.
 //!
 //! What is decided, folded and said, and in which order, comes from the real code; only what touches the world is played
 //! here.
@@ -22,17 +22,16 @@ use crate::daemon::core::decide::{Decision, View, decide};
 use crate::daemon::core::event::{Event, Incarnation, Now};
 use crate::daemon::core::waiters::status;
 
-/// A daemon.
 pub(in super::super) struct Daemon {
     pub(in super::super) batcher: Batcher,
     pub(super) began: Duration,
-    /// The present connection of each life.
+    /// The present connection of each incarnation.
     pub(super) connections: BTreeMap<Incarnation, u64>,
     pub(super) supervised: BTreeMap<Incarnation, u32>,
-    /// Lives whose process has ended, until their connection does.
-    pub(super) departed: BTreeSet<Incarnation>,
-    /// Lives that have ended, until nothing is left of them.
-    pub(super) seen_off: Vec<Incarnation>,
+    /// The incarnations whose process has ended, until their connection does.
+    pub(super) exited: BTreeSet<Incarnation>,
+    /// The incarnations that have ended, until nothing is left of them.
+    pub(super) reaping: Vec<Incarnation>,
     pub(super) commands: VecDeque<Event>,
     pub(super) completion: Completion,
     /// The roster as it is to be written, and since when it cannot be.
@@ -50,7 +49,7 @@ pub(in super::super) struct Daemon {
 /// What this daemon was told.
 #[derive(Default)]
 pub(super) struct Heard {
-    /// The lives that have said that SIGTERM ends them.
+    /// The incarnations that have said that SIGTERM ends them.
     pub(super) farewells: BTreeSet<Incarnation>,
     /// The environments that it was given.
     pub(super) environments: BTreeMap<Name, Environment>,
@@ -84,7 +83,7 @@ impl World {
         self.goes_on_with(daemon, events);
     }
 
-    /// Handles events, and keeps the daemon if it lives on.
+    /// Handles events, and keeps the daemon if it survives.
     pub(super) fn goes_on_with(&mut self, mut daemon: Daemon, events: Vec<Event>) {
         match self.handles(&mut daemon, events) {
             Err(Killed) => {
@@ -93,8 +92,8 @@ impl World {
             }
             Ok(()) if daemon.batcher.end.is_some() => {
                 self.note(|| format!("  the daemon ends: {:?}", daemon.batcher.end));
-                let kept = self.promises.ends(matches!(daemon.batcher.end, Some(End::Stopped)));
-                self.promise(kept);
+                let checked = self.promises.ends(matches!(daemon.batcher.end, Some(End::Stopped)));
+                self.check(checked);
                 self.links.values_mut().for_each(|link| link.daemon_open = false);
             }
             Ok(()) => self.daemon = Some(daemon),
@@ -104,7 +103,7 @@ impl World {
     fn handles(&mut self, daemon: &mut Daemon, events: Vec<Event>) -> Result<(), Killed> {
         daemon.batcher.handle(events, self.now(daemon));
         self.takes_its_steps(daemon)?;
-        if daemon.batcher.owes_answers() {
+        if daemon.batcher.has_answers() {
             daemon.batcher.answer(self.now(daemon));
             self.takes_its_steps(daemon)?;
         }
@@ -128,8 +127,8 @@ impl World {
                 continue;
             }
             if knows_its_journal(daemon) {
-                let kept = self.promises.is_written(&daemon.batcher.team, self.disk.journal.len());
-                self.promise(kept);
+                let checked = self.promises.is_written(&daemon.batcher.team, self.disk.journal.len());
+                self.check(checked);
             }
             self.takes(daemon, step)?;
         }
@@ -152,11 +151,11 @@ impl World {
         self.spoil(view.team, event, &mut decision);
         self.remember(heard, event, !decision.records.is_empty());
         if let Event::Command(client, _) | Event::Spawn(client, ..) = event {
-            let kept = self.promises.is_asked(*client, &decision.actions);
-            self.promise(kept);
+            let checked = self.promises.is_asked(*client, &decision.actions);
+            self.check(checked);
             if !decision.records.is_empty() {
-                let kept = self.promises.done_for(*client, view.team);
-                self.promise(kept);
+                let checked = self.promises.done_for(*client, view.team);
+                self.check(checked);
             }
         }
         decision
@@ -167,7 +166,7 @@ impl World {
         match event {
             Event::Spawn(_, _, order, _) if decided => {
                 heard.environments.insert(order.name.clone(), order.environment.clone());
-                heard.farewells.retain(|life| life.name != order.name);
+                heard.farewells.retain(|incarnation| incarnation.name != order.name);
                 self.promises.environments.insert(order.name.clone(), order.environment.clone());
             }
             Event::Command(client, Command::Answer { request_id, approve, .. }) if decided => {
@@ -188,15 +187,15 @@ impl World {
                 let started = self.starts(daemon, *beginning);
                 daemon.batcher.started(started, self.now(daemon));
             }
-            Step::Terminate(life) => self.signal(daemon, &life, false),
-            Step::Kill(life) => self.signal(daemon, &life, true),
-            Step::Say(life, frame) => self.say(daemon, &life, frame),
+            Step::Terminate(incarnation) => self.signal(daemon, &incarnation, false),
+            Step::Kill(incarnation) => self.signal(daemon, &incarnation, true),
+            Step::Say(incarnation, frame) => self.say(daemon, &incarnation, frame),
             Step::Show(names) => {
                 for name in names {
                     self.shows(daemon, &name);
                 }
-                let kept = self.promises.agrees_with(&daemon.batcher.team);
-                self.promise(kept);
+                let checked = self.promises.agrees_with(&daemon.batcher.team);
+                self.check(checked);
             }
             Step::WriteRoster => self.writes_the_roster(daemon),
             Step::Reply(client, answer) => {
@@ -208,30 +207,30 @@ impl World {
     }
 
     fn starts(&mut self, daemon: &mut Daemon, new: NewWorker) -> Event {
-        let NewWorker { life, environment, .. } = new;
+        let NewWorker { incarnation, environment, .. } = new;
         if !self.calm && self.rng.one_in(40) {
-            return Event::not_started(life, "cannot run it");
+            return Event::not_started(incarnation, "cannot run it");
         }
-        let kept = self.promises.starts(&life, &environment);
-        self.promise(kept);
-        self.disk.inboxes.entry(life.name.clone()).or_default();
-        let (pid, link) = self.fork(&life, environment);
-        daemon.supervised.insert(life.clone(), pid);
-        daemon.connections.insert(life.clone(), link);
-        Event::Started { life, process: Ok(identity(pid)), cgroup: None }
+        let checked = self.promises.starts(&incarnation, &environment);
+        self.check(checked);
+        self.disk.inboxes.entry(incarnation.name.clone()).or_default();
+        let (pid, link) = self.fork(&incarnation, environment);
+        daemon.supervised.insert(incarnation.clone(), pid);
+        daemon.connections.insert(incarnation.clone(), link);
+        Event::Started { incarnation, process: Ok(identity(pid)), cgroup: None }
     }
 
-    pub(super) fn say(&mut self, daemon: &Daemon, life: &Incarnation, frame: ToWorker) {
-        let link = daemon.connections.get(life).and_then(|number| self.links.get_mut(number));
+    pub(super) fn say(&mut self, daemon: &Daemon, incarnation: &Incarnation, frame: ToWorker) {
+        let link = daemon.connections.get(incarnation).and_then(|number| self.links.get_mut(number));
         if let Some(link) = link.filter(|link| link.daemon_open && link.worker_open) {
             link.down.push_back(frame);
         }
     }
 
-    pub(in super::super) fn signal(&mut self, daemon: &Daemon, life: &Incarnation, kill: bool) {
-        let Some(&pid) = daemon.supervised.get(life) else { return };
-        let kept = self.promises.signalled(life);
-        self.promise(kept);
+    pub(in super::super) fn signal(&mut self, daemon: &Daemon, incarnation: &Incarnation, kill: bool) {
+        let Some(&pid) = daemon.supervised.get(incarnation) else { return };
+        let checked = self.promises.signalled(incarnation);
+        self.check(checked);
         if kill {
             self.kill(pid);
         } else if let Some(worker) = self.processes.get_mut(&pid) {
@@ -262,8 +261,8 @@ impl World {
     }
 }
 
-/// Tells whether the state of a daemon is what its journal says. After a sync that was refused nobody knows: what it still
-/// says, before it ends, rests on earlier lines.
+/// Tells whether the state of a daemon is what its journal says. After a refused sync that is not known: what it still says,
+/// before it ends, rests on earlier lines.
 pub(super) fn knows_its_journal(daemon: &Daemon) -> bool {
     !matches!(daemon.batcher.end, Some(End::Failed(_)))
 }

@@ -13,7 +13,6 @@ use super::super::mutants::Mutant;
 use super::world::World;
 use crate::daemon::io::journal;
 
-/// The files.
 #[derive(Default)]
 pub(in super::super) struct Disk {
     /// The whole lines of the journal.
@@ -38,7 +37,7 @@ pub(in super::super) struct Transcript {
     pub(super) conversation: u32,
     /// The plan without a result.
     pub(in super::super) plan: Option<PlanCall>,
-    /// The life that wrote last that SIGTERM ends it.
+    /// The incarnation that wrote last that SIGTERM ends it.
     pub(super) left_by_signal: Option<u32>,
 }
 
@@ -46,8 +45,8 @@ pub(in super::super) struct Transcript {
 #[derive(Debug, Clone)]
 pub(in super::super) struct PlanCall {
     pub(super) first: (RequestId, Uuid),
-    /// The ids that it was named under, of the request and of the line.
-    pub(in super::super) named: BTreeSet<(RequestId, Uuid)>,
+    /// The ids that it was submitted under, of the request and of the line.
+    pub(in super::super) submitted: BTreeSet<(RequestId, Uuid)>,
 }
 
 impl Disk {
@@ -55,7 +54,7 @@ impl Disk {
         Self { bytes: bytewise.then(Vec::new), ..Self::default() }
     }
 
-    /// A line is in the journal.
+    /// Adds a line to the journal.
     pub(super) fn writes(&mut self, line: &Line) {
         if let Some(bytes) = &mut self.bytes {
             bytes.extend(in_bytes(line));
@@ -63,7 +62,7 @@ impl Disk {
         self.journal.push(line.clone());
     }
 
-    /// A piece of a line is in the journal.
+    /// Adds a piece of a line to the journal.
     pub(super) fn tears(&mut self, piece: &[u8]) {
         self.bytes.iter_mut().for_each(|bytes| bytes.extend(piece));
     }
@@ -79,13 +78,13 @@ impl Disk {
         team
     }
 
-    /// How many lines the lead's inbox has, of both sorts.
+    /// Returns how many lines the lead's inbox has, of both sorts.
     pub(super) fn lead_lines(&self) -> u64 {
         let messages = self.inboxes.get(&Name::lead()).map_or(0, Vec::len);
         u64::try_from(messages + self.bad.len()).unwrap()
     }
 
-    /// What was torn off gets its end by the next line.
+    /// Ends a torn line with the next line.
     fn glue(&mut self) -> bool {
         let torn = std::mem::take(&mut self.torn);
         if torn {
@@ -95,7 +94,7 @@ impl Disk {
     }
 }
 
-/// A line as the journal holds it.
+/// Returns a line as the journal holds it.
 pub(super) fn in_bytes(line: &Line) -> Vec<u8> {
     [to_json_line(&serde_json::to_value(line).unwrap()).as_slice(), b"\n"].concat()
 }
@@ -120,7 +119,7 @@ impl World {
         }
     }
 
-    /// Somebody is killed while it writes to the lead.
+    /// Kills a writer while it appends to the inbox of the lead, now and then.
     pub(super) fn tears_a_line(&mut self) {
         if !self.calm && self.rng.one_in(3) {
             self.note(|| "  a line in the inbox of the lead is torn".to_owned());
@@ -129,15 +128,15 @@ impl World {
         }
     }
 
-    /// An event of the file system, unless it is lost.
+    /// Reports a change of the inbox, unless the event is lost.
     fn rings_the_daemon(&mut self) {
         self.disk.rung |= !self.rng.one_in(4);
     }
 
     /// Reads the journal as a daemon does that starts, and cuts off what is torn.
-    pub(super) fn mends_the_journal(&mut self) {
+    pub(super) fn repairs_the_journal(&mut self) {
         let Some(bytes) = &self.disk.bytes else { return };
-        let kept = match journal::fold(bytes) {
+        let checked = match journal::fold(bytes) {
             Ok(team) if team == self.disk.fold() => Ok(()),
             Ok(_) => Err("the journal is read as another one".to_owned()),
             Err(error) => Err(format!("the journal cannot be read: {error}")),
@@ -146,10 +145,10 @@ impl World {
         if !self.is(Mutant::TornTailStays) {
             self.disk.bytes.iter_mut().for_each(|bytes| bytes.truncate(whole));
         }
-        self.promise(kept);
+        self.check(checked);
     }
 
-    /// Some of these bytes, from the first on.
+    /// Returns some of these bytes, from the first on.
     pub(super) fn some_of(&mut self, bytes: &[u8]) -> Vec<u8> {
         let some = self.rng.below(u32::try_from(bytes.len()).unwrap().max(1)) as usize;
         bytes[..some].to_vec()

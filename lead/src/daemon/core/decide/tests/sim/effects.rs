@@ -22,7 +22,7 @@ enum Fate {
     Cut(usize),
     /// The disk is full: nothing is written.
     Full,
-    /// The sync is refused: so many lines are there, and nobody knows.
+    /// The sync is refused: so many lines are there, and the daemon does not know.
     Unsynced(usize),
 }
 
@@ -76,15 +76,15 @@ impl World {
         Ok(())
     }
 
-    /// Lines are in the journal: from now on they hold.
+    /// Takes in that lines are in the journal: from now on they hold.
     pub(super) fn journals(&mut self, daemon: &Daemon, lines: &[Line]) {
         for line in lines {
             self.note(|| format!("  {} {}", line.seq, told(&line.record)));
             let facts = self.facts(daemon, line);
-            let kept = self.promises.line(line, &facts);
-            self.promise(kept);
-            let kept = self.promises.quarantines(line, &self.disk.bad);
-            self.promise(kept);
+            let checked = self.promises.line(line, &facts);
+            self.check(checked);
+            let checked = self.promises.quarantines(line, &self.disk.bad);
+            self.check(checked);
             self.disk.writes(line);
         }
     }
@@ -105,8 +105,8 @@ impl World {
             monotonic,
             environment: daemon.heard.environments.get(&name).cloned(),
             farewell: written
-                || daemon.heard.farewells.contains(&Incarnation { name: name.clone(), incarnation }),
-            waits_for: call.map(|call| call.named.clone()).unwrap_or_default(),
+                || daemon.heard.farewells.contains(&Incarnation { name: name.clone(), number: incarnation }),
+            waits_for: call.map(|call| call.submitted.clone()).unwrap_or_default(),
         }
     }
 
@@ -130,7 +130,7 @@ impl World {
         Ok(())
     }
 
-    /// Makes the effects last: from now on the journal counts them as done.
+    /// Syncs the effects: from now on the journal counts them as done.
     pub(super) fn settles(&mut self, daemon: &mut Daemon) {
         let team = &daemon.batcher.team;
         let early = self.is(Mutant::DoneIsSaidTooEarly);
@@ -138,7 +138,7 @@ impl World {
         daemon.batcher.settled(done);
     }
 
-    /// True if they are all there.
+    /// Does the effects of a line. Returns true if they are all there.
     pub(in super::super) fn effects(&mut self, line: &Line, again: bool, stuck: &mut BTreeSet<Name>) -> bool {
         if let Record::Member(record) = &line.record
             && record.event == MemberEvent::Forgotten
@@ -166,19 +166,20 @@ impl World {
                 continue;
             }
             self.sends(&to, message.clone());
-            let kept = self.promises.told(&to, &message);
-            self.promise(kept);
+            let checked = self.promises.told(&to, &message);
+            self.check(checked);
         }
         all
     }
 
     fn archive(&mut self, name: &Name) {
         let present = self.promises.fold.members.get(name).map(|state| state.record.incarnation);
-        let lives = |worker: &Worker| worker.life.name == *name && Some(worker.life.incarnation) == present;
-        let lives = self.processes.values().any(lives);
-        let kept = !(lives && self.disk.inboxes.contains_key(name));
-        self.promise(
-            kept.then_some(()).ok_or_else(|| format!("the files of {name} are archived while it runs")),
+        let runs =
+            |worker: &Worker| worker.incarnation.name == *name && Some(worker.incarnation.number) == present;
+        let runs = self.processes.values().any(runs);
+        let checked = !(runs && self.disk.inboxes.contains_key(name));
+        self.check(
+            checked.then_some(()).ok_or_else(|| format!("the files of {name} are archived while it runs")),
         );
         if *name != Name::lead() {
             self.disk.inboxes.remove(name);
@@ -187,7 +188,7 @@ impl World {
     }
 }
 
-/// What a line says, in short.
+/// Returns what a line says, in short.
 fn told(record: &Record) -> String {
     match record {
         Record::Team(record) => format!("team {:?}", record.event),

@@ -16,51 +16,53 @@ use crate::daemon::core::batch::Introduction;
 use crate::daemon::core::event::{Ended, Event, Incarnation};
 
 impl World {
-    /// One of the things that are ready; each source keeps its order.
+    /// Takes in one thing that is ready; each source keeps its order.
     pub(super) fn takes_in(&mut self, daemon: &mut Daemon) -> Option<Event> {
         let readable = self.links.iter().filter(|(_, link)| link.daemon_open || !link.worker_open);
         let readable = readable.filter(|(_, link)| !link.up.is_empty() || !link.worker_open);
         // Connections are accepted in their order: the greeting on a later one overtakes none.
-        let waits = |number: &u64, life: &Incarnation| {
-            self.links.range(..number).any(|(_, older)| older.life == *life && older.greets())
+        let waits = |number: &u64, incarnation: &Incarnation| {
+            self.links.range(..number).any(|(_, older)| older.incarnation == *incarnation && older.greets())
         };
-        let readable: Vec<u64> =
-            readable.filter(|(number, link)| !waits(number, &link.life)).map(|(number, _)| *number).collect();
+        let readable: Vec<u64> = readable
+            .filter(|(number, link)| !waits(number, &link.incarnation))
+            .map(|(number, _)| *number)
+            .collect();
         let gone = daemon.supervised.iter().filter(|(_, pid)| !self.processes.contains_key(pid));
-        let gone: Vec<Incarnation> = gone.map(|(life, _)| life.clone()).collect();
-        let early = self.is(Mutant::BuriesBeforeTheLockIsFree);
-        let over = daemon.seen_off.iter().filter(|life| early || !self.lock_is_held(&life.name));
+        let gone: Vec<Incarnation> = gone.map(|(incarnation, _)| incarnation.clone()).collect();
+        let early = self.is(Mutant::EndsBeforeTheLockIsFree);
+        let over = daemon.reaping.iter().filter(|incarnation| early || !self.lock_is_held(&incarnation.name));
         let over: Vec<Incarnation> = over.cloned().collect();
         let sources = [readable.len(), gone.len(), over.len(), daemon.commands.len().min(1)];
         let at = self.rng.pick(&(0..4).filter(|&source| sources[source] > 0).collect::<Vec<_>>())?;
         match at {
             0 => self.rng.pick(&readable).and_then(|number| self.reads(daemon, number)),
             1 => {
-                let life = self.rng.pick(&gone)?;
-                daemon.supervised.remove(&life);
+                let incarnation = self.rng.pick(&gone)?;
+                daemon.supervised.remove(&incarnation);
                 // What it said last may still be in its connection: the end of that comes first.
-                if daemon.connections.contains_key(&life) {
-                    daemon.departed.insert(life);
+                if daemon.connections.contains_key(&incarnation) {
+                    daemon.exited.insert(incarnation);
                 } else {
-                    daemon.seen_off.push(life);
+                    daemon.reaping.push(incarnation);
                 }
                 None
             }
             2 => {
-                let life = self.rng.pick(&over)?;
-                daemon.seen_off.retain(|other| *other != life);
-                let left = self.lock_is_held(&life.name)
-                    || self.processes.values().any(|it| it.begun && it.life == life);
-                let kept = if left {
-                    Err(format!("{} is buried, and something of it is left", life.name))
+                let incarnation = self.rng.pick(&over)?;
+                daemon.reaping.retain(|other| *other != incarnation);
+                let left = self.lock_is_held(&incarnation.name)
+                    || self.processes.values().any(|it| it.begun && it.incarnation == incarnation);
+                let checked = if left {
+                    Err(format!("{} is recorded as ended, and something of it is left", incarnation.name))
                 } else {
                     Ok(())
                 };
-                self.promise(kept);
+                self.check(checked);
                 let inbox = Position { offset: u64::from(self.rng.below(9)), tail: 0 };
                 let unread = u64::from(self.rng.below(3));
-                let transcript = self.disk.transcripts.get(&life.name);
-                let by_signal = transcript.is_some_and(|it| it.left_by_signal == Some(life.incarnation));
+                let transcript = self.disk.transcripts.get(&incarnation.name);
+                let by_signal = transcript.is_some_and(|it| it.left_by_signal == Some(incarnation.number));
                 let ended = Ended {
                     code: None,
                     signal: None,
@@ -71,7 +73,7 @@ impl World {
                     left_behind: None,
                     unworkable: None,
                 };
-                Some(Event::Ended { life, ended })
+                Some(Event::Ended { incarnation, ended })
             }
             _ => self.looks_up(daemon),
         }
@@ -87,54 +89,55 @@ impl World {
 
     fn reads(&mut self, daemon: &mut Daemon, number: u64) -> Option<Event> {
         let link = self.links.get_mut(&number)?;
-        let (life, pid) = (link.life.clone(), link.pid);
+        let (incarnation, pid) = (link.incarnation.clone(), link.pid);
         let Some(up) = link.up.pop_front() else {
             self.links.remove(&number);
-            if !self.is(Mutant::AnswersFollowTheLife) {
+            if !self.is(Mutant::AnswersFollowTheIncarnation) {
                 daemon.batcher.waiters.drop_connection(number);
             }
-            if daemon.connections.get(&life) != Some(&number) {
+            if daemon.connections.get(&incarnation) != Some(&number) {
                 return None;
             }
-            daemon.connections.remove(&life);
-            if daemon.departed.remove(&life) {
-                daemon.seen_off.push(life.clone());
+            daemon.connections.remove(&incarnation);
+            if daemon.exited.remove(&incarnation) {
+                daemon.reaping.push(incarnation.clone());
             }
-            return Some(Event::Disconnected { life });
+            return Some(Event::Disconnected { incarnation });
         };
         match up {
             Up::StartedWorker => {
-                daemon.batcher.introduce(&life, Introduction::Greeted);
+                daemon.batcher.introduce(&incarnation, Introduction::Greeted);
                 None
             }
             Up::Back(environment, state) => {
-                if daemon.supervised.get(&life) != Some(&pid) {
-                    link.down.push_back(ToWorker::Stranger { why: "no such life".to_owned() });
+                if daemon.supervised.get(&incarnation) != Some(&pid) {
+                    link.down.push_back(ToWorker::Stranger { why: "no such incarnation".to_owned() });
                     return None;
                 }
-                daemon.connections.insert(life.clone(), number);
-                daemon.heard.environments.insert(life.name.clone(), environment.clone());
+                daemon.connections.insert(incarnation.clone(), number);
+                daemon.heard.environments.insert(incarnation.name.clone(), environment.clone());
                 let state = if self.is(Mutant::StatesAreNotHeard) { Default::default() } else { state };
-                Some(Event::Connected { life, environment: Some(environment), state })
+                Some(Event::Connected { incarnation, environment: Some(environment), state })
             }
             Up::Says(FromWorker::Asks(request)) if self.is(Mutant::EveryConnectionIsHeard) => {
-                self.agent_asks(daemon, (&life, number), request)
+                self.agent_asks(daemon, (&incarnation, number), request)
             }
-            Up::Says(_) if daemon.connections.get(&life) != Some(&number) => None,
-            Up::Says(FromWorker::Asks(request)) => self.agent_asks(daemon, (&life, number), request),
+            Up::Says(_) if daemon.connections.get(&incarnation) != Some(&number) => None,
+            Up::Says(FromWorker::Asks(request)) => self.agent_asks(daemon, (&incarnation, number), request),
             Up::Says(FromWorker::Pong { number }) => {
-                self.promises.ponged(&life, number);
-                (number == 0 || !self.is(Mutant::PongsAreNotHeard)).then_some(Event::Pong { life, number })
+                self.promises.ponged(&incarnation, number);
+                (number == 0 || !self.is(Mutant::PongsAreNotHeard))
+                    .then_some(Event::Pong { incarnation, number })
             }
             Up::Says(FromWorker::State(_)) if self.is(Mutant::StatesAreNotHeard) => None,
-            Up::Says(FromWorker::State(state)) => Some(Event::Said { life, state }),
+            Up::Says(FromWorker::State(state)) => Some(Event::Said { incarnation, state }),
             Up::Says(FromWorker::Leaving) => {
-                daemon.heard.farewells.insert(life.clone());
-                Some(Event::Leaving { life })
+                daemon.heard.farewells.insert(incarnation.clone());
+                Some(Event::Leaving { incarnation })
             }
             Up::Says(FromWorker::Submitted { request_id, offset, .. }) => {
                 let line = self.line_of_the_lead(offset);
-                Some(Event::Submitted { life, request_id, line })
+                Some(Event::Submitted { incarnation, request_id, line })
             }
         }
     }

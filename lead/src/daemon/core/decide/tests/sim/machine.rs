@@ -1,4 +1,4 @@
-//! The machine of the simulated team: processes, life locks, connections, clocks. They outlive the daemon.
+//! The machine of the simulated team: processes, liveness locks, connections, clocks. They outlive the daemon.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,17 +17,15 @@ use crate::daemon::core::event::Incarnation;
 /// How many request ids there are: so few that the same one is drawn twice.
 const REQUEST_IDS: u32 = 256;
 
-/// The clocks.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct Clocks {
     pub(in super::super) wall: f64,
     pub(in super::super) monotonic: Duration,
 }
 
-/// A connection.
 pub(super) struct Link {
     pub(super) pid: u32,
-    pub(super) life: Incarnation,
+    pub(super) incarnation: Incarnation,
     pub(super) up: VecDeque<Up>,
     pub(super) down: VecDeque<ToWorker>,
     pub(super) worker_open: bool,
@@ -35,7 +33,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Tells whether the daemon has not read yet who is there.
+    /// Tells whether the daemon has not read the greeting yet.
     pub(super) fn greets(&self) -> bool {
         matches!(self.up.front(), Some(Up::StartedWorker | Up::Back(..)))
     }
@@ -44,7 +42,7 @@ impl Link {
 /// What a worker sends.
 #[derive(Debug, Clone)]
 pub(in super::super) enum Up {
-    /// It greets on the connection that it was born with.
+    /// It greets on the connection that it inherited.
     StartedWorker,
     /// It greets on another one.
     Back(Environment, WorkerState),
@@ -75,7 +73,7 @@ impl Ids for SimIds {
     }
 }
 
-/// The next ids of a plan whose id was taken; they walk through all of them.
+/// Returns the next ids of a plan whose id was taken. They walk through all ids.
 pub(super) fn renamed(request_id: &RequestId, message_id: Uuid) -> (RequestId, Uuid) {
     let before = u32::from_str_radix(request_id.as_str(), 16).unwrap();
     let (low, high) = (message_id.as_u128() & u128::from(u64::MAX), message_id.as_u128() >> 64);
@@ -87,32 +85,32 @@ pub(super) fn identity(pid: u32) -> Identity {
     Identity { pid, start_ticks: u64::from(pid) * 10, boot_id: "boot".to_owned() }
 }
 
-/// An environment that tells which command it came from.
+/// Returns an environment that tells which command it came from.
 pub(super) fn environment(number: u32) -> Environment {
     let text = number.to_string().into_bytes();
     Environment { variables: vec![(b"N".to_vec(), text)], ..Environment::default() }
 }
 
 impl World {
-    /// Tells whether anything holds the life lock: a worker, or a keeper that still ends a call.
+    /// Tells whether anything holds the liveness lock: a worker, or a shim that still ends a call.
     pub(in super::super) fn lock_is_held(&self, name: &Name) -> bool {
-        let holds = |worker: &Worker| worker.locked && worker.life.name == *name;
-        self.keepers.contains_key(name) || self.processes.values().any(holds)
+        let holds = |worker: &Worker| worker.locked && worker.incarnation.name == *name;
+        self.shims.contains_key(name) || self.processes.values().any(holds)
     }
 
-    pub(super) fn fork(&mut self, life: &Incarnation, environment: Environment) -> (u32, u64) {
+    pub(super) fn fork(&mut self, incarnation: &Incarnation, environment: Environment) -> (u32, u64) {
         self.next_pid += 1;
         let pid = self.next_pid;
-        let link = self.connect(pid, life);
-        self.processes.insert(pid, Worker::new(pid, life.clone(), environment, link));
+        let link = self.connect(pid, incarnation);
+        self.processes.insert(pid, Worker::new(pid, incarnation.clone(), environment, link));
         (pid, link)
     }
 
-    pub(super) fn connect(&mut self, pid: u32, life: &Incarnation) -> u64 {
+    pub(super) fn connect(&mut self, pid: u32, incarnation: &Incarnation) -> u64 {
         self.next_link += 1;
         let link = Link {
             pid,
-            life: life.clone(),
+            incarnation: incarnation.clone(),
             up: VecDeque::new(),
             down: VecDeque::new(),
             worker_open: true,
@@ -125,13 +123,13 @@ impl World {
     /// Ends a process at once, as SIGKILL does.
     pub(super) fn kill(&mut self, pid: u32) {
         if let Some(worker) = self.processes.remove(&pid) {
-            self.bury(&worker);
+            self.process_ended(&worker);
         }
     }
 
-    /// A process has ended. What it had started may be there a little longer.
-    pub(super) fn bury(&mut self, worker: &Worker) {
-        self.note(|| format!("  process {} of {} is gone", worker.pid, worker.life.name));
+    /// Takes in that a process has ended. What it had started may run a little longer.
+    pub(super) fn process_ended(&mut self, worker: &Worker) {
+        self.note(|| format!("  process {} of {} is gone", worker.pid, worker.incarnation.name));
         for link in self.links.values_mut().filter(|link| link.pid == worker.pid) {
             link.worker_open = false;
         }
@@ -140,11 +138,11 @@ impl World {
         }
         if worker.begun && self.rng.one_in(3) {
             let steps = 1 + self.rng.below(8);
-            self.keepers.insert(worker.life.name.clone(), steps);
+            self.shims.insert(worker.incarnation.name.clone(), steps);
         }
     }
 
-    /// The daemon's end of all connections closes; some of what it had said last was not sent.
+    /// Closes the daemon's end of all connections; some of what it had said last was not sent.
     pub(super) fn daemon_is_gone(&mut self) {
         self.promises.people.clear();
         self.disk.rung = false;
@@ -152,12 +150,12 @@ impl World {
         for link in self.links.values_mut() {
             link.daemon_open = false;
             link.up.clear();
-            let kept = self.rng.below(u32::try_from(link.down.len()).unwrap() + 1);
-            link.down.truncate(kept as usize);
+            let rest = self.rng.below(u32::try_from(link.down.len()).unwrap() + 1);
+            link.down.truncate(rest as usize);
         }
     }
 
-    /// A connection breaks, and what was on its way is lost in part.
+    /// Breaks a connection; what was on its way is lost in part.
     pub(super) fn break_a_link(&mut self) {
         let open: Vec<u64> = self
             .links
@@ -173,9 +171,9 @@ impl World {
         link.down.truncate(self.rng.below(u32::try_from(link.down.len()).unwrap() + 1) as usize);
     }
 
-    /// Keepers come to their ends.
-    pub(super) fn keepers_work(&mut self) {
-        self.keepers.retain(|_, steps| {
+    /// Lets the shims that are left work, and end.
+    pub(super) fn shims_work(&mut self) {
+        self.shims.retain(|_, steps| {
             *steps -= 1;
             *steps > 0
         });

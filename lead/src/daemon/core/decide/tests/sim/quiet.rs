@@ -29,13 +29,13 @@ impl World {
                 for pid in pids {
                     (0..4).for_each(|_| self.worker_step(pid));
                 }
-                self.keepers_work();
+                self.shims_work();
                 self.daemon_step();
             }
             self.time_passes(5.0);
         }
-        let kept = self.is_at_rest();
-        self.promise(kept);
+        let checked = self.is_at_rest();
+        self.check(checked);
     }
 
     fn is_at_rest(&self) -> Result<(), String> {
@@ -50,7 +50,7 @@ impl World {
         let mut hung = false;
         for member in alive.clone() {
             let here = |worker: &&Worker| {
-                worker.life.name == member.name && worker.life.incarnation == member.incarnation
+                worker.incarnation.name == member.name && worker.incarnation.number == member.incarnation
             };
             let worker = self.processes.values().find(here);
             let worker = worker.ok_or_else(|| format!("{} runs in the journal alone", member.name))?;
@@ -59,10 +59,10 @@ impl World {
             rests.map_err(|why| format!("{}: {why}", member.name))?;
         }
         for worker in self.processes.values().filter(|worker| !worker.hung) {
-            if !alive.clone().any(|member| member.name == worker.life.name) {
+            if !alive.clone().any(|member| member.name == worker.incarnation.name) {
                 return Err(format!(
-                    "process {} of {} is there, and nobody knows it",
-                    worker.pid, worker.life.name
+                    "process {} of {} is there, and the journal does not know it",
+                    worker.pid, worker.incarnation.name
                 ));
             }
         }
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Somebody who reacts to nothing is there only as long as no signal is due.
+    /// A worker that reacts to nothing is there only as long as no signal is due.
     fn may_hang(&self, member: &Member) -> Result<(), String> {
         let fold = &self.promises.fold;
         let forced = |payload: &Payload| matches!(payload, Payload::Shutdown { force_after: Some(_), .. });
@@ -90,11 +90,11 @@ impl World {
     fn rests(&self, member: &Member, worker: &Worker) -> Result<(), String> {
         let (fold, name): (_, &Name) = (&self.promises.fold, &member.name);
         let (Some(_), Some(directive)) = (worker.link, &worker.directive) else {
-            return Err("it has no connection or heard no word".to_owned());
+            return Err("it has no connection or heard no directive".to_owned());
         };
         let seq = fold.members.get(name).map(|state| state.seq);
         if seq != Some(directive.seq) || directive.gate != member.gate {
-            return Err(format!("it has not heard the last word: {seq:?}, {directive:?}"));
+            return Err(format!("it has not heard the last directive: {seq:?}, {directive:?}"));
         }
         if member.ending.is_some()
             || fold.pending(name, Kind::Shutdown).is_some()
@@ -108,7 +108,7 @@ impl World {
             return Err(format!("it waits for {awaited:?}, and {pending:?} is pending"));
         }
         if worker.said.as_ref().is_none_or(|said| said.applied_seq != directive.seq) {
-            return Err("it has not said that it acted on the last word".to_owned());
+            return Err("it has not said that it has applied the last directive".to_owned());
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The start of a simulated daemon: the fold, who is adopted, who is seen off, what is done again.
+//! The start of a simulated daemon: the fold, which workers are adopted or reaped, and what is done again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,7 +16,7 @@ impl World {
     /// Starts a daemon, as `run.rs` and `reconcile.rs` do.
     pub(super) fn start_daemon(&mut self) {
         self.note(|| "a daemon starts".to_owned());
-        self.mends_the_journal();
+        self.repairs_the_journal();
         let team = self.disk.fold();
         let mut daemon = Daemon {
             lead: team.lead.offset,
@@ -25,8 +25,8 @@ impl World {
             began: self.clocks.monotonic,
             connections: BTreeMap::new(),
             supervised: BTreeMap::new(),
-            departed: BTreeSet::new(),
-            seen_off: Vec::new(),
+            exited: BTreeSet::new(),
+            reaping: Vec::new(),
             commands: VecDeque::new(),
             completion: Completion::default(),
             roster: BTreeMap::new(),
@@ -35,7 +35,7 @@ impl World {
             tick: self.clocks.monotonic,
             heard: Heard::default(),
         };
-        // Nobody hears any more what the one before had not read.
+        // What the earlier daemon had not read is lost.
         self.links.retain(|_, link| link.worker_open);
         self.disk.inboxes.entry(Name::lead()).or_default();
         let mut events = self.reconcile(&mut daemon);
@@ -58,17 +58,17 @@ impl World {
         let mut events = Vec::new();
         for state in daemon.batcher.team.members.values().filter(|state| !state.record.phase.is_ended()) {
             let member = &state.record;
-            let life = Incarnation { name: member.name.clone(), incarnation: member.incarnation };
+            let incarnation = Incarnation::of(member);
             let process = member.process.as_ref().filter(|_| self.lock_is_held(&member.name));
             let there = process.filter(|process| {
                 self.processes.contains_key(&process.pid) && identity(process.pid) == **process
             });
             match there {
                 Some(process) => {
-                    daemon.supervised.insert(life.clone(), process.pid);
-                    events.push(Event::Found { life });
+                    daemon.supervised.insert(incarnation.clone(), process.pid);
+                    events.push(Event::Found { incarnation });
                 }
-                None => daemon.seen_off.push(life),
+                None => daemon.reaping.push(incarnation),
             }
         }
         events

@@ -16,13 +16,12 @@ use super::machine::Up;
 use super::world::World;
 use crate::daemon::core::event::Incarnation;
 
-/// A process.
 #[derive(Debug)]
 pub(in super::super) struct Worker {
     pub(in super::super) pid: u32,
-    pub(in super::super) life: Incarnation,
+    pub(in super::super) incarnation: Incarnation,
     pub(super) environment: Environment,
-    /// Whether it holds the life lock.
+    /// Whether it holds the liveness lock.
     pub(super) locked: bool,
     /// Whether it was welcomed.
     pub(in super::super) begun: bool,
@@ -72,10 +71,10 @@ enum Heard {
 }
 
 impl Worker {
-    pub(super) fn new(pid: u32, life: Incarnation, environment: Environment, link: u64) -> Self {
+    pub(super) fn new(pid: u32, incarnation: Incarnation, environment: Environment, link: u64) -> Self {
         Self {
             pid,
-            life,
+            incarnation,
             environment,
             locked: false,
             begun: false,
@@ -100,7 +99,7 @@ impl Worker {
         }
     }
 
-    /// A gate with an unanswered plan stays closed whatever the word says.
+    /// Returns the gate. With an unanswered plan it stays closed whatever the directive says.
     fn gate(&self, mutant: Option<Mutant>) -> Gate {
         let plan = self.plan.is_some() && mutant != Some(Mutant::GateIgnoresItsPlan);
         if plan {
@@ -123,7 +122,7 @@ impl Worker {
         }
     }
 
-    /// A closing word is acted on when nothing runs any more that an open gate let through.
+    /// Applies the directive. A closing one is applied when nothing runs any more that an open gate let through.
     fn act(&mut self) {
         let Some(directive) = &self.directive else { return };
         if directive.gate == Gate::Open || !self.changing {
@@ -133,19 +132,18 @@ impl Worker {
 }
 
 impl World {
-    /// A worker does something.
     pub(super) fn worker_step(&mut self, pid: u32) {
         let Some(mut worker) = self.processes.remove(&pid) else { return };
-        if worker.frozen || worker.hung || self.lives_on(&mut worker) {
+        if worker.frozen || worker.hung || self.survives(&mut worker) {
             self.processes.insert(pid, worker);
         } else {
-            self.bury(&worker);
+            self.process_ended(&worker);
         }
     }
 
-    fn lives_on(&mut self, worker: &mut Worker) -> bool {
+    fn survives(&mut self, worker: &mut Worker) -> bool {
         if !worker.locked {
-            return self.is_born(worker);
+            return self.takes_its_lock(worker);
         }
         if !self.hears(worker) {
             return false;
@@ -167,8 +165,8 @@ impl World {
         true
     }
 
-    fn is_born(&mut self, worker: &mut Worker) -> bool {
-        if self.lock_is_held(&worker.life.name) {
+    fn takes_its_lock(&mut self, worker: &mut Worker) -> bool {
+        if self.lock_is_held(&worker.incarnation.name) {
             return false;
         }
         worker.locked = true;
@@ -181,8 +179,8 @@ impl World {
 
     fn begins(&mut self, worker: &mut Worker) {
         worker.begun = true;
-        let kept = self.promises.begins(worker, self.processes.values());
-        self.promise(kept);
+        let checked = self.promises.begins(worker, self.processes.values());
+        self.check(checked);
     }
 
     pub(super) fn says(&mut self, worker: &Worker, what: Up) {
@@ -192,7 +190,7 @@ impl World {
         }
     }
 
-    /// Hears one thing. False if its life ends by that.
+    /// Hears one frame. Returns false if its incarnation ends by that.
     fn hears(&mut self, worker: &mut Worker) -> bool {
         let Some(number) = worker.link else { return true };
         let frame = self.links.get_mut(&number).and_then(|link| link.down.pop_front());
@@ -207,7 +205,7 @@ impl World {
             worker.asking = None;
             return worker.begun;
         };
-        self.note(|| format!("{} ({}) hears {frame:?}", worker.life.name, worker.pid));
+        self.note(|| format!("{} ({}) hears {frame:?}", worker.incarnation.name, worker.pid));
         match frame {
             ToWorker::Welcome(welcome) => {
                 self.is_welcome(worker, *welcome);
@@ -250,11 +248,11 @@ impl World {
 
     fn is_welcome(&mut self, worker: &mut Worker, welcome: Welcome) {
         let right = welcome.environment == worker.environment;
-        self.promise(
+        self.check(
             right.then_some(()).ok_or_else(|| "a worker is welcomed with another environment".to_owned()),
         );
         self.begins(worker);
-        let transcript = self.disk.transcripts.entry(worker.life.name.clone()).or_default();
+        let transcript = self.disk.transcripts.entry(worker.incarnation.name.clone()).or_default();
         if transcript.conversation != welcome.conversation {
             (transcript.conversation, transcript.plan) = (welcome.conversation, None);
         }
@@ -267,7 +265,7 @@ impl World {
     }
 
     fn reconnects(&mut self, worker: &mut Worker) {
-        let number = self.connect(worker.pid, &worker.life);
+        let number = self.connect(worker.pid, &worker.incarnation);
         worker.link = Some(number);
         let state = worker.report();
         worker.said = Some(state.clone());
@@ -286,7 +284,7 @@ impl World {
         }
     }
 
-    /// SIGTERM: it says so, and leaves at the next safe point.
+    /// Leaves because of SIGTERM: says so, and ends at the next safe point.
     fn leaves_by_signal(&mut self, worker: &mut Worker) -> bool {
         if worker.link.is_some() && !worker.said_leaving && !worker.stranger {
             worker.said_leaving = true;
@@ -297,17 +295,17 @@ impl World {
         let stays = self.rng.one_in(2);
         if !stays {
             self.plan_ends(worker);
-            if let Some(transcript) = self.disk.transcripts.get_mut(&worker.life.name) {
-                transcript.left_by_signal = Some(worker.life.incarnation);
+            if let Some(transcript) = self.disk.transcripts.get_mut(&worker.incarnation.name) {
+                transcript.left_by_signal = Some(worker.incarnation.number);
             }
         }
         stays
     }
 
-    /// The plan has a result in the transcript: nobody waits for it any more.
+    /// Gives the plan its result in the transcript: the worker does not wait for it any more.
     fn plan_ends(&mut self, worker: &mut Worker) {
         worker.plan = None;
-        if let Some(transcript) = self.disk.transcripts.get_mut(&worker.life.name) {
+        if let Some(transcript) = self.disk.transcripts.get_mut(&worker.incarnation.name) {
             transcript.plan = None;
         }
     }

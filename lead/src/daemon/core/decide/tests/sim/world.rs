@@ -21,7 +21,6 @@ use crate::daemon::core::live::Rules;
 
 /// The names that are spawned.
 pub(super) const NAMES: [&str; 3] = ["alice", "bob", "carol"];
-/// The settings.
 pub(in super::super) const RULES: Rules = Rules {
     grace: Duration::from_secs(10),
     restart: RestartLimit { max: 3, period: Duration::from_secs(60) },
@@ -31,7 +30,7 @@ pub(in super::super) const RULES: Rules = Rules {
 
 /// What can happen next.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Step {
+enum Move {
     Daemon,
     Worker,
     Client,
@@ -44,31 +43,30 @@ enum Step {
     SignalWorker,
     SignalDaemon,
     Forge,
-    Keepers,
+    Shims,
     Jump,
     While,
 }
 
-/// How often it does. What is not part of everyday life varies from schedule to schedule.
-const WEIGHTS: [(Step, u32, bool); 15] = [
-    (Step::Daemon, 70, false),
-    (Step::Worker, 120, false),
-    (Step::Client, 22, false),
-    (Step::Time, 6, true),
-    (Step::KillWorker, 3, true),
-    (Step::KillDaemon, 1, true),
-    (Step::BreakLink, 2, true),
-    (Step::Freeze, 1, true),
-    (Step::Hang, 1, true),
-    (Step::SignalWorker, 1, true),
-    (Step::SignalDaemon, 1, true),
-    (Step::Forge, 2, true),
-    (Step::Keepers, 6, false),
-    (Step::Jump, 1, true),
-    (Step::While, 1, true),
+/// How often each step happens. What happens rarely varies from schedule to schedule.
+const WEIGHTS: [(Move, u32, bool); 15] = [
+    (Move::Daemon, 70, false),
+    (Move::Worker, 120, false),
+    (Move::Client, 22, false),
+    (Move::Time, 6, true),
+    (Move::KillWorker, 3, true),
+    (Move::KillDaemon, 1, true),
+    (Move::BreakLink, 2, true),
+    (Move::Freeze, 1, true),
+    (Move::Hang, 1, true),
+    (Move::SignalWorker, 1, true),
+    (Move::SignalDaemon, 1, true),
+    (Move::Forge, 2, true),
+    (Move::Shims, 6, false),
+    (Move::Jump, 1, true),
+    (Move::While, 1, true),
 ];
 
-/// Everything.
 pub(in super::super) struct World {
     pub(super) rng: Rng,
     pub(super) ids: SimIds,
@@ -76,19 +74,19 @@ pub(in super::super) struct World {
     pub(in super::super) disk: Disk,
     pub(in super::super) clocks: Clocks,
     pub(in super::super) processes: BTreeMap<u32, Worker>,
-    /// Keepers that are left of a life, and for how many steps.
-    pub(super) keepers: BTreeMap<Name, u32>,
+    /// Shims that are left of an incarnation, and for how many steps.
+    pub(super) shims: BTreeMap<Name, u32>,
     pub(super) links: BTreeMap<u64, Link>,
     pub(in super::super) daemon: Option<Daemon>,
     pub(in super::super) promises: Promises,
-    /// Nothing breaks any more.
+    /// Whether nothing breaks any more.
     pub(super) calm: bool,
     pub(super) next_pid: u32,
     pub(super) next_link: u64,
     pub(super) next_client: u64,
     /// What people have asked for: some of it is said again.
     pub(super) said: Vec<Event>,
-    weights: Vec<(Step, u32)>,
+    weights: Vec<(Move, u32)>,
     told: bool,
     pub(in super::super) story: Vec<String>,
     /// The first promise that was broken.
@@ -106,7 +104,7 @@ impl World {
             WEIGHTS.iter().map(|&(step, weight, varies)| (step, varied(&mut rng, weight, varies))).collect();
         // Each line is also written and read in some schedules: that takes most of the time.
         let thorough = seed.is_multiple_of(16) || mutant == Some(Mutant::TornTailStays);
-        let jumps = weights.iter().any(|&(step, weight)| step == Step::Jump && weight > 0);
+        let jumps = weights.iter().any(|&(step, weight)| step == Move::Jump && weight > 0);
         Self {
             rng,
             ids,
@@ -114,7 +112,7 @@ impl World {
             disk: Disk::new(thorough),
             clocks: Clocks { wall: 1_763_756_100.0, monotonic: Duration::from_secs(1000) },
             processes: BTreeMap::new(),
-            keepers: BTreeMap::new(),
+            shims: BTreeMap::new(),
             links: BTreeMap::new(),
             daemon: None,
             promises: Promises::new(jumps, thorough),
@@ -138,8 +136,8 @@ impl World {
     }
 
     /// Keeps the first promise that was broken.
-    pub(super) fn promise(&mut self, kept: Result<(), String>) {
-        if let Err(why) = kept {
+    pub(super) fn check(&mut self, checked: Result<(), String>) {
+        if let Err(why) = checked {
             self.note(|| format!("  BROKEN: {why}"));
             self.broken.get_or_insert(why);
         }
@@ -153,7 +151,7 @@ impl World {
     pub(super) fn step(&mut self) {
         let sum = self.weights.iter().map(|(_, weight)| weight).sum();
         let mut at = self.rng.below(sum);
-        let mut step = Step::Worker;
+        let mut step = Move::Worker;
         for &(candidate, weight) in &self.weights {
             if at < weight {
                 step = candidate;
@@ -162,31 +160,31 @@ impl World {
             at -= weight;
         }
         match step {
-            Step::Daemon if self.daemon.is_some() => self.daemon_step(),
-            Step::Daemon if self.rng.one_in(4) => self.start_daemon(),
-            Step::Daemon => {}
-            Step::Worker => self.each_worker(|world, pid| world.worker_step(pid)),
-            Step::Client => self.client_step(),
-            Step::Time => {
+            Move::Daemon if self.daemon.is_some() => self.daemon_step(),
+            Move::Daemon if self.rng.one_in(4) => self.start_daemon(),
+            Move::Daemon => {}
+            Move::Worker => self.each_worker(|world, pid| world.worker_step(pid)),
+            Move::Client => self.client_step(),
+            Move::Time => {
                 let seconds = self.rng.pick(&[0.125, 1.0, 1.5, 5.0, 15.0, 600.0]).unwrap_or(1.0);
                 self.time_passes(seconds);
             }
-            Step::KillWorker => self.each_worker(World::kill),
-            Step::KillDaemon => {
+            Move::KillWorker => self.each_worker(World::kill),
+            Move::KillDaemon => {
                 self.note(|| "the daemon is killed".to_owned());
                 self.daemon = None;
                 self.daemon_is_gone();
             }
-            Step::BreakLink => self.break_a_link(),
-            Step::Freeze => self.change_a_worker(|worker| worker.frozen = !worker.frozen),
-            Step::Hang => self.change_a_worker(|worker| worker.hung |= worker.begun),
-            Step::SignalWorker => self.change_a_worker(|worker| worker.term = true),
-            Step::SignalDaemon if self.rng.one_in(4) => self.signal_daemon(),
-            Step::SignalDaemon => {}
-            Step::Forge => self.forge(),
-            Step::Keepers => self.keepers_work(),
-            Step::While => self.a_while_passes(),
-            Step::Jump => {
+            Move::BreakLink => self.break_a_link(),
+            Move::Freeze => self.change_a_worker(|worker| worker.frozen = !worker.frozen),
+            Move::Hang => self.change_a_worker(|worker| worker.hung |= worker.begun),
+            Move::SignalWorker => self.change_a_worker(|worker| worker.term = true),
+            Move::SignalDaemon if self.rng.one_in(4) => self.signal_daemon(),
+            Move::SignalDaemon => {}
+            Move::Forge => self.forge(),
+            Move::Shims => self.shims_work(),
+            Move::While => self.a_while_passes(),
+            Move::Jump => {
                 let seconds = self.rng.pick(&[-3600.0, -30.0, 30.0, 3600.0]).unwrap_or(0.0);
                 self.note(|| format!("the clock is set by {seconds} s"));
                 self.clocks.wall += seconds;
@@ -194,7 +192,7 @@ impl World {
         }
     }
 
-    /// Longer than anybody may be silent, in which all who can get round to everything.
+    /// Lets time pass, longer than the watchdog period, in which every process that can acts on everything.
     fn a_while_passes(&mut self) {
         for _ in 0..10 {
             self.time_passes(5.0);
@@ -206,7 +204,7 @@ impl World {
         }
     }
 
-    /// One of them, whichever it is.
+    /// Does something to a worker that is drawn.
     fn each_worker(&mut self, act: impl FnOnce(&mut Self, u32)) {
         let pids: Vec<u32> = self.processes.keys().copied().collect();
         if let Some(pid) = self.rng.pick(&pids) {
@@ -222,7 +220,7 @@ impl World {
         self.note(|| format!("process {pid}: frozen {frozen}, hung {hung}, told to end {term}"));
     }
 
-    /// Somebody appends a line under another's name: it looks like the real thing, but no connection names it.
+    /// Appends a line under another's name: it looks like the real thing, but no connection submits it.
     fn forge(&mut self) {
         let Some(name) = self.rng.pick(&NAMES).and_then(|name| Name::new(name).ok()) else { return };
         let pending =

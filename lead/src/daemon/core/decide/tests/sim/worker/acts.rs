@@ -15,16 +15,16 @@ use super::super::world::World;
 use super::{Heard, Waiting, Worker};
 
 impl World {
-    /// Does what is to be done next. False if its life ends.
+    /// Does what is to be done next. Returns false if its incarnation ends.
     pub(super) fn goes_on(&mut self, worker: &mut Worker) -> bool {
         self.believes_its_inbox(worker);
         self.may_want_something(worker);
         if self.rng.one_in(40) && !self.calm {
-            self.names_some_line(worker);
+            self.submits_some_line(worker);
         }
         if let Some((request_id, outcome)) = worker.answer.clone() {
             match outcome {
-                None if !self.calm && self.rng.one_in(6) => self.names_again(worker),
+                None if !self.calm && self.rng.one_in(6) => self.submits_again(worker),
                 None => {}
                 Some(status) => {
                     (worker.answer, worker.settled) = (None, Some(request_id));
@@ -62,50 +62,52 @@ impl World {
     /// Ends by its own doing, since the daemon has recorded that it may.
     fn leaves(&mut self, worker: &mut Worker) -> bool {
         self.plan_ends(worker);
-        self.promises.left.insert(worker.life.clone());
+        self.promises.left.insert(worker.incarnation.clone());
         false
     }
 
-    /// Appends the answer, and names it. False if its life ends.
+    /// Appends the answer, and submits it. Returns false if its incarnation ends.
     fn answers(&mut self, worker: &mut Worker, request_id: &RequestId, approve: bool) -> bool {
         let (reason, answered_by) = ("as it is".to_owned(), Some(AnsweredBy::Runtime));
         let body = Body::ShutdownResponse { request_id: request_id.clone(), approve, reason, answered_by };
         let id = self.ids.message();
         worker.answer = Some((request_id.clone(), None));
-        self.names(worker, id, request_id, body);
+        self.submits(worker, id, request_id, body);
         !(self.is(Mutant::LeavesUnrecorded) && approve) || self.leaves(worker)
     }
 
-    fn names(&mut self, worker: &mut Worker, id: Uuid, request_id: &RequestId, body: Body) {
-        let message = Message::new(id, worker.life.name.as_str(), "lead", self.clocks.wall, body);
+    fn submits(&mut self, worker: &mut Worker, id: Uuid, request_id: &RequestId, body: Body) {
+        let message = Message::new(id, worker.incarnation.name.as_str(), "lead", self.clocks.wall, body);
         let offset = self.disk.inboxes.get(&Name::lead()).map_or(0, Vec::len);
         let offset = u64::try_from(offset).unwrap();
         self.sends(&Name::lead(), message);
         worker.submitted.push((request_id.clone(), offset));
-        self.names_again(worker);
+        self.submits_again(worker);
     }
 
-    /// Names its last line: for the first time, or twice.
-    fn names_again(&mut self, worker: &Worker) {
+    /// Submits its last line: for the first time, or again.
+    fn submits_again(&mut self, worker: &Worker) {
         let Some((request_id, offset)) = worker.submitted.last().cloned() else { return };
-        self.says_a_name(worker, request_id, offset);
+        self.says_submitted(worker, request_id, offset);
     }
 
-    fn says_a_name(&mut self, worker: &Worker, request_id: RequestId, offset: u64) {
+    fn says_submitted(&mut self, worker: &Worker, request_id: RequestId, offset: u64) {
         let line = self
             .disk
             .inboxes
             .get(&Name::lead())
             .and_then(|inbox| inbox.get(usize::try_from(offset).unwrap()));
         if let Some(line) = line {
-            self.promises.named(&worker.life, line);
+            self.promises.submitted(&worker.incarnation, line);
         }
-        self.note(|| format!("{} ({}) names line {offset} as {request_id}", worker.life.name, worker.pid));
+        self.note(|| {
+            format!("{} ({}) submits line {offset} as {request_id}", worker.incarnation.name, worker.pid)
+        });
         self.says(worker, Up::Says(FromWorker::Submitted { request_id, offset, len: 0 }));
     }
 
-    /// Names a line that is another's, too old, or of another kind.
-    fn names_some_line(&mut self, worker: &Worker) {
+    /// Submits a line that is another's, too old, or of another kind.
+    fn submits_some_line(&mut self, worker: &Worker) {
         let lines = self.disk.inboxes.get(&Name::lead()).map_or(0, Vec::len);
         if lines == 0 {
             return;
@@ -118,7 +120,7 @@ impl World {
             ) => request_id.clone(),
             _ => RequestId::from_bits(self.rng.below(256)),
         };
-        self.says_a_name(worker, of_line, u64::from(at));
+        self.says_submitted(worker, of_line, u64::from(at));
     }
 
     fn awaits_its_verdict(&mut self, worker: &mut Worker) {
@@ -132,29 +134,29 @@ impl World {
             _ => None,
         };
         if let Some(status) = verdict.or(known) {
-            let kept = self.promises.resolved(&plan.request_id, status, plan.heard == Heard::Refused);
-            self.promise(kept);
+            let checked = self.promises.resolved(&plan.request_id, status, plan.heard == Heard::Refused);
+            self.check(checked);
             return self.plan_ends(worker);
         }
         match plan.heard {
             // Nothing that an open gate let through may run when the plan is recorded.
             Heard::Nothing if worker.changing => worker.changing = false,
             Heard::Nothing => {
-                let transcript = self.disk.transcripts.entry(worker.life.name.clone()).or_default();
+                let transcript = self.disk.transcripts.entry(worker.incarnation.name.clone()).or_default();
                 if let Some(call) = &mut transcript.plan {
-                    call.named.insert((plan.request_id.clone(), plan.message_id));
+                    call.submitted.insert((plan.request_id.clone(), plan.message_id));
                 }
                 worker.plan = Some(Waiting { heard: Heard::Submitted, ..plan.clone() });
                 let (request_id, text) =
                     (plan.request_id.clone(), format!("plan {}", plan.message_id.as_u128()));
                 let body = Body::PlanApprovalRequest { request_id, plan: text, incarnation: None };
-                self.names(worker, plan.message_id, &plan.request_id, body);
+                self.submits(worker, plan.message_id, &plan.request_id, body);
             }
             Heard::Taken => {
                 let (request_id, message_id) = renamed(&plan.request_id, plan.message_id);
                 worker.plan = Some(Waiting { request_id, message_id, heard: Heard::Nothing });
             }
-            Heard::Submitted if !self.calm && self.rng.one_in(6) => self.names_again(worker),
+            Heard::Submitted if !self.calm && self.rng.one_in(6) => self.submits_again(worker),
             Heard::Submitted | Heard::Recorded(_) | Heard::Refused => {}
         }
     }
@@ -175,8 +177,8 @@ impl World {
                 let waiting =
                     Waiting { request_id: first.0.clone(), message_id: first.1, heard: Heard::Nothing };
                 worker.plan = Some(waiting);
-                let transcript = self.disk.transcripts.entry(worker.life.name.clone()).or_default();
-                transcript.plan = Some(PlanCall { first, named: Default::default() });
+                let transcript = self.disk.transcripts.entry(worker.incarnation.name.clone()).or_default();
+                transcript.plan = Some(PlanCall { first, submitted: Default::default() });
             }
             _ => {}
         }
@@ -190,17 +192,17 @@ impl World {
 
     fn changes_something(&mut self, worker: &mut Worker) {
         worker.changing = true;
-        self.note(|| format!("{} ({}) changes something", worker.life.name, worker.pid));
-        let kept = self.promises.changes(worker);
-        self.promise(kept);
+        self.note(|| format!("{} ({}) changes something", worker.incarnation.name, worker.pid));
+        let checked = self.promises.changes(worker);
+        self.check(checked);
     }
 
-    /// What a worker must not do: take an inbox line for the daemon's word.
+    /// What a worker must not do: take an inbox line for the daemon's directive.
     fn believes_its_inbox(&mut self, worker: &mut Worker) {
         if !self.is(Mutant::InboxOpensTheGate) {
             return;
         }
-        let inbox = self.disk.inboxes.get(&worker.life.name).and_then(|inbox| inbox.last());
+        let inbox = self.disk.inboxes.get(&worker.incarnation.name).and_then(|inbox| inbox.last());
         let opens = |line: &Message| matches!(line.body, Body::PlanApprovalResponse { approve: true, .. });
         if inbox.is_some_and(opens)
             && let Some(directive) = &mut worker.directive

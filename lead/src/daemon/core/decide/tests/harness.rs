@@ -1,4 +1,4 @@
-//! A desk that decides and applies one event after another, as the dispatcher does when nothing goes wrong.
+//! A harness that decides and applies one event after another, as the dispatcher does when no write fails.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(super) fn rules() -> Rules {
     }
 }
 
-pub(super) struct Desk {
+pub(super) struct Harness {
     pub(super) team: Team,
     pub(super) live: Live,
     pub(super) now: Now,
@@ -43,7 +43,7 @@ pub(super) struct Desk {
     ids: CountingIds,
 }
 
-impl Desk {
+impl Harness {
     pub(super) fn new() -> Self {
         let now = Now { wall: 1_763_756_100.0, monotonic: Duration::from_secs(5) };
         Self {
@@ -66,8 +66,8 @@ impl Desk {
         for record in self.team.pending_derived() {
             self.write(record);
         }
-        if let Some((life, environment)) = decision.ordered(event) {
-            self.live.ordered(&life, environment);
+        if let Some((incarnation, environment)) = decision.ordered(event) {
+            self.live.ordered(&incarnation, environment);
         }
         for record in &decision.records {
             if let Record::Member(it) = record
@@ -113,30 +113,33 @@ impl Desk {
         }
     }
 
-    /// Starts the process of the life that is being spawned, which then is ready.
+    /// Starts the process of the incarnation that is being spawned, which then is ready.
     pub(super) fn starts(&mut self, who: &str) -> Incarnation {
-        let life = life(who, self.member(who).incarnation);
-        self.on(&Event::Started { life: life.clone(), process: Ok(identity()), cgroup: None });
+        let incarnation = incarnation(who, self.member(who).incarnation);
+        self.on(&Event::Started { incarnation: incarnation.clone(), process: Ok(identity()), cgroup: None });
         let applied_seq = self.team.seq;
-        self.on(&Event::Said { life: life.clone(), state: WorkerState { applied_seq, ..idle() } });
-        life
+        self.on(&Event::Said {
+            incarnation: incarnation.clone(),
+            state: WorkerState { applied_seq, ..idle() },
+        });
+        incarnation
     }
 
-    /// A member that runs.
+    /// Spawns a member, which then runs.
     pub(super) fn runs(&mut self, who: &str) -> Incarnation {
         self.spawn(order(who)).unwrap();
         self.starts(who)
     }
 
-    /// A member that runs, and must submit a plan first.
+    /// Spawns a member that must submit a plan first.
     pub(super) fn runs_with_plan(&mut self, who: &str) -> Incarnation {
         let terms = TermsPatch { plan: Some(true), ..TermsPatch::default() };
         self.spawn(SpawnOrder { terms, ..order(who) }).unwrap();
         self.starts(who)
     }
 
-    pub(super) fn ends(&mut self, life: &Incarnation) -> Decision {
-        self.on(&Event::Ended { life: life.clone(), ended: ended() })
+    pub(super) fn ends(&mut self, incarnation: &Incarnation) -> Decision {
+        self.on(&Event::Ended { incarnation: incarnation.clone(), ended: ended() })
     }
 
     pub(super) fn member(&self, who: &str) -> &Member {
@@ -151,22 +154,22 @@ impl Desk {
         &self.team.requests[id]
     }
 
-    /// Asks a member to leave; returns the request.
-    pub(super) fn asks(&mut self, who: &str, force_after: Option<f64>) -> RequestId {
+    /// Asks a member to shut down; returns the request.
+    pub(super) fn request_shutdown(&mut self, who: &str, force_after: Option<f64>) -> RequestId {
         match self.ask(shutdown(who, force_after)) {
             Ok(Done::Asked { request_id }) => request_id,
             other => panic!("{other:?}"),
         }
     }
 
-    /// A life's connection names a line that it wrote.
-    pub(super) fn names(&mut self, life: &Incarnation, body: Body) -> Decision {
+    /// Lets an incarnation submit a line that it wrote.
+    pub(super) fn submit(&mut self, incarnation: &Incarnation, body: Body) -> Decision {
         let id = self.ids.message();
-        let line = Message::new(id, life.name.as_str(), "lead", self.now.wall, body);
-        self.names_line(life, &line)
+        let line = Message::new(id, incarnation.name.as_str(), "lead", self.now.wall, body);
+        self.submit_line(incarnation, &line)
     }
 
-    pub(super) fn names_line(&mut self, life: &Incarnation, line: &Message) -> Decision {
+    pub(super) fn submit_line(&mut self, incarnation: &Incarnation, line: &Message) -> Decision {
         let request_id = match &line.body {
             Body::ShutdownResponse { request_id, .. } | Body::PlanApprovalRequest { request_id, .. } => {
                 request_id
@@ -174,27 +177,27 @@ impl Desk {
             other => panic!("{other:?}"),
         };
         let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
-        self.on(&Event::Submitted { life: life.clone(), request_id, line })
+        self.on(&Event::Submitted { incarnation: incarnation.clone(), request_id, line })
     }
 
-    /// A life submits a plan.
-    pub(super) fn submits(&mut self, life: &Incarnation, id: &str) -> RequestId {
+    /// Lets an incarnation submit a plan.
+    pub(super) fn submit_plan(&mut self, incarnation: &Incarnation, id: &str) -> RequestId {
         let id = request_id(id);
-        self.names(life, plan(&id));
+        self.submit(incarnation, plan(&id));
         id
     }
 
-    /// Time passes, second by second: workers are looked at, and what is due is done. Returns what was asked, and decided.
-    pub(super) fn watches(&mut self, seconds: u64) -> (Vec<u64>, Vec<Decision>) {
+    /// Lets time pass, second by second, and looks at the workers. Returns what was asked, and decided.
+    pub(super) fn run_watchdog(&mut self, seconds: u64) -> (Vec<u64>, Vec<Decision>) {
         let (mut asked, mut decisions) = (Vec::new(), Vec::new());
         for _ in 0..seconds {
             self.now.monotonic += Duration::from_secs(1);
             self.now.wall += 1.0;
-            for (life, finding) in self.live.look(&self.team, self.now, self.rules) {
+            for (incarnation, finding) in self.live.look(&self.team, self.now, self.rules) {
                 match finding {
                     Finding::Ask(number) => asked.push(number),
-                    Finding::Silent => decisions.push(self.on(&Event::Silent { life })),
-                    Finding::Hung => decisions.push(self.on(&Event::Hung { life })),
+                    Finding::Silent => decisions.push(self.on(&Event::Silent { incarnation })),
+                    Finding::Hung => decisions.push(self.on(&Event::Hung { incarnation })),
                 }
             }
         }
@@ -202,14 +205,14 @@ impl Desk {
         (asked, decisions)
     }
 
-    /// Time passes, and nothing happens.
-    pub(super) fn passes(&mut self, seconds: f64) {
+    /// Lets time pass without an event.
+    pub(super) fn skip_time(&mut self, seconds: f64) {
         self.now.monotonic += Duration::from_secs_f64(seconds);
         self.now.wall += seconds;
     }
 
-    /// Time passes, and what is due by then is done.
-    pub(super) fn later(&mut self, seconds: u64) -> Decision {
+    /// Lets time pass, and does what is due then.
+    pub(super) fn advance(&mut self, seconds: u64) -> Decision {
         self.now.monotonic += Duration::from_secs(seconds);
         self.on(&Event::Deadline)
     }
@@ -228,21 +231,21 @@ pub(super) fn reply(decision: &Decision) -> Result<Done, Refusal> {
     replies[0].1.clone()
 }
 
-/// What a refusal says, as its kind and its text.
+/// Returns the code and the text of a refusal, which must have a hint.
 pub(super) fn refusal<T: std::fmt::Debug>(reply: Result<T, Refusal>) -> (RefusalCode, String) {
     let refusal = reply.expect_err("a refusal");
     assert!(refusal.hint.is_some(), "no next step: {refusal:?}");
     (refusal.code, refusal.message)
 }
 
-/// What is said to workers.
+/// Returns what is said to workers.
 pub(super) fn said(decision: &Decision) -> Vec<&ToWorker> {
     let frame = |action: &'_ Action| matches!(action, Action::Say(..));
     let frames = decision.actions.iter().filter(|action| frame(action));
     frames.map(|action| if let Action::Say(_, frame) = action { frame } else { unreachable!() }).collect()
 }
 
-/// The status of a request that its worker is told as recorded.
+/// Returns the status that the worker is told as recorded.
 pub(super) fn recorded(decision: &Decision) -> Status {
     match said(decision).as_slice() {
         [ToWorker::Recorded { status, .. }] => *status,
@@ -250,7 +253,7 @@ pub(super) fn recorded(decision: &Decision) -> Status {
     }
 }
 
-/// Why a named line is refused, and whether its id is taken.
+/// Returns why a submitted line is refused, and whether its id is taken.
 pub(super) fn refused(decision: &Decision) -> (String, bool) {
     assert_eq!(decision.records, []);
     match said(decision).as_slice() {
@@ -259,7 +262,7 @@ pub(super) fn refused(decision: &Decision) -> (String, bool) {
     }
 }
 
-/// An end by SIGKILL.
+/// Returns an end by SIGKILL.
 pub(super) fn ended() -> Ended {
     Ended {
         by_signal: false,
@@ -281,8 +284,8 @@ pub(super) fn name(who: &str) -> Name {
     Name::of_inbox(who).unwrap()
 }
 
-pub(super) fn life(who: &str, incarnation: u32) -> Incarnation {
-    Incarnation { name: name(who), incarnation }
+pub(super) fn incarnation(who: &str, incarnation: u32) -> Incarnation {
+    Incarnation { name: name(who), number: incarnation }
 }
 
 pub(super) fn request_id(id: &str) -> RequestId {
@@ -305,7 +308,7 @@ pub(super) fn order(who: &str) -> SpawnOrder {
     SpawnOrder::new(name(who), environment(1))
 }
 
-/// The order of a teammate that is not started again after a crash.
+/// Returns the order of a teammate that is not restarted after a crash.
 pub(super) fn never_restarted(who: &str) -> SpawnOrder {
     let terms = TermsPatch { restart: Some(Restart::Never), ..TermsPatch::default() };
     SpawnOrder { terms, ..order(who) }
@@ -315,7 +318,7 @@ pub(super) fn shutdown(who: &str, force_after: Option<f64>) -> Command {
     shutdown_as(next_id(), who, force_after)
 }
 
-/// An id that no request has yet.
+/// Returns an id that no request has yet.
 pub(super) fn next_id() -> RequestId {
     static LAST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0x5000_0000);
     RequestId::from_bits(LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed))

@@ -20,7 +20,7 @@ pub(crate) struct Ledger {
     pub(crate) approved: Vec<(String, bool)>,
     /// The plans for which `reject` was run, and whether it ended with 0.
     pub(crate) rejected: Vec<(String, bool)>,
-    /// The teammates that the user wanted to leave, by `shutdown` or `stop`. Nobody else may.
+    /// The teammates that the user wanted to leave, by `shutdown` or `stop`. No other may.
     pub(crate) asked_to_leave: Vec<String>,
     /// Those whose model rejects the first shutdown that it is asked about.
     pub(crate) refuses: Vec<String>,

@@ -45,7 +45,7 @@ fn an_idle_worker_outlives_the_daemon_and_is_adopted() {
     assert!(!is_alive(pid));
     assert_eq!(team.member("alice")["status"], "shutdown");
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 /// Failure 22 (CC#73670, CC#79569).
@@ -200,7 +200,7 @@ fn a_worker_whose_shutdown_was_approved_and_that_left_while_no_daemon_ran_has_sh
     );
     assert_eq!(team.status("bob"), "idle");
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_worker_that_was_told_to_end_while_no_daemon_ran_is_recorded_as_its_own_reco
     assert_eq!(team.status("alice"), "killed", "the roster shows what the start has told");
     let ending = team.journal().into_iter().find(|line| line["event"] == "ending").unwrap();
     assert_eq!(ending["ending"], "sigterm", "the journal tells why");
-    // A later life that dies without a word of its own has crashed.
+    // A later incarnation that dies without a word of its own has crashed.
     team.teamctl(["spawn", "alice", "--resume", "--restart", "never"]).ok();
     signal(team.pid("alice"), Signal::SIGKILL);
     team.wait_for("alice", "crashed");
@@ -372,7 +372,7 @@ fn whenever_the_daemon_is_killed_nobody_is_started_twice_or_left_behind() {
         // It is done, or it is not, and the roster says which.
         let _either = spawn.finish();
     }
-    team.until("every life to be decided", || {
+    team.until("every incarnation to be decided", || {
         let roster = team.roster();
         let settled = |member: &Value| matches!(member["status"].as_str(), Some("idle" | "crashed"));
         roster["members"].as_array().unwrap().iter().all(settled)
@@ -387,7 +387,7 @@ fn whenever_the_daemon_is_killed_nobody_is_started_twice_or_left_behind() {
     };
     team.until("the workers to be those of the roster", || workers() == recorded);
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     // Every prompt ran once at the most.
     let ran = std::fs::read_to_string(team.root().join("pids")).unwrap_or_default().lines().count();
     assert!(ran <= members.len(), "{ran} of {}", members.len());

@@ -177,7 +177,7 @@ fn a_long_conversation_is_cut_keeps_its_task_and_stays_valid() {
         assert!(last.body.to_string().len() < 12_000 * 8);
         assert_eq!(team.notices("alice")[0]["content"], "counted");
         // A conversation that was cut is gone on with after a crash, as it was.
-        team.kill_and_wait_for_the_next_life("alice");
+        team.kill_and_wait_for_restart("alice");
         team.send("alice", "and now?");
         team.until_finished("alice", 2);
         assert!(server.last().mentions("SUMMARY: the numbers") && server.last().mentions("and now?"));
@@ -280,7 +280,7 @@ fn a_conversation_that_was_killed_in_a_call_goes_on_and_knows_that_it_may_have_r
         let team = server.team();
         spawn(&team, &["--model", api.model()], "work");
         team.until_held();
-        team.kill_and_wait_for_the_next_life("alice");
+        team.kill_and_wait_for_restart("alice");
         team.until_finished("alice", 1);
         assert!(server.last().mentions("may have run") && server.last().mentions("not run"));
         assert!(!team.root().join("ran").exists());

@@ -45,14 +45,14 @@ fn exit(team: &Team, name: &str) -> Value {
     team.member(name)["exit"].clone()
 }
 
-fn keeper_of(worker: i32) -> i32 {
+fn shim_of(worker: i32) -> i32 {
     children(worker).into_iter().find(|&pid| command_line(pid).contains(" shim ")).unwrap()
 }
 
-/// Kills a worker and its keeper so that neither sees the other's end. The keeper first: with its worker's end its group is
+/// Kills a worker and its shim so that neither sees the other's end. The shim first: with its worker's end its group is
 /// orphaned, and the kernel lets what is stopped in such a group go on (`setpgid(2)`).
 fn kill_together(worker: i32) {
-    let both = [keeper_of(worker), worker];
+    let both = [shim_of(worker), worker];
     for which in [Signal::SIGSTOP, Signal::SIGKILL] {
         both.iter().for_each(|&pid| signal(pid, which));
     }
@@ -67,13 +67,13 @@ fn each_life_has_a_cgroup_with_all_that_it_starts_and_none_is_left_after_the_end
     assert_eq!(alice, team.cgroup().unwrap().join("alice.1"));
     assert_eq!(members(&bob), [team.pid("bob")]);
     let inside = members(&alice);
-    for pid in [team.pid("alice"), keeper_of(team.pid("alice"))].into_iter().chain(sleeping(&team)) {
+    for pid in [team.pid("alice"), shim_of(team.pid("alice"))].into_iter().chain(sleeping(&team)) {
         assert!(inside.contains(&pid), "{pid}: {inside:?}");
     }
     assert!(!inside.contains(&team.daemon_pid()));
     let text = team.teamctl(["status", "bob"]).ok().stdout;
     assert!(text.contains(bob.to_str().unwrap()), "{text}");
-    team.kill_and_wait_for_the_next_life("bob");
+    team.kill_and_wait_for_restart("bob");
     assert_eq!((bob.exists(), team.cgroup_of("bob")), (false, bob.with_file_name("bob.2")));
     team.teamctl(["shutdown", "--all", "--force", "--timeout", "0"]).ok();
     assert_eq!(
@@ -187,7 +187,7 @@ fn a_daemon_that_stands_in_another_cgroup_finds_the_lives_of_the_one_before() {
     assert_eq!(exit(&team, "alice")["emptied"], "cgroup");
     assert_eq!((sleeping(&team), before.parent().unwrap().exists()), (Vec::new(), false));
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     // Whatever of the team was there is gone: else it could not be removed.
     team.until("the other cgroup to be empty", || std::fs::remove_dir(&elsewhere).is_ok());
 }

@@ -72,8 +72,8 @@ fn what_a_paused_answer_cost_counts_though_it_fails_or_is_broken_off() {
     let paid = team.entries("alice", "paid");
     let recorded: u64 = paid.iter().map(|entry| told(&entry["usage"])).sum();
     assert_eq!(recorded, before + billed(&server.requests()[14..15]));
-    // The next life finds it in the transcript.
-    team.kill_and_wait_for_the_next_life("alice");
+    // The next incarnation finds it in the transcript.
+    team.kill_and_wait_for_restart("alice");
     team.send("alice", "and at last?").ok();
     team.until_finished("alice", 4);
     let all = recorded + billed(&server.requests()[16..]);

@@ -64,7 +64,7 @@ fn fails_and_recovers(team: &Team, fill: impl Fn(), free: impl Fn()) {
     team.teamd(["stop"]).ok();
     let seqs: Vec<_> = team.journal().iter().map(|line| line["seq"].as_u64().unwrap()).collect();
     assert!(seqs.iter().copied().eq(1..=seqs.len() as u64), "{seqs:?}");
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 /// ENOSPC: a short write, the daemon lives, space returns, and the next line is glued to the torn one.
@@ -152,7 +152,7 @@ fn a_limit_on_the_size_of_files_does_not_end_a_command_or_a_worker_unsaid() {
         assert_eq!(said.code, Some(1), "{said:?}");
         assert!(said.stderr.contains("error: ") && said.stderr.contains("hint: "), "{said:?}");
     }
-    // Her transcript has no room: she ends, and says why; the next life takes the message in.
+    // Her transcript has no room: she ends, and says why; the next incarnation takes the message in.
     let pid = team.pid("alice");
     limit_files(
         pid,
@@ -161,7 +161,7 @@ fn a_limit_on_the_size_of_files_does_not_end_a_command_or_a_worker_unsaid() {
     // She may end at it before her end can be looked up.
     let sent = team.teamctl(["send", "alice", "/write_file three.txt 3"]);
     assert!(sent.is_done() || sent.code == Some(7) && sent.stderr.contains("is not known"), "{sent:?}");
-    team.until("her next life", || {
+    team.until("her next incarnation", || {
         team.member("alice")["incarnation"] == 2 && team.root().join("three.txt").exists()
     });
     assert!(team.file("log/alice.log").contains("cannot write the transcript"));
@@ -249,6 +249,6 @@ fn a_disk_that_is_full_for_all_loses_nothing_that_was_acknowledged() {
     team.teamd(["start"]).ok();
     team.wait_for("late", "idle");
     team.teamd(["stop", "--force"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     drop(disk);
 }

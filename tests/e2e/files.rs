@@ -77,7 +77,7 @@ fn a_journal_that_is_unreadable_further_up_is_refused_and_left_as_it_is() {
         // What can be read from the files still is.
         assert_eq!(team.json(["status"])["members"][0]["name"], "alice");
     }
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     // Mended, all is as before.
     team.put("journal.jsonl", &good);
     team.teamd(["start"]).ok();

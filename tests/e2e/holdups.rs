@@ -100,7 +100,7 @@ fn sigterm_to_everybody_at_once_ends_all_and_starts_nobody_again() {
     let (daemon, workers) = (team.daemon_pid(), ["alice", "bob"].map(|name| team.pid(name)));
     workers.iter().chain([&daemon]).for_each(|&pid| signal(pid, Signal::SIGTERM));
     team.until("the daemon to be gone", || !is_alive(daemon));
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     for name in ["alice", "bob"] {
         let status = team.status(name);
         assert!(["killed", "shutdown"].contains(&status.as_str()), "{name} is {status}");

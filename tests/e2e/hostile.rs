@@ -83,7 +83,7 @@ fn a_planted_link_is_refused_at_the_start_and_nothing_is_written_through_it() {
         } else {
             assert_eq!(std::fs::read_to_string(&outside).unwrap(), "precious");
         }
-        team.until_nobody_is_left();
+        team.until_no_process_is_left();
     }
 }
 
@@ -218,5 +218,5 @@ fn a_deleted_team_directory_ends_everybody() {
         !team.root().join("gone").exists()
     });
     team.until("everybody to be gone", || !is_alive(daemon) && !is_alive(alice));
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }

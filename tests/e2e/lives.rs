@@ -22,11 +22,13 @@ fn taken_in(team: &Team, name: &str) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The life entries of a transcript: incarnation and conversation.
+/// The incarnation entries of a transcript: incarnation and conversation.
 fn lives(team: &Team, name: &str) -> Vec<(i64, i64)> {
     let entries = team.transcript(name).into_iter().filter(|entry| entry["entry"] == "life");
     entries
-        .map(|life| (life["incarnation"].as_i64().unwrap(), life["conversation"].as_i64().unwrap()))
+        .map(|incarnation| {
+            (incarnation["incarnation"].as_i64().unwrap(), incarnation["conversation"].as_i64().unwrap())
+        })
         .collect()
 }
 
@@ -43,7 +45,7 @@ fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
     team.spawn("alice", "/bash echo once >> prompt-ran");
     team.until("alice to have answered", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
     let first = team.pid("alice");
-    team.kill_and_wait_for_the_next_life("alice");
+    team.kill_and_wait_for_restart("alice");
     assert_ne!(team.pid("alice"), first);
     for inbox in ["lead", "bob"] {
         team.until("the end to be told", || terminated(&team, inbox, "alice").is_some());
@@ -79,10 +81,12 @@ fn no_message_is_lost_or_taken_in_twice_whoever_is_killed() {
             );
         }
         if number == 10 || number == 20 {
-            let life = number as i64 / 10;
+            let incarnation = number as i64 / 10;
             team.until("some of it to be done", || done().lines().count() >= number / 2);
-            team.until("its life to be known", || team.incarnation("alice") == life && team.pid("alice") > 0);
-            team.until("its life to have begun", || lives(&team, "alice").len() as i64 == life);
+            team.until("its incarnation to be known", || {
+                team.incarnation("alice") == incarnation && team.pid("alice") > 0
+            });
+            team.until("its incarnation to have begun", || lives(&team, "alice").len() as i64 == incarnation);
             signal(team.pid("alice"), Signal::SIGKILL);
         }
     }
@@ -127,7 +131,7 @@ fn after_three_restarts_in_a_minute_it_gives_up() {
     let team = Team::started();
     team.spawn("alice", "");
     for _ in 0..3 {
-        team.kill_and_wait_for_the_next_life("alice");
+        team.kill_and_wait_for_restart("alice");
     }
     signal(team.pid("alice"), Signal::SIGKILL);
     team.wait_for("alice", "crashed");
@@ -157,7 +161,7 @@ fn an_old_shutdown_request_cannot_end_a_later_incarnation() {
     assert_eq!(team.request(&id)["status"], "expired");
     let resumed = team.json(["spawn", "alice", "--resume"]);
     assert_eq!(resumed["incarnation"], 2);
-    // It has read the old line, and a copy that names no life at all.
+    // It has read the old line, and a copy that names no incarnation at all.
     let old = team.inbox("alice").into_iter().find(|line| line["request_id"] == *id).unwrap();
     let mut forged = old.clone();
     forged.as_object_mut().unwrap().retain(|field, _| field != "incarnation" && field != "id");
@@ -168,7 +172,7 @@ fn an_old_shutdown_request_cannot_end_a_later_incarnation() {
     team.wait_for("alice", "idle");
     assert_eq!(team.member("alice")["pid"], resumed["pid"]);
     assert_eq!(team.request(&id)["status"], "expired");
-    // A request for this life does.
+    // A request for this incarnation does.
     team.teamctl(["shutdown", "alice"]).ok();
     assert_eq!(team.status("alice"), "shutdown");
 }
@@ -225,7 +229,7 @@ fn what_was_queued_waits_for_a_life_that_begins() {
 
 #[test]
 fn nothing_is_queued_for_a_next_life_before_the_end_of_the_last_one_is_recorded() {
-    // Crash window S9: what stands in the inbox when the end is recorded is passed over by a fresh life.
+    // Crash window S9: what stands in the inbox when the end is recorded is passed over by a fresh incarnation.
     let team = Team::started();
     team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
     let pid = team.pid("alice");
@@ -291,7 +295,7 @@ fn a_member_that_has_ended_can_be_forgotten_and_its_name_is_free() {
     team.spawn("alice", "");
     assert_eq!(lives(&team, "alice").len(), 1);
     assert!(taken_in(&team, "alice").is_empty());
-    // But whatever was written about the first one's life is not about hers.
+    // But whatever was written about the first one's incarnation is not about hers.
     assert_eq!(team.incarnation("alice"), 2);
     team.teamctl(["shutdown", "alice"]).ok();
     team.teamctl(["forget", "alice"]).ok();
@@ -365,9 +369,9 @@ fn a_resume_keeps_little_of_a_long_transcript_in_memory() {
     }
     let long = std::fs::metadata(team.path("transcript/alice.jsonl")).unwrap().len();
     assert!(long > 2 * 300 * 100_000, "{long}");
-    // At most, in kB, of what a life has had at once (`proc_pid_status(5)`).
+    // At most, in kB, of what an incarnation has had at once (`proc_pid_status(5)`).
     let peak = |name: &str| -> u64 {
-        team.kill_and_wait_for_the_next_life(name);
+        team.kill_and_wait_for_restart(name);
         let status = std::fs::read_to_string(format!("/proc/{}/status", team.pid(name))).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()

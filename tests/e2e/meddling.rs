@@ -105,7 +105,7 @@ fn a_stop_waits_for_no_longer_than_was_asked_and_names_who_holds_it_up() {
     let said = team.teamd(["stop", "--timeout", "8s"]).exits(5);
     assert!(said.stderr.contains("it waits for alice") && said.stderr.contains("--force"), "{said:?}");
     signal(pid, Signal::SIGCONT);
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn stops_at_the_same_time_all_end_well() {
         // Whoever came when it was over already finds no daemon.
         assert!(matches!(ended.code, Some(0 | 6)), "{ended:?}");
     }
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn how_a_life_ended_is_told_also_when_the_next_one_has_begun() {
     for _ in 0..10 {
         team.spawn("alice", "");
         let shutdown = team.start_teamctl(["--json", "shutdown", "alice"]);
-        team.until("the next life", || team.teamctl(["spawn", "alice"]).is_done());
+        team.until("the next incarnation", || team.teamctl(["spawn", "alice"]).is_done());
         let told: serde_json::Value = serde_json::from_str(&shutdown.finish().ok().stdout).unwrap();
         assert_eq!(
             (&told["results"][0]["outcome"], &told["results"][0]["exit"]["code"]),

@@ -129,17 +129,23 @@ fn a_worker_that_is_killed_while_it_reads_takes_every_line_in_once() {
     const LINES: usize = 1500;
     let team = Team::started();
     team.spawn("alice", "");
-    for life in 1..=3 {
-        let from = format!("w{life}");
+    for incarnation in 1..=3 {
+        let from = format!("w{incarnation}");
         let mut writer = foreign_writer(&team, "alice", &from, LINES);
         team.until("alice to read", || !contents_from(&team, "alice", &from).is_empty());
         signal(team.pid("alice"), Signal::SIGKILL);
-        team.until("the next life", || team.incarnation("alice") == life + 1 && team.pid("alice") > 0);
+        team.until("the next incarnation", || {
+            team.incarnation("alice") == incarnation + 1 && team.pid("alice") > 0
+        });
         assert!(writer.wait().unwrap().success());
         team.until_caught_up("alice");
     }
-    for life in 1..=3 {
-        assert_eq!(contents_from(&team, "alice", &format!("w{life}")), numbers(LINES), "life {life}");
+    for incarnation in 1..=3 {
+        assert_eq!(
+            contents_from(&team, "alice", &format!("w{incarnation}")),
+            numbers(LINES),
+            "incarnation {incarnation}"
+        );
     }
 }
 
@@ -355,9 +361,9 @@ fn each_piece_of_work_ends_with_one_notice() {
     assert_eq!(notices[0]["summary"], "first line");
     assert_eq!(notices[0]["content"], "first line\nsecond line");
     assert_eq!(notices[1]["summary"], "ä".repeat(200));
-    // A life that begins with all work done says nothing.
+    // An incarnation that begins with all work done says nothing.
     signal(team.pid("alice"), Signal::SIGKILL);
-    team.until("the next life", || {
+    team.until("the next incarnation", || {
         team.member("alice")["incarnation"] == 2 && team.status("alice") == "idle"
     });
     team.does("alice", "third");
@@ -388,9 +394,9 @@ fn a_line_that_was_written_twice_is_taken_in_once_and_leaves_nothing_unread() {
     team.echo("alice", line);
     team.until("her to have worked", || team.text("ran") == "once\n");
     team.wait_for("alice", "idle");
-    // What she knows of it must be what her transcript says: it is read by the next life, too.
+    // What she knows of it must be what her transcript says: it is read by the next incarnation, too.
     signal(team.pid("alice"), Signal::SIGKILL);
-    team.until("the next life", || {
+    team.until("the next incarnation", || {
         team.member("alice")["incarnation"] == 2 && team.status("alice") == "idle"
     });
     team.echo("alice", line);

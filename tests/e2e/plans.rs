@@ -64,9 +64,11 @@ fn a_plan_whose_worker_is_killed_stands_in_the_leads_inbox_once() {
         team.inbox("lead").into_iter().filter(plan).collect()
     };
     let before = plans();
-    for life in 2..=3 {
+    for incarnation in 2..=3 {
         signal(team.pid("alice"), Signal::SIGKILL);
-        team.until("the next life", || team.incarnation("alice") == life && team.pid("alice") > 0);
+        team.until("the next incarnation", || {
+            team.incarnation("alice") == incarnation && team.pid("alice") > 0
+        });
         team.wait_for("alice", "awaiting_approval");
     }
     team.teamctl(["approve", &id]).ok();
@@ -271,7 +273,7 @@ fn a_pending_plan_survives_the_death_of_its_author_and_its_approval_opens_the_ga
     let team = planner("/plan_approval Drop the cache\n/write_file new.txt x");
     let id = team.until_planned("alice");
     signal(team.pid("alice"), Signal::SIGKILL);
-    team.until("the next life", || team.member("alice")["incarnation"] == 2);
+    team.until("the next incarnation", || team.member("alice")["incarnation"] == 2);
     team.wait_for("alice", "awaiting_approval");
     assert_eq!(team.requests("plan_approval").len(), 1);
     assert_eq!(
@@ -292,7 +294,7 @@ fn a_plan_that_is_answered_while_its_author_is_dead_is_carried_out_by_the_next_l
     for round in 1..=3 {
         let id = team.until_planned("alice");
         signal(team.pid("alice"), Signal::SIGKILL);
-        // At once: before, while or after the daemon starts the next life.
+        // At once: before, while or after the daemon starts the next incarnation.
         team.teamctl(["approve", &id]).ok();
         team.until("the change", || team.text("new.txt") == "x");
         assert_eq!(team.requests("plan_approval").len(), round);

@@ -71,9 +71,9 @@ fn the_lead_is_told_once_of_a_line_that_is_no_message() {
         team.inbox("lead").into_iter().filter(ours).count()
     };
     team.until("the lead to be told", || told() == 1);
-    // Neither the next life nor the next daemon finds it again.
+    // Neither the next incarnation nor the next daemon finds it again.
     signal(team.pid("alice"), Signal::SIGKILL);
-    team.until("the next life", || team.member("alice")["incarnation"] == 2);
+    team.until("the next incarnation", || team.member("alice")["incarnation"] == 2);
     team.does("alice", "hello");
     team.kill_daemon();
     team.teamd(["start"]).ok();

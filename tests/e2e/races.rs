@@ -9,10 +9,11 @@ use crate::support::{Team, signal};
 fn a_shutdown_that_comes_before_the_worker_is_ready_ends_it() {
     // Crash window S6.
     let team = Team::started();
-    for life in 1..=5 {
+    for incarnation in 1..=5 {
         let spawning = team.start_teamctl(["spawn", "alice", "--prompt", "/bash sleep 300"]);
-        let begun = |line: &serde_json::Value| line["event"] == "spawning" && line["incarnation"] == life;
-        team.until("the life to be decided", || team.journal().iter().any(begun));
+        let begun =
+            |line: &serde_json::Value| line["event"] == "spawning" && line["incarnation"] == incarnation;
+        team.until("the incarnation to be decided", || team.journal().iter().any(begun));
         // She may have begun to work: then her model answers when the command ends, or force ends it.
         let run = team.teamctl(["shutdown", "alice", "--force", "--timeout", "2s"]).ok();
         let spawned = spawning.finish();
@@ -88,12 +89,12 @@ fn of_two_answers_at_once_one_counts_and_the_other_is_told() {
 #[test]
 fn of_two_spawns_of_a_name_at_once_one_runs() {
     let team = Team::started();
-    for life in 1..=5 {
+    for incarnation in 1..=5 {
         let both = [team.start_teamctl(["spawn", "alice"]), team.start_teamctl(["spawn", "alice"])];
         let mut codes = both.map(|spawning| spawning.finish().code);
         codes.sort_unstable();
         assert_eq!(codes, [Some(0), Some(7)]);
-        assert_eq!(team.member("alice")["incarnation"], life);
+        assert_eq!(team.member("alice")["incarnation"], incarnation);
         assert_eq!(team.processes().len(), 2, "the daemon and the worker");
         team.shutdown("alice", &[], 0);
     }
@@ -113,9 +114,9 @@ fn mail_that_comes_while_a_teammate_leaves_is_read_or_counted() {
         let arrived = lines.iter().any(|line| line["content"] == "hello");
         let told =
             team.inbox("lead").into_iter().rfind(|line| line["type"] == "teammate_terminated").unwrap();
-        let life = team.transcript("alice");
-        let begins = life.iter().rposition(|entry| entry["entry"] == "life").unwrap();
-        let taken_in = json!(life[begins..]).to_string().contains("\"hello\"");
+        let incarnation = team.transcript("alice");
+        let begins = incarnation.iter().rposition(|entry| entry["entry"] == "life").unwrap();
+        let taken_in = json!(incarnation[begins..]).to_string().contains("\"hello\"");
         match sent.code {
             // Told that it was sent: then it was taken in, or its number is told with the end.
             Some(0) => assert!(taken_in || told["unread"].as_u64() >= Some(1), "{told}"),

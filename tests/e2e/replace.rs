@@ -62,7 +62,7 @@ fn a_newer_daemon_takes_the_place_of_the_running_one_and_nobody_is_stopped() {
     team.teamctl(["spawn", "dora"]).ok();
     team.teamctl(["shutdown", "--all"]).ok();
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn the_workers_stay_children_of_the_daemon_that_was_replaced() {
     // Bob gives its environment to the daemon when it comes again, and is started with it. That it has come shows
     // where it acts on a word.
     team.teamctl(["request-plan", "bob"]).ok();
-    team.kill_and_wait_for_the_next_life("bob");
+    team.kill_and_wait_for_restart("bob");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn nobody_is_lost_who_begins_while_the_daemon_is_replaced() {
         assert_eq!(team.incarnation(name), 1, "{name} has ended in between");
     }
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_sigterm_that_comes_while_the_daemon_hands_over_is_heard_by_the_next_program
     replacing.signal(Signal::SIGKILL);
     signal(daemon, Signal::SIGTERM);
     team.until("the daemon to end", || !is_alive(daemon));
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn busy() -> Team {
     team.teamctl(["broadcast", "good night"]).ok();
     team.teamctl(["request-plan", "bob"]).ok();
     team.until("the work to be done", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
-    team.kill_and_wait_for_the_next_life("bob");
+    team.kill_and_wait_for_restart("bob");
     team.teamctl(["shutdown", "alice"]).ok();
     team.teamctl(["forget", "alice"]).ok();
     team.spawn("alice", "again");

@@ -97,7 +97,7 @@ fn a_mistake_in_team_toml_is_told_with_its_place_and_stops_only_what_begins() {
     assert!(said.stdout.ends_with("still there\n") && said.stderr.contains(&wrong), "{said:?}");
     let said = team.teamctl_with(["chat", "--model", "openai:m"], "not sent").exits(2);
     assert!(said.stderr.contains(&format!("error: {wrong}")), "{said:?}");
-    team.kill_and_wait_for_the_next_life("alice");
+    team.kill_and_wait_for_restart("alice");
     team.teamctl(["shutdown", "alice", "--force"]).ok();
     team.teamd(["stop"]).ok();
     team.teamd(["start"]).exits(2);
@@ -186,7 +186,7 @@ fn work_that_came_to_nothing_is_told_by_status_until_other_work_begins() {
     assert_eq!(team.results("bob").len(), 2);
     team.until("status to tell it", || activity("bob") == "stopped: turn limit");
     // Also after a crash.
-    team.kill_and_wait_for_the_next_life("bob");
+    team.kill_and_wait_for_restart("bob");
     assert_eq!(activity("bob"), "stopped: turn limit");
     team.send("bob", "/bash echo again").ok();
     team.until_finished("bob", 2);
@@ -319,8 +319,8 @@ fn what_a_conversation_has_cost_is_told_while_it_lives_and_after() {
     team.teamd(["start"]).ok();
     shows("after the daemon");
     team.until("alice to be connected", || team.teamctl(["interrupt", "alice"]).is_done());
-    team.kill_and_wait_for_the_next_life("alice");
-    shows("in the next life");
+    team.kill_and_wait_for_restart("alice");
+    shows("in the next incarnation");
     team.shutdown("alice", &[], 0);
     shows("after its end");
     team.kill_daemon();

@@ -46,7 +46,7 @@ fn until_closed(mut stream: UnixStream) {
     }
 }
 
-/// The bytes in which the worker of the first life of a teammate greets the daemon.
+/// The bytes in which the worker of the first incarnation of a teammate greets the daemon.
 fn greeting_of_worker(name: &str) -> Vec<u8> {
     let (name, state) = (Name::new(name).unwrap(), Box::new(WorkerState::default()));
     let peer = Peer::Worker { name, incarnation: 1, environment: None, state };

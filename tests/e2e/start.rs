@@ -137,7 +137,7 @@ fn a_team_directory_deeper_than_a_socket_address_works() {
     team.until("alice to have worked", || team.root().join("made.txt").exists());
     team.teamctl(["shutdown", "alice"]).ok();
     team.teamd(["stop"]).ok();
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn in_the_foreground_readiness_is_told_when_it_answers() {
     let ended = foreground.daemon.finish().ok();
     assert!(!ended.stderr.is_empty(), "in the foreground the log is on stderr");
     assert_eq!(foreground.team.status("alice"), "shutdown");
-    foreground.team.until_nobody_is_left();
+    foreground.team.until_no_process_is_left();
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn ctrl_c_ends_a_daemon_in_the_foreground_and_everybody() {
     assert_eq!(team.status("alice"), "shutdown");
     // Who does not want to leave is ended.
     assert_eq!(team.status("bob"), "killed");
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn sigterm_ends_the_daemon_and_everybody() {
     team.wait_for("carol", "working");
     signal(pid, Signal::SIGTERM);
     team.until("the daemon to be gone", || !is_alive(pid));
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     assert_eq!(team.status("alice"), "shutdown");
     assert_eq!(team.status("bob"), "killed");
     assert_eq!(team.status("carol"), "killed");
@@ -286,7 +286,7 @@ fn a_second_signal_does_not_wait_for_the_ladder() {
     team.until("the daemon to be gone", || !is_alive(pid));
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     assert_eq!(team.status("carol"), "killed");
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn a_stop_that_a_teammate_rejects_leaves_the_daemon_and_names_who() {
     team.teamd(["stop", "--force"]).ok();
     assert!(!is_alive(pid));
     assert!(team.status("alice") == "killed" || team.status("alice") == "shutdown");
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn a_stop_leaves_no_process_and_the_files_say_so() {
     team.until("bob to have answered", || team.inbox("lead").iter().any(|line| line["from"] == "bob"));
     team.teamd(["stop"]).ok();
     assert!(!is_alive(pid), "the daemon is gone when stop returns");
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     for name in ["alice", "bob"] {
         let member = team.member(name);
         assert_eq!(member["status"], "shutdown", "{member}");

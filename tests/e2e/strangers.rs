@@ -93,7 +93,7 @@ fn a_stranger_with_a_recorded_pid_is_neither_adopted_nor_signalled() {
     }
 }
 
-/// Something holds the liveness lock, but it is not the process of the journal: a keeper that still ends a call, or a
+/// Something holds the liveness lock, but it is not the process of the journal: a shim that still ends a call, or a
 /// person's own lock. Nobody is signalled, nothing is said to be over, nothing hangs.
 #[test]
 fn a_held_life_lock_is_waited_for_and_its_holder_not_signalled() {

@@ -34,7 +34,7 @@ fn how_often_a_worker_is_started_again_is_a_setting_and_status_tells_how_often_i
     team.spawn("alice", "");
     let before = shown(&team, "alice");
     assert_eq!((&before["restarts"], &before["last_exit"]), (&json!(0), &Value::Null), "{before}");
-    team.kill_and_wait_for_the_next_life("alice");
+    team.kill_and_wait_for_restart("alice");
     let after = shown(&team, "alice");
     assert_eq!((&after["restarts"], &after["exit"]), (&json!(1), &Value::Null), "{after}");
     assert_eq!(after["last_exit"]["signal"], 9, "{after}");
@@ -79,7 +79,7 @@ fn an_exit_says_how_it_is_known_that_nothing_is_left_and_what_had_to_be_killed()
     let means = if team.has_cgroups() { "its cgroup is empty" } else { "no orphan is left" };
     let text = team.teamctl(["status", "alice"]).ok().stdout;
     assert!(text.contains(&format!("{means}; nothing had to be killed")), "{text}");
-    // Its worker is killed in the middle of a command: the keeper ends what is left, and that is counted.
+    // Its worker is killed in the middle of a command: the shim ends what is left, and that is counted.
     team.teamctl([
         "spawn",
         "bob",
@@ -341,7 +341,7 @@ fn a_second_sigterm_to_the_daemon_ends_everybody_at_once() {
     signal(daemon, Signal::SIGTERM);
     team.until("the team to be stopping", || team.events("stopping") == 1);
     signal(daemon, Signal::SIGTERM);
-    team.until_nobody_is_left();
+    team.until_no_process_is_left();
     for name in ["alice", "bob"] {
         assert_eq!(
             (team.status(name).as_str(), endings(&team, name)),
@@ -353,7 +353,7 @@ fn a_second_sigterm_to_the_daemon_ends_everybody_at_once() {
     assert_eq!(team.events("stopped"), 1);
 }
 
-/// Worker and keeper die together: what they leave comes to the daemon.
+/// Worker and shim die together: what they leave comes to the daemon.
 #[test]
 fn what_a_worker_and_its_keeper_leave_that_are_killed_together_is_ended_before_the_end_is_recorded() {
     let team = Team::started();
@@ -361,14 +361,14 @@ fn what_a_worker_and_its_keeper_leave_that_are_killed_together_is_ended_before_t
     team.teamctl(["spawn", "alice", "--restart", "never", "--sandbox", "off", "--prompt", prompt]).ok();
     team.until("the command to have begun", || team.made("begun"));
     let worker = team.pid("alice");
-    let keepers: Vec<i32> = team.processes().into_iter().filter(|&pid| parent(pid) == Some(worker)).collect();
-    assert_eq!(keepers.len(), 1);
+    let shims: Vec<i32> = team.processes().into_iter().filter(|&pid| parent(pid) == Some(worker)).collect();
+    assert_eq!(shims.len(), 1);
     // Stopped first, so that neither sees the other's end.
-    for pid in [worker, keepers[0]] {
+    for pid in [worker, shims[0]] {
         signal(pid, Signal::SIGSTOP);
     }
-    // The keeper first: the end of the worker would continue it (its process group is an orphan then), and it would kill.
-    for pid in [keepers[0], worker] {
+    // The shim first: the end of the worker would continue it (its process group is an orphan then), and it would kill.
+    for pid in [shims[0], worker] {
         signal(pid, Signal::SIGKILL);
     }
     team.wait_for("alice", "crashed");

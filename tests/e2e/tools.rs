@@ -117,17 +117,17 @@ fn a_life_is_not_over_before_the_end_of_its_last_command() {
         team.teamctl(["spawn", "alice", "--restart", "never", "--prompt", command]).ok();
         team.until_held();
         let worker = team.pid("alice");
-        let keeper = children(worker).into_iter().find(|&pid| command_line(pid).contains(" shim ")).unwrap();
+        let shim = children(worker).into_iter().find(|&pid| command_line(pid).contains(" shim ")).unwrap();
         signal(worker, Signal::SIGKILL);
         assert!(poll_until(&mut || !is_alive(worker)));
-        signal(keeper, Signal::SIGSTOP);
+        signal(shim, Signal::SIGSTOP);
         let_pass(Duration::from_millis(200));
         // It has to end 150 processes, and is hardly faster than the signal. (The end of the last thread of the
         // worker wakes it again.)
         let roster = team.member("alice");
-        let caught = stat(keeper).is_some_and(|stat| stat[0] == "T");
+        let caught = stat(shim).is_some_and(|stat| stat[0] == "T");
         assert!(!caught || roster["exit"].is_null(), "{roster}");
-        signal(keeper, Signal::SIGCONT);
+        signal(shim, Signal::SIGCONT);
         team.wait_for("alice", "crashed");
         assert_eq!(team.processes(), [team.daemon_pid()]);
         if caught {

@@ -11,7 +11,7 @@ use crate::team::{Rng, Team};
 
 /// Each runs in a thread of its own.
 pub(crate) const ALL: [fn(&Soak, &mut Rng); 7] =
-    [sender_one, sender_two, foreign_writer, answerer, commander, keeper_of_the_roster, kills::act];
+    [sender_one, sender_two, foreign_writer, answerer, commander, roster_changer, kills::act];
 
 fn sender_one(soak: &Soak, rng: &mut Rng) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -112,7 +112,7 @@ fn commander(soak: &Soak, rng: &mut Rng) {
     rng.pause(Duration::from_millis(500));
 }
 
-fn keeper_of_the_roster(soak: &Soak, rng: &mut Rng) {
+fn roster_changer(soak: &Soak, rng: &mut Rng) {
     rng.pause(Duration::from_secs(1));
     respawn(soak, rng);
 }

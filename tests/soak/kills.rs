@@ -19,7 +19,7 @@ pub(crate) fn act(soak: &Soak, rng: &mut Rng) {
                 signal(pid, Signal::SIGKILL);
             }
         }
-        6..9 => kill_a_keeper(soak, rng),
+        6..9 => kill_a_shim(soak, rng),
         9..12 => {
             if let Some(pid) = any_worker(soak, rng) {
                 stop_for_a_while(soak, rng, pid, "SIGSTOP and SIGCONT of a worker");
@@ -56,13 +56,13 @@ fn any_worker(soak: &Soak, rng: &mut Rng) -> Option<i32> {
 }
 
 /// What a worker started is killed, or what that has started.
-fn kill_a_keeper(soak: &Soak, rng: &mut Rng) {
+fn kill_a_shim(soak: &Soak, rng: &mut Rng) {
     for worker in soak.team.workers().into_keys() {
         let mut started = children(worker);
         let deeper: Vec<i32> = started.iter().flat_map(|&pid| children(pid)).collect();
         started.extend(deeper);
         if !started.is_empty() {
-            soak.ledger.count("kill -9 of a keeper or its command");
+            soak.ledger.count("kill -9 of a shim or its command");
             return signal(started[rng.below(started.len())], Signal::SIGKILL);
         }
     }

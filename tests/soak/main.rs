@@ -1,6 +1,6 @@
 //! A team under random kills, for as long as one likes: `scripts/soak [DURATION] [--team N] [--seed S]`.
 //!
-//! People, teammates and a foreign writer send numbered messages; workers, keepers and the daemon are killed, stopped
+//! People, teammates and a foreign writer send numbered messages; workers, shims and the daemon are killed, stopped
 //! and continued; teammates are shut down, spawned again and forgotten; plans are answered. Every so often all of that
 //! rests, and then nothing may be missing, doubled, out of order or left over ([`check`]); what grows is written down
 //! ([`leaks`]). Any violation makes the exit code 1, and the directory stays for whoever looks into it.

@@ -50,7 +50,7 @@ impl Team {
         Some(place()?.join(cgroup::of_team(&dir).ok()?))
     }
 
-    /// The cgroup of the life of a member, which must have one.
+    /// The cgroup of the incarnation of a member, which must have one.
     pub(crate) fn cgroup_of(&self, name: &str) -> PathBuf {
         PathBuf::from(self.member(name)["cgroup"]["path"].as_str().unwrap())
     }

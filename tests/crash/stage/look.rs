@@ -50,7 +50,7 @@ impl Stage {
         }
     }
 
-    /// Whether a daemon (by when it began) was seen to know from the worker of a life what that does.
+    /// Whether a daemon (by when it began) was seen to know from a worker what that incarnation does.
     pub(crate) fn has_heard(&self, daemon: f64, name: &str, incarnation: u32) -> bool {
         self.heard.borrow().contains(&(name.to_owned(), incarnation.into(), daemon.to_bits()))
     }

@@ -231,7 +231,7 @@ fn a_lead_agent_with_a_wrong_key_is_begun_again_with_the_right_one_and_no_other_
         "{run:?}"
     );
     assert_eq!((run.stdout.as_str(), team.incarnation("lead")), ("done\n", 2));
-    // One that has the key of another life, and no daemon that would know, is talked to as it is.
+    // One that has the key of another incarnation, and no daemon that would know, is talked to as it is.
     team.kill_daemon();
     team.teamd(["start"]).ok();
     chat(&team, "adopted").ok();

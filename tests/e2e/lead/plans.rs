@@ -135,7 +135,7 @@ fn a_call_that_waits_for_a_person_goes_on_waiting_in_the_next_life() {
     team.send("lead", &format!("/plan_approval {id} approve fine"));
     team.until("the call to wait", || team.member("lead")["activity"] == "waiting for a person");
     signal(team.pid("lead"), Signal::SIGKILL);
-    team.until("the next life to wait", || {
+    team.until("the next incarnation to wait", || {
         team.incarnation("lead") == 2 && team.member("lead")["activity"] == "waiting for a person"
     });
     assert_eq!(team.request(&id)["status"], "pending");

@@ -1,5 +1,5 @@
 //! What a teammate is given by a path, to work in or to write, is what it was when it was named: no other teammate leads
-//! a later life elsewhere, whoever begins that.
+//! a later incarnation elsewhere, whoever begins that.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -36,8 +36,8 @@ fn a_link_that_takes_the_place_of_what_may_be_written_leads_no_later_life_there(
         works(&team, &["rm -rf cache && ln -s ~ cache"]);
         let plant =
             format!("/bash echo x > ~/planted && echo BROKEN; echo x > {cache}/planted && echo BROKEN; true");
-        // Nobody is asked before a life begins after a crash.
-        team.kill_and_wait_for_the_next_life("bob");
+        // Nobody is asked before an incarnation begins after a crash.
+        team.kill_and_wait_for_restart("bob");
         for again in [false, true] {
             if again {
                 team.teamctl(["shutdown", "bob"]).ok();
@@ -162,6 +162,6 @@ fn what_was_missing_may_be_written_when_it_is_there_in_a_later_life() {
     std::fs::create_dir_all(&later).unwrap();
     let write = "/bash echo x > ~/later/deep/new && echo written";
     assert!(!team.does("bob", write)[0]["content"].as_str().unwrap().contains("written"));
-    team.kill_and_wait_for_the_next_life("bob");
+    team.kill_and_wait_for_restart("bob");
     assert_eq!(team.does("bob", write)[0]["content"], "written");
 }

@@ -1,4 +1,4 @@
-//! What may be written is what it was when a life began, and no lock of a command holds anybody up.
+//! What may be written is what it was when an incarnation began, and no lock of a command holds anybody up.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 

@@ -33,7 +33,7 @@ fn a_command_replaces_no_program_of_the_team() {
         assert_eq!(written[0]["is_error"], true, "{case:?} {written:?}");
         // The rest of the folder is the teammate's.
         works(&team, &["echo x > target/release/other && rm target/release/other"]);
-        team.kill_and_wait_for_the_next_life("alice");
+        team.kill_and_wait_for_restart("alice");
         works(&team, &["true"]);
     }
 }
@@ -65,7 +65,7 @@ fn a_life_runs_what_the_daemon_has_opened_whatever_stands_at_the_path() {
             let replaced =
                 team.command("sh", ["-c", &format!("chmod +x evil && {replace}")]).status().unwrap();
             assert!(replaced.success(), "{case:?} {replace}");
-            team.kill_and_wait_for_the_next_life("alice");
+            team.kill_and_wait_for_restart("alice");
             assert_eq!(works(&team, &["echo on"]), ["on"]);
             team.teamctl(["spawn", "bob"]).ok();
             signal(team.pid("bob"), Signal::SIGTERM);

@@ -201,7 +201,7 @@ fn write_to_all(team: &Team, size: usize, count: usize) {
     }
 }
 
-/// Waits until everybody who runs is idle and has read all mail.
+/// Waits until each running teammate is idle and has read all mail.
 fn until_all_rest(team: &Team, size: usize) {
     let dir = TeamDir::open(&team.path("")).unwrap();
     let mut busy: BTreeSet<Name> = (0..size).map(|number| Name::new(&name(number)).unwrap()).collect();

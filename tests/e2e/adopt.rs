@@ -254,7 +254,7 @@ fn a_worker_that_died_while_no_daemon_ran_is_recorded_with_an_unknown_exit() {
         (&Value::Null, &Value::Null),
         "{member}"
     );
-    // Its environment is gone with the daemon that had it: nobody starts it with a wrong one, and it is said why.
+    // Its environment is gone with the daemon that had it: it is not started with a wrong one, and the journal says why.
     assert_eq!(member["incarnation"], 1);
     assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("environment"));
     team.until("it to be told", || {
@@ -303,7 +303,7 @@ fn a_start_says_in_one_line_who_ended_what_expired_and_what_was_torn() {
     assert_eq!(run.stdout.lines().count(), 2, "{run:?}");
 }
 
-/// Nobody is dead because a lock is not seen: it went with the file that it is on.
+/// A worker is not dead because its lock is not seen: the lock went with its file.
 fn is_adopted_and_lives_once(meddle: impl FnOnce(&Team)) {
     let team = Team::started();
     team.spawn("alice", "");
@@ -360,7 +360,7 @@ fn a_stop_that_was_cut_off_is_no_stop_for_the_next_daemon() {
 /// The daemon is killed again and again, at any moment, while people spawn, send and shut down.
 /// Failure 17 (a vendor's CLI, measured; gastown#736 (142 processes, 56 GB)).
 #[test]
-fn whenever_the_daemon_is_killed_nobody_is_started_twice_or_left_behind() {
+fn a_killed_daemon_starts_no_worker_twice_and_leaves_none_behind() {
     let team = Team::started();
     for round in 0..8_u64 {
         let name = format!("m{round}");
@@ -394,7 +394,7 @@ fn whenever_the_daemon_is_killed_nobody_is_started_twice_or_left_behind() {
 }
 
 #[test]
-fn a_life_that_was_decided_but_never_begun_is_not_begun_by_the_next_daemon() {
+fn an_incarnation_that_never_began_is_not_begun_by_the_next_daemon() {
     let team = Team::started();
     team.spawn("alice", "/write_file ran.txt x");
     team.until("alice to have run", || team.made("ran.txt"));
@@ -463,7 +463,7 @@ fn a_worker_that_the_journal_does_not_know_leaves() {
 }
 
 #[test]
-fn whoever_waits_goes_on_waiting_while_a_daemon_begins() {
+fn a_waiting_command_goes_on_waiting_while_a_daemon_begins() {
     let team = Team::started();
     team.spawn("alice", "");
     team.kill_daemon();

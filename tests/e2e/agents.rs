@@ -92,7 +92,7 @@ fn a_plan_suspends_the_turn_and_its_verdict_is_the_result_of_the_call() {
     }
 }
 
-// CC#27265, evidence 12: nobody approves their own plan.
+// CC#27265, evidence 12: an author does not approve its own plan.
 #[test]
 fn a_teammate_cannot_approve_its_own_plan() {
     let server = ModelServer::start();
@@ -361,7 +361,7 @@ fn a_person_says_what_shall_happen_and_the_team_does_it() {
         );
         let plan = team.until_planned("alice");
         assert_eq!(team.text("sum.txt"), "2 + 2 = 5\n");
-        // No terminal: the lead agent is told that a person is needed, and so is whoever reads along.
+        // No terminal: the lead agent is told that a person is needed, and so is each reader of the output.
         let refused = || team.results("lead").iter().any(|result| result["is_error"] == true);
         team.until("the lead to be told", refused);
         team.teamctl(["approve", &plan]).ok();

@@ -109,7 +109,7 @@ fn what_is_done_stays_done_when_the_line_after_it_cannot_be_written() {
     limit_files(pid, Some(team.file("journal.jsonl").len() + 9));
     team.teamctl(["spawn", "alice"]).exits(1);
     limit_files(pid, None);
-    // Her files are in the archive, and nobody is told that they are not.
+    // Her files are in the archive, and no output says that they are not.
     team.teamctl(["spawn", "alice"]).ok();
 }
 
@@ -166,7 +166,7 @@ fn a_limit_on_the_size_of_files_does_not_end_a_command_or_a_worker_unsaid() {
     });
     assert!(team.file("log/alice.log").contains("cannot write the transcript"));
     let taken = team.transcript("alice").iter().filter(|entry| entry["entry"] == "messages").count();
-    assert_eq!(taken, 2, "what could not be sent is in nobody's inbox");
+    assert_eq!(taken, 2, "what could not be sent is in no inbox");
     // What is printed into a file is written there, too.
     for command in ["start", "status", "stop"] {
         let into_file =

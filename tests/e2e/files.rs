@@ -35,7 +35,7 @@ fn a_torn_last_line_of_the_journal_is_set_aside_and_said() {
 
 /// Found by reading: the next line was glued to it.
 #[test]
-fn what_somebody_writes_into_the_journal_of_a_daemon_that_runs_is_set_aside() {
+fn what_others_write_into_the_journal_of_a_running_daemon_is_set_aside() {
     let team = Team::started();
     for (name, foreign) in [("alice", "a cat"), ("bob", "walked\n"), ("carol", "\n\n")] {
         let mut journal = std::fs::OpenOptions::new().append(true).open(team.path("journal.jsonl")).unwrap();

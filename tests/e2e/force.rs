@@ -81,7 +81,7 @@ fn a_joining_command_brings_its_force() {
 
 /// Failure 2 (CC#60199, CC#49671, CC#74638).
 #[test]
-fn a_worker_that_was_let_go_and_stays_is_ended_without_force() {
+fn a_worker_that_was_released_and_stays_is_ended_without_force() {
     // Between her line and what she says of it, no disk is waited for.
     let team = Team::new().with("TEAM_GRACE", "300ms").with("TEAM_DURABILITY", "process");
     team.teamd(["start"]).ok();

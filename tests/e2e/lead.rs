@@ -52,14 +52,14 @@ fn what_the_daemon_refuses_is_told_with_the_way_on() {
     team.spawn("alice", "");
     let results = team.lead_does(
         "/spawn_teammate alice coder x\n/spawn_teammate Bob coder x\n/spawn_teammate lead boss x\n\
-         /shutdown_request nobody\n/shutdown_request lead\n/shutdown_response ffffffff\n/send_message lead me\n\
+         /shutdown_request zoe\n/shutdown_request lead\n/shutdown_response ffffffff\n/send_message lead me\n\
          /plan_approval {\"plan\":\"mine\"}\n/plan_approval ffffffff approve",
     );
     let expected = [
         "alice is running already (take another name, or `teamctl shutdown alice` first)",
         "\"Bob\" is not a name",
         "the name \"lead\" is reserved",
-        "no such teammate: nobody (the team has alice, lead)",
+        "no such teammate: zoe (the team has alice, lead)",
         "that is you: name a teammate",
         "no such request: ffffffff",
         "a message to yourself goes nowhere",

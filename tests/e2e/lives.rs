@@ -1,4 +1,4 @@
-//! The lives of workers: spawn, crash, restart, resume, forget.
+//! The incarnations of a teammate: spawn, crash, restart, resume, forget.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::process::let_pass;
 use crate::support::{Team, is_alive, signal};
 
-/// How often the text of each ordinary message was taken in by a member, over all its lives.
+/// How often the text of each ordinary message was taken in by a member, over all its incarnations.
 fn taken_in(team: &Team, name: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for entry in team.transcript(name) {
@@ -23,7 +23,7 @@ fn taken_in(team: &Team, name: &str) -> BTreeMap<String, usize> {
 }
 
 /// The incarnation entries of a transcript: incarnation and conversation.
-fn lives(team: &Team, name: &str) -> Vec<(i64, i64)> {
+fn incarnations(team: &Team, name: &str) -> Vec<(i64, i64)> {
     let entries = team.transcript(name).into_iter().filter(|entry| entry["entry"] == "life");
     entries
         .map(|incarnation| {
@@ -56,7 +56,7 @@ fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
         assert_eq!(told["from"], "teamd");
     }
     assert_eq!(team.status("bob"), "idle", "the news start no turn");
-    assert_eq!(lives(&team, "alice"), [(1, 1), (2, 1)], "the same conversation");
+    assert_eq!(incarnations(&team, "alice"), [(1, 1), (2, 1)], "the same conversation");
     team.send("alice", "/bash echo again >> prompt-ran");
     team.until("alice to go on", || {
         std::fs::read_to_string(team.root().join("prompt-ran")).unwrap() == "once\nagain\n"
@@ -65,7 +65,7 @@ fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
 
 /// Failure 7 (CC#25383, CC#76500, CC#57487).
 #[test]
-fn no_message_is_lost_or_taken_in_twice_whoever_is_killed() {
+fn no_message_is_lost_or_taken_in_twice_whatever_is_killed() {
     const MESSAGES: usize = 30;
     let team = Team::started();
     team.spawn("alice", "");
@@ -86,7 +86,9 @@ fn no_message_is_lost_or_taken_in_twice_whoever_is_killed() {
             team.until("its incarnation to be known", || {
                 team.incarnation("alice") == incarnation && team.pid("alice") > 0
             });
-            team.until("its incarnation to have begun", || lives(&team, "alice").len() as i64 == incarnation);
+            team.until("its incarnation to have begun", || {
+                incarnations(&team, "alice").len() as i64 == incarnation
+            });
             signal(team.pid("alice"), Signal::SIGKILL);
         }
     }
@@ -103,7 +105,7 @@ fn no_message_is_lost_or_taken_in_twice_whoever_is_killed() {
     });
     let missing = MESSAGES - lines.len();
     assert!(missing <= interrupted.count(), "{missing} were not done: {lines:?}");
-    assert_eq!(lives(&team, "alice").len(), 3);
+    assert_eq!(incarnations(&team, "alice").len(), 3);
 }
 
 /// Failure 16 (a vendor's CLI, measured).
@@ -141,7 +143,7 @@ fn after_three_restarts_in_a_minute_it_gives_up() {
     // A person starts it again, with the same conversation.
     let resumed = team.json(["spawn", "alice", "--resume"]);
     assert_eq!(resumed["incarnation"], 5);
-    assert_eq!(lives(&team, "alice").last(), Some(&(5, 1)));
+    assert_eq!(incarnations(&team, "alice").last(), Some(&(5, 1)));
 }
 
 /// Failure 3 (CC#45874; A).
@@ -198,20 +200,20 @@ fn end_with_unread(count: usize) -> Team {
 }
 
 #[test]
-fn a_fresh_life_skips_the_mail_of_the_old_one_and_tells_how_much() {
+fn a_fresh_incarnation_skips_the_mail_of_the_old_one_and_tells_how_much() {
     let team = end_with_unread(3);
     let said = team.teamctl(["spawn", "alice"]).ok();
     assert!(format!("{}{}", said.stdout, said.stderr).contains('3'), "it tells the number: {said:?}");
     team.until("what was sent since then to be read", || team.root().join("queued.txt").exists());
     team.wait_for("alice", "idle");
     assert!(!team.root().join("old-0.txt").exists());
-    assert_eq!(lives(&team, "alice"), [(1, 1), (2, 2)]);
+    assert_eq!(incarnations(&team, "alice"), [(1, 1), (2, 2)]);
     assert_eq!(taken_in(&team, "alice").len(), 1);
     assert_eq!(team.json(["status", "alice"])["members"][0]["unread"], 0);
 }
 
 #[test]
-fn what_was_queued_waits_for_a_life_that_begins() {
+fn what_was_queued_waits_for_the_next_incarnation() {
     // Found by death at every system call: the daemon died between the fork and the welcome.
     let team = end_with_unread(1);
     team.teamd(["stop"]).ok();
@@ -228,7 +230,7 @@ fn what_was_queued_waits_for_a_life_that_begins() {
 }
 
 #[test]
-fn nothing_is_queued_for_a_next_life_before_the_end_of_the_last_one_is_recorded() {
+fn nothing_is_queued_before_the_end_of_the_last_incarnation_is_recorded() {
     // Crash window S9: what stands in the inbox when the end is recorded is passed over by a fresh incarnation.
     let team = Team::started();
     team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
@@ -251,13 +253,13 @@ fn nothing_is_queued_for_a_next_life_before_the_end_of_the_last_one_is_recorded(
 
 /// Failure 28 (CC#23620).
 #[test]
-fn a_resumed_life_reads_all_that_is_unread() {
+fn a_resumed_incarnation_reads_all_that_is_unread() {
     let team = end_with_unread(3);
     team.teamctl(["spawn", "alice", "--resume"]).ok();
     for file in ["old-0.txt", "old-1.txt", "old-2.txt", "queued.txt"] {
         team.until(file, || team.root().join(file).exists());
     }
-    assert_eq!(lives(&team, "alice"), [(1, 1), (2, 1)]);
+    assert_eq!(incarnations(&team, "alice"), [(1, 1), (2, 1)]);
     assert_eq!(taken_in(&team, "alice").len(), 4);
     // The call that was cut off is answered, so that the model can be asked again.
     let results = team.transcript("alice").into_iter().filter(|entry| entry["entry"] == "result");
@@ -265,7 +267,7 @@ fn a_resumed_life_reads_all_that_is_unread() {
 }
 
 #[test]
-fn a_spawn_with_resume_needs_an_earlier_life() {
+fn a_spawn_with_resume_needs_an_earlier_incarnation() {
     let team = Team::started();
     let said = team.teamctl(["spawn", "alice", "--resume"]).exits(4);
     assert!(said.stderr.contains("hint: "), "{said:?}");
@@ -278,7 +280,7 @@ fn a_member_that_has_ended_can_be_forgotten_and_its_name_is_free() {
     team.spawn("alice", "remember this");
     team.until("alice to have answered", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
     team.teamctl(["forget", "alice"]).exits(7);
-    team.teamctl(["forget", "nobody"]).exits(4);
+    team.teamctl(["forget", "zoe"]).exits(4);
     team.teamctl(["shutdown", "alice"]).ok();
     let transcript = team.file("transcript/alice.jsonl");
     team.teamctl(["forget", "alice"]).ok();
@@ -293,9 +295,9 @@ fn a_member_that_has_ended_can_be_forgotten_and_its_name_is_free() {
     assert!(!team.path("inbox/alice.jsonl").exists());
     // Another alice, who knows nothing of the first.
     team.spawn("alice", "");
-    assert_eq!(lives(&team, "alice").len(), 1);
+    assert_eq!(incarnations(&team, "alice").len(), 1);
     assert!(taken_in(&team, "alice").is_empty());
-    // But whatever was written about the first one's incarnation is not about hers.
+    // But what was written about the first one is not about her.
     assert_eq!(team.incarnation("alice"), 2);
     team.teamctl(["shutdown", "alice"]).ok();
     team.teamctl(["forget", "alice"]).ok();
@@ -306,7 +308,7 @@ fn a_member_that_has_ended_can_be_forgotten_and_its_name_is_free() {
 }
 
 #[test]
-fn sigterm_to_a_worker_ends_it_and_nobody_starts_it_again() {
+fn sigterm_to_a_worker_ends_it_and_it_is_not_restarted() {
     let team = Team::started();
     team.spawn("alice", "");
     team.spawn("bob", "/sleep 0.1\n".repeat(300).as_str());
@@ -323,11 +325,11 @@ fn sigterm_to_a_worker_ends_it_and_nobody_starts_it_again() {
     team.teamctl(["spawn", "bob", "--resume"]).ok();
     team.send("bob", "/write_file bob.txt again");
     team.until("bob to go on", || team.root().join("bob.txt").exists());
-    assert_eq!(lives(&team, "bob"), [(1, 1), (2, 1)]);
+    assert_eq!(incarnations(&team, "bob"), [(1, 1), (2, 1)]);
 }
 
 #[test]
-fn a_stopped_worker_holds_nobody_up() {
+fn a_stopped_worker_holds_up_no_command() {
     let team = Team::new().with("TEAM_GRACE", "300ms");
     team.teamd(["start"]).ok();
     team.spawn("alice", "");

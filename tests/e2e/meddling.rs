@@ -13,7 +13,7 @@ fn log(team: &Team) -> String {
 }
 
 #[test]
-fn a_roster_that_is_deleted_or_damaged_is_written_anew_and_nobody_answers_from_nothing() {
+fn a_deleted_or_damaged_roster_is_written_anew_and_no_answer_is_empty() {
     let team = Team::started();
     team.spawn("alice", "");
     let config = team.path("config.json");
@@ -115,7 +115,7 @@ fn stops_at_the_same_time_all_end_well() {
     let stops: Vec<_> = (0..3).map(|_| team.start_teamd(["stop"])).collect();
     for stop in stops {
         let ended = stop.finish();
-        // Whoever came when it was over already finds no daemon.
+        // A command that came when it was over already finds no daemon.
         assert!(matches!(ended.code, Some(0 | 6)), "{ended:?}");
     }
     team.until_no_process_is_left();
@@ -148,7 +148,7 @@ fn a_name_whose_files_cannot_be_archived_is_an_error_that_says_so() {
 }
 
 #[test]
-fn how_a_life_ended_is_told_also_when_the_next_one_has_begun() {
+fn how_an_incarnation_ended_is_told_also_when_the_next_one_has_begun() {
     let team = Team::started();
     for _ in 0..10 {
         team.spawn("alice", "");

@@ -1,4 +1,4 @@
-//! Messages: each one arrives, once, in order, whoever writes, is killed, or writes nonsense in between.
+//! Messages: each one arrives, once, in order, even if processes are killed or write nonsense in between.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::support::look::HELD;
 use crate::support::process::{let_pass, stat};
 use crate::support::{Team, signal};
 
-/// A message that nobody's orders are in: the script model takes what other members send as text.
+/// A message without orders: the script model takes what other members send as text.
 fn text(from: &str, content: &str) -> String {
     json!({ "type": "message", "from": from, "content": content }).to_string()
 }
@@ -201,7 +201,7 @@ fn a_message_to_a_name_that_is_not_on_the_roster_is_refused_and_makes_no_file() 
 
 /// Failure 8 (CC#68410, CC#32276, CC#25694).
 #[test]
-fn a_message_to_an_ended_member_is_refused_unless_it_may_wait_for_the_next_life() {
+fn a_message_to_an_ended_member_is_refused_unless_it_may_be_queued() {
     let team = Team::started();
     team.spawn("alice", "");
     team.shutdown("alice", &[], 0);
@@ -292,7 +292,7 @@ fn who_cannot_be_told_the_result_is_told_not_to_repeat_the_command() {
 }
 
 #[test]
-fn a_broadcast_reaches_everybody_who_runs_once() {
+fn a_broadcast_reaches_each_running_teammate_once() {
     let team = Team::started();
     for name in ["alice", "bob", "carol"] {
         team.spawn(name, "");
@@ -455,13 +455,13 @@ fn an_idle_team_uses_no_processor_time() {
         of(team.daemon_pid()) + of(team.pid("alice"))
     };
     // A hundredth of a second is a tick; one may have been begun before. What follows the work may not be over yet, and
-    // each looks at its files now and then; but whoever polls is never quiet.
+    // each looks at its files now and then; but a process that polls is never quiet.
     let is_quiet = || {
         let before = ticks();
         let_pass(Duration::from_millis(700));
         ticks() <= before + 1
     };
-    team.until("nobody to do anything", is_quiet);
+    team.until("all processes to be quiet", is_quiet);
     assert!((0..4).filter(|_| is_quiet()).count() >= 3);
 }
 

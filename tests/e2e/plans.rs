@@ -156,9 +156,9 @@ fn a_request_is_answered_once_and_by_its_own_command() {
     let unknown = team.teamctl(["approve", "zzzz"]).exits(4);
     assert!(unknown.stderr.contains("hint: "), "{unknown:?}");
     team.teamctl(["approve", &plan]).ok();
-    // The same answer again is no error: whoever lost the connection may repeat it.
+    // The same answer again is no error: a command that lost the connection may repeat it.
     team.teamctl(["approve", &plan]).ok();
-    // Other words would reach nobody.
+    // Other words would reach no reader.
     let more = team.teamctl(["approve", &plan, "--feedback", "mind the tests"]).exits(7);
     assert!(more.stderr.contains("teamctl send alice"), "{more:?}");
     let second = team.teamctl(["reject", &plan]).exits(7);
@@ -255,7 +255,7 @@ fn a_teammate_that_waits_for_a_verdict_leaves_when_asked_and_its_plan_expires() 
 
 #[test]
 fn an_interrupted_wait_for_a_verdict_ends_with_the_plan() {
-    // Crash window I22: a later approval opens the gate for nobody's plan.
+    // Crash window I22: a later approval opens the gate for no plan.
     let team = planner("/plan_approval Drop the cache\n/write_file new.txt x");
     let id = team.until_planned("alice");
     team.teamctl(["interrupt", "alice"]).ok();
@@ -289,7 +289,7 @@ fn a_pending_plan_survives_the_death_of_its_author_and_its_approval_opens_the_ga
 }
 
 #[test]
-fn a_plan_that_is_answered_while_its_author_is_dead_is_carried_out_by_the_next_life() {
+fn a_plan_approved_while_its_author_is_dead_is_carried_out_after_restart() {
     let team = planner("/plan_approval Drop the cache\n/write_file new.txt x");
     for round in 1..=3 {
         let id = team.until_planned("alice");
@@ -323,7 +323,7 @@ fn a_plan_whose_author_crashed_for_good_is_submitted_anew_when_the_author_is_res
 }
 
 #[test]
-fn a_fresh_spawn_expires_the_plan_of_the_life_before() {
+fn a_fresh_spawn_expires_the_plan_of_the_incarnation_before() {
     let team = Team::started();
     team.teamctl(["spawn", "alice", "--plan", "--restart", "never", "--prompt", "/plan_approval Old"]).ok();
     let id = team.until_planned("alice");

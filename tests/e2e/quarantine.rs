@@ -1,4 +1,4 @@
-//! Lines that are no messages: kept aside with the reason, told once, and nobody stops reading because of them.
+//! Lines that are no messages: kept aside with the reason, told once, and no reader stops because of them.
 
 use nix::sys::signal::Signal;
 use std::io::Write;
@@ -114,7 +114,7 @@ fn the_daemon_keeps_aside_what_is_no_message_in_the_leads_inbox() {
 }
 
 #[test]
-fn empty_lines_say_nothing_and_harm_nobody() {
+fn empty_lines_say_nothing_and_do_no_harm() {
     let team = Team::started();
     team.spawn("alice", "");
     for blank in ["", "   ", "\t\r"] {

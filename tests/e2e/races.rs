@@ -1,4 +1,4 @@
-//! Two things at once: whatever comes first, everybody ends up where the journal says.
+//! Two things at once: whatever comes first, all end up where the journal says.
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -102,7 +102,7 @@ fn of_two_spawns_of_a_name_at_once_one_runs() {
 
 #[test]
 fn mail_that_comes_while_a_teammate_leaves_is_read_or_counted() {
-    // Crash windows D6, D7, T7: the sender was told "sent", and nobody reads it.
+    // Crash windows D6, D7, T7: the sender was told "sent", and no worker reads it.
     let team = Team::started();
     for _ in 0..5 {
         team.spawn("alice", "");
@@ -145,7 +145,7 @@ fn a_request_for_a_plan_holds_although_the_daemon_died_before_its_word() {
     team.echo("alice", &format!("{request}\n{order}"));
     team.until_finished("alice", 1);
     assert!(!team.made("early"), "{:?}", team.results("alice"));
-    // Nobody had asked: the next daemon's word opens it again.
+    // No command had asked: the next daemon's directive opens it again.
     team.teamd(["start"]).ok();
     team.until("the gate to be open", || {
         let results = team.does("alice", "/bash echo late > late");
@@ -154,7 +154,7 @@ fn a_request_for_a_plan_holds_although_the_daemon_died_before_its_word() {
 }
 
 #[test]
-fn a_request_for_a_plan_is_done_when_the_next_life_begins_with_it() {
+fn a_request_for_a_plan_is_done_when_the_next_incarnation_begins_with_it() {
     let team = Team::started();
     for (name, restart, code) in [("alice", "on-failure", 0), ("bob", "never", 7)] {
         team.teamctl(["spawn", name, "--restart", restart]).ok();

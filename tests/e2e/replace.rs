@@ -1,4 +1,4 @@
-//! The daemon becomes another program, and nobody is stopped.
+//! The daemon becomes another program, and no worker is stopped.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -33,7 +33,7 @@ fn program_of(pid: i32) -> Option<PathBuf> {
 
 /// Failure 22 (CC#73670, CC#79569).
 #[test]
-fn a_newer_daemon_takes_the_place_of_the_running_one_and_nobody_is_stopped() {
+fn a_newer_daemon_replaces_the_running_one_and_no_worker_is_stopped() {
     let team = Team::started();
     team.spawn("alice", "/bash echo ran >> ran; until [ -e go ]; do sleep 0.02; done");
     team.spawn("bob", "");
@@ -97,13 +97,13 @@ fn a_daemon_is_replaced_again_and_again_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn nobody_is_lost_who_begins_while_the_daemon_is_replaced() {
+fn no_worker_is_lost_that_begins_while_the_daemon_is_replaced() {
     let team = Team::started();
     let names: Vec<String> = (0..12).map(|n| format!("t{n}")).collect();
     std::thread::scope(|scope| {
         let replacing = scope.spawn(|| (0..6).for_each(|_| drop(team.teamd(["start", "--replace"]).ok())));
         for name in &names {
-            // Whoever is told to try again does.
+            // A command that is told to try again does.
             let spawned = poll_until(&mut || {
                 let run = team.teamctl(["spawn", name]);
                 run.is_done() || team.member(name)["status"] == "idle"
@@ -206,7 +206,7 @@ fn exchange(one: &Path, other: &Path) {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
 }
 
-/// Found by reading: the daemon neither handed over nor refused, and began nobody from then on.
+/// Found by reading: the daemon neither handed over nor refused, and spawned no worker from then on.
 #[test]
 fn a_daemon_that_cannot_finish_what_it_has_decided_does_not_hand_over_and_goes_on() {
     let team = Team::started();
@@ -225,7 +225,7 @@ fn a_daemon_that_cannot_finish_what_it_has_decided_does_not_hand_over_and_goes_o
     team.teamd(["start", "--replace"]).ok();
 }
 
-/// Found by reading: a helper thread took the signal, and nobody asked for it any more.
+/// Found by reading: a helper thread took the signal, and no code asked for it any more.
 #[test]
 fn a_sigterm_that_comes_while_the_daemon_hands_over_is_heard_by_the_next_program() {
     let team = Team::started();
@@ -234,7 +234,7 @@ fn a_sigterm_that_comes_while_the_daemon_hands_over_is_heard_by_the_next_program
     let mut deaf = connect(&team);
     deaf.write_all(&[frame(GREETING), frame(PING).repeat(2000)].concat()).unwrap();
     let replacing = team.start_teamd(["start", "--replace"]);
-    // Whoever looks too late finds the socket of the next program.
+    // A look that comes too late finds the socket of the next program.
     let hands_over = || team.file("log/teamd.log").contains("hands over to");
     team.until("it to hand over", || UnixStream::connect(&socket).is_err() || hands_over());
     // It would start another daemon where this one has ended.

@@ -91,7 +91,7 @@ fn the_schemas_take_all_that_a_team_writes_and_nothing_broken() {
     refuses_when_broken(&schema, std::slice::from_ref(&roster), &["version", "seq", "team_name"]);
     for field in ["name", "status", "gate", "exit", "incarnation"] {
         let mut broken = roster.clone();
-        broken["members"][0][field] = json!("Nobody!");
+        broken["members"][0][field] = json!("Not a name!");
         assert!(!schema.is_valid(&broken), "{field}");
     }
 

@@ -227,7 +227,7 @@ fn all_are_asked_at_once() {
     names.sort_by_key(ToString::to_string);
     assert_eq!(names, ["alice", "bob"]);
     assert!(others(&team).is_empty());
-    // Nobody is left: there is nothing to do, and that is no error.
+    // No teammate is left: there is nothing to do, and that is no error.
     team.teamctl(["shutdown", "--all"]).ok();
 }
 
@@ -308,7 +308,7 @@ fn a_forged_request_ends_no_teammate() {
 
 /// Failure 15 (A, B).
 #[test]
-fn a_forged_answer_lets_nobody_go_and_keeps_nobody() {
+fn a_forged_answer_releases_no_teammate_and_keeps_none() {
     // Crash window I20: a forged "yes" makes the true "no" the second answer.
     let team = Team::started();
     team.spawn("bob", "");
@@ -328,7 +328,7 @@ fn a_forged_answer_lets_nobody_go_and_keeps_nobody() {
     team.release();
     asking.finish().exits(3);
     assert_eq!(team.request(&id)["reason"], "not yet");
-    // And a forged "no" keeps nobody who agrees.
+    // And a forged "no" keeps no teammate that agrees.
     team.wait_for("alice", "idle");
     assert_eq!(team.shutdown("alice", &[], 0)["outcome"], "shutdown");
 }

@@ -89,7 +89,7 @@ fn a_start_after_kill_9_takes_over_the_stale_socket() {
     team.spawn("alice", "");
 }
 
-/// Found by reading: a socket that nobody serves, from a backup, was taken for the daemon's own. (It looks every 10 s.)
+/// Found by reading: a socket that no process serves, from a backup, was taken for the daemon's own. (It looks every 10 s.)
 #[test]
 fn a_socket_that_is_replaced_is_made_again() {
     let team = Team::started();
@@ -102,7 +102,7 @@ fn a_socket_that_is_replaced_is_made_again() {
 
 /// Found by reading: the kernel keeps no exit codes for a process that ignores SIGCHLD, and so do those that it starts.
 #[test]
-fn how_a_worker_ended_is_recorded_although_whoever_started_the_daemon_ignored_its_children() {
+fn how_a_worker_ended_is_recorded_although_sigchld_was_ignored() {
     let team = Team::new();
     let start = r#"trap "" CHLD; exec "$0" start"#;
     team.run_program("bash", ["-c", start, env!("CARGO_BIN_EXE_teamd")]).ok();
@@ -240,7 +240,7 @@ fn a_socket_that_cannot_be_taken_away_makes_no_failure_of_a_stop() {
 }
 
 #[test]
-fn ctrl_c_ends_a_daemon_in_the_foreground_and_everybody() {
+fn ctrl_c_ends_a_daemon_in_the_foreground_and_all_workers() {
     let Foreground { team, daemon, .. } = foreground();
     team.spawn("alice", "");
     team.spawn_rejecting("bob", "still writing");
@@ -253,7 +253,7 @@ fn ctrl_c_ends_a_daemon_in_the_foreground_and_everybody() {
 }
 
 #[test]
-fn sigterm_ends_the_daemon_and_everybody() {
+fn sigterm_ends_the_daemon_and_all_workers() {
     let team = Team::new().with("TEAM_GRACE", "3s");
     team.teamd(["start"]).ok();
     let pid = team.daemon_pid();

@@ -109,7 +109,7 @@ fn the_end_of_a_worker_by_sigkill_ends_its_running_command() {
 }
 
 #[test]
-fn a_life_is_not_over_before_the_end_of_its_last_command() {
+fn an_incarnation_is_not_over_before_the_end_of_its_last_command() {
     // Found by trying: 30 of 30 times tool processes were still alive when their worker was reaped.
     let team = Team::started();
     let command = "/bash for i in {1..150}; do setsid sleep 300 & done; touch held; wait";
@@ -301,7 +301,7 @@ fn an_interrupt_ends_the_work_and_not_the_teammate() {
     let results = team.does("alice", "/bash echo next");
     assert_eq!((content(&results[0]), team.pid("alice")), ("next", pid));
     assert!(!team.root().join("never").exists());
-    // Whoever has nothing to do is not interrupted, neither now nor later.
+    // An idle teammate is not interrupted, neither now nor later.
     team.teamctl(["interrupt", "alice"]).ok();
     assert_eq!(content(&team.does("alice", "/bash echo then")[0]), "then");
 }

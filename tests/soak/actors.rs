@@ -117,7 +117,7 @@ fn roster_changer(soak: &Soak, rng: &mut Rng) {
     respawn(soak, rng);
 }
 
-/// Spawns everybody who is not there: most go on with their conversation, the volatile ones often begin anew.
+/// Spawns all teammates that are not there: most go on with their conversation, the volatile ones often begin anew.
 pub(crate) fn respawn(soak: &Soak, rng: &mut Rng) {
     let Some(roster) = soak.team.roster(soak) else { return };
     for name in soak.team.names() {

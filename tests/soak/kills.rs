@@ -84,7 +84,7 @@ fn kill_the_daemon(soak: &Soak, rng: &mut Rng) {
     soak.team.start_daemon(soak);
 }
 
-/// A worker dies while nobody sees it.
+/// A worker dies while no daemon sees it.
 fn kill_worker_and_daemon(soak: &Soak, rng: &mut Rng) {
     let Some(pid) = soak.team.daemon_pid() else { return };
     soak.ledger.count("kill -9 of the daemon and of a worker without one");
@@ -97,7 +97,7 @@ fn kill_worker_and_daemon(soak: &Soak, rng: &mut Rng) {
     soak.team.start_daemon(soak);
 }
 
-/// Everybody leaves, and comes back.
+/// All teammates leave, and come back.
 fn restart_in_order(soak: &Soak) {
     soak.ledger.count("teamd stop --force, and start");
     let before = soak.team.daemon_pid();
@@ -106,7 +106,7 @@ fn restart_in_order(soak: &Soak) {
             soak.ledger.violation(format!("teamd stop ended with 0 while the daemon {pid} lives"));
         }
         let left = soak.team.workers();
-        // Another thread may have spawned nobody: there was no daemon.
+        // Another thread cannot have spawned them: there was no daemon.
         if !left.is_empty() && soak.team.daemon_pid().is_none() {
             soak.ledger.violation(format!("teamd stop ended with 0 while workers live: {left:?}"));
         }

@@ -340,7 +340,7 @@ impl Team {
 
     /// Waits until a process is gone that was the worker of a member.
     pub(crate) fn until_gone(&self, name: &str, pid: i32) {
-        // As with the daemon: the last thread of it lets go of the liveness lock.
+        // As with the daemon: its last thread releases the liveness lock.
         let transcript = std::fs::File::open(self.path(&format!("transcript/{name}.jsonl"))).unwrap();
         self.until(&format!("{name} to be gone"), || !is_alive(pid) && transcript.try_lock_shared().is_ok());
         // Not by its end: what another test starts just then has a copy of this descriptor for a moment.
@@ -349,7 +349,7 @@ impl Team {
 
     /// Every live process that this test has started, directly or not.
     ///
-    /// They are known by the mark. Of those that let nobody but root look into them (teamd, workers, shims), by
+    /// They are known by the mark. Of those that only root can look into (teamd, workers, shims), by
     /// the directory on their command line, or by their parent.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let wanted = format!("{MARK}={}", self.mark);
@@ -382,13 +382,13 @@ impl Team {
 
 impl Drop for Team {
     fn drop(&mut self) {
-        // A daemon could start a worker between two looks: look until nobody is there.
+        // A daemon could start a worker between two looks: look until none is there.
         poll_until(&mut || {
             let left = self.processes();
             left.iter().for_each(|&pid| signal(pid, Signal::SIGKILL));
             left.is_empty()
         });
-        // A daemon that was killed has not removed it; it is empty by now, or somebody else's.
+        // A daemon that was killed has not removed it; it is empty by now, or another team's.
         if let Some(folder) = self.cgroup() {
             poll_until(&mut || teamd_shared::cgroup::remove(&folder).is_ok());
         }

@@ -118,7 +118,7 @@ fn plain(shown: &str) -> String {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A test that failed leaves nobody behind.
+        // A test that failed leaves no process behind.
         drop(self.child.kill());
     }
 }

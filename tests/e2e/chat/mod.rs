@@ -62,7 +62,7 @@ fn what_is_no_command_sends_nothing() {
     assert!(run.stderr.contains("there is no command /bash"), "{run:?}");
     assert_eq!((user_messages(&team, "alice"), run.stdout.as_str()), (0, ""));
     chat(&team, "  \n").exits(2);
-    team.teamctl_with(["attach", "nobody"], "hi").exits(4);
+    team.teamctl_with(["attach", "zoe"], "hi").exits(4);
     team.shutdown("alice", &[], 0);
     team.teamctl_with(["attach", "alice"], "hi").exits(7);
     team.teamd(["stop"]).ok();
@@ -75,7 +75,7 @@ fn at_a_terminal_a_person_talks_interrupts_and_leaves() {
     let team = Team::started();
     let mut terminal = Terminal::teamctl(&team, &["chat"]);
     terminal.until("lead> ");
-    // Faster than anybody reads.
+    // Faster than a reader reads.
     terminal.press("hello there\r");
     team.until("the answer", || team.answers("lead") == 1);
     // The echo of what was typed stands behind the prompt. The turn is over when there is another one.
@@ -145,7 +145,7 @@ fn an_answer_is_shown_while_it_is_given() {
 }
 
 #[test]
-fn whoever_talks_sees_once_that_the_service_is_waited_for() {
+fn chat_shows_once_that_the_service_is_waited_for() {
     let overloaded = || Reply::fail(529).with_header("retry-after-ms", "6000");
     let server = ModelServer::start();
     server.replies(overloaded()).says("first").replies(overloaded()).says("second");

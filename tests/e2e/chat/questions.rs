@@ -56,7 +56,7 @@ fn an_answer_is_told_once_and_hints_name_what_can_be_typed_here() {
     terminal.until_after(mark, "/approve ID or /reject ID TEXT answers");
     terminal.line("/approve nowhere");
     terminal.until_after(mark, "/plans shows the ids");
-    terminal.line("/team nobody");
+    terminal.line("/team zoe");
     terminal.until_after(mark, "/team shows the teammates");
     assert!(!terminal.shown()[mark..].contains("teamctl plans"), "{}", terminal.shown());
     terminal.line(&format!("/approve {}", &id[..6]));
@@ -116,7 +116,7 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
 }
 
 #[test]
-fn a_question_that_somebody_else_answers_is_over_and_what_was_typed_is_no_answer() {
+fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     let team = Team::started();
     let mut terminal = Terminal::teamctl(&team, &["chat"]);
     terminal.until("lead> ");
@@ -234,7 +234,7 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     terminal.until_after(mark, "was typed before you were asked");
     terminal.until_after(mark, "[a]pprove, [r]eject, [l]ater> ");
     assert_eq!(team.request(second)["status"], "pending");
-    // A command at the question answers it, too, and then nobody is asked.
+    // A command at the question answers it, too, and then the person is not asked.
     let mark = terminal.mark();
     terminal.line(&format!("/approve {second}"));
     terminal.until_after(mark, "lead> ");

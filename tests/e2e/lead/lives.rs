@@ -14,17 +14,20 @@ fn a_lead_agent_that_is_killed_goes_on_with_its_conversation() {
     team.kill_and_wait_for_restart("lead");
     team.lead_does("/spawn_teammate alice coder hello");
     assert_eq!(team.results("lead").len(), 2);
-    let lives = team.entries("lead", "life");
+    let incarnations = team.entries("lead", "life");
     assert_eq!(
-        lives.iter().map(|incarnation| incarnation["conversation"].as_i64().unwrap()).collect::<Vec<_>>(),
+        incarnations
+            .iter()
+            .map(|incarnation| incarnation["conversation"].as_i64().unwrap())
+            .collect::<Vec<_>>(),
         [1, 1]
     );
     team.wait_for("alice", "idle");
 }
 
-/// Rule 14: who is asked to leave is one incarnation, and the next one has done nothing.
+/// Rule 14: a shutdown asks one incarnation to leave, and does not concern the next one.
 #[test]
-fn a_shutdown_that_a_crash_broke_off_is_not_asked_of_the_next_life() {
+fn a_shutdown_that_a_crash_broke_off_is_not_asked_of_the_next_incarnation() {
     let team = Team::started();
     team.start_lead_with(|order| order.terms.restart = Some(Restart::Never));
     team.spawn("alice", "");
@@ -138,9 +141,9 @@ fn a_fresh_lead_agent_does_not_read_what_was_told_before_and_a_resumed_one_does(
     team.lead_does("one");
     assert!(!team.has_taken_in("lead", "months ago") && team.has_taken_in("lead", "one"));
     team.teamctl(["shutdown", "lead"]).ok();
-    team.send("lead", "between two lives");
+    team.send("lead", "between two incarnations");
     team.resume_lead();
-    team.until("the mail to be read", || team.has_taken_in("lead", "between two lives"));
+    team.until("the mail to be read", || team.has_taken_in("lead", "between two incarnations"));
     team.teamctl(["shutdown", "lead"]).ok();
     team.send("lead", "between two others");
     team.start_lead();

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use super::{team, text};
 use crate::support::{Team, signal};
 
-/// Whoever holds this sits at a terminal with `teamctl chat`.
+/// The holder of this sits at a terminal with `teamctl chat`.
 fn chat(team: &Team) -> File {
     let chat = File::create(team.path("run/chat")).unwrap();
     chat.lock_shared().unwrap();
@@ -125,7 +125,7 @@ fn the_lead_agent_answers_alone_where_a_person_has_said_so() {
 }
 
 #[test]
-fn a_call_that_waits_for_a_person_goes_on_waiting_in_the_next_life() {
+fn a_call_that_waits_for_a_person_waits_on_in_the_next_incarnation() {
     let team = team();
     let _chat = chat(&team);
     let prompt = "/plan_approval Drop it\n/bash echo x >> x.txt";

@@ -57,7 +57,7 @@ fn without_namespaces_no_command_runs_where_it_could_replace_a_program_of_the_te
 
 /// As a program does that is confined by nothing.
 #[test]
-fn a_life_runs_what_the_daemon_has_opened_whatever_stands_at_the_path() {
+fn a_worker_runs_what_the_daemon_has_opened_whatever_stands_at_the_path() {
     for replace in ["mv -f evil target/release/team-worker", "cat evil > target/release/team-worker"] {
         for case in cases(&[With::All]) {
             let Some(team) = team(case) else { continue };

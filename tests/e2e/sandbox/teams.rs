@@ -63,7 +63,7 @@ fn another_team_and_the_register_are_neither_read_nor_locked() {
                 team.does("alice", &format!("/bash {lock}\n/bash until [ -e $TMPDIR/held ]; do :; done"));
             assert_eq!(results[1]["is_error"], false, "{with:?} {results:?}");
         }
-        // The daemon of the other team, and its lives, begin and end all the same.
+        // The daemon of the other team, and its workers, begin and end all the same.
         other.kill_daemon();
         other.teamd(["start"]).ok();
         other.spawn("later", "");

@@ -80,7 +80,11 @@ impl View<'_> {
         }
         if order.resume && before.is_none() {
             let hint = format!("`teamctl spawn {name}` without --resume begins afresh");
-            return refuse(RefusalCode::NotFound, format!("{name} has no earlier life to go on with"), hint);
+            return refuse(
+                RefusalCode::NotFound,
+                format!("{name} has no earlier incarnation to go on with"),
+                hint,
+            );
         }
         if order.resume && order.terms.prompt.is_some() {
             let hint = format!("`teamctl spawn {name} --resume`, then `teamctl send {name} TEXT`");

@@ -134,7 +134,7 @@ fn a_verdict_whose_daemon_died_right_after_still_reaches_the_worker() {
 }
 
 #[test]
-fn a_pending_shutdown_outlives_the_daemon_and_so_does_the_command_that_waits_for_it() {
+fn a_pending_shutdown_and_its_waiting_command_outlive_the_daemon() {
     let team = Team::started();
     team.spawn("alice", "/bash until [ -e go ]; do sleep 0.02; done");
     team.wait_for("alice", "working");
@@ -175,7 +175,7 @@ fn a_shutdown_that_is_forced_later_is_forced_by_the_next_daemon_too() {
 
 /// A teammate that agreed to go comes back (a window that a search of a model of the protocol found).
 #[test]
-fn a_worker_whose_shutdown_was_approved_and_that_left_while_no_daemon_ran_has_shut_down() {
+fn an_approved_worker_that_left_while_no_daemon_ran_has_shut_down() {
     let team = Team::started();
     team.spawn("alice", "");
     team.spawn("bob", "");
@@ -204,7 +204,7 @@ fn a_worker_whose_shutdown_was_approved_and_that_left_while_no_daemon_ran_has_sh
 }
 
 #[test]
-fn a_worker_whose_shutdown_was_approved_hears_of_it_from_the_next_daemon_and_leaves() {
+fn an_approved_worker_is_released_by_the_next_daemon() {
     let team = Team::started();
     team.spawn("alice", "");
     let pid = team.pid("alice");
@@ -238,7 +238,7 @@ fn a_worker_whose_shutdown_was_approved_hears_of_it_from_the_next_daemon_and_lea
 }
 
 #[test]
-fn a_worker_that_died_while_no_daemon_ran_is_recorded_with_an_unknown_exit() {
+fn a_worker_that_died_while_no_daemon_ran_has_an_unknown_exit() {
     let team = Team::started();
     team.spawn("alice", "");
     team.spawn("bob", "");
@@ -265,7 +265,7 @@ fn a_worker_that_died_while_no_daemon_ran_is_recorded_with_an_unknown_exit() {
 }
 
 #[test]
-fn a_worker_that_was_told_to_end_while_no_daemon_ran_is_recorded_as_its_own_record_says() {
+fn a_worker_ended_while_no_daemon_ran_is_recorded_as_its_transcript_says() {
     let team = Team::started();
     team.spawn("alice", "");
     let pid = team.pid("alice");
@@ -304,7 +304,7 @@ fn a_start_says_in_one_line_who_ended_what_expired_and_what_was_torn() {
 }
 
 /// A worker is not dead because its lock is not seen: the lock went with its file.
-fn is_adopted_and_lives_once(meddle: impl FnOnce(&Team)) {
+fn is_adopted_and_runs_once(meddle: impl FnOnce(&Team)) {
     let team = Team::started();
     team.spawn("alice", "");
     let pid = team.pid("alice");
@@ -323,16 +323,16 @@ fn is_adopted_and_lives_once(meddle: impl FnOnce(&Team)) {
 }
 
 #[test]
-fn a_worker_whose_transcript_was_moved_is_adopted_and_lives_once() {
-    is_adopted_and_lives_once(|team| {
+fn a_worker_whose_transcript_was_moved_is_adopted_and_runs_once() {
+    is_adopted_and_runs_once(|team| {
         std::fs::rename(team.path("transcript/alice.jsonl"), team.root().join("moved")).unwrap();
     });
 }
 
 /// As `sed -i` and editors do.
 #[test]
-fn a_worker_whose_transcript_was_replaced_is_adopted_and_lives_once() {
-    is_adopted_and_lives_once(|team| {
+fn a_worker_whose_transcript_was_replaced_is_adopted_and_runs_once() {
+    is_adopted_and_runs_once(|team| {
         let (transcript, edited) = (team.path("transcript/alice.jsonl"), team.root().join("edited"));
         std::fs::copy(&transcript, &edited).unwrap();
         std::fs::rename(edited, transcript).unwrap();

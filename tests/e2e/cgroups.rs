@@ -104,7 +104,7 @@ fn the_whole_tree_of_a_killed_worker_is_ended_and_counted_with_and_without_a_cgr
 }
 
 #[test]
-fn orphans_of_a_killed_worker_and_shim_are_ended_with_and_without_a_cgroup() {
+fn orphans_of_a_killed_worker_and_shim_end_with_and_without_a_cgroup() {
     all_is_ended_and_counted(kill_together);
 }
 
@@ -206,7 +206,7 @@ fn start_reading_only(team: &Team) -> Option<Run> {
 }
 
 #[test]
-fn where_cgroups_can_only_be_read_no_process_is_left_and_the_kernel_says_so() {
+fn where_cgroups_are_read_only_the_kernel_still_says_that_none_is_left() {
     let Some(team) = team() else { return };
     spawn_daemonising(&team, "alice");
     team.kill_daemon();

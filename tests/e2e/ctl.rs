@@ -23,7 +23,7 @@ fn error(run: &Run) -> Value {
 }
 
 #[test]
-fn spawn_tells_who_runs() {
+fn spawn_shows_the_new_teammate() {
     let team = Team::started();
     // A user who named no model is told which one it is: once.
     assert!(team.teamctl(["spawn", "carol"]).ok().stderr.contains("script"));

@@ -69,7 +69,7 @@ fn fails_and_recovers(team: &Team, fill: impl Fn(), free: impl Fn()) {
 
 /// ENOSPC: a short write, the daemon lives, space returns, and the next line is glued to the torn one.
 #[test]
-fn a_disk_that_is_full_for_the_daemon_changes_nothing_and_is_recovered_from() {
+fn a_full_disk_changes_nothing_and_the_daemon_recovers() {
     let team = Team::started();
     let pid = team.daemon_pid();
     let journal = team.path("journal.jsonl");
@@ -139,7 +139,7 @@ fn a_limit_on_the_size_of_files_does_not_end_the_daemon() {
 
 /// It says what went wrong, as it does on a full disk, and the half of a line that it left does no harm.
 #[test]
-fn a_limit_on_the_size_of_files_does_not_end_a_command_or_a_worker_unsaid() {
+fn a_file_size_limit_ends_no_command_or_worker_without_a_reason() {
     let team = Team::started();
     team.spawn("alice", "");
     team.teamctl(["send", "alice", "one"]).ok();

@@ -122,7 +122,7 @@ fn where_nothing_is_wrong_nothing_is_said_and_without_a_team_neither() {
 }
 
 #[test]
-fn a_daemon_that_was_killed_leaves_workers_whom_the_next_one_adopts() {
+fn a_killed_daemon_leaves_workers_that_the_next_one_adopts() {
     let team = Team::started();
     team.spawn("alice", "");
     team.kill_daemon();
@@ -177,7 +177,7 @@ fn a_journal_that_cannot_be_read_further_up_is_named_and_left_alone() {
 }
 
 #[test]
-fn a_roster_that_is_damaged_is_made_from_the_journal_and_the_old_one_kept() {
+fn a_damaged_roster_is_made_from_the_journal_and_the_old_one_kept() {
     let team = at_rest();
     let before = team.roster();
     let mut forged = before.clone();

@@ -87,7 +87,7 @@ fn a_journal_that_is_unreadable_further_up_is_refused_and_left_as_it_is() {
 
 /// Failure 20 (A, measured; CC#29127, CC#29143).
 #[test]
-fn a_roster_that_is_missing_empty_or_cut_is_written_anew_and_the_old_one_kept() {
+fn a_missing_or_damaged_roster_is_written_anew_and_the_old_one_kept() {
     let team = Team::started();
     team.spawn("alice", "");
     let pid = team.pid("alice");

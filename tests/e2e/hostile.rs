@@ -60,7 +60,7 @@ fn a_file_in_the_place_of_the_team_directory_is_said() {
 
 /// A link planted in the team directory must neither be written through nor read through.
 #[test]
-fn a_planted_link_is_refused_at_the_start_and_nothing_is_written_through_it() {
+fn a_planted_link_is_refused_at_the_start_and_never_written_through() {
     for planted in
         ["inbox/lead.jsonl", "config.json", "journal.jsonl", "log/teamd.log", "log", "run", "inbox"]
     {

@@ -138,7 +138,7 @@ fn protocol_lines_and_what_is_for_the_person_cost_no_model_call() {
 }
 
 #[test]
-fn a_shutdown_that_the_lead_agent_asks_for_ends_in_a_real_exit_that_it_hears_of() {
+fn a_shutdown_by_the_lead_agent_ends_in_a_real_exit_that_it_hears_of() {
     let team = team();
     team.spawn("alice", "");
     team.spawn_rejecting("bob", "still writing");

@@ -43,7 +43,7 @@ fn a_deleted_or_damaged_roster_is_written_anew_and_no_answer_is_empty() {
 }
 
 #[test]
-fn a_journal_that_is_deleted_or_replaced_under_the_daemon_is_written_again() {
+fn a_journal_deleted_or_replaced_under_the_daemon_is_written_again() {
     let team = Team::started();
     team.spawn("alice", "");
     let before = team.file("journal.jsonl");

@@ -164,7 +164,7 @@ fn an_inbox_that_a_foreign_reader_empties_is_read_from_its_new_beginning() {
 }
 
 #[test]
-fn an_inbox_that_was_emptied_and_filled_again_is_read_from_its_new_beginning() {
+fn an_inbox_that_was_emptied_and_refilled_is_read_from_its_beginning() {
     let team = Team::started();
     team.spawn("alice", "");
     team.echo("alice", &text("bob", "old"));
@@ -182,7 +182,7 @@ fn an_inbox_that_was_emptied_and_filled_again_is_read_from_its_new_beginning() {
 
 /// Failure 8 (CC#68410, CC#32276, CC#25694).
 #[test]
-fn a_message_to_a_name_that_is_not_on_the_roster_is_refused_and_makes_no_file() {
+fn a_message_to_an_unknown_name_is_refused_and_makes_no_file() {
     let team = Team::started();
     team.spawn("alice", "");
     let refused = team.teamctl(["send", "ghost", "hello"]).exits(4);
@@ -217,7 +217,7 @@ fn a_message_to_an_ended_member_is_refused_unless_it_may_be_queued() {
 
 /// Failure 9 (CC#63684).
 #[test]
-fn five_thousand_messages_are_delivered_and_the_next_costs_what_the_first_did() {
+fn five_thousand_messages_arrive_and_the_next_costs_what_the_first_did() {
     let team = Team::started();
     team.spawn("alice", "");
     // Nothing is behind him: what the machine does at the same time costs him as much.
@@ -279,7 +279,7 @@ fn a_message_reaches_the_model_between_two_tool_calls() {
 }
 
 #[test]
-fn who_cannot_be_told_the_result_is_told_not_to_repeat_the_command() {
+fn a_client_that_may_miss_the_result_is_told_not_to_repeat_the_command() {
     let team = Team::started();
     team.spawn("alice", "");
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
@@ -387,7 +387,7 @@ fn the_end_of_a_teammate_is_told_to_all_and_starts_no_turn() {
 }
 
 #[test]
-fn a_line_that_was_written_twice_is_taken_in_once_and_leaves_nothing_unread() {
+fn a_line_that_was_written_twice_is_consumed_once() {
     let team = Team::started();
     team.spawn("alice", "");
     let line = r#"{"id":"01939b1e-0000-7000-8000-000000000001","type":"message","from":"user","content":"/bash echo once >> ran"}"#;

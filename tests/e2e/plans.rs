@@ -96,7 +96,7 @@ fn waiting_for_a_verdict_costs_no_model_call_and_the_verdict_wakes() {
 
 /// Failure 13 (A, B).
 #[test]
-fn a_rejected_plan_leaves_the_gate_closed_and_a_revised_one_is_a_new_request() {
+fn a_rejected_plan_keeps_the_gate_closed_and_a_revision_is_a_new_request() {
     let team =
         planner(&format!("/plan_approval First\n{CHANGES}\n/plan_approval Second\n/write_file new.txt y"));
     let first = team.until_planned("alice");
@@ -242,7 +242,7 @@ fn asking_for_a_plan_lets_a_running_command_end_and_returns_then() {
 }
 
 #[test]
-fn a_teammate_that_waits_for_a_verdict_leaves_when_asked_and_its_plan_expires() {
+fn a_shutdown_during_a_wait_for_a_verdict_expires_the_plan() {
     let team = planner("/plan_approval Drop the cache\n/write_file new.txt x");
     let id = team.until_planned("alice");
     let answers = team.answers("alice");
@@ -269,7 +269,7 @@ fn an_interrupted_wait_for_a_verdict_ends_with_the_plan() {
 }
 
 #[test]
-fn a_pending_plan_survives_the_death_of_its_author_and_its_approval_opens_the_gate() {
+fn a_pending_plan_survives_its_author_and_its_approval_opens_the_gate() {
     let team = planner("/plan_approval Drop the cache\n/write_file new.txt x");
     let id = team.until_planned("alice");
     signal(team.pid("alice"), Signal::SIGKILL);
@@ -307,7 +307,7 @@ fn a_plan_approved_while_its_author_is_dead_is_carried_out_after_restart() {
 }
 
 #[test]
-fn a_plan_whose_author_crashed_for_good_is_submitted_anew_when_the_author_is_resumed() {
+fn a_resumed_author_submits_the_plan_of_a_final_crash_anew() {
     let team = Team::started();
     let orders = "/plan_approval Drop the cache\n/write_file new.txt made";
     team.teamctl(["spawn", "alice", "--plan", "--restart", "never", "--prompt", orders]).ok();

@@ -37,7 +37,7 @@ fn append(team: &Team, name: &str, bytes: &[u8]) -> u64 {
 
 /// Failure 10 (A, B; C for the lead).
 #[test]
-fn a_line_that_is_no_message_is_kept_aside_with_the_reason_and_reading_goes_on() {
+fn a_line_that_is_no_message_is_quarantined_and_reading_goes_on() {
     let team = Team::started();
     team.spawn("alice", "");
     let mut offsets = Vec::new();

@@ -143,7 +143,7 @@ fn a_daemon_does_not_hand_over_to_a_program_that_could_not_begin() {
 /// The programs at the paths were replaced when the daemon looked: it becomes the one that asked, and starts the worker that
 /// this one had opened.
 #[test]
-fn a_daemon_hands_over_to_the_program_that_asks_whatever_stands_at_its_path() {
+fn a_daemon_hands_over_to_the_asking_program_whatever_its_path_holds() {
     let team = Team::started();
     team.spawn("alice", "");
     let daemon = team.daemon_pid();
@@ -208,7 +208,7 @@ fn exchange(one: &Path, other: &Path) {
 
 /// Found by reading: the daemon neither handed over nor refused, and spawned no worker from then on.
 #[test]
-fn a_daemon_that_cannot_finish_what_it_has_decided_does_not_hand_over_and_goes_on() {
+fn a_daemon_with_unfinished_decisions_does_not_hand_over() {
     let team = Team::started();
     team.spawn("alice", "");
     team.teamctl(["spawn", "bob", "--restart", "never"]).ok();
@@ -227,7 +227,7 @@ fn a_daemon_that_cannot_finish_what_it_has_decided_does_not_hand_over_and_goes_o
 
 /// Found by reading: a helper thread took the signal, and no code asked for it any more.
 #[test]
-fn a_sigterm_that_comes_while_the_daemon_hands_over_is_heard_by_the_next_program() {
+fn a_sigterm_during_a_hand_over_reaches_the_next_program() {
     let team = Team::started();
     let (daemon, socket) = (team.daemon_pid(), team.path("run/teamd.sock"));
     // It does not read what it is told: the daemon waits a second for it.
@@ -318,7 +318,7 @@ fn a_stop_ends_a_daemon_that_is_replaced_whenever_it_comes() {
 
 /// A shell that has started something, and then became the daemon.
 #[test]
-fn what_was_started_beside_the_daemon_is_ended_neither_by_it_nor_by_the_next_program() {
+fn neither_daemon_ends_processes_that_were_started_beside_it() {
     let team = Team::new();
     let script = "sleep 1000 >/dev/null 2>&1 & echo $! > beside; exec \"$0\" start --foreground";
     let daemon = Running::start(team.command("sh", ["-c", script, env!("CARGO_BIN_EXE_teamd")]));

@@ -69,7 +69,7 @@ fn a_flag_goes_before_the_environment_and_that_before_the_file() {
 }
 
 #[test]
-fn a_mistake_in_team_toml_is_told_with_its_place_and_stops_only_what_begins() {
+fn a_mistake_in_team_toml_is_located_and_stops_no_reader_or_sender() {
     let team = settled("[members.alice]\nrole = 'coder'\n");
     team.spawn("alice", "");
     team.teamctl_with(["chat"], "begin").ok();

@@ -161,7 +161,7 @@ fn the_waiting_ends_after_its_time_and_the_request_lives_on() {
 }
 
 #[test]
-fn who_does_not_want_to_wait_is_told_what_was_asked_all_the_same() {
+fn without_waiting_a_command_still_says_what_it_asked() {
     let team = Team::started();
     team.spawn("alice", HELD);
     team.until_held();
@@ -334,7 +334,7 @@ fn a_forged_answer_releases_no_teammate_and_keeps_none() {
 }
 
 #[test]
-fn a_worker_that_is_killed_while_its_shutdown_is_pending_does_not_come_back() {
+fn a_worker_killed_while_its_shutdown_is_pending_is_not_restarted() {
     // Crash window D9: alice comes back although her shutdown was asked for.
     let team = Team::started();
     team.spawn("alice", HELD);

@@ -111,7 +111,7 @@ fn a_missing_workspace_is_said() {
 
 /// Failure 26 (a vendor's CLI, measured).
 #[test]
-fn environment_and_umask_of_the_spawning_command_reach_the_tools_and_keys_do_not() {
+fn environment_and_umask_reach_the_tools_and_keys_do_not() {
     let team = Team::started();
     let spawn = format!(
         "umask 027; export COLOUR=turquoise-7f3a ANTHROPIC_API_KEY=sk-ant-secret OPENAI_API_KEY=sk-oai-secret; \

@@ -15,7 +15,7 @@ fn asked(team: &Team) -> (Terminal, String) {
 }
 
 #[test]
-fn a_person_is_asked_about_a_plan_on_which_the_lead_agent_called_for_a_verdict() {
+fn a_person_decides_a_plan_that_the_lead_agent_would_approve() {
     let team = Team::started();
     let mut terminal = Terminal::teamctl(&team, &["chat"]);
     terminal.until("lead> ");
@@ -173,7 +173,7 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
 }
 
 #[test]
-fn a_line_that_ends_with_a_backslash_stays_as_it_is_when_the_question_is_over() {
+fn a_line_that_ends_with_a_backslash_outlives_the_question() {
     let team = Team::started();
     let (mut terminal, id) = asked(&team);
     terminal.press("one \\");

@@ -27,7 +27,7 @@ fn a_lead_agent_that_is_killed_goes_on_with_its_conversation() {
 
 /// Rule 14: a shutdown asks one incarnation to leave, and does not concern the next one.
 #[test]
-fn a_shutdown_that_a_crash_broke_off_is_not_asked_of_the_next_incarnation() {
+fn a_shutdown_cut_off_by_a_crash_does_not_ask_the_next_incarnation() {
     let team = Team::started();
     team.start_lead_with(|order| order.terms.restart = Some(Restart::Never));
     team.spawn("alice", "");
@@ -134,7 +134,7 @@ fn the_lead_agent_leaves_the_quarantine_to_the_daemon() {
 }
 
 #[test]
-fn a_fresh_lead_agent_does_not_read_what_was_told_before_and_a_resumed_one_does() {
+fn a_resumed_lead_agent_reads_earlier_mail_and_a_fresh_one_does_not() {
     let team = Team::started();
     team.send("lead", "months ago");
     team.start_lead();

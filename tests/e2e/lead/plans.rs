@@ -76,7 +76,7 @@ fn at_a_chat_the_call_waits_for_the_persons_answer() {
 }
 
 #[test]
-fn a_call_that_waits_for_a_person_can_be_interrupted_and_does_not_hold_up_a_shutdown() {
+fn a_call_that_waits_for_a_person_can_be_interrupted_and_shut_down() {
     let team = team();
     let _chat = chat(&team);
     team.teamctl(["spawn", "alice", "--plan", "--prompt", "/plan_approval Drop it"]).ok();

@@ -190,7 +190,7 @@ fn a_call_to_the_model_that_is_interrupted_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_worker_that_is_killed_in_the_middle_of_an_answer_asks_again_with_a_valid_conversation() {
+fn a_worker_killed_during_an_answer_asks_again_validly() {
     for api in BOTH {
         let server = ModelServer::start();
         server.calls("bash", json!({"command": "echo one"}));

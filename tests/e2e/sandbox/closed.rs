@@ -109,7 +109,7 @@ fn behind_a_closed_gate_bash_changes_nothing_without_namespaces() {
 }
 
 #[test]
-fn behind_a_closed_gate_shared_memory_and_terminals_of_the_user_are_out_of_reach() {
+fn a_closed_gate_keeps_shared_memory_and_terminals_out_of_reach() {
     for with in [With::All, With::Bubblewrap, With::Bare] {
         let Some(team) = with.team(&["--sandbox", "read-only"]) else { continue };
         let Ok(shared) = tempfile::NamedTempFile::new_in("/dev/shm") else { return };

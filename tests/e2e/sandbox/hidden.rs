@@ -139,7 +139,7 @@ fn what_a_teammate_needs_cannot_be_hidden_from_it() {
 }
 
 #[test]
-fn what_is_hidden_from_the_lead_agent_is_hidden_from_whom_it_spawns() {
+fn what_is_hidden_from_the_lead_agent_is_hidden_from_its_teammates() {
     let team = Team::started();
     team.write("secret", "hush");
     let hidden = team.root().canonicalize().unwrap().join("secret").to_str().unwrap().to_owned();

@@ -119,7 +119,7 @@ fn what_the_users_next_git_believes_is_not_written() {
 }
 
 #[test]
-fn hooks_that_are_not_there_are_not_made_nor_a_repository_named_that_is_elsewhere() {
+fn missing_hooks_are_not_made_and_a_foreign_repository_is_not_named() {
     for with in [With::All, With::Bubblewrap] {
         let Some(team) = with.team(&[]) else { continue };
         std::fs::create_dir(team.root().join(".git")).unwrap();

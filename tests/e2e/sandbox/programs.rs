@@ -39,7 +39,7 @@ fn a_command_replaces_no_program_of_the_team() {
 }
 
 #[test]
-fn without_namespaces_no_command_runs_where_it_could_replace_a_program_of_the_team() {
+fn without_namespaces_no_command_runs_that_could_replace_our_programs() {
     for case in cases(&[With::Bare]) {
         let Some(team) = team(case) else { continue };
         let results = team.does("alice", "/bash true\n/write_file target/release/team-worker x");

@@ -24,7 +24,7 @@ fn furnish(team: &Team) -> PathBuf {
 }
 
 #[test]
-fn a_secret_behind_a_link_is_hidden_also_from_who_works_where_it_lies() {
+fn a_secret_behind_a_link_is_hidden_even_in_the_workspace_that_holds_it() {
     for with in [With::All, With::Bubblewrap] {
         let Some(team) = with.team(&["--sandbox", "read-only"]) else { continue };
         let home = furnish(&team);
@@ -116,7 +116,7 @@ const BESIDE: &str = ".m2/repository/a.jar .cache/huggingface/hub/model .cargo/r
     .local/share/gem/ruby/gem.rb .docker/cli-plugins/compose .config/editor .gradle/caches/a.jar .local/bin/tool";
 
 #[test]
-fn what_tools_browsers_and_shells_keep_is_hidden_and_what_lies_beside_it_is_not() {
+fn secrets_of_tools_browsers_and_shells_are_hidden_and_nothing_beside() {
     for (case, team) in teams(&With::EACH, &["--sandbox", "read-only"]) {
         for file in IN_A_HOME.split_whitespace().chain(BESIDE.split_whitespace()) {
             let file = format!("../home/{file}");
@@ -145,7 +145,7 @@ fn what_tools_browsers_and_shells_keep_is_hidden_and_what_lies_beside_it_is_not(
 }
 
 #[test]
-fn what_others_cannot_read_of_the_machine_is_hidden_from_a_command_of_root() {
+fn a_command_of_root_cannot_read_files_that_are_not_world_readable() {
     for (case, team) in teams(&With::EACH, &["--sandbox", "read-only"]) {
         // Found by another program than ours.
         let kept = "find /etc /var/backups /var/cache/debconf -type f ! -perm -o=r -size +0 2> /dev/null";

@@ -61,7 +61,7 @@ fn without_namespaces_the_team_directory_is_made_in_the_state_directory() {
 }
 
 #[test]
-fn without_namespaces_a_workspace_that_holds_the_team_directory_runs_no_command() {
+fn without_namespaces_no_command_runs_above_the_team_directory() {
     let Some(team) = With::Bare.team(&[]) else { return };
     let home = team.root().parent().unwrap().join("home");
     team.teamctl(["spawn", "bob", "--workspace", home.to_str().unwrap()]).ok();

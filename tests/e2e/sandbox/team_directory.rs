@@ -116,7 +116,7 @@ fn nothing_in_it_can_be_written_through_bubblewrap_either() {
 }
 
 #[test]
-fn nothing_in_it_can_be_written_without_namespaces_where_it_lies_elsewhere() {
+fn without_namespaces_a_team_directory_elsewhere_cannot_be_written() {
     every_way(With::Bare);
 }
 

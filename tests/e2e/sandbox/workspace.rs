@@ -22,7 +22,7 @@ fn apart(team: &Team) -> String {
 }
 
 #[test]
-fn a_link_in_the_place_of_a_writable_path_leads_no_later_incarnation_there() {
+fn a_link_in_place_of_a_writable_path_leads_no_later_incarnation_there() {
     for with in [With::All, With::Bubblewrap, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
         let cache = team.root().join("cache");
@@ -62,7 +62,7 @@ fn a_link_in_the_place_of_a_writable_path_leads_no_later_incarnation_there() {
 }
 
 #[test]
-fn a_link_of_a_teammate_says_nothing_of_where_another_one_works_or_writes() {
+fn a_link_of_a_teammate_does_not_decide_where_another_works_or_writes() {
     let Some(team) = With::All.team(&[]) else { return };
     works(&team, &["mkdir real; ln -s ~ planted; ln -s real to-real"]);
     let before = team.file("journal.jsonl");
@@ -119,7 +119,7 @@ fn a_link_in_the_place_of_a_workspace_lets_no_later_incarnation_begin() {
 }
 
 #[test]
-fn a_link_of_the_user_is_followed_once_and_what_is_missing_may_come_later() {
+fn a_link_of_the_user_is_followed_once_and_a_missing_path_may_come_later() {
     for with in [With::All, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
         let (home, apart) = (home(&team), apart(&team));

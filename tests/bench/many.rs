@@ -1,6 +1,6 @@
 //! A team of ten, of a hundred, of a thousand: what everything takes, and how the cost of one thing grows with the team.
 //!
-//! The cost of one thing is the processor time of the daemon and what it writes: who asks, and who is asked, is one
+//! The cost of one thing is the processor time of the daemon and what it writes: the one that asks, and the one that is asked, is one
 //! process each, however many others there are.
 
 use std::collections::BTreeSet;

@@ -105,7 +105,7 @@ impl Peer {
         i32::try_from(self.child.id()).unwrap()
     }
 
-    /// Gives the word.
+    /// Gives the signal to begin.
     pub(crate) fn go(&mut self) {
         self.stdin.write_all(b"!").unwrap();
     }

@@ -20,7 +20,7 @@ use crate::tracer::{self, Point, Seen};
 pub(crate) struct Job {
     /// What is done.
     pub(crate) scenario: &'static Scenario,
-    /// Whose calls are counted.
+    /// The victim: the calls of its processes are counted.
     pub(crate) victim: Victim,
     /// What happens; none: it is only counted.
     pub(crate) point: Option<Point>,

@@ -66,7 +66,7 @@ pub(crate) enum Held {
     Yes,
     /// It was killed, and is not gone yet.
     Dying,
-    /// It was let go: who started it waits for it.
+    /// It was released: its parent waits for it.
     Released,
     /// It has ended with this exit code, or by a signal.
     Ended(Option<i32>),
@@ -139,7 +139,7 @@ impl Tracer {
         assert!(poll_until(&mut || !self.seen().held.values().any(|held| *held == Held::Dying)));
     }
 
-    /// Whether the fault has happened, and who comes after is watched, too.
+    /// Whether the fault has happened, and its successor is watched, too.
     pub(crate) fn watches_on(&self) -> bool {
         let seen = self.seen();
         seen.fired.is_some() && !seen.over

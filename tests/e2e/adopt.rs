@@ -430,12 +430,12 @@ fn an_inbox_line_that_a_killed_daemon_owed_is_written_by_the_next_one() {
     team.teamctl(["shutdown", "alice", "--no-wait"]).ok();
     let id = team.last_request("shutdown");
     team.kill_daemon();
-    let owed = team.inbox("alice").pop().unwrap();
+    let notice = team.inbox("alice").pop().unwrap();
     team.put("inbox/alice.jsonl", &inbox);
     team.teamd(["start"]).ok();
     let of_the_request =
         || team.inbox("alice").into_iter().filter(|line| line["request_id"] == *id).collect::<Vec<_>>();
-    assert_eq!(of_the_request(), [owed]);
+    assert_eq!(of_the_request(), [notice]);
     // A further restart does not write it a second time.
     team.kill_daemon();
     team.teamd(["start"]).ok();
@@ -454,7 +454,7 @@ fn a_worker_that_the_journal_does_not_know_leaves() {
     team.kill_daemon();
     std::fs::remove_file(team.path("journal.jsonl")).unwrap();
     team.teamd(["start"]).ok();
-    // With all its threads: the last of them lets go of the lock.
+    // With all its threads: the last of them releases the lock.
     team.until("the unknown worker to leave", || !is_alive(pid) && transcript.try_lock_shared().is_ok());
     // Not by its end: what another test starts just then has a copy of this descriptor for a moment.
     transcript.unlock().unwrap();

@@ -129,7 +129,7 @@ fn a_fifo_in_the_place_of_an_inbox_blocks_no_process() {
     fifo("inbox/alice.jsonl");
     let said = team.teamctl(["send", "alice", "hello"]).exits(1);
     assert!(said.stderr.contains("is not a regular file"), "{said:?}");
-    // The daemon owes alice a line (bob's end), cannot write it, and serves on.
+    // The daemon has a pending notice for alice (bob's end), cannot write it, and serves on.
     team.teamctl(["shutdown", "bob"]).ok();
     team.spawn("carol", "");
     team.teamctl(["shutdown", "alice"]).ok();
@@ -212,7 +212,7 @@ fn a_deleted_team_directory_ends_all_processes() {
     let moved = team.json(["--team-dir", "gone", "status"]);
     assert_eq!(moved["daemon"]["pid"], daemon);
     assert_eq!(moved["members"][0]["status"], json!("idle"));
-    // Who still writes there can win against one removal, not against each.
+    // A process that still writes there can win against one removal, not against each.
     team.until("the directory to be deleted", || {
         drop(std::fs::remove_dir_all(team.root().join("gone")));
         !team.root().join("gone").exists()

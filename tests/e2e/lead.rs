@@ -1,7 +1,7 @@
 //! The lead agent: a worker like the others, with the tools of the lead, that hears what its team says.
 
 mod compaction;
-mod lives;
+mod incarnations;
 mod plans;
 
 use nix::sys::signal::Signal;
@@ -133,7 +133,7 @@ fn protocol_lines_and_what_is_for_the_person_cost_no_model_call() {
     team.teamctl(["wait", "lead", "--for", "idle"]).ok();
     assert_eq!(team.answers("lead"), 0);
     let taken: Vec<_> = team.taken_in("lead").iter().map(|line| line["type"].clone()).collect();
-    assert_eq!(taken, ["teammate_terminated"], "news for the next turn");
+    assert_eq!(taken, ["teammate_terminated"], "mail for the next turn");
     assert!(!team.made("forged"));
 }
 
@@ -184,7 +184,7 @@ fn a_teammate_that_stays_though_a_person_asked_is_the_persons_matter() {
     team.teamctl(["wait", "lead", "--for", "idle"]).ok();
     assert_eq!(team.answers("lead"), 0);
     assert_eq!(heard(&team, "shutdown_response").unwrap()["asked_by"], Value::Null);
-    // It is news for the next turn.
+    // It is mail for the next turn.
     team.lead_does("/list_teammates");
     assert!(team.taken_in("lead").iter().any(|line| line["type"] == "shutdown_response"));
 }

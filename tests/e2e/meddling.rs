@@ -1,4 +1,4 @@
-//! What people and programs do to the files of a team while it runs is noticed and mended, and never believed.
+//! What people and programs do to the files of a team while it runs is noticed and repaired, and never believed.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

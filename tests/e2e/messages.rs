@@ -261,7 +261,7 @@ fn a_message_reaches_the_model_between_two_tool_calls() {
     let team = Team::started();
     team.spawn("alice", &format!("{HELD}\n/bash echo second\n/bash echo third"));
     team.until_held();
-    team.echo("alice", &text("bob", "news"));
+    team.echo("alice", &text("bob", "a note"));
     team.send("alice", "/bash echo fourth");
     team.release();
     team.until_finished("alice", 1);
@@ -272,7 +272,7 @@ fn a_message_reaches_the_model_between_two_tool_calls() {
         .filter(|kind| ["answer", "result", "messages"].contains(&kind.as_str()))
         .collect();
     assert_eq!(kinds[..4], ["answer", "result", "messages", "answer"]);
-    assert!(team.has_taken_in("alice", "news"));
+    assert!(team.has_taken_in("alice", "a note"));
     // What was ordered in the middle belongs to the same piece of work.
     assert_eq!(team.results("alice")[3]["content"].as_str().unwrap().trim(), "fourth");
     assert_eq!(team.notices("alice").len(), 1);

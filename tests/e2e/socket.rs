@@ -127,7 +127,7 @@ fn stalled_connections_hold_up_no_command() {
     assert!(cut_off, "a million requests, and not one reply was read");
     team.spawn("bob", "");
     team.teamctl(["shutdown", "alice", "bob"]).ok();
-    // Who does not say who it is, is closed; who has said it may take its time.
+    // A connection that does not greet is closed; one that has greeted may take its time.
     [silent, half_a_length, half_a_frame].into_iter().for_each(until_closed);
     half_a_request.set_nonblocking(true).unwrap();
     let still_open = half_a_request.read(&mut [0]).unwrap_err();

@@ -247,7 +247,7 @@ fn ctrl_c_ends_a_daemon_in_the_foreground_and_all_workers() {
     daemon.signal(Signal::SIGINT);
     daemon.finish().ok();
     assert_eq!(team.status("alice"), "shutdown");
-    // Who does not want to leave is ended.
+    // A teammate that does not want to leave is ended.
     assert_eq!(team.status("bob"), "killed");
     team.until_no_process_is_left();
 }

@@ -1,4 +1,4 @@
-//! Those who do something, over and over: each call is one deed.
+//! The actors, each in a loop: each call is one action.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -56,7 +56,7 @@ fn settle(soak: &Soak) -> bool {
     }
 }
 
-/// Says who is not idle, or has mail.
+/// Says which teammates are not idle, or have mail.
 fn busy(soak: &Soak) -> Vec<String> {
     let (Some(roster), Some(dir)) = (soak.team.roster(soak), soak.team.dir()) else {
         return vec!["no roster".to_owned()];
@@ -221,7 +221,7 @@ fn messages_are_there_once(soak: &Soak) {
             }
         }
         done_once(soak, &name);
-        // Who begins anew does not read what was sent before.
+        // A fresh conversation does not read what was sent before.
         if Team::is_volatile(&name) {
             continue;
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub(crate) struct Sent {
     pub(crate) to: String,
-    /// Whose number it is: each sender waits for the end of one before it sends the next.
+    /// The sender whose number it is: it waits for the end of one before it sends the next.
     pub(crate) sender: &'static str,
     pub(crate) number: u64,
     /// Whether the sender was told that it is there.

@@ -56,7 +56,7 @@ impl Team {
     }
 }
 
-/// Says what is not tried here. Not by a macro, whose output of a passing test is not shown.
+/// Says what is not tried here. Not with `println!`: its output is not shown for a passing test.
 pub(crate) fn note(what: &str) {
     let mut seen = std::io::stderr();
     writeln!(seen, "note: {what}").unwrap();

@@ -1,4 +1,4 @@
-//! A pseudo-terminal in which a program runs, as at a person's desk.
+//! A pseudo-terminal in which a program runs, as a person would use it.
 
 use std::fs::File;
 use std::io::Write;

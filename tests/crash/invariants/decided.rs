@@ -48,7 +48,7 @@ pub(super) fn check(stage: &Stage) -> Checked {
     Ok(())
 }
 
-/// Who must be told of a line of the journal.
+/// The member that must be told of a line of the journal.
 fn must_hear(line: &Line) -> Option<&str> {
     match &line.record {
         Record::Member(record) if record.event == MemberEvent::Exited => Some("lead"),

@@ -45,7 +45,7 @@ pub(crate) fn check_sent(stage: &Stage, args: &[&str], said: &Run) -> Checked {
 }
 
 fn is_to_be_repeated(told: &str) -> bool {
-    // Who is to look first, or not to do it at all, is told nothing wrong.
+    // A hint to look first, or not to send again at all, is right.
     let sound = ["before you send it again", "do not send it again"];
     let rest = sound.iter().fold(told.to_owned(), |rest, sound| rest.replace(sound, ""));
     ["try again", "send it again"].iter().any(|wrong| rest.contains(wrong))

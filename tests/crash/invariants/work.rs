@@ -7,7 +7,7 @@ use teamd_shared::name::Name;
 use super::decided::{archived, ids, with_archive};
 use crate::stage::{Checked, Stage, hold};
 
-/// All those who can write to each other.
+/// All members that can write to each other.
 const NAMES: [&str; 6] = ["alice", "bob", "carol", "dave", "erin", "zoe"];
 
 /// An idle teammate has done what it was asked to do.
@@ -74,7 +74,7 @@ fn begins_as_asked(stage: &Stage, name: &str, transcript: &[Value]) -> Checked {
     Ok(())
 }
 
-/// What the model was told that it was sent stands in the inbox of the one whom it was sent to.
+/// A message that the model was told is sent stands in the inbox of its receiver.
 fn has_told(stage: &Stage, name: &str, transcript: &[Value]) -> Checked {
     let blocks = transcript.iter().flat_map(|entry| entry["content"].as_array().into_iter().flatten());
     for call in blocks.filter(|block| block["name"] == "send_message") {

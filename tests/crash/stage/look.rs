@@ -35,7 +35,7 @@ impl Stage {
         roster
     }
 
-    /// Keeps who has told the daemon what it does: a worker that is connected, and has said how it is started again. That it
+    /// Keeps which workers have told the daemon what they do: a worker that is connected, and has said how it is started again. That it
     /// is idle or at work proves nothing: the daemon before may have written that down.
     fn hear(&self, roster: &Value) {
         let Some(daemon) = roster["daemon"]["started_at"].as_f64() else { return };

@@ -43,7 +43,7 @@ pub(crate) fn hold(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(Violation(what())) }
 }
 
-/// Whose system calls are counted.
+/// The processes whose system calls are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Victim {
     Daemon,
@@ -79,7 +79,7 @@ pub(crate) struct Stage {
     marked: bool,
     /// Daemons that run in the foreground: children of this process.
     children: Vec<std::process::Child>,
-    /// Who is started again with `--resume` when found crashed.
+    /// The teammates that are started again with `--resume` when found crashed.
     wanted: Vec<&'static str>,
     /// What `config.json` was once that is no roster.
     unreadable: RefCell<Option<String>>,

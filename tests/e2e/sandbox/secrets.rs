@@ -68,7 +68,7 @@ fn a_link_that_a_command_makes_takes_nothing_from_the_others() {
         works(&team, &["ln -s /usr ~/.vault-token; ln -s . ~/.pgpass; ln -s / ~/.my.cnf"]);
         assert_eq!(works(&team, &["echo on"]), ["on"], "{with:?}");
         team.teamctl(["spawn", "bob", "--workspace", "../home"]).ok();
-        // Nor from who works elsewhere.
+        // Nor from a teammate that works elsewhere.
         team.teamctl(["spawn", "carol"]).ok();
         for name in ["bob", "carol"] {
             assert_eq!(team.does(name, "/bash echo on")[0]["content"], "on", "{name} {with:?}");
@@ -91,7 +91,7 @@ fn without_namespaces_nothing_runs_where_a_secret_could_be_written() {
             && refused.contains(".cargo/credentials.toml is hidden from commands"),
         "{refused}"
     );
-    // Who writes neither, reads neither.
+    // A teammate that writes neither, reads neither.
     team.teamctl(["spawn", "carol"]).ok();
     let said = team.does("carol", "/bash cat ~/.cargo/credentials.toml ~/.ssh/id && echo BROKEN");
     assert_eq!(said[0]["is_error"], true, "{said:?}");

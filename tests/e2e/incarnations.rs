@@ -191,7 +191,7 @@ fn end_with_unread(count: usize) -> Team {
     }
     let ended = team.json(["shutdown", "alice", "--force", "--timeout", "0"]);
     assert_eq!(ended["results"][0]["outcome"], "killed", "{ended}");
-    // Who asked hears of it first.
+    // The asking command hears of it first.
     team.until("bob to be told", || terminated(&team, "bob", "alice").is_some());
     let told = terminated(&team, "bob", "alice").unwrap();
     assert_eq!(told["unread"], count, "{told}");

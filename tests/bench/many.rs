@@ -1,7 +1,7 @@
 //! A team of ten, of a hundred, of a thousand: what everything takes, and how the cost of one thing grows with the team.
 //!
-//! The cost of one thing is the processor time of the daemon and what it writes: the one that asks, and the one that is asked, is one
-//! process each, however many others there are.
+//! The cost of one thing is the processor time of the daemon and what it writes. The sender and the
+//! receiver are one process each, however many others there are.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,8 +2,8 @@
 //!
 //! A kill does not show a sync that is missing, only a loss of power does. The tracer sees it in each run. A sync counts when
 //! it has succeeded. The daemon's own log is the journal, a worker's its transcript:
-//! - between a write to its own log and the sync, the writer (the thread) does nothing that another process sees: the daemon after
-//!   each write, a worker after an answer with calls, and after the end of a piece of work;
+//! - between a write to its own log and the sync, the writer (the thread) does nothing that another process sees: the daemon
+//!   after each write, a worker after an answer with calls, and after the end of a piece of work;
 //! - after a refused sync a process does not write to its own log again;
 //! - the journal calls nothing done that is not synced, a worker records no sent message that is not, and no command ends
 //!   well with something unsynced. What an earlier daemon has told, this one cannot know to be synced;
@@ -219,7 +219,8 @@ impl Order {
     }
 
     /// Whether a process holds the liveness lock of a member. The daemon is stopped meanwhile, and no next incarnation has begun:
-    /// a try disturbs no process. (`/proc/locks` does not list a lock whose taker is gone, as a dead worker whose shim shares it.)
+    /// a try disturbs no process. (`/proc/locks` does not list a lock whose taker is gone, like
+    /// a dead worker whose shim shares it.)
     fn is_held(&self, name: &str) -> bool {
         std::fs::File::open(self.transcript(name))
             .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))

@@ -67,7 +67,7 @@ fn fails_and_recovers(team: &Team, fill: impl Fn(), free: impl Fn()) {
     team.until_no_process_is_left();
 }
 
-/// ENOSPC: a short write, the daemon lives, space returns, and the next line is glued to the torn one.
+/// ENOSPC: a short write, the daemon stays, space returns, and the next line is glued to the torn one.
 #[test]
 fn a_full_disk_changes_nothing_and_the_daemon_recovers() {
     let team = Team::started();

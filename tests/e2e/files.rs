@@ -110,7 +110,7 @@ fn a_missing_or_damaged_roster_is_written_anew_and_the_old_one_kept() {
     std::fs::remove_file(team.path("config.json")).unwrap();
     team.teamd(["start"]).ok();
     assert_eq!(team.pid("alice"), pid);
-    // While the daemon lives, too: the next change writes it.
+    // While the daemon runs, too: the next change writes it.
     std::fs::remove_file(team.path("config.json")).unwrap();
     team.teamctl(["shutdown", "alice"]).ok();
     assert_eq!(team.status("alice"), "shutdown");

@@ -206,7 +206,7 @@ fn a_deleted_team_directory_ends_all_processes() {
     team.spawn("alice", "");
     let (daemon, alice) = (team.daemon_pid(), team.pid("alice"));
     std::fs::rename(team.path(""), team.root().join("gone")).unwrap();
-    // Moved away is not gone: it still lives there, and is believed there when a person says so.
+    // Moved away is not gone: it still runs there, and is believed there when a person says so.
     team.teamctl(["--team-dir", "gone", "status"]).exits(6);
     assert!(team.teamd(["start", "--adopt", "gone"]).ok().stdout.contains("already running"));
     let moved = team.json(["--team-dir", "gone", "status"]);

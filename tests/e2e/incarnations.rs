@@ -55,7 +55,7 @@ fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
         assert_eq!(told["incarnation"], 1);
         assert_eq!(told["from"], "teamd");
     }
-    assert_eq!(team.status("bob"), "idle", "the news start no turn");
+    assert_eq!(team.status("bob"), "idle", "the notice starts no turn");
     assert_eq!(incarnations(&team, "alice"), [(1, 1), (2, 1)], "the same conversation");
     team.send("alice", "/bash echo again >> prompt-ran");
     team.until("alice to go on", || {
@@ -293,7 +293,7 @@ fn a_member_that_has_ended_can_be_forgotten_and_its_name_is_free() {
     assert!(kept.contains(&transcript), "{kept:?}");
     team.teamctl(["send", "alice", "hello"]).exits(4);
     assert!(!team.path("inbox/alice.jsonl").exists());
-    // Another alice, who knows nothing of the first.
+    // Another alice, which knows nothing of the first.
     team.spawn("alice", "");
     assert_eq!(incarnations(&team, "alice").len(), 1);
     assert!(taken_in(&team, "alice").is_empty());

@@ -112,7 +112,7 @@ fn how_a_worker_ended_is_recorded_although_sigchld_was_ignored() {
     assert_eq!(team.member("alice")["exit"]["signal"], 9);
 }
 
-/// A cleaner of temporary files, or `rm`, takes `run/` away while the daemon lives: no second daemon, and the
+/// A cleaner of temporary files, or `rm`, takes `run/` away while the daemon runs: no second daemon, and the
 /// first is reachable again. (The daemon looks every 10 s: this is the one slow test here.)
 #[test]
 fn a_deleted_socket_is_made_again_and_a_start_waits_for_it() {

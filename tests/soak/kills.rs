@@ -103,7 +103,7 @@ fn restart_in_order(soak: &Soak) {
     let before = soak.team.daemon_pid();
     if soak.team.run(soak, "teamd", &["stop", "--force"]).is_done() {
         if let Some(pid) = before.filter(|&pid| is_alive(pid)) {
-            soak.ledger.violation(format!("teamd stop ended with 0 while the daemon {pid} lives"));
+            soak.ledger.violation(format!("teamd stop ended with 0 while the daemon {pid} runs"));
         }
         let left = soak.team.workers();
         // Another thread cannot have spawned them: there was no daemon.

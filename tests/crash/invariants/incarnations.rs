@@ -55,7 +55,7 @@ pub(super) fn check(stage: &Stage) -> Checked {
     let other = environment.lines().find(|&value| value != ENVIRONMENT.1);
     hold(other.is_none(), || format!("a command ran in another environment: {other:?}"))?;
     let stays = incarnations.agreed.iter().find(|incarnation| incarnations.alive.contains_key(incarnation));
-    hold(stays.is_none(), || format!("{stays:?} agreed to leave, and lives"))
+    hold(stays.is_none(), || format!("{stays:?} agreed to leave, and still runs"))
 }
 
 /// No spawned incarnation leaves because a daemon does not know it: a live one does not count as ended. (One whose beginning
@@ -128,7 +128,7 @@ impl Incarnations<'_> {
             MemberEvent::Spawning => {
                 let others: Vec<&Incarnation> =
                     self.alive.keys().filter(|(name, _)| *name == incarnation.0).collect();
-                hold(others.is_empty(), || format!("{incarnation:?} begins while {others:?} live"))?;
+                hold(others.is_empty(), || format!("{incarnation:?} begins while {others:?} run"))?;
                 self.begin(incarnation, 0);
             }
             MemberEvent::Spawned => {
@@ -180,7 +180,7 @@ impl Incarnations<'_> {
         let member = &record.member;
         let incarnation = (member.name.to_string(), record.ended_incarnation.unwrap_or(member.incarnation));
         let Some(alive) = self.alive.remove(&incarnation) else {
-            return hold(false, || format!("{incarnation:?} ended, and did not live"));
+            return hold(false, || format!("{incarnation:?} ended, and did not run"));
         };
         let by_journal = match alive.ending {
             Some(Ending::Hung) => Ended::Crashed,

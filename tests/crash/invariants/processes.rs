@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::stage::{Checked, Stage, hold};
 use crate::support::process;
 
-/// The processes of the team that belong neither to the daemon nor to a member that lives.
+/// The processes of the team that belong neither to the daemon nor to a live member.
 pub(crate) fn orphans(stage: &Stage, roster: &Value) -> Vec<String> {
     orphans_of(stage, roster, &stage.team.processes())
 }
@@ -27,7 +27,7 @@ pub(crate) fn of_command(stage: &Stage, text: &str) -> Vec<(i32, String)> {
     lines.filter(|(_, line)| line.contains(text)).collect()
 }
 
-/// While the team rests: each member that lives has one worker, the one that the roster names; each that has ended, none; and
+/// While the team rests: each live member has one worker, the one that the roster names; each that has ended, none; and
 /// there is nothing else but the daemon. A worker that no daemon knows leaves by itself, as soon as it finds that out.
 pub(super) fn check_alive(stage: &Stage, roster: &Value) -> Checked {
     let all = stage.team.processes();

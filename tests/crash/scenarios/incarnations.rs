@@ -119,7 +119,7 @@ pub(super) fn orphans(stage: &mut Stage) -> Checked {
         left.iter().for_each(|(pid, _)| signal(*pid, Signal::SIGKILL));
         return Ok(());
     }
-    hold(left.is_empty(), || format!("she has ended, and {left:?} of hers lives"))
+    hold(left.is_empty(), || format!("she has ended, and {left:?} of hers still runs"))
 }
 
 /// What the command line of a shim contains.
@@ -166,7 +166,7 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     signal(erin, Signal::SIGKILL);
     stage.until("the end of erin", |stage| stage.has_ended("erin"))?;
     let left = processes::of_command(stage, "sleep 30");
-    hold(left.is_empty(), || format!("erin has ended, and {left:?} of hers lives"))?;
+    hold(left.is_empty(), || format!("erin has ended, and {left:?} of hers still runs"))?;
     let answered =
         |stage: &Stage| stage.team.requests("shutdown").iter().all(|request| request["status"] != "pending");
     stage.until("carol to have answered", answered)?;

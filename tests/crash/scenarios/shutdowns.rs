@@ -44,7 +44,7 @@ fn gone(stage: &mut Stage, code: i32) -> Checked {
     })?;
     // Others may be on their way, whose command was killed: but nothing that she started is.
     let left = processes::orphans(stage, &stage.roster());
-    hold(left.is_empty(), || format!("shutdown ended with {code}, and {left:?} lives"))
+    hold(left.is_empty(), || format!("shutdown ended with {code}, and {left:?} still runs"))
 }
 
 /// Idle, she leaves: when she has read what was sent to her before.
@@ -153,5 +153,5 @@ pub(super) fn all(stage: &mut Stage) -> Checked {
     }
     hold(over(stage), || format!("all were shut down, and config.json says {}", stage.roster()))?;
     let left = processes::orphans(stage, &stage.roster());
-    hold(left.is_empty(), || format!("all were shut down, and {left:?} lives"))
+    hold(left.is_empty(), || format!("all were shut down, and {left:?} still runs"))
 }

@@ -117,7 +117,8 @@ impl Stage {
         Err(Violation(format!("cannot {what}")))
     }
 
-    /// Spawns a teammate. `{attempt}` is the number of the attempt: a worker that died before it was ready may have done something.
+    /// Spawns a teammate. `{attempt}` is the number of the attempt: a worker that died before it was ready may have done
+    /// something.
     pub(crate) fn spawn(&mut self, name: &str, args: &[&str]) -> Checked {
         let before = self.incarnation(name);
         let newer = |stage: &Self| stage.incarnation(name) > before && stage.is_running(name);

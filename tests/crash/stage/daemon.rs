@@ -135,7 +135,7 @@ impl Stage {
             if said.is_done() {
                 self.reap();
                 return hold(!is_alive(self.daemon), || {
-                    "`teamd stop` ended with 0, and teamd lives".to_owned()
+                    "`teamd stop` ended with 0, and teamd still runs".to_owned()
                 });
             }
             if !is_alive(self.daemon) && self.last_team_event() == "stopped" {

@@ -1,4 +1,4 @@
-//! Lives: the lead agent is killed, adopted, resumed, and its conversation goes on.
+//! Incarnations of the lead agent: it is killed, adopted, resumed, and its conversation goes on.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -74,7 +74,7 @@ fn a_lead_agent_that_is_killed_in_a_call_does_nothing_twice() {
     let results = team.results("lead");
     // Whether the line was written before the kill is chance, too: the model is told which it was.
     let (told, is_error) = text(&results[0]);
-    let before = "sent to alice; before the worker was restarted, and not a second time, to alice";
+    let before = "sent before the worker was restarted, and not a second time, to alice";
     assert!((told == "sent to alice" || told.starts_with(before)) && !is_error, "{told}");
     assert_eq!(results.len(), 3);
     for result in &results[1..] {
@@ -127,7 +127,7 @@ fn the_lead_agent_leaves_the_quarantine_to_the_daemon() {
     team.lead_does("hello");
     assert_eq!((team.lines("inbox/lead.rejected.jsonl").len(), notices()), (1, 1));
     assert!(team.entries("lead", "rejected").is_empty());
-    // The next incarnation of it finds it likewise.
+    // Its next incarnation finds it likewise.
     team.kill_and_wait_for_restart("lead");
     team.lead_does("hello again");
     assert_eq!(team.lines("inbox/lead.rejected.jsonl").len(), 1);

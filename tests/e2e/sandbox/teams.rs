@@ -36,7 +36,7 @@ signal.pause()
 fn another_team_and_the_register_are_neither_read_nor_locked() {
     for (case, team) in teams(&With::EACH, &[]) {
         let with = case.with;
-        // It starts when this teammate lives already.
+        // It starts when this teammate runs already.
         let other = another(&team, with);
         let there = other.path("").canonicalize().unwrap();
         let (there, state) = (there.to_str().unwrap(), "~/.local/state/teamd");

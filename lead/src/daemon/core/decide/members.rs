@@ -82,7 +82,7 @@ impl View<'_> {
             let hint = format!("`teamctl spawn {name}` without --resume begins afresh");
             return refuse(
                 RefusalCode::NotFound,
-                format!("{name} has no earlier incarnation to go on with"),
+                format!("{name} has no earlier incarnation to resume"),
                 hint,
             );
         }
